@@ -1,0 +1,62 @@
+# Everything runs from a private .venv that the first target creates by itself.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+export PYTHONUTF8 := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format lint types imports pytest coverage test-statistical bench pins clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+$(READY): pyproject.toml constraints.txt
+	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## a plan, its table and its picture
+	@mkdir -p build
+	$(BIN)/dphist plan --epsilon 1 --delta 1e-8 --max-groups 10 --plot build/plan.png
+
+test: lint types imports coverage  ## everything CI checks
+
+check: lint types imports pytest  ## the same without the coverage gate, while developing
+
+format: $(READY)  ## sort imports and lay out the code
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format --quiet .
+
+lint: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+
+types: $(READY)
+	@$(BIN)/mypy
+
+imports: $(READY)
+	@$(BIN)/lint-imports
+
+pytest: $(READY)
+	@$(BIN)/pytest -q -n auto
+
+# The rooms whose mistakes would be privacy bugs must be covered branch by branch.
+coverage: $(READY)
+	@$(BIN)/pytest -q -n auto --cov --cov-report=
+	@$(BIN)/coverage report --include='src/dphist/privacy/*,src/dphist/noise/*,src/dphist/mechanisms/*' --fail-under=100
+
+test-statistical: $(READY)  ## the long statistical runs
+	@$(BIN)/pytest -q -m statistical
+
+bench: $(READY)  ## every benchmark, printed as tables
+	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+pins:  ## renew constraints.txt with the newest versions that work together
+	rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip freeze --exclude-editable | sort -f > constraints.txt
+
+clean:  ## remove everything that was built
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

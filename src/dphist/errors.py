@@ -1,0 +1,48 @@
+"""What can go wrong, as one tree.
+
+DphistError
+├── InvalidParameter      a value that cannot be used (also a ValueError)
+│   └── Infeasible        each value is fine alone, together they cannot be met
+├── InvalidPlan           a saved plan that is damaged, too new, or whose guarantee does not hold
+└── MissingExtra          an optional dependency is not installed (also an ImportError)
+
+Every message has the form ``Expected ..., got .... Hint: ...`` and never holds anything derived from data.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DphistError", "Infeasible", "InvalidParameter", "InvalidPlan", "MissingExtra"]
+
+
+class DphistError(Exception):
+    """The root: catch this to catch everything dphist raises on purpose."""
+
+
+class InvalidParameter(DphistError, ValueError):
+    """A parameter outside its domain."""
+
+    def __init__(self, expected: str, got: object, hint: str = "") -> None:
+        self.expected, self.got, self.hint = expected, got, hint
+        super().__init__(f"Expected {expected}, got {got}." + (f" Hint: {hint}" if hint else ""))
+
+    def __reduce__(self) -> tuple[type[InvalidParameter], tuple[str, object, str]]:
+        return type(self), (self.expected, self.got, self.hint)
+
+
+class Infeasible(InvalidParameter):
+    """No mechanism meets the request."""
+
+
+class InvalidPlan(DphistError):
+    """A plan that must not be released."""
+
+
+class MissingExtra(DphistError, ImportError):
+    """An optional dependency is missing."""
+
+    def __init__(self, extra: str, needed_for: str) -> None:
+        self.extra, self.needed_for = extra, needed_for
+        super().__init__(f"Expected the extra [{extra}] for {needed_for}. Hint: pip install 'dphist[{extra}]'")
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+        return type(self), (self.extra, self.needed_for)
