@@ -1,0 +1,247 @@
+"""Calibration of correlated noise: smallest noise, smallest gap, best correlation.
+
+For a given correlation c no design can have less noise than s_min(c) = sqrt(S2(c))/mu, mu the sensitivity a Gaussian
+mechanism may have at (epsilon, delta), nor a threshold below t_inf(c) = the t at which delta_infinity alone is delta. Where
+the bound holds at that pair, it is optimal (section 4 of the derivation); elsewhere s is raised a little. The best c is a
+one-dimensional search; c = 0, the sparse Gaussian, is always among its candidates, so correlation never makes it worse.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dphist.errors import Infeasible
+from dphist.privacy import correlated_gaussian as csh
+from dphist.privacy import correlated_paper
+from dphist.privacy.gaussian import largest_mu, raise_for_rounding
+from dphist.privacy.search import minimise, smallest
+from dphist.privacy.sparse_gaussian import quantile_for_infinity
+from dphist.privacy.splits import SPLIT_TOLERANCE
+
+_MARGIN = 1 - 20 * SPLIT_TOLERANCE
+_LARGEST_T = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a design must meet, and what it is judged by.
+
+    sums_budget: the budget of the other aggregates relative to the count's, in squares: sums_sensitivity^2 times the
+    total variance s^2 (1 + c) of a count. weight: the objective is gap + weight * total noise; infinite asks for the
+    smallest noise.
+    """
+
+    epsilon: float
+    target_delta: float
+    sparsity: int
+    max_groups: int
+    sums_budget: float = 0.0
+    lattice_step: float = 0.0
+    weight: float = 0.0
+    analysis: csh.Analysis = "tight"
+
+    def sums_ratio(self, correlation: float) -> float:
+        """(sums_sensitivity * independent_std)^2 at this correlation."""
+        return self.sums_budget / (1 + correlation)
+
+    def sensitivity(self, correlation: float) -> float:
+        """sqrt(S2) in units of independent_std."""
+        squared = csh.squared_sensitivity(
+            self.sparsity,
+            self.max_groups,
+            correlation,
+            sums_ratio=self.sums_ratio(correlation),
+            lattice_step=self.lattice_step,
+        )
+        return math.sqrt(float(squared))
+
+    def delta(self, independent_std: float, correlation: float, gap: float) -> float:
+        """The forward map at this design."""
+        return csh.delta(
+            self.epsilon,
+            sparsity=self.sparsity,
+            max_groups=self.max_groups,
+            independent_std=independent_std,
+            correlation=correlation,
+            gap=gap,
+            sums_sensitivity=math.sqrt(self.sums_ratio(correlation)) / independent_std,
+            lattice_step=self.lattice_step,
+            analysis=self.analysis,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """A calibrated choice of noise and gap."""
+
+    independent_std: float
+    correlation: float
+    gap: float
+
+    @property
+    def noise_std(self) -> float:
+        """The total noise on one count."""
+        return self.independent_std * math.sqrt(1 + self.correlation)
+
+    def value(self, weight: float) -> float:
+        """The objective: gap + weight * noise, or the noise alone for an infinite weight."""
+        return self.noise_std if math.isinf(weight) else self.gap + weight * self.noise_std
+
+
+def smallest_independent_std(setting: Setting, correlation: float) -> float:
+    """s_min(c): the smallest noise for which some gap meets the target."""
+    return setting.sensitivity(correlation) / largest_mu(setting.epsilon, setting.target_delta * _MARGIN)
+
+
+def smallest_t(target_delta: float, max_groups: int, correlation: float) -> float:
+    """t_inf(c): the smallest t = gap/independent_std with delta_infinity(max_groups) <= target_delta."""
+
+    def delta_at(t: float) -> float:
+        return raise_for_rounding(
+            float(csh.CommonNoise(correlation, t, max_groups).delta_infinity(np.array([max_groups]))[0])
+        )
+
+    single = quantile_for_infinity(target_delta, max_groups)
+    return smallest(
+        delta_at,
+        target_delta,
+        start=max(0.0, single * math.sqrt(1 + correlation)),
+        low=0.0,
+        high=_LARGEST_T * math.sqrt(1 + correlation),
+        tolerance=1e-12,
+    )
+
+
+def smallest_gap(setting: Setting, independent_std: float, correlation: float) -> float:
+    """The smallest gap that meets the target with this noise; Infeasible if none does."""
+
+    def delta_at(gap: float) -> float:
+        return setting.delta(independent_std, correlation, gap)
+
+    least = _floor_of_gap(setting, independent_std, correlation)
+    if delta_at(least) <= setting.target_delta:
+        return least
+    largest = independent_std * _LARGEST_T * math.sqrt(1 + correlation)
+    if delta_at(largest) > setting.target_delta:
+        raise Infeasible(
+            f"independent noise of at least {smallest_independent_std(setting, correlation):.6g} for"
+            f" epsilon = {setting.epsilon:g}, delta = {setting.target_delta:g}, sparsity = {setting.sparsity},"
+            f" correlation = {correlation:g}",
+            f"{independent_std:.6g}",
+            "more noise, more epsilon, or fewer groups or aggregates per unit",
+        )
+    return smallest(delta_at, setting.target_delta, start=least, low=least, high=largest, tolerance=1e-11)
+
+
+def _floor_of_gap(setting: Setting, independent_std: float, correlation: float) -> float:
+    """A gap below which the chance that a new group is released is by itself too large."""
+    if setting.analysis == "tight":
+        return independent_std * smallest_t(setting.target_delta, setting.max_groups, correlation)
+    pure = correlated_paper.gap_for_infinity(setting.target_delta * _MARGIN, setting.sparsity, independent_std)
+    if setting.analysis == "paper-3.5":
+        return pure
+    try:
+        return correlated_paper.gap_lemma_34(
+            setting.epsilon, setting.target_delta * _MARGIN, setting.sparsity, independent_std
+        )
+    except Infeasible:
+        return pure
+
+
+def design_for(setting: Setting, correlation: float) -> Design:
+    """The best design with this correlation."""
+    least = smallest_independent_std(setting, correlation)
+    if setting.analysis != "tight":
+        # Lemma 2.8 has no integer p and no lattice: its own smallest noise; add-the-deltas cannot attain its infimum.
+        share = 0.99 if setting.analysis == "paper-3.3" and math.isinf(setting.weight) else 1.0
+        least = _paper_noise(setting, share)
+
+    def attempt(independent_std: float) -> Design:
+        try:
+            return Design(independent_std, correlation, smallest_gap(setting, independent_std, correlation))
+        except Infeasible:
+            return Design(independent_std, correlation, math.inf)
+
+    first = attempt(least)
+    if math.isinf(setting.weight):
+        return first
+    if setting.analysis != "paper-3.3" and first.gap <= _floor_of_gap(setting, least, correlation) * (1 + 1e-6):
+        return first  # a larger s has a larger floor
+    log_excess, _ = minimise(
+        lambda v: attempt(least * math.exp(math.exp(v))).value(setting.weight), math.log(1e-9), math.log(0.5), tolerance=0.01
+    )
+    second = attempt(least * math.exp(math.exp(log_excess)))
+    return min(first, second, key=lambda design: design.value(setting.weight))
+
+
+def _paper_noise(setting: Setting, share: float) -> float:
+    mu = largest_mu(setting.epsilon, setting.target_delta * share * _MARGIN)
+    return correlated_paper.sensitivity(setting.sparsity) / mu
+
+
+def best_design(setting: Setting) -> Design:
+    """The best correlation and its design.
+
+    s_min(c) (t_inf(c) + weight sqrt(1 + c)) bounds the objective from below and is cheap: it is minimised on a grid of
+    log c and then by golden section. The kinks c = 1/(2p + 1 - k), where the integer p that maximises S2 changes, are
+    where the minimum often sits; they, 1/sqrt(k) and the closed-form optimum are tried too.
+    """
+    if setting.max_groups == 1:
+        return design_for(setting, 0.0)
+    floor = _floor(setting)
+    centre = math.log(noise_optimal_correlation(setting.sparsity, setting.max_groups))
+    grid = centre + np.linspace(-3.0, 4.0, 15)
+    coarse = int(np.argmin([floor(math.exp(x)) for x in grid]))
+    fine, _ = minimise(lambda x: floor(math.exp(x)), grid[max(coarse - 1, 0)], grid[min(coarse + 1, 14)], tolerance=1e-3)
+    candidates = {0.0, math.exp(fine), math.exp(centre), 1 / math.sqrt(setting.sparsity)}
+    candidates |= set(_kinks(setting, math.exp(fine)))
+    return best_of(setting, candidates, floor)
+
+
+def best_of(setting: Setting, correlations: Iterable[float], floor: Callable[[float], float]) -> Design:
+    """The best design among some correlations, those with the smallest lower bound first."""
+    best: Design | None = None
+    for correlation in sorted(correlations, key=floor):
+        if best is not None and floor(correlation) >= best.value(setting.weight):
+            break
+        design = design_for(setting, correlation)
+        if best is None or design.value(setting.weight) < best.value(setting.weight):
+            best = design
+    assert best is not None
+    return best
+
+
+def _floor(setting: Setting) -> Callable[[float], float]:
+    known: dict[float, float] = {}
+
+    def floor(correlation: float) -> float:
+        if correlation not in known:
+            noise = smallest_independent_std(setting, correlation)
+            t = 0.0 if math.isinf(setting.weight) else smallest_t(setting.target_delta, setting.max_groups, correlation)
+            known[correlation] = Design(noise, correlation, noise * t).value(setting.weight)
+        return known[correlation]
+
+    return floor
+
+
+def _kinks(setting: Setting, near: float) -> list[float]:
+    middle = round((setting.sparsity + 1 / near) / 2 - 0.5)
+    return [
+        1 / (2 * p + 1 - setting.sparsity)
+        for p in range(middle - 2, middle + 3)
+        if 0 < p < setting.max_groups and 2 * p + 1 > setting.sparsity
+    ]
+
+
+def noise_optimal_correlation(sparsity: int, max_groups: int) -> float:
+    """Section 4 of the derivation: the c > 0 with the least total noise, for real p. max_groups >= 2."""
+    if max_groups >= sparsity:
+        return 1 / math.sqrt(sparsity)
+    c = (math.sqrt(1 + sparsity * (max_groups - 1) / (sparsity - max_groups)) - 1) / sparsity
+    if 2 * max_groups <= sparsity or c <= 1 / (2 * max_groups - sparsity):
+        return c
+    return max(1 / math.sqrt(sparsity), 1 / (2 * max_groups - sparsity))

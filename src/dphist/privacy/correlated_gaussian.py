@@ -1,0 +1,196 @@
+"""The correlated stability histogram [LR25], analysed exactly, with any correlation and any contribution bound.
+
+Draw one Z_c ~ N(0, c s^2) and for every non-empty group Z_i ~ N(0, s^2); release count + Z_i + Z_c where it is strictly
+above the threshold. s is `independent_std`, c is `correlation`, k is `sparsity`: a public bound on the number of
+non-empty groups of *every* data set. One unit changes at most m = `max_groups` <= k counters, all by +1 or all by -1.
+c = 0 is the sparse Gaussian histogram; [LR25] fix c = 1/sqrt(k).
+
+The proofs are in csh-derivation.md: a pair of neighbours is described by p shared counters that change, u that do not,
+and a new ones; a = 0 and a = m are exact, the rest is bounded. The noise actually drawn lies on a lattice of step g, on
+which the common shift must lie too; `squared_sensitivity` pays for that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtr
+
+from dphist.privacy import correlated_paper
+from dphist.privacy.gaussian import delta_gaussian, raise_for_rounding
+from dphist.privacy.splits import worst_split
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Analysis = Literal["tight", "paper-3.5", "paper-3.3"]
+MuOfNew = Callable[[Integers], Floats]
+ANALYSES: Final[tuple[Analysis, ...]] = get_args(Analysis)
+
+_REACH = 12.0  # P(|N(0,1)| > 12) < 4e-33
+_ACCURACY = 75.0  # the trapezoidal rule is off by less than 5 e^-75 < 2e-32
+_QUADRATURE_ERROR = 1e-31
+_MOST_BINS = 256
+_REFINED_TOLERANCE = 1e-5
+
+
+def squared_sensitivity(
+    sparsity: int,
+    max_groups: int,
+    correlation: float,
+    new: Integers | int = 0,
+    *,
+    sums_ratio: float = 0.0,
+    lattice_step: float = 0.0,
+) -> Floats:
+    """S2 of csh.md for `new` groups: the squared shift of all Gaussian outputs, in units of independent_std^2.
+
+    With n = sparsity - new shared counters, of which p <= max_groups - new change, the common noise can hide a shift b of
+    all of them: p(1-b)^2 + (n-p)b^2 + b^2/c, smallest at b = p/(n + 1/c), where it is p - p^2/(n + 1/c). Aggregates add
+    p sums_ratio, sums_ratio = (sums_sensitivity independent_std)^2, and the maximum over p is joint. b must lie on the
+    lattice: at distance <= g/2 from the optimum the sum is larger by at most (n + 1/c)(g/2)^2.
+    """
+    added = np.asarray(new, np.float64)
+    most = np.minimum(max_groups, sparsity) - added
+    linear = most * (1 + sums_ratio)  # b = 0: the common noise hides nothing
+    if correlation == 0:
+        return np.asarray(linear)
+    effective = sparsity - added + 1 / correlation
+    peak = np.floor(effective * (1 + sums_ratio) / 2)
+    values = [p * (1 + sums_ratio) - p * p / effective for p in (np.minimum(peak, most), np.minimum(peak + 1, most))]
+    surcharge = np.where(most > 0, effective * lattice_step**2 / 4, 0.0)
+    return np.asarray(np.minimum(linear, np.maximum(*values) + surcharge))
+
+
+class CommonNoise:
+    """Integrals over the common noise: E of Phi(t - sqrt(c) xi)^a for many a at one (c, t), t = gap/independent_std.
+
+    The trapezoidal rule with step h on the whole line. Integrand and weight are entire, and on the line Im xi = y
+    |phi| = e^(y^2/2) phi and |Phi(u + iv)| <= e^(v^2/2) Phi(u), so F = phi Phi^a has an integral of at most
+    e^((1 + a c) y^2/2) there. By [TW14] Theorem 5.1 the error is below 2 e^((1+ac)d^2/2)/(e^(2 pi d/h) - 1) for every d;
+    the best d makes it about 2 exp(-2 pi^2/(h^2 (1 + a c))), and h is chosen so that this is e^-75. Hence about
+    50 sqrt(1 + a c) nodes give an absolute error that is no longer of interest, and it is added.
+    """
+
+    def __init__(self, correlation: float, t: float, most_new: int) -> None:
+        if correlation == 0:
+            self._nodes = np.zeros(1)
+            self._weights = np.ones(1)
+            self._error = 0.0
+        else:
+            step = math.pi * math.sqrt(2 / (_ACCURACY * (1 + most_new * correlation)))
+            side = math.ceil(_REACH / step)
+            self._nodes = step * np.arange(-side, side + 1)
+            self._weights = step * np.exp(-(self._nodes**2) / 2) / math.sqrt(2 * math.pi)
+            self._error = _QUADRATURE_ERROR
+        self._log_keep = log_ndtr(t - math.sqrt(correlation) * self._nodes)
+
+    def delta_infinity(self, new: Integers) -> Floats:
+        """Section 2 of the derivation: 1 - E[Phi(t - sqrt(c) xi)^new], the chance that a new counter is released."""
+        released = -np.expm1(np.asarray(new, np.float64)[..., None] * self._log_keep)
+        return np.asarray(np.minimum(released @ self._weights + self._error, 1.0))
+
+    def refined(self, epsilon: float, mu: Floats, new: Integers, delta_infinity: Floats) -> Floats:
+        """Theorem 3 of the derivation: E[1 - q + q delta_G(mu, epsilon - log q)], q = Phi(t - sqrt(c) xi)^new.
+
+        The first part is delta_infinity. The second falls as xi grows, so that on each interval between nodes its value
+        at the left end is an upper bound: an upper Darboux sum.
+        """
+        stride = -(-len(self._nodes) // _MOST_BINS)
+        nodes, log_keep = self._nodes[::stride], self._log_keep[::stride]
+        log_q = np.asarray(new, np.float64)[:, None] * log_keep
+        second = np.exp(log_q) * delta_gaussian(mu[:, None], epsilon - log_q)
+        if len(nodes) == 1:
+            return np.asarray(delta_infinity + second[:, 0])
+        mass = -np.diff(ndtr(-nodes), append=0.0)
+        below = float(ndtr(nodes[0])) * delta_gaussian(mu, epsilon)
+        return np.asarray(delta_infinity + second @ mass + below)
+
+
+def delta_gauss(
+    epsilon: float,
+    *,
+    sparsity: int,
+    max_groups: int,
+    independent_std: float,
+    correlation: float,
+    sums_sensitivity: float = 0.0,
+    lattice_step: float = 0.0,
+) -> float:
+    """The delta of the noise alone, no group being new: delta_G(sqrt(S2)/independent_std, epsilon). Rounded up."""
+    squared = squared_sensitivity(
+        sparsity,
+        max_groups,
+        correlation,
+        sums_ratio=(sums_sensitivity * independent_std) ** 2,
+        lattice_step=lattice_step,
+    )
+    return raise_for_rounding(float(delta_gaussian(np.sqrt(squared) / independent_std, epsilon)))
+
+
+def delta_infinity(gap: float, max_groups: int, independent_std: float, correlation: float) -> float:
+    """The probability that one of max_groups groups that hold a single unit is released. Rounded up."""
+    common = CommonNoise(correlation, gap / independent_std, max_groups)
+    return raise_for_rounding(float(common.delta_infinity(np.array([max_groups]))[0]))
+
+
+def delta(
+    epsilon: float,
+    *,
+    sparsity: int,
+    max_groups: int,
+    independent_std: float,
+    correlation: float,
+    gap: float,
+    sums_sensitivity: float = 0.0,
+    lattice_step: float = 0.0,
+    analysis: Analysis = "tight",
+) -> float:
+    """Delta at epsilon >= 0: an upper bound on the true one.
+
+    `tight` is the smaller of Theorems 2 and 3 of the derivation, which hold in both directions and equal the true delta
+    wherever one of the pure cases (a = 0, a = max_groups) decides, which is so for all deltas of practical size. The
+    paper's analyses need correlation = 1/sqrt(sparsity), no aggregates and cannot use max_groups.
+    """
+    if analysis == "paper-3.3":
+        return correlated_paper.delta_theorem_33(epsilon, sparsity, independent_std, gap)
+    if analysis == "paper-3.5":
+        return correlated_paper.delta_theorem_35(epsilon, sparsity, independent_std, gap)
+    ratio = (sums_sensitivity * independent_std) ** 2
+
+    def mu(new: Integers) -> Floats:
+        squared = squared_sensitivity(
+            sparsity, max_groups, correlation, new, sums_ratio=ratio, lattice_step=lattice_step
+        )
+        return np.sqrt(squared) / independent_std
+
+    common = CommonNoise(correlation, gap / independent_std, max_groups)
+    return tight_bound(epsilon, mu, common, max_groups)
+
+
+def tight_bound(epsilon: float, mu: MuOfNew, common: CommonNoise, most_new: int) -> float:
+    """The largest over new = 0..most_new of the smaller of Theorem 2 and Theorem 3 of the derivation. Rounded up.
+
+    Theorem 2: 1 - (1 - delta_G(mu(new), epsilon))(1 - delta_infinity(new)). mu falls and delta_infinity grows with `new`,
+    so a range of `new` takes mu at its smallest and delta_infinity at its largest. Theorem 3, which costs more, is
+    evaluated only where Theorem 2 exceeds the pure cases, and then to `_REFINED_TOLERANCE`.
+    """
+    ends = np.array([0, most_new])
+
+    def product(low: Integers, high: Integers) -> Floats:
+        noise = delta_gaussian(mu(low), epsilon)
+        return np.asarray(noise + (1 - noise) * common.delta_infinity(high))
+
+    def smaller(low: Integers, high: Integers) -> Floats:
+        shift, infinity = mu(low), common.delta_infinity(high)
+        noise = delta_gaussian(shift, epsilon)
+        return np.asarray(np.minimum(noise + (1 - noise) * infinity, common.refined(epsilon, shift, high, infinity)))
+
+    pure = float(product(ends, ends).max())
+    bound = worst_split(product, 1, most_new - 1, at_least=pure)
+    if bound > pure * (1 + 1e-8):
+        bound = min(bound, worst_split(smaller, 1, most_new - 1, at_least=pure, tolerance=_REFINED_TOLERANCE))
+    return raise_for_rounding(bound)

@@ -1,0 +1,78 @@
+"""The correlated stability histogram as [LR25] analyse it: correlation 1/sqrt(k), every unit may change all k counters.
+
+Kept for comparison and reproduction; `correlated_gaussian` is never looser. s is `independent_std`, k is `sparsity`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtri
+
+from dphist.errors import Infeasible
+from dphist.privacy.gaussian import delta_gaussian, raise_for_rounding
+from dphist.privacy.splits import worst_split
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+def sensitivity(sparsity: int) -> float:
+    """Lemma 2.8 with correlation 1/sqrt(k): sqrt(k + sqrt(k))/2, in units of s."""
+    return math.sqrt(sparsity + math.sqrt(sparsity)) / 2
+
+
+def delta_gauss(epsilon: float, sparsity: int, independent_std: float) -> float:
+    """The delta of the noise alone. Rounded up."""
+    return raise_for_rounding(float(delta_gaussian(sensitivity(sparsity) / independent_std, epsilon)))
+
+
+def _log_keep(sparsity: int, independent_std: float, gap: float) -> float:
+    """log Phi(gap/(s (1 + k^(-1/4)))): Lemma 3.2 gives the common noise k^(-1/4) of the gap and each counter the rest."""
+    return float(log_ndtr(gap / (independent_std * (1 + sparsity**-0.25))))
+
+
+def delta_infinity(sparsity: int, independent_std: float, gap: float) -> float:
+    """Lemma 3.2: 1 - Phi(gap/(s(1 + k^(-1/4))))^(k+1). Rounded up."""
+    return raise_for_rounding(-math.expm1((sparsity + 1) * _log_keep(sparsity, independent_std, gap)))
+
+
+def delta_theorem_33(epsilon: float, sparsity: int, independent_std: float, gap: float) -> float:
+    """Theorem 3.3, add the deltas: delta_gauss + delta_infinity."""
+    return min(
+        1.0, delta_gauss(epsilon, sparsity, independent_std) + delta_infinity(sparsity, independent_std, gap)
+    )
+
+
+def gap_for_infinity(target_delta: float, sparsity: int, independent_std: float) -> float:
+    """The gap at which `delta_infinity` alone is target_delta."""
+    tail = -math.expm1(math.log1p(-target_delta) / (sparsity + 1))
+    return -float(ndtri(tail)) * independent_std * (1 + sparsity**-0.25)
+
+
+def gap_lemma_34(epsilon: float, target_delta: float, sparsity: int, independent_std: float) -> float:
+    """Lemma 3.4 with the sign lost in print: s (1 + k^(-1/4)) Phi^-1((1 - delta + delta_gauss)^(1/(k+1)))."""
+    left = target_delta - delta_gauss(epsilon, sparsity, independent_std)
+    if left <= 0:
+        raise Infeasible("noise whose delta leaves something for the threshold", f"independent_std = {independent_std}")
+    return gap_for_infinity(left, sparsity, independent_std)
+
+
+def delta_theorem_35(epsilon: float, sparsity: int, independent_std: float, gap: float) -> float:
+    """Theorem 3.5. With gamma(j) = min(sqrt j, sqrt(j + sqrt k)/2) and psi(i) = Phi(gap/((1 + k^(-1/4)) s))^(i+1):
+
+    the largest of 1 - psi(k); delta_G(sqrt(k + sqrt k)/(2s), epsilon); and for j = 1..k-1
+    1 - psi(k-j) + delta_G(gamma(j)/s, epsilon) and delta_G(gamma(j)/s, epsilon + log psi(k-j)). Rounded up.
+    """
+    log_keep = _log_keep(sparsity, independent_std, gap)
+
+    def upper(low: Integers, high: Integers) -> Floats:
+        gamma = np.minimum(np.sqrt(high), np.sqrt(high + math.sqrt(sparsity)) / 2) / independent_std
+        log_psi = (sparsity - low + 1) * log_keep
+        added = -np.expm1(log_psi) + delta_gaussian(gamma, epsilon)
+        return np.asarray(np.maximum(added, delta_gaussian(gamma, epsilon + log_psi)))
+
+    pure = max(delta_infinity(sparsity, independent_std, gap), delta_gauss(epsilon, sparsity, independent_std))
+    return raise_for_rounding(worst_split(upper, 1, sparsity - 1, at_least=pure))

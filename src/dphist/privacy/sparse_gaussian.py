@@ -1,0 +1,252 @@
+"""The Gaussian sparse histogram [KKWZ24]: noise every non-empty group, release what exceeds the threshold.
+
+For each group whose true count of units is at least low_threshold: add N(0, noise_std^2), release the noisy count if it
+is strictly above the threshold, and with it the group's other aggregates. A unit counts once in each of at most
+`max_groups` groups. Everything depends on the gap = threshold - low_threshold. `sums_sensitivity` (mu_o on the page) is
+how far one unit can move the other aggregates of one group, in units of their noise.
+
+Neighbours differ by adding or removing all records of one unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import log_ndtr, ndtri
+
+from dphist.errors import Infeasible, InvalidParameter
+from dphist.privacy.gaussian import delta_gaussian, largest_mu, raise_for_rounding, tradeoff_gaussian
+from dphist.privacy.search import minimise, smallest
+from dphist.privacy.splits import SPLIT_TOLERANCE, worst_split
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Analysis = Literal["exact", "f-dp", "add-the-deltas"]
+ANALYSES: Final[tuple[Analysis, ...]] = get_args(Analysis)
+
+Z95: Final = float(-ndtri(0.05))
+"""A group is released with probability 95 % when its count is the threshold plus this many noise_std."""
+
+_MARGIN = 1 - 4 * SPLIT_TOLERANCE
+
+
+def delta_gauss(epsilon: float, max_groups: int, noise_std: float, sums_sensitivity: float = 0.0) -> float:
+    """Corollary 5.4.1: the delta of the noise alone, every group of the unit being large. Rounded up."""
+    mu = math.sqrt(max_groups * (1 / noise_std**2 + sums_sensitivity**2))
+    return raise_for_rounding(float(delta_gaussian(mu, epsilon)))
+
+
+def delta_infinity(gap: float, max_groups: int, noise_std: float) -> float:
+    """Corollary 5.4.1: the probability that a group which holds only one unit is released.
+
+    1 - Phi(gap/noise_std)^max_groups. Rounded up.
+    """
+    return raise_for_rounding(-math.expm1(max_groups * float(log_ndtr(gap / noise_std))))
+
+
+def delta(
+    epsilon: float,
+    *,
+    max_groups: int,
+    noise_std: float,
+    gap: float,
+    sums_sensitivity: float = 0.0,
+    analysis: Analysis = "exact",
+) -> float:
+    """Delta at epsilon >= 0: an upper bound on the true one, by the chosen analysis of the same mechanism."""
+    gauss = delta_gauss(epsilon, max_groups, noise_std, sums_sensitivity)
+    infinity = delta_infinity(gap, max_groups, noise_std)
+    if analysis == "add-the-deltas":
+        return min(1.0, gauss + infinity)
+    log_keep = float(log_ndtr(gap / noise_std))
+    per_group = 1 / noise_std**2 + sums_sensitivity**2
+    bound = {"exact": _exact, "f-dp": _f_dp}[analysis](epsilon, max_groups, log_keep, per_group)
+    # max(gauss, infinity) are the two ends a = K and a = 0 of the maximum.
+    return worst_split(bound, 1, max_groups - 1, at_least=max(gauss, infinity))
+
+
+def _exact(
+    epsilon: float, max_groups: int, log_keep: float, per_group: float
+) -> Callable[[Integers, Integers], Floats]:
+    """Theorem 5.4 for a range of a = shared groups; b = max_groups - a are new, beta = Phi(gap/noise_std)^b.
+
+    The larger of 1 - beta + beta delta_G(mu(a), epsilon - log beta) and delta_G(mu(a), epsilon + log beta). Both grow
+    with mu(a) = sqrt(a per_group) and with b, so a range takes its largest a for the one and its smallest for the other.
+    """
+
+    def upper(low: Integers, high: Integers) -> Floats:
+        mu = np.sqrt(high * per_group)
+        log_beta = (max_groups - low) * log_keep
+        added = -np.expm1(log_beta) + np.exp(log_beta) * delta_gaussian(mu, epsilon - log_beta)
+        removed = delta_gaussian(mu, epsilon + log_beta)
+        return np.asarray(np.maximum(added, removed) * (1 + 1e-11))
+
+    return upper
+
+
+def _f_dp(epsilon: float, max_groups: int, log_keep: float, per_group: float) -> Callable[[Integers, Integers], Floats]:
+    """Theorem 7.1 for a range of a: 1 - beta + beta delta_G(mu(a), epsilon), with the letters of `_exact`."""
+
+    def upper(low: Integers, high: Integers) -> Floats:
+        log_beta = (max_groups - low) * log_keep
+        noise = delta_gaussian(np.sqrt(high * per_group), epsilon)
+        return np.asarray((-np.expm1(log_beta) + np.exp(log_beta) * noise) * (1 + 1e-11))
+
+    return upper
+
+
+def tradeoff(
+    alpha: ArrayLike, *, max_groups: int, noise_std: float, gap: float, sums_sensitivity: float = 0.0
+) -> Floats:
+    """Appendix A.3: the smallest false-negative rate of any test of the output whose false-positive rate is alpha.
+
+    The lowest over a = 0..max_groups of (1 - d) f(alpha/(1 - d)), d = 1 - Phi(gap/noise_std)^(max_groups - a), f the
+    trade-off curve of a Gaussian mechanism with mu(a). Evaluated on a geometric grid of a (for pictures, not for proofs).
+    """
+    points = np.unique(np.round(np.concatenate([[0], np.geomspace(1, max_groups, 400)])).astype(np.int64))
+    rates = np.asarray(alpha, np.float64)
+    keep = np.exp((max_groups - points) * float(log_ndtr(gap / noise_std)))
+    mu = np.sqrt(points * (1 / noise_std**2 + sums_sensitivity**2))
+    scaled = np.minimum(rates[..., None] / keep, 1.0)
+    return np.asarray((keep * tradeoff_gaussian(mu, scaled)).min(axis=-1))
+
+
+def sums_sensitivity(covariance: ArrayLike, changes: ArrayLike) -> float:
+    """mu_o of aggregates with noise N(0, covariance): the largest sqrt(v' covariance^-1 v) over the rows v of `changes`.
+
+    A row is one way in which one unit can move the aggregates of one group. Rounded up.
+    """
+    matrix = np.atleast_2d(np.asarray(covariance, np.float64))
+    rows = np.atleast_2d(np.asarray(changes, np.float64))
+    try:
+        factor = cho_factor(matrix)
+    except np.linalg.LinAlgError:
+        raise InvalidParameter("a positive definite covariance", "one that is not") from None
+    squared = np.einsum("ij,ji->i", rows, cho_solve(factor, rows.T))
+    # Rounding in the solve grows with the condition number.
+    slack = 1 + 1e-14 * float(np.linalg.cond(matrix)) * len(matrix)
+    return math.sqrt(float(squared.max()) * slack)
+
+
+def smallest_noise(epsilon: float, target_delta: float, max_groups: int, sums_ratio: float = 0.0) -> float:
+    """The smallest noise_std for which some gap meets the target: the noise of a plain Gaussian mechanism.
+
+    sums_ratio = (sums_sensitivity noise_std)^2: the budget of the other aggregates relative to the count's.
+    """
+    mu = largest_mu(epsilon, target_delta * _MARGIN)
+    return math.sqrt(max_groups * (1 + sums_ratio)) / mu
+
+
+def smallest_gap(
+    epsilon: float,
+    target_delta: float,
+    *,
+    max_groups: int,
+    noise_std: float,
+    sums_sensitivity: float = 0.0,
+    analysis: Analysis = "exact",
+) -> float:
+    """The smallest gap that meets the target with this noise; Infeasible if none does."""
+
+    def delta_at(gap: float) -> float:
+        return delta(
+            epsilon,
+            max_groups=max_groups,
+            noise_std=noise_std,
+            gap=gap,
+            sums_sensitivity=sums_sensitivity,
+            analysis=analysis,
+        )
+
+    largest = 40 * noise_std  # there delta_infinity is 0 in doubles
+    if delta_at(largest) > target_delta:
+        raise Infeasible(
+            f"noise_std of at least {_least_for(epsilon, target_delta, max_groups, sums_sensitivity)}"
+            f" for epsilon = {epsilon:g}, delta = {target_delta:g}, max_groups = {max_groups}",
+            f"{noise_std:.6g}",
+            "more noise, more epsilon, or fewer groups or aggregates per unit",
+        )
+    gauss = delta_gauss(epsilon, max_groups, noise_std, sums_sensitivity)
+    left = target_delta - gauss if analysis == "add-the-deltas" else target_delta
+    # Below this gap the chance that a new group is released is by itself more than what is left for it.
+    least = noise_std * quantile_for_infinity(max(left * _MARGIN, target_delta * 1e-12), max_groups)
+    if 0 <= least and delta_at(least) <= target_delta:
+        return least
+    start = min(max(least, 0.0), largest)
+    return smallest(delta_at, target_delta, start=start, low=0.0, high=largest)
+
+
+def quantile_for_infinity(target_delta: float, max_groups: int) -> float:
+    """The t = gap/noise_std at which `delta_infinity` is target_delta: Phi^-1((1 - delta)^(1/max_groups))."""
+    return -float(ndtri(-math.expm1(math.log1p(-target_delta) / max_groups)))
+
+
+def _least_for(epsilon: float, target_delta: float, max_groups: int, sums_sensitivity: float) -> str:
+    left = largest_mu(epsilon, target_delta * _MARGIN) ** 2 / max_groups - sums_sensitivity**2
+    return f"{1 / math.sqrt(left):.6g}" if left > 0 else "infinity (the other aggregates alone spend the budget)"
+
+
+def best_pair(
+    epsilon: float,
+    target_delta: float,
+    *,
+    max_groups: int,
+    sums_ratio: float = 0.0,
+    analysis: Analysis = "exact",
+    weight: float = 0.0,
+) -> tuple[float, float]:
+    """(noise_std, gap) with the smallest gap + weight * noise_std among all that meet the target.
+
+    weight = 0 minimises the gap, weight = `Z95` the true count that is released with 95 % probability; an infinite
+    weight asks for the smallest noise (add-the-deltas, which cannot attain its infimum, then keeps 1 % of delta for
+    the threshold). Under the exact analysis the smallest noise has the smallest gap too, wherever the maximum of the two
+    pure deltas is the exact delta; the search starts there and only ever improves on it.
+    """
+    share = 0.99 if analysis == "add-the-deltas" and math.isinf(weight) else 1.0
+    least = smallest_noise(epsilon, target_delta * share, max_groups, sums_ratio)
+
+    def gap_at(noise_std: float) -> float:
+        try:
+            return smallest_gap(
+                epsilon,
+                target_delta,
+                max_groups=max_groups,
+                noise_std=noise_std,
+                sums_sensitivity=math.sqrt(sums_ratio) / noise_std,
+                analysis=analysis,
+            )
+        except Infeasible:
+            return math.inf
+
+    at_least = gap_at(least)
+    if math.isinf(weight):
+        return least, at_least
+
+    # A threshold cannot be below noise_std * t_infinity, so where the first point attains that nothing else is better.
+    floor = least * quantile_for_infinity(target_delta, max_groups)
+    if at_least <= floor * (1 + 1e-6):
+        return least, at_least
+
+    def noise_at(log_excess: float) -> float:
+        return least * math.exp(math.exp(log_excess))
+
+    def objective(log_excess: float) -> float:
+        return gap_at(noise_at(log_excess)) + weight * noise_at(log_excess)
+
+    log_excess, value = minimise(objective, math.log(1e-9), math.log(0.5), tolerance=1e-3)
+    if at_least + weight * least <= value:
+        return least, at_least
+    return noise_at(log_excess), gap_at(noise_at(log_excess))
+
+
+def add_over_exact(delta_gaussian_part: float, target_delta: float) -> float:
+    """Corollary 5.4.2 (max_groups = 1): how much larger a gap add-the-deltas needs than the exact analysis.
+
+    Phi^-1(1 - delta + delta_gauss)/Phi^-1(1 - delta).
+    """
+    return float(ndtri(target_delta - delta_gaussian_part) / ndtri(target_delta))

@@ -1,0 +1,32 @@
+"""Zero-concentrated differential privacy: from rho to (epsilon, delta)."""
+
+from __future__ import annotations
+
+import math
+
+from dphist.privacy.gaussian import raise_for_rounding
+from dphist.privacy.search import edge, minimise
+
+
+def delta_from_rho(rho: float, epsilon: float) -> float:
+    """[CKS20] Proposition 7: the infimum over alpha > 1 of e^((alpha-1)(alpha rho - epsilon))/(alpha-1) (1 - 1/alpha)^alpha.
+
+    Every alpha gives a valid bound, so an imperfect minimum is safe. Rounded up, at most 1.
+    """
+    if rho == 0:
+        return 0.0
+
+    def log_delta(log_excess: float) -> float:
+        alpha = 1 + math.exp(log_excess)
+        return (alpha - 1) * (alpha * rho - epsilon) - math.log(alpha - 1) + alpha * math.log1p(-1 / alpha)
+
+    # (alpha-1)(alpha rho - epsilon) is smallest at alpha = (epsilon/rho + 1)/2; the other factors pull it down a little.
+    top = math.log(max(epsilon / rho, 1.0) + 10.0)
+    _, value = minimise(log_delta, -40.0, top, tolerance=1e-9)
+    return raise_for_rounding(math.exp(min(value, 0.0)))
+
+
+def epsilon_from_rho(rho: float, delta: float) -> float:
+    """The smallest epsilon >= 0 with delta_from_rho(rho, epsilon) <= delta."""
+    simple = rho + 2 * math.sqrt(rho * math.log(1 / delta))  # [BS16] Proposition 1.3, always enough
+    return edge(lambda e: delta_from_rho(rho, e), delta, simple * (1 + 1e-9), 0.0)
