@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from dphist.errors import Infeasible
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import correlated_paper
 from dphist.privacy.gaussian import largest_mu, raise_for_rounding
-from dphist.privacy.search import minimise, smallest
+from dphist.privacy.search import best_noise, minimise, smallest
 from dphist.privacy.sparse_gaussian import quantile_for_infinity
 from dphist.privacy.splits import SPLIT_TOLERANCE
 
@@ -160,22 +160,15 @@ def design_for(setting: Setting, correlation: float) -> Design:
         share = 0.99 if setting.analysis == "paper-3.3" and math.isinf(setting.weight) else 1.0
         least = _paper_noise(setting, share)
 
-    def attempt(independent_std: float) -> Design:
-        try:
-            return Design(independent_std, correlation, smallest_gap(setting, independent_std, correlation))
-        except Infeasible:
-            return Design(independent_std, correlation, math.inf)
-
-    first = attempt(least)
-    if math.isinf(setting.weight):
-        return first
-    if setting.analysis != "paper-3.3" and first.gap <= _floor_of_gap(setting, least, correlation) * (1 + 1e-6):
-        return first  # a larger s has a larger floor
-    log_excess, _ = minimise(
-        lambda v: attempt(least * math.exp(math.exp(v))).value(setting.weight), math.log(1e-9), math.log(0.5), tolerance=0.01
+    floor = 0.0 if setting.analysis == "paper-3.3" else _floor_of_gap(setting, least, correlation)
+    independent_std, gap = best_noise(
+        least,
+        lambda s: smallest_gap(setting, s, correlation),
+        weight=setting.weight * math.sqrt(1 + correlation),
+        floor=floor,
+        tolerance=1e-2,
     )
-    second = attempt(least * math.exp(math.exp(log_excess)))
-    return min(first, second, key=lambda design: design.value(setting.weight))
+    return Design(independent_std, correlation, gap)
 
 
 def _paper_noise(setting: Setting, share: float) -> float:
@@ -186,20 +179,33 @@ def _paper_noise(setting: Setting, share: float) -> float:
 def best_design(setting: Setting) -> Design:
     """The best correlation and its design.
 
-    s_min(c) (t_inf(c) + weight sqrt(1 + c)) bounds the objective from below and is cheap: it is minimised on a grid of
-    log c and then by golden section. The kinks c = 1/(2p + 1 - k), where the integer p that maximises S2 changes, are
-    where the minimum often sits; they, 1/sqrt(k) and the closed-form optimum are tried too.
+    s_min(c) (t_inf(c) + weight sqrt(1 + c)) bounds the objective from below and is cheap: the correlations worth trying are
+    found by it. c = 0 is among them, so that the result is never worse than the sparse Gaussian.
+    """
+    floor = _floor(setting)
+    return best_of(setting, _promising(setting, floor), floor)
+
+
+def quietest_correlation(setting: Setting) -> float:
+    """The correlation with the least total noise on a count, for groups that need no threshold."""
+    floor = _floor(replace(setting, weight=math.inf))
+    return min(_promising(setting, floor), key=floor)
+
+
+def _promising(setting: Setting, floor: Callable[[float], float]) -> set[float]:
+    """0, the minimum of `floor` by a grid of log c and golden section, and the places where it often sits.
+
+    Those are 1/sqrt(k), the closed-form optimum, and the kinks c = 1/(2p + 1 - k) where the integer p that maximises S2
+    changes.
     """
     if setting.max_groups == 1:
-        return design_for(setting, 0.0)
-    floor = _floor(setting)
+        return {0.0}  # nothing to hide behind: correlation only adds noise
     centre = math.log(noise_optimal_correlation(setting.sparsity, setting.max_groups))
     grid = centre + np.linspace(-3.0, 4.0, 15)
     coarse = int(np.argmin([floor(math.exp(x)) for x in grid]))
     fine, _ = minimise(lambda x: floor(math.exp(x)), grid[max(coarse - 1, 0)], grid[min(coarse + 1, 14)], tolerance=1e-3)
-    candidates = {0.0, math.exp(fine), math.exp(centre), 1 / math.sqrt(setting.sparsity)}
-    candidates |= set(_kinks(setting, math.exp(fine)))
-    return best_of(setting, candidates, floor)
+    near = math.exp(fine)
+    return {0.0, near, math.exp(centre), 1 / math.sqrt(setting.sparsity), *_kinks(setting, near)}
 
 
 def best_of(setting: Setting, correlations: Iterable[float], floor: Callable[[float], float]) -> Design:

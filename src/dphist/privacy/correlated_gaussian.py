@@ -77,13 +77,13 @@ class CommonNoise:
 
     def __init__(self, correlation: float, t: float, most_new: int) -> None:
         if correlation == 0:
-            self._nodes = np.zeros(1)
+            self._nodes: Floats = np.zeros(1)
             self._weights = np.ones(1)
             self._error = 0.0
         else:
             step = math.pi * math.sqrt(2 / (_ACCURACY * (1 + most_new * correlation)))
             side = math.ceil(_REACH / step)
-            self._nodes = step * np.arange(-side, side + 1)
+            self._nodes = step * np.arange(-side, side + 1, dtype=np.float64)
             self._weights = step * np.exp(-(self._nodes**2) / 2) / math.sqrt(2 * math.pi)
             self._error = _QUADRATURE_ERROR
         self._log_keep = log_ndtr(t - math.sqrt(correlation) * self._nodes)

@@ -41,15 +41,13 @@ def delta_infinity(sparsity: int, independent_std: float, gap: float) -> float:
 
 def delta_theorem_33(epsilon: float, sparsity: int, independent_std: float, gap: float) -> float:
     """Theorem 3.3, add the deltas: delta_gauss + delta_infinity."""
-    return min(
-        1.0, delta_gauss(epsilon, sparsity, independent_std) + delta_infinity(sparsity, independent_std, gap)
-    )
+    return min(1.0, delta_gauss(epsilon, sparsity, independent_std) + delta_infinity(sparsity, independent_std, gap))
 
 
 def gap_for_infinity(target_delta: float, sparsity: int, independent_std: float) -> float:
     """The gap at which `delta_infinity` alone is target_delta."""
     tail = -math.expm1(math.log1p(-target_delta) / (sparsity + 1))
-    return -float(ndtri(tail)) * independent_std * (1 + sparsity**-0.25)
+    return -float(ndtri(tail)) * independent_std * float(1 + sparsity**-0.25)
 
 
 def gap_lemma_34(epsilon: float, target_delta: float, sparsity: int, independent_std: float) -> float:

@@ -165,7 +165,9 @@ def mu_gaussian(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
     """The largest mu with delta_gaussian(mu, epsilon) <= delta. Broadcasts; what it returns satisfies the forward map."""
     epsilon_all, delta_all = np.broadcast_arrays(np.asarray(epsilon, np.float64), np.asarray(delta, np.float64))
     return bisect_floats(
-        lambda mu: delta_gaussian(mu, epsilon_all) <= delta_all, np.zeros(delta_all.shape), np.full(delta_all.shape, 1e6)
+        lambda mu: delta_gaussian(mu, epsilon_all) <= delta_all,
+        np.zeros(delta_all.shape),
+        np.full(delta_all.shape, 1e6),
     )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dphist.errors import Infeasible
 
-__all__ = ["bisect_floats", "edge", "minimise", "smallest"]
+__all__ = ["best_noise", "bisect_floats", "edge", "minimise", "smallest"]
 
 Floats = NDArray[np.float64]
 
@@ -158,3 +158,33 @@ def minimise(
         seen[fresh] = objective(fresh)
     best = min(seen, key=seen.__getitem__)
     return best, seen[best]
+
+
+def best_noise(
+    least: float, gap_at: Callable[[float], float], *, weight: float, floor: float, tolerance: float = 1e-3
+) -> tuple[float, float]:
+    """(noise, gap) with the smallest gap + weight * noise, noise >= least; an infinite weight takes `least` itself.
+
+    gap_at raises Infeasible where no gap is enough. `floor` is a gap that `least` cannot go below and that grows with the
+    noise: where it is attained, nothing is better.
+    """
+
+    def attempt(noise: float) -> float:
+        try:
+            return gap_at(noise)
+        except Infeasible:
+            return math.inf
+
+    first = attempt(least)
+    if math.isinf(weight) or first <= floor * (1 + 1e-6):
+        return least, first
+
+    def noise_at(log_excess: float) -> float:
+        return least * math.exp(math.exp(log_excess))
+
+    log_excess, value = minimise(
+        lambda v: attempt(noise_at(v)) + weight * noise_at(v), math.log(1e-9), math.log(0.5), tolerance=tolerance
+    )
+    if first + weight * least <= value:
+        return least, first
+    return noise_at(log_excess), attempt(noise_at(log_excess))

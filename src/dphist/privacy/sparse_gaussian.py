@@ -21,7 +21,7 @@ from scipy.special import log_ndtr, ndtri
 
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.privacy.gaussian import delta_gaussian, largest_mu, raise_for_rounding, tradeoff_gaussian
-from dphist.privacy.search import minimise, smallest
+from dphist.privacy.search import best_noise, smallest
 from dphist.privacy.splits import SPLIT_TOLERANCE, worst_split
 
 Floats = NDArray[np.float64]
@@ -175,7 +175,7 @@ def smallest_gap(
     left = target_delta - gauss if analysis == "add-the-deltas" else target_delta
     # Below this gap the chance that a new group is released is by itself more than what is left for it.
     least = noise_std * quantile_for_infinity(max(left * _MARGIN, target_delta * 1e-12), max_groups)
-    if 0 <= least and delta_at(least) <= target_delta:
+    if least >= 0 and delta_at(least) <= target_delta:
         return least
     start = min(max(least, 0.0), largest)
     return smallest(delta_at, target_delta, start=start, low=0.0, high=largest)
@@ -211,37 +211,17 @@ def best_pair(
     least = smallest_noise(epsilon, target_delta * share, max_groups, sums_ratio)
 
     def gap_at(noise_std: float) -> float:
-        try:
-            return smallest_gap(
-                epsilon,
-                target_delta,
-                max_groups=max_groups,
-                noise_std=noise_std,
-                sums_sensitivity=math.sqrt(sums_ratio) / noise_std,
-                analysis=analysis,
-            )
-        except Infeasible:
-            return math.inf
+        return smallest_gap(
+            epsilon,
+            target_delta,
+            max_groups=max_groups,
+            noise_std=noise_std,
+            sums_sensitivity=math.sqrt(sums_ratio) / noise_std,
+            analysis=analysis,
+        )
 
-    at_least = gap_at(least)
-    if math.isinf(weight):
-        return least, at_least
-
-    # A threshold cannot be below noise_std * t_infinity, so where the first point attains that nothing else is better.
     floor = least * quantile_for_infinity(target_delta, max_groups)
-    if at_least <= floor * (1 + 1e-6):
-        return least, at_least
-
-    def noise_at(log_excess: float) -> float:
-        return least * math.exp(math.exp(log_excess))
-
-    def objective(log_excess: float) -> float:
-        return gap_at(noise_at(log_excess)) + weight * noise_at(log_excess)
-
-    log_excess, value = minimise(objective, math.log(1e-9), math.log(0.5), tolerance=1e-3)
-    if at_least + weight * least <= value:
-        return least, at_least
-    return noise_at(log_excess), gap_at(noise_at(log_excess))
+    return best_noise(least, gap_at, weight=weight, floor=floor)
 
 
 def add_over_exact(delta_gaussian_part: float, target_delta: float) -> float:

@@ -23,7 +23,7 @@ from dphist.privacy import correlated_paper
 from dphist.privacy.correlated_design import smallest_t
 from dphist.privacy.correlated_gaussian import CommonNoise, squared_sensitivity, tight_bound
 from dphist.privacy.gaussian import delta_gaussian, largest_mu, raise_for_rounding
-from dphist.privacy.search import smallest
+from dphist.privacy.search import best_noise, smallest
 from dphist.privacy.splits import SPLIT_TOLERANCE
 
 Floats = NDArray[np.float64]
@@ -78,9 +78,7 @@ def delta(
     """
 
     def mu(new: Integers) -> Floats:
-        squared = squared_sensitivity_with_base(
-            k, correlation, base_variance, release, new, lattice_step=lattice_step
-        )
+        squared = squared_sensitivity_with_base(k, correlation, base_variance, release, new, lattice_step=lattice_step)
         return np.asarray(np.sqrt(squared / independent_std**2 + k * sums_sensitivity**2))
 
     return tight_bound(epsilon, mu, CommonNoise(correlation, gap / independent_std, k), k)
@@ -95,32 +93,30 @@ def calibrate(
     release: BaseRelease = "anti-correlated",
     base_variance: float = math.nan,
     lattice_step: float = 0.0,
+    weight: float = 0.0,
 ) -> tuple[float, float]:
-    """(independent_std, gap): the smallest gap at the smallest noise for these correlations.
-
-    Raising s above its minimum rarely pays and is left to a caller who wants it.
-    """
-    margin = target_delta * (1 - 20 * SPLIT_TOLERANCE)
+    """(independent_std, gap) with the smallest gap + weight * independent_std for these correlations."""
     squared = squared_sensitivity_with_base(k, correlation, base_variance, release, lattice_step=lattice_step)
-    # The mixed cases bind: with s at its minimum the last of delta would go to the noise alone. Leave them a little.
-    share = 1.0 if release == "none" else 0.98
-    independent_std = math.sqrt(float(squared)) / largest_mu(epsilon, margin * share)
+    noise = math.sqrt(float(squared)) / largest_mu(epsilon, target_delta * (1 - 20 * SPLIT_TOLERANCE))
+    t = smallest_t(target_delta, k, correlation)
 
-    def delta_at(gap: float) -> float:
-        return delta(
-            epsilon,
-            k=k,
-            independent_std=independent_std,
-            correlation=correlation,
-            gap=gap,
-            release=release,
-            base_variance=base_variance,
-            lattice_step=lattice_step,
-        )
+    def gap_at(independent_std: float) -> float:
+        def delta_at(gap: float) -> float:
+            return delta(
+                epsilon,
+                k=k,
+                independent_std=independent_std,
+                correlation=correlation,
+                gap=gap,
+                release=release,
+                base_variance=base_variance,
+                lattice_step=lattice_step,
+            )
 
-    least = independent_std * smallest_t(target_delta, k, correlation)
-    gap = smallest(delta_at, target_delta, start=least, low=least, high=20 * least, tolerance=1e-10)
-    return independent_std, gap
+        least = independent_std * t
+        return smallest(delta_at, target_delta, start=least, low=least, high=10 * least, tolerance=1e-10)
+
+    return best_noise(noise, gap_at, weight=weight, floor=noise * t, tolerance=1e-2)
 
 
 def delta_paper(epsilon: float, k: int, independent_std: float, gap: float) -> float:

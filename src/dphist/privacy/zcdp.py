@@ -16,9 +16,9 @@ def delta_from_rho(rho: float, epsilon: float) -> float:
     if rho == 0:
         return 0.0
 
-    def log_delta(log_excess: float) -> float:
-        alpha = 1 + math.exp(log_excess)
-        return (alpha - 1) * (alpha * rho - epsilon) - math.log(alpha - 1) + alpha * math.log1p(-1 / alpha)
+    def log_delta(log_x: float) -> float:
+        x = math.exp(log_x)  # alpha - 1
+        return x * ((1 + x) * rho - epsilon) - log_x + (1 + x) * (log_x - math.log1p(x))
 
     # (alpha-1)(alpha rho - epsilon) is smallest at alpha = (epsilon/rho + 1)/2; the other factors pull it down a little.
     top = math.log(max(epsilon / rho, 1.0) + 10.0)

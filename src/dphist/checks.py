@@ -1,0 +1,50 @@
+"""Checks of parameters, used by constructors and at the edge of the command line, nowhere else."""
+
+from __future__ import annotations
+
+import math
+
+from dphist.errors import InvalidParameter
+
+MOST_GROUPS = 2**40
+"""A public limit on max_groups, sparsity and lists of keys: far above use, far below where doubles lose integers."""
+
+
+def check_epsilon(value: float) -> None:
+    """A finite epsilon > 0."""
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidParameter("a finite epsilon > 0", value, "1 is a common choice; smaller is more private.")
+
+
+def check_delta(value: float) -> None:
+    """A delta in (0, 1)."""
+    if not 0 < value < 1:
+        raise InvalidParameter("delta in (0, 1)", value, "unknown groups need delta > 0; try 1e-8.")
+
+
+def check_whole(name: str, value: int, least: int = 1, hint: str = "") -> None:
+    """An integer in [least, 2^40]."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidParameter(f"{name} to be a whole number", repr(value), hint)
+    if value < least:
+        raise InvalidParameter(f"{name} of at least {least}", value, hint)
+    if value > MOST_GROUPS:
+        raise InvalidParameter(f"{name} of at most 2^40", value, hint)
+
+
+def check_positive(name: str, value: float, hint: str = "") -> None:
+    """A finite number > 0."""
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidParameter(f"a finite {name} > 0", value, hint)
+
+
+def check_not_negative(name: str, value: float, hint: str = "") -> None:
+    """A finite number >= 0."""
+    if not (math.isfinite(value) and value >= 0):
+        raise InvalidParameter(f"a finite {name} >= 0", value, hint)
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...], hint: str = "") -> None:
+    """One of some words."""
+    if value not in choices:
+        raise InvalidParameter(f"{name} to be one of {', '.join(choices)}", repr(value), hint)

@@ -1,0 +1,148 @@
+"""The correlated stability histogram as a mechanism."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dphist import checks
+from dphist.errors import InvalidParameter
+from dphist.mechanisms.mechanism import (
+    gaussian_count_released_with,
+    gaussian_quantile,
+    gaussian_release_probability,
+    with_sampler_error,
+)
+from dphist.mechanisms.sparse_gaussian import check_threshold
+from dphist.privacy import correlated_gaussian as csh
+from dphist.privacy import correlated_paper
+
+_THEOREMS = {
+    "tight": "csh-derivation Theorems 2 and 3 (the exact analysis of [LR25])",
+    "paper-3.5": "[LR25] Theorem 3.5",
+    "paper-3.3": "[LR25] Theorem 3.3",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelatedGaussian:
+    """Independent noise N(0, s^2) on every count plus one common N(0, c s^2); release what is above the threshold [LR25].
+
+    s = independent_std, c = correlation. Every data set has at most `sparsity` non-empty groups, and one unit changes at
+    most max_groups of the counters: fewer than `sparsity` only if the keys come from a public list of that length.
+    Both noises are drawn rounded to 2^-lattice_bits; the analysis `tight` pays for it.
+    """
+
+    name: ClassVar[str] = "correlated-gaussian"
+
+    sparsity: int
+    max_groups: int
+    independent_std: float
+    correlation: float
+    threshold: float
+    low_threshold: int = 1
+    sums_sensitivity: float = 0.0
+    analysis: csh.Analysis = "tight"
+    lattice_bits: int = 10
+
+    def __post_init__(self) -> None:
+        checks.check_whole("sparsity", self.sparsity)
+        checks.check_whole("max_groups", self.max_groups)
+        checks.check_positive("independent_std", self.independent_std)
+        checks.check_not_negative("correlation", self.correlation)
+        checks.check_whole("low_threshold", self.low_threshold)
+        checks.check_not_negative("sums_sensitivity", self.sums_sensitivity)
+        checks.check_choice("analysis", self.analysis, csh.ANALYSES)
+        check_threshold(self.threshold, self.low_threshold, self.lattice_bits)
+        if self.max_groups > self.sparsity:
+            raise InvalidParameter(f"sparsity of at least max_groups = {self.max_groups}", self.sparsity)
+        if self.analysis != "tight":
+            self._check_paper()
+
+    def _check_paper(self) -> None:
+        if not math.isclose(self.correlation, 1 / math.sqrt(self.sparsity), rel_tol=1e-12):
+            raise InvalidParameter(
+                f"correlation 1/sqrt(sparsity) for {self.analysis}", self.correlation, "other correlations need tight."
+            )
+        if self.sums_sensitivity > 0 or self.max_groups != self.sparsity:
+            raise InvalidParameter(
+                f"no aggregates and max_groups = sparsity for {self.analysis}", self.max_groups, "tight covers both."
+            )
+
+    @property
+    def gap(self) -> float:
+        """threshold - low_threshold."""
+        return self.threshold - self.low_threshold
+
+    @property
+    def noise_std(self) -> float:
+        """The total noise on one count: s sqrt(1 + c)."""
+        return self.independent_std * math.sqrt(1 + self.correlation)
+
+    @property
+    def theorem(self) -> str:
+        """Where the analysis is stated."""
+        return _THEOREMS[self.analysis]
+
+    @property
+    def assumption(self) -> str:
+        """What must hold for the data."""
+        if self.max_groups < self.sparsity:
+            return (
+                f"every key is one of a public list of {self.sparsity:,}, and each unit is counted in at most"
+                f" {self.max_groups:,} groups (a release enforces both)"
+            )
+        return (
+            f"at most {self.sparsity:,} groups are non-empty in any data set (a release enforces it by subtracting"
+            " the next largest count)"
+        )
+
+    def delta(self, epsilon: float) -> float:
+        """An upper bound on delta at epsilon."""
+        delta = csh.delta(
+            epsilon,
+            sparsity=self.sparsity,
+            max_groups=self.max_groups,
+            independent_std=self.independent_std,
+            correlation=self.correlation,
+            gap=self.gap,
+            sums_sensitivity=self.sums_sensitivity,
+            lattice_step=2.0**-self.lattice_bits,
+            analysis=self.analysis,
+        )
+        return with_sampler_error(delta, epsilon, self.max_groups)
+
+    def delta_gauss(self, epsilon: float) -> float:
+        """The part of the noise alone."""
+        if self.analysis != "tight":
+            return correlated_paper.delta_gauss(epsilon, self.sparsity, self.independent_std)
+        return csh.delta_gauss(
+            epsilon,
+            sparsity=self.sparsity,
+            max_groups=self.max_groups,
+            independent_std=self.independent_std,
+            correlation=self.correlation,
+            sums_sensitivity=self.sums_sensitivity,
+            lattice_step=2.0**-self.lattice_bits,
+        )
+
+    def delta_infinity(self) -> float:
+        """The probability that a group of one unit is released (by the paper's bound on it, for the paper's analyses)."""
+        if self.analysis != "tight":
+            return correlated_paper.delta_infinity(self.sparsity, self.independent_std, self.gap)
+        return csh.delta_infinity(self.gap, self.max_groups, self.independent_std, self.correlation)
+
+    def noise_quantile(self, probability: float) -> float:
+        """The quantile of the noise on one count."""
+        return gaussian_quantile(self.noise_std, probability)
+
+    def release_probability(self, count: float) -> float:
+        """The probability that a group with this many units is released."""
+        return (
+            gaussian_release_probability(count, self.threshold, self.noise_std) if count >= self.low_threshold else 0.0
+        )
+
+    def count_released_with(self, probability: float) -> float:
+        """The number of units at which a group is released with this probability."""
+        return max(gaussian_count_released_with(probability, self.threshold, self.noise_std), self.low_threshold)

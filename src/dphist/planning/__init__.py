@@ -1,0 +1,6 @@
+"""Choose and compare mechanisms for a budget. No data is touched."""
+
+from dphist.planning.plan import Plan, plan
+from dphist.planning.request import Aggregate, Request
+
+__all__ = ["Aggregate", "Plan", "Request", "plan"]

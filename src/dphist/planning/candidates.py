@@ -1,0 +1,237 @@
+"""The mechanisms that could serve a request, each calibrated as well as it can be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from dphist.errors import Infeasible
+from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, Mechanism, SparseGaussian
+from dphist.mechanisms.mechanism import round_up_to_lattice
+from dphist.planning.request import Request
+from dphist.privacy import correlated_design as design
+from dphist.privacy import correlated_gaussian as csh
+from dphist.privacy import laplace
+from dphist.privacy import sparse_gaussian as gshm
+from dphist.privacy.search import minimise
+
+_Builder = Callable[[], Mechanism]
+
+_SAMPLER_SHARE = 1 - 1e-12  # the sampler's own error is added to delta by the mechanism: leave it room
+_WEIGHTS = {"release95": gshm.Z95, "gap": 0.0, "noise": math.inf}
+
+
+def candidates(request: Request) -> tuple[list[Mechanism], list[Infeasible]]:
+    """Every calibrated mechanism for the request, and why the others are not among them."""
+    found: list[Mechanism] = []
+    failed: list[Infeasible] = []
+    for build in _builders(request):
+        try:
+            mechanism = build()
+        except Infeasible as problem:
+            failed.append(problem)
+            continue
+        if mechanism.delta(request.epsilon) > request.delta:  # only the forward map is trusted
+            raise AssertionError(f"{mechanism} misses its own target")
+        found.append(mechanism)
+    return found, failed
+
+
+def _builders(request: Request) -> Iterator[_Builder]:
+    if not request.thresholded:
+        yield from (partial(known_groups, request, correlated=correlated) for correlated in (True, False))
+        return
+    yield from (partial(sparse_gaussian, request, analysis) for analysis in gshm.ANALYSES)
+    if request.sparsity is not None or request.keys is not None:
+        # The paper's analyses know neither aggregates nor a contribution bound.
+        whole = not request.aggregates and request.keys is None
+        yield from (partial(correlated_gaussian, request, analysis) for analysis in csh.ANALYSES[: 3 if whole else 1])
+    yield partial(laplace_threshold, request)
+
+
+def _target(request: Request) -> float:
+    return request.delta * _SAMPLER_SHARE
+
+
+def sparse_gaussian(request: Request, analysis: gshm.Analysis) -> SparseGaussian:
+    """The sparse Gaussian with the best noise, or the noise asked for, and the smallest gap for it."""
+    groups = request.groups_per_unit
+    if request.noise_std is None:
+        noise_std, gap = gshm.best_pair(
+            request.epsilon,
+            _target(request),
+            max_groups=groups,
+            sums_ratio=request.sums_budget,
+            analysis=analysis,
+            weight=_WEIGHTS[request.objective],
+        )
+    else:
+        noise_std = request.noise_std
+        gap = gshm.smallest_gap(
+            request.epsilon,
+            _target(request),
+            max_groups=groups,
+            noise_std=noise_std,
+            sums_sensitivity=math.sqrt(request.sums_budget) / noise_std,
+            analysis=analysis,
+        )
+    bits = lattice_bits(noise_std)
+    return SparseGaussian(
+        max_groups=groups,
+        noise_std=noise_std,
+        threshold=request.low_threshold + round_up_to_lattice(gap, bits),
+        low_threshold=request.low_threshold,
+        sums_sensitivity=math.sqrt(request.sums_budget) / noise_std,
+        analysis=analysis,
+        lattice_bits=bits,
+    )
+
+
+def correlated_gaussian(request: Request, analysis: csh.Analysis) -> CorrelatedGaussian:
+    """The correlated Gaussian with the best correlation, or the one asked for.
+
+    max_groups is used only with a public list of keys: a sparsity bound is enforced by subtracting the next largest
+    count, after which one unit can move all counters.
+    """
+    sparsity = request.sparsity if request.sparsity is not None else request.keys
+    assert sparsity is not None
+    bits = correlated_lattice_bits(sparsity)
+    setting = design.Setting(
+        epsilon=request.epsilon,
+        target_delta=_target(request),
+        sparsity=sparsity,
+        max_groups=sparsity if request.keys is None else request.groups_per_unit,
+        sums_budget=request.sums_budget,
+        lattice_step=2.0**-bits,
+        weight=_WEIGHTS[request.objective],
+        analysis=analysis,
+    )
+    correlation = request.correlation if analysis == "tight" else 1 / math.sqrt(sparsity)
+    if request.noise_std is not None:
+        chosen = _with_total_noise(setting, request.noise_std, correlation)
+    elif correlation is not None:
+        chosen = design.design_for(setting, correlation)
+    else:
+        chosen = design.best_design(setting)
+    return CorrelatedGaussian(
+        sparsity=sparsity,
+        max_groups=setting.max_groups,
+        independent_std=chosen.independent_std,
+        correlation=chosen.correlation,
+        threshold=request.low_threshold + round_up_to_lattice(chosen.gap, bits),
+        low_threshold=request.low_threshold,
+        sums_sensitivity=math.sqrt(setting.sums_ratio(chosen.correlation)) / chosen.independent_std,
+        analysis=analysis,
+        lattice_bits=bits,
+    )
+
+
+def _with_total_noise(setting: design.Setting, noise_std: float, correlation: float | None) -> design.Design:
+    """The smallest gap for a given total noise on a count, over the correlation unless that is given too."""
+
+    def attempt(c: float) -> design.Design:
+        independent_std = noise_std / math.sqrt(1 + c)
+        return design.Design(independent_std, c, design.smallest_gap(setting, independent_std, c))
+
+    if correlation is not None:
+        return attempt(correlation)
+    if setting.max_groups == 1:
+        return attempt(0.0)
+
+    def gap(log_c: float) -> float:
+        try:
+            return attempt(math.exp(log_c)).gap
+        except Infeasible:
+            return math.inf
+
+    centre = math.log(design.noise_optimal_correlation(setting.sparsity, setting.max_groups))
+    # With more noise than needed less correlation is better: common noise raises the threshold.
+    low, _ = minimise(gap, centre - 12.0, centre, tolerance=0.05)
+    high, _ = minimise(gap, centre, centre + 3.0, tolerance=0.05)
+    grid = {0.0, math.exp(low), math.exp(high), math.exp(centre), 1 / math.sqrt(setting.sparsity)}
+    designs: list[design.Design] = []
+    problem: Infeasible | None = None
+    for c in sorted(grid):
+        try:
+            designs.append(attempt(c))
+        except Infeasible as error:
+            problem = error
+    if not designs:
+        assert problem is not None
+        raise problem
+    return min(designs, key=lambda found: found.gap)
+
+
+def laplace_threshold(request: Request) -> LaplaceThreshold:
+    """Discrete Laplace noise of the smallest scale, or of the noise asked for, and the smallest threshold for it."""
+    groups = request.groups_per_unit
+    share = 1 / (1 + request.sums_budget)  # of epsilon, which adds up linearly here
+    scale = groups / (request.epsilon * share) * (1 + 4e-16 * (2 + len(request.aggregates)))
+    if request.noise_std is not None:
+        asked = _scale_of_std(request.noise_std)
+        if asked < scale:
+            raise Infeasible(f"noise_std of at least {math.sqrt(2) * scale:.6g} for laplace", f"{request.noise_std:.6g}")
+        scale = asked
+    gap = laplace.smallest_gap_discrete(_target(request), scale, groups)
+    return LaplaceThreshold(
+        max_groups=groups,
+        scale=scale,
+        threshold=float(request.low_threshold + gap),
+        low_threshold=request.low_threshold,
+        sums_epsilon=request.sums_budget / scale,
+    )
+
+
+def _scale_of_std(noise_std: float) -> float:
+    """The scale at which discrete Laplace noise has this standard deviation: 2r/(1-r)^2 = variance, r = exp(-1/scale)."""
+    inverse = 1 / noise_std**2
+    # cosh(1/scale) = 1 + 1/variance
+    return 1 / math.acosh(1 + inverse) if inverse > 1e-12 else noise_std / math.sqrt(2)
+
+
+def known_groups(request: Request, *, correlated: bool) -> KnownGroups:
+    """Gaussian noise on a public list of groups, with the best correlation or none."""
+    assert request.keys is not None
+    bits = correlated_lattice_bits(request.keys)
+    setting = design.Setting(
+        epsilon=request.epsilon,
+        target_delta=_target(request),
+        sparsity=request.keys,
+        max_groups=request.groups_per_unit,
+        sums_budget=request.sums_budget,
+        lattice_step=2.0**-bits,
+        weight=math.inf,
+    )
+    correlation = 0.0
+    if correlated:
+        correlation = request.correlation if request.correlation is not None else design.quietest_correlation(setting)
+    independent_std = design.smallest_independent_std(setting, correlation)
+    if request.noise_std is not None:
+        asked = request.noise_std / math.sqrt(1 + correlation)
+        if asked < independent_std:
+            raise Infeasible(
+                f"noise_std of at least {independent_std * math.sqrt(1 + correlation):.6g}", f"{request.noise_std:.6g}"
+            )
+        independent_std = asked
+    return KnownGroups(
+        groups=request.keys,
+        max_groups=setting.max_groups,
+        independent_std=independent_std,
+        correlation=correlation,
+        sums_sensitivity=math.sqrt(setting.sums_ratio(correlation)) / independent_std,
+        lattice_bits=bits,
+    )
+
+
+def lattice_bits(noise_std: float) -> int:
+    """A lattice on which rounding the threshold up costs at most about a thousandth of the noise."""
+    return min(max(10, 10 - math.floor(math.log2(noise_std))), 40)
+
+
+def correlated_lattice_bits(sparsity: int) -> int:
+    """A lattice so fine that the shift of correlated noise costs below 1e-9 of the squared sensitivity.
+
+    (k + 1/c) g^2/4 against S2 >= k/4, about: g = 2^-16 and below, growing slowly with k where 1/c does.
+    """
+    return 16 + min(4, sparsity.bit_length() // 8)

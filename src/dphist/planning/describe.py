@@ -1,0 +1,114 @@
+"""A plan in words and one table, rendered from its objects."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+
+from dphist.mechanisms import CorrelatedGaussian, KnownGroups, Mechanism
+from dphist.planning.request import Aggregate, Request
+from dphist.planning.summary import error95, objective_value, thresholded
+
+_WIDTH = 100
+_LABEL = 13
+_OBJECTIVES = {
+    "release95": "the count released with 95 % probability",
+    "gap": "the threshold",
+    "noise": "the noise",
+}
+
+
+def describe(
+    request: Request,
+    mechanism: Mechanism,
+    alternatives: Sequence[Mechanism],
+    aggregates: Sequence[tuple[Aggregate, float]],
+) -> str:
+    """The plan as text."""
+    lines = [f"Plan: {title(mechanism)}, the best found for {_OBJECTIVES[request.objective]}", ""]
+    if request.mechanism != "best" or request.analysis is not None:
+        lines[0] = f"Plan: {title(mechanism)}, as asked"
+    for label, text in facts(request, mechanism, aggregates):
+        wrapped = textwrap.wrap(text, _WIDTH - _LABEL - 2)
+        lines += [f"  {label if i == 0 else '':<{_LABEL}}{line}" for i, line in enumerate(wrapped)]
+    if alternatives:
+        lines += ["", *_table(request, mechanism, alternatives)]
+    return "\n".join(lines)
+
+
+def title(mechanism: Mechanism) -> str:
+    """Mechanism and analysis in a few words."""
+    return f"{mechanism.name} ({mechanism.analysis})"
+
+
+def facts(
+    request: Request, mechanism: Mechanism, aggregates: Sequence[tuple[Aggregate, float]]
+) -> list[tuple[str, str]]:
+    """What a reader wants to know, as (label, sentence)."""
+    noise = f"std {number(mechanism.noise_std)} on every count; 95 % of them within ±{number(error95(mechanism))}"
+    if isinstance(mechanism, CorrelatedGaussian | KnownGroups) and mechanism.correlation > 0:
+        noise += (
+            f" ({number(mechanism.independent_std)} independent, the rest common to all groups,"
+            f" correlation {number(mechanism.correlation)})"
+        )
+    found = [("noise", noise)]
+    threshold = thresholded(mechanism)
+    if threshold is not None:
+        found.append(
+            (
+                "threshold",
+                f"a group is released when its noisy count exceeds {number(threshold.threshold)}: with probability 50 %"
+                f" at {number(threshold.count_released_with(0.5))} units, 95 % at"
+                f" {number(threshold.count_released_with(0.95))} units",
+            )
+        )
+        if threshold.low_threshold > 1:
+            found.append(("", f"groups of fewer than {threshold.low_threshold:,} units are dropped first"))
+    for aggregate, noise_std in aggregates:
+        found.append(
+            (
+                aggregate.name,
+                f"each unit's value in a group clamped to [{aggregate.lower:g}, {aggregate.upper:g}]; noise of std"
+                f" {number(noise_std)} on the recentred sum",
+            )
+        )
+    return [*found, ("guarantee", guarantee(request, mechanism)), ("provided", f"{mechanism.assumption}.")]
+
+
+def guarantee(request: Request, mechanism: Mechanism) -> str:
+    """The guarantee in one sentence, with its theorem."""
+    factor = f"e^{request.epsilon:g} = {math.exp(min(request.epsilon, 700)):.4g}"
+    return (
+        f"adding or removing all records of one unit changes the probability of any result by at most a factor {factor}"
+        f" plus delta = {mechanism.delta(request.epsilon):.4g} (asked for: {request.delta:g}), by {mechanism.theorem}."
+    )
+
+
+def _table(request: Request, mechanism: Mechanism, alternatives: Sequence[Mechanism]) -> list[str]:
+    header = ("", "noise std", "threshold", "50 % at", "95 % at", "against the plan")
+    best = objective_value(mechanism, request.objective)
+    rows = [header]
+    for candidate in (mechanism, *alternatives):
+        worse = objective_value(candidate, request.objective) / best - 1
+        verdict = "the plan" if candidate is mechanism else "the same" if abs(worse) < 5e-6 else f"{worse:+.1%}"
+        threshold = thresholded(candidate)
+        cells = ("-", "-", "-")
+        if threshold is not None:
+            counts = (threshold.threshold, threshold.count_released_with(0.5), threshold.count_released_with(0.95))
+            cells = (number(counts[0]), number(counts[1]), number(counts[2]))
+        rows.append((title(candidate), number(candidate.noise_std), *cells, verdict))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
+    return [
+        "  " + f"{row[0]:<{widths[0]}}  " + "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+        for row in rows
+    ]
+
+
+def number(value: float) -> str:
+    """A number with the digits that matter to a reader."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"

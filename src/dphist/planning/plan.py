@@ -1,0 +1,165 @@
+"""A plan: the mechanism a release will use, and what the others would have cost."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dphist.errors import Infeasible, InvalidParameter
+from dphist.mechanisms import LaplaceThreshold, Mechanism
+from dphist.planning import storage
+from dphist.planning.candidates import candidates
+from dphist.planning.describe import describe
+from dphist.planning.request import Aggregate, Objective, Request, analysis_owner
+from dphist.planning.summary import Summary, objective_value, summarise
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateNoise:
+    """What a release does to one aggregate: its noise, and the lattice its sums live on."""
+
+    aggregate: Aggregate
+    noise_std: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A request, the mechanism chosen for it, and the alternatives. Holds everything a release needs; immutable."""
+
+    request: Request
+    mechanism: Mechanism
+    alternatives: tuple[Mechanism, ...] = ()
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon of the guarantee."""
+        return self.request.epsilon
+
+    @property
+    def delta(self) -> float:
+        """The delta actually achieved, at most the one asked for."""
+        return self.mechanism.delta(self.request.epsilon)
+
+    @property
+    def aggregates(self) -> tuple[AggregateNoise, ...]:
+        """The noise of every aggregate: the count's noise is split by the weights, balanced by default.
+
+        Gaussian budgets add up in squares: noise/sensitivity = noise_std of the count/sqrt(weight). Laplace budgets add up
+        linearly: noise scale/sensitivity = scale/weight.
+        """
+        if isinstance(self.mechanism, LaplaceThreshold):
+            scale = self.mechanism.scale
+            return tuple(
+                AggregateNoise(a, math.sqrt(2) * scale * a.sensitivity / a.weight) for a in self.request.aggregates
+            )
+        noise_std = self.mechanism.noise_std
+        return tuple(
+            AggregateNoise(a, noise_std * a.sensitivity / math.sqrt(a.weight)) for a in self.request.aggregates
+        )
+
+    def summary(self) -> Summary:
+        """The chosen mechanism as one flat record."""
+        return summarise(self.request, self.mechanism)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary as plain data, with the alternatives."""
+        others = [summarise(self.request, mechanism).to_dict() for mechanism in self.alternatives]
+        return {**self.summary().to_dict(), "alternatives": others}
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan as JSON."""
+        storage.write(self.request, self.mechanism, self.alternatives, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """Read a plan; InvalidPlan if it is damaged or its guarantee does not hold when checked anew."""
+        return cls(*storage.read(Path(path)))
+
+    def to_json(self) -> str:
+        """`to_dict` as one JSON object."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    def __str__(self) -> str:
+        return describe(self.request, self.mechanism, self.alternatives, [(n.aggregate, n.noise_std) for n in self.aggregates])
+
+
+def plan(
+    *,
+    epsilon: float,
+    delta: float,
+    max_groups: int | None = None,
+    sparsity: int | None = None,
+    keys: int | Sequence[object] | None = None,
+    sparse: bool = False,
+    sums: Mapping[str, tuple[float, float]] | None = None,
+    means: Mapping[str, tuple[float, float]] | None = None,
+    rows: int | None = None,
+    weights: Mapping[str, float] | None = None,
+    noise_std: float | None = None,
+    mechanism: str = "best",
+    analysis: str | None = None,
+    objective: Objective = "release95",
+    correlation: float | None = None,
+    low_threshold: int = 1,
+) -> Plan:
+    """Choose the mechanism for a budget. Touches no data.
+
+    epsilon, delta: the budget. max_groups: the most groups one unit may be counted in. sparsity: a public bound on the
+    number of non-empty groups. keys: a public list of groups (or its length); then nothing needs hiding, unless `sparse`
+    asks to publish only the large ones. sums, means: columns with the bounds their values are clamped to; rows: the most
+    records of one unit per group. weights: the share of the budget of each aggregate, by its name in the release
+    (``sum_likes``), relative to the count's 1.
+
+    objective: ``release95`` minimises the true count that is released with 95 % probability, ``gap`` the threshold,
+    ``noise`` the noise. mechanism, analysis, noise_std, correlation and low_threshold fix what would else be chosen.
+    """
+    shares = dict(weights or {})
+    aggregates = [
+        *(_aggregate("sum", column, bounds, shares) for column, bounds in (sums or {}).items()),
+        *(_aggregate("mean", column, bounds, shares) for column, bounds in (means or {}).items()),
+        *([] if rows is None else [_aggregate("rows", None, (0, rows), shares)]),
+    ]
+    if shares:
+        raise InvalidParameter("weights for aggregates of the plan", sorted(shares), "names look like sum_likes, mean_age.")
+    request = Request(
+        epsilon=epsilon,
+        delta=delta,
+        max_groups=max_groups,
+        sparsity=sparsity,
+        keys=keys if keys is None or isinstance(keys, int) else len(set(keys)),
+        sparse_keys=sparse,
+        aggregates=tuple(aggregates),
+        objective=objective,
+        mechanism=mechanism,
+        analysis=analysis,
+        noise_std=noise_std,
+        correlation=correlation,
+        low_threshold=low_threshold,
+    )
+    return choose(request)
+
+
+def _aggregate(kind: Any, column: str | None, bounds: tuple[float, float], shares: dict[str, float]) -> Aggregate:
+    plain = Aggregate(kind, column, float(bounds[0]), float(bounds[1]))
+    return Aggregate(kind, column, plain.lower, plain.upper, shares.pop(plain.name, 1.0))
+
+
+def choose(request: Request) -> Plan:
+    """The best candidate by the request's objective, and the others, best first."""
+    found, failed = candidates(request)
+    eligible = [mechanism for mechanism in found if _is_asked_for(mechanism, request)]
+    if not eligible:
+        raise failed[0] if failed else Infeasible("a mechanism for this request", "none")
+    ordered = sorted(found, key=lambda mechanism: objective_value(mechanism, request.objective))
+    chosen = next(mechanism for mechanism in ordered if mechanism in eligible)
+    return Plan(request, chosen, tuple(mechanism for mechanism in ordered if mechanism is not chosen))
+
+
+def _is_asked_for(mechanism: Mechanism, request: Request) -> bool:
+    if request.analysis is not None:
+        return mechanism.name == analysis_owner(request.analysis) and mechanism.analysis == request.analysis
+    return request.mechanism in ("best", mechanism.name) or not request.thresholded

@@ -1,0 +1,174 @@
+"""What a user asks a plan for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from dphist import checks
+from dphist.errors import InvalidParameter
+from dphist.privacy import correlated_gaussian as csh
+from dphist.privacy import sparse_gaussian as gshm
+
+Objective = Literal["release95", "gap", "noise"]
+OBJECTIVES: Final[tuple[Objective, ...]] = get_args(Objective)
+MECHANISMS: Final = ("best", "sparse-gaussian", "correlated-gaussian", "laplace")
+Kind = Literal["sum", "mean", "rows"]
+
+MOST_AGGREGATES: Final = 16
+_STEPS_PER_HALF_RANGE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A sum, mean or number of records per group, besides the count of units.
+
+    Each unit's value in each group is clamped to [lower, upper], recentred at the middle and rounded towards it on the
+    public lattice of `step`, so that sums are exact integers and one unit moves them by at most `sensitivity`.
+    `weight` is its share of the budget, relative to the count's.
+    """
+
+    kind: Kind
+    column: str | None
+    lower: float
+    upper: float
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.check_choice("kind", self.kind, get_args(Kind))
+        if (self.column is None) != (self.kind == "rows"):
+            raise InvalidParameter("a column for sums and means, none for rows", repr(self.column))
+        if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
+            raise InvalidParameter(
+                f"finite bounds lower < upper for {self.name}", f"[{self.lower}, {self.upper}]", "for example likes:0:1."
+            )
+        if not 2.0**-900 < self.upper - self.lower < 2.0**900:
+            raise InvalidParameter(f"bounds of ordinary size for {self.name}", f"[{self.lower}, {self.upper}]")
+        checks.check_positive(f"weight of {self.name}", self.weight)
+
+    @property
+    def name(self) -> str:
+        """The name of its column in a release."""
+        return "rows" if self.kind == "rows" else f"{self.kind}_{self.column}"
+
+    @property
+    def centre(self) -> float:
+        """The middle of the bounds."""
+        return self.lower + (self.upper - self.lower) / 2
+
+    @property
+    def step(self) -> float:
+        """The lattice of its values: a power of two, about a millionth of half the range (a half for whole rows)."""
+        if self.kind == "rows":
+            return 0.5
+        return 2.0 ** (math.ceil(math.log2((self.upper - self.lower) / 2)) - _STEPS_PER_HALF_RANGE)
+
+    @property
+    def sensitivity_steps(self) -> int:
+        """How many steps one unit moves the recentred sum of one group, at most."""
+        half = max(self.upper - self.centre, self.centre - self.lower)
+        return math.ceil(half / self.step)
+
+    @property
+    def sensitivity(self) -> float:
+        """The same in the units of the column."""
+        return self.sensitivity_steps * self.step
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A budget, what one unit can contribute, and how mechanisms are to be compared."""
+
+    epsilon: float
+    delta: float
+    max_groups: int | None = None
+    sparsity: int | None = None
+    keys: int | None = None
+    sparse_keys: bool = False
+    aggregates: tuple[Aggregate, ...] = ()
+    objective: Objective = "release95"
+    mechanism: str = "best"
+    analysis: str | None = None
+    noise_std: float | None = None
+    correlation: float | None = None
+    low_threshold: int = 1
+
+    def __post_init__(self) -> None:
+        checks.check_epsilon(self.epsilon)
+        checks.check_delta(self.delta)
+        checks.check_choice("objective", self.objective, OBJECTIVES)
+        checks.check_choice("mechanism", self.mechanism, MECHANISMS)
+        checks.check_whole("low_threshold", self.low_threshold)
+        for name in ("max_groups", "sparsity", "keys"):
+            if (value := getattr(self, name)) is not None:
+                checks.check_whole(name, value)
+        if self.noise_std is not None:
+            checks.check_positive("noise_std", self.noise_std)
+        if self.correlation is not None:
+            checks.check_not_negative("correlation", self.correlation)
+        self._check_groups()
+        self._check_analysis()
+        if len(self.aggregates) > MOST_AGGREGATES:
+            raise InvalidParameter(f"at most {MOST_AGGREGATES} aggregates", len(self.aggregates))
+        if len({aggregate.name for aggregate in self.aggregates}) < len(self.aggregates):
+            raise InvalidParameter("aggregates with different names", [a.name for a in self.aggregates])
+
+    def _check_groups(self) -> None:
+        if self.max_groups is None and self.sparsity is None and self.keys is None:
+            raise InvalidParameter(
+                "a bound on how many groups one unit may be in",
+                "none",
+                "add --max-groups (try 10), or --sparsity, or --keys with a public list of groups.",
+            )
+        if self.sparsity is not None and self.keys is not None:
+            raise InvalidParameter("sparsity or keys", "both", "a public list of keys already bounds the groups.")
+        if self.sparse_keys and self.keys is None:
+            raise InvalidParameter("keys together with --sparse", "none", "add --keys with a public list of groups.")
+        bound = self.sparsity if self.sparsity is not None else self.keys
+        name = "sparsity" if self.sparsity is not None else "number of keys"
+        if bound is not None and self.max_groups is not None and self.max_groups > bound:
+            raise InvalidParameter(
+                f"{name} of at least max_groups = {self.max_groups}",
+                bound,
+                "a unit cannot be in more groups than there are; lower --max-groups.",
+            )
+        if self.mechanism == "correlated-gaussian" and bound is None:
+            raise InvalidParameter(
+                "a sparsity bound for correlated-gaussian",
+                "none",
+                "add --sparsity K, a public bound on the number of non-empty groups.",
+            )
+
+    def _check_analysis(self) -> None:
+        if self.analysis is None:
+            return
+        owner = analysis_owner(self.analysis)
+        if self.mechanism not in ("best", owner):
+            raise InvalidParameter(f"an analysis of {self.mechanism}", repr(self.analysis), f"it belongs to {owner}.")
+
+    @property
+    def thresholded(self) -> bool:
+        """Whether groups are hidden below a threshold: always, but for a dense public list of keys."""
+        return self.keys is None or self.sparse_keys
+
+    @property
+    def groups_per_unit(self) -> int:
+        """The most groups of one unit: max_groups, or all there can be."""
+        for value in (self.max_groups, self.sparsity, self.keys):
+            if value is not None:
+                return value
+        raise AssertionError("checked by the constructor")
+
+    @property
+    def sums_budget(self) -> float:
+        """The budget of the aggregates relative to the count's."""
+        return sum(aggregate.weight for aggregate in self.aggregates)
+
+
+def analysis_owner(analysis: str) -> str:
+    """The mechanism that an analysis belongs to."""
+    if analysis in gshm.ANALYSES:
+        return "sparse-gaussian"
+    checks.check_choice("analysis", analysis, (*gshm.ANALYSES, *csh.ANALYSES))
+    return "correlated-gaussian"

@@ -1,0 +1,107 @@
+"""Plans on disk: versioned JSON, checked anew when read."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, Final
+
+from dphist.errors import DphistError, InvalidPlan
+from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, Mechanism, SparseGaussian
+from dphist.planning.request import Aggregate, Request
+
+FORMAT: Final = "dphist-plan"
+VERSION: Final = 1
+
+_MECHANISMS: Final[dict[str, type[Any]]] = {
+    kind.name: kind for kind in (SparseGaussian, CorrelatedGaussian, LaplaceThreshold, KnownGroups)
+}
+
+
+def write(request: Request, mechanism: Mechanism, alternatives: tuple[Mechanism, ...], path: Path) -> None:
+    """Write a plan; numbers are written so that they are read back to the same bits."""
+    path.write_text(json.dumps(to_data(request, mechanism, alternatives), indent=2, allow_nan=False) + "\n")
+
+
+def to_data(request: Request, mechanism: Mechanism, alternatives: tuple[Mechanism, ...]) -> dict[str, Any]:
+    """A plan as plain data."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "request": asdict(request),
+        "mechanism": _mechanism_data(mechanism),
+        "alternatives": [_mechanism_data(other) for other in alternatives],
+    }
+
+
+def _mechanism_data(mechanism: Mechanism) -> dict[str, Any]:
+    return {"name": mechanism.name, **{f.name: getattr(mechanism, f.name) for f in fields(mechanism)}}  # type: ignore[arg-type]
+
+
+def read(path: Path) -> tuple[Request, Mechanism, tuple[Mechanism, ...]]:
+    """Read a plan and refuse it unless its guarantee holds."""
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError) as problem:
+        raise InvalidPlan(f"Expected a plan in {path}, got an unreadable file ({type(problem).__name__}).") from None
+    return from_data(data, str(path))
+
+
+def from_data(data: Any, source: str) -> tuple[Request, Mechanism, tuple[Mechanism, ...]]:
+    """The inverse of `to_data`, checked."""
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise InvalidPlan(f"Expected a plan in {source}, got something else. Hint: dphist plan --save writes one.")
+    if data.get("version") != VERSION:
+        raise InvalidPlan(
+            f"Expected a plan of version {VERSION} in {source}, got version {data.get('version')}."
+            " Hint: plan again with this version of dphist."
+        )
+    try:
+        asked = dict(data["request"])
+        aggregates = tuple(Aggregate(**aggregate) for aggregate in asked.pop("aggregates"))
+        request = Request(**asked, aggregates=aggregates)
+        mechanism = _mechanism(data["mechanism"])
+        alternatives = tuple(_mechanism(other) for other in data["alternatives"])
+    except (KeyError, TypeError, AttributeError, ValueError, DphistError) as problem:
+        raise InvalidPlan(f"Expected a complete plan in {source}, got a damaged one: {problem}") from None
+    check(request, mechanism, source)
+    return request, mechanism, alternatives
+
+
+def _mechanism(data: dict[str, Any]) -> Mechanism:
+    parameters = dict(data)
+    mechanism: Mechanism = _MECHANISMS[parameters.pop("name")](**parameters)
+    return mechanism
+
+
+def check(request: Request, mechanism: Mechanism, source: str) -> None:
+    """Refuse a mechanism that does not do what the request paid for."""
+    problems = []
+    if not mechanism.delta(request.epsilon) <= request.delta:
+        problems.append(f"delta({request.epsilon:g}) = {mechanism.delta(request.epsilon):.6g} exceeds {request.delta:g}")
+    if isinstance(mechanism, KnownGroups) == request.thresholded:
+        problems.append("a threshold is missing, or there is one that the request does not ask for")
+    if isinstance(mechanism, CorrelatedGaussian) and request.keys is None:
+        if mechanism.max_groups != mechanism.sparsity or mechanism.sparsity != request.sparsity:
+            problems.append("the sparsity bound differs, or max_groups is used without a public list of keys")
+    elif mechanism.max_groups != request.groups_per_unit:
+        problems.append("max_groups differs from the request")
+    if isinstance(mechanism, CorrelatedGaussian | KnownGroups) and request.keys is not None:
+        listed = mechanism.groups if isinstance(mechanism, KnownGroups) else mechanism.sparsity
+        if listed != request.keys:
+            problems.append("the number of public keys differs")
+    if not _covers_aggregates(request, mechanism):
+        problems.append("the aggregates are not paid for")
+    if problems:
+        raise InvalidPlan(f"Expected a plan in {source} whose guarantee holds, got one where {'; '.join(problems)}.")
+
+
+def _covers_aggregates(request: Request, mechanism: Mechanism) -> bool:
+    """Whether the sensitivity in the mechanism is at least that of the aggregates with the noise of `Plan.aggregates`."""
+    slack = 1 - 1e-12
+    if isinstance(mechanism, LaplaceThreshold):
+        return mechanism.sums_epsilon >= request.sums_budget / mechanism.scale * slack
+    sensitivity: float = mechanism.sums_sensitivity  # type: ignore[attr-defined]
+    return sensitivity >= math.sqrt(request.sums_budget) / mechanism.noise_std * slack

@@ -1,0 +1,88 @@
+"""A mechanism as one flat record: what `--json` prints and tables are made of."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dphist.mechanisms import CorrelatedGaussian, KnownGroups, Mechanism, ThresholdMechanism
+from dphist.planning.request import Objective, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Every number of a plan that applies; None where one does not."""
+
+    mechanism: str
+    analysis: str
+    epsilon: float
+    delta: float
+    target_delta: float
+    max_groups: int
+    sparsity: int | None
+    noise_std: float
+    independent_std: float | None
+    correlation: float | None
+    gap: float | None
+    low_threshold: int | None
+    threshold: float | None
+    delta_gauss: float
+    delta_inf: float | None
+    error95: float
+    released_50: float | None
+    released_95: float | None
+    theorem: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+def has_threshold(mechanism: Mechanism) -> bool:
+    """Whether the mechanism hides small groups."""
+    return not isinstance(mechanism, KnownGroups)
+
+
+def thresholded(mechanism: Mechanism) -> ThresholdMechanism | None:
+    """The mechanism as one with a threshold, if it is one."""
+    return mechanism if has_threshold(mechanism) else None  # type: ignore[return-value]
+
+
+def summarise(request: Request, mechanism: Mechanism) -> Summary:
+    """The record of a mechanism at the request's budget."""
+    threshold = thresholded(mechanism)
+    correlated = isinstance(mechanism, CorrelatedGaussian | KnownGroups)
+    return Summary(
+        mechanism=mechanism.name,
+        analysis=mechanism.analysis,
+        epsilon=request.epsilon,
+        delta=mechanism.delta(request.epsilon),
+        target_delta=request.delta,
+        max_groups=mechanism.max_groups,
+        sparsity=mechanism.sparsity if isinstance(mechanism, CorrelatedGaussian) else None,
+        noise_std=mechanism.noise_std,
+        independent_std=mechanism.independent_std if correlated else None,
+        correlation=mechanism.correlation if correlated else None,
+        gap=threshold and threshold.gap,
+        low_threshold=threshold and threshold.low_threshold,
+        threshold=threshold and threshold.threshold,
+        delta_gauss=mechanism.delta_gauss(request.epsilon),
+        delta_inf=threshold and threshold.delta_infinity(),
+        error95=error95(mechanism),
+        released_50=threshold and threshold.count_released_with(0.5),
+        released_95=threshold and threshold.count_released_with(0.95),
+        theorem=mechanism.theorem,
+    )
+
+
+def error95(mechanism: Mechanism) -> float:
+    """What the error of a count stays below, in absolute value, with 95 % probability."""
+    return mechanism.noise_quantile(0.975)
+
+
+def objective_value(mechanism: Mechanism, objective: Objective) -> float:
+    """What a choice minimises. Without a threshold only the noise is left to compare."""
+    threshold = thresholded(mechanism)
+    if threshold is None or objective == "noise":
+        return mechanism.noise_std
+    return threshold.gap if objective == "gap" else threshold.count_released_with(0.95)
