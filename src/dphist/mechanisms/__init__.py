@@ -1,17 +1,26 @@
 """One frozen dataclass per mechanism: calibrated parameters and the guarantee they have."""
 
+from typing import TypeAlias
+
 from dphist.mechanisms.correlated_gaussian import CorrelatedGaussian
 from dphist.mechanisms.known_groups import KnownGroups
 from dphist.mechanisms.laplace import LaplaceThreshold
-from dphist.mechanisms.mechanism import Mechanism, ThresholdMechanism, epsilon_at
+from dphist.mechanisms.mechanism import Profile, epsilon_at
 from dphist.mechanisms.sparse_gaussian import SparseGaussian
+
+Thresholded: TypeAlias = SparseGaussian | CorrelatedGaussian | LaplaceThreshold
+"""The mechanisms that hide groups below a threshold."""
+
+Mechanism: TypeAlias = Thresholded | KnownGroups
+"""Every mechanism on the counts of groups."""
 
 __all__ = [
     "CorrelatedGaussian",
     "KnownGroups",
     "LaplaceThreshold",
     "Mechanism",
+    "Profile",
     "SparseGaussian",
-    "ThresholdMechanism",
+    "Thresholded",
     "epsilon_at",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from scipy.special import ndtr, ndtri
 
@@ -16,77 +16,17 @@ SAMPLER_ERROR = Fraction(1, 2**110)
 """A bound on `noise.sampler_error` of every law a mechanism draws from (a test holds the laws to it)."""
 
 
-class Mechanism(Protocol):
-    """A calibrated mechanism on the counts of groups."""
+class Profile(Protocol):
+    """What every mechanism has: a proved profile.
 
-    name: ClassVar[str]
-
-    @property
-    def analysis(self) -> str:
-        """The analysis that proves its delta."""
-        ...
-
-    @property
-    def theorem(self) -> str:
-        """Where that analysis is stated."""
-        ...
-
-    @property
-    def max_groups(self) -> int:
-        """The most groups of one unit that the guarantee allows."""
-        ...
-
-    @property
-    def noise_std(self) -> float:
-        """The standard deviation of the noise on one count, all of it."""
-        ...
-
-    @property
-    def assumption(self) -> str:
-        """What must hold for the data, and who sees to it, in words."""
-        ...
+    The dataclasses share more by name: `name`, `analysis`, `theorem`, `assumption` (what must hold for the data, and who
+    sees to it), `max_groups`, `noise_std` (of all the noise on one count), `delta_gauss(epsilon)` (the part of the noise
+    alone), `noise_quantile(probability)`; and those with a threshold `threshold`, `low_threshold`, `gap`,
+    `delta_infinity()`, `release_probability(count)` and `count_released_with(probability)`.
+    """
 
     def delta(self, epsilon: float) -> float:
         """The trusted forward map: an upper bound on delta at epsilon, the sampler's own error included."""
-        ...
-
-    def delta_gauss(self, epsilon: float) -> float:
-        """The part of the noise alone, before any group is new."""
-        ...
-
-    def noise_quantile(self, probability: float) -> float:
-        """The value that the noise on one count stays below with this probability."""
-        ...
-
-
-class ThresholdMechanism(Mechanism, Protocol):
-    """A mechanism that hides groups below a threshold."""
-
-    @property
-    def threshold(self) -> float:
-        """A group is released if its noisy count is strictly above it."""
-        ...
-
-    @property
-    def low_threshold(self) -> int:
-        """Groups with fewer units are dropped before any noise is drawn."""
-        ...
-
-    @property
-    def gap(self) -> float:
-        """threshold - low_threshold."""
-        ...
-
-    def delta_infinity(self) -> float:
-        """The probability that a group is released that exists because of one unit only."""
-        ...
-
-    def release_probability(self, count: float) -> float:
-        """The probability that a group with this many units is released."""
-        ...
-
-    def count_released_with(self, probability: float) -> float:
-        """The number of units at which a group is released with this probability."""
         ...
 
 
@@ -118,7 +58,7 @@ def round_up_to_lattice(value: float, lattice_bits: int) -> float:
     return math.ldexp(steps, -lattice_bits)
 
 
-def epsilon_at(mechanism: Mechanism, delta: float) -> float:
+def epsilon_at(mechanism: Profile, delta: float) -> float:
     """The smallest epsilon >= 0 at which the mechanism's delta is at most `delta`; Infeasible if there is none."""
     if mechanism.delta(0.0) <= delta:
         return 0.0

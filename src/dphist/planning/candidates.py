@@ -169,9 +169,11 @@ def laplace_threshold(request: Request) -> LaplaceThreshold:
     share = 1 / (1 + request.sums_budget)  # of epsilon, which adds up linearly here
     scale = groups / (request.epsilon * share) * (1 + 4e-16 * (2 + len(request.aggregates)))
     if request.noise_std is not None:
-        asked = _scale_of_std(request.noise_std)
+        asked = scale_of_std(request.noise_std)
         if asked < scale:
-            raise Infeasible(f"noise_std of at least {math.sqrt(2) * scale:.6g} for laplace", f"{request.noise_std:.6g}")
+            raise Infeasible(
+                f"noise_std of at least {math.sqrt(2) * scale:.6g} for laplace", f"{request.noise_std:.6g}"
+            )
         scale = asked
     gap = laplace.smallest_gap_discrete(_target(request), scale, groups)
     return LaplaceThreshold(
@@ -183,7 +185,7 @@ def laplace_threshold(request: Request) -> LaplaceThreshold:
     )
 
 
-def _scale_of_std(noise_std: float) -> float:
+def scale_of_std(noise_std: float) -> float:
     """The scale at which discrete Laplace noise has this standard deviation: 2r/(1-r)^2 = variance, r = exp(-1/scale)."""
     inverse = 1 / noise_std**2
     # cosh(1/scale) = 1 + 1/variance

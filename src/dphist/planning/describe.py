@@ -91,7 +91,7 @@ def _table(request: Request, mechanism: Mechanism, alternatives: Sequence[Mechan
     rows = [header]
     for candidate in (mechanism, *alternatives):
         worse = objective_value(candidate, request.objective) / best - 1
-        verdict = "the plan" if candidate is mechanism else "the same" if abs(worse) < 5e-6 else f"{worse:+.1%}"
+        verdict = "the plan" if candidate is mechanism else _comparison(worse)
         threshold = thresholded(candidate)
         cells = ("-", "-", "-")
         if threshold is not None:
@@ -100,9 +100,17 @@ def _table(request: Request, mechanism: Mechanism, alternatives: Sequence[Mechan
         rows.append((title(candidate), number(candidate.noise_std), *cells, verdict))
     widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
     return [
-        "  " + f"{row[0]:<{widths[0]}}  " + "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+        "  "
+        + f"{row[0]:<{widths[0]}}  "
+        + "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
         for row in rows
     ]
+
+
+def _comparison(worse: float) -> str:
+    if abs(worse) < 5e-6:
+        return "the same"
+    return f"{worse:+.1%}" if worse < 9 else f"{1 + worse:,.0f} times"
 
 
 def number(value: float) -> str:

@@ -84,7 +84,9 @@ class Plan:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     def __str__(self) -> str:
-        return describe(self.request, self.mechanism, self.alternatives, [(n.aggregate, n.noise_std) for n in self.aggregates])
+        return describe(
+            self.request, self.mechanism, self.alternatives, [(n.aggregate, n.noise_std) for n in self.aggregates]
+        )
 
 
 def plan(
@@ -124,7 +126,9 @@ def plan(
         *([] if rows is None else [_aggregate("rows", None, (0, rows), shares)]),
     ]
     if shares:
-        raise InvalidParameter("weights for aggregates of the plan", sorted(shares), "names look like sum_likes, mean_age.")
+        raise InvalidParameter(
+            "weights for aggregates of the plan", sorted(shares), "names look like sum_likes, mean_age."
+        )
     request = Request(
         epsilon=epsilon,
         delta=delta,

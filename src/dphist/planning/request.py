@@ -41,7 +41,9 @@ class Aggregate:
             raise InvalidParameter("a column for sums and means, none for rows", repr(self.column))
         if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
             raise InvalidParameter(
-                f"finite bounds lower < upper for {self.name}", f"[{self.lower}, {self.upper}]", "for example likes:0:1."
+                f"finite bounds lower < upper for {self.name}",
+                f"[{self.lower}, {self.upper}]",
+                "for example likes:0:1.",
             )
         if not 2.0**-900 < self.upper - self.lower < 2.0**900:
             raise InvalidParameter(f"bounds of ordinary size for {self.name}", f"[{self.lower}, {self.upper}]")

@@ -37,7 +37,7 @@ def to_data(request: Request, mechanism: Mechanism, alternatives: tuple[Mechanis
 
 
 def _mechanism_data(mechanism: Mechanism) -> dict[str, Any]:
-    return {"name": mechanism.name, **{f.name: getattr(mechanism, f.name) for f in fields(mechanism)}}  # type: ignore[arg-type]
+    return {"name": mechanism.name, **{f.name: getattr(mechanism, f.name) for f in fields(mechanism)}}
 
 
 def read(path: Path) -> tuple[Request, Mechanism, tuple[Mechanism, ...]]:
@@ -80,7 +80,9 @@ def check(request: Request, mechanism: Mechanism, source: str) -> None:
     """Refuse a mechanism that does not do what the request paid for."""
     problems = []
     if not mechanism.delta(request.epsilon) <= request.delta:
-        problems.append(f"delta({request.epsilon:g}) = {mechanism.delta(request.epsilon):.6g} exceeds {request.delta:g}")
+        problems.append(
+            f"delta({request.epsilon:g}) = {mechanism.delta(request.epsilon):.6g} exceeds {request.delta:g}"
+        )
     if isinstance(mechanism, KnownGroups) == request.thresholded:
         problems.append("a threshold is missing, or there is one that the request does not ask for")
     if isinstance(mechanism, CorrelatedGaussian) and request.keys is None:
@@ -103,5 +105,5 @@ def _covers_aggregates(request: Request, mechanism: Mechanism) -> bool:
     slack = 1 - 1e-12
     if isinstance(mechanism, LaplaceThreshold):
         return mechanism.sums_epsilon >= request.sums_budget / mechanism.scale * slack
-    sensitivity: float = mechanism.sums_sensitivity  # type: ignore[attr-defined]
+    sensitivity: float = mechanism.sums_sensitivity
     return sensitivity >= math.sqrt(request.sums_budget) / mechanism.noise_std * slack

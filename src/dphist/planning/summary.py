@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dphist.mechanisms import CorrelatedGaussian, KnownGroups, Mechanism, ThresholdMechanism
+from dphist.mechanisms import CorrelatedGaussian, KnownGroups, Mechanism, Thresholded
 from dphist.planning.request import Objective, Request
 
 
@@ -38,20 +38,15 @@ class Summary:
         return asdict(self)
 
 
-def has_threshold(mechanism: Mechanism) -> bool:
-    """Whether the mechanism hides small groups."""
-    return not isinstance(mechanism, KnownGroups)
-
-
-def thresholded(mechanism: Mechanism) -> ThresholdMechanism | None:
-    """The mechanism as one with a threshold, if it is one."""
-    return mechanism if has_threshold(mechanism) else None  # type: ignore[return-value]
+def thresholded(mechanism: Mechanism) -> Thresholded | None:
+    """The mechanism as one that hides small groups, if it is one."""
+    return None if isinstance(mechanism, KnownGroups) else mechanism
 
 
 def summarise(request: Request, mechanism: Mechanism) -> Summary:
     """The record of a mechanism at the request's budget."""
     threshold = thresholded(mechanism)
-    correlated = isinstance(mechanism, CorrelatedGaussian | KnownGroups)
+    correlated = mechanism if isinstance(mechanism, CorrelatedGaussian | KnownGroups) else None
     return Summary(
         mechanism=mechanism.name,
         analysis=mechanism.analysis,
@@ -61,16 +56,16 @@ def summarise(request: Request, mechanism: Mechanism) -> Summary:
         max_groups=mechanism.max_groups,
         sparsity=mechanism.sparsity if isinstance(mechanism, CorrelatedGaussian) else None,
         noise_std=mechanism.noise_std,
-        independent_std=mechanism.independent_std if correlated else None,
-        correlation=mechanism.correlation if correlated else None,
-        gap=threshold and threshold.gap,
-        low_threshold=threshold and threshold.low_threshold,
-        threshold=threshold and threshold.threshold,
+        independent_std=correlated.independent_std if correlated else None,
+        correlation=correlated.correlation if correlated else None,
+        gap=threshold.gap if threshold else None,
+        low_threshold=threshold.low_threshold if threshold else None,
+        threshold=threshold.threshold if threshold else None,
         delta_gauss=mechanism.delta_gauss(request.epsilon),
-        delta_inf=threshold and threshold.delta_infinity(),
+        delta_inf=threshold.delta_infinity() if threshold else None,
         error95=error95(mechanism),
-        released_50=threshold and threshold.count_released_with(0.5),
-        released_95=threshold and threshold.count_released_with(0.95),
+        released_50=threshold.count_released_with(0.5) if threshold else None,
+        released_95=threshold.count_released_with(0.95) if threshold else None,
         theorem=mechanism.theorem,
     )
 

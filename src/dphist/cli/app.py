@@ -1,0 +1,68 @@
+"""The application: its commands, and errors as one line without a traceback."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+import dphist
+from dphist.cli import plan, profile
+from dphist.errors import DphistError
+
+app = typer.Typer(
+    name="dphist",
+    help="Counts and sums per group under differential privacy, without knowing the groups in advance.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("plan")(plan.command)
+app.command("profile")(profile.command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dphist {dphist.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; expected errors are one line on stderr and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except DphistError as problem:
+        _fail(str(problem))
+    except (typer.Abort, KeyboardInterrupt):
+        _fail("Interrupted.", code=130)
+    except typer.TyperException as problem:
+        _fail(_usage(problem))
+    except OSError as problem:
+        _fail(f"Expected to read or write {problem.filename}, got: {problem.strerror}.")
+    else:
+        sys.exit(code)
+
+
+def _usage(problem: typer.TyperException) -> str:
+    """What was wrong with the words of a call; a call without words shows the help."""
+    message = problem.format_message() if hasattr(problem, "format_message") else str(problem)
+    context = getattr(problem, "ctx", None)
+    if message.startswith("Usage:") or context is None:
+        return message
+    return f"{message} Hint: {context.command_path} --help"
+
+
+def _fail(message: str, code: int = 2) -> None:
+    typer.echo(message if message.startswith("Usage:") else f"dphist: {message}", err=True)
+    sys.exit(code)

@@ -1,0 +1,69 @@
+"""Options that commands share, and the words they are written in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from dphist.errors import InvalidParameter
+
+Epsilon: TypeAlias = Annotated[
+    float, typer.Option("--epsilon", help="Privacy budget: how much one unit may change the odds.")
+]
+Delta: TypeAlias = Annotated[
+    float, typer.Option("--delta", help="Privacy budget: the probability of failure, for example 1e-8.")
+]
+MaxGroups: TypeAlias = Annotated[
+    int | None, typer.Option("--max-groups", help="The most groups one unit may be counted in.")
+]
+Sparsity: TypeAlias = Annotated[
+    int | None, typer.Option("--sparsity", help="A public bound on the number of non-empty groups.")
+]
+Mechanism: TypeAlias = Annotated[
+    str, typer.Option("--mechanism", help="best, sparse-gaussian, correlated-gaussian or laplace.")
+]
+Analysis: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--analysis",
+        help="sparse-gaussian: exact, f-dp, add-the-deltas; correlated-gaussian: tight, paper-3.5, paper-3.3.",
+    ),
+]
+Correlation: TypeAlias = Annotated[
+    float | None, typer.Option("--correlation", help="Variance of the common noise relative to the independent noise.")
+]
+LowThreshold: TypeAlias = Annotated[
+    int, typer.Option("--low-threshold", help="Groups with fewer units are dropped before noise is drawn.")
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Plot: TypeAlias = Annotated[Path | None, typer.Option("--plot", help="Write a picture (.png, .svg, .pdf).")]
+
+
+def parse_bounds(text: str, option: str) -> tuple[str, tuple[float, float]]:
+    """`column:lower:upper`; the column may itself hold colons."""
+    parts = text.rsplit(":", 2)
+    try:
+        column, lower, upper = parts[0], float(parts[1]), float(parts[2])
+    except (IndexError, ValueError):
+        raise InvalidParameter(f"{option} column:lower:upper", repr(text), f"for example {option} likes:0:1.") from None
+    return column, (lower, upper)
+
+
+def parse_weight(text: str) -> tuple[str, float]:
+    """`name=share`."""
+    name, _, share = text.rpartition("=")
+    try:
+        return name, float(share)
+    except ValueError:
+        raise InvalidParameter("--weight name=share", repr(text), "for example --weight sum_likes=0.5.") from None
+
+
+def count_keys(path: Path) -> int:
+    """The number of different non-empty lines of a file with one public key per line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InvalidParameter("--keys FILE with one key per line", str(path), type(problem).__name__) from None
+    return len({line for line in lines if line.strip()})

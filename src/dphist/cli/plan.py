@@ -1,0 +1,85 @@
+"""`dphist plan`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import dphist
+from dphist.cli import options
+
+
+def command(
+    epsilon: options.Epsilon,
+    delta: options.Delta,
+    max_groups: options.MaxGroups = None,
+    sparsity: options.Sparsity = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option("--keys", help="A file with a public list of groups, one per line: no threshold needed."),
+    ] = None,
+    sparse: Annotated[
+        bool, typer.Option("--sparse", help="With --keys: publish only groups above a threshold.")
+    ] = False,
+    sums: Annotated[
+        list[str] | None, typer.Option("--sum", help="column:lower:upper, a sum per group. Repeatable.")
+    ] = None,
+    means: Annotated[
+        list[str] | None, typer.Option("--mean", help="column:lower:upper, a mean per group. Repeatable.")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", help="Records per group, each unit's clamped to this many.")
+    ] = None,
+    weights: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--weight", help="name=share of the budget, relative to the count's 1, for example sum_likes=0.5."
+        ),
+    ] = None,
+    mechanism: options.Mechanism = "best",
+    analysis: options.Analysis = None,
+    objective: Annotated[
+        str, typer.Option("--objective", help="What to minimise: release95 (count released with 95 %), gap or noise.")
+    ] = "release95",
+    noise_std: Annotated[
+        float | None, typer.Option("--noise-std", help="Fix the noise on a count and find the smallest threshold.")
+    ] = None,
+    correlation: options.Correlation = None,
+    low_threshold: options.LowThreshold = 1,
+    save: Annotated[Path | None, typer.Option("--save", help="Write the plan as JSON, for a later release.")] = None,
+    plot: options.Plot = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Choose a mechanism, its noise and its threshold for a privacy budget. Touches no data.
+
+    Example: dphist plan --epsilon 1 --delta 1e-8 --max-groups 10
+    """
+    plan = dphist.plan(
+        epsilon=epsilon,
+        delta=delta,
+        max_groups=max_groups,
+        sparsity=sparsity,
+        keys=None if keys is None else options.count_keys(keys),
+        sparse=sparse,
+        sums=dict(options.parse_bounds(text, "--sum") for text in sums or []),
+        means=dict(options.parse_bounds(text, "--mean") for text in means or []),
+        rows=rows,
+        weights=dict(map(options.parse_weight, weights or [])),
+        mechanism=mechanism,
+        analysis=analysis,
+        objective=objective,  # type: ignore[arg-type]
+        noise_std=noise_std,
+        correlation=correlation,
+        low_threshold=low_threshold,
+    )
+    typer.echo(plan.to_json() if as_json else str(plan))
+    if save is not None:
+        plan.save(save)
+        typer.echo(f"\nPlan written to {save}", err=as_json)
+    if plot is not None:
+        from dphist.report.plots import plot_plan
+
+        plot_plan(plan, plot)
+        typer.echo(f"\nPicture written to {plot}", err=as_json)

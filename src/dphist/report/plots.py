@@ -1,0 +1,142 @@
+"""Pictures of plans and profiles. Needs the extra [plot]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dphist.errors import Infeasible, InvalidParameter, MissingExtra
+from dphist.mechanisms import KnownGroups, Mechanism, Profile
+from dphist.planning import Plan, Request
+from dphist.planning.candidates import correlated_gaussian, laplace_threshold, sparse_gaussian
+from dphist.planning.describe import title
+from dphist.planning.summary import thresholded
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, told apart by nearly everyone; the plan itself is drawn in the first.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+
+
+def new_figure(width: float = 7.2, height: float = 4.5) -> tuple[Figure, Axes]:
+    """A quiet figure that needs no screen."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("plot", "pictures") from None
+    figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+    return figure, axes
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write the picture; the suffix of the path is its format."""
+    formats = figure.canvas.get_supported_filetypes()
+    if path.suffix.lstrip(".").lower() not in formats:
+        raise InvalidParameter("a picture name ending in .png, .svg or .pdf", path.name)
+    figure.savefig(path)
+
+
+def draw_lines(axes: Axes, curves: Sequence[tuple[str, Sequence[float], Sequence[float]]]) -> None:
+    """Labelled curves in colours and dashes that can be told apart."""
+    for i, (label, x, y) in enumerate(curves):
+        axes.plot(x, y, label=label, color=_COLOURS[i % 7], linestyle=_STYLES[i % 7], linewidth=1.8)
+
+
+def plot_plan(plan: Plan, path: str | Path) -> None:
+    """Threshold against noise for every candidate: what each noise would cost, and where the plan lies."""
+    figure, axes = new_figure()
+    curves = []
+    for mechanism in (plan.mechanism, *plan.alternatives):
+        noises, thresholds = threshold_curve(plan.request, mechanism)
+        if noises:
+            curves.append((title(mechanism), noises, thresholds))
+    if not curves:
+        raise InvalidParameter("a plan with a threshold to draw", plan.mechanism.name, "public keys need no threshold.")
+    draw_lines(axes, curves)
+    for i, mechanism in enumerate((plan.mechanism, *plan.alternatives)):
+        chosen = thresholded(mechanism)
+        if chosen is not None:
+            axes.plot(chosen.noise_std, chosen.threshold, "o", color=_COLOURS[i % 7], markersize=9 if i == 0 else 5)
+    _frame(plan, axes)
+    axes.set_xlabel("noise on a count (standard deviation)")
+    axes.set_ylabel("threshold on the noisy count")
+    axes.set_title(
+        f"Smallest threshold for (ε = {plan.request.epsilon:g}, δ = {plan.request.delta:g}); points: best choice of each",
+        fontsize=10,
+    )
+    axes.legend(fontsize=8, frameon=False)
+    save_figure(figure, Path(path))
+
+
+def _frame(plan: Plan, axes: Axes) -> None:
+    """Show the region around the plan; a mechanism that is many times worse would squeeze it."""
+    near = [
+        m
+        for m in map(thresholded, (plan.mechanism, *plan.alternatives))
+        if m and (plan.mechanism == m or m.threshold <= 4 * _threshold(plan.mechanism))
+    ]
+    noises = [m.noise_std for m in near]
+    thresholds = [m.threshold for m in near]
+    axes.set_xlim(0.85 * min(noises), 1.35 * max(noises))
+    axes.set_ylim(0.8 * min(thresholds), 1.35 * max(thresholds))
+
+
+def _threshold(mechanism: Mechanism) -> float:
+    found = thresholded(mechanism)
+    assert found is not None
+    return found.threshold
+
+
+def threshold_curve(request: Request, mechanism: Mechanism, points: int = 60) -> tuple[list[float], list[float]]:
+    """The smallest threshold of this kind of mechanism as a function of its noise."""
+    if isinstance(mechanism, KnownGroups):
+        return [], []
+    noises, thresholds = [], []
+    for ratio in np.geomspace(0.7, 1.6, points):
+        asked = replace(request, noise_std=float(mechanism.noise_std * ratio))
+        try:
+            found = thresholded(_rebuild(asked, mechanism))
+        except Infeasible:
+            continue
+        if found is not None:
+            noises.append(found.noise_std)
+            thresholds.append(found.threshold)
+    return noises, thresholds
+
+
+def _rebuild(request: Request, like: Mechanism) -> Mechanism:
+    if like.name == "sparse-gaussian":
+        return sparse_gaussian(request, like.analysis)  # type: ignore[arg-type]
+    if like.name == "correlated-gaussian":
+        return correlated_gaussian(request, like.analysis)  # type: ignore[arg-type]
+    return laplace_threshold(request)
+
+
+def plot_profile(mechanism: Profile, label: str, epsilons: Sequence[float], path: str | Path) -> None:
+    """delta as a function of epsilon."""
+    figure, axes = new_figure()
+    top = max(epsilons) * 1.5
+    grid = [float(e) for e in np.linspace(0, top, 200)]
+    draw_lines(axes, [(label, grid, _positive(mechanism.delta, grid))])
+    axes.plot(epsilons, [mechanism.delta(e) for e in epsilons], "o", color=_COLOURS[0])
+    axes.set_yscale("log")
+    axes.set_xlabel("ε")
+    axes.set_ylabel("δ")
+    axes.set_title(f"Privacy profile of {label}", fontsize=10)
+    save_figure(figure, Path(path))
+
+
+def _positive(function: Callable[[float], float], grid: Sequence[float]) -> list[float]:
+    return [max(function(x), 1e-300) for x in grid]
