@@ -207,12 +207,15 @@ class _ExactScore:
     def _enclose(self) -> tuple[Decimal, Decimal]:
         """Bounds on the score over W ∈ [leading, leading + 1]/2^bits.
 
-        1 − W is a multiple of 2^−bits; written to d digits it is off by 10^−d of itself, so its logarithm is off by
-        2·10^−d at most, relative to a logarithm of at least 2^−bits: with d = 0.302·bits + 40 that is below 10^−38,
-        and so is the error of the outer logarithm. The penalty is written with 40 digits behind the point. The margin
-        of 10^−30 covers all.
+        1 − W is a multiple of 2^−bits; written to d digits it is off by 10^−d of itself, so its logarithm, at least
+        2^−bits, is off by at most 2·10^−d·2^bits of itself, and the outer logarithm by little more. With s =
+        0.302·bits (10^s > 2^bits) and d = 2s + 42 beside the digits of the penalty, every error is below 10^−(s +
+        38), which the margin of 10^−(s + 30) covers. The margin shrinks with the interval, so two different scores
+        always part.
         """
-        context = decimal_context((self.bits * 302) // 1000 + 42 + len(str(int(self.penalty))))
+        digits = self.bits * 302 // 1000 + 1
+        context = decimal_context(2 * digits + 42 + len(str(int(self.penalty))))
+        margin = Decimal((0, (1,), -(digits + 30)))
         penalty = context.divide(Decimal(self.penalty.numerator), Decimal(self.penalty.denominator))
 
         def score(leading: int) -> Decimal:
@@ -224,5 +227,4 @@ class _ExactScore:
             noise = context.ln(context.ln(survival).copy_negate())
             return context.subtract(penalty.copy_negate(), noise)
 
-        margin = Decimal("1e-30")
         return context.subtract(score(self.leading + 1), margin), context.add(score(self.leading), margin)

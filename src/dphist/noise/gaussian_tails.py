@@ -98,9 +98,9 @@ def _integral_bounds(variance: float, first: _Floats) -> tuple[_Floats, _Floats]
     start = first - 0.5
     integral = 0.5 * np.log(2 * np.pi * variance) + log_ndtr(-start / std)
     slack = _SLACK * (1 + np.abs(integral))
-    slope = start / variance * np.exp(-(start * start) / (2 * variance) - integral)
-    wobble = 0.31 / std * np.exp(-integral)
     convex = start >= std
+    slope = start / variance * np.exp(-(start * start) / (2 * variance) - integral)
+    wobble = 0.31 / std * np.exp(-np.where(convex, 0.0, integral))
     low = integral + np.log1p(-np.where(convex, slope / 8, wobble))
     high = integral + np.log1p(np.where(convex, 0.0, wobble))
     return low - slack, high + slack

@@ -37,13 +37,10 @@ def log_max_tail(
     It is Σ_s p(s)·(1 − F(t − s)^count), p the shared law and F the cdf of each. Shared laws are symmetric, so a
     threshold that has noise of its own, Z_i > t + Z_0, is the same event. Where the shared law is so wide that the
     sum would have more than 2^20 terms, neighbouring s are taken together at the largest value of either factor,
-    which stays an
-    upper bound and costs less than 0.1 %.
+    which stays an upper bound and costs less than 0.1 %.
     """
-    threshold, many = (
-        whole_number("t", t, -_LARGEST_COUNT, _LARGEST_COUNT),
-        whole_number("count", count, 1, _LARGEST_COUNT),
-    )
+    threshold = whole_number("t", t, -_LARGEST_COUNT, _LARGEST_COUNT)
+    many = whole_number("count", count, 1, _LARGEST_COUNT)
     reach = _reach(shared)
     width = -(-(2 * reach + 1) // _MOST_POINTS)
     log_width, parts = float(np.log(width)), []
@@ -52,8 +49,7 @@ def log_max_tail(
         highest = lowest + (width - 1)
         likeliest = np.where(lowest > 0, lowest, np.minimum(highest, 0))
         parts.append(logsumexp(log_pmf(shared, likeliest) + log_width + _log_any(each, threshold - highest, many)))
-    # Beyond the reach on the high side the threshold may be passed for certain; on the low side it is no likelier
-    # than at −reach.
+    # Beyond the reach of the shared noise the threshold is counted as passed.
     outside = float(log_tail(shared, reach)) + np.log(2.0)
     return min(0.0, float(np.logaddexp(logsumexp(parts), outside)) + _SLACK)
 

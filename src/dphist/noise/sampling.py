@@ -31,7 +31,7 @@ from dphist.noise.parameters import LARGEST_SAMPLE, whole_number
 __all__ = ["sample"]
 
 CHUNK = 1 << 15
-"""Proposals per round: the working arrays stay in the processor's cache and use about 2 MB whatever n is."""
+"""Proposals per round: the working arrays stay in the processor's cache and use about 3 MB whatever n is."""
 
 _FLOAT_GUARD = 2.0**-44
 _CONTINUOUS_POSITION_BITS = 32
