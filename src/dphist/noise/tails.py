@@ -2,7 +2,7 @@
 
 Rounding direction, the same everywhere: `log_tail` is never below log Pr[Z > t] and `log_cdf` never above log Pr[Z ≤
 t], so a threshold found with either is safe. Both are tight for probabilities above 10^−290: the relative error of
-the smaller of the two probabilities is below 10^−9 up to a standard deviation of 4096, and below (t/σ)²/σ² beyond.
+the smaller of the two probabilities is below 10^−9 up to a standard deviation of 4096, and below (1 + (t/σ)²)/σ² beyond.
 `log_pmf` is the nearest value, within 10^−12·(1 + |log|).
 
 Every function takes an array of whole numbers t and returns an array of the same shape.
