@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from dphist import checks
+from dphist.errors import InvalidParameter
 from dphist.mechanisms.mechanism import with_sampler_error
 from dphist.mechanisms.sparse_gaussian import check_threshold, in_at_most
 from dphist.privacy import laplace
@@ -35,7 +36,8 @@ class LaplaceThreshold:
         checks.check_whole("low_threshold", self.low_threshold)
         checks.check_not_negative("sums_epsilon", self.sums_epsilon)
         check_threshold(self.threshold, self.low_threshold, 1)
-        checks.check_whole("threshold", int(self.threshold) if self.threshold.is_integer() else self.threshold)  # type: ignore[arg-type]
+        if not self.threshold.is_integer():
+            raise InvalidParameter("a whole threshold", self.threshold, "discrete noise on counts is whole.")
 
     @property
     def analysis(self) -> str:

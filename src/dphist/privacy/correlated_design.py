@@ -203,7 +203,9 @@ def _promising(setting: Setting, floor: Callable[[float], float]) -> set[float]:
     centre = math.log(noise_optimal_correlation(setting.sparsity, setting.max_groups))
     grid = centre + np.linspace(-3.0, 4.0, 15)
     coarse = int(np.argmin([floor(math.exp(x)) for x in grid]))
-    fine, _ = minimise(lambda x: floor(math.exp(x)), grid[max(coarse - 1, 0)], grid[min(coarse + 1, 14)], tolerance=1e-3)
+    fine, _ = minimise(
+        lambda x: floor(math.exp(x)), grid[max(coarse - 1, 0)], grid[min(coarse + 1, 14)], tolerance=1e-3
+    )
     near = math.exp(fine)
     return {0.0, near, math.exp(centre), 1 / math.sqrt(setting.sparsity), *_kinks(setting, near)}
 

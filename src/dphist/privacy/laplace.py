@@ -46,13 +46,11 @@ def smallest_gap_continuous(target_delta: float, scale: float, max_groups: int) 
 
 
 def smallest_gap_discrete(target_delta: float, scale: float, max_groups: int) -> int:
-    """The smallest integer gap >= 0 for discrete Laplace noise, checked with the forward map on both sides."""
+    """The smallest integer gap >= 0 for discrete Laplace noise: from below, until the forward map holds."""
     tail = tail_per_group(target_delta, max_groups)
-    gap = max(0, math.ceil(-scale * math.log(tail * (1 + math.exp(-1 / scale)))) - 1)
+    gap = max(0, math.ceil(-scale * math.log(tail * (1 + math.exp(-1 / scale)))) - 3)
     while delta_discrete(gap, scale, max_groups) > target_delta:
         gap += 1
-    while gap > 0 and delta_discrete(gap - 1, scale, max_groups) <= target_delta:
-        gap -= 1
     return gap
 
 

@@ -43,7 +43,7 @@ def edge(
     if value_in > 0:
         raise Infeasible("a bracket whose inner end meets the target", f"an excess of exp({value_in:.3g})")
     first = outside - inside
-    close = max(tolerance * max(abs(inside), abs(outside)), 5e-324)
+    close = max(tolerance, 2.0**-52) * max(abs(inside), abs(outside))
     allowed = close * 2.0 ** (math.ceil(math.log2(max(abs(first) / close, 1.0))) + 1)
     while abs(width := outside - inside) > close:
         middle = inside + width / 2

@@ -67,7 +67,7 @@ def delta(
     per_group = 1 / noise_std**2 + sums_sensitivity**2
     bound = {"exact": _exact, "f-dp": _f_dp}[analysis](epsilon, max_groups, log_keep, per_group)
     # max(gauss, infinity) are the two ends a = K and a = 0 of the maximum.
-    return worst_split(bound, 1, max_groups - 1, at_least=max(gauss, infinity))
+    return min(1.0, worst_split(bound, 1, max_groups - 1, at_least=max(gauss, infinity)))
 
 
 def _exact(

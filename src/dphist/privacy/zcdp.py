@@ -20,8 +20,8 @@ def delta_from_rho(rho: float, epsilon: float) -> float:
         x = math.exp(log_x)  # alpha - 1
         return x * ((1 + x) * rho - epsilon) - log_x + (1 + x) * (log_x - math.log1p(x))
 
-    # (alpha-1)(alpha rho - epsilon) is smallest at alpha = (epsilon/rho + 1)/2; the other factors pull it down a little.
-    top = math.log(max(epsilon / rho, 1.0) + 10.0)
+    # (alpha-1)(alpha rho - epsilon) is smallest at alpha = (epsilon/rho + 1)/2; the last factors move that by ~1/sqrt(rho).
+    top = math.log(epsilon / rho + 10 / math.sqrt(rho) + 10.0)
     _, value = minimise(log_delta, -40.0, top, tolerance=1e-9)
     return raise_for_rounding(math.exp(min(value, 0.0)))
 

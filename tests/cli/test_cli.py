@@ -1,0 +1,161 @@
+"""The command line as a user meets it: real processes, real files."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dphist.cli.app import app
+
+BUDGET = ["--epsilon", "1", "--delta", "1e-8", "--max-groups", "10"]
+
+
+def dphist(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "dphist", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+    )
+
+
+def test_plan_prints_a_calm_table() -> None:
+    done = dphist("plan", *BUDGET)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "Plan: sparse-gaussian (exact)" in done.stdout
+    assert "laplace" in done.stdout
+
+
+def test_plan_headline_numbers() -> None:
+    done = dphist(
+        "plan", "--epsilon", "0.35", "--delta", "1e-5", "--max-groups", "51914", "--sparsity", "51914", "--objective", "gap",
+        "--json",
+    )  # fmt: skip
+    assert json.loads(done.stdout)["gap"] <= 6990
+    fixed = dphist(
+        "plan", "--epsilon", "0.349", "--delta", "1e-5", "--max-groups", "51914", "--noise-std", "2396", "--mechanism",
+        "sparse-gaussian", "--json",
+    )  # fmt: skip
+    found = json.loads(fixed.stdout)
+    assert round(found["gap"], 2) == 14998.69
+    assert [round(o["gap"], 2) for o in found["alternatives"] if o["analysis"] == "add-the-deltas"] == [15148.72]
+
+
+def test_plan_with_everything(tmp_path: Path) -> None:
+    (tmp_path / "keys.txt").write_text("a\nb\n\nc\na\n")
+    done = dphist(
+        "plan", "--epsilon", "1", "--delta", "1e-8", "--keys", "keys.txt", "--max-groups", "2", "--sparse", "--sum", "a:b:0:1",
+        "--mean", "age:0:99", "--rows", "3", "--weight", "mean_age=0.5", "--save", "plan.json", "--plot", "plan.png", "--json",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["mechanism"] in ("correlated-gaussian", "sparse-gaussian", "laplace")
+    saved = json.loads((tmp_path / "plan.json").read_text())
+    assert saved["request"]["keys"] == 3
+    assert saved["request"]["aggregates"][0]["column"] == "a:b"
+    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+    assert "plan.json" in done.stderr
+
+
+def test_profile(tmp_path: Path) -> None:
+    done = dphist(
+        "profile", "--noise-std", "16", "--gap", "98", "--max-groups", "10", "--epsilon", "0.5", "--epsilon", "1", "--delta",
+        "1e-6", "--plot", "p.svg", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "0.5" in done.stdout
+    assert (tmp_path / "p.svg").exists()
+    found = json.loads(
+        dphist("profile", "--noise-std", "16", "--gap", "98", "--max-groups", "10", "--delta", "1e-6", "--json").stdout
+    )
+    (point,) = found["profile"]
+    assert point["delta"] == 1e-6
+    assert 0.5 < point["epsilon"] < 1
+    assert found["sparsity"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "analysis"),
+    [
+        (["--mechanism", "laplace"], "pure-and-tail"),
+        (["--mechanism", "correlated-gaussian", "--sparsity", "50"], "tight"),
+        (["--mechanism", "correlated-gaussian", "--sparsity", "50", "--correlation", "0.3"], "tight"),
+        (["--analysis", "f-dp"], "f-dp"),
+    ],
+)
+def test_profile_of_every_mechanism(options: list[str], analysis: str) -> None:
+    done = dphist(
+        "profile", "--noise-std", "30", "--gap", "300", "--max-groups", "10", "--epsilon", "2", "--json", *options
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["analysis"] == analysis
+    assert 0 < found["profile"][0]["delta"] < 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["plan", "--epsilon", "0", "--delta", "1e-8", "--max-groups", "1"], "finite epsilon > 0"),
+        (["plan", "--epsilon", "nan", "--delta", "1e-8", "--max-groups", "1"], "finite epsilon > 0"),
+        (["plan", "--epsilon", "1", "--delta", "0", "--max-groups", "1"], "Hint: unknown groups need delta > 0"),
+        (["plan", "--epsilon", "1", "--delta", "1e-8"], "Hint: add --max-groups"),
+        (["plan", "--epsilon", "1", "--delta", "1e-8", "--max-groups", "0"], "max_groups of at least 1"),
+        (["plan", *BUDGET, "--sparsity", "5"], "sparsity of at least max_groups"),
+        (["plan", *BUDGET, "--noise-std", "2"], "noise_std of at least 16.1286"),
+        (["plan", *BUDGET, "--sum", "likes"], "--sum column:lower:upper"),
+        (["plan", *BUDGET, "--sum", "likes:a:b"], "--sum column:lower:upper"),
+        (["plan", *BUDGET, "--weight", "likes"], "--weight name=share"),
+        (["plan", *BUDGET, "--plot", "x.jpeg2"], "picture name"),
+        (["plan", *BUDGET, "--plot", "/nonexistent/x.png"], "/nonexistent/x.png"),
+        (["plan", "--epsilon", "1", "--delta", "1e-8", "--keys", "/nonexistent"], "--keys FILE"),
+        (["plan", "--epsilon", "one"], "--epsilon"),
+        (["plan", "--bogus"], "--bogus"),
+        (["plan"], "--epsilon"),
+        (["dance"], "dance"),
+        (["profile", "--noise-std", "1", "--gap", "1", "--max-groups", "1"], "--epsilon or --delta"),
+        (["profile", "--noise-std", "1", "--gap", "1", "--epsilon", "1"], "--max-groups"),
+        (["profile", "--noise-std", "-1", "--gap", "1", "--max-groups", "1", "--epsilon", "1"], "noise_std > 0"),
+        (["profile", "--noise-std", "1", "--gap", "-1", "--max-groups", "1", "--epsilon", "1"], "gap >= 0"),
+        (["profile", "--noise-std", "1", "--gap", "1", "--max-groups", "1", "--delta", "1e-9"], "raise the gap"),
+        (["profile", "--noise-std", "1", "--gap", "1", "--max-groups", "1", "--epsilon", "-1"], "epsilon >= 0"),
+        (["profile", "--noise-std", "1", "--gap", "1", "--max-groups", "1", "--epsilon", "1", "--mechanism", "x"], "one of"),
+        (
+            ["profile", "--noise-std", "1", "--gap", "1", "--max-groups", "1", "--epsilon", "1", "--mechanism",
+             "correlated-gaussian"], "--sparsity",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_and_code_2(arguments: list[str], message: str) -> None:
+    done = dphist(*arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stderr.startswith("dphist: ")
+
+
+def test_help_version_and_no_arguments() -> None:
+    assert dphist("--version").stdout.startswith("dphist 0.")
+    assert dphist("--help").returncode == 0
+    bare = dphist()
+    assert bare.returncode == 2
+    assert bare.stderr.startswith("Usage:")
+
+
+def test_every_command_has_help_and_an_example_that_runs() -> None:
+    assert app.registered_commands
+    for command in app.registered_commands:
+        name = str(command.name)
+        shown = dphist(name, "--help")
+        assert shown.returncode == 0
+        assert command.callback is not None
+        example = re.search(r"Example: (dphist .*)", command.callback.__doc__ or "")
+        assert example, f"{name} has no example"
+        done = dphist(*example.group(1).split()[1:])
+        assert done.returncode == 0, done.stderr

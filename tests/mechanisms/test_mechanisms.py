@@ -1,0 +1,213 @@
+"""The mechanisms as dataclasses: what they refuse, what they promise, and exact laws on small neighbours."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dphist.errors import Infeasible, InvalidParameter
+from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian, epsilon_at
+from dphist.mechanisms.discrete_correlated import DiscreteCorrelatedGaussian, calibrate
+from dphist.mechanisms.mechanism import SAMPLER_ERROR, round_up_to_lattice
+from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, sampler_error
+from dphist.noise.tails import log_pmf
+
+SPARSE = SparseGaussian(max_groups=10, noise_std=16.2, threshold=99.0)
+CORRELATED = CorrelatedGaussian(50, 50, 20.0, 0.14, threshold=150.0)
+LAPLACE = LaplaceThreshold(max_groups=3, scale=3.0, threshold=60.0)
+KNOWN = KnownGroups(groups=100, max_groups=100, independent_std=20.0, correlation=0.1)
+
+
+@pytest.mark.parametrize("mechanism", [SPARSE, CORRELATED, LAPLACE, KNOWN])
+def test_profiles_fall_and_their_inverse_holds(mechanism: SparseGaussian) -> None:
+    deltas = [mechanism.delta(e) for e in (0.0, 0.1, 0.5, 1.0, 2.0, 5.0)]
+    assert deltas == sorted(deltas, reverse=True)
+    epsilon = epsilon_at(mechanism, 1e-4)
+    assert mechanism.delta(epsilon) <= 1e-4 < mechanism.delta(epsilon * (1 - 1e-6))
+    assert epsilon_at(mechanism, 1 - 1e-9) == 0.0
+
+
+def test_no_epsilon_is_enough_below_delta_infinity() -> None:
+    with pytest.raises(Infeasible, match="raise the gap"):
+        epsilon_at(SparseGaussian(max_groups=10, noise_std=16.0, threshold=20.0), 1e-8)
+
+
+@pytest.mark.parametrize("mechanism", [SPARSE, CORRELATED, LAPLACE])
+def test_release_probabilities_and_counts_agree(mechanism: SparseGaussian) -> None:
+    for probability in (0.05, 0.5, 0.95, 0.999):
+        count = mechanism.count_released_with(probability)
+        assert mechanism.release_probability(count) >= probability - 1e-9
+        assert mechanism.release_probability(count - 1) < probability
+    assert mechanism.release_probability(0.5) == 0.0
+    # the chance that a group of one unit is released is delta_infinity for one group
+    one = mechanism.release_probability(1.0)
+    assert 1 - (1 - one) ** mechanism.max_groups == pytest.approx(mechanism.delta_infinity(), rel=0.15)
+
+
+@pytest.mark.parametrize("mechanism", [SPARSE, CORRELATED, LAPLACE, KNOWN])
+def test_words(mechanism: SparseGaussian) -> None:
+    assert "[" in mechanism.theorem or "derivation" in mechanism.theorem
+    assert mechanism.assumption
+    assert mechanism.noise_quantile(0.975) > 0
+    assert mechanism.noise_quantile(0.025) == pytest.approx(-mechanism.noise_quantile(0.975))
+    assert mechanism.delta_gauss(1.0) <= mechanism.delta(1.0)
+
+
+def test_one_group_is_written_in_the_singular() -> None:
+    assert "one group," in SparseGaussian(max_groups=1, noise_std=5.0, threshold=30.0).assumption
+    assert "public list" in CorrelatedGaussian(50, 5, 20.0, 0.14, threshold=150.0).assumption
+    assert KnownGroups(groups=3, max_groups=1, independent_std=2.0).analysis == "independent"
+    assert "Lemma" not in KnownGroups(groups=3, max_groups=1, independent_std=2.0).theorem
+
+
+def test_paper_analyses_use_their_own_parts() -> None:
+    k = 100
+    mechanism = CorrelatedGaussian(k, k, 53.0, 1 / math.sqrt(k), threshold=400.0, analysis="paper-3.3")
+    assert mechanism.delta(0.35) == pytest.approx(mechanism.delta_gauss(0.35) + mechanism.delta_infinity(), rel=1e-9)
+    tight = CorrelatedGaussian(k, k, 53.0, 1 / math.sqrt(k), threshold=400.0)
+    assert tight.delta(0.35) < mechanism.delta(0.35)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: SparseGaussian(max_groups=0, noise_std=1.0, threshold=5.0),
+        lambda: SparseGaussian(max_groups=True, noise_std=1.0, threshold=5.0),
+        lambda: SparseGaussian(max_groups=2**41, noise_std=1.0, threshold=5.0),
+        lambda: SparseGaussian(max_groups=1, noise_std=0.0, threshold=5.0),
+        lambda: SparseGaussian(max_groups=1, noise_std=math.inf, threshold=5.0),
+        lambda: SparseGaussian(max_groups=1, noise_std=1.0, threshold=0.5),
+        lambda: SparseGaussian(max_groups=1, noise_std=1.0, threshold=5.0, low_threshold=6),
+        lambda: SparseGaussian(max_groups=1, noise_std=1.0, threshold=5.00001),
+        lambda: SparseGaussian(max_groups=1, noise_std=1.0, threshold=5.0, sums_sensitivity=-1.0),
+        lambda: SparseGaussian(max_groups=1, noise_std=1.0, threshold=5.0, analysis="tight"),  # type: ignore[arg-type]
+        lambda: SparseGaussian(max_groups=1, noise_std=1.0, threshold=2.0**52),
+        lambda: CorrelatedGaussian(5, 6, 1.0, 0.5, threshold=5.0),
+        lambda: CorrelatedGaussian(5, 5, 1.0, -0.5, threshold=5.0),
+        lambda: CorrelatedGaussian(5, 5, 1.0, 0.5, threshold=5.0, analysis="paper-3.5"),
+        lambda: CorrelatedGaussian(4, 3, 1.0, 0.5, threshold=5.0, analysis="paper-3.5"),
+        lambda: CorrelatedGaussian(4, 4, 1.0, 0.5, threshold=5.0, sums_sensitivity=1.0, analysis="paper-3.3"),
+        lambda: LaplaceThreshold(1, 1.0, 5.5),
+        lambda: LaplaceThreshold(1, -1.0, 5.0),
+        lambda: KnownGroups(groups=3, max_groups=4, independent_std=1.0),
+        lambda: DiscreteCorrelatedGaussian(3, Fraction(4), Fraction(2), 5.25),
+        lambda: DiscreteCorrelatedGaussian(3, Fraction(4), Fraction(0), 5.0),
+    ],
+)
+def test_impossible_parameters_are_refused(build: object) -> None:
+    with pytest.raises(InvalidParameter, match=r"^Expected .*, got "):
+        build()  # type: ignore[operator]
+
+
+@given(value=st.floats(0, 1e6), bits=st.integers(0, 30))
+def test_thresholds_round_up(value: float, bits: int) -> None:
+    found = Fraction(round_up_to_lattice(value, bits))
+    assert Fraction(value) <= found < Fraction(value) + Fraction(1, 2**bits)
+    assert (found * 2**bits).denominator == 1
+
+
+def test_the_samplers_are_as_exact_as_the_mechanisms_assume() -> None:
+    laws: list[Law] = [
+        RoundedGaussian(Fraction(16.125), 10),
+        RoundedGaussian(Fraction(0.3), 20),
+        RoundedGaussian(Fraction(1e6), 0),
+        DiscreteGaussian(Fraction(7.5)),
+        DiscreteLaplace(Fraction(3.7)),
+        DiscreteLaplace(Fraction(1e5)),
+    ]
+    # 17 times: a count and up to 16 aggregates for every group that a unit changes
+    assert all(17 * sampler_error(law) <= SAMPLER_ERROR for law in laws)
+
+
+def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
+    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+
+
+def test_laplace_law_enumerated() -> None:
+    """One group of one unit against an empty one, and shared groups, with every output listed."""
+    mechanism = LaplaceThreshold(max_groups=2, scale=1.0, threshold=6.0)
+    z = np.arange(-60, 61)
+    law = np.exp(-np.abs(z)) / np.exp(-np.abs(z)).sum()
+
+    def output(count: int) -> np.ndarray:
+        """P(released with each value), then P(nothing released); values from -60 to 200."""
+        out = np.zeros(262)
+        if count == 0:
+            out[-1] = 1.0
+            return out
+        for noise, probability in zip(z, law, strict=True):
+            out[count + noise + 60 if count + noise > 6 else -1] += probability
+        return out
+
+    for before in ((0, 0), (0, 5), (3, 7), (0, 30)):
+        after = tuple(count + 1 for count in before)
+        p = np.outer(output(after[0]), output(after[1]))
+        q = np.outer(output(before[0]), output(before[1]))
+        for epsilon in (1.0, 1.7, 2.0, 2.5):
+            assert hockey_stick(p, q, epsilon) <= mechanism.delta(epsilon)
+            assert hockey_stick(q, p, epsilon) <= mechanism.delta(epsilon)
+    empty = np.outer(output(0), output(0))
+    both_new = np.outer(output(1), output(1))
+    assert hockey_stick(both_new, empty, 2.0) == pytest.approx(mechanism.delta(2.0), rel=1e-9)
+    # one lower and the claim would be false: a threshold that is not strict, or rounded down
+    lower = LaplaceThreshold(max_groups=2, scale=1.0, threshold=7.0)
+    assert hockey_stick(both_new, empty, 2.0) > lower.delta(2.0)
+
+
+def test_laplace_with_aggregates_spends_epsilon_exactly() -> None:
+    mechanism = LaplaceThreshold(max_groups=4, scale=8.0, threshold=100.0, sums_epsilon=0.125)
+    assert mechanism.pure_epsilon == 1
+    assert mechanism.delta_gauss(1.0) == 0.0
+    assert mechanism.delta_gauss(0.999999) > 0
+
+
+def test_discrete_correlated_noise_enumerated() -> None:
+    """[LR25] Theorem 7.7 for two counters: every (Z_1, Z_2, Z_c) summed, both directions."""
+    mechanism = DiscreteCorrelatedGaussian(2, Fraction(40), Fraction(28), threshold=12.0)
+    reach = 60
+    grid = np.arange(-reach, reach + 1)
+    own = np.exp(log_pmf(DiscreteGaussian(mechanism.variance), grid))
+    common = np.exp(log_pmf(DiscreteGaussian(mechanism.common_variance), grid))
+    size = 4 * reach + 200
+
+    def output(counts: tuple[int, int]) -> np.ndarray:
+        """The joint law of both outputs in halves, shifted; the last index means: not released."""
+        joint = np.zeros((size + 1, size + 1))
+        for shared, probability in zip(grid, common, strict=True):
+            sides = []
+            for count in counts:
+                side = np.zeros(size + 1)
+                if count == 0:
+                    side[-1] = 1.0
+                else:
+                    values = 2 * count + grid + shared
+                    np.add.at(side, np.where(values > 24, values + 2 * reach, size), own)
+                sides.append(side)
+            joint += probability * np.outer(*sides)
+        return joint
+
+    pairs = [((0, 0), (1, 1)), ((0, 20), (1, 21)), ((20, 20), (21, 21)), ((20, 20), (21, 20)), ((5, 20), (6, 20))]
+    for before, after in pairs:
+        p, q = output(after), output(before)
+        for epsilon in (0.2, 0.6, 1.2):
+            claimed = mechanism.delta(epsilon)
+            assert hockey_stick(p, q, epsilon) <= claimed
+            assert hockey_stick(q, p, epsilon) <= claimed
+    infinite = hockey_stick(output((1, 1)), output((0, 0)), 50.0)
+    assert infinite == pytest.approx(mechanism.delta_infinity(), rel=1e-6)
+    assert mechanism.delta_infinity() < mechanism.delta_infinity_paper()
+
+
+def test_discrete_correlated_calibration() -> None:
+    for k in (1, 10, 1000):
+        mechanism = calibrate(0.35, 1e-5, k)
+        assert mechanism.delta(0.35) <= 1e-5
+        tighter = DiscreteCorrelatedGaussian(
+            k, mechanism.variance, mechanism.common_variance, mechanism.threshold - 0.5
+        )
+        assert tighter.delta(0.35) > 1e-5
+        assert mechanism.rho == pytest.approx((k + math.sqrt(k)) / (2 * float(mechanism.variance)))
+    assert calibrate(40.0, 0.1, 1).delta(40.0) <= 0.1

@@ -1,0 +1,67 @@
+"""Laplace thresholds and the zCDP conversion: golden values of unknown-domain.md and enumeration."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dphist.privacy import laplace
+from dphist.privacy.zcdp import delta_from_rho, epsilon_from_rho
+
+
+def test_golden_thresholds() -> None:
+    assert 1 + laplace.smallest_gap_continuous(1e-6, 1.0, 1) == pytest.approx(14.12236338, abs=1e-8)
+    assert 2 + laplace.smallest_gap_continuous(1e-9, 20.0, 5) == pytest.approx(434.7911314, abs=1e-6)
+    assert 1 + laplace.smallest_gap_discrete(1e-6, 1.0, 1) == 14
+
+
+def test_golden_rhos() -> None:
+    assert laplace.rho_continuous(1.0, 1) == pytest.approx(0.3678794412, abs=1e-10)
+    assert laplace.rho_continuous(0.1, 5) == pytest.approx(0.02418709018, abs=1e-10)
+    assert laplace.rho_continuous(1e-6, 3) == pytest.approx(1.5e-12, rel=1e-5)
+    assert laplace.rho_discrete(1.0, 1) == pytest.approx(math.tanh(0.5), rel=1e-8)
+    assert laplace.rho_discrete(1.0, 1) == pytest.approx(0.4621171573, abs=1e-9)
+    # finer steps approach the continuous law from above
+    assert laplace.rho_discrete(1.0, 1, 1000) == pytest.approx(laplace.rho_continuous(1.0, 1), rel=1e-5)
+
+
+def test_epsilon_adds_up_over_groups() -> None:
+    assert laplace.epsilon(5.0, 10) == pytest.approx(2.0)
+    assert laplace.epsilon(5.0, 10, 2) == pytest.approx(4.0)
+
+
+@given(log_delta=st.floats(-12, -0.5), scale=st.floats(0.05, 500), groups=st.integers(1, 1000))
+def test_gaps_meet_their_target_and_are_smallest(log_delta: float, scale: float, groups: int) -> None:
+    target = 10.0**log_delta
+    gap = laplace.smallest_gap_discrete(target, scale, groups)
+    assert laplace.delta_discrete(gap, scale, groups) <= target
+    assert gap == 0 or laplace.delta_discrete(gap - 1, scale, groups) > target
+    real = laplace.smallest_gap_continuous(target, scale, groups)
+    assert real == 0 or laplace.delta_continuous(real, scale, groups) <= target
+    assert real == 0 or laplace.delta_continuous(real * (1 - 1e-9) - scale * 1e-9, scale, groups) > target
+
+
+def test_discrete_tail_is_the_sum_of_its_law() -> None:
+    scale, gap = 3.0, 7
+    weights = {z: math.exp(-abs(z) / scale) for z in range(-400, 401)}
+    tail = math.fsum(w for z, w in weights.items() if z > gap) / math.fsum(weights.values())
+    assert laplace.delta_discrete(gap, scale, 1) == pytest.approx(tail, rel=1e-9)
+    assert laplace.delta_discrete(gap, scale, 4) == pytest.approx(1 - (1 - tail) ** 4, rel=1e-9)
+
+
+def test_golden_conversions() -> None:
+    assert epsilon_from_rho(0.1, 1e-6) == pytest.approx(2.141938928, abs=1e-8)
+    assert epsilon_from_rho(0.5, 1e-6) == pytest.approx(5.221534445, abs=1e-8)
+    assert delta_from_rho(0.0, 1.0) == 0.0
+    assert delta_from_rho(5.0, 0.0) == pytest.approx(1.0, abs=0.2)
+
+
+@given(rho=st.floats(1e-6, 50), epsilon=st.floats(0, 100))
+def test_conversion_never_exceeds_any_single_order(rho: float, epsilon: float) -> None:
+    found = delta_from_rho(rho, epsilon)
+    assert 0 <= found <= 1
+    for alpha in (1.01, 1.5, 2.0, 5.0, 20.0):
+        log_bound = (alpha - 1) * (alpha * rho - epsilon) - math.log(alpha - 1) + alpha * math.log1p(-1 / alpha)
+        if log_bound < 0:
+            assert found <= math.exp(log_bound) * (1 + 1e-6)

@@ -1,0 +1,50 @@
+"""The package as a whole: its public names, its imports, its errors."""
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import dphist
+from dphist import errors
+from dphist.errors import Infeasible, InvalidParameter, MissingExtra
+
+
+def test_public_names_are_exactly_what_is_exported() -> None:
+    public = {name for name, value in vars(dphist).items() if not name.startswith("_") and not _is_module(value)}
+    assert public == set(dphist.__all__)
+    assert all(name in dphist.__all__ for name in errors.__all__)
+
+
+def _is_module(value: object) -> bool:
+    return type(value).__name__ == "module"
+
+
+def test_importing_loads_neither_engines_nor_pictures() -> None:
+    names = ("duckdb", "pyspark", "pyarrow", "matplotlib", "sqlalchemy")
+    code = f"import sys, dphist; print([m for m in {names} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_errors_say_expected_got_hint_and_survive_processes() -> None:
+    problem = InvalidParameter("delta in (0, 1)", 0, "try 1e-8.")
+    assert str(problem) == "Expected delta in (0, 1), got 0. Hint: try 1e-8."
+    assert isinstance(problem, ValueError)
+    for original in (problem, Infeasible("more noise", 1), MissingExtra("plot", "pictures")):
+        assert str(pickle.loads(pickle.dumps(original))) == str(original)
+    assert isinstance(MissingExtra("plot", "pictures"), ImportError)
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dphist.report import plots
+
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'dphist\[plot\]'"):
+        plots.new_figure()
+
+
+def test_every_error_is_drawn_in_the_tree() -> None:
+    tree = errors.__doc__ or ""
+    assert all(name in tree for name in errors.__all__)
