@@ -1,22 +1,51 @@
 """dphist: counts and sums per group under differential privacy, without knowing the groups in advance."""
 
+from typing import TYPE_CHECKING, Any
+
 from dphist.errors import DphistError, Infeasible, InvalidParameter, InvalidPlan, MissingExtra
 from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian, epsilon_at
 from dphist.planning import Plan, plan
+from dphist.version import __version__
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from dphist.engines.settings import Files, PerformanceSettings
+    from dphist.publish.release import Release, release
+    from dphist.publish.verify import verify
 
 __all__ = [
     "CorrelatedGaussian",
     "DphistError",
+    "Files",
     "Infeasible",
     "InvalidParameter",
     "InvalidPlan",
     "KnownGroups",
     "LaplaceThreshold",
     "MissingExtra",
+    "PerformanceSettings",
     "Plan",
+    "Release",
     "SparseGaussian",
+    "__version__",
     "epsilon_at",
     "plan",
+    "release",
+    "verify",
 ]
+
+# Planning needs no engine: what reads data is loaded when it is first asked for.
+_LAZY = {
+    "Files": "dphist.engines.settings",
+    "PerformanceSettings": "dphist.engines.settings",
+    "Release": "dphist.publish.release",
+    "release": "dphist.publish.release",
+    "verify": "dphist.publish.verify",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'dphist' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_LAZY[name]), name)

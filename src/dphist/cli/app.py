@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import dphist
-from dphist.cli import plan, profile
+from dphist.cli import plan, profile, release
 from dphist.errors import DphistError
 
 app = typer.Typer(
@@ -21,6 +21,8 @@ app = typer.Typer(
 )
 app.command("plan")(plan.command)
 app.command("profile")(profile.command)
+app.command("release")(release.command)
+app.command("verify")(release.verify_command)
 
 
 def _show_version(wanted: bool) -> None:

@@ -37,6 +37,37 @@ Correlation: TypeAlias = Annotated[
 LowThreshold: TypeAlias = Annotated[
     int, typer.Option("--low-threshold", help="Groups with fewer units are dropped before noise is drawn.")
 ]
+Keys: TypeAlias = Annotated[
+    Path | None, typer.Option("--keys", help="A file with a public list of groups, one per line: no threshold needed.")
+]
+Sparse: TypeAlias = Annotated[
+    bool, typer.Option("--sparse", help="With --keys: publish only groups above a threshold.")
+]
+Sketch: TypeAlias = Annotated[
+    int | None, typer.Option("--sketch", help="Count in bounded memory with this many counters (Misra-Gries). No sums.")
+]
+Sums: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--sum", help="column:lower:upper, a sum per group. Repeatable.")
+]
+Means: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--mean", help="column:lower:upper, a mean per group. Repeatable.")
+]
+Rows: TypeAlias = Annotated[
+    int | None, typer.Option("--rows", help="Records per group, each unit's clamped to this many.")
+]
+Weights: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--weight", help="name=share of the budget, relative to the count's 1, for example sum_likes=0.5."),
+]
+Total: TypeAlias = Annotated[
+    bool, typer.Option("--total", help="Also publish a noisy total of units (5 % of epsilon).")
+]
+Objective: TypeAlias = Annotated[
+    str, typer.Option("--objective", help="What to minimise: release95 (count released with 95 %), gap or noise.")
+]
+NoiseStd: TypeAlias = Annotated[
+    float | None, typer.Option("--noise-std", help="Fix the noise on a count and find the smallest threshold.")
+]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Plot: TypeAlias = Annotated[Path | None, typer.Option("--plot", help="Write a picture (.png, .svg, .pdf).")]
 

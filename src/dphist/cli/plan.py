@@ -16,36 +16,18 @@ def command(
     delta: options.Delta,
     max_groups: options.MaxGroups = None,
     sparsity: options.Sparsity = None,
-    keys: Annotated[
-        Path | None,
-        typer.Option("--keys", help="A file with a public list of groups, one per line: no threshold needed."),
-    ] = None,
-    sparse: Annotated[
-        bool, typer.Option("--sparse", help="With --keys: publish only groups above a threshold.")
-    ] = False,
-    sums: Annotated[
-        list[str] | None, typer.Option("--sum", help="column:lower:upper, a sum per group. Repeatable.")
-    ] = None,
-    means: Annotated[
-        list[str] | None, typer.Option("--mean", help="column:lower:upper, a mean per group. Repeatable.")
-    ] = None,
-    rows: Annotated[
-        int | None, typer.Option("--rows", help="Records per group, each unit's clamped to this many.")
-    ] = None,
-    weights: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--weight", help="name=share of the budget, relative to the count's 1, for example sum_likes=0.5."
-        ),
-    ] = None,
+    keys: options.Keys = None,
+    sparse: options.Sparse = False,
+    sketch: options.Sketch = None,
+    sums: options.Sums = None,
+    means: options.Means = None,
+    rows: options.Rows = None,
+    weights: options.Weights = None,
+    total: options.Total = False,
     mechanism: options.Mechanism = "best",
     analysis: options.Analysis = None,
-    objective: Annotated[
-        str, typer.Option("--objective", help="What to minimise: release95 (count released with 95 %), gap or noise.")
-    ] = "release95",
-    noise_std: Annotated[
-        float | None, typer.Option("--noise-std", help="Fix the noise on a count and find the smallest threshold.")
-    ] = None,
+    objective: options.Objective = "release95",
+    noise_std: options.NoiseStd = None,
     correlation: options.Correlation = None,
     low_threshold: options.LowThreshold = 1,
     save: Annotated[Path | None, typer.Option("--save", help="Write the plan as JSON, for a later release.")] = None,
@@ -63,6 +45,8 @@ def command(
         sparsity=sparsity,
         keys=None if keys is None else options.count_keys(keys),
         sparse=sparse,
+        sketch=sketch,
+        total=total,
         sums=dict(options.parse_bounds(text, "--sum") for text in sums or []),
         means=dict(options.parse_bounds(text, "--mean") for text in means or []),
         rows=rows,

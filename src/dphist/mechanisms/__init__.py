@@ -3,6 +3,7 @@
 from typing import TypeAlias
 
 from dphist.mechanisms.correlated_gaussian import CorrelatedGaussian
+from dphist.mechanisms.kept import Kept
 from dphist.mechanisms.known_groups import KnownGroups
 from dphist.mechanisms.laplace import LaplaceThreshold
 from dphist.mechanisms.mechanism import Profile, epsilon_at
@@ -16,6 +17,7 @@ Mechanism: TypeAlias = Thresholded | KnownGroups
 
 __all__ = [
     "CorrelatedGaussian",
+    "Kept",
     "KnownGroups",
     "LaplaceThreshold",
     "Mechanism",

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
+
+import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
+from dphist.mechanisms.kept import Integers, Kept, above, add_noise, draw_common
 from dphist.mechanisms.mechanism import (
     gaussian_count_released_with,
     gaussian_quantile,
@@ -15,6 +19,7 @@ from dphist.mechanisms.mechanism import (
     with_sampler_error,
 )
 from dphist.mechanisms.sparse_gaussian import check_threshold
+from dphist.noise import Entropy, RoundedGaussian
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import correlated_paper
 
@@ -98,6 +103,18 @@ class CorrelatedGaussian:
             " the next largest count)"
         )
 
+    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+        """Enforce the sparsity, then noise every count of at least low_threshold and keep what is above the threshold.
+
+        With more than `sparsity` non-empty groups the next largest count is subtracted from all: 0 where the bound holds.
+        """
+        sparse = enforce_sparsity(counts, self.sparsity)
+        eligible = np.flatnonzero(sparse >= self.low_threshold)
+        own = RoundedGaussian(Fraction(self.independent_std), self.lattice_bits)
+        shared = common_noise(self.independent_std, self.correlation, self.lattice_bits, entropy)
+        noisy = add_noise(sparse[eligible], own, self.lattice_bits, entropy, shared)
+        return above(noisy, eligible, self.threshold, self.lattice_bits)
+
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon."""
         delta = csh.delta(
@@ -146,3 +163,26 @@ class CorrelatedGaussian:
     def count_released_with(self, probability: float) -> float:
         """The number of units at which a group is released with this probability."""
         return max(gaussian_count_released_with(probability, self.threshold, self.noise_std), self.low_threshold)
+
+
+def enforce_sparsity(counts: Integers, sparsity: int) -> Integers:
+    """Subtract the (sparsity + 1)-th largest count from all and cut at 0: at most `sparsity` stay positive.
+
+    Lemma 4.1 of [LR25]: the result moves by a 0/1 vector or its negative when one unit comes or goes, in up to `sparsity`
+    places, whatever order equal counts stand in.
+    """
+    if len(counts) <= sparsity:
+        return counts
+    base = np.partition(counts, len(counts) - sparsity - 1)[len(counts) - sparsity - 1]
+    return np.asarray(np.maximum(counts - base, 0))
+
+
+def common_noise(independent_std: float, correlation: float, lattice_bits: int, entropy: Entropy | None) -> int:
+    """One draw of N(0, correlation * independent_std^2) on the lattice; 0 without correlation.
+
+    The double nearest to sqrt(correlation) * independent_std stands for the common noise: its square is off by at most
+    a few 1e-16, which the rounding allowance of the profile covers.
+    """
+    if correlation == 0:
+        return 0
+    return draw_common(RoundedGaussian(Fraction(math.sqrt(correlation) * independent_std), lattice_bits), entropy)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
+
+import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
+from dphist.mechanisms.correlated_gaussian import common_noise
+from dphist.mechanisms.kept import Integers, Kept, add_noise
 from dphist.mechanisms.mechanism import gaussian_quantile, with_sampler_error
+from dphist.noise import Entropy, RoundedGaussian
 from dphist.privacy import correlated_gaussian as csh
 
 
@@ -59,6 +65,16 @@ class KnownGroups:
         return (
             f"the list of {self.groups:,} keys is public, other keys are dropped, and each unit is counted in at most"
             f" {self.max_groups:,} groups (a release enforces it)"
+        )
+
+    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+        """Noise every listed group, the empty ones too; all are kept."""
+        if len(counts) != self.groups:
+            raise InvalidParameter(f"the counts of all {self.groups} listed groups", len(counts))
+        own = RoundedGaussian(Fraction(self.independent_std), self.lattice_bits)
+        shared = common_noise(self.independent_std, self.correlation, self.lattice_bits, entropy)
+        return Kept(
+            np.arange(len(counts)), add_noise(counts, own, self.lattice_bits, entropy, shared), self.lattice_bits
         )
 
     def delta(self, epsilon: float) -> float:

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+import numpy as np
+
 from dphist import checks
 from dphist.errors import InvalidParameter
+from dphist.mechanisms.kept import Integers, Kept, above, add_noise
 from dphist.mechanisms.mechanism import with_sampler_error
 from dphist.mechanisms.sparse_gaussian import check_threshold, in_at_most
+from dphist.noise import DiscreteLaplace, Entropy
 from dphist.privacy import laplace
 
 
@@ -68,6 +72,12 @@ class LaplaceThreshold:
     def pure_epsilon(self) -> Fraction:
         """The epsilon of the noise alone, exactly."""
         return self.max_groups * (1 / Fraction(self.scale) + Fraction(self.sums_epsilon))
+
+    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+        """Noise every count of at least low_threshold and keep what is strictly above the threshold."""
+        eligible = np.flatnonzero(counts >= self.low_threshold)
+        noisy = add_noise(counts[eligible], DiscreteLaplace(Fraction(self.scale)), 0, entropy)
+        return above(noisy, eligible, self.threshold, 0)
 
     def delta(self, epsilon: float) -> float:
         """delta_infinity from pure_epsilon on.

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
+
+import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
+from dphist.mechanisms.kept import Integers, Kept, above, add_noise
 from dphist.mechanisms.mechanism import (
     gaussian_count_released_with,
     gaussian_quantile,
@@ -14,6 +18,7 @@ from dphist.mechanisms.mechanism import (
     round_up_to_lattice,
     with_sampler_error,
 )
+from dphist.noise import Entropy, RoundedGaussian
 from dphist.privacy import sparse_gaussian as gshm
 
 _THEOREMS = {"exact": "Theorem 5.4", "f-dp": "Theorem 7.1", "add-the-deltas": "Corollary 5.4.1"}
@@ -59,6 +64,13 @@ class SparseGaussian:
     def assumption(self) -> str:
         """What must hold for the data."""
         return in_at_most(self.max_groups)
+
+    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+        """Noise every count of at least low_threshold and keep what is strictly above the threshold."""
+        eligible = np.flatnonzero(counts >= self.low_threshold)
+        law = RoundedGaussian(Fraction(self.noise_std), self.lattice_bits)
+        noisy = add_noise(counts[eligible], law, self.lattice_bits, entropy)
+        return above(noisy, eligible, self.threshold, self.lattice_bits)
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon."""

@@ -1,6 +1,7 @@
 """Choose and compare mechanisms for a budget. No data is touched."""
 
 from dphist.planning.plan import Plan, plan
+from dphist.planning.plan import plan as plan_for
 from dphist.planning.request import Aggregate, Request
 
-__all__ = ["Aggregate", "Plan", "Request", "plan"]
+__all__ = ["Aggregate", "Plan", "Request", "plan", "plan_for"]

@@ -32,7 +32,7 @@ def candidates(request: Request) -> tuple[list[Mechanism], list[Infeasible]]:
         except Infeasible as problem:
             failed.append(problem)
             continue
-        if mechanism.delta(request.epsilon) > request.delta:  # only the forward map is trusted
+        if mechanism.delta(request.mechanism_epsilon) > request.delta:  # only the forward map is trusted
             raise AssertionError(f"{mechanism} misses its own target")
         found.append(mechanism)
     return found, failed
@@ -42,12 +42,13 @@ def _builders(request: Request) -> Iterator[_Builder]:
     if not request.thresholded:
         yield from (partial(known_groups, request, correlated=correlated) for correlated in (True, False))
         return
-    yield from (partial(sparse_gaussian, request, analysis) for analysis in gshm.ANALYSES)
-    if request.sparsity is not None or request.keys is not None:
+    if request.sketch is None:
+        yield from (partial(sparse_gaussian, request, analysis) for analysis in gshm.ANALYSES)
+        yield partial(laplace_threshold, request)
+    if request.bounded_groups is not None:
         # The paper's analyses know neither aggregates nor a contribution bound.
         whole = not request.aggregates and request.keys is None
         yield from (partial(correlated_gaussian, request, analysis) for analysis in csh.ANALYSES[: 3 if whole else 1])
-    yield partial(laplace_threshold, request)
 
 
 def _target(request: Request) -> float:
@@ -59,7 +60,7 @@ def sparse_gaussian(request: Request, analysis: gshm.Analysis) -> SparseGaussian
     groups = request.groups_per_unit
     if request.noise_std is None:
         noise_std, gap = gshm.best_pair(
-            request.epsilon,
+            request.mechanism_epsilon,
             _target(request),
             max_groups=groups,
             sums_ratio=request.sums_budget,
@@ -69,7 +70,7 @@ def sparse_gaussian(request: Request, analysis: gshm.Analysis) -> SparseGaussian
     else:
         noise_std = request.noise_std
         gap = gshm.smallest_gap(
-            request.epsilon,
+            request.mechanism_epsilon,
             _target(request),
             max_groups=groups,
             noise_std=noise_std,
@@ -94,11 +95,11 @@ def correlated_gaussian(request: Request, analysis: csh.Analysis) -> CorrelatedG
     max_groups is used only with a public list of keys: a sparsity bound is enforced by subtracting the next largest
     count, after which one unit can move all counters.
     """
-    sparsity = request.sparsity if request.sparsity is not None else request.keys
+    sparsity = request.bounded_groups
     assert sparsity is not None
     bits = correlated_lattice_bits(sparsity)
     setting = design.Setting(
-        epsilon=request.epsilon,
+        epsilon=request.mechanism_epsilon,
         target_delta=_target(request),
         sparsity=sparsity,
         max_groups=sparsity if request.keys is None else request.groups_per_unit,
@@ -167,7 +168,7 @@ def laplace_threshold(request: Request) -> LaplaceThreshold:
     """Discrete Laplace noise of the smallest scale, or of the noise asked for, and the smallest threshold for it."""
     groups = request.groups_per_unit
     share = 1 / (1 + request.sums_budget)  # of epsilon, which adds up linearly here
-    scale = groups / (request.epsilon * share) * (1 + 4e-16 * (2 + len(request.aggregates)))
+    scale = groups / (request.mechanism_epsilon * share) * (1 + 4e-16 * (2 + len(request.aggregates)))
     if request.noise_std is not None:
         asked = scale_of_std(request.noise_std)
         if asked < scale:
@@ -197,7 +198,7 @@ def known_groups(request: Request, *, correlated: bool) -> KnownGroups:
     assert request.keys is not None
     bits = correlated_lattice_bits(request.keys)
     setting = design.Setting(
-        epsilon=request.epsilon,
+        epsilon=request.mechanism_epsilon,
         target_delta=_target(request),
         sparsity=request.keys,
         max_groups=request.groups_per_unit,

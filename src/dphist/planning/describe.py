@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 
 from dphist.mechanisms import CorrelatedGaussian, KnownGroups, Mechanism
-from dphist.planning.request import Aggregate, Request
+from dphist.planning.request import TOTAL_SHARE, Aggregate, Request
 from dphist.planning.summary import error95, objective_value, thresholded
 
 _WIDTH = 100
@@ -73,15 +73,22 @@ def facts(
                 f" {number(noise_std)} on the recentred sum",
             )
         )
+    if request.total_scale is not None:
+        std = math.sqrt(2) * request.total_scale
+        found.append(("total", f"the number of units, with noise of std {number(std)}: {TOTAL_SHARE:.0%} of epsilon"))
+    if request.sketch is not None:
+        most = f"the pairs of unit and group divided by {request.sketch + 1:,}"
+        found.append(("sketch", f"counts are too small by at most {most}"))
     return [*found, ("guarantee", guarantee(request, mechanism)), ("provided", f"{mechanism.assumption}.")]
 
 
 def guarantee(request: Request, mechanism: Mechanism) -> str:
     """The guarantee in one sentence, with its theorem."""
+    delta = mechanism.delta(request.mechanism_epsilon)
     factor = f"e^{request.epsilon:g} = {math.exp(min(request.epsilon, 700)):.4g}"
     return (
         f"adding or removing all records of one unit changes the probability of any result by at most a factor {factor}"
-        f" plus delta = {mechanism.delta(request.epsilon):.4g} (asked for: {request.delta:g}), by {mechanism.theorem}."
+        f" plus delta = {delta:.4g} (asked for: {request.delta:g}), by {mechanism.theorem}."
     )
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms import LaplaceThreshold, Mechanism
@@ -16,6 +16,9 @@ from dphist.planning.candidates import candidates
 from dphist.planning.describe import describe
 from dphist.planning.request import Aggregate, Objective, Request, analysis_owner
 from dphist.planning.summary import Summary, objective_value, summarise
+
+STD_ERROR: Final = "_std_error"
+"""What is appended to the name of a released column to name its standard error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Plan:
     @property
     def delta(self) -> float:
         """The delta actually achieved, at most the one asked for."""
-        return self.mechanism.delta(self.request.epsilon)
+        return self.mechanism.delta(self.request.mechanism_epsilon)
 
     @property
     def aggregates(self) -> tuple[AggregateNoise, ...]:
@@ -60,6 +63,11 @@ class Plan:
         return tuple(
             AggregateNoise(a, noise_std * a.sensitivity / math.sqrt(a.weight)) for a in self.request.aggregates
         )
+
+    @property
+    def value_names(self) -> list[str]:
+        """The names of the columns with values in a release."""
+        return ["count", *(aggregate.name for aggregate in self.request.aggregates)]
 
     def summary(self) -> Summary:
         """The chosen mechanism as one flat record."""
@@ -97,6 +105,8 @@ def plan(
     sparsity: int | None = None,
     keys: int | Sequence[object] | None = None,
     sparse: bool = False,
+    sketch: int | None = None,
+    total: bool = False,
     sums: Mapping[str, tuple[float, float]] | None = None,
     means: Mapping[str, tuple[float, float]] | None = None,
     rows: int | None = None,
@@ -112,7 +122,8 @@ def plan(
 
     epsilon, delta: the budget. max_groups: the most groups one unit may be counted in. sparsity: a public bound on the
     number of non-empty groups. keys: a public list of groups (or its length); then nothing needs hiding, unless `sparse`
-    asks to publish only the large ones. sums, means: columns with the bounds their values are clamped to; rows: the most
+    asks to publish only the large ones. sketch: count in bounded memory with this many counters. total: also publish the
+    noisy number of units. sums, means: columns with the bounds their values are clamped to; rows: the most
     records of one unit per group. weights: the share of the budget of each aggregate, by its name in the release
     (``sum_likes``), relative to the count's 1.
 
@@ -136,6 +147,8 @@ def plan(
         sparsity=sparsity,
         keys=keys if keys is None or isinstance(keys, int) else len(set(keys)),
         sparse_keys=sparse,
+        sketch=sketch,
+        total=total,
         aggregates=tuple(aggregates),
         objective=objective,
         mechanism=mechanism,

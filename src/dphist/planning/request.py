@@ -17,6 +17,9 @@ MECHANISMS: Final = ("best", "sparse-gaussian", "correlated-gaussian", "laplace"
 Kind = Literal["sum", "mean", "rows"]
 
 MOST_AGGREGATES: Final = 16
+TOTAL_SHARE: Final = 0.05
+"""The share of epsilon that a total number of units costs."""
+
 _STEPS_PER_HALF_RANGE = 20
 
 
@@ -88,6 +91,8 @@ class Request:
     sparsity: int | None = None
     keys: int | None = None
     sparse_keys: bool = False
+    sketch: int | None = None
+    total: bool = False
     aggregates: tuple[Aggregate, ...] = ()
     objective: Objective = "release95"
     mechanism: str = "best"
@@ -102,7 +107,7 @@ class Request:
         checks.check_choice("objective", self.objective, OBJECTIVES)
         checks.check_choice("mechanism", self.mechanism, MECHANISMS)
         checks.check_whole("low_threshold", self.low_threshold)
-        for name in ("max_groups", "sparsity", "keys"):
+        for name in ("max_groups", "sparsity", "keys", "sketch"):
             if (value := getattr(self, name)) is not None:
                 checks.check_whole(name, value)
         if self.noise_std is not None:
@@ -117,7 +122,9 @@ class Request:
             raise InvalidParameter("aggregates with different names", [a.name for a in self.aggregates])
 
     def _check_groups(self) -> None:
-        if self.max_groups is None and self.sparsity is None and self.keys is None:
+        if self.sketch is not None:
+            self._check_sketch()
+        elif self.max_groups is None and self.sparsity is None and self.keys is None:
             raise InvalidParameter(
                 "a bound on how many groups one unit may be in",
                 "none",
@@ -135,12 +142,26 @@ class Request:
                 bound,
                 "a unit cannot be in more groups than there are; lower --max-groups.",
             )
-        if self.mechanism == "correlated-gaussian" and bound is None:
+        if self.mechanism == "correlated-gaussian" and bound is None and self.sketch is None:
             raise InvalidParameter(
                 "a sparsity bound for correlated-gaussian",
                 "none",
                 "add --sparsity K, a public bound on the number of non-empty groups.",
             )
+
+    def _check_sketch(self) -> None:
+        if self.max_groups is not None or self.sparsity is not None or self.keys is not None:
+            raise InvalidParameter(
+                "sketch alone",
+                "another bound beside it",
+                "one unit can move all counters of a sketch; leave the bound out.",
+            )
+        if self.aggregates:
+            raise InvalidParameter(
+                "no aggregates with a sketch", self.aggregates[0].name, "a sketch carries counts only."
+            )
+        if self.mechanism not in ("best", "correlated-gaussian"):
+            raise InvalidParameter("correlated-gaussian with a sketch", self.mechanism)
 
     def _check_analysis(self) -> None:
         if self.analysis is None:
@@ -157,10 +178,27 @@ class Request:
     @property
     def groups_per_unit(self) -> int:
         """The most groups of one unit: max_groups, or all there can be."""
-        for value in (self.max_groups, self.sparsity, self.keys):
+        for value in (self.max_groups, self.sparsity, self.keys, self.sketch):
             if value is not None:
                 return value
         raise AssertionError("checked by the constructor")
+
+    @property
+    def bounded_groups(self) -> int | None:
+        """The public bound on the non-empty groups that correlated noise uses, if there is one."""
+        return next((value for value in (self.sparsity, self.sketch, self.keys) if value is not None), None)
+
+    @property
+    def total_scale(self) -> float | None:
+        """The scale of the Laplace noise on the total number of units: it is paid for with `TOTAL_SHARE` of epsilon."""
+        return 1 / (TOTAL_SHARE * self.epsilon) * (1 + 1e-12) if self.total else None
+
+    @property
+    def mechanism_epsilon(self) -> float:
+        """What is left of epsilon for the groups: pure epsilons add up."""
+        if self.total_scale is None:
+            return self.epsilon
+        return math.nextafter(self.epsilon - 1 / self.total_scale, 0.0)
 
     @property
     def sums_budget(self) -> float:

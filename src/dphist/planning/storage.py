@@ -79,14 +79,14 @@ def _mechanism(data: dict[str, Any]) -> Mechanism:
 def check(request: Request, mechanism: Mechanism, source: str) -> None:
     """Refuse a mechanism that does not do what the request paid for."""
     problems = []
-    if not mechanism.delta(request.epsilon) <= request.delta:
+    if not mechanism.delta(request.mechanism_epsilon) <= request.delta:
         problems.append(
-            f"delta({request.epsilon:g}) = {mechanism.delta(request.epsilon):.6g} exceeds {request.delta:g}"
+            f"delta({request.mechanism_epsilon:g}) = {mechanism.delta(request.mechanism_epsilon):.6g} exceeds {request.delta:g}"
         )
     if isinstance(mechanism, KnownGroups) == request.thresholded:
         problems.append("a threshold is missing, or there is one that the request does not ask for")
     if isinstance(mechanism, CorrelatedGaussian) and request.keys is None:
-        if mechanism.max_groups != mechanism.sparsity or mechanism.sparsity != request.sparsity:
+        if mechanism.max_groups != mechanism.sparsity or mechanism.sparsity != request.bounded_groups:
             problems.append("the sparsity bound differs, or max_groups is used without a public list of keys")
     elif mechanism.max_groups != request.groups_per_unit:
         problems.append("max_groups differs from the request")

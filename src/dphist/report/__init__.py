@@ -1,1 +1,1 @@
-"""What people look at: pictures and, later, the report of a release."""
+"""What people look at: pictures of plans, and the report of a release."""

@@ -1,0 +1,40 @@
+"""A released table as plain text."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from dphist.planning import Plan
+from dphist.planning.describe import number
+from dphist.planning.plan import STD_ERROR
+
+_WIDEST = 40
+
+
+def table_text(table: pa.Table, plan: Plan, most: int) -> str:
+    """The first rows: keys, values and their standard errors."""
+    if table.num_rows == 0:
+        return "No group was released: none had a noisy count above the threshold."
+    values = plan.value_names
+    keys = table.column_names[: table.column_names.index("count")]
+    rows = [(*keys, *values)]
+    for row in table.slice(0, most).to_pylist():
+        shown = [f"{number(row[name])} ± {number(row[name + STD_ERROR])}" for name in values]
+        rows.append((*(_cut(row[key]) for key in keys), *shown))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            f"{cell:<{w}}" if i < len(keys) else f"{cell:>{w}}"
+            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  " + "  ".join(cells).rstrip())
+    left = table.num_rows - most
+    lines += [f"  … and {left:,} more groups"] if left > 0 else []
+    return "\n".join([*lines, "", "± is one standard error of the noise."])
+
+
+def _cut(value: object) -> str:
+    text = "(null)" if value is None else str(value)
+    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"

@@ -1,0 +1,128 @@
+"""Small pictures as SVG text: bars with whiskers, a histogram, a curve. No dependency, no script."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_WIDTH = 860
+_INK, _SOFT, _LINE, _BLUE, _ORANGE = "#1f2933", "#616e7c", "#e4e7eb", "#0072b2", "#d55e00"
+_LABEL = 250
+_ROW = 24
+
+
+def bars(labels: Sequence[str], values: Floats, reaches: Floats) -> str:
+    """Horizontal bars with whiskers, one row each."""
+    top = float((values + reaches).max(initial=1.0))
+    ticks = nice_ticks(0.0, top)
+    scale = (_WIDTH - _LABEL - 90) / max(ticks[-1], top)
+    height = _ROW * len(labels) + 34
+    parts = [_open(height)]
+    for tick in ticks:
+        x = _LABEL + tick * scale
+        parts.append(_line(x, 4, x, height - 28, _LINE))
+        parts.append(_words(x, height - 10, _short(tick), "middle"))
+    for row, (label, value, reach) in enumerate(zip(labels, values, reaches, strict=True)):
+        y = row * _ROW + 6
+        end = max(float(value), 0.0)
+        parts.append(_words(_LABEL - 8, y + 13, _cut(label), "end", _INK))
+        parts.append(f'<rect x="{_LABEL}" y="{y}" width="{end * scale:.1f}" height="16" rx="2" fill="{_BLUE}"/>')
+        left, right = _LABEL + max(value - reach, 0) * scale, _LABEL + max(value + reach, 0) * scale
+        parts.append(_line(left, y + 8, right, y + 8, _ORANGE, 1.6))
+        parts += [_line(x, y + 4, x, y + 12, _ORANGE, 1.6) for x in (left, right)]
+        parts.append(_words(right + 6, y + 13, _short(float(value))))
+    return "".join([*parts, "</svg>"])
+
+
+def histogram(values: Floats) -> str:
+    """How many values fall into each of some geometric bins."""
+    low = max(float(values.min()), 1.0)
+    high = max(float(values.max()), low * 1.01)
+    edges = np.geomspace(low, high * 1.0001, min(24, 4 + len(values) // 4) + 1)
+    counts, _ = np.histogram(np.maximum(values, low), edges)
+    left, base, height = 60, 220, 260
+    ticks = nice_ticks(0.0, float(counts.max()))
+    scale = (base - 14) / max(ticks[-1], counts.max())
+    span = (_WIDTH - left - 20) / math.log(edges[-1] / edges[0])
+    parts = [_open(height)]
+    for tick in ticks:
+        y = base - tick * scale
+        parts += [_line(left, y, _WIDTH - 20, y, _LINE), _words(left - 8, y + 4, _short(tick), "end")]
+    for count, begin, end in zip(counts, edges[:-1], edges[1:], strict=True):
+        x, width = left + math.log(begin / edges[0]) * span, math.log(end / begin) * span
+        tall = count * scale
+        parts.append(
+            f'<rect x="{x + 1:.1f}" y="{base - tall:.1f}" width="{width - 2:.1f}" height="{tall:.1f}" fill="{_BLUE}"/>'
+        )
+    for value in _log_ticks(edges[0], edges[-1]):
+        x = left + math.log(value / edges[0]) * span
+        parts += [_line(x, base, x, base + 5, _SOFT), _words(x, base + 20, _short(value), "middle")]
+    parts.append(_words((left + _WIDTH) / 2, height - 2, "noisy count", "middle"))
+    return "".join([*parts, "</svg>"])
+
+
+def curve(x: Floats, y: Floats, marks: Sequence[tuple[float, float]]) -> str:
+    """A probability as a function of a count, with some points marked."""
+    left, base, height = 60, 220, 260
+    ticks = nice_ticks(0.0, float(x[-1]))
+    scale = (_WIDTH - left - 40) / float(x[-1])
+    rise = base - 14
+    parts = [_open(height)]
+    for level in (0, 0.25, 0.5, 0.75, 1):
+        at = base - level * rise
+        parts += [_line(left, at, _WIDTH - 40, at, _LINE), _words(left - 8, at + 4, f"{level:.0%}", "end")]
+    for tick in (tick for tick in ticks if tick <= x[-1]):
+        at = left + tick * scale
+        parts += [_line(at, base, at, base + 5, _SOFT), _words(at, base + 20, _short(tick), "middle")]
+    path = " ".join(f"{left + a * scale:.1f},{base - b * rise:.1f}" for a, b in zip(x, y, strict=True))
+    parts.append(f'<polyline points="{path}" fill="none" stroke="{_BLUE}" stroke-width="2.2"/>')
+    for a, b in marks:
+        px, py = left + a * scale, base - b * rise
+        parts.append(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="4.5" fill="{_ORANGE}"/>')
+        parts.append(_words(px + 9, py + 14, f"{b:.0%} at {_short(a)}", "start", _INK))
+    parts.append(_words((left + _WIDTH) / 2, height - 2, "true number of units", "middle"))
+    return "".join([*parts, "</svg>"])
+
+
+def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Round numbers from low to at least high."""
+    span = max(high - low, 1e-12)
+    power = 10.0 ** math.floor(math.log10(span / most))
+    step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= most)
+    first = math.floor(low / step)
+    return [step * i for i in range(first, math.ceil(high / step) + 1)]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    factors = (1, 2, 5) if high / low < 1000 else (1,)
+    return [10.0**p * f for p in powers for f in factors if low <= 10.0**p * f <= high]
+
+
+def _open(height: float) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:.0f}" role="img"'
+        ' font-family="system-ui, DejaVu Sans, sans-serif" font-size="13">'
+    )
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float = 1.0) -> str:
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" stroke-width="{width}"/>'
+
+
+def _words(x: float, y: float, text: str, anchor: str = "start", colour: str = _SOFT) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{html.escape(text)}</text>'
+
+
+def _cut(label: str, most: int = 34) -> str:
+    return label if len(label) <= most else label[: most - 1] + "…"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 10 or value == int(value) else f"{value:.2g}"
