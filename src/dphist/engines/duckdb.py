@@ -1,0 +1,230 @@
+"""Bounding and counting in an embedded DuckDB.
+
+Each run has a connection of its own, in memory, without network, extensions or any file but those of its source. What does not
+fit goes to a private directory that is removed with the run.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dphist import checks
+from dphist.engines.failures import EngineFailure
+from dphist.engines.query import GroupByQuery
+from dphist.engines.resolve import resolve, resolve_without_source
+from dphist.engines.settings import PerformanceSettings
+from dphist.engines.sources import quote_identifier, quote_text
+from dphist.engines.sql import blocks_sql, histogram_sql
+from dphist.errors import InvalidParameter
+from dphist.histogram import ContributionBounds, Histogram, MisraGries
+
+Progress = Callable[[str], None]
+
+READING: Final = "reading the schema"
+BOUNDING: Final = "bounding and counting"
+SKETCHING: Final = "sketching"
+PHASES: Final = (READING, BOUNDING, SKETCHING)
+
+SKETCH_BLOCKS: Final = 64
+
+
+class DuckDBDialect:
+    """How DuckDB says it."""
+
+    def quote(self, name: str) -> str:
+        """Double quotes, doubled inside."""
+        return quote_identifier(name)
+
+    def priority(self, seed: int, columns: Sequence[str]) -> str:
+        """DuckDB combines hashes of columns by multiply and xor; a second round mixes what that leaves correlated."""
+        return f"hash(hash(CAST({seed} AS UBIGINT), {', '.join(columns)}))"
+
+    def exact_sum(self, whole: str) -> str:
+        """DuckDB adds 64-bit integers in 128 bits."""
+        return f"SUM({whole})"
+
+    def same(self, left: str, right: str) -> str:
+        """Standard SQL."""
+        return f"{left} IS NOT DISTINCT FROM {right}"
+
+
+@dataclass(frozen=True, slots=True)
+class DuckDBEngine:
+    """Rows -> bounded histogram on this machine."""
+
+    settings: PerformanceSettings = field(default_factory=PerformanceSettings)
+
+    def histogram(
+        self,
+        source: object,
+        query: GroupByQuery,
+        bounds: ContributionBounds,
+        *,
+        progress: Progress | None = None,
+        seed: int | None = None,
+    ) -> Histogram:
+        """Count units per group, each unit in at most `bounds.max_groups` of its groups, drawn uniformly.
+
+        `seed` fixes the draw for tests; the guarantee holds for every seed, a fresh one is drawn for each run.
+        """
+        tell = progress or _silent
+        with _session(self.settings) as connection:
+            tell(READING)
+            fields = resolve(connection, source, query)
+            tell(BOUNDING)
+            table = _run(connection, histogram_sql(fields, bounds, _fresh(seed), DuckDBDialect()))
+        total = int(_whole(table, "first_units").sum()) if query.want_total else None
+        sums = {measure.name: _whole(table, f"steps_{i}") for i, measure in enumerate(query.measures, 1)}
+        return Histogram(
+            keys=_named(table, query),
+            counts=_whole(table, "units"),
+            bounds=replace(bounds, sparsity=None),
+            sums=sums,
+            measures=query.measures,
+            total_units=total,
+            listed=query.public_keys is not None,
+        )
+
+    def sketch(
+        self,
+        source: object,
+        query: GroupByQuery,
+        sparsity: int,
+        *,
+        progress: Progress | None = None,
+        seed: int | None = None,
+    ) -> Histogram:
+        """A Misra-Gries sketch with at most `sparsity` groups; it carries no sums."""
+        checks.check_whole("sparsity", sparsity)
+        if query.measures or query.want_total or query.public_keys is not None:
+            raise InvalidParameter("a sketch of counts alone", "sums, a total or public keys", "leave them out.")
+        tell = progress or _silent
+        with _session(self.settings) as connection:
+            tell(READING)
+            fields = resolve(connection, source, query)
+            tell(SKETCHING)
+            sql = blocks_sql(fields, SKETCH_BLOCKS, _fresh(seed), DuckDBDialect())
+            with _no_leaks():
+                return _fold(connection.sql(sql).to_arrow_reader(), query, sparsity)
+
+    def explain(self, query: GroupByQuery, bounds: ContributionBounds, source: object = None) -> str:
+        """The SQL that a run executes; without a source the canonical forms that depend on types are left out."""
+        with _session(self.settings) as connection:
+            fields = (
+                resolve(connection, source, query) if source is not None else resolve_without_source(connection, query)
+            )
+            sql = histogram_sql(fields, bounds, 0, DuckDBDialect())
+        names = [f"{inner}: {key.name}" for inner, key in zip(fields.key_names, query.by, strict=True)]
+        names += [f"steps_{i}: {measure.name}" for i, measure in enumerate(query.measures, 1)]
+        comments = [
+            f"-- {text}".replace("\n", " ") for text in (*names, "the seed 0 stands for a fresh one in each run")
+        ]
+        return "\n".join([*comments, sql])
+
+
+def _silent(phase: str) -> None:
+    """Progress that nobody asked for."""
+
+
+def _fresh(seed: int | None) -> int:
+    return secrets.randbits(64) if seed is None else seed % 2**64
+
+
+@contextmanager
+def _session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection]:
+    parent = settings.temp_directory
+    if parent is not None and not parent.is_dir():
+        raise InvalidParameter("a directory for temporary files that exists", repr(str(parent)))
+    spill = Path(tempfile.mkdtemp(prefix="dphist-", dir=parent))
+    try:
+        with duckdb.connect(":memory:") as connection:
+            options = {
+                "temp_directory": quote_text(str(spill)),
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "allow_community_extensions": "false",
+                "preserve_insertion_order": "false",
+                "arrow_large_buffer_size": "true",
+                "enable_progress_bar": "false",
+                "TimeZone": "'UTC'",
+            }
+            if settings.threads is not None:
+                options["threads"] = str(settings.threads)
+            if settings.memory_limit is not None:
+                options["memory_limit"] = quote_text(settings.memory_limit)
+            for name, value in options.items():
+                connection.execute(f"SET {name} = {value}")
+            yield connection
+    finally:
+        shutil.rmtree(spill, ignore_errors=True)
+
+
+def _run(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
+    with _no_leaks():
+        return connection.sql(sql).to_arrow_table()
+
+
+@contextmanager
+def _no_leaks() -> Iterator[None]:
+    """Replace the engine's errors, which may quote a record, by ours. The original is not even kept as a cause."""
+    try:
+        yield
+        return
+    except duckdb.OutOfMemoryException:
+        failure = EngineFailure("enough memory and disk", "raise the memory limit or free space for temporary files.")
+    except duckdb.IOException:
+        failure = EngineFailure("readable files and space for temporary ones", "check the disk and the source.")
+    except duckdb.Error:
+        failure = EngineFailure("a source that can be read to its end", "a file may be damaged.")
+    raise failure
+
+
+def _fold(reader: pa.RecordBatchReader, query: GroupByQuery, sparsity: int) -> Histogram:
+    """Feed the blocks, which arrive one after the other, into one sketch."""
+    names = [f"key_{position}" for position in range(1, len(query.by) + 1)]
+    sketch = MisraGries(sparsity, pa.schema([reader.schema.field(name) for name in names]))
+    waiting: list[pa.RecordBatch] = []
+
+    def flush() -> None:
+        if waiting:
+            block = pa.Table.from_batches(waiting)
+            sketch.add(block.select(names), _whole(block, "units"))
+            waiting.clear()
+
+    current: int | None = None
+    for batch in reader:
+        blocks = batch.column("block").to_numpy()
+        starts = [0, *(np.flatnonzero(blocks[1:] != blocks[:-1]) + 1).tolist(), len(blocks)]
+        for first, last in pairwise(starts):
+            if first == last:
+                continue
+            if current is not None and int(blocks[first]) != current:
+                flush()
+            current = int(blocks[first])
+            waiting.append(batch.slice(first, last - first))
+    flush()
+    histogram = sketch.histogram()
+    return replace(histogram, keys=histogram.keys.rename_columns([key.name for key in query.by]))
+
+
+def _named(table: pa.Table, query: GroupByQuery) -> pa.Table:
+    names = [f"key_{position}" for position in range(1, len(query.by) + 1)]
+    return table.select(names).rename_columns([key.name for key in query.by])
+
+
+def _whole(table: pa.Table, column: str) -> NDArray[np.int64]:
+    values: NDArray[np.int64] = table.column(column).to_numpy().astype(np.int64, copy=False)
+    return values

@@ -1,0 +1,191 @@
+"""The one plan of all engines: from records to a bounded histogram in SQL.
+
+    records   one row per record: unit, keys, values; filtered
+    pairs     one row per (unit, group) with what the unit adds to the group, in whole steps
+    ranked    the pairs of each unit in a random order                       (only to sample or to count units)
+    counted   one row per group, at most max_groups pairs of each unit
+
+Why this keeps the guarantee. The random order of a unit's groups is a keyed hash of (seed, unit, key), ties broken by the
+key itself. For *every* seed, which groups a unit keeps and what it adds to them is a function of that unit's own records:
+values are added as integers, so that not even the order of rows plays a role. Adding or removing a unit therefore changes
+at most `max_groups` groups, by 1 and by at most `sensitivity_steps` per measure, whatever the quality of the hash.
+A fresh seed for each run and a well-mixed hash make the kept set uniform: that is accuracy, not privacy. (A shared
+random() would not do: the generator's next number depends on how many records came before, that is on other units. It also
+gives a retried task of a cluster a different sample.)
+"""
+
+# ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dphist.histogram import LARGEST_SUM, ContributionBounds, Measure
+
+LARGEST_RECORD = 2.0**62
+
+
+class Dialect(Protocol):
+    """Where engines differ."""
+
+    def quote(self, name: str) -> str:
+        """A column name as an identifier."""
+        ...
+
+    def priority(self, seed: int, columns: Sequence[str]) -> str:
+        """A well-mixed integer from a seed and columns."""
+        ...
+
+    def exact_sum(self, whole: str) -> str:
+        """The sum of 64-bit integers in a type in which it cannot overflow."""
+        ...
+
+    def same(self, left: str, right: str) -> str:
+        """Equality under which null equals null."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A query whose columns, expressions and types have been checked, as SQL over one record of `source`."""
+
+    source: str
+    unit: str
+    keys: tuple[str, ...]
+    values: tuple[str | None, ...]
+    measures: tuple[Measure, ...]
+    where: str | None
+    drop_null_keys: bool
+    listed: str | None
+    want_total: bool
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The names of the keys inside the plan: numbers, so that no name from outside can clash."""
+        return tuple(f"key_{position}" for position in range(1, len(self.keys) + 1))
+
+
+def histogram_sql(fields: Fields, bounds: ContributionBounds, seed: int, dialect: Dialect) -> str:
+    """Group keys, `units`, one `steps_i` per measure and, for the total, `first_units` (each unit in one group only)."""
+    keys = ", ".join(fields.key_names)
+    steps = [f"steps_{position}" for position in range(1, len(fields.measures) + 1)]
+    stages = [_records(fields, dialect), _pairs(fields)]
+    pairs, kept = "pairs", ""
+    if bounds.max_groups is not None or fields.want_total:
+        pairs = "ranked"
+        stages.append(_ranked(fields, seed, dialect))
+        kept = f"\n  WHERE place <= {bounds.max_groups}" if bounds.max_groups is not None else ""
+    columns = [keys, "COUNT(*) AS units"]
+    columns += [f"{_saturated(dialect.exact_sum(name))} AS {name}" for name in steps]
+    columns += ["COUNT(CASE WHEN place = 1 THEN 1 END) AS first_units"] if fields.want_total else []
+    stages.append(f"counted AS (\n  SELECT {_lines(columns)}\n  FROM {pairs}{kept}\n  GROUP BY {keys}\n)")
+    return "WITH " + ",\n".join(stages) + "\n" + _result(fields, steps, dialect)
+
+
+def blocks_sql(fields: Fields, blocks: int, seed: int, dialect: Dialect) -> str:
+    """Exact counts of units in hashed blocks of units, one block after the other."""
+    keys = ", ".join(fields.key_names)
+    block = f"{dialect.priority(seed, ['unit'])} % {blocks}"
+    return (
+        "WITH "
+        + ",\n".join([_records(fields, dialect), _pairs(fields)])
+        + f"\nSELECT {block} AS block, {keys}, COUNT(*) AS units"
+        f"\nFROM pairs\nGROUP BY block, {keys}\nORDER BY block"
+    )
+
+
+def _records(fields: Fields, dialect: Dialect) -> str:
+    columns = [f"{fields.unit} AS unit"]
+    columns += [f"{sql} AS {name}" for sql, name in zip(fields.keys, fields.key_names, strict=True)]
+    columns += [f"{sql} AS value_{position}" for position, sql in enumerate(fields.values, 1) if sql is not None]
+    conditions = ["unit IS NOT NULL"]
+    if fields.drop_null_keys:
+        conditions += [f"{name} IS NOT NULL" for name in fields.key_names]
+    if fields.listed is not None:
+        matches = " AND ".join(dialect.same(f"listed.{name}", f"record.{name}") for name in fields.key_names)
+        conditions.append(f"EXISTS (SELECT 1 FROM {fields.listed} AS listed WHERE {matches})")
+    where = f"\n    WHERE {fields.where}" if fields.where is not None else ""
+    return (
+        f"records AS (\n  SELECT *\n  FROM (\n    SELECT {_lines(columns, 4)}\n    FROM {fields.source}{where}\n  ) AS record"
+        f"\n  WHERE {' AND '.join(conditions)}\n)"
+    )
+
+
+def _pairs(fields: Fields) -> str:
+    keys = ", ".join(fields.key_names)
+    if not fields.measures:
+        return f"pairs AS (\n  SELECT unit, {keys}\n  FROM records\n  GROUP BY unit, {keys}\n)"
+    totals = [column for position, measure in enumerate(fields.measures, 1) for column in _totals(measure, position)]
+    steps = [_steps(measure, position) for position, measure in enumerate(fields.measures, 1)]
+    return (
+        f"added AS (\n  SELECT unit, {keys}, {_lines(totals)}\n  FROM records\n  GROUP BY unit, {keys}\n),\n"
+        f"pairs AS (\n  SELECT unit, {keys}, {_lines(steps)}\n  FROM added\n)"
+    )
+
+
+def _ranked(fields: Fields, seed: int, dialect: Dialect) -> str:
+    keys = ", ".join(fields.key_names)
+    priority = dialect.priority(seed, ["unit", *fields.key_names])
+    return (
+        f"ranked AS (\n  SELECT *, ROW_NUMBER() OVER (PARTITION BY unit ORDER BY priority, {keys}) AS place"
+        f"\n  FROM (SELECT *, {priority} AS priority FROM pairs) AS pair\n)"
+    )
+
+
+def _totals(measure: Measure, position: int) -> list[str]:
+    """What the records of one unit in one group add up to. Null and NaN are left out, infinities saturate."""
+    if measure.kind == "rows":
+        return [f"COUNT(*) AS number_{position}"]
+    value = f"value_{position}"
+    usable = f"{value} IS NOT NULL AND NOT isnan({value})"
+    scaled = _clamped(f"{value} / {_double(measure.record_step)}", -LARGEST_RECORD, LARGEST_RECORD)
+    total = f"SUM(CASE WHEN {usable} THEN CAST({scaled} AS BIGINT) END) AS total_{position}"
+    return [total] if measure.kind == "sum" else [total, f"COUNT(CASE WHEN {usable} THEN 1 END) AS number_{position}"]
+
+
+def _steps(measure: Measure, position: int) -> str:
+    """What one unit adds to the recentred sum of one group, in whole steps.
+
+    A unit without any value adds 0 (clamped) to a sum, and the centre to a mean: the count of units, by which a mean is
+    divided, has the unit in it, and the centre is what moves the mean least.
+    """
+    total = f"CAST(total_{position} AS DOUBLE)"
+    if measure.kind == "rows":
+        amount = f"CAST(number_{position} AS DOUBLE)"
+    elif measure.kind == "sum":
+        amount = f"COALESCE({total} * {_double(measure.record_step)}, 0)"
+    else:
+        amount = f"COALESCE({total} / number_{position} * {_double(measure.record_step)}, {_double(measure.centre)})"
+    clamped = _clamped(amount, measure.lower, measure.upper)
+    # Truncation rounds towards the centre, so that the clamped range stays inside +-sensitivity_steps.
+    whole = f"trunc(({clamped} - {_double(measure.centre)}) / {_double(measure.step)})"
+    limit = float(measure.sensitivity_steps)
+    return f"CAST({_clamped(whole, -limit, limit)} AS BIGINT) AS steps_{position}"
+
+
+def _result(fields: Fields, steps: list[str], dialect: Dialect) -> str:
+    if fields.listed is None:
+        return "SELECT * FROM counted"
+    numbers = ["units", *steps, *(["first_units"] if fields.want_total else [])]
+    columns = [f"listed.{name} AS {name}" for name in fields.key_names]
+    columns += [f"COALESCE(counted.{name}, 0) AS {name}" for name in numbers]
+    matches = " AND ".join(dialect.same(f"listed.{name}", f"counted.{name}") for name in fields.key_names)
+    return f"SELECT {_lines(columns, 0)}\nFROM {fields.listed} AS listed\nLEFT JOIN counted ON {matches}"
+
+
+def _clamped(sql: str, lower: float, upper: float) -> str:
+    """Never on a null: LEAST and GREATEST would skip it and return the bound."""
+    return f"LEAST(GREATEST({sql}, {_double(lower)}), {_double(upper)})"
+
+
+def _saturated(whole: str) -> str:
+    return f"CAST(LEAST(GREATEST({whole}, -{LARGEST_SUM}), {LARGEST_SUM}) AS BIGINT)"
+
+
+def _double(value: float) -> str:
+    return f"CAST('{float(value)!r}' AS DOUBLE)"
+
+
+def _lines(columns: Sequence[str], indent: int = 2) -> str:
+    return (",\n" + " " * (indent + 2)).join(columns)

@@ -1,0 +1,18 @@
+"""Bounded histograms: what an engine hands over, and what may be done to one before noise."""
+
+from __future__ import annotations
+
+from dphist.histogram.bounds import ContributionBounds
+from dphist.histogram.histogram import LARGEST_SUM, Histogram
+from dphist.histogram.measure import Measure
+from dphist.histogram.sketch import MisraGries, enforce_sparsity, largest_undercount
+
+__all__ = [
+    "LARGEST_SUM",
+    "ContributionBounds",
+    "Histogram",
+    "Measure",
+    "MisraGries",
+    "enforce_sparsity",
+    "largest_undercount",
+]
