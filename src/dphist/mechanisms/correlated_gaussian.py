@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -117,8 +118,8 @@ class CorrelatedGaussian:
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon."""
-        delta = csh.delta(
-            epsilon,
+        bound = partial(
+            csh.delta,
             sparsity=self.sparsity,
             max_groups=self.max_groups,
             independent_std=self.independent_std,
@@ -128,7 +129,8 @@ class CorrelatedGaussian:
             lattice_step=2.0**-self.lattice_bits,
             analysis=self.analysis,
         )
-        return with_sampler_error(delta, epsilon, self.max_groups)
+        # The common noise is hidden by shifting the noise of every counter, so all of their samplers count.
+        return with_sampler_error(bound, epsilon, self.sparsity)
 
     def delta_gauss(self, epsilon: float) -> float:
         """The part of the noise alone."""

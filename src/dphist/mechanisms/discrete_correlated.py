@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.mechanism import with_sampler_error
+from dphist.mechanisms.mechanism import LARGEST_EPSILON, with_sampler_error
 from dphist.noise import DiscreteGaussian
 from dphist.noise.joint_tails import log_max_tail
 from dphist.noise.tails import log_cdf
@@ -58,7 +58,8 @@ class DiscreteCorrelatedGaussian:
 
     def delta(self, epsilon: float) -> float:
         """Theorem 7.7: the delta of the noise plus the chance that a group of one unit is released. Rounded up."""
-        return with_sampler_error(min(1.0, self.delta_gauss(epsilon) + self.delta_infinity()), epsilon, self.sparsity)
+        infinity = self.delta_infinity()
+        return with_sampler_error(lambda at: self.delta_gauss(at) + infinity, epsilon, self.sparsity)
 
     def delta_gauss(self, epsilon: float) -> float:
         """The part of the noise alone."""
@@ -82,8 +83,8 @@ def calibrate(
     epsilon: float, target_delta: float, sparsity: int, *, low_threshold: int = 1, noise_share: float = 0.5
 ) -> DiscreteCorrelatedGaussian:
     """The least noise whose delta is at most noise_share of the target, and the smallest threshold for the rest."""
-    share = target_delta * noise_share
-    sigma = _smallest_sigma(epsilon, share, sparsity)
+    epsilon = min(epsilon, LARGEST_EPSILON)
+    sigma = _smallest_sigma(epsilon, target_delta * noise_share, sparsity)
     variance = Fraction(4 * sigma * sigma)
     common = Fraction(float(variance) / math.sqrt(sparsity))
 

@@ -79,7 +79,7 @@ class KnownGroups:
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon."""
-        return with_sampler_error(self.delta_gauss(epsilon), epsilon, self.max_groups)
+        return with_sampler_error(self.delta_gauss, epsilon, self.groups)
 
     def delta_gauss(self, epsilon: float) -> float:
         """The part of the noise alone: all of it."""

@@ -84,13 +84,13 @@ class LaplaceThreshold:
 
         Below it the noise adds (e^p - e^epsilon)/(1 + e^p), p = pure_epsilon: no pure mechanism has a larger delta.
         """
-        return with_sampler_error(
-            1 - (1 - self.delta_gauss(epsilon)) * (1 - self.delta_infinity())
-            if self.delta_gauss(epsilon) > 0
-            else self.delta_infinity(),
-            epsilon,
-            self.max_groups,
-        )
+        infinity = self.delta_infinity()
+
+        def bound(at: float) -> float:
+            noise = self.delta_gauss(at)
+            return infinity + (1 - infinity) * noise
+
+        return with_sampler_error(bound, epsilon, self.max_groups)
 
     def delta_gauss(self, epsilon: float) -> float:
         """The part of the noise alone: 0 from pure_epsilon on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Protocol
 
@@ -14,6 +15,10 @@ from dphist.privacy.search import edge
 
 SAMPLER_ERROR = Fraction(1, 2**110)
 """A bound on `noise.sampler_error` of every law a mechanism draws from (a test holds the laws to it)."""
+
+
+LARGEST_EPSILON = 30.0
+"""What the sampler's error adds to delta grows with e^epsilon. A delta at 30 holds for every larger epsilon too."""
 
 
 class Profile(Protocol):
@@ -45,9 +50,15 @@ def gaussian_count_released_with(probability: float, threshold: float, std: floa
     return threshold + std * float(ndtri(probability))
 
 
-def with_sampler_error(delta: float, epsilon: float, changed_counters: int) -> float:
-    """Add what the sampler's distance from its law can add to delta; at most 1."""
-    return min(1.0, delta + delta_surcharge(epsilon, changed_counters, SAMPLER_ERROR))
+def with_sampler_error(delta_at: Callable[[float], float], epsilon: float, changed_counters: int) -> float:
+    """delta_at(epsilon) plus what the sampler's distance from its law can add to it; at most 1."""
+    capped = min(epsilon, LARGEST_EPSILON)
+    return min(1.0, delta_at(capped) + sampler_surcharge(capped, changed_counters))
+
+
+def sampler_surcharge(epsilon: float, changed_counters: int) -> float:
+    """What is added to delta for the sampler, at an epsilon of at most `LARGEST_EPSILON`."""
+    return delta_surcharge(epsilon, changed_counters, SAMPLER_ERROR)
 
 
 def round_up_to_lattice(value: float, lattice_bits: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -74,15 +75,15 @@ class SparseGaussian:
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon."""
-        delta = gshm.delta(
-            epsilon,
+        exact = partial(
+            gshm.delta,
             max_groups=self.max_groups,
             noise_std=self.noise_std,
             gap=self.gap,
             sums_sensitivity=self.sums_sensitivity,
             analysis=self.analysis,
         )
-        return with_sampler_error(delta, epsilon, self.max_groups)
+        return with_sampler_error(exact, epsilon, self.max_groups)
 
     def delta_gauss(self, epsilon: float) -> float:
         """The part of the noise alone."""

@@ -8,7 +8,7 @@ from functools import partial
 
 from dphist.errors import Infeasible
 from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, Mechanism, SparseGaussian
-from dphist.mechanisms.mechanism import round_up_to_lattice
+from dphist.mechanisms.mechanism import round_up_to_lattice, sampler_surcharge
 from dphist.planning.request import Request
 from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
@@ -18,7 +18,6 @@ from dphist.privacy.search import minimise
 
 _Builder = Callable[[], Mechanism]
 
-_SAMPLER_SHARE = 1 - 1e-12  # the sampler's own error is added to delta by the mechanism: leave it room
 _WEIGHTS = {"release95": gshm.Z95, "gap": 0.0, "noise": math.inf}
 
 
@@ -52,7 +51,14 @@ def _builders(request: Request) -> Iterator[_Builder]:
 
 
 def _target(request: Request) -> float:
-    return request.delta * _SAMPLER_SHARE
+    """What is left of delta when the mechanism adds its sampler's own error."""
+    counters = max(request.groups_per_unit, request.bounded_groups or 1)
+    target = request.delta * (1 - 1e-12) - sampler_surcharge(request.mechanism_epsilon, counters)
+    if target <= 0:
+        raise Infeasible(
+            "a delta above the error of the noise sampler", f"{request.delta:g}", "nobody needs so small a delta."
+        )
+    return target
 
 
 def sparse_gaussian(request: Request, analysis: gshm.Analysis) -> SparseGaussian:

@@ -98,7 +98,7 @@ def _table(request: Request, mechanism: Mechanism, alternatives: Sequence[Mechan
     rows = [header]
     for candidate in (mechanism, *alternatives):
         worse = objective_value(candidate, request.objective) / best - 1
-        verdict = "the plan" if candidate is mechanism else _comparison(worse)
+        verdict = "the plan" if candidate is mechanism else comparison(worse)
         threshold = thresholded(candidate)
         cells = ("-", "-", "-")
         if threshold is not None:
@@ -114,10 +114,17 @@ def _table(request: Request, mechanism: Mechanism, alternatives: Sequence[Mechan
     ]
 
 
-def _comparison(worse: float) -> str:
+def comparison(worse: float) -> str:
+    """How much worse an alternative is, in words."""
     if abs(worse) < 5e-6:
         return "the same"
     return f"{worse:+.1%}" if worse < 9 else f"{1 + worse:,.0f} times"
+
+
+def with_error(value: float, error: float) -> str:
+    """value ± error, with the digits that the error leaves: two of its own."""
+    digits = max(0, 1 - math.floor(math.log10(error))) if error > 0 else 2
+    return f"{value:,.{digits}f} ± {error:,.{digits}f}"
 
 
 def number(value: float) -> str:

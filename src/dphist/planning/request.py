@@ -8,6 +8,7 @@ from typing import Final, Literal, get_args
 
 from dphist import checks
 from dphist.errors import InvalidParameter
+from dphist.mechanisms.mechanism import LARGEST_EPSILON
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import sparse_gaussian as gshm
 
@@ -195,10 +196,9 @@ class Request:
 
     @property
     def mechanism_epsilon(self) -> float:
-        """What is left of epsilon for the groups: pure epsilons add up."""
-        if self.total_scale is None:
-            return self.epsilon
-        return math.nextafter(self.epsilon - 1 / self.total_scale, 0.0)
+        """What is left of epsilon for the groups: pure epsilons add up. Never more than what samplers are exact enough for."""
+        left = self.epsilon if self.total_scale is None else math.nextafter(self.epsilon - 1 / self.total_scale, 0.0)
+        return min(left, LARGEST_EPSILON)
 
     @property
     def sums_budget(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,17 +61,37 @@ def _mean(aggregate: Aggregate, recentred: Floats, std: Floats, counts: Floats, 
 
 
 def interval(plan: Plan, column: Column, level: float) -> tuple[Floats, Floats]:
-    """Bounds that cover the value before noise with at least this probability (means: to first order).
-
-    Gaussian noise: the normal quantile of the standard error. Laplace noise of scale b exceeds b ln(1/miss) with probability
-    at most `miss`; several noises share it equally, and their quantiles add up. Discrete noise is rounded outwards by one step.
-    """
+    """Bounds that cover the value before noise with at least this probability (means: to first order in the noise)."""
     if isinstance(plan.mechanism, LaplaceThreshold):
-        quantile = math.log(len(column.noises) / (1 - level)) / math.sqrt(2)
-        per_std = (
-            quantile * plan.mechanism.scale * math.sqrt(2) / plan.mechanism.noise_std + 1 / plan.mechanism.noise_std
-        )
-        reach: Floats = sum(column.noises, np.zeros(len(column.values))) * per_std
+        scale = plan.mechanism.scale / plan.mechanism.noise_std  # of the noise, per standard error
+        step = 1 / plan.mechanism.noise_std  # discrete noise: rounded outwards by one step of the count
+        reach = laplace_quantile([noise * scale for noise in column.noises], 1 - level) + step * sum(column.noises)
     else:
         reach = column.std_errors * float(ndtri(0.5 + level / 2))
     return column.values - reach, column.values + reach
+
+
+def laplace_quantile(scales: Sequence[Floats], miss: float) -> Floats:
+    """The smallest x with P(|sum of independent Laplace noises| > x) <= miss, for one or two noises, element by element.
+
+    One noise: exp(-x/b). Two, with r = smaller scale/larger scale b: (exp(-x/b) - r^2 exp(-x/(r b)))/(1 - r^2), which tends
+    to (1 + x/(2b)) exp(-x/b) as r tends to 1; close to it the two are taken as equal, which can only widen.
+    """
+    if len(scales) == 1:
+        return np.asarray(scales[0] * math.log(1 / miss))
+    large, small = np.maximum(*scales), np.minimum(*scales)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(large > 0, small / large, 0.0)
+    equal = ratio > 0.999
+    ratio = np.where(equal, 0.5, np.maximum(ratio, 1e-9))
+
+    def tail(x: Floats) -> Floats:  # in units of the larger scale
+        apart = (np.exp(-x) - ratio**2 * np.exp(-x / ratio)) / (1 - ratio**2)
+        return np.asarray(np.where(equal, (1 + x / 2) * np.exp(-x), apart))
+
+    low, high = np.zeros(large.shape), np.full(large.shape, 2 * math.log(1 / miss) + 4)
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = tail(middle) <= miss
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return np.asarray(high * large)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from dphist.planning import Plan
-from dphist.planning.describe import number
+from dphist.planning.describe import with_error
 from dphist.planning.plan import STD_ERROR
 
 _WIDEST = 40
@@ -19,7 +19,7 @@ def table_text(table: pa.Table, plan: Plan, most: int) -> str:
     keys = table.column_names[: table.column_names.index("count")]
     rows = [(*keys, *values)]
     for row in table.slice(0, most).to_pylist():
-        shown = [f"{number(row[name])} ± {number(row[name + STD_ERROR])}" for name in values]
+        shown = [with_error(row[name], row[name + STD_ERROR]) for name in values]
         rows.append((*(_cut(row[key]) for key in keys), *shown))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dphist.planning import Plan
-from dphist.planning.describe import facts, number, title
+from dphist.planning.describe import comparison, facts, number, title, with_error
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.summary import objective_value, thresholded
 from dphist.report import svg
@@ -108,10 +108,9 @@ def _probabilities(plan: Plan) -> str:
 
 def _facts(plan: Plan) -> str:
     aggregates = [(noisy.aggregate, noisy.noise_std) for noisy in plan.aggregates]
-    rows = [("mechanism", title(plan.mechanism)), *facts(plan.request, plan.mechanism, aggregates)]
-    return (
-        "<dl>" + "".join(f"<dt>{_text(name)}</dt><dd>{_text(_capital(words))}</dd>" for name, words in rows) + "</dl>"
-    )
+    rows = [(name, _capital(words)) for name, words in facts(plan.request, plan.mechanism, aggregates)]
+    rows.insert(0, ("mechanism", title(plan.mechanism)))
+    return "<dl>" + "".join(f"<dt>{_text(name)}</dt><dd>{_text(words)}</dd>" for name, words in rows) + "</dl>"
 
 
 def _alternatives(plan: Plan) -> str:
@@ -124,7 +123,7 @@ def _alternatives(plan: Plan) -> str:
             number(mechanism.noise_std),
             number(hidden.threshold) if hidden else "–",
             number(hidden.count_released_with(0.95)) if hidden else "–",
-            "chosen" if mechanism is plan.mechanism else f"{worse:+.1%}",
+            "chosen" if mechanism is plan.mechanism else comparison(worse),
         ]
         kind = ' class="chosen"' if mechanism is plan.mechanism else ""
         rows.append(f'<tr{kind}><td class="key">{_text(title(mechanism))}</td>{_cells(cells)}</tr>')
@@ -141,12 +140,15 @@ def _rows(table: pa.Table, plan: Plan, by: Sequence[str]) -> str:
     lines = []
     for row in table.slice(0, _ROWS).to_pylist():
         keys = "".join(f'<td class="key">{_text(_shown(row[name]))}</td>' for name in by)
-        values = "".join(
-            f'<td>{number(row[n])} <span class="se">± {number(row[n + STD_ERROR])}</span></td>' for n in names
-        )
+        values = "".join(_value(row[name], row[name + STD_ERROR]) for name in names)
         lines.append(f"<tr>{keys}{values}</tr>")
     more = f"<p>The first {_ROWS} of {table.num_rows:,} rows.</p>" if table.num_rows > _ROWS else ""
     return f'<div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>{more}'
+
+
+def _value(value: float, error: float) -> str:
+    shown, _, reach = with_error(value, error).partition(" ")
+    return f'<td>{shown} <span class="se">{reach}</span></td>'
 
 
 def _reading(metadata: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 _WIDTH = 860
 _INK, _SOFT, _LINE, _BLUE, _ORANGE = "#1f2933", "#616e7c", "#e4e7eb", "#0072b2", "#d55e00"
-_LABEL = 250
+_LABEL = 290
 _ROW = 24
 
 
@@ -21,19 +21,20 @@ def bars(labels: Sequence[str], values: Floats, reaches: Floats) -> str:
     """Horizontal bars with whiskers, one row each."""
     top = float((values + reaches).max(initial=1.0))
     ticks = nice_ticks(0.0, top)
-    scale = (_WIDTH - _LABEL - 90) / max(ticks[-1], top)
+    margin = min(_LABEL, 30 + 8 * max(len(_cut(label)) for label in labels))
+    scale = (_WIDTH - margin - 90) / max(ticks[-1], top)
     height = _ROW * len(labels) + 34
     parts = [_open(height)]
     for tick in ticks:
-        x = _LABEL + tick * scale
+        x = margin + tick * scale
         parts.append(_line(x, 4, x, height - 28, _LINE))
         parts.append(_words(x, height - 10, _short(tick), "middle"))
     for row, (label, value, reach) in enumerate(zip(labels, values, reaches, strict=True)):
         y = row * _ROW + 6
         end = max(float(value), 0.0)
-        parts.append(_words(_LABEL - 8, y + 13, _cut(label), "end", _INK))
-        parts.append(f'<rect x="{_LABEL}" y="{y}" width="{end * scale:.1f}" height="16" rx="2" fill="{_BLUE}"/>')
-        left, right = _LABEL + max(value - reach, 0) * scale, _LABEL + max(value + reach, 0) * scale
+        parts.append(_words(margin - 8, y + 13, _cut(label), "end", _INK))
+        parts.append(f'<rect x="{margin}" y="{y}" width="{end * scale:.1f}" height="16" rx="2" fill="{_BLUE}"/>')
+        left, right = margin + max(value - reach, 0) * scale, margin + max(value + reach, 0) * scale
         parts.append(_line(left, y + 8, right, y + 8, _ORANGE, 1.6))
         parts += [_line(x, y + 4, x, y + 12, _ORANGE, 1.6) for x in (left, right)]
         parts.append(_words(right + 6, y + 13, _short(float(value))))
