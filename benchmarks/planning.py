@@ -40,8 +40,8 @@ class Timing:
 
 
 def fastest(run: Callable[[], float], repeats: int) -> Timing:
-    """Warm up once if it will be repeated, then take the fastest run."""
-    if repeats > 1:
+    """Warm up once if it is repeated often, then take the fastest run."""
+    if repeats > 2:
         run()
     best, value = math.inf, math.nan
     for _ in range(repeats):
@@ -178,7 +178,7 @@ def against_loops() -> None:
     header = ("", "dphist, ms", "target, ms", "loop, ms", "times slower", "array, ms", "times slower", "same delta")
     row("  {:<18}{:>12}{:>12}{:>11}{:>14}{:>11}{:>14}{:>12}", *header)
     for label, ours, loop, array in cases:
-        fast, slow, wide = fastest(ours, 30), fastest(loop, 1), fastest(array, 2)
+        fast, slow, wide = fastest(ours, 30), fastest(loop, 2), fastest(array, 3)
         off = max(abs(slow.value / fast.value - 1), abs(wide.value / fast.value - 1))
         row(
             "  {:<18}{:>12.2f}{:>12}{:>11,.0f}{:>13,.0f}x{:>11,.0f}{:>13,.1f}x{:>12}",
@@ -200,7 +200,7 @@ def sizes() -> None:
     row(layout, "", "target, ms", f"{CASE_STUDY:,} groups", f"{HUGE:,} groups")
     steps = zip(planning_steps(CASE_STUDY), planning_steps(HUGE), strict=True)
     for (label, limit, small), (_, _, large) in steps:
-        cells = [f"{fastest(run, 5).milliseconds:7,.1f} ms {peak_megabytes(run):5,.2f} MB" for run in (small, large)]
+        cells = [f"{fastest(run, 12).milliseconds:7,.1f} ms {peak_megabytes(run):5,.2f} MB" for run in (small, large)]
         row(layout, label, f"<= {limit:g}" if limit else "", *cells)
 
 
