@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import duckdb
 import numpy as np
@@ -32,6 +32,7 @@ from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram, MisraGries
 
 Progress = Callable[[str], None]
+_T = TypeVar("_T")
 
 READING: Final = "reading the schema"
 BOUNDING: Final = "bounding and counting"
@@ -85,7 +86,8 @@ class DuckDBEngine:
             tell(READING)
             fields = resolve(connection, source, query)
             tell(BOUNDING)
-            table = _run(connection, histogram_sql(fields, bounds, _fresh(seed), DuckDBDialect()))
+            sql = histogram_sql(fields, bounds, _fresh(seed), DuckDBDialect())
+            table = _without_leaks(lambda: connection.sql(sql).to_arrow_table())
         total = int(_whole(table, "first_units").sum()) if query.want_total else None
         sums = {measure.name: _whole(table, f"steps_{i}") for i, measure in enumerate(query.measures, 1)}
         return Histogram(
@@ -117,8 +119,7 @@ class DuckDBEngine:
             fields = resolve(connection, source, query)
             tell(SKETCHING)
             sql = blocks_sql(fields, SKETCH_BLOCKS, _fresh(seed), DuckDBDialect())
-            with _no_leaks():
-                return _fold(connection.sql(sql).to_arrow_reader(), query, sparsity)
+            return _without_leaks(lambda: _fold(connection.sql(sql).to_arrow_reader(), query, sparsity))
 
     def explain(self, query: GroupByQuery, bounds: ContributionBounds, source: object = None) -> str:
         """The SQL that a run executes; without a source the canonical forms that depend on types are left out."""
@@ -172,22 +173,15 @@ def _session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnectio
         shutil.rmtree(spill, ignore_errors=True)
 
 
-def _run(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
-    with _no_leaks():
-        return connection.sql(sql).to_arrow_table()
-
-
-@contextmanager
-def _no_leaks() -> Iterator[None]:
-    """Replace the engine's errors, which may quote a record, by ours. The original is not even kept as a cause."""
+def _without_leaks(work: Callable[[], _T]) -> _T:
+    """Replace the engine's errors, which may quote a record, by ours, raised where the original is no longer in sight."""
     try:
-        yield
-        return
+        return work()
     except duckdb.OutOfMemoryException:
         failure = EngineFailure("enough memory and disk", "raise the memory limit or free space for temporary files.")
     except duckdb.IOException:
         failure = EngineFailure("readable files and space for temporary ones", "check the disk and the source.")
-    except duckdb.Error:
+    except (duckdb.Error, pa.ArrowException):
         failure = EngineFailure("a source that can be read to its end", "a file may be damaged.")
     raise failure
 

@@ -56,9 +56,7 @@ _REFUSED_FUNCTIONS: Final = frozenset(
     {"current_localtime", "current_localtimestamp", "json_deserialize_sql", "json_serialize_plan", "json_serialize_sql"}
     | {"create_sort_key", "finalize", "combine", "to_aggregate_state", "unnest", "version", "alias", "getenv"}
 )
-_SIZED_FUNCTIONS: Final = frozenset(
-    {"array_resize", "bar", "factorial", "generate_series", "list_resize", "lpad", "range", "repeat", "rpad"}
-)
+_SIZED_FUNCTIONS: Final = frozenset({"array_resize", "bar", "list_resize", "lpad", "rpad"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +135,10 @@ def _check_call(node: dict[str, Any], functions: _Functions, text: str) -> None:
         raise _refusal(text, f"the function {name} with a schema")
     if node.get("filter") or node.get("distinct") or node["order_bys"]["orders"] or not functions.is_pure(name):
         raise _refusal(text, f"the function {name}")
-    if name in _SIZED_FUNCTIONS:
+    sizes = node["arguments"][1:] if name in _SIZED_FUNCTIONS else []
+    if any(argument["expression"]["class"] != "CONSTANT" for argument in sizes):
         # One record must not be able to ask for all the memory there is.
-        sizes = node["arguments"] if name in {"factorial", "generate_series", "range"} else node["arguments"][1:]
-        if any(argument["expression"]["class"] != "CONSTANT" for argument in sizes):
-            raise _refusal(text, f"the function {name} with a size that is not a constant")
+        raise _refusal(text, f"the function {name} with a size that is not a constant")
 
 
 _NAMES: Final = {

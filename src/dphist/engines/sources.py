@@ -106,13 +106,25 @@ def _as_arrow(source: Any, needed: Sequence[str]) -> tuple[pa.Table | pa.RecordB
     elif isinstance(source, pa.RecordBatch):
         table = pa.Table.from_batches([source])
     elif isinstance(source, duckdb.DuckDBPyRelation):
-        table = source.to_arrow_reader()
+        return _from_relation(source, needed), list(source.columns), True
     elif module == "polars":
         table = (source.collect() if hasattr(source, "collect") else source).to_arrow()
     else:
         expected = "a path, an Arrow table, a pandas or Polars frame or a DuckDB relation"
         raise UnreadableSource(expected, type(source).__name__)
     return table, list(table.schema.names), True
+
+
+def _from_relation(relation: duckdb.DuckDBPyRelation, needed: Sequence[str]) -> pa.RecordBatchReader | pa.Table:
+    """Arrow has no 128-bit integers and no bits: 39 digits would come out as another number, so they become null."""
+    columns = []
+    wanted = set(_wanted(relation.columns, needed))
+    for name, kind in zip(relation.columns, map(str, relation.types), strict=True):
+        quoted = quote_identifier(name)
+        target = {"HUGEINT": "DECIMAL(38, 0)", "UHUGEINT": "DECIMAL(38, 0)", "BIT": "VARCHAR"}.get(kind)
+        if name in wanted:
+            columns.append(quoted if target is None else f"TRY_CAST({quoted} AS {target}) AS {quoted}")
+    return relation.project(", ".join(columns)).to_arrow_reader() if columns else pa.table({})
 
 
 def _from_pandas(frame: Any, needed: Sequence[str]) -> tuple[pa.Table, list[str], bool]:

@@ -1,0 +1,101 @@
+"""The bounded histogram in a few lines of Python, obviously right and slow; and what tests of every engine share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dphist.engines.duckdb import DuckDBEngine
+from dphist.histogram import Histogram, Measure
+
+ENGINES = {"duckdb": DuckDBEngine()}
+every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+
+Record = dict[str, Any]
+Groups = dict[tuple[Hashable, ...], tuple[int, ...]]
+
+MASK = Measure("mask", "sum", "bit", 0.0, 2.0**30, 0.0, 1.0, 2**30)
+"""A sum that shows who is in a group, if the unit number i has 2^i as its value in one record of each group."""
+
+
+def expected(
+    records: Sequence[Record],
+    unit: str,
+    keys: Sequence[str | Callable[[Record], Any]],
+    measures: Sequence[Measure] = (),
+    *,
+    where: Callable[[Record], Any] = lambda record: True,
+    drop_null_keys: bool = False,
+    listed: Sequence[tuple[Any, ...]] | None = None,
+) -> tuple[Groups, int]:
+    """Units and steps per group, and the number of units, when nobody has too many groups."""
+    records_of: dict[Hashable, dict[tuple[Hashable, ...], list[Record]]] = {}
+    for record in records:
+        who = canonical(record[unit])
+        group = tuple(canonical(record[key] if isinstance(key, str) else key(record)) for key in keys)
+        if who is None or where(record) is not True or (drop_null_keys and None in group):
+            continue
+        if listed is not None and group not in [tuple(map(canonical, one)) for one in listed]:
+            continue
+        records_of.setdefault(who, {}).setdefault(group, []).append(record)
+    groups: Groups = {tuple(map(canonical, one)): (0,) * (1 + len(measures)) for one in listed or ()}
+    for own in records_of.values():
+        for group, mine in own.items():
+            before = groups.get(group, (0,) * (1 + len(measures)))
+            added = (1, *(steps(measure, mine) for measure in measures))
+            groups[group] = tuple(a + b for a, b in zip(before, added, strict=True))
+    return groups, len(records_of)
+
+
+def steps(measure: Measure, records: Sequence[Record]) -> int:
+    """What one unit adds to one group."""
+    if measure.column is None:
+        amount = float(len(records))
+    else:
+        values = [float(r[measure.column]) for r in records if r[measure.column] is not None]
+        whole = [_record(value / measure.record_step) for value in values if not math.isnan(value)]
+        if whole:
+            amount = float(sum(whole)) / (len(whole) if measure.kind == "mean" else 1) * measure.record_step
+        else:
+            amount = measure.centre if measure.kind == "mean" else 0.0
+    clamped = min(max(amount, measure.lower), measure.upper)
+    return math.trunc((clamped - measure.centre) / measure.step)
+
+
+def _record(scaled: float) -> int:
+    return round(min(max(scaled, -(2.0**62)), 2.0**62))
+
+
+def canonical(value: Any) -> Hashable:
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else value + 0.0
+    return value  # type: ignore[no-any-return]
+
+
+def groups_of(histogram: Histogram) -> Groups:
+    """A histogram as the oracle writes it."""
+    columns = [column.to_pylist() for column in histogram.keys.columns]
+    keys = [tuple(map(canonical, key)) for key in zip(*columns, strict=True)]
+    assert len(set(keys)) == len(keys), "a group appears twice"
+    sums = [histogram.sums[measure.name] for measure in histogram.measures]
+    rows = zip(histogram.counts.tolist(), *(values.tolist() for values in sums), strict=True)
+    return dict(zip(keys, rows, strict=True))
+
+
+def samples(histogram: Histogram) -> dict[int, set[tuple[Hashable, ...]]]:
+    """Which groups each unit kept, read from the sum MASK."""
+    kept: dict[int, set[tuple[Hashable, ...]]] = {}
+    for group, (count, mask) in groups_of(histogram).items():
+        units = [unit for unit in range(30) if mask >> unit & 1]
+        assert len(units) == count
+        for unit in units:
+            kept.setdefault(unit, set()).add(group)
+    return kept
+
+
+def table(records: Sequence[Record], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist(list(records), schema)

@@ -1,0 +1,178 @@
+"""Expressions: what is a pure function of a record gets through, everything else does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import duckdb
+import pyarrow as pa
+import pytest
+from engine_oracle import every_engine, groups_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dphist.engines import GroupByQuery, Key, parse_key
+from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.expressions import check_expression
+from dphist.errors import InvalidParameter
+from dphist.histogram import ContributionBounds, Measure
+
+CONNECTION = duckdb.connect()
+
+PURE = {
+    "date_trunc('month', time)": ("time",),
+    "extract(year FROM t)": ("t",),
+    "a + 1 > 3 AND b IS NULL": ("a", "b"),
+    "CASE WHEN a THEN 1 ELSE b END": ("a", "b"),
+    "CAST(x AS DATE)": ("x",),
+    "x::DECIMAL(3, 2)": ("x",),
+    "s.field": ("s",),
+    "l[1]": ("l",),
+    "x IN (1, 2)": ("x",),
+    "x BETWEEN y AND 2": ("x", "y"),
+    "x LIKE 'a%'": ("x",),
+    "x + INTERVAL 1 MONTH": ("x",),
+    "list_transform(l, lambda y: y + z)": ("l", "z"),
+    "x AT TIME ZONE 'Europe/Berlin'": ("x",),
+    "lpad(x, 5, '0')": ("x",),
+    "split_part(url, '/', 3)": ("url",),
+    "regexp_extract(x, '(a)', 1)": ("x",),
+    "x ->> '$.a'": ("x",),
+    "coalesce(x, 'none')": ("x",),
+    "x -- only a comment": ("x",),
+    '"a column; DROP TABLE"': ("a column; DROP TABLE",),
+    "'a literal FROM record'": (),
+    '"user"': ("user",),
+    "user": ("user",),
+}
+REFUSED = {
+    "(SELECT 1)": "a subquery",
+    "x IN (SELECT y FROM record)": "a subquery",
+    "EXISTS (SELECT 1)": "a subquery",
+    "sum(x)": "the function sum",
+    "count(*)": "the function count_star",
+    "count(*) FILTER (WHERE x)": "count_star",
+    "sum(DISTINCT x)": "the function sum",
+    "list(x ORDER BY x)": "the function list",
+    "row_number() OVER ()": "a window",
+    "lag(x) OVER (ORDER BY y)": "a window",
+    "random()": "the function random",
+    "now()": "the function now",
+    "uuid()": "the function uuid",
+    "gen_random_uuid()": "gen_random_uuid",
+    "nextval('s')": "the function nextval",
+    "getenv('HOME')": "the function getenv",
+    "current_setting('threads')": "current_setting",
+    "getvariable('x')": "getvariable",
+    "read_text('/etc/passwd')": "read_text",
+    "glob('*')": "glob",
+    "error('x')": "the function error",
+    "unnest(l)": "the function unnest",
+    "no_such_function(x)": "no_such_function",
+    "main.lower(x)": "with a schema",
+    "repeat('x', n)": "the function repeat",
+    "range(n)": "the function range",
+    "lpad('x', n, '0')": "a size that is not a constant",
+    "*": "a star",
+    "COLUMNS('a.*')": "a star",
+    "?": "a parameter",
+    "$name": "a parameter",
+    "x COLLATE NOCASE": "a collation",
+    "list_transform(l, lambda y: random())": "the function random",
+    "GROUPING(x)": "an aggregate",
+}
+NOT_ONE = ["", " ", "x, y", "x FROM y", "x; SELECT 1", "x) FROM (SELECT 1", "x WHERE y", "x FROM record LIMIT 1", "x;"]
+NOT_ONE += ["(", "'", "x FROM record UNION SELECT 1", "x FROM record, other", "DISTINCT x", "x FROM record GROUP BY x"]
+
+
+@pytest.mark.parametrize("text", PURE)
+def test_pure_expressions(text: str) -> None:
+    checked = check_expression(text, CONNECTION)
+    assert checked.columns == PURE[text]
+    assert check_expression(checked.sql, CONNECTION) == checked
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_refused_expressions(text: str) -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        check_expression(text, CONNECTION)
+    assert REFUSED[text] in str(caught.value)
+
+
+@pytest.mark.parametrize("text", NOT_ONE)
+def test_more_or_less_than_one_expression(text: str) -> None:
+    with pytest.raises(InvalidParameter, match="Expected one SQL expression"):
+        check_expression(text, CONNECTION)
+
+
+def test_no_volatile_function_of_the_catalogue_gets_through() -> None:
+    unsafe = CONNECTION.execute(
+        """SELECT DISTINCT function_name FROM duckdb_functions()
+           WHERE function_type IN ('table', 'table_macro', 'pragma') OR stability <> 'CONSISTENT'"""
+    ).fetchall()
+    assert len(unsafe) > 100
+    for (name,) in unsafe:
+        if not name.isidentifier():
+            continue
+        with pytest.raises(InvalidParameter):
+            check_expression(f'"{name}"(x)', CONNECTION)
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(alphabet="xy()'\";,-/* \nSELECTFROM1=+", max_size=20))
+def test_what_gets_through_is_one_expression_again(text: str) -> None:
+    try:
+        checked = check_expression(text, CONNECTION)
+    except InvalidParameter:
+        return
+    assert check_expression(checked.sql, CONNECTION) == checked
+
+
+@every_engine
+def test_an_error_in_one_record_is_a_null(engine: DuckDBEngine) -> None:
+    table = pa.table({"user": [1, 2, 3, 4], "x": ["1", "zero", "0", "9223372036854775807"]})
+    for text, want in {
+        "CAST(x AS BIGINT)": {1: 1, None: 1, 0: 1, 2**63 - 1: 1},
+        "CAST(x AS BIGINT) + 1": {2: 1, None: 2, 1: 1},
+        "6 // CAST(x AS BIGINT)": {6: 1, None: 2, 0: 1},
+    }.items():
+        got = groups_of(engine.histogram(table, GroupByQuery("user", (Key("k", text),)), ContributionBounds(1)))
+        assert got == {(key,): (count,) for key, count in want.items()}
+    query = GroupByQuery("user", (Key("user"),), where="CAST(x AS BIGINT) > 0")
+    assert groups_of(engine.histogram(table, query, ContributionBounds(1))) == {(1,): (1,), (4,): (1,)}
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("country", Key("country")),
+        ("month=date_trunc('month', time)", Key("month", "date_trunc('month', time)")),
+        (' "my month" = x=1 ', Key("my month", "x=1")),
+        ('"a""b"=c', Key('a"b', "c")),
+        ('k="a=b"', Key("k", '"a=b"')),
+        ("ä=1", Key("ä", "1")),
+        ("a b", Key("a b")),
+        ("x==1", Key("x==1")),
+        ("weird column = y", Key("weird column = y")),
+    ],
+)
+def test_parsing_keys(text: str, key: Key) -> None:
+    assert parse_key(text) == key
+
+
+def test_queries_are_checked() -> None:
+    measure = Measure("rows", "rows", None, 0.0, 3.0, 1.5, 0.5, 3)
+    wrong: list[Callable[[], object]] = [
+        lambda: GroupByQuery("", (Key("a"),)),
+        lambda: GroupByQuery("u", ()),
+        lambda: GroupByQuery("u", (Key("a"), Key("a", "b"))),
+        lambda: GroupByQuery("u", (Key("a"),), (measure, measure)),
+        lambda: GroupByQuery("u", (Key("a"),), where=" "),
+        lambda: GroupByQuery("u", (Key("a"),), null_keys="maybe"),  # type: ignore[arg-type]
+        lambda: GroupByQuery("u", (Key("a"),), public_keys=pa.table({"b": [1]})),
+        lambda: Key(""),
+        lambda: Key("a", " "),
+    ]
+    for build in wrong:
+        with pytest.raises(InvalidParameter):
+            build()

@@ -1,0 +1,231 @@
+"""Every engine against the oracle, on small tables that try to be difficult."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+from engine_oracle import MASK, Record, canonical, every_engine, expected, groups_of, samples, table
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dphist.engines import GroupByQuery, Key, parse_key
+from dphist.engines.duckdb import DuckDBEngine
+from dphist.histogram import LARGEST_SUM, ContributionBounds, Measure
+
+SUM = Measure("sum_value", "sum", "value", -2.0, 6.0, 2.0, 2.0**-18, 2**20)
+MEAN = Measure("mean_value", "mean", "value", 1.0, 5.0, 3.0, 2.0**-19, 2**20)
+ROWS = Measure("rows", "rows", None, 0.0, 3.0, 1.5, 0.5, 3)
+MEASURES = (SUM, MEAN, ROWS)
+
+SCHEMA = pa.schema(
+    [
+        ("user", pa.int64()),
+        ("text", pa.string()),
+        ("number", pa.float64()),
+        ("day", pa.date32()),
+        ("value", pa.float64()),
+    ]
+)
+dyadic = st.integers(-80, 80).map(lambda eighths: eighths / 8)
+values = st.one_of(
+    st.none(), dyadic, st.sampled_from([float("nan"), float("inf"), float("-inf"), 1e300, -1e300, 5e-324])
+)
+records = st.lists(
+    st.fixed_dictionaries(
+        {
+            "user": st.one_of(st.none(), st.integers(0, 6)),
+            "text": st.sampled_from([None, "", "a", "A", "ä", "a\u0308", "\x00", "'; DROP TABLE source; --", "🦆"]),
+            "number": st.sampled_from([None, 0.0, -0.0, 1.5, float("nan"), float("inf"), float("-inf")]),
+            "day": st.one_of(st.none(), st.dates(dt.date(2024, 1, 30), dt.date(2024, 3, 2))),
+            "value": values,
+        }
+    ),
+    max_size=40,
+)
+
+
+@every_engine
+@settings(max_examples=60, deadline=None)
+@given(records=records, drop=st.booleans(), keys=st.sets(st.sampled_from(["text", "number", "day"]), min_size=1))
+def test_equals_the_oracle_when_nobody_has_too_many_groups(
+    engine: DuckDBEngine, records: list[Record], drop: bool, keys: set[str]
+) -> None:
+    by = sorted(keys)
+    query = GroupByQuery("user", tuple(map(Key, by)), MEASURES, null_keys="drop" if drop else "group", want_total=True)
+    want, total = expected(records, "user", by, MEASURES, drop_null_keys=drop)
+    for bounds in (ContributionBounds(), ContributionBounds(40)):
+        histogram = engine.histogram(table(records, SCHEMA), query, bounds)
+        assert groups_of(histogram) == want
+        assert histogram.total_units == total
+        assert histogram.bounds == bounds
+
+
+@every_engine
+@settings(max_examples=30, deadline=None)
+@given(records=records)
+def test_derived_keys_conditions_and_public_keys(engine: DuckDBEngine, records: list[Record]) -> None:
+    def month(record: Record) -> object:
+        return record["day"].replace(day=1) if record["day"] else None
+
+    def positive(record: Record) -> bool | None:
+        value = record["value"]
+        return None if value is None else canonical(value) == "NaN" or value > 0  # SQL orders NaN above all numbers
+
+    listed = [("a", dt.date(2024, 2, 1)), ("a", None), ("nobody", dt.date(2024, 1, 1)), (None, dt.date(2024, 3, 1))]
+    public = pa.table({"text": [key[0] for key in listed], "month": [key[1] for key in listed]})
+    query = GroupByQuery(
+        "user",
+        (Key("text"), parse_key("month=date_trunc('month', day)")),
+        MEASURES,
+        where="value > 0",
+        public_keys=public.append_column("unused", pa.nulls(4)).select(["month", "text"]),
+        want_total=True,
+    )
+    want, total = expected(records, "user", ["text", month], MEASURES, where=positive, listed=listed)
+    histogram = engine.histogram(table(records, SCHEMA), query, ContributionBounds(4))
+    got = {tuple(_day(part) for part in key): row for key, row in groups_of(histogram).items()}
+    assert got == want
+    assert histogram.total_units == total
+    assert histogram.listed
+
+
+def _day(part: object) -> object:
+    return part.date() if isinstance(part, dt.datetime) else part
+
+
+@every_engine
+def test_records_of_ordinary_floats_are_within_one_step_per_unit_of_the_true_sum(engine: DuckDBEngine) -> None:
+    generator = random.Random(4)
+    rows: list[Record] = [
+        {"user": u, "text": "x", "value": generator.uniform(-1, 2) / 3} for u in range(50) for _ in range(7)
+    ]
+    histogram = engine.histogram(
+        table(rows, SCHEMA), GroupByQuery("user", (Key("text"),), (SUM, MEAN)), ContributionBounds(1)
+    )
+    for position, measure in enumerate((SUM, MEAN)):
+        exact = 0.0
+        for unit in range(50):
+            own = [row["value"] for row in rows if row["user"] == unit]
+            amount = sum(own) / (len(own) if measure.kind == "mean" else 1)
+            exact += min(max(amount, measure.lower), measure.upper) - measure.centre
+        (got,) = groups_of(histogram).values()
+        assert abs(got[1 + position] * measure.step - exact) <= 50 * measure.step
+
+
+# Sampling: who was kept is read from a sum in which each unit has a bit of its own.
+
+crowds = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7)), min_size=1, max_size=60)
+CROWD = pa.schema([("user", pa.int64()), ("item", pa.int64()), ("bit", pa.float64())])
+
+
+def crowd(pairs: Sequence[tuple[int, int]]) -> pa.Table:
+    """Each pair may come several times, the bit of a unit only with the first."""
+    seen: set[tuple[int, int]] = set()
+    rows = []
+    for user, item in pairs:
+        rows.append({"user": user, "item": item, "bit": None if (user, item) in seen else 2.0**user})
+        seen.add((user, item))
+    return table(rows, CROWD)
+
+
+ITEMS = GroupByQuery("user", (Key("item"),), (MASK,), want_total=True)
+
+
+@every_engine
+@settings(max_examples=40, deadline=None)
+@given(pairs=crowds, limit=st.integers(1, 9))
+def test_a_unit_keeps_as_many_of_its_own_groups_as_it_may(
+    engine: DuckDBEngine, pairs: list[tuple[int, int]], limit: int
+) -> None:
+    own: dict[int, set[tuple[int]]] = {}
+    for user, item in pairs:
+        own.setdefault(user, set()).add((item,))
+    histogram = engine.histogram(crowd(pairs), ITEMS, ContributionBounds(limit))
+    kept = samples(histogram)
+    assert kept.keys() == own.keys()
+    for user, groups in kept.items():
+        assert groups <= own[user]
+        assert len(groups) == min(limit, len(own[user]))
+    assert histogram.total_units == len(own)
+
+
+@every_engine
+@settings(max_examples=30, deadline=None)
+@given(pairs=crowds, limit=st.integers(1, 4), seed=st.integers(0, 2**64 - 1), order=st.randoms())
+def test_for_every_seed_a_sample_depends_on_the_units_own_records_only(
+    engine: DuckDBEngine, pairs: list[tuple[int, int]], limit: int, seed: int, order: random.Random
+) -> None:
+    """The hypothesis of the guarantee: without one unit, and with the rows in another order, all others keep the same."""
+    gone = pairs[0][0]
+    bounds = ContributionBounds(limit)
+    whole = samples(engine.histogram(crowd(pairs), ITEMS, bounds, seed=seed))
+    others = [pair for pair in pairs if pair[0] != gone]
+    order.shuffle(others)
+    assert samples(engine.histogram(crowd(others), ITEMS, bounds, seed=seed)) == {
+        user: groups for user, groups in whole.items() if user != gone
+    }
+
+
+@every_engine
+def test_rows_in_another_order_and_other_threads_give_the_same_integers(engine: DuckDBEngine) -> None:
+    generator = random.Random(1)
+    rows = [
+        {"user": generator.randrange(20), "text": generator.choice("abc"), "value": generator.gauss(0, 3)}
+        for _ in range(5000)
+    ]
+    query = GroupByQuery("user", (Key("text"),), MEASURES)
+    first = groups_of(engine.histogram(table(rows, SCHEMA), query, ContributionBounds(2), seed=7))
+    for _ in range(3):
+        generator.shuffle(rows)
+        assert groups_of(engine.histogram(table(rows, SCHEMA), query, ContributionBounds(2), seed=7)) == first
+
+
+@every_engine
+def test_sums_saturate_at_a_public_limit(engine: DuckDBEngine) -> None:
+    huge = Measure("big", "sum", "value", 0.0, 2.0**40, 0.0, 1.0, 2**40)
+    rows = pa.table({"user": list(range(5)), "item": [1] * 5, "value": [2.0**40] * 5})
+    histogram = engine.histogram(rows, GroupByQuery("user", (Key("item"),), (huge,)), ContributionBounds(1))
+    assert histogram.sums["big"].tolist() == [5 * 2**40]
+    assert LARGEST_SUM == 2**62  # reached by 2^22 such units: see the plan's arithmetic below
+
+
+@pytest.mark.parametrize("total", [2**62 - 1, 2**62, 2**62 + 1, 2**80, -(2**62) - 1, -(2**90)])
+def test_the_saturated_sum_of_the_plan(total: int) -> None:
+    import duckdb
+
+    from dphist.engines.sql import _saturated
+
+    with duckdb.connect() as connection:
+        ((got,),) = connection.sql(f"SELECT {_saturated(f'CAST({total} AS HUGEINT)')}").fetchall()
+    assert got == max(-LARGEST_SUM, min(LARGEST_SUM, total))
+
+
+@every_engine
+def test_empty_input_is_an_empty_histogram(engine: DuckDBEngine) -> None:
+    query = GroupByQuery("user", (Key("text"),), MEASURES, want_total=True)
+    histogram = engine.histogram(table([], SCHEMA), query, ContributionBounds(1))
+    assert len(histogram) == 0
+    assert histogram.total_units == 0
+    assert histogram.keys.schema.names == ["text"]
+
+
+@every_engine
+def test_units_and_groups_survive_every_clash_of_names(engine: DuckDBEngine) -> None:
+    names = ["unit", "key_1", "value_1", "source", "record", "pairs", "place", "priority", "units", "steps_1", "user"]
+    names += ['"', "'", "a b", "ä", "", "x; DROP TABLE source", "SELECT", "--", "/*", "rowid", "a.b", "{}", "%s", "?"]
+    names = [name for name in names if name]
+    rows = pa.table({name: [1, 1, 2] for name in names})
+    for position, name in enumerate(names):
+        key, column = names[position - 1], names[position - 2]
+        measure = Measure("m", "sum", column, 0.0, 4.0, 2.0, 2.0**-19, 2**20)
+        query = GroupByQuery(name, (Key(key), Key("k", _quoted(column))), (measure,))
+        histogram = engine.histogram(rows, query, ContributionBounds(1))
+        assert groups_of(histogram) == {(1, 1): (1, 0), (2, 2): (1, 0)}
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

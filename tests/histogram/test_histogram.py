@@ -1,0 +1,83 @@
+"""Histograms, measures and bounds: what they refuse and what they hide."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dphist.errors import InvalidParameter
+from dphist.histogram import ContributionBounds, Histogram, Measure
+
+KEYS = pa.table({"country": ["secret", "x"]})
+COUNTS = np.array([3, 1])
+
+
+def test_the_representation_shows_no_data() -> None:
+    histogram = Histogram(KEYS, np.array([4711, 1]), ContributionBounds(2))
+    assert (
+        repr(histogram) == "Histogram(by=['country'], sums=[], bounds=ContributionBounds(max_groups=2, sparsity=None))"
+    )
+
+
+def test_arrays_cannot_be_changed() -> None:
+    histogram = Histogram(KEYS, COUNTS, ContributionBounds())
+    with pytest.raises(ValueError, match="read-only"):
+        histogram.counts[0] = 5
+
+
+def test_shapes_are_checked() -> None:
+    rows = Measure("rows", "rows", None, 0.0, 3.0, 1.5, 0.5, 3)
+    for build in (
+        lambda: Histogram(KEYS, np.array([1]), ContributionBounds()),
+        lambda: Histogram(KEYS, np.array([1.0, 2.0]), ContributionBounds()),
+        lambda: Histogram(KEYS, COUNTS, ContributionBounds(), {"rows": np.array([1, 2])}),
+        lambda: Histogram(KEYS, COUNTS, ContributionBounds(), {}, (rows,)),
+        lambda: Histogram(KEYS, COUNTS, ContributionBounds(), {"rows": np.array([1])}, (rows,)),
+        lambda: Histogram(pa.table({}), np.array([], dtype=np.int64), ContributionBounds()),
+        lambda: ContributionBounds(0),
+        lambda: ContributionBounds(sparsity=-1),
+    ):
+        with pytest.raises(InvalidParameter):
+            build()
+
+
+def test_taking_groups_takes_everything_along() -> None:
+    rows = Measure("rows", "rows", None, 0.0, 3.0, 1.5, 0.5, 3)
+    histogram = Histogram(KEYS, COUNTS, ContributionBounds(1), {"rows": np.array([7, 8])}, (rows,), total_units=4)
+    taken = histogram.take(np.array([1]))
+    assert taken.keys.to_pydict() == {"country": ["x"]}
+    assert taken.counts.tolist() == [1]
+    assert taken.sums["rows"].tolist() == [8]
+    assert taken.total_units == 4
+    assert taken.key_names == ("country",)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"kind": "median"},
+        {"column": None},
+        {"lower": 10.0},
+        {"upper": float("inf")},
+        {"lower": float("nan")},
+        {"centre": 11.0},
+        {"step": 0.3},
+        {"step": 0.0},
+        {"sensitivity_steps": 1},
+        {"sensitivity_steps": 2**41},
+        {"lower": 1e12, "upper": 1e12 + 10, "centre": 1e12 + 5},
+    ],
+)
+def test_measures_are_checked(changed: dict[str, object]) -> None:
+    right = {"name": "s", "kind": "sum", "column": "v", "lower": 0.0, "upper": 10.0, "centre": 5.0}
+    right |= {"step": 2.0**-17, "sensitivity_steps": 5 * 2**17}
+    Measure(**right)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter):
+        Measure(**{**right, **changed})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("bound", "power"), [(1.0, 0), (1.5, 1), (2.0, 1), (1e6, 20), (2.0**-900, -900)])
+def test_the_lattice_of_records(bound: float, power: int) -> None:
+    measure = Measure("s", "sum", "v", -bound, bound, 0.0, 2.0 ** (power - 20), 2**21)
+    assert measure.record_step == 2.0 ** (power - 40)
