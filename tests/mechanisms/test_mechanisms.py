@@ -9,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian, epsilon_at
-from dphist.mechanisms.discrete_correlated import DiscreteCorrelatedGaussian, calibrate
+from dphist.mechanisms import (
+    CorrelatedGaussian,
+    DiscreteCorrelatedGaussian,
+    DiscreteGaussianThreshold,
+    KnownGroups,
+    LaplaceThreshold,
+    SparseGaussian,
+    epsilon_at,
+)
+from dphist.mechanisms.discrete_correlated import calibrate
 from dphist.mechanisms.mechanism import SAMPLER_ERROR, round_up_to_lattice
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, sampler_error
 from dphist.noise.tails import log_pmf
@@ -18,10 +26,12 @@ from dphist.noise.tails import log_pmf
 SPARSE = SparseGaussian(max_groups=10, noise_std=16.2, threshold=99.0)
 CORRELATED = CorrelatedGaussian(50, 50, 20.0, 0.14, threshold=150.0)
 LAPLACE = LaplaceThreshold(max_groups=3, scale=3.0, threshold=60.0)
+DISCRETE = DiscreteGaussianThreshold(max_groups=3, noise_std=10.0, threshold=70.0)
+DISCRETE_CORRELATED = DiscreteCorrelatedGaussian(50, Fraction(2000), Fraction(280), threshold=180.0)
 KNOWN = KnownGroups(groups=100, max_groups=100, independent_std=20.0, correlation=0.1)
 
 
-@pytest.mark.parametrize("mechanism", [SPARSE, CORRELATED, LAPLACE, KNOWN])
+@pytest.mark.parametrize("mechanism", [SPARSE, CORRELATED, LAPLACE, KNOWN, DISCRETE, DISCRETE_CORRELATED])
 def test_profiles_fall_and_their_inverse_holds(mechanism: SparseGaussian) -> None:
     deltas = [mechanism.delta(e) for e in (0.0, 0.1, 0.5, 1.0, 2.0, 5.0)]
     assert deltas == sorted(deltas, reverse=True)
@@ -35,7 +45,7 @@ def test_no_epsilon_is_enough_below_delta_infinity() -> None:
         epsilon_at(SparseGaussian(max_groups=10, noise_std=16.0, threshold=20.0), 1e-8)
 
 
-@pytest.mark.parametrize("mechanism", [SPARSE, CORRELATED, LAPLACE])
+@pytest.mark.parametrize("mechanism", [SPARSE, CORRELATED, LAPLACE, DISCRETE, DISCRETE_CORRELATED])
 def test_release_probabilities_and_counts_agree(mechanism: SparseGaussian) -> None:
     for probability in (0.05, 0.5, 0.95, 0.999):
         count = mechanism.count_released_with(probability)
@@ -47,7 +57,7 @@ def test_release_probabilities_and_counts_agree(mechanism: SparseGaussian) -> No
     assert 1 - (1 - one) ** mechanism.max_groups == pytest.approx(mechanism.delta_infinity(), rel=0.15)
 
 
-@pytest.mark.parametrize("mechanism", [SPARSE, CORRELATED, LAPLACE, KNOWN])
+@pytest.mark.parametrize("mechanism", [SPARSE, CORRELATED, LAPLACE, KNOWN, DISCRETE, DISCRETE_CORRELATED])
 def test_words(mechanism: SparseGaussian) -> None:
     assert "[" in mechanism.theorem or "derivation" in mechanism.theorem
     assert mechanism.assumption
@@ -93,6 +103,7 @@ def test_paper_analyses_use_their_own_parts() -> None:
         lambda: LaplaceThreshold(1, 1.0, 5.5),
         lambda: LaplaceThreshold(1, -1.0, 5.0),
         lambda: KnownGroups(groups=3, max_groups=4, independent_std=1.0),
+        lambda: DiscreteGaussianThreshold(3, 4.0, 5.5),
         lambda: DiscreteCorrelatedGaussian(3, Fraction(4), Fraction(2), 5.25),
         lambda: DiscreteCorrelatedGaussian(3, Fraction(4), Fraction(0), 5.0),
     ],
@@ -211,3 +222,54 @@ def test_discrete_correlated_calibration() -> None:
         assert tighter.delta(0.35) > 1e-5
         assert mechanism.rho == pytest.approx((k + math.sqrt(k)) / (2 * float(mechanism.variance)))
     assert calibrate(40.0, 0.1, 1).delta(40.0) <= 0.1
+
+
+def test_discrete_gaussian_law_enumerated() -> None:
+    """Golden threshold 9 at (sigma, delta) = (2, 1e-5); one group new, or shared: every output summed, both directions."""
+    assert (
+        DiscreteGaussianThreshold(1, 2.0, 9.0).delta_infinity()
+        <= 1e-5
+        < DiscreteGaussianThreshold(1, 2.0, 8.0).delta_infinity()
+    )
+    # five units of noise: a threshold rounded down leaks
+    assert DiscreteGaussianThreshold(10, 5.0, 27.0).delta_infinity() <= 1e-6
+    assert DiscreteGaussianThreshold(10, 5.0, 26.0).delta_infinity() > 1e-6
+    mechanism = DiscreteGaussianThreshold(1, 2.0, 5.0)
+    z = np.arange(-60, 61)
+    law = np.exp(log_pmf(DiscreteGaussian(Fraction(4)), z))
+
+    def output(count: int) -> np.ndarray:
+        out = np.zeros(300)
+        np.add.at(out, np.where(count + z > 5, count + z + 60, 299), law)
+        return out if count else np.eye(300)[299]
+
+    for before in (0, 1, 4, 40):
+        p, q = output(before + 1), output(before)
+        for epsilon in (0.3, 1.0, 2.0):
+            assert max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon)) <= mechanism.delta(epsilon)
+
+
+def test_noise_lands_where_it_should() -> None:
+    """alpha < 1e-9: the mean of 20,000 noises within 6 standard errors, their spread within 5 %; 10 % off must fail."""
+    counts = np.full(20_000, 1000)
+    for mechanism in (SPARSE, LAPLACE, DISCRETE, KnownGroups(20_000, 10, 20.0)):
+        noise = mechanism.perturb(counts).counts - 1000
+        assert abs(noise.mean()) < 6 * mechanism.noise_std / math.sqrt(20_000)
+        assert noise.std() == pytest.approx(mechanism.noise_std, rel=0.05)
+        assert noise.std() != pytest.approx(mechanism.noise_std * 1.1, rel=0.05)
+    common = CorrelatedGaussian(20_000, 20_000, 5.0, 400.0, threshold=10.0).perturb(counts).counts - 1000
+    assert abs(common.mean()) > 1e-3
+    assert common.std() == pytest.approx(5.0, rel=0.05)
+    halves = DiscreteCorrelatedGaussian(20_000, Fraction(400), Fraction(100), threshold=10.0).perturb(counts)
+    assert halves.lattice_bits == 1
+    assert (halves.counts - 1000).std() == pytest.approx(10.0, rel=0.05)
+    with pytest.raises(InvalidParameter, match="all 100 listed groups"):
+        KNOWN.perturb(counts)
+
+
+def test_small_counts_are_never_looked_at() -> None:
+    low = SparseGaussian(max_groups=1, noise_std=5.0, threshold=8.0, low_threshold=8)
+    assert len(low.perturb(np.full(10_000, 7)).index) == 0
+    kept = low.perturb(np.full(10_000, 8))
+    assert 0 < len(kept.index) < 10_000
+    assert (kept.counts > 8).all()

@@ -68,7 +68,7 @@ def test_best_is_never_worse_and_always_holds(
     assert plan.delta <= plan.request.delta
     best = objective_value(plan.mechanism, objective)
     for other in plan.alternatives:
-        assert best <= objective_value(other, objective)
+        assert best <= objective_value(other, objective) * (1 + 1e-9)
         assert other.delta(epsilon) <= plan.request.delta
     names = {mechanism.name for mechanism in (plan.mechanism, *plan.alternatives)}
     assert ("correlated-gaussian" in names) == (extra is not None)
@@ -120,6 +120,66 @@ def test_choices_can_be_fixed() -> None:
         dp.plan(**budget, noise_std=0.5)  # type: ignore[arg-type]
     single = dp.plan(epsilon=1, delta=1e-6, sparsity=1, noise_std=20.0, mechanism="correlated-gaussian")
     assert single.to_dict()["correlation"] == 0.0
+
+
+def test_more_noise_than_needed_buys_correlation() -> None:
+    best = dp.plan(epsilon=0.35, delta=1e-5, sparsity=10, mechanism="correlated-gaussian", objective="gap")
+    same = dp.plan(
+        epsilon=0.35,
+        delta=1e-5,
+        sparsity=10,
+        mechanism="correlated-gaussian",
+        noise_std=best.mechanism.noise_std * 1.0001,
+    )
+    assert same.to_dict()["gap"] == pytest.approx(best.to_dict()["gap"], rel=1e-3)
+    loud = dp.plan(epsilon=0.35, delta=1e-5, sparsity=500, mechanism="correlated-gaussian", noise_std=300.0)
+    plain = dp.plan(
+        epsilon=0.35, delta=1e-5, sparsity=500, mechanism="correlated-gaussian", noise_std=300.0, correlation=0.05
+    )
+    assert loud.to_dict()["gap"] < plain.to_dict()["gap"] * 0.95
+    assert dp.plan(epsilon=0.35, delta=1e-5, sparsity=51914, objective="noise").mechanism.analysis == "tight"
+
+
+def test_discrete_noise_keeps_counts_whole() -> None:
+    plan = dp.plan(epsilon=1, delta=1e-8, max_groups=10, noise="discrete")
+    assert plan.mechanism.name == "discrete-gaussian"
+    assert {m.name for m in plan.alternatives} == {"laplace"}
+    assert (
+        dp.plan(epsilon=1, delta=1e-8, max_groups=10, noise="discrete", mechanism="sparse-gaussian").mechanism
+        == plan.mechanism
+    )
+    sparse = dp.plan(epsilon=1, delta=1e-8, sparsity=500, noise="discrete", mechanism="correlated-gaussian")
+    assert sparse.mechanism.name == "discrete-correlated-gaussian"
+    assert sparse.to_dict()["sparsity"] == 500
+    assert dp.plan(epsilon=1, delta=1e-8, sketch=500, noise="discrete").alternatives == ()
+    fixed = dp.plan(epsilon=1, delta=1e-8, max_groups=10, noise="discrete", noise_std=30.0, mechanism="sparse-gaussian")
+    assert fixed.mechanism.noise_std == 30.0
+    with pytest.raises(dp.Infeasible):
+        dp.plan(epsilon=1, delta=1e-8, max_groups=10, noise="discrete", noise_std=3.0)
+    with pytest.raises(dp.InvalidParameter, match="use rounded noise"):
+        dp.plan(epsilon=1, delta=1e-8, max_groups=10, noise="discrete", rows=3)
+
+
+def test_totals_and_sketches_are_paid_for() -> None:
+    plan = dp.plan(epsilon=1, delta=1e-8, max_groups=3, total=True)
+    assert plan.request.total_scale is not None
+    assert plan.request.mechanism_epsilon + 1 / plan.request.total_scale <= 1.0
+    assert plan.delta <= 1e-8
+    assert "5%" in str(plan)
+    sketch = dp.plan(epsilon=1, delta=1e-8, sketch=100)
+    assert sketch.mechanism.max_groups == 100
+    assert "sketch" in str(sketch)
+    for change in ({"max_groups": 3}, {"rows": 3}, {"mechanism": "laplace"}):
+        with pytest.raises(dp.InvalidParameter, match="sketch"):
+            dp.plan(epsilon=1, delta=1e-8, sketch=100, **change)
+
+
+def test_huge_epsilons_are_capped_where_samplers_are_exact_enough() -> None:
+    plan = dp.plan(epsilon=5000, delta=1e-8, max_groups=3)
+    assert plan.request.mechanism_epsilon == 30
+    assert plan.delta <= 1e-8
+    with pytest.raises(dp.Infeasible, match="error of the noise sampler"):
+        dp.plan(epsilon=30, delta=1e-30, max_groups=3)
 
 
 def test_known_groups_are_correlated_when_that_is_quieter() -> None:
@@ -226,6 +286,9 @@ REQUESTS = [
     {"max_groups": 10, "sums": {"likes": (0, 1)}},
     {"max_groups": 3, "mechanism": "laplace", "means": {"age": (0, 99)}},
     {"sparsity": 40},
+    {"sketch": 40, "total": True},
+    {"max_groups": 4, "noise": "discrete"},
+    {"sparsity": 40, "noise": "discrete", "mechanism": "correlated-gaussian"},
     {"keys": 40, "max_groups": 4},
     {"keys": 40, "max_groups": 4, "sparse": True, "mechanism": "correlated-gaussian", "rows": 3},
 ]
@@ -279,6 +342,8 @@ def test_a_plan_that_was_changed_is_refused(tmp_path: Path, where: tuple[str, ..
         ({"keys": 40, "max_groups": 4}, ("request", "sparse_keys"), True),
         ({"max_groups": 4, "mechanism": "laplace", "rows": 2}, ("mechanism", "sums_epsilon"), 0.0),
         ({"max_groups": 4, "mechanism": "laplace"}, ("mechanism", "scale"), 3.0),
+        ({"max_groups": 4, "noise": "discrete"}, ("mechanism", "noise_std"), 3.0),
+        ({"sparsity": 40, "noise": "discrete"}, ("mechanism", "variance"), "100"),
     ],
 )
 def test_other_mechanisms_are_checked_too(

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dphist.errors import Infeasible
 from dphist.privacy import laplace
-from dphist.privacy.zcdp import delta_from_rho, epsilon_from_rho
+from dphist.privacy.search import smallest_whole
+from dphist.privacy.zcdp import delta_from_rho, epsilon_from_rho, smallest_std
 
 
 def test_golden_thresholds() -> None:
@@ -65,3 +67,15 @@ def test_conversion_never_exceeds_any_single_order(rho: float, epsilon: float) -
         log_bound = (alpha - 1) * (alpha * rho - epsilon) - math.log(alpha - 1) + alpha * math.log1p(-1 / alpha)
         if log_bound < 0:
             assert found <= math.exp(log_bound) * (1 + 1e-6)
+
+
+def test_smallest_std_meets_its_target_from_above() -> None:
+    std = smallest_std(1.0, 1e-6, 5.0)
+    assert delta_from_rho(5.0 / std**2, 1.0) <= 1e-6 < delta_from_rho(5.0 / (std * (1 - 1e-5)) ** 2, 1.0)
+
+
+def test_smallest_whole_number() -> None:
+    assert smallest_whole(lambda n: n >= 17, limit=100) == 17
+    assert smallest_whole(lambda n: True, limit=100) == 0
+    with pytest.raises(Infeasible):
+        smallest_whole(lambda n: False, limit=100)

@@ -68,6 +68,9 @@ Objective: TypeAlias = Annotated[
 NoiseStd: TypeAlias = Annotated[
     float | None, typer.Option("--noise-std", help="Fix the noise on a count and find the smallest threshold.")
 ]
+Noise: TypeAlias = Annotated[
+    str, typer.Option("--noise", help="rounded: Gaussian on a fine lattice, least noise; discrete: whole counts.")
+]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Plot: TypeAlias = Annotated[Path | None, typer.Option("--plot", help="Write a picture (.png, .svg, .pdf).")]
 

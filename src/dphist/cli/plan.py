@@ -30,6 +30,7 @@ def command(
     noise_std: options.NoiseStd = None,
     correlation: options.Correlation = None,
     low_threshold: options.LowThreshold = 1,
+    noise: options.Noise = "rounded",
     save: Annotated[Path | None, typer.Option("--save", help="Write the plan as JSON, for a later release.")] = None,
     plot: options.Plot = None,
     as_json: options.AsJson = False,
@@ -57,6 +58,7 @@ def command(
         noise_std=noise_std,
         correlation=correlation,
         low_threshold=low_threshold,
+        noise=noise,  # type: ignore[arg-type]
     )
     typer.echo(plan.to_json() if as_json else str(plan))
     if save is not None:

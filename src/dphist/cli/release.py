@@ -40,6 +40,7 @@ def command(
     noise_std: options.NoiseStd = None,
     correlation: options.Correlation = None,
     low_threshold: options.LowThreshold = 1,
+    noise: options.Noise = "rounded",
     plan: Annotated[Path | None, typer.Option("--plan", help="Release a plan saved by `dphist plan --save`.")] = None,
     where: Annotated[str | None, typer.Option("--where", help="An SQL condition on a record's own columns.")] = None,
     null_keys: Annotated[
@@ -97,7 +98,10 @@ def command(
             "weights": dict(map(options.parse_weight, weights or [])),
             "total": total, "sparse": sparse,
         },
-        {"mechanism": (mechanism, "best"), "objective": (objective, "release95"), "low_threshold": (low_threshold, 1)},
+        {
+            "mechanism": (mechanism, "best"), "objective": (objective, "release95"), "noise": (noise, "rounded"),
+            "low_threshold": (low_threshold, 1),
+        },
     )  # fmt: skip
     job = releasing.prepare(
         dphist.Files(tuple(source)),

@@ -3,13 +3,17 @@
 from typing import TypeAlias
 
 from dphist.mechanisms.correlated_gaussian import CorrelatedGaussian
+from dphist.mechanisms.discrete_correlated import DiscreteCorrelatedGaussian
+from dphist.mechanisms.discrete_gaussian import DiscreteGaussianThreshold
 from dphist.mechanisms.kept import Kept
 from dphist.mechanisms.known_groups import KnownGroups
 from dphist.mechanisms.laplace import LaplaceThreshold
 from dphist.mechanisms.mechanism import Profile, epsilon_at
 from dphist.mechanisms.sparse_gaussian import SparseGaussian
 
-Thresholded: TypeAlias = SparseGaussian | CorrelatedGaussian | LaplaceThreshold
+Thresholded: TypeAlias = (
+    SparseGaussian | CorrelatedGaussian | LaplaceThreshold | DiscreteGaussianThreshold | DiscreteCorrelatedGaussian
+)
 """The mechanisms that hide groups below a threshold."""
 
 Mechanism: TypeAlias = Thresholded | KnownGroups
@@ -17,6 +21,8 @@ Mechanism: TypeAlias = Thresholded | KnownGroups
 
 __all__ = [
     "CorrelatedGaussian",
+    "DiscreteCorrelatedGaussian",
+    "DiscreteGaussianThreshold",
     "Kept",
     "KnownGroups",
     "LaplaceThreshold",

@@ -99,10 +99,7 @@ class CorrelatedGaussian:
                 f"every key is one of a public list of {self.sparsity:,}, and each unit is counted in at most"
                 f" {self.max_groups:,} groups (a release enforces both)"
             )
-        return (
-            f"at most {self.sparsity:,} groups are non-empty in any data set (a release enforces it by subtracting"
-            " the next largest count)"
-        )
+        return at_most_non_empty(self.sparsity)
 
     def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
         """Enforce the sparsity, then noise every count of at least low_threshold and keep what is above the threshold.
@@ -135,7 +132,7 @@ class CorrelatedGaussian:
     def delta_gauss(self, epsilon: float) -> float:
         """The part of the noise alone."""
         if self.analysis != "tight":
-            return correlated_paper.delta_gauss(epsilon, self.sparsity, self.independent_std)
+            return correlated_paper.delta_gauss(epsilon, self.sparsity, self.independent_std, 2.0**-self.lattice_bits)
         return csh.delta_gauss(
             epsilon,
             sparsity=self.sparsity,
@@ -165,6 +162,14 @@ class CorrelatedGaussian:
     def count_released_with(self, probability: float) -> float:
         """The number of units at which a group is released with this probability."""
         return max(gaussian_count_released_with(probability, self.threshold, self.noise_std), self.low_threshold)
+
+
+def at_most_non_empty(sparsity: int) -> str:
+    """The bound on non-empty groups in words."""
+    return (
+        f"at most {sparsity:,} groups are non-empty in any data set (a release enforces it by subtracting the next largest"
+        " count)"
+    )
 
 
 def enforce_sparsity(counts: Integers, sparsity: int) -> Integers:

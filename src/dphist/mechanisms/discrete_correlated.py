@@ -7,13 +7,24 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+import numpy as np
+
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.mechanism import LARGEST_EPSILON, with_sampler_error
-from dphist.noise import DiscreteGaussian
+from dphist.mechanisms.correlated_gaussian import at_most_non_empty, enforce_sparsity
+from dphist.mechanisms.kept import Integers, Kept, above, add_noise
+from dphist.mechanisms.mechanism import (
+    LARGEST_EPSILON,
+    gaussian_count_released_with,
+    gaussian_quantile,
+    gaussian_release_probability,
+    with_sampler_error,
+)
+from dphist.noise import DiscreteGaussian, Entropy, sample
 from dphist.noise.joint_tails import log_max_tail
 from dphist.noise.tails import log_cdf
-from dphist.privacy.zcdp import delta_from_rho
+from dphist.privacy.search import smallest_whole
+from dphist.privacy.zcdp import delta_from_rho, smallest_std
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +37,7 @@ class DiscreteCorrelatedGaussian:
     """
 
     name: ClassVar[str] = "discrete-correlated-gaussian"
+    lattice_bits: ClassVar[int] = 1
 
     sparsity: int
     variance: Fraction
@@ -40,6 +52,62 @@ class DiscreteCorrelatedGaussian:
             DiscreteGaussian(law)
         if self.threshold < self.low_threshold or not (2 * self.threshold).is_integer():
             raise InvalidParameter("a threshold above low_threshold that is a multiple of 1/2", self.threshold)
+
+    @property
+    def max_groups(self) -> int:
+        """One unit may move every counter."""
+        return self.sparsity
+
+    @property
+    def noise_std(self) -> float:
+        """The total noise on one count."""
+        return math.sqrt(self.variance + self.common_variance) / 2
+
+    @property
+    def independent_std(self) -> float:
+        """The independent noise on one count."""
+        return math.sqrt(self.variance) / 2
+
+    @property
+    def correlation(self) -> float:
+        """Variance of the common noise relative to the independent noise."""
+        return float(self.common_variance / self.variance)
+
+    @property
+    def analysis(self) -> str:
+        """There is one."""
+        return "zcdp-and-tail"
+
+    @property
+    def theorem(self) -> str:
+        """Where the analysis is stated."""
+        return "[LR25] Theorem 7.7 with the exact chance that a new group is released"
+
+    @property
+    def assumption(self) -> str:
+        """What must hold for the data."""
+        return at_most_non_empty(self.sparsity)
+
+    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+        """Enforce the sparsity, then noise every count of at least low_threshold and keep what is above the threshold."""
+        sparse = enforce_sparsity(counts, self.sparsity)
+        eligible = np.flatnonzero(sparse >= self.low_threshold)
+        shared = int(sample(DiscreteGaussian(self.common_variance), 1, entropy)[0])
+        noisy = add_noise(sparse[eligible], DiscreteGaussian(self.variance), self.lattice_bits, entropy, shared)
+        return above(noisy, eligible, self.threshold, self.lattice_bits)
+
+    def noise_quantile(self, probability: float) -> float:
+        """The quantile of the noise on one count, by the normal law it is close to."""
+        return gaussian_quantile(self.noise_std, probability)
+
+    def release_probability(self, count: float) -> float:
+        """The probability that a group with this many units is released, by the normal law."""
+        passes = gaussian_release_probability(count, self.threshold + 0.25, self.noise_std)
+        return passes if count >= self.low_threshold else 0.0
+
+    def count_released_with(self, probability: float) -> float:
+        """The number of units at which a group is released with this probability."""
+        return max(gaussian_count_released_with(probability, self.threshold + 0.25, self.noise_std), self.low_threshold)
 
     @property
     def gap(self) -> float:
@@ -82,40 +150,14 @@ class DiscreteCorrelatedGaussian:
 def calibrate(
     epsilon: float, target_delta: float, sparsity: int, *, low_threshold: int = 1, noise_share: float = 0.5
 ) -> DiscreteCorrelatedGaussian:
-    """The least noise whose delta is at most noise_share of the target, and the smallest threshold for the rest."""
+    """The least noise whose delta is noise_share of the target, and the smallest threshold for the rest."""
     epsilon = min(epsilon, LARGEST_EPSILON)
-    sigma = _smallest_sigma(epsilon, target_delta * noise_share, sparsity)
+    sigma = smallest_std(epsilon, target_delta * noise_share, (sparsity + math.sqrt(sparsity)) / 8)
     variance = Fraction(4 * sigma * sigma)
     common = Fraction(float(variance) / math.sqrt(sparsity))
 
     def built(halves: int) -> DiscreteCorrelatedGaussian:
         return DiscreteCorrelatedGaussian(sparsity, variance, common, low_threshold + halves / 2, low_threshold)
 
-    low, high = 0, 1
-    while built(high).delta(epsilon) > target_delta:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if built(middle).delta(epsilon) <= target_delta else (middle, high)
-    return built(high)
-
-
-def _smallest_sigma(epsilon: float, target_delta: float, sparsity: int) -> float:
-    """The smallest sigma of a grid of 2^-20 relative steps whose zCDP conversion meets the target."""
-
-    def enough(sigma: float) -> bool:
-        return (
-            delta_from_rho((sparsity + math.sqrt(sparsity)) / (8 * sigma * sigma) * (1 + 1e-12), epsilon)
-            <= target_delta
-        )
-
-    high = 1.0
-    while not enough(high):
-        high *= 2
-    low = high / 2
-    while enough(low):
-        low, high = low / 2, low
-    while high - low > high * 2**-20:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    limit = math.ceil(240 * sigma) + 4
+    return built(smallest_whole(lambda halves: built(halves).delta(epsilon) <= target_delta, limit=limit))

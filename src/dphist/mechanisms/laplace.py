@@ -27,6 +27,7 @@ class LaplaceThreshold:
     """
 
     name: ClassVar[str] = "laplace"
+    lattice_bits: ClassVar[int] = 0
 
     max_groups: int
     scale: float

@@ -7,14 +7,22 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from dphist.errors import Infeasible
-from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, Mechanism, SparseGaussian
+from dphist.mechanisms import (
+    CorrelatedGaussian,
+    KnownGroups,
+    LaplaceThreshold,
+    Mechanism,
+    SparseGaussian,
+    discrete_correlated,
+    discrete_gaussian,
+)
 from dphist.mechanisms.mechanism import round_up_to_lattice, sampler_surcharge
 from dphist.planning.request import Request
 from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import laplace
 from dphist.privacy import sparse_gaussian as gshm
-from dphist.privacy.search import minimise
+from dphist.privacy.search import edge
 
 _Builder = Callable[[], Mechanism]
 
@@ -41,6 +49,9 @@ def _builders(request: Request) -> Iterator[_Builder]:
     if not request.thresholded:
         yield from (partial(known_groups, request, correlated=correlated) for correlated in (True, False))
         return
+    if request.noise == "discrete":
+        yield from _discrete_builders(request)
+        return
     if request.sketch is None:
         yield from (partial(sparse_gaussian, request, analysis) for analysis in gshm.ANALYSES)
         yield partial(laplace_threshold, request)
@@ -48,6 +59,24 @@ def _builders(request: Request) -> Iterator[_Builder]:
         # The paper's analyses know neither aggregates nor a contribution bound.
         whole = not request.aggregates and request.keys is None
         yield from (partial(correlated_gaussian, request, analysis) for analysis in csh.ANALYSES[: 3 if whole else 1])
+
+
+def _discrete_builders(request: Request) -> Iterator[_Builder]:
+    """The mechanisms whose noise is discrete: for comparison, and for who wants whole counts."""
+    common = {"low_threshold": request.low_threshold}
+    if request.bounded_groups is not None:
+        yield lambda: discrete_correlated.calibrate(
+            request.mechanism_epsilon, _target(request), request.bounded_groups or 1, **common
+        )
+    if request.sketch is None:
+        yield lambda: discrete_gaussian.calibrate(
+            request.mechanism_epsilon,
+            _target(request),
+            request.groups_per_unit,
+            noise_std=request.noise_std,
+            **common,
+        )
+        yield partial(laplace_threshold, request)
 
 
 def _target(request: Request) -> float:
@@ -143,31 +172,23 @@ def _with_total_noise(setting: design.Setting, noise_std: float, correlation: fl
 
     if correlation is not None:
         return attempt(correlation)
-    if setting.max_groups == 1:
-        return attempt(0.0)
+    quietest = design.quietest_correlation(setting)
+    found = attempt(quietest)  # Infeasible if even this needs more noise
+    if quietest == 0:
+        return found
 
-    def gap(log_c: float) -> float:
-        try:
-            return attempt(math.exp(log_c)).gap
-        except Infeasible:
-            return math.inf
+    def total(log_c: float) -> float:
+        c = math.exp(log_c)
+        return design.smallest_independent_std(setting, c) * math.sqrt(1 + c)
 
-    centre = math.log(design.noise_optimal_correlation(setting.sparsity, setting.max_groups))
-    # With more noise than needed less correlation is better: common noise raises the threshold.
-    low, _ = minimise(gap, centre - 12.0, centre, tolerance=0.05)
-    high, _ = minimise(gap, centre, centre + 3.0, tolerance=0.05)
-    grid = {0.0, math.exp(low), math.exp(high), math.exp(centre), 1 / math.sqrt(setting.sparsity)}
-    designs: list[design.Design] = []
-    problem: Infeasible | None = None
-    for c in sorted(grid):
-        try:
-            designs.append(attempt(c))
-        except Infeasible as error:
-            problem = error
-    if not designs:
-        assert problem is not None
-        raise problem
-    return min(designs, key=lambda found: found.gap)
+    # At a given total noise more correlation makes the largest of many noises smaller, and with it the threshold, until the
+    # independent part gets too small; close to that end the mixed cases bind.
+    most = edge(total, noise_std, math.log(quietest), 20.0, tolerance=1e-9)
+
+    for share in (0.9, 0.99):
+        candidate = attempt(max(share * math.exp(most), quietest))
+        found = min(found, candidate, key=lambda design_: design_.gap)
+    return found
 
 
 def laplace_threshold(request: Request) -> LaplaceThreshold:

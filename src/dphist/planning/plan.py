@@ -14,7 +14,7 @@ from dphist.mechanisms import LaplaceThreshold, Mechanism
 from dphist.planning import storage
 from dphist.planning.candidates import candidates
 from dphist.planning.describe import describe
-from dphist.planning.request import Aggregate, Objective, Request, analysis_owner
+from dphist.planning.request import Aggregate, Noise, Objective, Request, analysis_owner
 from dphist.planning.summary import Summary, objective_value, summarise
 
 STD_ERROR: Final = "_std_error"
@@ -117,6 +117,7 @@ def plan(
     objective: Objective = "release95",
     correlation: float | None = None,
     low_threshold: int = 1,
+    noise: Noise = "rounded",
 ) -> Plan:
     """Choose the mechanism for a budget. Touches no data.
 
@@ -128,7 +129,8 @@ def plan(
     (``sum_likes``), relative to the count's 1.
 
     objective: ``release95`` minimises the true count that is released with 95 % probability, ``gap`` the threshold,
-    ``noise`` the noise. mechanism, analysis, noise_std, correlation and low_threshold fix what would else be chosen.
+    ``noise`` the noise. noise: ``rounded`` Gaussian noise keeps the exact analysis, ``discrete`` keeps counts whole.
+    mechanism, analysis, noise_std, correlation and low_threshold fix what would else be chosen.
     """
     shares = dict(weights or {})
     aggregates = [
@@ -156,6 +158,7 @@ def plan(
         noise_std=noise_std,
         correlation=correlation,
         low_threshold=low_threshold,
+        noise=noise,
     )
     return choose(request)
 
@@ -172,11 +175,15 @@ def choose(request: Request) -> Plan:
     if not eligible:
         raise failed[0] if failed else Infeasible("a mechanism for this request", "none")
     ordered = sorted(found, key=lambda mechanism: objective_value(mechanism, request.objective))
-    chosen = next(mechanism for mechanism in ordered if mechanism in eligible)
+    best = min(objective_value(mechanism, request.objective) for mechanism in eligible)
+    # Equal but for rounding: the one that releases smaller groups.
+    close = [m for m in ordered if m in eligible and objective_value(m, request.objective) <= best * (1 + 1e-9)]
+    chosen = min(close, key=lambda mechanism: objective_value(mechanism, "release95"))
     return Plan(request, chosen, tuple(mechanism for mechanism in ordered if mechanism is not chosen))
 
 
 def _is_asked_for(mechanism: Mechanism, request: Request) -> bool:
     if request.analysis is not None:
         return mechanism.name == analysis_owner(request.analysis) and mechanism.analysis == request.analysis
-    return request.mechanism in ("best", mechanism.name) or not request.thresholded
+    discrete = {"discrete-gaussian": "sparse-gaussian", "discrete-correlated-gaussian": "correlated-gaussian"}
+    return request.mechanism in ("best", discrete.get(mechanism.name, mechanism.name)) or not request.thresholded

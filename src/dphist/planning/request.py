@@ -16,6 +16,8 @@ Objective = Literal["release95", "gap", "noise"]
 OBJECTIVES: Final[tuple[Objective, ...]] = get_args(Objective)
 MECHANISMS: Final = ("best", "sparse-gaussian", "correlated-gaussian", "laplace")
 Kind = Literal["sum", "mean", "rows"]
+Noise = Literal["rounded", "discrete"]
+NOISES: Final[tuple[Noise, ...]] = get_args(Noise)
 
 MOST_AGGREGATES: Final = 16
 TOTAL_SHARE: Final = 0.05
@@ -101,6 +103,7 @@ class Request:
     noise_std: float | None = None
     correlation: float | None = None
     low_threshold: int = 1
+    noise: Noise = "rounded"
 
     def __post_init__(self) -> None:
         checks.check_epsilon(self.epsilon)
@@ -115,8 +118,10 @@ class Request:
             checks.check_positive("noise_std", self.noise_std)
         if self.correlation is not None:
             checks.check_not_negative("correlation", self.correlation)
+        checks.check_choice("noise", self.noise, NOISES)
         self._check_groups()
         self._check_analysis()
+        self._check_noise()
         if len(self.aggregates) > MOST_AGGREGATES:
             raise InvalidParameter(f"at most {MOST_AGGREGATES} aggregates", len(self.aggregates))
         if len({aggregate.name for aggregate in self.aggregates}) < len(self.aggregates):
@@ -148,6 +153,14 @@ class Request:
                 "a sparsity bound for correlated-gaussian",
                 "none",
                 "add --sparsity K, a public bound on the number of non-empty groups.",
+            )
+
+    def _check_noise(self) -> None:
+        if self.noise == "discrete" and (self.aggregates or self.keys is not None or self.analysis is not None):
+            raise InvalidParameter(
+                "discrete noise on counts of unknown groups alone",
+                "aggregates, keys or an analysis",
+                "use rounded noise.",
             )
 
     def _check_sketch(self) -> None:

@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, fields
+from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from dphist.errors import DphistError, InvalidPlan
-from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, Mechanism, SparseGaussian
+from dphist.mechanisms import (
+    CorrelatedGaussian,
+    DiscreteCorrelatedGaussian,
+    DiscreteGaussianThreshold,
+    KnownGroups,
+    LaplaceThreshold,
+    Mechanism,
+)
 from dphist.planning.request import Aggregate, Request
 
 FORMAT: Final = "dphist-plan"
 VERSION: Final = 1
 
-_MECHANISMS: Final[dict[str, type[Any]]] = {
-    kind.name: kind for kind in (SparseGaussian, CorrelatedGaussian, LaplaceThreshold, KnownGroups)
-}
+_MECHANISMS: Final[dict[str, type[Any]]] = {kind.name: kind for kind in get_args(Mechanism)}
 
 
 def write(request: Request, mechanism: Mechanism, alternatives: tuple[Mechanism, ...], path: Path) -> None:
@@ -37,7 +43,8 @@ def to_data(request: Request, mechanism: Mechanism, alternatives: tuple[Mechanis
 
 
 def _mechanism_data(mechanism: Mechanism) -> dict[str, Any]:
-    return {"name": mechanism.name, **{f.name: getattr(mechanism, f.name) for f in fields(mechanism)}}
+    values = {f.name: getattr(mechanism, f.name) for f in fields(mechanism)}
+    return {"name": mechanism.name, **{k: str(v) if isinstance(v, Fraction) else v for k, v in values.items()}}
 
 
 def read(path: Path) -> tuple[Request, Mechanism, tuple[Mechanism, ...]]:
@@ -72,7 +79,9 @@ def from_data(data: Any, source: str) -> tuple[Request, Mechanism, tuple[Mechani
 
 def _mechanism(data: dict[str, Any]) -> Mechanism:
     parameters = dict(data)
-    mechanism: Mechanism = _MECHANISMS[parameters.pop("name")](**parameters)
+    kind = _MECHANISMS[parameters.pop("name")]
+    exact = {f.name for f in fields(kind) if f.type == "Fraction"}
+    mechanism: Mechanism = kind(**{k: Fraction(v) if k in exact else v for k, v in parameters.items()})
     return mechanism
 
 
@@ -85,7 +94,7 @@ def check(request: Request, mechanism: Mechanism, source: str) -> None:
         )
     if isinstance(mechanism, KnownGroups) == request.thresholded:
         problems.append("a threshold is missing, or there is one that the request does not ask for")
-    if isinstance(mechanism, CorrelatedGaussian) and request.keys is None:
+    if isinstance(mechanism, CorrelatedGaussian | DiscreteCorrelatedGaussian) and request.keys is None:
         if mechanism.max_groups != mechanism.sparsity or mechanism.sparsity != request.bounded_groups:
             problems.append("the sparsity bound differs, or max_groups is used without a public list of keys")
     elif mechanism.max_groups != request.groups_per_unit:
@@ -105,5 +114,7 @@ def _covers_aggregates(request: Request, mechanism: Mechanism) -> bool:
     slack = 1 - 1e-12
     if isinstance(mechanism, LaplaceThreshold):
         return mechanism.sums_epsilon >= request.sums_budget / mechanism.scale * slack
+    if isinstance(mechanism, DiscreteGaussianThreshold | DiscreteCorrelatedGaussian):
+        return not request.aggregates
     sensitivity: float = mechanism.sums_sensitivity
     return sensitivity >= math.sqrt(request.sums_budget) / mechanism.noise_std * slack

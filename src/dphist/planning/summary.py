@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dphist.mechanisms import CorrelatedGaussian, KnownGroups, Mechanism, Thresholded
+from dphist.mechanisms import CorrelatedGaussian, DiscreteCorrelatedGaussian, KnownGroups, Mechanism, Thresholded
 from dphist.planning.request import Objective, Request
 
 
@@ -46,7 +46,9 @@ def thresholded(mechanism: Mechanism) -> Thresholded | None:
 def summarise(request: Request, mechanism: Mechanism) -> Summary:
     """The record of a mechanism at the request's budget."""
     threshold = thresholded(mechanism)
-    correlated = mechanism if isinstance(mechanism, CorrelatedGaussian | KnownGroups) else None
+    correlated = (
+        mechanism if isinstance(mechanism, CorrelatedGaussian | DiscreteCorrelatedGaussian | KnownGroups) else None
+    )
     return Summary(
         mechanism=mechanism.name,
         analysis=mechanism.analysis,
@@ -54,7 +56,7 @@ def summarise(request: Request, mechanism: Mechanism) -> Summary:
         delta=mechanism.delta(request.mechanism_epsilon),
         target_delta=request.delta,
         max_groups=mechanism.max_groups,
-        sparsity=mechanism.sparsity if isinstance(mechanism, CorrelatedGaussian) else None,
+        sparsity=mechanism.sparsity if isinstance(mechanism, CorrelatedGaussian | DiscreteCorrelatedGaussian) else None,
         noise_std=mechanism.noise_std,
         independent_std=correlated.independent_std if correlated else None,
         correlation=correlated.correlation if correlated else None,

@@ -134,13 +134,14 @@ def smallest_gap(setting: Setting, independent_std: float, correlation: float) -
             f"{independent_std:.6g}",
             "more noise, more epsilon, or fewer groups or aggregates per unit",
         )
-    return smallest(delta_at, setting.target_delta, start=least, low=least, high=largest, tolerance=1e-11)
+    return smallest(delta_at, setting.target_delta, start=least, low=least, high=largest, tolerance=1e-9)
 
 
 def _floor_of_gap(setting: Setting, independent_std: float, correlation: float) -> float:
     """A gap below which the chance that a new group is released is by itself too large."""
     if setting.analysis == "tight":
-        return independent_std * smallest_t(setting.target_delta, setting.max_groups, correlation)
+        # A few ulp up: gap/independent_std must not round to below t.
+        return independent_std * smallest_t(setting.target_delta, setting.max_groups, correlation) * (1 + 1e-15)
     pure = correlated_paper.gap_for_infinity(setting.target_delta * _MARGIN, setting.sparsity, independent_std)
     if setting.analysis == "paper-3.5":
         return pure
@@ -173,7 +174,7 @@ def design_for(setting: Setting, correlation: float) -> Design:
 
 def _paper_noise(setting: Setting, share: float) -> float:
     mu = largest_mu(setting.epsilon, setting.target_delta * share * _MARGIN)
-    return correlated_paper.sensitivity(setting.sparsity) / mu
+    return correlated_paper.sensitivity(setting.sparsity, setting.lattice_step) / mu
 
 
 def best_design(setting: Setting) -> Design:

@@ -91,7 +91,8 @@ class CommonNoise:
     def delta_infinity(self, new: Integers) -> Floats:
         """Section 2 of the derivation: 1 - E[Phi(t - sqrt(c) xi)^new], the chance that a new counter is released."""
         released = -np.expm1(np.asarray(new, np.float64)[..., None] * self._log_keep)
-        return np.asarray(np.minimum(released @ self._weights + self._error, 1.0))
+        # einsum, not @: BLAS would start threads for a sum that is over before they are.
+        return np.asarray(np.minimum(np.einsum("...j,j->...", released, self._weights) + self._error, 1.0))
 
     def refined(self, epsilon: float, mu: Floats, new: Integers, delta_infinity: Floats) -> Floats:
         """Theorem 3 of the derivation: E[1 - q + q delta_G(mu, epsilon - log q)], q = Phi(t - sqrt(c) xi)^new.
@@ -156,9 +157,9 @@ def delta(
     paper's analyses need correlation = 1/sqrt(sparsity), no aggregates and cannot use max_groups.
     """
     if analysis == "paper-3.3":
-        return correlated_paper.delta_theorem_33(epsilon, sparsity, independent_std, gap)
+        return correlated_paper.delta_theorem_33(epsilon, sparsity, independent_std, gap, lattice_step)
     if analysis == "paper-3.5":
-        return correlated_paper.delta_theorem_35(epsilon, sparsity, independent_std, gap)
+        return correlated_paper.delta_theorem_35(epsilon, sparsity, independent_std, gap, lattice_step)
     ratio = (sums_sensitivity * independent_std) ** 2
 
     def mu(new: Integers) -> Floats:

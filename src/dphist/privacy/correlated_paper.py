@@ -19,14 +19,17 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-def sensitivity(sparsity: int) -> float:
-    """Lemma 2.8 with correlation 1/sqrt(k): sqrt(k + sqrt(k))/2, in units of s."""
-    return math.sqrt(sparsity + math.sqrt(sparsity)) / 2
+def sensitivity(sparsity: int, lattice_step: float = 0.0) -> float:
+    """Lemma 2.8 with correlation 1/sqrt(k): sqrt(k + sqrt(k))/2, in units of s.
+
+    On a lattice the common shift of 1/2 is off by at most g/2, which adds (k + sqrt k)(g/2)^2 to the square.
+    """
+    return math.sqrt((sparsity + math.sqrt(sparsity)) * (1 + lattice_step**2)) / 2
 
 
-def delta_gauss(epsilon: float, sparsity: int, independent_std: float) -> float:
+def delta_gauss(epsilon: float, sparsity: int, independent_std: float, lattice_step: float = 0.0) -> float:
     """The delta of the noise alone. Rounded up."""
-    return raise_for_rounding(float(delta_gaussian(sensitivity(sparsity) / independent_std, epsilon)))
+    return raise_for_rounding(float(delta_gaussian(sensitivity(sparsity, lattice_step) / independent_std, epsilon)))
 
 
 def _log_keep(sparsity: int, independent_std: float, gap: float) -> float:
@@ -39,9 +42,12 @@ def delta_infinity(sparsity: int, independent_std: float, gap: float) -> float:
     return raise_for_rounding(-math.expm1((sparsity + 1) * _log_keep(sparsity, independent_std, gap)))
 
 
-def delta_theorem_33(epsilon: float, sparsity: int, independent_std: float, gap: float) -> float:
+def delta_theorem_33(
+    epsilon: float, sparsity: int, independent_std: float, gap: float, lattice_step: float = 0.0
+) -> float:
     """Theorem 3.3, add the deltas: delta_gauss + delta_infinity."""
-    return min(1.0, delta_gauss(epsilon, sparsity, independent_std) + delta_infinity(sparsity, independent_std, gap))
+    gauss = delta_gauss(epsilon, sparsity, independent_std, lattice_step)
+    return min(1.0, gauss + delta_infinity(sparsity, independent_std, gap))
 
 
 def gap_for_infinity(target_delta: float, sparsity: int, independent_std: float) -> float:
@@ -58,7 +64,9 @@ def gap_lemma_34(epsilon: float, target_delta: float, sparsity: int, independent
     return gap_for_infinity(left, sparsity, independent_std)
 
 
-def delta_theorem_35(epsilon: float, sparsity: int, independent_std: float, gap: float) -> float:
+def delta_theorem_35(
+    epsilon: float, sparsity: int, independent_std: float, gap: float, lattice_step: float = 0.0
+) -> float:
     """Theorem 3.5. With gamma(j) = min(sqrt j, sqrt(j + sqrt k)/2) and psi(i) = Phi(gap/((1 + k^(-1/4)) s))^(i+1):
 
     the largest of 1 - psi(k); delta_G(sqrt(k + sqrt k)/(2s), epsilon); and for j = 1..k-1
@@ -67,10 +75,12 @@ def delta_theorem_35(epsilon: float, sparsity: int, independent_std: float, gap:
     log_keep = _log_keep(sparsity, independent_std, gap)
 
     def upper(low: Integers, high: Integers) -> Floats:
-        gamma = np.minimum(np.sqrt(high), np.sqrt(high + math.sqrt(sparsity)) / 2) / independent_std
+        shared = np.sqrt((high + math.sqrt(sparsity)) * (1 + lattice_step**2)) / 2
+        gamma = np.minimum(np.sqrt(high), shared) / independent_std
         log_psi = (sparsity - low + 1) * log_keep
         added = -np.expm1(log_psi) + delta_gaussian(gamma, epsilon)
         return np.asarray(np.maximum(added, delta_gaussian(gamma, epsilon + log_psi)))
 
-    pure = max(delta_infinity(sparsity, independent_std, gap), delta_gauss(epsilon, sparsity, independent_std))
+    gauss = delta_gauss(epsilon, sparsity, independent_std, lattice_step)
+    pure = max(delta_infinity(sparsity, independent_std, gap), gauss)
     return raise_for_rounding(worst_split(upper, 1, sparsity - 1, at_least=pure))

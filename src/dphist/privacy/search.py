@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dphist.errors import Infeasible
 
-__all__ = ["best_noise", "bisect_floats", "edge", "minimise", "smallest"]
+__all__ = ["best_noise", "bisect_floats", "edge", "minimise", "smallest", "smallest_whole"]
 
 Floats = NDArray[np.float64]
 
@@ -102,6 +102,17 @@ def smallest(
             return edge(delta_at, target, holds, fails, tolerance=tolerance)
         fails, step = holds, 4 * step
     raise Infeasible(f"a value of at most {high:g} that meets delta = {target:g}", "none")
+
+
+def smallest_whole(holds: Callable[[int], bool], *, limit: int) -> int:
+    """The smallest whole number >= 0 at which a monotone condition holds; Infeasible if it does not at `limit`."""
+    if not holds(limit):
+        raise Infeasible(f"a whole number of at most {limit} that is enough", "none", "more noise, or more epsilon.")
+    low, high = -1, limit
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 def bisect_floats(holds: Callable[[Floats], NDArray[np.bool_]], inside: Floats, outside: Floats) -> Floats:

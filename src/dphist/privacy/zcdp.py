@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dphist.privacy.gaussian import raise_for_rounding
-from dphist.privacy.search import edge, minimise
+from dphist.privacy.search import edge, minimise, smallest
 
 
 def delta_from_rho(rho: float, epsilon: float) -> float:
@@ -30,3 +30,12 @@ def epsilon_from_rho(rho: float, delta: float) -> float:
     """The smallest epsilon >= 0 with delta_from_rho(rho, epsilon) <= delta."""
     simple = rho + 2 * math.sqrt(rho * math.log(1 / delta))  # [BS16] Proposition 1.3, always enough
     return edge(lambda e: delta_from_rho(rho, e), delta, simple * (1 + 1e-9), 0.0)
+
+
+def smallest_std(epsilon: float, target_delta: float, rho_at_one: float) -> float:
+    """The smallest std, to 1e-6 relative and from above, for which rho = rho_at_one/std^2 meets the target."""
+
+    def delta_at(log_std: float) -> float:
+        return delta_from_rho(rho_at_one * math.exp(-2 * log_std) * (1 + 1e-12), epsilon)
+
+    return math.exp(smallest(delta_at, target_delta, start=0.0, low=-30.0, high=60.0, tolerance=1e-8))

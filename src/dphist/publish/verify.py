@@ -16,7 +16,7 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from dphist.errors import InvalidParameter, InvalidPlan
-from dphist.mechanisms import KnownGroups, LaplaceThreshold
+from dphist.mechanisms import KnownGroups
 from dphist.planning import Plan, storage
 from dphist.planning.plan import STD_ERROR
 from dphist.publish.files import METADATA_KEY, format_of, sha256, sidecar
@@ -85,7 +85,7 @@ def _check_counts(counts: np.ndarray[Any, np.dtype[np.float64]], plan: Plan, int
     checks = [
         Check("threshold", above, f"every count exceeds {mechanism.threshold:g}" if above else "a count is below it")
     ]
-    bits = 0 if isinstance(mechanism, LaplaceThreshold) or integers else mechanism.lattice_bits
+    bits = 0 if integers else mechanism.lattice_bits
     steps = np.ldexp(counts, bits)
     on_lattice = bool((steps == np.rint(steps)).all())
     checks.append(

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dphist.errors import Infeasible, InvalidParameter, MissingExtra
-from dphist.mechanisms import KnownGroups, Mechanism, Profile
+from dphist.mechanisms import (
+    CorrelatedGaussian,
+    DiscreteCorrelatedGaussian,
+    DiscreteGaussianThreshold,
+    KnownGroups,
+    Mechanism,
+    Profile,
+    SparseGaussian,
+    discrete_gaussian,
+)
 from dphist.planning import Plan, Request
 from dphist.planning.candidates import correlated_gaussian, laplace_threshold, sparse_gaussian
 from dphist.planning.describe import title
@@ -117,10 +126,16 @@ def threshold_curve(request: Request, mechanism: Mechanism, points: int = 60) ->
 
 
 def _rebuild(request: Request, like: Mechanism) -> Mechanism:
-    if like.name == "sparse-gaussian":
-        return sparse_gaussian(request, like.analysis)  # type: ignore[arg-type]
-    if like.name == "correlated-gaussian":
-        return correlated_gaussian(request, like.analysis)  # type: ignore[arg-type]
+    if isinstance(like, SparseGaussian):
+        return sparse_gaussian(request, like.analysis)
+    if isinstance(like, CorrelatedGaussian):
+        return correlated_gaussian(replace(request, correlation=like.correlation), like.analysis)
+    if isinstance(like, DiscreteGaussianThreshold):
+        return discrete_gaussian.calibrate(
+            request.mechanism_epsilon, request.delta, request.groups_per_unit, noise_std=request.noise_std
+        )
+    if isinstance(like, DiscreteCorrelatedGaussian):
+        return like  # one point: its noise is not free
     return laplace_threshold(request)
 
 

@@ -1,0 +1,136 @@
+"""Thresholding with discrete Gaussian noise [Rogers24, Theorem 7]."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from dphist import checks
+from dphist.errors import InvalidParameter
+from dphist.mechanisms.kept import Integers, Kept, above, add_noise
+from dphist.mechanisms.mechanism import (
+    LARGEST_EPSILON,
+    gaussian_count_released_with,
+    gaussian_quantile,
+    gaussian_release_probability,
+    with_sampler_error,
+)
+from dphist.mechanisms.sparse_gaussian import in_at_most
+from dphist.noise import DiscreteGaussian, Entropy
+from dphist.noise.tails import log_tail
+from dphist.privacy.search import smallest_whole
+from dphist.privacy.zcdp import delta_from_rho, smallest_std
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussianThreshold:
+    """Noise N_Z(0, noise_std^2) on every count; release what is strictly above the threshold, a whole number.
+
+    The counts stay integers. The formulas of continuous noise are false for this law, so the noise is accounted for by
+    zero-concentrated privacy, which costs more of it than the rounded Gaussian of `SparseGaussian`.
+    """
+
+    name: ClassVar[str] = "discrete-gaussian"
+    lattice_bits: ClassVar[int] = 0
+
+    max_groups: int
+    noise_std: float
+    threshold: float
+    low_threshold: int = 1
+
+    def __post_init__(self) -> None:
+        checks.check_whole("max_groups", self.max_groups)
+        checks.check_positive("noise_std", self.noise_std)
+        checks.check_whole("low_threshold", self.low_threshold)
+        DiscreteGaussian(self.variance)
+        if self.threshold < self.low_threshold or not float(self.threshold).is_integer():
+            raise InvalidParameter("a whole threshold of at least low_threshold", self.threshold)
+
+    @property
+    def variance(self) -> Fraction:
+        """The parameter of the law; its true variance is a little smaller."""
+        return Fraction(self.noise_std) ** 2
+
+    @property
+    def analysis(self) -> str:
+        """There is one."""
+        return "zcdp-and-tail"
+
+    @property
+    def theorem(self) -> str:
+        """Where the analysis is stated."""
+        return "[Rogers24] Theorem 7 for discrete Gaussian noise, converted by [CKS20] Proposition 7"
+
+    @property
+    def gap(self) -> float:
+        """threshold - low_threshold."""
+        return self.threshold - self.low_threshold
+
+    @property
+    def assumption(self) -> str:
+        """What must hold for the data."""
+        return in_at_most(self.max_groups)
+
+    @property
+    def rho(self) -> float:
+        """The zCDP parameter of the noise: max_groups/(2 noise_std^2). Rounded up."""
+        return math.nextafter(float(self.max_groups / (2 * self.variance)), math.inf)
+
+    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+        """Noise every count of at least low_threshold and keep what is strictly above the threshold."""
+        eligible = np.flatnonzero(counts >= self.low_threshold)
+        noisy = add_noise(counts[eligible], DiscreteGaussian(self.variance), 0, entropy)
+        return above(noisy, eligible, self.threshold, 0)
+
+    def delta(self, epsilon: float) -> float:
+        """d + (1 - d) delta_CKS(rho, epsilon), d = delta_infinity: this release is truly approximate zCDP. Rounded up."""
+        infinity = self.delta_infinity()
+        return with_sampler_error(lambda at: infinity + (1 - infinity) * self.delta_gauss(at), epsilon, self.max_groups)
+
+    def delta_gauss(self, epsilon: float) -> float:
+        """The part of the noise alone."""
+        return delta_from_rho(self.rho, epsilon)
+
+    def delta_infinity(self) -> float:
+        """1 - (1 - P(Z > gap))^max_groups. Rounded up."""
+        tail = math.exp(float(log_tail(DiscreteGaussian(self.variance), int(self.gap))))
+        return min(1.0, -math.expm1(self.max_groups * math.log1p(-min(tail, 1 - 1e-16))) * (1 + 1e-11))
+
+    def noise_quantile(self, probability: float) -> float:
+        """The quantile of the noise on one count, by the normal law it is close to."""
+        return gaussian_quantile(self.noise_std, probability)
+
+    def release_probability(self, count: float) -> float:
+        """The probability that a group with this many units is released, by the normal law."""
+        return (
+            gaussian_release_probability(count, self.threshold + 0.5, self.noise_std)
+            if count >= self.low_threshold
+            else 0.0
+        )
+
+    def count_released_with(self, probability: float) -> float:
+        """The number of units at which a group is released with this probability."""
+        return max(gaussian_count_released_with(probability, self.threshold + 0.5, self.noise_std), self.low_threshold)
+
+
+def calibrate(
+    epsilon: float,
+    target_delta: float,
+    max_groups: int,
+    *,
+    noise_std: float | None = None,
+    low_threshold: int = 1,
+    noise_share: float = 0.5,
+) -> DiscreteGaussianThreshold:
+    """The least noise whose delta is noise_share of the target (or the noise asked for), and the smallest threshold."""
+    epsilon = min(epsilon, LARGEST_EPSILON)
+    std = noise_std or smallest_std(epsilon, target_delta * noise_share, max_groups / 2)
+
+    def built(gap: int) -> DiscreteGaussianThreshold:
+        return DiscreteGaussianThreshold(max_groups, std, float(low_threshold + gap), low_threshold)
+
+    return built(smallest_whole(lambda gap: built(gap).delta(epsilon) <= target_delta, limit=math.ceil(60 * std) + 2))
