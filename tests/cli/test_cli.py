@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dphist.cli.app import app
@@ -148,7 +150,9 @@ def test_help_version_and_no_arguments() -> None:
     assert bare.stderr.startswith("Usage:")
 
 
-def test_every_command_has_help_and_an_example_that_runs() -> None:
+def test_every_command_has_help_and_an_example_that_runs(tmp_path: Path) -> None:
+    events = pa.table({"user_id": list(range(500)) * 2, "url": ["a"] * 500 + ["b"] * 500})
+    pq.write_table(events, tmp_path / "events.parquet")
     assert app.registered_commands
     for command in app.registered_commands:
         name = str(command.name)
@@ -157,5 +161,5 @@ def test_every_command_has_help_and_an_example_that_runs() -> None:
         assert command.callback is not None
         example = re.search(r"Example: (dphist .*)", command.callback.__doc__ or "")
         assert example, f"{name} has no example"
-        done = dphist(*example.group(1).split()[1:])
+        done = dphist(*example.group(1).split()[1:], cwd=tmp_path)
         assert done.returncode == 0, done.stderr

@@ -1,0 +1,148 @@
+"""`dphist release` and `dphist verify` as a user meets them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--max-groups", "3"]
+
+
+def dphist(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "dphist", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    table = pa.table(
+        {
+            "user_id": [i % 400 for i in range(4000)],
+            "url": [f"u{(i * i) % 7}" for i in range(4000)],
+            "country": ["de", "fr"] * 2000,
+            "likes": [i % 2 for i in range(4000)],
+            "minutes": [float(i % 50) for i in range(4000)],
+        }
+    )
+    pq.write_table(table, tmp_path / "events.parquet")
+    return tmp_path
+
+
+def test_the_command_of_the_readme(folder: Path) -> None:
+    done = dphist(
+        "release", "events.parquet", "--unit", "user_id", "--by", "url", "--by", "country", *BUDGET, "--sum", "likes:0:1",
+        "--mean", "minutes:0:60", "-o", "out.parquet", "--report", "out.html", cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == ["… reading the schema", "… bounding and counting", "… adding noise"]
+    assert "Guarantee: adding or removing" in done.stdout
+    assert "Table written to out.parquet" in done.stdout
+    assert "Nothing was recorded" in done.stdout
+    table = pq.read_table(folder / "out.parquet")
+    assert table.column_names[:4] == ["url", "country", "count", "count_std_error"]
+    assert (folder / "out.html").read_text().startswith("<!doctype html>")
+    checked = dphist("verify", "out.parquet", cwd=folder)
+    assert checked.returncode == 0
+    assert "FAIL" not in checked.stdout
+
+
+def test_verify_fails_on_a_changed_file(folder: Path) -> None:
+    dphist("release", "events.parquet", "--unit", "user_id", "--by", "url", *BUDGET, "-o", "out.csv", cwd=folder)
+    path = folder / "out.csv"
+    path.write_text(path.read_text() + path.read_text().splitlines()[1] + "\n")
+    done = dphist("verify", "out.csv", "--json", cwd=folder)
+    assert done.returncode == 1
+    assert {check["check"] for check in json.loads(done.stdout) if not check["passed"]} == {"file", "keys"}
+
+
+def test_saved_plans_json_and_quiet(folder: Path) -> None:
+    dphist("plan", *BUDGET, "--save", "plan.json", cwd=folder)
+    done = dphist(
+        "release", "events.parquet", "--unit", "user_id", "--by", "url", "--plan", "plan.json", "-o", "out.json", "--json",
+        cwd=folder,
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert found["released_groups"] == len((folder / "out.json").read_text().splitlines())
+    quiet = dphist(
+        "release", "events.parquet", "--unit", "user_id", "--by", "url", "--plan", "plan.json", "-o", "out.csv", "--quiet",
+        "--integers", "--order", "key", "--intervals", "0.9", cwd=folder,
+    )  # fmt: skip
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
+    assert (folder / "out.csv").read_text().startswith("url,count,count_std_error,count_low,count_high\n")
+
+
+def test_explain_and_dry_run_write_nothing(folder: Path) -> None:
+    done = dphist(
+        "release", "events.parquet", "--unit", "user_id", "--by", "url", *BUDGET, "--explain", "--dry-run", "-o", "out.csv",
+        cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for words in ("1. Plan", "2. Bound and count", "SELECT", "3. Noise", "4. Threshold", "5. Publish", "Dry run"):
+        assert words in done.stdout
+    assert not (folder / "out.csv").exists()
+    for extra in (["--keys", "keys.txt"], ["--sketch", "10"]):
+        (folder / "keys.txt").write_text("u0\nu1\n")
+        alone = dphist(
+            "release", "events.parquet", "--unit", "user_id", "--by", "url", "--epsilon", "1", "--delta", "1e-6", "--explain",
+            *extra, cwd=folder,
+        )  # fmt: skip
+        assert alone.returncode == 0, alone.stderr
+
+
+def test_nothing_derived_from_data_is_printed_unless_asked(folder: Path) -> None:
+    command = [
+        "release",
+        "events.parquet",
+        "--unit",
+        "user_id",
+        "--by",
+        "url",
+        *BUDGET,
+        "-o",
+        "out.parquet",
+        "--show",
+        "0",
+    ]
+    assert "4000" not in dphist(*command, cwd=folder).stderr
+    unsafe = dphist(*command, "--unsafe-diagnostics", cwd=folder)
+    assert "UNSAFE, private, do not publish: non-empty groups" in unsafe.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--by", "url", *BUDGET], "-o FILE or --report FILE"),
+        (["--by", "url", "--delta", "1e-6", "-o", "o.csv"], "--epsilon"),
+        (["--by", "urll", *BUDGET, "-o", "o.csv"], "url"),
+        (["--by", "url", *BUDGET, "-o", "missing/o.csv"], "existing folder"),
+        (["--by", "url", *BUDGET, "-o", "o.xlsx"], "output name ending in"),
+        (["--by", "url", *BUDGET, "-o", "."], "a file as the output"),
+        (["--by", "url", *BUDGET, "--sum", "country:0:1", "-o", "o.csv"], "country"),
+        (["--by", "url", *BUDGET, "--where", "likes = (select 1)", "-o", "o.csv"], "Expected"),
+        (["--by", "url", *BUDGET, "--where", "likes >", "-o", "o.csv"], "Expected"),
+        (["--by", "url", *BUDGET, "--plan", "none.json", "-o", "o.csv"], "a plan or a budget"),
+        (["--by", "url", "--plan", "none.json", "-o", "o.csv"], "unreadable"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(folder: Path, arguments: list[str], message: str) -> None:
+    done = dphist("release", "events.parquet", "--unit", "user_id", *arguments, cwd=folder)
+    assert done.returncode == 2, done.stdout
+    assert "Traceback" not in done.stderr
+    assert message in done.stderr.splitlines()[-1]
+    assert not (folder / "o.csv").exists()
+
+
+def test_a_missing_file_is_named(folder: Path) -> None:
+    done = dphist("release", "nothing.parquet", "--unit", "u", "--by", "k", *BUDGET, "-o", "o.csv", cwd=folder)
+    assert done.returncode == 2
+    assert "nothing.parquet" in done.stderr
