@@ -30,7 +30,9 @@ SCHEMA = pa.schema(
         ("value", pa.float64()),
     ]
 )
-dyadic = st.integers(-80, 80).map(lambda eighths: eighths / 8)
+dyadic = st.integers(-80, 80).map(lambda eighths: eighths / 8) | st.integers(-(2**24), 2**24).map(
+    lambda part: part / 2**22
+)
 values = st.one_of(
     st.none(), dyadic, st.sampled_from([float("nan"), float("inf"), float("-inf"), 1e300, -1e300, 5e-324])
 )
@@ -182,6 +184,18 @@ def test_rows_in_another_order_and_other_threads_give_the_same_integers(engine: 
     for _ in range(3):
         generator.shuffle(rows)
         assert groups_of(engine.histogram(table(rows, SCHEMA), query, ContributionBounds(2), seed=7)) == first
+
+
+@every_engine
+def test_adding_doubles_would_let_the_order_of_rows_move_a_step(engine: DuckDBEngine) -> None:
+    """Beside 2^40 a double has no room for 2^-30, which here is what makes five steps full."""
+    last = SUM.centre + 5 * SUM.step - 2.0**-30
+    for values in ([2.0**40, 2.0**-30, -(2.0**40), last], [2.0**40, -(2.0**40), 2.0**-30, last]):
+        rows: list[Record] = [{"user": 1, "text": "x", "value": value} for value in values]
+        histogram = engine.histogram(
+            table(rows, SCHEMA), GroupByQuery("user", (Key("text"),), (SUM,)), ContributionBounds(1)
+        )
+        assert histogram.sums["sum_value"].tolist() == [5]
 
 
 @every_engine
