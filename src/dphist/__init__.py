@@ -2,7 +2,15 @@
 
 from typing import TYPE_CHECKING, Any
 
-from dphist.errors import DphistError, Infeasible, InvalidParameter, InvalidPlan, MissingExtra
+from dphist.errors import (
+    DphistError,
+    EngineFailure,
+    Infeasible,
+    InvalidParameter,
+    InvalidPlan,
+    MissingExtra,
+    UnreadableSource,
+)
 from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian, epsilon_at
 from dphist.planning import Plan, plan
 from dphist.version import __version__
@@ -15,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CorrelatedGaussian",
     "DphistError",
+    "EngineFailure",
     "Files",
     "Infeasible",
     "InvalidParameter",
@@ -26,6 +35,7 @@ __all__ = [
     "Plan",
     "Release",
     "SparseGaussian",
+    "UnreadableSource",
     "__version__",
     "epsilon_at",
     "plan",

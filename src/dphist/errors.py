@@ -2,7 +2,9 @@
 
 DphistError
 ├── InvalidParameter      a value that cannot be used (also a ValueError)
-│   └── Infeasible        each value is fine alone, together they cannot be met
+│   ├── Infeasible        each value is fine alone, together they cannot be met
+│   └── UnreadableSource  a source that is missing, damaged or of an unknown kind
+├── EngineFailure         the engine gave up: memory, disk, or damage found while reading
 ├── InvalidPlan           a saved plan that is damaged, too new, or whose guarantee does not hold
 └── MissingExtra          an optional dependency is not installed (also an ImportError)
 
@@ -11,7 +13,15 @@ Every message has the form ``Expected ..., got .... Hint: ...`` and never holds 
 
 from __future__ import annotations
 
-__all__ = ["DphistError", "Infeasible", "InvalidParameter", "InvalidPlan", "MissingExtra"]
+__all__ = [
+    "DphistError",
+    "EngineFailure",
+    "Infeasible",
+    "InvalidParameter",
+    "InvalidPlan",
+    "MissingExtra",
+    "UnreadableSource",
+]
 
 
 class DphistError(Exception):
@@ -31,6 +41,21 @@ class InvalidParameter(DphistError, ValueError):
 
 class Infeasible(InvalidParameter):
     """No mechanism meets the request."""
+
+
+class UnreadableSource(InvalidParameter):
+    """A source that is missing, damaged or of an unknown kind."""
+
+
+class EngineFailure(DphistError):
+    """The engine gave up. Its own message may quote records, so it is not passed on."""
+
+    def __init__(self, expected: str, hint: str = "") -> None:
+        self.expected, self.hint = expected, hint
+        super().__init__(f"Expected {expected}, got a failure of the engine." + (f" Hint: {hint}" if hint else ""))
+
+    def __reduce__(self) -> tuple[type[EngineFailure], tuple[str, str]]:
+        return type(self), (self.expected, self.hint)
 
 
 class InvalidPlan(DphistError):

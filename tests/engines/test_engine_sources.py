@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from engine_oracle import groups_of
 
-from dphist.engines import EngineFailure, Files, GroupByQuery, Key, PerformanceSettings, UnreadableSource, parse_key
+from dphist.engines import Files, GroupByQuery, Key, PerformanceSettings, parse_key
 from dphist.engines.duckdb import PHASES, DuckDBEngine
-from dphist.errors import InvalidParameter
+from dphist.errors import EngineFailure, InvalidParameter, UnreadableSource
 from dphist.histogram import ContributionBounds, Measure
 
 ENGINE = DuckDBEngine()

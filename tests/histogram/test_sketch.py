@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dphist.engines import GroupByQuery, Key
 from dphist.engines.duckdb import DuckDBEngine
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram, Measure, MisraGries, enforce_sparsity, largest_undercount
+from dphist.histogram import ContributionBounds, Histogram, MisraGries, largest_undercount
 
 SCHEMA = pa.schema([("item", pa.int64())])
 units = st.lists(st.sets(st.integers(0, 9), min_size=1), max_size=25)
@@ -46,16 +46,6 @@ def assert_monotonic_neighbours(one: dict[int, int], other: dict[int, int]) -> N
 
 
 @settings(max_examples=300, deadline=None)
-@given(people=units, more=st.sets(st.integers(0, 9), min_size=1), sparsity=st.integers(1, 6))
-def test_a_reduction_keeps_neighbours_close_and_sparse(people: list[set[int]], more: set[int], sparsity: int) -> None:
-    one = enforce_sparsity(counted(people), sparsity)
-    other = enforce_sparsity(counted([*people, more]), sparsity)
-    assert len(one) <= sparsity
-    assert one.bounds.sparsity == sparsity
-    assert_monotonic_neighbours(as_dict(one), as_dict(other))
-
-
-@settings(max_examples=300, deadline=None)
 @given(
     people=units,
     more=st.sets(st.integers(0, 9), min_size=1),
@@ -84,18 +74,6 @@ def test_blocks_by_arrival_would_break_it() -> None:
 
     assert by_arrival(people) == {}
     assert by_arrival([{3}, *people]) == {3: 2}
-
-
-def test_a_promise_that_holds_changes_nothing() -> None:
-    rows = Measure("rows", "rows", None, 0.0, 3.0, 1.5, 0.5, 3)
-    keys = pa.table({"item": [1, 2, 3]})
-    histogram = Histogram(keys, np.array([5, 1, 3]), ContributionBounds(2), {"rows": np.array([1, 2, 3])}, (rows,))
-    same = enforce_sparsity(histogram, 3)
-    assert as_dict(same) == {1: 5, 2: 1, 3: 3}
-    less = enforce_sparsity(histogram, 1)
-    assert as_dict(less) == {1: 2}
-    assert less.sums["rows"].tolist() == [1]
-    assert enforce_sparsity(histogram, 2).counts.tolist() == [4, 2]
 
 
 def test_the_engine_sketches_by_units() -> None:

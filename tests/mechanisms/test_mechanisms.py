@@ -100,6 +100,9 @@ def test_paper_analyses_use_their_own_parts() -> None:
         lambda: CorrelatedGaussian(5, 5, 1.0, 0.5, threshold=5.0, analysis="paper-3.5"),
         lambda: CorrelatedGaussian(4, 3, 1.0, 0.5, threshold=5.0, analysis="paper-3.5"),
         lambda: CorrelatedGaussian(4, 4, 1.0, 0.5, threshold=5.0, sums_sensitivity=1.0, analysis="paper-3.3"),
+        lambda: CorrelatedGaussian(5, 5, 1.0, 1e7, threshold=5.0),
+        lambda: KnownGroups(groups=1, max_groups=1, independent_std=1e-9, correlation=1e17, lattice_bits=45),
+        lambda: KnownGroups(groups=1, max_groups=1, independent_std=1.0, lattice_bits=45),
         lambda: LaplaceThreshold(1, 1.0, 5.5),
         lambda: LaplaceThreshold(1, -1.0, 5.0),
         lambda: KnownGroups(groups=3, max_groups=4, independent_std=1.0),
@@ -129,8 +132,8 @@ def test_the_samplers_are_as_exact_as_the_mechanisms_assume() -> None:
         DiscreteLaplace(Fraction(3.7)),
         DiscreteLaplace(Fraction(1e5)),
     ]
-    # 17 times: a count and up to 16 aggregates for every group that a unit changes
-    assert all(17 * sampler_error(law) <= SAMPLER_ERROR for law in laws)
+    # 18 times: a count and up to 16 aggregates for every group that a unit changes, and a total
+    assert all(18 * sampler_error(law) <= SAMPLER_ERROR for law in laws)
 
 
 def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
@@ -273,3 +276,24 @@ def test_small_counts_are_never_looked_at() -> None:
     kept = low.perturb(np.full(10_000, 8))
     assert 0 < len(kept.index) < 10_000
     assert (kept.counts > 8).all()
+
+
+def test_laplace_just_below_its_pure_epsilon() -> None:
+    mechanism = LaplaceThreshold(1, 1000.0, 41000.0)
+    just_below = math.nextafter(1e-3, 0)
+    assert mechanism.delta(just_below) >= 1e-19  # (e^p - e^epsilon)/(1 + e^p), not lost beside 1
+
+
+def test_the_samplers_of_all_counters_count_under_common_noise() -> None:
+    from dphist.mechanisms.mechanism import sampler_surcharge
+
+    quiet = CorrelatedGaussian(10**6, 1, 1e9, 0.001, threshold=1e11)
+    assert quiet.delta(20.0) >= sampler_surcharge(20.0, 10**6)
+    assert quiet.delta(1e3) == quiet.delta(30.0)
+
+
+def test_sparsity_is_enforced_before_small_counts_are_dropped() -> None:
+    """The other order would let the subtracted count jump by low_threshold when one unit comes."""
+    mechanism = CorrelatedGaussian(2, 2, 0.001, 0.001, threshold=11.0, low_threshold=10)
+    counts = np.array([30, 29, 9])
+    assert mechanism.perturb(counts).counts.round().tolist() == [21.0, 20.0]

@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -313,6 +314,9 @@ def test_saved_plans_come_back_bit_for_bit(tmp_path: Path, request_: dict[str, o
         (("request", "max_groups"), 11),
         (("request", "keys"), 20),
         (("request", "mechanism"), "magic"),
+        (("request", "low_threshold"), 1000),
+        (("request", "epsilon"), 10**400),
+        (("alternatives", 0, "noise_std"), 0.001),
         (("mechanism", "name"), "magic"),
         (("mechanism", "noise_std"), "much"),
         (("version",), 99),
@@ -320,7 +324,7 @@ def test_saved_plans_come_back_bit_for_bit(tmp_path: Path, request_: dict[str, o
         (("request",), None),
     ],
 )
-def test_a_plan_that_was_changed_is_refused(tmp_path: Path, where: tuple[str, ...], value: object) -> None:
+def test_a_plan_that_was_changed_is_refused(tmp_path: Path, where: tuple[Any, ...], value: object) -> None:
     path = tmp_path / "plan.json"
     dp.plan(epsilon=1, delta=1e-8, max_groups=10, sums={"likes": (0, 1)}).save(path)
     data = json.loads(path.read_text())
@@ -383,3 +387,15 @@ def test_a_plan_prints_what_it_promises() -> None:
     assert "times" in str(dp.plan(epsilon=0.35, delta=1e-5, max_groups=5000))
     assert "common to all groups" in str(dp.plan(epsilon=1, delta=1e-8, sparsity=1000))
     assert "public" in str(dp.plan(epsilon=1, delta=1e-8, keys=30))
+
+
+def test_a_pure_epsilon_is_compared_exactly(tmp_path: Path) -> None:
+    """What is missing from a pure epsilon is added to delta: a slack of 1e-12 would be 200 times this delta."""
+    path = tmp_path / "plan.json"
+    dp.plan(epsilon=1, delta=1e-15, max_groups=1, sums={"a": (0, 1)}, mechanism="laplace").save(path)
+    data = json.loads(path.read_text())
+    scale = data["mechanism"]["scale"] * (1 - 0.49e-12)
+    data["mechanism"] |= {"scale": scale, "sums_epsilon": (1 - 0.999e-12) / scale}
+    path.write_text(json.dumps(data))
+    with pytest.raises(dp.InvalidPlan, match="not paid for"):
+        dp.Plan.load(path)

@@ -274,3 +274,25 @@ def test_the_best_of_some_correlations_is_the_best_of_them() -> None:
     setting = design.Setting(0.35, 1e-5, 10, 10)
     chosen = design.best_of(setting, [0.3, 5.0, 1 / 3, 0.0], lambda c: 0.0)
     assert chosen == design.design_for(setting, 1 / 3)
+
+
+def test_nothing_cancels_at_extreme_correlations() -> None:
+    for c in (1e6, 1e8, 1e17):
+        assert float(csh.squared_sensitivity(1, 1, c)) == pytest.approx(1 / (1 + c), rel=1e-12)
+    assert float(csh.squared_sensitivity(5, 5, 1e12, 4)) == pytest.approx(1 / (1 + 1e12), rel=1e-12)
+
+
+def test_absurdly_correlated_noise_is_given_up_not_computed() -> None:
+    assert csh.delta_infinity(100.0, 10**9, 1.0, 1e6) == 1.0
+
+
+def test_many_new_counts_are_summed_in_pieces() -> None:
+    common = csh.CommonNoise(0.5, 6.0, 60_000)
+    every = np.arange(1, 4001)
+    assert common.delta_infinity(every)[-1] == common.delta_infinity(np.array([4000]))[0]
+
+
+def test_the_fast_bound_is_never_below_the_sharp_one() -> None:
+    parameters = {"sparsity": 6, "max_groups": 6, "independent_std": 2.0, "correlation": 0.577, "gap": 4.0}
+    fast = csh.delta(0.1, **parameters, sharp=False)  # type: ignore[arg-type]
+    assert csh.delta(0.1, **parameters) < fast * 0.95  # type: ignore[arg-type]

@@ -1,7 +1,9 @@
 """Laplace thresholds and the zCDP conversion: golden values of unknown-domain.md and enumeration."""
 
 import math
+from typing import Any
 
+import mpmath as mp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +21,8 @@ def test_golden_thresholds() -> None:
 
 
 def test_golden_rhos() -> None:
-    assert laplace.rho_continuous(1.0, 1) == pytest.approx(0.3678794412, abs=1e-10)
-    assert laplace.rho_continuous(0.1, 5) == pytest.approx(0.02418709018, abs=1e-10)
+    assert laplace.rho_continuous(1.0, 1) == pytest.approx(0.3678794412, abs=2e-10)
+    assert laplace.rho_continuous(0.1, 5) == pytest.approx(0.02418709018, abs=2e-10)
     assert laplace.rho_continuous(1e-6, 3) == pytest.approx(1.5e-12, rel=1e-5)
     assert laplace.rho_discrete(1.0, 1) == pytest.approx(math.tanh(0.5), rel=1e-8)
     assert laplace.rho_discrete(1.0, 1) == pytest.approx(0.4621171573, abs=1e-9)
@@ -79,3 +81,25 @@ def test_smallest_whole_number() -> None:
     assert smallest_whole(lambda n: True, limit=100) == 0
     with pytest.raises(Infeasible):
         smallest_whole(lambda n: False, limit=100)
+
+
+def test_small_epsilons_are_rounded_up() -> None:
+    """Against series with more digits: continuous e^2/2 - e^3/6, discrete below e^2/2."""
+    for e in (1e-7, 1e-5, 5e-4, 1.1e-3):
+        series = e * e / 2 - e**3 / 6 + e**4 / 24 - e**5 / 120
+        assert laplace.rho_continuous(e, 1) >= series
+        assert laplace.rho_discrete(e, 1) >= e * math.tanh(e / 2) * (1 - 1e-12)
+
+
+def test_conversion_at_tiny_rho_against_many_digits() -> None:
+    for rho, epsilon in [(1e-8, 1e-3), (1e-10, 1e-4), (1e-12, 1e-5)]:
+        with mp.workdps(50):
+            r, e = mp.mpf(rho), mp.mpf(epsilon)
+
+            def log_delta(x: Any, r: Any = r, e: Any = e) -> Any:
+                return x * ((1 + x) * r - e) - mp.log(x) - (1 + x) * mp.log1p(1 / x)
+
+            best = mp.findroot(lambda x, f=log_delta: mp.diff(f, x), e / r / 2)
+            exact = mp.exp(log_delta(best))
+        assert delta_from_rho(rho, epsilon) >= float(exact)
+        assert delta_from_rho(rho, epsilon) == pytest.approx(float(exact), rel=1e-8)

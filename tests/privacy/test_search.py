@@ -102,3 +102,14 @@ def test_worst_split_equals_the_brute_force_maximum(size: int, rise: float, fall
 def test_worst_split_gives_up_safely_when_bounds_never_tighten() -> None:
     bound = worst_split(lambda low, high: np.where(low == high, 1.0, 2.0), 1, 10**7)
     assert bound == 2.0
+
+
+def test_worst_split_remembers_ranges_it_dropped() -> None:
+    """A range dropped early may hold a value a little above the best single point seen later: its bound must be kept."""
+
+    def upper(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        inside = (low <= 500) & (high >= 500)
+        late = (low <= 900) & (high >= 900)
+        return np.where(inside, 1.0 + 9e-6, np.where(late & (low < high), 1.1, 1.0))
+
+    assert worst_split(upper, 1, 1000, tolerance=1e-5) >= 1.0 + 9e-6

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dphist.engines.failures import EngineFailure, UnreadableSource
 from dphist.engines.query import GroupByQuery, Key, parse_key
 from dphist.engines.settings import Files, PerformanceSettings
 
-__all__ = ["EngineFailure", "Files", "GroupByQuery", "Key", "PerformanceSettings", "UnreadableSource", "parse_key"]
+__all__ = ["Files", "GroupByQuery", "Key", "PerformanceSettings", "parse_key"]

@@ -6,7 +6,6 @@ fit goes to a private directory that is removed with the run.
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -22,14 +21,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dphist import checks
-from dphist.engines.failures import EngineFailure
 from dphist.engines.query import GroupByQuery
 from dphist.engines.resolve import resolve, resolve_without_source
 from dphist.engines.settings import PerformanceSettings
 from dphist.engines.sources import quote_identifier, quote_text
 from dphist.engines.sql import blocks_sql, histogram_sql
-from dphist.errors import InvalidParameter
+from dphist.errors import EngineFailure, InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram, MisraGries
+from dphist.noise.entropy import SystemEntropy
 
 Progress = Callable[[str], None]
 _T = TypeVar("_T")
@@ -141,7 +140,7 @@ def _silent(phase: str) -> None:
 
 
 def _fresh(seed: int | None) -> int:
-    return secrets.randbits(64) if seed is None else seed % 2**64
+    return int(SystemEntropy().words(1)[0]) if seed is None else seed % 2**64
 
 
 @contextmanager

@@ -19,9 +19,8 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from dphist.engines.failures import UnreadableSource
 from dphist.engines.settings import Files, Format
-from dphist.errors import InvalidParameter
+from dphist.errors import InvalidParameter, UnreadableSource
 
 SOURCE: Final = "source"
 _SUFFIXES: Final[dict[str, Format]] = {

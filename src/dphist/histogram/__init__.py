@@ -5,7 +5,7 @@ from __future__ import annotations
 from dphist.histogram.bounds import ContributionBounds
 from dphist.histogram.histogram import LARGEST_SUM, Histogram
 from dphist.histogram.measure import Measure
-from dphist.histogram.sketch import MisraGries, enforce_sparsity, largest_undercount
+from dphist.histogram.sketch import MisraGries, largest_undercount
 
 __all__ = [
     "LARGEST_SUM",
@@ -13,6 +13,5 @@ __all__ = [
     "Histogram",
     "Measure",
     "MisraGries",
-    "enforce_sparsity",
     "largest_undercount",
 ]

@@ -11,7 +11,7 @@ from dphist import checks
 class ContributionBounds:
     """The most groups one unit is counted in, and the most groups that can be non-empty; None where nothing is promised.
 
-    `max_groups` is kept by sampling inside an engine, `sparsity` by `enforce_sparsity` or a sketch.
+    `max_groups` is kept by sampling inside an engine, `sparsity` by a sketch.
     """
 
     max_groups: int | None = None

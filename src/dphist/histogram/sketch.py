@@ -15,8 +15,6 @@ P / (k + 1) from any count; none is ever too large.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -32,20 +30,6 @@ def largest_undercount(pairs: int, sparsity: int) -> int:
     The formula is public, `pairs` is not: fill in a public bound, such as units times groups per unit.
     """
     return pairs // (sparsity + 1)
-
-
-def enforce_sparsity(histogram: Histogram, sparsity: int) -> Histogram:
-    """Subtract the (sparsity + 1)-th largest count and drop the groups that are left with nothing.
-
-    Changes nothing when the promised bound holds, and makes it hold when it does not. One unit can then move every
-    counter, so the result must be released with max_groups = sparsity. The sums of the remaining groups stay whole.
-    """
-    checks.check_whole("sparsity", sparsity)
-    cut = _cut(histogram.counts, sparsity)
-    kept = np.flatnonzero(histogram.counts > cut)
-    reduced = histogram.take(kept)
-    bounds = replace(histogram.bounds, sparsity=sparsity)
-    return replace(reduced, counts=reduced.counts - cut, bounds=bounds)
 
 
 class MisraGries:

@@ -14,6 +14,7 @@ from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.kept import Integers, Kept, above, add_noise, draw_common
 from dphist.mechanisms.mechanism import (
+    MOST_CORRELATION,
     gaussian_count_released_with,
     gaussian_quantile,
     gaussian_release_probability,
@@ -56,7 +57,7 @@ class CorrelatedGaussian:
         checks.check_whole("sparsity", self.sparsity)
         checks.check_whole("max_groups", self.max_groups)
         checks.check_positive("independent_std", self.independent_std)
-        checks.check_not_negative("correlation", self.correlation)
+        check_correlation(self.correlation)
         checks.check_whole("low_threshold", self.low_threshold)
         checks.check_not_negative("sums_sensitivity", self.sums_sensitivity)
         checks.check_choice("analysis", self.analysis, csh.ANALYSES)
@@ -162,6 +163,13 @@ class CorrelatedGaussian:
     def count_released_with(self, probability: float) -> float:
         """The number of units at which a group is released with this probability."""
         return max(gaussian_count_released_with(probability, self.threshold, self.noise_std), self.low_threshold)
+
+
+def check_correlation(correlation: float) -> None:
+    """A correlation >= 0 that is not absurd."""
+    checks.check_not_negative("correlation", correlation)
+    if correlation > MOST_CORRELATION:
+        raise InvalidParameter(f"a correlation of at most {MOST_CORRELATION:g}", correlation)
 
 
 def at_most_non_empty(sparsity: int) -> str:

@@ -11,9 +11,10 @@ import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.correlated_gaussian import common_noise
+from dphist.mechanisms.correlated_gaussian import check_correlation, common_noise
 from dphist.mechanisms.kept import Integers, Kept, add_noise
 from dphist.mechanisms.mechanism import gaussian_quantile, with_sampler_error
+from dphist.mechanisms.sparse_gaussian import check_lattice
 from dphist.noise import Entropy, RoundedGaussian
 from dphist.privacy import correlated_gaussian as csh
 
@@ -38,9 +39,9 @@ class KnownGroups:
         checks.check_whole("the number of public keys", self.groups)
         checks.check_whole("max_groups", self.max_groups)
         checks.check_positive("independent_std", self.independent_std)
-        checks.check_not_negative("correlation", self.correlation)
+        check_correlation(self.correlation)
         checks.check_not_negative("sums_sensitivity", self.sums_sensitivity)
-        checks.check_whole("lattice_bits", self.lattice_bits)
+        check_lattice(self.lattice_bits)
         if self.max_groups > self.groups:
             raise InvalidParameter(f"max_groups of at most the {self.groups} listed keys", self.max_groups)
 

@@ -14,7 +14,13 @@ from dphist.noise import delta_surcharge
 from dphist.privacy.search import edge
 
 SAMPLER_ERROR = Fraction(1, 2**110)
-"""A bound on `noise.sampler_error` of every law a mechanism draws from (a test holds the laws to it)."""
+"""A bound on the error of all draws for one group: its count and up to 16 aggregates, and one draw more for a total.
+
+A test holds `noise.sampler_error` of the laws to an 18th of it.
+"""
+
+MOST_LATTICE_BITS = 40
+MOST_CORRELATION = 1e6
 
 
 LARGEST_EPSILON = 30.0
@@ -67,6 +73,12 @@ def round_up_to_lattice(value: float, lattice_bits: int) -> float:
     if abs(steps) > 2**53:
         raise InvalidParameter(f"a threshold below 2^{53 - lattice_bits} on this lattice", value, "a coarser lattice")
     return math.ldexp(steps, -lattice_bits)
+
+
+def round_up(value: Fraction | int) -> float:
+    """The smallest double that is not below an exact value."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 def epsilon_at(mechanism: Profile, delta: float) -> float:

@@ -13,6 +13,7 @@ from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.kept import Integers, Kept, above, add_noise
 from dphist.mechanisms.mechanism import (
+    MOST_LATTICE_BITS,
     gaussian_count_released_with,
     gaussian_quantile,
     gaussian_release_probability,
@@ -111,11 +112,18 @@ class SparseGaussian:
 def check_threshold(threshold: float, low_threshold: int, lattice_bits: int) -> None:
     """A threshold not below low_threshold, on a lattice that divides a half."""
     checks.check_positive("threshold", threshold)
-    checks.check_whole("lattice_bits", lattice_bits)
+    check_lattice(lattice_bits)
     if threshold < low_threshold:
         raise InvalidParameter(f"a threshold of at least low_threshold = {low_threshold}", threshold)
     if round_up_to_lattice(threshold, lattice_bits) != threshold:
         raise InvalidParameter(f"a threshold that is a multiple of 2^-{lattice_bits}", threshold, "round it up.")
+
+
+def check_lattice(lattice_bits: int) -> None:
+    """A lattice that divides a half and leaves room for counts in 64 bits."""
+    checks.check_whole("lattice_bits", lattice_bits)
+    if lattice_bits > MOST_LATTICE_BITS:
+        raise InvalidParameter(f"lattice_bits of at most {MOST_LATTICE_BITS}", lattice_bits)
 
 
 def in_at_most(max_groups: int) -> str:

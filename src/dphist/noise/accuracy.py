@@ -78,8 +78,9 @@ def _missing_weight(blocks: Blocks, first: int, count: int, values: int | None) 
 def delta_surcharge(epsilon: float, changed_counters: int, error: Fraction) -> float:
     """(1 + e^ε)·(j + 1)·error, rounded up: add it to δ to pay for the sampler not being its law exactly.
 
-    j is the largest number of counters that one unit changes; one more draw is a noise that all counters share. The
-    noise of an unchanged counter has the same law on both sides and cancels. For the others, replacing the laws P, Q
+    j is the largest number of counters that one unit changes; one more draw is a noise that all counters share. With
+    independent noise an unchanged counter has the same law on both sides and cancels; with a shared noise the proof
+    shifts the noise of every counter, so that j is all of them. For those, replacing the laws P, Q
     of a mechanism by P', Q' within distance d = (j + 1)·error changes δ(ε) = sup P(S) − e^ε Q(S) by at most d + e^ε
     d. `error` is the largest `sampler_error` of the laws in use.
     """

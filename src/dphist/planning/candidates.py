@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from functools import partial
 
 from dphist.errors import Infeasible
@@ -16,7 +17,7 @@ from dphist.mechanisms import (
     discrete_correlated,
     discrete_gaussian,
 )
-from dphist.mechanisms.mechanism import round_up_to_lattice, sampler_surcharge
+from dphist.mechanisms.mechanism import round_up, round_up_to_lattice, sampler_surcharge
 from dphist.planning.request import Request
 from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
@@ -209,7 +210,7 @@ def laplace_threshold(request: Request) -> LaplaceThreshold:
         scale=scale,
         threshold=float(request.low_threshold + gap),
         low_threshold=request.low_threshold,
-        sums_epsilon=request.sums_budget / scale,
+        sums_epsilon=round_up(sum(Fraction(a.weight) for a in request.aggregates) / Fraction(scale)),
     )
 
 

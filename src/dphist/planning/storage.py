@@ -71,9 +71,11 @@ def from_data(data: Any, source: str) -> tuple[Request, Mechanism, tuple[Mechani
         request = Request(**asked, aggregates=aggregates)
         mechanism = _mechanism(data["mechanism"])
         alternatives = tuple(_mechanism(other) for other in data["alternatives"])
-    except (KeyError, TypeError, AttributeError, ValueError, DphistError) as problem:
+    except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError, DphistError) as problem:
         raise InvalidPlan(f"Expected a complete plan in {source}, got a damaged one: {problem}") from None
     check(request, mechanism, source)
+    if any(other.delta(request.mechanism_epsilon) > request.delta for other in alternatives):
+        raise InvalidPlan(f"Expected alternatives in {source} that meet the budget, got one that does not.")
     return request, mechanism, alternatives
 
 
@@ -103,6 +105,8 @@ def check(request: Request, mechanism: Mechanism, source: str) -> None:
         listed = mechanism.groups if isinstance(mechanism, KnownGroups) else mechanism.sparsity
         if listed != request.keys:
             problems.append("the number of public keys differs")
+    if not isinstance(mechanism, KnownGroups) and mechanism.low_threshold != request.low_threshold:
+        problems.append("low_threshold differs from the request")
     if not _covers_aggregates(request, mechanism):
         problems.append("the aggregates are not paid for")
     if problems:
@@ -112,8 +116,9 @@ def check(request: Request, mechanism: Mechanism, source: str) -> None:
 def _covers_aggregates(request: Request, mechanism: Mechanism) -> bool:
     """Whether the sensitivity in the mechanism is at least that of the aggregates with the noise of `Plan.aggregates`."""
     slack = 1 - 1e-12
-    if isinstance(mechanism, LaplaceThreshold):
-        return mechanism.sums_epsilon >= request.sums_budget / mechanism.scale * slack
+    if isinstance(mechanism, LaplaceThreshold):  # exactly: what is missing from a pure epsilon is added to delta
+        spent = sum(Fraction(aggregate.weight) for aggregate in request.aggregates) / Fraction(mechanism.scale)
+        return Fraction(mechanism.sums_epsilon) >= spent
     if isinstance(mechanism, DiscreteGaussianThreshold | DiscreteCorrelatedGaussian):
         return not request.aggregates
     sensitivity: float = mechanism.sums_sensitivity

@@ -33,8 +33,10 @@ ANALYSES: Final[tuple[Analysis, ...]] = get_args(Analysis)
 _REACH = 12.0  # P(|N(0,1)| > 12) < 4e-33
 _ACCURACY = 75.0  # the trapezoidal rule is off by less than 5 e^-75 < 2e-32
 _QUADRATURE_ERROR = 1e-31
-_MOST_BINS = 256
-_REFINED_TOLERANCE = 1e-5
+_MOST_NODES = 2**18  # beyond it (correlations far above any use) the bound is given up: delta_infinity = 1
+_MOST_CELLS = 2**22
+_MOST_BINS = 128
+_MIXED_TOLERANCE = 1e-4
 
 
 def squared_sensitivity(
@@ -60,7 +62,11 @@ def squared_sensitivity(
         return np.asarray(linear)
     effective = sparsity - added + 1 / correlation
     peak = np.floor(effective * (1 + sums_ratio) / 2)
-    values = [p * (1 + sums_ratio) - p * p / effective for p in (np.minimum(peak, most), np.minimum(peak + 1, most))]
+    # p - p^2/effective, written so that nothing cancels when p is all there is and 1/c is tiny
+    values = [
+        p * sums_ratio + p * ((sparsity - added - p) + 1 / correlation) / effective
+        for p in (np.minimum(peak, most), np.minimum(peak + 1, most))
+    ]
     surcharge = np.where(most > 0, effective * lattice_step**2 / 4, 0.0)
     return np.asarray(np.minimum(linear, np.maximum(*values) + surcharge))
 
@@ -82,17 +88,25 @@ class CommonNoise:
             self._error = 0.0
         else:
             step = math.pi * math.sqrt(2 / (_ACCURACY * (1 + most_new * correlation)))
-            side = math.ceil(_REACH / step)
+            side = min(math.ceil(_REACH / step), _MOST_NODES)
             self._nodes = step * np.arange(-side, side + 1, dtype=np.float64)
             self._weights = step * np.exp(-(self._nodes**2) / 2) / math.sqrt(2 * math.pi)
             self._error = _QUADRATURE_ERROR
+        self._given_up = len(self._nodes) > _MOST_NODES
         self._log_keep = log_ndtr(t - math.sqrt(correlation) * self._nodes)
 
     def delta_infinity(self, new: Integers) -> Floats:
         """Section 2 of the derivation: 1 - E[Phi(t - sqrt(c) xi)^new], the chance that a new counter is released."""
-        released = -np.expm1(np.asarray(new, np.float64)[..., None] * self._log_keep)
-        # einsum, not @: BLAS would start threads for a sum that is over before they are.
-        return np.asarray(np.minimum(np.einsum("...j,j->...", released, self._weights) + self._error, 1.0))
+        count = np.asarray(new, np.float64)
+        if self._given_up:
+            return np.ones(count.shape)
+        released = np.empty(count.shape)
+        rows = max(1, _MOST_CELLS // len(self._nodes))
+        for first in range(0, len(count), rows):
+            part = slice(first, first + rows)
+            # einsum, not @: BLAS would start threads for a sum that is over before they are.
+            released[part] = np.einsum("ij,j->i", -np.expm1(count[part, None] * self._log_keep), self._weights)
+        return np.asarray(np.minimum(released + self._error, 1.0))
 
     def refined(self, epsilon: float, mu: Floats, new: Integers, delta_infinity: Floats) -> Floats:
         """Theorem 3 of the derivation: E[1 - q + q delta_G(mu, epsilon - log q)], q = Phi(t - sqrt(c) xi)^new.
@@ -149,12 +163,14 @@ def delta(
     sums_sensitivity: float = 0.0,
     lattice_step: float = 0.0,
     analysis: Analysis = "tight",
+    sharp: bool = True,
 ) -> float:
     """Delta at epsilon >= 0: an upper bound on the true one.
 
     `tight` is the smaller of Theorems 2 and 3 of the derivation, which hold in both directions and equal the true delta
-    wherever one of the pure cases (a = 0, a = max_groups) decides, which is so for all deltas of practical size. The
-    paper's analyses need correlation = 1/sqrt(sparsity), no aggregates and cannot use max_groups.
+    wherever one of the pure cases (a = 0, a = max_groups) decides: at small deltas and correlations near the best one. The
+    paper's analyses need correlation = 1/sqrt(sparsity), no aggregates and cannot use max_groups. Without `sharp` Theorem 2
+    alone is used, which is fast and close.
     """
     if analysis == "paper-3.3":
         return correlated_paper.delta_theorem_33(epsilon, sparsity, independent_std, gap, lattice_step)
@@ -169,15 +185,15 @@ def delta(
         return np.sqrt(squared) / independent_std
 
     common = CommonNoise(correlation, gap / independent_std, max_groups)
-    return tight_bound(epsilon, mu, common, max_groups)
+    return tight_bound(epsilon, mu, common, max_groups, sharp=sharp)
 
 
-def tight_bound(epsilon: float, mu: MuOfNew, common: CommonNoise, most_new: int) -> float:
+def tight_bound(epsilon: float, mu: MuOfNew, common: CommonNoise, most_new: int, *, sharp: bool = True) -> float:
     """The largest over new = 0..most_new of the smaller of Theorem 2 and Theorem 3 of the derivation. Rounded up.
 
     Theorem 2: 1 - (1 - delta_G(mu(new), epsilon))(1 - delta_infinity(new)). mu falls and delta_infinity grows with `new`,
     so a range of `new` takes mu at its smallest and delta_infinity at its largest. Theorem 3, which costs more, is
-    evaluated only where Theorem 2 exceeds the pure cases, and then to `_REFINED_TOLERANCE`.
+    evaluated only where Theorem 2 exceeds the pure cases, and then to `_MIXED_TOLERANCE`, from above.
     """
     ends = np.array([0, most_new])
 
@@ -191,7 +207,9 @@ def tight_bound(epsilon: float, mu: MuOfNew, common: CommonNoise, most_new: int)
         return np.asarray(np.minimum(noise + (1 - noise) * infinity, common.refined(epsilon, shift, high, infinity)))
 
     pure = float(product(ends, ends).max())
-    bound = worst_split(product, 1, most_new - 1, at_least=pure)
-    if bound > pure * (1 + 1e-8):
-        bound = min(bound, worst_split(smaller, 1, most_new - 1, at_least=pure, tolerance=_REFINED_TOLERANCE))
+    bound = worst_split(product, 1, most_new - 1, at_least=pure, tolerance=_MIXED_TOLERANCE)
+    if bound <= pure * (1 + 2 * _MIXED_TOLERANCE):  # a pure case decides, or nearly: look closely
+        bound = worst_split(product, 1, most_new - 1, at_least=pure)
+    if sharp and bound > pure * (1 + 1e-8):
+        bound = min(bound, worst_split(smaller, 1, most_new - 1, at_least=pure, tolerance=_MIXED_TOLERANCE))
     return raise_for_rounding(bound)

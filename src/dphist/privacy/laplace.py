@@ -57,7 +57,7 @@ def smallest_gap_discrete(target_delta: float, scale: float, max_groups: int) ->
 def rho_continuous(epsilon_per_group: float, max_groups: int) -> float:
     """The tight zCDP parameter of Laplace noise: max_groups (e + exp(-e) - 1), e = max_per_group/scale. Rounded up."""
     e = epsilon_per_group
-    return max_groups * (e + math.expm1(-e)) * (1 + 1e-12) if e > 1e-4 else max_groups * e * e / 2
+    return max_groups * (e + math.expm1(-e)) * (1 + 1e-10) if e > 1e-3 else max_groups * e * e / 2
 
 
 def rho_discrete(epsilon_per_group: float, max_groups: int, max_per_group: int = 1) -> float:
@@ -67,4 +67,6 @@ def rho_discrete(epsilon_per_group: float, max_groups: int, max_per_group: int =
     """
     e = epsilon_per_group
     s = e / max_per_group
+    if e < 1e-3:
+        return max_groups * e * e / 2  # what every pure mechanism has
     return max_groups * max(0.0, e + s * math.expm1(-e) / math.sinh(s)) * (1 + 1e-9)

@@ -37,7 +37,7 @@ def worst_split(
 
     upper(low, high) bounds upper(a, a) for every a in [low, high] and shrinks with the range.
     """
-    best = at_least
+    best = dropped = at_least
     if last < first:
         return best
     low, high = _ranges(first, last)
@@ -47,11 +47,11 @@ def worst_split(
         ends = bound if single.all() else upper(high, high)
         best = max(best, float(ends.max()))
         open_ = ~single & (bound > best * (1 + tolerance))
+        dropped = max(dropped, float(bound[~single & ~open_].max(initial=0.0)))
         if not open_.any():
-            settled = float(bound[~single].max(initial=0.0))
-            return max(best, min(settled, best * (1 + tolerance)))
+            return max(best, dropped)
         if 2 * int(open_.sum()) > _MOST_RANGES:
-            return float(bound[open_].max())
+            return max(dropped, float(bound[open_].max()))
         low, high = low[open_], high[open_]
         middle = low + (high - low) // 2
         low, high = np.concatenate([low, middle + 1]), np.concatenate([middle, high])

@@ -52,10 +52,10 @@ def squared_sensitivity_with_base(
     block = 1 / base_variance
     effective = k - added + block + 1 / correlation
     candidates = [
-        weight - weight * weight / effective
+        (p + moved) * ((k - added - p) + (block - moved) + 1 / correlation) / effective
         for moved in (0.0, block)
         for up in (0, 1)
-        for weight in [np.clip(np.floor(effective / 2 - moved) + up, 0, k - added) + moved]
+        for p in [np.clip(np.floor(effective / 2 - moved) + up, 0, k - added)]
     ]
     return np.asarray(np.max(candidates, axis=0) + effective * lattice_step**2 / 4)
 

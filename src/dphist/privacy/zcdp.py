@@ -18,7 +18,8 @@ def delta_from_rho(rho: float, epsilon: float) -> float:
 
     def log_delta(log_x: float) -> float:
         x = math.exp(log_x)  # alpha - 1
-        return x * ((1 + x) * rho - epsilon) - log_x + (1 + x) * (log_x - math.log1p(x))
+        log_ratio = -math.log1p(1 / x) if x > 1 else log_x - math.log1p(x)  # log(1 - 1/alpha), without cancellation
+        return x * ((1 + x) * rho - epsilon) - log_x + (1 + x) * log_ratio
 
     # (alpha-1)(alpha rho - epsilon) is smallest at alpha = (epsilon/rho + 1)/2; the last factors move that by ~1/sqrt(rho).
     top = math.log(epsilon / rho + 10 / math.sqrt(rho) + 10.0)
