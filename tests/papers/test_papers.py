@@ -84,7 +84,7 @@ def test_the_documentation_shows_every_picture(output: Output) -> None:
     folder = output.folder
     shown = set(re.findall(r"!\[[^\]]+\]\(pictures/([^)]+)\)", RESULTS.read_text(encoding="utf-8")))
     assert {file.name for file in folder.glob("*.png")} <= shown
-    assert shown == {file.name for file in PICTURES.iterdir()}
+    assert shown | {"report.png"} == {file.name for file in PICTURES.iterdir()}  # the README shows that one
     for name in shown:
         assert (PICTURES / name).stat().st_size <= 150_000
 

@@ -181,7 +181,7 @@ def _fast_design(setting: Setting, correlation: float) -> Design:
         lambda s: _fast_gap(setting, s, correlation),
         weight=setting.weight * math.sqrt(1 + correlation),
         floor=floor,
-        tolerance=0.1,
+        tolerance=0.1 if setting.analysis == "tight" else 1e-2,
     )
     return Design(independent_std, correlation, gap)
 
