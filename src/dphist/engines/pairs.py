@@ -1,0 +1,192 @@
+"""The distinct (unit, group) pairs of a source, kept for the length of one release: what needs more than one pass.
+
+    pairs     one row per (unit, group) with the steps of each measure, materialised once
+    units     one row per unit: a dense code and the number of its groups
+    groups    one row per group: its key and a dense code
+    coded     the pairs as codes, with the mark of each unit's fixed random sample
+
+Codes are numbers without meaning: nothing that is published depends on which group has which. The sample of a unit is a
+function of the seed and of the unit's own groups, drawn once for all rounds.
+"""
+
+# ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dphist.engines.duckdb import BOUNDING, READING, DuckDBDialect, Progress, _fresh, _session, _silent
+from dphist.engines.query import GroupByQuery
+from dphist.engines.resolve import resolve, resolve_without_source
+from dphist.engines.settings import PerformanceSettings
+from dphist.engines.sql import Fields, _pairs, _records, _saturated
+from dphist.engines.sql_pairs import SqlPairs, bucket_sql, execute, fetch, whole
+from dphist.errors import InvalidParameter
+from dphist.histogram import ContributionBounds, Histogram
+from dphist.mechanisms.adaptive_pairs import Integers, MemoryPairs, Pairs
+from dphist.mechanisms.adaptive_tuning import MOST_RELEASED
+
+_UNITS: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS_BINARY: Final = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+MEMORY_SHARE: Final = 0.4
+"""The part of the engine's memory limit that pairs in NumPy may take: arrays live beside the engine's own buffers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PairTable:
+    """The pairs in an open session. True values: nothing here is safe to print."""
+
+    connection: duckdb.DuckDBPyConnection
+    fields: Fields
+    query: GroupByQuery
+    seed: int
+
+    def degree_histogram(self, edges: Integers) -> Integers:
+        """How many units have a number of groups in [edges_k, edges_k+1); above the last, the last."""
+        place = bucket_sql("degree", edges)
+        counted = self._numbers(f"SELECT {place} AS place, COUNT(*) AS units FROM units GROUP BY place")
+        found = np.zeros(len(edges), np.int64)
+        found[counted["place"]] = counted["units"]
+        return found
+
+    def total_units(self) -> int:
+        """How many units have at least one pair."""
+        return int(self._numbers("SELECT COUNT(*) AS units FROM units")["units"][0])
+
+    def histogram(self, bounds: ContributionBounds) -> Histogram:
+        """The bounded histogram of the same pairs, for the mechanisms that need one pass only."""
+        keys = ", ".join(self.fields.key_names)
+        measures = [f"steps_{i}" for i in range(1, len(self.query.measures) + 1)]
+        sums = "".join(f", {_saturated(f'SUM({name})')} AS {name}" for name in measures)
+        order = f"ORDER BY {self._priority('pairs')}, {keys}"
+        ranked = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY unit {order}) AS place FROM pairs"
+        kept = "pairs" if bounds.max_groups is None else f"({ranked})"
+        where = "" if bounds.max_groups is None else f"WHERE place <= {bounds.max_groups}"
+        table = fetch(
+            self.connection, f"SELECT {keys}, COUNT(*) AS units{sums} FROM {kept} AS kept {where} GROUP BY {keys}"
+        )
+        return Histogram(
+            keys=self._named(table),
+            counts=whole(table, "units"),
+            bounds=ContributionBounds(bounds.max_groups),
+            sums={measure.name: whole(table, f"steps_{i}") for i, measure in enumerate(self.query.measures, 1)},
+            measures=self.query.measures,
+            total_units=self.total_units() if self.query.want_total else None,
+        )
+
+    def coded(self, most_groups: int, *, in_memory: bool | None = None) -> Pairs:
+        """The pairs as dense codes with each unit's sample of at most `most_groups` groups: arrays if they fit."""
+        keys = self.fields.key_names
+        execute(
+            self.connection,
+            f"CREATE TEMP TABLE groups AS SELECT {', '.join(keys)},"
+            f" CAST(ROW_NUMBER() OVER () - 1 AS INTEGER) AS group_code FROM pairs GROUP BY {', '.join(keys)}",
+        )
+        sizes = self._numbers(
+            "SELECT (SELECT COUNT(*) FROM pairs) AS pairs, (SELECT COUNT(*) FROM units) AS units,"
+            " (SELECT COUNT(*) FROM groups) AS groups"
+        )
+        pairs, units, groups = (int(sizes[name][0]) for name in ("pairs", "units", "groups"))
+        if max(units, groups) >= MOST_RELEASED:
+            raise InvalidParameter("fewer than 2^31 units and groups for the adaptive release", "more")
+        same = " AND ".join(f"pairs.{key} IS NOT DISTINCT FROM groups.{key}" for key in keys)
+        joined = f"FROM pairs JOIN units ON pairs.unit = units.unit JOIN groups ON {same}"
+        steps = "".join(f", steps_{i}" for i in range(1, len(self.query.measures) + 1))
+        qualified = ", ".join(f"pairs.{key}" for key in keys)
+        place = f"ROW_NUMBER() OVER (PARTITION BY pairs.unit ORDER BY {self._priority('pairs')}, {qualified})"
+        execute(
+            self.connection,
+            f"CREATE TEMP TABLE coded AS SELECT unit_code, group_code, TRUE AS sampled{steps}"
+            f" {joined} WHERE degree <= {most_groups}",
+            f"INSERT INTO coded SELECT unit_code, group_code, {place} <= {most_groups}{steps}"
+            f" {joined} WHERE degree > {most_groups}",
+        )
+        names = tuple(measure.name for measure in self.query.measures)
+        if in_memory is None:
+            needed = pairs * (12 + 8 * len(names)) + 64 * (units + groups)
+            in_memory = needed <= MEMORY_SHARE * self._memory_limit()
+        if not in_memory:
+            return SqlPairs(self.connection, groups, names)
+        arrays = fetch(self.connection, "SELECT * FROM coded")
+        return MemoryPairs(
+            unit=arrays.column("unit_code").to_numpy(),
+            group=arrays.column("group_code").to_numpy(),
+            units=units,
+            groups=groups,
+            sampled=arrays.column("sampled").to_numpy(),
+            steps={name: arrays.column(f"steps_{i}").to_numpy() for i, name in enumerate(names, 1)},
+        )
+
+    def keys_of(self, index: Integers) -> pa.Table:
+        """The keys of some groups, in the order of their codes in `index`."""
+        self.connection.register("wanted", pa.table({"group_code": index, "place": np.arange(len(index))}))
+        keys = ", ".join(self.fields.key_names)
+        table = fetch(self.connection, f"SELECT {keys} FROM groups JOIN wanted USING (group_code) ORDER BY place")
+        return self._named(table)
+
+    def _priority(self, table: str) -> str:
+        return DuckDBDialect().priority(self.seed, [f"{table}.{name}" for name in ("unit", *self.fields.key_names)])
+
+    def _numbers(self, sql: str) -> dict[str, NDArray[np.int64]]:
+        table = fetch(self.connection, sql)
+        return {name: whole(table, name) for name in table.column_names}
+
+    def _named(self, table: pa.Table) -> pa.Table:
+        return table.select(list(self.fields.key_names)).rename_columns([key.name for key in self.query.by])
+
+    def _memory_limit(self) -> float:
+        found = self.connection.execute("SELECT current_setting('memory_limit')").fetchall()
+        number, _, unit = str(found[0][0]).partition(" ")
+        return float(number) * {**_UNITS, **_UNITS_BINARY}[unit]
+
+
+@contextmanager
+def open_pairs(
+    source: object,
+    query: GroupByQuery,
+    settings: PerformanceSettings,
+    *,
+    progress: Progress | None = None,
+    seed: int | None = None,
+) -> Iterator[PairTable]:
+    """Materialise the pairs of a source; everything is gone when the block ends.
+
+    `seed` fixes the samples for tests; the guarantee holds for every seed, a fresh one is drawn for each run.
+    """
+    if query.public_keys is not None:
+        raise InvalidParameter(
+            "no public list of keys for an adaptive release", "one", "known groups need no selection."
+        )
+    tell = progress or _silent
+    with _session(settings) as connection:
+        tell(READING)
+        fields = resolve(connection, source, query)
+        tell(BOUNDING)
+        execute(connection, materialise_sql(fields), UNITS_SQL)
+        yield PairTable(connection, fields, query, _fresh(seed))
+
+
+def explain_pairs(query: GroupByQuery, settings: PerformanceSettings) -> str:
+    """The SQL that makes the pairs, as far as it goes without knowing the types of a source."""
+    with _session(settings) as connection:
+        return ";\n".join([materialise_sql(resolve_without_source(connection, query)), UNITS_SQL])
+
+
+UNITS_SQL: Final = (
+    "CREATE TEMP TABLE units AS SELECT unit, CAST(ROW_NUMBER() OVER () - 1 AS INTEGER) AS unit_code,"
+    " COUNT(*) AS degree FROM pairs GROUP BY unit"
+)
+
+
+def materialise_sql(fields: Fields) -> str:
+    """One row per distinct pair, with what the unit adds to the group in whole steps."""
+    stages = [_records(fields, DuckDBDialect()), _pairs(fields)]
+    return "CREATE TEMP TABLE pairs AS WITH " + ",\n".join(stages) + "\nSELECT * FROM pairs"
