@@ -64,7 +64,8 @@ class Peer:
 
 
 PEER_WAYS = {
-    "OpenDP, Polars context": Peer("opendp", ("opendp[polars]",), ("run_opendp.py", "context")),
+    "OpenDP, as documented": Peer("opendp", ("opendp[polars]",), ("run_opendp.py", "documented")),
+    "OpenDP, fastest query": Peer("opendp", ("opendp[polars]",), ("run_opendp.py", "fastest")),
     "OpenDP, bounded by hand": Peer("opendp", ("opendp[polars]",), ("run_opendp.py", "measurement")),
     "PipelineDP, local": Peer("pipelinedp", ("pipeline-dp", "pyarrow"), ("run_pipelinedp.py",)),
     "PyDP, Python loop": Peer("pydp", ("python-dp", "pyarrow"), ("run_pydp.py",)),
@@ -91,16 +92,14 @@ def generate(path: Path, rows: int) -> None:
 
 def with_dphist(settings: Settings) -> Callable[[Path], Found]:
     """A release from file to file."""
-    import duckdb  # noqa: F401 - loaded before the clock starts
-
-    import dphist as dp
+    from dphist import release as release_of  # loaded on first use, which is here, before the clock starts
     from dphist.engines import PerformanceSettings
 
     performance = PerformanceSettings(settings.threads, settings.memory_limit, path_of_spill())
 
     def run(path: Path) -> Found:
         marks = [("planning", time.perf_counter())]
-        release = dp.release(
+        release = release_of(
             path,
             unit="user",
             by="item",
@@ -152,7 +151,7 @@ OWN_WAYS: dict[str, Callable[[Settings], Callable[[Path], Found]]] = {
     "Polars, n_unique": with_polars,
     "dphist": with_dphist,
 }
-PLAIN, OURS, OPENDP = "DuckDB, count(DISTINCT)", "dphist", "OpenDP, Polars context"
+PLAIN, OURS = "DuckDB, count(DISTINCT)", "dphist"
 
 
 def path_of_spill() -> Path:
@@ -268,7 +267,7 @@ def show(rows: int, best: dict[str, Found]) -> None:
 
 def show_targets(best: dict[str, Found]) -> None:
     """What was promised, beside what came out."""
-    ours, plain, peer = best[OURS], best[PLAIN], best.get(OPENDP, {"failure": "not run (--peers)"})
+    ours, plain = best[OURS], best[PLAIN]
     if "failure" in ours or "failure" in plain:
         print("\nno ratios: a run failed")
         return
@@ -285,11 +284,14 @@ def show_targets(best: dict[str, Found]) -> None:
     print(
         f"| peak memory ≤ {MOST_MEMORY} × plain count | {memory_ratio:.2f} | {verdict(memory_ratio <= MOST_MEMORY)} |"
     )
-    if "failure" in peer:
-        print(f"| ≥ {LEAST_GAIN:.0f} × faster than OpenDP | {peer['failure']} | |")
-    else:
-        gain = peer["seconds"] / ours["seconds"]
-        print(f"| ≥ {LEAST_GAIN:.0f} × faster than OpenDP | {gain:.1f} | {verdict(gain >= LEAST_GAIN)} |", flush=True)
+    for way in (way for way in PEER_WAYS if way.startswith("OpenDP")):
+        peer = best.get(way, {"failure": "not run (--peers)"})
+        if "failure" in peer:
+            print(f"| ≥ {LEAST_GAIN:.0f} × faster than {way} | {peer['failure']} | |")
+            continue
+        gain, cpu_gain = peer["seconds"] / ours["seconds"], peer["cpu"] / ours["cpu"]
+        shown = f"{gain:.1f} (CPU {cpu_gain:.1f})"
+        print(f"| ≥ {LEAST_GAIN:.0f} × faster than {way} | {shown} | {verdict(gain >= LEAST_GAIN)} |", flush=True)
 
 
 def processor() -> str:
