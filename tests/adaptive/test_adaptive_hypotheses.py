@@ -33,7 +33,7 @@ from dphist.noise.testing import SeededEntropy
 WEIGHTS = st.lists(st.integers(0, ONE), min_size=1, max_size=300)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100, deadline=None)
 @given(weights=WEIGHTS)
 def test_a_units_norm_is_at_most_one_after_rounding(weights: list[int]) -> None:
     """H1, integer norms: sum w^2 <= 1, checked in integers, and not much smaller."""
@@ -49,7 +49,7 @@ def test_a_units_norm_is_at_most_one_after_rounding(weights: list[int]) -> None:
         assert total >= 0.99 * 4**LATTICE_BITS or a.max() < 32
 
 
-@settings(max_examples=200)
+@settings(max_examples=100, deadline=None)
 @given(weights=WEIGHTS, cap=st.integers(1, 1024 << 2 * WEIGHT_BITS), shift=st.integers(0, 20), data=st.data())
 def test_a_units_counts_and_sums_stay_inside_the_cap(
     weights: list[int], cap: int, shift: int, data: st.DataObject
@@ -119,6 +119,7 @@ def test_any_order_of_pairs_gives_the_same_bits(seed: int) -> None:
         assert left.tobytes() == right.tobytes()
 
 
+@settings(max_examples=100, deadline=None)
 @given(totals=st.lists(st.integers(-(2**26), 2**28), min_size=2, max_size=20), other=st.integers(-(2**26), 2**28))
 def test_weights_are_local(totals: list[int], other: int) -> None:
     """H2, locality: a group's weight is a function of its own published sums, whatever the other groups are."""

@@ -67,6 +67,7 @@ def test_the_lemmas_are_the_formulas() -> None:
     assert 1 - (1 - left) * 0.9 <= 0.3
 
 
+@settings(max_examples=100, deadline=None)
 @given(target=st.floats(1e-14, 0.4), std=st.floats(0.1, 1e4), groups=st.integers(1, 4096))
 def test_thresholds_are_rounded_up_to_the_lattice(target: float, std: float, groups: int) -> None:
     threshold = theory.smallest_threshold(target, std, groups, 16, 4)

@@ -34,11 +34,11 @@ DEGREE_EDGES: Final = np.array([1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 12
 
 _CENTRES: Final = np.array([1, 2, 3, 4.9, 6.9, 9.4, 13.3, 19.2, 27.2, 38, 54, 76, 108, 152, 216, 300])
 
-EMPTY_BELOW: Final = 2.0
+EMPTY_BELOW: Final = 3.0
 """Buckets below this many standard deviations count as empty."""
 
-MOVED_WEIGHT: Final = 0.7
-"""A unit in d groups counts like d^0.7 in the adaptive release: 1/sqrt(d) in each of d groups at first, and more where its
+MOVED_WEIGHT: Final = 0.62
+"""A unit in d groups counts like d^0.62 in the adaptive release: 1/sqrt(d) in each of d groups at first, and more where its
 other groups have been decided. Fitted on generated data (`benchmarks/utility.py --tune`)."""
 
 
