@@ -11,7 +11,14 @@ from dphist.errors import (
     MissingExtra,
     UnreadableSource,
 )
-from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian, epsilon_at
+from dphist.mechanisms import (
+    AdaptiveGaussian,
+    CorrelatedGaussian,
+    KnownGroups,
+    LaplaceThreshold,
+    SparseGaussian,
+    epsilon_at,
+)
 from dphist.planning import Plan, plan
 from dphist.version import __version__
 
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
     from dphist.publish.verify import verify
 
 __all__ = [
+    "AdaptiveGaussian",
     "CorrelatedGaussian",
     "DphistError",
     "EngineFailure",

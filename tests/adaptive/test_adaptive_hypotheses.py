@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dphist.errors import InvalidParameter
+from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms import adaptive_pairs
 from dphist.mechanisms.adaptive import calibrate
-from dphist.mechanisms.adaptive_counting import EDGES, SumNoise, count, group_weights
+from dphist.mechanisms.adaptive_counting import EDGES, SumNoise, count, group_weights, require_room
 from dphist.mechanisms.adaptive_pairs import (
     MemoryPairs,
     bucket,
@@ -245,6 +245,14 @@ def test_sums_with_too_many_steps_are_refused() -> None:
     pairs = table([(0, 0)], 1)
     with pytest.raises(InvalidParameter, match="steps"):
         count(loose(), pairs, Selection(np.array([0]), np.array([1.0])), (SumNoise("s", 2**31, 1.0),))
+
+
+def test_noise_that_cannot_be_drawn_is_refused_before_any_data_is_read() -> None:
+    require_room(calibrate(1.0, 1e-8), [SumNoise("s", 2**20, 1e7)])
+    with pytest.raises(Infeasible, match="noise on s"):
+        require_room(calibrate(1.0, 1e-8), [SumNoise("s", 2**20, 1e13)])
+    with pytest.raises(Infeasible, match="noise on counts"):
+        require_room(loose(threshold=2.0**30, std=2.0**29), [])
 
 
 def test_weights_of_counts_come_from_published_values() -> None:

@@ -171,7 +171,11 @@ def test_the_command_line_without_a_bound(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["verify", out]).exit_code == 0
     run = CliRunner().invoke(app, [*common, "--delta", "1e-6", "--max-groups", "auto", "-o", out])
     assert run.exit_code == 0, run.output
-    shown = CliRunner().invoke(app, ["plan", "--epsilon", "1", "--delta", "1e-8", "--mechanism", "adaptive"])
+    picture = str(tmp_path / "plan.svg")
+    shown = CliRunner().invoke(
+        app, ["plan", "--epsilon", "1", "--delta", "1e-8", "--mechanism", "adaptive", "--plot", picture]
+    )
+    assert Path(picture).stat().st_size > 1000
     assert "selection" in shown.output
     assert "budget" in shown.output
     data = json.loads(CliRunner().invoke(app, ["plan", "--epsilon", "1", "--delta", "1e-8", "--json"]).output)

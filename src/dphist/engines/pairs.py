@@ -83,7 +83,10 @@ class PairTable:
         )
 
     def coded(self, most_groups: int, *, in_memory: bool | None = None) -> Pairs:
-        """The pairs as dense codes with each unit's sample of at most `most_groups` groups: arrays if they fit."""
+        """The pairs as dense codes with each unit's sample of at most `most_groups` groups: arrays if they fit.
+
+        The last thing that is asked of the pairs themselves: their table makes room for the codes.
+        """
         keys = self.fields.key_names
         execute(
             self.connection,
@@ -113,9 +116,11 @@ class PairTable:
         if in_memory is None:
             needed = pairs * (12 + 8 * len(names)) + 64 * (units + groups)
             in_memory = needed <= MEMORY_SHARE * self._memory_limit()
+        execute(self.connection, "DROP TABLE pairs")  # the codes stand for it from here on
         if not in_memory:
             return SqlPairs(self.connection, groups, names)
         arrays = fetch(self.connection, "SELECT * FROM coded")
+        execute(self.connection, "DROP TABLE coded")
         return MemoryPairs(
             unit=arrays.column("unit_code").to_numpy(),
             group=arrays.column("group_code").to_numpy(),

@@ -7,7 +7,7 @@ C chosen from a private histogram of the units' norms; large groups, which can a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.errors import InvalidParameter
+from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.adaptive_pairs import Integers, Pairs
 from dphist.mechanisms.adaptive_selection import ONE, Selection
 from dphist.mechanisms.adaptive_tuning import LATTICE_BITS, WEIGHT_BITS
 from dphist.noise import Entropy, RoundedGaussian, sample
+from dphist.noise.laws import LARGEST_SCALE
 
 if TYPE_CHECKING:
     from dphist.mechanisms.adaptive import AdaptiveGaussian
@@ -112,6 +113,20 @@ class SumNoise:
     def shift(self) -> int:
         """By how many bits its steps are refined."""
         return max(0, SUM_BITS - self.most_steps.bit_length())
+
+
+def require_room(mechanism: AdaptiveGaussian, sums: Sequence[SumNoise]) -> None:
+    """Refuse, before any data is read, a budget whose noise could leave the range of the sampler at the largest C."""
+    for noise in sums:
+        if math.ldexp(noise.std_steps * math.sqrt(CAPS[-1]), noise.shift) > float(LARGEST_SCALE) / 2:
+            raise Infeasible(
+                f"noise on {noise.name} that can be drawn", f"{noise.std_steps:.3g} steps", "raise epsilon."
+            )
+    largest = math.sqrt(CAPS[-1]) * max(mechanism.noise_std, mechanism.probe_std)
+    if math.ldexp(max(largest, *mechanism.round_stds), LATTICE_BITS) > float(LARGEST_SCALE) / 2:
+        raise Infeasible(
+            "noise on counts that can be drawn", f"a standard deviation of {largest:.3g}", "raise epsilon."
+        )
 
 
 def count(

@@ -19,6 +19,7 @@ from dphist.mechanisms import (
     discrete_gaussian,
 )
 from dphist.mechanisms.adaptive import calibrate
+from dphist.mechanisms.adaptive_counting import SumNoise, require_room
 from dphist.mechanisms.mechanism import round_up, round_up_to_lattice, sampler_surcharge
 from dphist.planning.request import Request
 from dphist.privacy import correlated_design as design
@@ -104,7 +105,13 @@ def _unbounded_builders(request: Request) -> Iterator[_Builder]:
 
 def adaptive(request: Request) -> AdaptiveGaussian:
     """The adaptive release with everything that epsilon leaves for it."""
-    return calibrate(request.mechanism_epsilon, request.delta, sums_budget=request.sums_budget)
+    made = calibrate(request.mechanism_epsilon, request.delta, sums_budget=request.sums_budget)
+    sums = [
+        SumNoise(a.name, a.sensitivity_steps, made.noise_std * a.sensitivity_steps / math.sqrt(a.weight))
+        for a in request.aggregates
+    ]
+    require_room(made, sums)
+    return made
 
 
 def _better_plain(request: Request) -> Mechanism:
