@@ -91,7 +91,10 @@ class PairTable:
         execute(
             self.connection,
             f"CREATE TEMP TABLE groups AS SELECT {', '.join(keys)},"
-            f" CAST(ROW_NUMBER() OVER () - 1 AS INTEGER) AS group_code FROM pairs GROUP BY {', '.join(keys)}",
+            # In the order of the keys: an order that came from the rows would be un-noised data, and ties and sums of doubles
+            # in what is computed from noisy values would show it.
+            f" CAST(ROW_NUMBER() OVER (ORDER BY {', '.join(keys)}) - 1 AS INTEGER) AS group_code"
+            f" FROM pairs GROUP BY {', '.join(keys)}",
         )
         sizes = self._numbers(
             "SELECT (SELECT COUNT(*) FROM pairs) AS pairs, (SELECT COUNT(*) FROM units) AS units,"

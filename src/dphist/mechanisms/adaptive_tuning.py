@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dphist import checks
@@ -58,10 +59,13 @@ class Tuning:
     def __post_init__(self) -> None:
         for name in ("round_shares", "hopeless"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        if not self.round_shares or sum(self.round_shares) != 16 or min(self.round_shares) < 1:
+        whole = all(type(share) is int for share in self.round_shares)
+        if not self.round_shares or not whole or sum(self.round_shares) != 16 or min(self.round_shares) < 1:
             raise InvalidParameter("rounds with shares of at least 1 that add up to 16", self.round_shares)
         if len(self.hopeless) != len(self.round_shares) - 1:
             raise InvalidParameter("one cut-off before each round but the first", self.hopeless)
+        if not all(math.isfinite(value) for value in (*self.hopeless, self.reserve)):
+            raise InvalidParameter("finite cut-offs and reserve", (*self.hopeless, self.reserve))
         checks.check_whole("most_groups", self.most_groups)
         if self.most_groups > 2**12:
             raise InvalidParameter("most_groups of at most 4096", self.most_groups, "weights would round to nothing.")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dphist.mechanisms import AdaptiveGaussian, CorrelatedGaussian, KnownGroups, Mechanism
 from dphist.mechanisms.choice import CHOICE_SHARE
 from dphist.planning.request import TOTAL_SHARE, Aggregate, Request
-from dphist.planning.summary import error95, objective_value, thresholded
+from dphist.planning.summary import error95, objective_value, stated_delta, thresholded
 
 _WIDTH = 100
 _LABEL = 13
@@ -143,7 +143,7 @@ def _plain(mechanism: Mechanism) -> list[tuple[str, str]]:
 
 def guarantee(request: Request, mechanism: Mechanism) -> str:
     """The guarantee in one sentence, with its theorem."""
-    delta = mechanism.delta(request.mechanism_epsilon)
+    delta = stated_delta(request, mechanism)
     factor = f"e^{request.epsilon:g} = {math.exp(min(request.epsilon, 700)):.4g}"
     return (
         f"adding or removing all records of one unit changes the probability of any result by at most a factor {factor}"

@@ -15,7 +15,7 @@ from dphist.planning import storage
 from dphist.planning.candidates import candidates
 from dphist.planning.describe import describe
 from dphist.planning.request import Aggregate, Choice, Noise, Objective, Request, analysis_owner
-from dphist.planning.summary import Summary, objective_value, summarise
+from dphist.planning.summary import Summary, objective_value, stated_delta, summarise
 
 STD_ERROR: Final = "_std_error"
 """What is appended to the name of a released column to name its standard error."""
@@ -45,7 +45,7 @@ class Plan:
     @property
     def delta(self) -> float:
         """The delta actually achieved, at most the one asked for."""
-        return self.mechanism.delta(self.request.mechanism_epsilon)
+        return stated_delta(self.request, self.mechanism)
 
     @property
     def aggregates(self) -> tuple[AggregateNoise, ...]:

@@ -63,7 +63,7 @@ def summarise(request: Request, mechanism: Mechanism) -> Summary:
         mechanism=mechanism.name,
         analysis=mechanism.analysis,
         epsilon=request.epsilon,
-        delta=mechanism.delta(request.mechanism_epsilon),
+        delta=stated_delta(request, mechanism),
         target_delta=request.delta,
         max_groups=mechanism.max_groups,
         sparsity=mechanism.sparsity if isinstance(mechanism, CorrelatedGaussian | DiscreteCorrelatedGaussian) else None,
@@ -83,6 +83,11 @@ def summarise(request: Request, mechanism: Mechanism) -> Summary:
         choice_epsilon=request.choice_epsilon,
         budget_split=mechanism.budget_split() if isinstance(mechanism, AdaptiveGaussian) else None,
     )
+
+
+def stated_delta(request: Request, mechanism: Mechanism) -> float:
+    """The delta to state: the mechanism's own, or the whole budget where the data chose the mechanism among several."""
+    return request.delta if request.choice != "given" else mechanism.delta(request.mechanism_epsilon)
 
 
 def error95(mechanism: Mechanism) -> float:

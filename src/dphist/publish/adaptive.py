@@ -17,7 +17,7 @@ from dphist.mechanisms.adaptive_selection import ONE, select
 from dphist.mechanisms.adaptive_tuning import LATTICE_BITS
 from dphist.mechanisms.choice import DEGREE_EDGES, choose, noisy_degrees
 from dphist.noise import Entropy
-from dphist.planning import Plan
+from dphist.planning import Plan, storage
 from dphist.planning.plan import AggregateNoise
 from dphist.publish.columns import Column, Floats
 
@@ -32,7 +32,9 @@ def decide(plan: Plan, table: PairTable, entropy: Entropy | None = None) -> Plan
         if isinstance(mechanism, AdaptiveGaussian | SparseGaussian | LaplaceThreshold)
     ]
     degrees = noisy_degrees(table.degree_histogram(DEGREE_EDGES), plan.request.choice_epsilon, entropy)
-    return plan.decided(choose(branches, degrees))
+    decided = plan.decided(choose(branches, degrees))
+    storage.check(decided.request, decided.mechanism, "the chosen branch of the plan")
+    return decided
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -265,6 +265,9 @@ def _plan(plan: Plan | str | Path | None, budget: Mapping[str, Any], listed: int
         )
     made = plan if isinstance(plan, Plan) else Plan.load(plan)
     plan_storage.check(made.request, made.mechanism, "the plan")
+    if made.request.undecided:  # any of them may be run
+        for branch in made.alternatives:
+            plan_storage.check(made.request.for_branch(branch.name, branch.max_groups), branch, "the plan")
     if made.request.keys != listed:
         raise InvalidParameter(
             f"{'no' if made.request.keys is None else made.request.keys} public keys, as the plan says",

@@ -41,6 +41,10 @@ def verify(path: str | Path) -> list[Check]:
     metadata = inside if inside is not None else beside
     if metadata is None:
         raise InvalidParameter(f"the metadata of {file.name} inside it or in {sidecar(file).name}", "none")
+    if metadata.get("format") != "dphist-release":
+        raise InvalidParameter(
+            "a file written by `dphist release`", repr(metadata.get("format")), "others carry no such plan."
+        )
     checks = [_check_digest(file, beside)]
     if inside is not None and beside is not None:
         same = {key: value for key, value in beside.items() if key != "file"} == inside
