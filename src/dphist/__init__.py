@@ -18,6 +18,7 @@ from dphist.version import __version__
 if TYPE_CHECKING:
     from dphist.engines.settings import Files, PerformanceSettings
     from dphist.publish.release import Release, release
+    from dphist.publish.stat import PrivateStatistic, stat
     from dphist.publish.verify import verify
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "MissingExtra",
     "PerformanceSettings",
     "Plan",
+    "PrivateStatistic",
     "Release",
     "SparseGaussian",
     "UnreadableSource",
@@ -40,6 +42,7 @@ __all__ = [
     "epsilon_at",
     "plan",
     "release",
+    "stat",
     "verify",
 ]
 
@@ -47,8 +50,10 @@ __all__ = [
 _LAZY = {
     "Files": "dphist.engines.settings",
     "PerformanceSettings": "dphist.engines.settings",
+    "PrivateStatistic": "dphist.publish.stat",
     "Release": "dphist.publish.release",
     "release": "dphist.publish.release",
+    "stat": "dphist.publish.stat",
     "verify": "dphist.publish.verify",
 }
 

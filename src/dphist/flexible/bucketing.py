@@ -61,7 +61,7 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Buckets of points in d dimensions: error beta in the l2 norm (width 2 beta/sqrt(d)) or the largest coordinate (2 beta)."""
+    """Buckets of points in d dimensions: error beta in the l2 norm (width 2 beta/sqrt(d)) or the largest coordinate."""
 
     lower: tuple[float, ...]
     upper: tuple[float, ...]
@@ -107,7 +107,8 @@ class Grid:
 
     @property
     def _widths(self) -> Floats:
-        return (np.asarray(self.upper) - np.asarray(self.lower)) / np.asarray(self.axes)
+        widths: Floats = (np.asarray(self.upper) - np.asarray(self.lower)) / np.asarray(self.axes)
+        return widths
 
 
 def check_range(lower: float, upper: float) -> None:

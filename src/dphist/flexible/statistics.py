@@ -1,8 +1,8 @@
 """Statistics of a private histogram: post-processing, so they cost no budget.
 
 A private histogram is the histogram of some records of the true one: noise is never positive, so a bar of y <= x is x with
-x - y records dropped, at most q of them. Whatever is computed from it is therefore *exact* for the input without those records, and
-off by what bucketing moved (the factor of `OUTPUT_ERROR` times beta):
+x - y records dropped, at most q of them. Whatever is computed from it is therefore *exact* for the input without those
+records, and off by what bucketing moved (the factor of `OUTPUT_ERROR` times beta):
 
     max, min, quantiles    an order statistic moves by at most beta when every value does
     mean                   an average of moves
