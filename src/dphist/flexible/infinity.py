@@ -57,32 +57,93 @@ def missing_mass(x: Floats, p: Masses, y: Floats, q: Masses, beta: float) -> int
 
     a product of 2 x 2 matrices over (max, +), taken pairwise. Only B from B is needed at the end.
     """
-    ends = np.concatenate([np.zeros(1, dtype=q.dtype), np.cumsum(q)])
-    g = ends[np.searchsorted(y, x - beta, side="left")]
-    h = ends[np.searchsorted(y, x + beta, side="right")]
-    aa, ab, ba = p, p + g, p - h
-    bb = np.maximum(ab - h, 0)
-    while aa.size > 1:
-        if aa.size % 2:  # the identity for the last one would need -infinity: merge it by hand
-            tail = (aa[-1:], ab[-1:], ba[-1:], bb[-1:])
-            merged = _times(tuple(m[-3:-2] for m in (aa, ab, ba, bb)), tuple(m[-2:-1] for m in (aa, ab, ba, bb)))
-            last = _times(merged, tail)
-            aa, ab, ba, bb = (np.append(m[:-3], end) for m, end in zip((aa, ab, ba, bb), last, strict=True))
-            continue
-        aa, ab, ba, bb = _times((aa[::2], ab[::2], ba[::2], bb[::2]), (aa[1::2], ab[1::2], ba[1::2], bb[1::2]))
-    return int(bb[0])
+    left, right = _neighbours(x, y, beta)
+    return _reduce(_steps(p, _cumulated(q), left, right))
 
 
-def _times(left: tuple[Masses, ...], right: tuple[Masses, ...]) -> tuple[Masses, Masses, Masses, Masses]:
-    """First `left`, then `right`, over (max, +): entry (i, j) says what state j before adds to state i after."""
-    l_aa, l_ab, l_ba, l_bb = left
-    r_aa, r_ab, r_ba, r_bb = right
-    return (
-        np.maximum(r_aa + l_aa, r_ab + l_ba),
-        np.maximum(r_aa + l_ab, r_ab + l_bb),
-        np.maximum(r_ba + l_aa, r_bb + l_ba),
-        np.maximum(r_ba + l_ab, r_bb + l_bb),
+def _cumulated(q: Masses) -> Masses:
+    return np.concatenate([np.zeros(1, dtype=q.dtype), np.cumsum(q)])
+
+
+def _neighbours(x: Floats, y: Floats, beta: float) -> tuple[Masses, Masses]:
+    """The atoms of y within beta of each x, as a half-open range of places."""
+    return np.searchsorted(y, x - beta, side="left"), np.searchsorted(y, x + beta, side="right")
+
+
+def _steps(p: Masses, ends: Masses, left: Masses, right: Masses) -> Masses:
+    """One matrix (A from A, A from B, B from A, B from B) per atom, as four rows."""
+    g, h = ends[left], ends[right]
+    return np.stack([p, p + g, p - h, np.maximum(p + g - h, 0)])
+
+
+def _reduce(steps: Masses) -> int:
+    """B from B of the product of all matrices, first to last."""
+    tail = None
+    while steps.shape[1] > 1:
+        if steps.shape[1] % 2:
+            tail = steps[:, -1:] if tail is None else _times(steps[:, -1:], tail)
+            steps = steps[:, :-1]
+        steps = _times(steps[:, ::2], steps[:, 1::2])
+    return int((steps if tail is None else _times(steps, tail))[3, 0])
+
+
+def _times(first: Masses, then: Masses) -> Masses:
+    """One step and then another, over (max, +)."""
+    return np.stack(
+        [
+            np.maximum(then[0] + first[0], then[1] + first[2]),
+            np.maximum(then[0] + first[1], then[1] + first[3]),
+            np.maximum(then[2] + first[0], then[3] + first[2]),
+            np.maximum(then[2] + first[1], then[3] + first[3]),
+        ]
     )
+
+
+class _Chain:
+    """The product of steps for any beta of a shrinking bracket.
+
+    An atom whose neighbours are the same at both ends of the bracket has a fixed step, and neighbouring fixed steps are
+    multiplied once and for all: what is left to do shrinks with the bracket.
+    """
+
+    def __init__(self, x: Floats, p: Masses, y: Floats, q: Masses, low: float, high: float) -> None:
+        self._y, self._ends = y, _cumulated(q)
+        self._x, self._p = x, p
+        self._low, self._high = _neighbours(x, y, low), _neighbours(x, y, high)
+        self._steps = _steps(p, self._ends, *self._low)
+        self._open = np.ones(x.size, dtype=np.bool_)
+        self._settle()
+
+    def missing(self, beta: float) -> int:
+        """The missing mass at a point of the bracket."""
+        self._middle = _neighbours(self._x, self._y, beta)
+        self._steps[:, self._open] = _steps(self._p, self._ends, *self._middle)
+        return _reduce(self._steps)
+
+    def narrow(self, *, from_above: bool) -> None:
+        """The last point asked for becomes an end of the bracket."""
+        if from_above:
+            self._high = self._middle
+        else:
+            self._low = self._middle
+        self._settle()
+
+    def _settle(self) -> None:
+        """Fix what can no longer change, and multiply neighbouring fixed steps in pairs."""
+        same = (self._low[0] == self._high[0]) & (self._low[1] == self._high[1])
+        places = np.flatnonzero(self._open)
+        fixed = places[same]
+        self._steps[:, fixed] = _steps(self._p[same], self._ends, self._low[0][same], self._low[1][same])
+        self._open[fixed] = False
+        self._x, self._p = self._x[~same], self._p[~same]
+        self._low = self._low[0][~same], self._low[1][~same]
+        self._high = self._high[0][~same], self._high[1][~same]
+        index = np.arange(self._open.size)
+        run = index - np.maximum.accumulate(np.where(self._open, index, -1)) - 1  # the place in a run of fixed steps
+        second = ~self._open & (run % 2 == 1)
+        at = np.flatnonzero(second)
+        self._steps[:, at - 1] = _times(self._steps[:, at - 1], self._steps[:, at])
+        self._steps, self._open = self._steps[:, ~second], self._open[~second]
 
 
 def _least(x: Floats, p: Masses, y: Floats, q: Masses, allowed: int) -> float:
@@ -112,6 +173,7 @@ def _narrow(x: Floats, p: Masses, y: Floats, q: Masses, allowed: int, low: float
     excess = missing_mass(x, p, y, q, low) - allowed
     if excess <= 0:
         return low
+    chain = _Chain(x, p, y, q, low, high)
     over, under = float(excess), -1.0
     rounding = 2.0**-52 * float(np.abs(x).max() + np.abs(y).max() + high)
     turn, side = 0, 0
@@ -119,7 +181,8 @@ def _narrow(x: Floats, p: Masses, y: Floats, q: Masses, allowed: int, low: float
         turn += 1
         guess = low + (high - low) * (0.5 if turn % 3 == 0 else over / (over - under))
         guess = min(max(guess, low + rounding), high - rounding)
-        excess = missing_mass(x, p, y, q, guess) - allowed
+        excess = chain.missing(guess) - allowed
+        chain.narrow(from_above=excess <= 0)
         if excess <= 0:
             high, under = guess, excess - 0.5
             over, side = (over / 2 if side < 0 else over), -1
