@@ -94,6 +94,17 @@ def test_infinity_with_real_values(points: list[tuple[float, int]], gamma: Fract
     assert found == pytest.approx(exact, rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.parametrize("gamma", [0, 0.01, 0.1, 0.35, 0.8])
+def test_infinity_with_many_atoms(gamma: float) -> None:
+    """Enough atoms for steps to be merged while the bracket shrinks."""
+    random = np.random.default_rng(5)
+    for size in (30, 45):
+        x, y = np.sort(random.normal(size=size)), np.sort(random.normal(0.2, 1.3, size=size + 7))
+        p, q = random.integers(1, 6, size), random.integers(1, 6, size + 7)
+        exact = lossy_infinity_distance(p.tolist(), q.tolist(), np.abs(np.subtract.outer(x, y)), gamma)
+        assert lossy_infinity_on_line((x, p), (y, q), gamma) == pytest.approx(exact, rel=1e-14)
+
+
 @quick
 @given(histograms, histograms, st.integers(0, 12))
 def test_the_reduction_is_the_flow(x: Histogram, y: Histogram, beta: int) -> None:

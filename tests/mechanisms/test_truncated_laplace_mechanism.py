@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dphist.errors import InvalidParameter
+from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms import TruncatedLaplace
 from dphist.mechanisms.mechanism import SAMPLER_ERROR
 from dphist.noise import log_pmf, sampler_error
@@ -54,6 +54,13 @@ def test_release_probability_and_noise() -> None:
         assert mechanism.noise_std == pytest.approx(math.sqrt(float(np.sum(pmf * steps**2))), abs=1e-12)
     wide, narrow = TruncatedLaplace(Fraction(1), 2**21), TruncatedLaplace(Fraction(1), 2**10)
     assert wide.noise_std == pytest.approx(narrow.noise_std, rel=1e-9)
+
+
+def test_large_epsilons_are_capped_and_tiny_deltas_refused() -> None:
+    assert TruncatedLaplace.for_budget(50, 1e-6) == TruncatedLaplace.for_budget(30, 1e-6)
+    assert TruncatedLaplace.for_budget(50, 1e-6).delta(50) <= 1e-6
+    with pytest.raises(Infeasible, match="what the sampler itself may add"):
+        TruncatedLaplace.for_budget(1, 1e-40)
 
 
 def test_refusals() -> None:

@@ -10,9 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from dphist import checks
-from dphist.errors import InvalidParameter
+from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.kept import Integers, Kept, above, add_noise
-from dphist.mechanisms.mechanism import with_sampler_error
+from dphist.mechanisms.mechanism import LARGEST_EPSILON, with_sampler_error
 from dphist.mechanisms.sparse_gaussian import in_at_most
 from dphist.noise import Entropy, TruncatedDiscreteLaplace, log_tail
 from dphist.privacy import truncated_laplace
@@ -46,11 +46,13 @@ class TruncatedLaplace:
         """The smallest q found for a budget, re-checked with the sampler's own error included."""
         checks.check_epsilon(epsilon)
         checks.check_delta(delta)
-        found = truncated_laplace.calibrate(epsilon, delta, max_groups)
-        mechanism = cls(found.epsilon, max(found.q - 1, 0), max_groups)
-        while mechanism.delta(epsilon) > delta:
-            mechanism = cls(found.epsilon, mechanism.q + 1, max_groups)
-        return mechanism
+        usable = min(epsilon, LARGEST_EPSILON)
+        found = truncated_laplace.calibrate(usable, delta, max_groups)
+        for q in range(max(found.q - 1, 0), found.q + 2):
+            mechanism = cls(found.epsilon, q, max_groups)
+            if mechanism.delta(usable) <= delta:
+                return mechanism
+        raise Infeasible("a delta above what the sampler itself may add", delta, "1e-20 is far above it.")
 
     @property
     def law(self) -> TruncatedDiscreteLaplace:
