@@ -38,8 +38,6 @@ def drop_and_move_distance(x: Histogram, y: Histogram, eta: float) -> float:
     not tell histograms of one size apart, and the paper's triangle inequality (Claim 12) needs eta > 0.
     """
     checks.check_positive("eta", eta)
-    if _size(y) > _size(x):
-        return math.inf
     return float(_dropped(x, y)) + eta * bottleneck_into(y, x)
 
 
