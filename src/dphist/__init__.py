@@ -25,6 +25,7 @@ from dphist.version import __version__
 if TYPE_CHECKING:
     from dphist.engines.settings import Files, PerformanceSettings
     from dphist.publish.release import Release, release
+    from dphist.publish.stat import PrivateStatistic, stat
     from dphist.publish.verify import verify
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "MissingExtra",
     "PerformanceSettings",
     "Plan",
+    "PrivateStatistic",
     "Release",
     "SparseGaussian",
     "UnreadableSource",
@@ -48,6 +50,7 @@ __all__ = [
     "epsilon_at",
     "plan",
     "release",
+    "stat",
     "verify",
 ]
 
@@ -55,8 +58,10 @@ __all__ = [
 _LAZY = {
     "Files": "dphist.engines.settings",
     "PerformanceSettings": "dphist.engines.settings",
+    "PrivateStatistic": "dphist.publish.stat",
     "Release": "dphist.publish.release",
     "release": "dphist.publish.release",
+    "stat": "dphist.publish.stat",
     "verify": "dphist.publish.verify",
 }
 

@@ -154,6 +154,9 @@ def test_help_version_and_no_arguments() -> None:
 def test_every_command_has_help_and_an_example_that_runs(tmp_path: Path) -> None:
     events = pa.table({"user_id": list(range(500)) * 2, "url": ["a"] * 500 + ["b"] * 500})
     pq.write_table(events, tmp_path / "events.parquet")
+    pq.write_table(
+        pa.table({"person": list(range(500)), "age": [i % 90 for i in range(500)]}), tmp_path / "ages.parquet"
+    )
     assert app.registered_commands
     for command in app.registered_commands:
         name = str(command.name)

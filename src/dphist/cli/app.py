@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import dphist
-from dphist.cli import plan, profile, release
+from dphist.cli import plan, profile, release, stat
 from dphist.errors import DphistError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("plan")(plan.command)
 app.command("profile")(profile.command)
 app.command("release")(release.command)
+app.command("stat")(stat.command)
 app.command("verify")(release.verify_command)
 
 

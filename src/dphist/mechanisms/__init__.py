@@ -11,6 +11,7 @@ from dphist.mechanisms.known_groups import KnownGroups
 from dphist.mechanisms.laplace import LaplaceThreshold
 from dphist.mechanisms.mechanism import Profile, epsilon_at
 from dphist.mechanisms.sparse_gaussian import SparseGaussian
+from dphist.mechanisms.truncated_laplace import TruncatedLaplace
 
 Thresholded: TypeAlias = (
     SparseGaussian | CorrelatedGaussian | LaplaceThreshold | DiscreteGaussianThreshold | DiscreteCorrelatedGaussian
@@ -32,5 +33,6 @@ __all__ = [
     "Profile",
     "SparseGaussian",
     "Thresholded",
+    "TruncatedLaplace",
     "epsilon_at",
 ]

@@ -1,0 +1,133 @@
+"""One private number from a table of records: bounded, bucketed and counted by an engine, then made private."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.query import GroupByQuery, Key
+from dphist.engines.settings import PerformanceSettings
+from dphist.engines.sources import quote_identifier
+from dphist.errors import InvalidParameter
+from dphist.flexible.bucketing import Buckets
+from dphist.flexible.plan import StatisticPlan, plan_statistic
+from dphist.flexible.statistics import PrivateHistogram, sanitise, statistic
+from dphist.histogram import ContributionBounds, Histogram
+from dphist.noise import Entropy
+from dphist.noise.entropy import require_secure
+
+Progress = Callable[[str], None]
+_BUCKET = "dphist_bucket"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateStatistic:
+    """A private answer with its promise; `data` is the private histogram behind it, free to be used again."""
+
+    value: Any
+    plan: StatisticPlan
+    data: PrivateHistogram
+
+    def __str__(self) -> str:
+        return "\n".join([self.answer(), self.plan.bounding(), f"Guarantee: {self.plan.privacy()}"])
+
+    def answer(self) -> str:
+        """The value and how far it can be from the truth, in words."""
+        if self.plan.statistic == "is-empty":
+            return f"{'empty' if self.value else 'not empty'}: {self.plan.accuracy()}"
+        if self.value is None or self.value == []:
+            return (
+                f"no answer: {'no value has enough records' if self.plan.statistic == 'max-k' else 'nothing is left'}"
+                + (f" after dropping up to {self.plan.q:,} records of each bar.")
+            )
+        if isinstance(self.value, list):
+            shown = ", ".join(f"{value:g}" for value in self.value[:20]) + (", …" if len(self.value) > 20 else "")
+            return f"{{{shown}}}: {self.plan.accuracy()}"
+        value = f"{self.value:.10g}" if isinstance(self.value, float) else str(self.value)
+        return f"{value}: {self.plan.accuracy()}"
+
+    def to_data(self) -> dict[str, Any]:
+        """Everything public about the answer, for JSON."""
+        plan = self.plan
+        return {
+            "statistic": plan.statistic,
+            "value": None if isinstance(self.value, float) and math.isnan(self.value) else self.value,
+            "accuracy": plan.accuracy(),
+            "bounding": plan.bounding(),
+            "guarantee": plan.privacy(),
+            "epsilon": plan.epsilon,
+            "delta": plan.mechanism.delta(plan.epsilon),
+            "q": plan.q,
+            "bars": plan.bars,
+            "most_dropped": plan.most_dropped,
+            "records_needed": plan.records_needed,
+            "error": plan.error,
+        }
+
+
+def stat(
+    name: str,
+    source: object,
+    *,
+    unit: str,
+    column: str | None = None,
+    where: str | None = None,
+    settings: PerformanceSettings | None = None,
+    progress: Progress | None = None,
+    entropy: Entropy | None = None,
+    **options: Any,
+) -> PrivateStatistic:
+    """A private statistic of a column: max, min, range, median, quantile, mean, std, support, mode, max-k or is-empty.
+
+    `options` are those of `plan_statistic`: epsilon, delta, lower, upper, error, drop, min_records, max_records, max_values,
+    probability, k. A plan that is known not to keep its promise is refused before anything is read.
+    """
+    require_secure(entropy)
+    plan = plan_statistic(name, **options)
+    plan.require_feasible()
+    query = build_query(plan, unit=unit, column=column, where=where)
+    bounds = ContributionBounds(plan.mechanism.max_groups)
+    engine = DuckDBEngine(settings or PerformanceSettings())
+    return privatise_statistic(engine.histogram(source, query, bounds, progress=progress), plan, entropy)
+
+
+def build_query(plan: StatisticPlan, *, unit: str, column: str | None, where: str | None) -> GroupByQuery:
+    """Units per bucket (or value); records without a number have no bucket and are dropped."""
+    if plan.statistic == "is-empty":
+        return GroupByQuery(unit=unit, by=(Key(_BUCKET, "1"),), where=where)
+    if column is None:
+        raise InvalidParameter("the column of the statistic", "none", "add --column NAME.")
+    key = Key(column) if plan.buckets is None else Key(_BUCKET, bucket_expression(column, plan.buckets))
+    return GroupByQuery(unit=unit, by=(key,), where=where, null_keys="drop")
+
+
+def bucket_expression(column: str, buckets: Buckets) -> str:
+    """The bucket of a record's value in SQL: what `Buckets.index` computes. Null and NaN have none."""
+    value = f"TRY_CAST({quote_identifier(column)} AS DOUBLE)"
+    lower, upper, width = (f"CAST('{number!r}' AS DOUBLE)" for number in (*_ends(buckets), buckets.width))
+    place = f"floor((least(greatest({value}, {lower}), {upper}) - {lower}) / {width})"
+    return (
+        f"CASE WHEN {value} IS NOT NULL AND NOT isnan({value})"
+        f" THEN CAST(least({place}, {buckets.number - 1}) AS BIGINT) END"
+    )
+
+
+def _ends(buckets: Buckets) -> tuple[float, float]:
+    return float(buckets.lower), float(buckets.upper)
+
+
+def privatise_statistic(histogram: Histogram, plan: StatisticPlan, entropy: Entropy | None = None) -> PrivateStatistic:
+    """Noise on a bounded histogram, then the statistic. The only function that turns true counts into a published answer."""
+    held = histogram.bounds.max_groups
+    if held is None or held > plan.mechanism.max_groups:
+        raise InvalidParameter(f"a histogram bounded to {plan.mechanism.max_groups} bars per unit", held)
+    values = np.asarray(histogram.keys.column(0).to_numpy())
+    if plan.buckets is not None:
+        values = plan.buckets.centre(values)
+    private = sanitise(values, histogram.counts, plan.mechanism, entropy)
+    return PrivateStatistic(statistic(plan.statistic, private, probability=plan.probability, k=plan.k), plan, private)

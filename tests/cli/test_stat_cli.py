@@ -1,0 +1,82 @@
+"""`dphist stat` as a user meets it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+AGE = ["--column", "age", "--unit", "person", "--lower", "0", "--upper", "120", "--error", "1", "--epsilon", "0.5"]
+
+
+def stat(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "dphist", "stat", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    table = pa.table({"person": list(range(30_000)), "age": [float(i % 91) for i in range(30_000)]})
+    pq.write_table(table, tmp_path / "ages.parquet")
+    return tmp_path
+
+
+def test_the_command_of_the_help(folder: Path) -> None:
+    done = stat("max", "ages.parquet", *AGE, "--drop", "0.005", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == ["… reading the schema", "… bounding and counting"]
+    value, promise = done.stdout.splitlines()[0].split(": ", 1)
+    assert 80 <= float(value) <= 91
+    assert promise.startswith(
+        "within 1 of the true maximum of the bounded records, clamped to [0, 120], after dropping"
+    )
+    assert "chosen at random" in done.stdout
+    assert "Guarantee: adding or removing all records of one unit" in done.stdout
+
+
+def test_json_and_other_statistics(folder: Path) -> None:
+    done = stat("median", "ages.parquet", *AGE, "--drop", "0.2", "--min-records", "20000", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert abs(found["value"] - 45) <= 12
+    assert found["most_dropped"] == 60 * found["q"]
+    assert "after dropping at most 20 % of them" in found["accuracy"]
+    assert done.stderr == ""
+    done = stat("is-empty", "ages.parquet", "--unit", "person", "--epsilon", "1", cwd=folder)
+    assert done.stdout.startswith("not empty")
+
+
+def test_infeasible_is_said_before_anything_is_read(folder: Path) -> None:
+    done = stat("max", "nowhere.parquet", *AGE, "--drop", "0.005", "--min-records", "1000", cwd=folder)
+    assert done.returncode == 2
+    assert "Expected at least 600,000 records" in done.stderr
+
+
+def test_table_and_dry_run_read_nothing(folder: Path) -> None:
+    done = stat("max", "--table", "--dry-run", *AGE, "--drop", "0.005", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "0.5   9.5e-07       50             3,000          600,000" in done.stdout
+    assert "Promise: within 1 of the true maximum" in done.stdout
+    for arguments, words in (
+        (["mode", "--table", "--epsilon", "1"], "--max-values"),
+        (["max"], "Expected --epsilon"),
+        (["is-empty", "--epsilon", "1"], "FILE and --unit"),
+        (["variance", "--dry-run", "--epsilon", "1"], "one of max"),
+    ):
+        failed = stat(*arguments, cwd=folder)
+        assert failed.returncode == 2
+        assert words in failed.stderr
+
+
+def test_help_has_an_example(folder: Path) -> None:
+    assert "Example: dphist stat max ages.parquet" in stat("--help", cwd=folder).stdout.replace("\n", " ").replace(
+        "  ", " "
+    )

@@ -1,0 +1,72 @@
+"""Truncated Laplace as a mechanism: calibrated to its budget, and what it draws."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dphist.errors import Infeasible, InvalidParameter
+from dphist.mechanisms import TruncatedLaplace
+from dphist.mechanisms.mechanism import SAMPLER_ERROR
+from dphist.noise import log_pmf, sampler_error
+from dphist.noise.entropy import allow_test_entropy
+from dphist.noise.testing import SeededEntropy
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "bars"), [(1, 2**-20, 1), (0.5, 1e-5, 3), (2, 1e-8, 40), (1, 0.999999, 1)]
+)
+def test_calibrated_implies_target_and_one_step_less_fails(epsilon: float, delta: float, bars: int) -> None:
+    found = TruncatedLaplace.for_budget(epsilon, delta, bars)
+    assert found.delta(epsilon) <= delta
+    if found.q:
+        assert TruncatedLaplace(found.epsilon_per_group, found.q - 1, bars).delta(epsilon) > delta
+    assert 18 * sampler_error(found.law) <= SAMPLER_ERROR
+    assert ("one group" if bars == 1 else str(bars)) in found.assumption
+
+
+def test_counts_are_too_small_by_at_most_q_and_empty_bars_never_appear() -> None:
+    mechanism = TruncatedLaplace.for_budget(1, 2**-20)
+    counts = np.array([0, 1, 5, 27, 28, 1000] * 2000, dtype=np.int64)
+    with allow_test_entropy():
+        kept = mechanism.perturb(counts, SeededEntropy(8))
+    assert np.all(counts[kept.index] > 0)
+    assert np.all(kept.noisy > 0)
+    lost = counts[kept.index] - kept.noisy
+    assert lost.min() >= 0
+    assert lost.max() <= mechanism.q
+    assert set(np.flatnonzero(counts > mechanism.q)) <= set(kept.index)
+    share = np.isin(np.flatnonzero(counts == 5), kept.index).mean()
+    assert share == pytest.approx(mechanism.release_probability(5), abs=0.05)
+
+
+def test_release_probability_and_noise() -> None:
+    for q in (0, 1, 6, 7):
+        mechanism = TruncatedLaplace(Fraction(1, 2), q)
+        pmf = np.exp(log_pmf(mechanism.law, np.arange(-q, 1)))
+        assert mechanism.release_probability(0) == 0
+        assert mechanism.release_probability(q + 1) == 1
+        for count in range(1, q + 2):
+            above = pmf[np.arange(-q, 1) + count > 0].sum()
+            assert mechanism.release_probability(count) == pytest.approx(above, rel=1e-9)
+        steps = np.arange(-q, 1) + q / 2
+        assert mechanism.noise_std == pytest.approx(math.sqrt(float(np.sum(pmf * steps**2))), abs=1e-12)
+    wide, narrow = TruncatedLaplace(Fraction(1), 2**21), TruncatedLaplace(Fraction(1), 2**10)
+    assert wide.noise_std == pytest.approx(narrow.noise_std, rel=1e-9)
+
+
+def test_large_epsilons_are_capped_and_tiny_deltas_refused() -> None:
+    assert TruncatedLaplace.for_budget(50, 1e-6) == TruncatedLaplace.for_budget(30, 1e-6)
+    assert TruncatedLaplace.for_budget(50, 1e-6).delta(50) <= 1e-6
+    with pytest.raises(Infeasible, match="what the sampler itself may add"):
+        TruncatedLaplace.for_budget(1, 1e-40)
+
+
+def test_refusals() -> None:
+    with pytest.raises(InvalidParameter, match=r"at most 2\^40"):
+        TruncatedLaplace(Fraction(1), 2**41)
+    with pytest.raises(InvalidParameter, match="an int or a Fraction"):
+        TruncatedLaplace(0.5, 3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match="bars per unit"):
+        TruncatedLaplace(Fraction(1), 3, 0)
