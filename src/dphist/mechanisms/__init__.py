@@ -2,13 +2,18 @@
 
 from typing import TypeAlias
 
+from dphist.mechanisms.continual import ContinualCounts
 from dphist.mechanisms.correlated_gaussian import CorrelatedGaussian
+from dphist.mechanisms.correlated_top_k import CorrelatedTopK
 from dphist.mechanisms.discrete_correlated import DiscreteCorrelatedGaussian
 from dphist.mechanisms.discrete_gaussian import DiscreteGaussianThreshold
+from dphist.mechanisms.from_top import FromTop
 from dphist.mechanisms.kept import Kept
 from dphist.mechanisms.known_groups import KnownGroups
 from dphist.mechanisms.laplace import LaplaceThreshold
 from dphist.mechanisms.mechanism import Profile, epsilon_at
+from dphist.mechanisms.ranked import Ranked
+from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
 from dphist.mechanisms.sparse_gaussian import SparseGaussian
 
 Thresholded: TypeAlias = (
@@ -20,14 +25,20 @@ Mechanism: TypeAlias = Thresholded | KnownGroups
 """Every mechanism on the counts of groups."""
 
 __all__ = [
+    "ContinualCounts",
     "CorrelatedGaussian",
+    "CorrelatedTopK",
     "DiscreteCorrelatedGaussian",
     "DiscreteGaussianThreshold",
+    "FromTop",
+    "GaussianRecords",
     "Kept",
     "KnownGroups",
+    "LaplaceRecords",
     "LaplaceThreshold",
     "Mechanism",
     "Profile",
+    "Ranked",
     "SparseGaussian",
     "Thresholded",
     "epsilon_at",
