@@ -11,13 +11,23 @@ from dphist.errors import (
     MissingExtra,
     UnreadableSource,
 )
-from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian, epsilon_at
+from dphist.mechanisms import (
+    CorrelatedGaussian,
+    GaussianRecords,
+    KnownGroups,
+    LaplaceRecords,
+    LaplaceThreshold,
+    SparseGaussian,
+    epsilon_at,
+)
 from dphist.planning import Plan, plan
+from dphist.planning.top_k import TopKPlan, plan_top_k
 from dphist.version import __version__
 
 if TYPE_CHECKING:
     from dphist.engines.settings import Files, PerformanceSettings
     from dphist.publish.release import Release, release
+    from dphist.publish.top_k import TopK, release_largest, top_k
     from dphist.publish.verify import verify
 
 __all__ = [
@@ -25,21 +35,28 @@ __all__ = [
     "DphistError",
     "EngineFailure",
     "Files",
+    "GaussianRecords",
     "Infeasible",
     "InvalidParameter",
     "InvalidPlan",
     "KnownGroups",
+    "LaplaceRecords",
     "LaplaceThreshold",
     "MissingExtra",
     "PerformanceSettings",
     "Plan",
     "Release",
     "SparseGaussian",
+    "TopK",
+    "TopKPlan",
     "UnreadableSource",
     "__version__",
     "epsilon_at",
     "plan",
+    "plan_top_k",
     "release",
+    "release_largest",
+    "top_k",
     "verify",
 ]
 
@@ -48,7 +65,10 @@ _LAZY = {
     "Files": "dphist.engines.settings",
     "PerformanceSettings": "dphist.engines.settings",
     "Release": "dphist.publish.release",
+    "TopK": "dphist.publish.top_k",
     "release": "dphist.publish.release",
+    "release_largest": "dphist.publish.top_k",
+    "top_k": "dphist.publish.top_k",
     "verify": "dphist.publish.verify",
 }
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import dphist
-from dphist.cli import plan, profile, release
+from dphist.cli import plan, profile, release, top_k
 from dphist.errors import DphistError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command("plan")(plan.command)
 app.command("profile")(profile.command)
 app.command("release")(release.command)
 app.command("verify")(release.verify_command)
+app.command("top-k")(top_k.command)
 
 
 def _show_version(wanted: bool) -> None:
