@@ -25,12 +25,15 @@ from dphist.planning.top_k import TopKPlan, plan_top_k
 from dphist.version import __version__
 
 if TYPE_CHECKING:
+    from dphist.continual import Continual
     from dphist.engines.settings import Files, PerformanceSettings
     from dphist.publish.release import Release, release
     from dphist.publish.top_k import TopK, release_largest, top_k
     from dphist.publish.verify import verify
+    from dphist.session import Session
 
 __all__ = [
+    "Continual",
     "CorrelatedGaussian",
     "DphistError",
     "EngineFailure",
@@ -46,6 +49,7 @@ __all__ = [
     "PerformanceSettings",
     "Plan",
     "Release",
+    "Session",
     "SparseGaussian",
     "TopK",
     "TopKPlan",
@@ -62,9 +66,11 @@ __all__ = [
 
 # Planning needs no engine: what reads data is loaded when it is first asked for.
 _LAZY = {
+    "Continual": "dphist.continual",
     "Files": "dphist.engines.settings",
     "PerformanceSettings": "dphist.engines.settings",
     "Release": "dphist.publish.release",
+    "Session": "dphist.session",
     "TopK": "dphist.publish.top_k",
     "release": "dphist.publish.release",
     "release_largest": "dphist.publish.top_k",

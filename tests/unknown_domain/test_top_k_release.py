@@ -11,8 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import dphist as dp
+from dphist.cli.app import app
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram, largest_groups
 
@@ -117,7 +119,7 @@ def dphist(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
 
 
-def test_the_command(folder: Path) -> None:
+def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     common = ["top-k", "events.parquet", "--unit", "user", "--by", "page", "--epsilon", "2", "--delta", "1e-6"]
     done = dphist(*common, "--k", "30", "-o", "top.parquet", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -125,11 +127,11 @@ def test_the_command(folder: Path) -> None:
     assert "Guarantee: adding or removing" in done.stdout
     stored = pq.read_table(folder / "top.parquet")
     assert json.loads(stored.schema.metadata[b"dphist"])["format"] == "dphist-top-k"
-    done = dphist(*common, "--k", "3", "--method", "ranked", "--json", cwd=folder)
-    record = json.loads(done.stdout)
+    monkeypatch.chdir(folder)
+    record = json.loads(CliRunner().invoke(app, [*common, "--k", "3", "--method", "ranked", "--json"]).output)
     assert len(record["groups"]) == record["released_groups"]
-    done = dphist(*common, "--k", "3", "--dry-run", cwd=folder)
-    assert done.stdout.startswith("Plan: at most 3 largest groups, correlated")
+    dry = CliRunner().invoke(app, [*common, "--k", "3", "--dry-run"]).output
+    assert dry.startswith("Plan: at most 3 largest groups, correlated")
     done = dphist(*common, "--k", "3", "--max-groups", "2", cwd=folder)
     assert done.returncode == 2
     assert "only from-top can use a bound" in done.stderr

@@ -6,7 +6,7 @@ import datetime as dt
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.planning.describe import number
 from dphist.planning.plan import STD_ERROR
-from dphist.planning.sentence import layout, sentence
+from dphist.planning.sentence import check_neighbours, layout, sentence
 from dphist.publish import files
 from dphist.publish.private_files import locked, remove_partial, replace_private
 from dphist.publish.table import _order
@@ -95,12 +95,14 @@ class Continual:
         delta: float,
         where: str | None = None,
         null_keys: NullKeys = "group",
+        neighbours: str = "add-remove",
     ) -> Continual:
         """Begin a stream of at most `rounds` batches. Protected is one event: what one unit adds in one round.
 
         Each batch counts a unit once in at most max_groups of its groups. A unit in several rounds is protected for each
         round by itself, not for all of them together.
         """
+        check_neighbours(neighbours)
         checks.check_epsilon(epsilon)
         checks.check_delta(delta)
         names = [by] if isinstance(by, str) else list(by)
@@ -224,9 +226,14 @@ def _query(unit: str, by: Sequence[str], where: str | None, null_keys: NullKeys)
 
 def _mechanism(state: State) -> ContinualCounts:
     made = ContinualCounts(**state.settings["mechanism"])
-    if made.delta(state.settings["epsilon"]) > state.settings["delta"]:
+    if _delta(made, state.settings["epsilon"]) > state.settings["delta"]:
         raise InvalidParameter("a stream whose guarantee holds", "one whose settings were changed")
     return made
+
+
+@lru_cache(maxsize=64)
+def _delta(mechanism: ContinualCounts, epsilon: float) -> float:
+    return mechanism.delta(epsilon)
 
 
 def _release(state: State) -> RunningCounts:

@@ -80,7 +80,7 @@ class State:
     def load(cls, path: Path) -> State:
         """Read a state back."""
         try:
-            with pa.memory_map(str(path)) as source:
+            with pa.OSFile(str(path)) as source:  # a copy: nothing may change under a state that is in use
                 table = pa.ipc.open_file(source).read_all()
             record = json.loads((table.schema.metadata or {})[_METADATA])
             if record["format"] != "dphist-continual" or record["version"] != 1:

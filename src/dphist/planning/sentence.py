@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Protocol
 
+from dphist.errors import InvalidParameter
+
 _WIDTH = 100
 _LABEL = 13
 
@@ -27,6 +29,16 @@ class Proved(Protocol):
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon."""
         ...
+
+
+def check_neighbours(value: str) -> None:
+    """Only adding or removing is supported: replacing one unit by another breaks these theorems as they stand."""
+    if value != "add-remove":
+        raise InvalidParameter(
+            "neighbours that differ by adding or removing a unit (add-remove)",
+            repr(value),
+            "to replace a unit is to remove one and add one: the guarantee then holds at twice the epsilon.",
+        )
 
 
 def sentence(mechanism: Proved, epsilon: float, delta: float, protected: str = "all records of one unit") -> str:

@@ -12,7 +12,7 @@ from dphist.mechanisms.correlated_top_k import CorrelatedTopK
 from dphist.mechanisms.from_top import FromTop
 from dphist.mechanisms.ranked import Ranked
 from dphist.planning.describe import number
-from dphist.planning.sentence import layout, sentence
+from dphist.planning.sentence import check_neighbours, layout, sentence
 
 Method = Literal["correlated", "from-top", "ranked"]
 METHODS: Final[tuple[Method, ...]] = get_args(Method)
@@ -83,6 +83,7 @@ def plan_top_k(
     method: Method = "correlated",
     max_groups: int | None = None,
     shortlist: int | None = None,
+    neighbours: str = "add-remove",
 ) -> TopKPlan:
     """Choose noise and threshold for the k largest groups.
 
@@ -90,6 +91,7 @@ def plan_top_k(
     that gives only its k + 1 largest groups; `max_groups` may bound the groups of a unit. ranked: keys in order, without
     counts, chosen among the `shortlist` largest groups; any number of groups per unit.
     """
+    check_neighbours(neighbours)
     checks.check_epsilon(epsilon)
     checks.check_delta(delta)
     checks.check_whole("k", k)

@@ -26,7 +26,7 @@ from dphist.mechanisms.ranked import calibrate
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.planning.describe import number
-from dphist.planning.sentence import layout, sentence
+from dphist.planning.sentence import check_neighbours, layout, sentence
 from dphist.publish.private_files import locked, remove_partial, replace_private
 
 _FORMAT = "dphist-session"
@@ -86,12 +86,14 @@ class Session:
         results: int,
         queries: int,
         shortlist: int = 1000,
+        neighbours: str = "add-remove",
     ) -> Session:
         """Begin a session: at most `results` results over at most `queries` queries about the units of one data set.
 
         A query returns the largest groups in order, chosen among its `shortlist` largest; the end of a list that ends early
         is a result too. The whole session is (epsilon, delta)-private, whatever is asked in view of earlier answers.
         """
+        check_neighbours(neighbours)
         checks.check_epsilon(epsilon)
         checks.check_delta(delta)
         for name, value in (("results", results), ("queries", queries), ("shortlist", shortlist)):
