@@ -12,6 +12,7 @@ from dphist.errors import (
     UnreadableSource,
 )
 from dphist.mechanisms import (
+    AdaptiveGaussian,
     CorrelatedGaussian,
     GaussianRecords,
     KnownGroups,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from dphist.session import Session
 
 __all__ = [
+    "AdaptiveGaussian",
     "Continual",
     "CorrelatedGaussian",
     "DphistError",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -18,11 +18,19 @@ Delta: TypeAlias = Annotated[
 MaxGroups: TypeAlias = Annotated[
     int | None, typer.Option("--max-groups", help="The most groups one unit may be counted in.")
 ]
+MaxGroupsOrAuto: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--max-groups",
+        metavar="INTEGER|auto",
+        help="The most groups one unit may be counted in; auto: chosen from the data.",
+    ),
+]
 Sparsity: TypeAlias = Annotated[
     int | None, typer.Option("--sparsity", help="A public bound on the number of non-empty groups.")
 ]
 Mechanism: TypeAlias = Annotated[
-    str, typer.Option("--mechanism", help="best, sparse-gaussian, correlated-gaussian or laplace.")
+    str, typer.Option("--mechanism", help="best, adaptive, sparse-gaussian, correlated-gaussian or laplace.")
 ]
 Analysis: TypeAlias = Annotated[
     str | None,
@@ -73,6 +81,18 @@ Noise: TypeAlias = Annotated[
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Plot: TypeAlias = Annotated[Path | None, typer.Option("--plot", help="Write a picture (.png, .svg, .pdf).")]
+
+
+def parse_max_groups(text: str | None) -> int | Literal["auto"] | None:
+    """A number, or `auto`."""
+    if text is None:
+        return None
+    if text == "auto":
+        return "auto"
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidParameter("--max-groups to be a whole number or auto", repr(text)) from None
 
 
 def parse_bounds(text: str, option: str) -> tuple[str, tuple[float, float]]:

@@ -14,7 +14,7 @@ from dphist.cli import options
 def command(
     epsilon: options.Epsilon,
     delta: options.Delta,
-    max_groups: options.MaxGroups = None,
+    max_groups: options.MaxGroupsOrAuto = None,
     sparsity: options.Sparsity = None,
     keys: options.Keys = None,
     sparse: options.Sparse = False,
@@ -37,12 +37,12 @@ def command(
 ) -> None:
     """Choose a mechanism, its noise and its threshold for a privacy budget. Touches no data.
 
-    Example: dphist plan --epsilon 1 --delta 1e-8 --max-groups 10
+    Example: dphist plan --epsilon 1 --delta 1e-8
     """
     plan = dphist.plan(
         epsilon=epsilon,
         delta=delta,
-        max_groups=max_groups,
+        max_groups=options.parse_max_groups(max_groups),
         sparsity=sparsity,
         keys=None if keys is None else options.count_keys(keys),
         sparse=sparse,

@@ -24,7 +24,7 @@ def command(
     ],
     epsilon: Annotated[float | None, typer.Option("--epsilon", help="Privacy budget.")] = None,
     delta: Annotated[float | None, typer.Option("--delta", help="Privacy budget, for example 1e-8.")] = None,
-    max_groups: options.MaxGroups = None,
+    max_groups: options.MaxGroupsOrAuto = None,
     sparsity: options.Sparsity = None,
     keys: options.Keys = None,
     sparse: options.Sparse = False,
@@ -76,7 +76,7 @@ def command(
 ) -> None:
     """Count people per group, add noise, hide small groups: write a table that is safe to publish.
 
-    Example: dphist release events.parquet --unit user_id --by url --epsilon 1 --delta 1e-8 --max-groups 10 -o out.parquet
+    Example: dphist release events.parquet --unit user_id --by url --epsilon 1 --delta 1e-8 -o out.parquet
     """
     from dphist.publish import explain as explanation
     from dphist.publish import files
@@ -91,7 +91,8 @@ def command(
     budget = _budget(
         plan,
         {
-            "epsilon": epsilon, "delta": delta, "max_groups": max_groups, "sparsity": sparsity, "sketch": sketch,
+            "epsilon": epsilon, "delta": delta, "max_groups": options.parse_max_groups(max_groups),
+            "sparsity": sparsity, "sketch": sketch,
             "noise_std": noise_std, "correlation": correlation, "analysis": analysis, "rows": rows,
             "sums": dict(options.parse_bounds(text, "--sum") for text in sums or []),
             "means": dict(options.parse_bounds(text, "--mean") for text in means or []),

@@ -12,7 +12,7 @@ function of the seed and of the unit's own groups, drawn once for all rounds.
 # ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -22,12 +22,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dphist.engines.duckdb import BOUNDING, READING, DuckDBDialect, Progress, _fresh, _no_leaks, _run, _session, _silent
+from dphist.engines.duckdb import BOUNDING, READING, DuckDBDialect, Progress, _fresh, _session, _silent
 from dphist.engines.query import GroupByQuery
-from dphist.engines.resolve import resolve
+from dphist.engines.resolve import resolve, resolve_without_source
 from dphist.engines.settings import PerformanceSettings
 from dphist.engines.sql import Fields, _pairs, _records, _saturated
-from dphist.engines.sql_pairs import SqlPairs
+from dphist.engines.sql_pairs import SqlPairs, bucket_sql, execute, fetch, whole
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms.adaptive_pairs import Integers, MemoryPairs, Pairs
@@ -70,26 +70,29 @@ class PairTable:
         ranked = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY unit {order}) AS place FROM pairs"
         kept = "pairs" if bounds.max_groups is None else f"({ranked})"
         where = "" if bounds.max_groups is None else f"WHERE place <= {bounds.max_groups}"
-        table = _run(
+        table = fetch(
             self.connection, f"SELECT {keys}, COUNT(*) AS units{sums} FROM {kept} AS kept {where} GROUP BY {keys}"
         )
         return Histogram(
             keys=self._named(table),
-            counts=_whole(table, "units"),
+            counts=whole(table, "units"),
             bounds=ContributionBounds(bounds.max_groups),
-            sums={measure.name: _whole(table, f"steps_{i}") for i, measure in enumerate(self.query.measures, 1)},
+            sums={measure.name: whole(table, f"steps_{i}") for i, measure in enumerate(self.query.measures, 1)},
             measures=self.query.measures,
             total_units=self.total_units() if self.query.want_total else None,
         )
 
     def coded(self, most_groups: int, *, in_memory: bool | None = None) -> Pairs:
-        """The pairs as dense codes with each unit's sample of at most `most_groups` groups: arrays if they fit."""
+        """The pairs as dense codes with each unit's sample of at most `most_groups` groups: arrays if they fit.
+
+        The last thing that is asked of the pairs themselves: their table makes room for the codes.
+        """
         keys = self.fields.key_names
-        with _no_leaks():
-            self.connection.execute(
-                f"CREATE TEMP TABLE groups AS SELECT {', '.join(keys)},"
-                f" CAST(ROW_NUMBER() OVER () - 1 AS INTEGER) AS group_code FROM pairs GROUP BY {', '.join(keys)}"
-            )
+        execute(
+            self.connection,
+            f"CREATE TEMP TABLE groups AS SELECT {', '.join(keys)},"
+            f" CAST(ROW_NUMBER() OVER () - 1 AS INTEGER) AS group_code FROM pairs GROUP BY {', '.join(keys)}",
+        )
         sizes = self._numbers(
             "SELECT (SELECT COUNT(*) FROM pairs) AS pairs, (SELECT COUNT(*) FROM units) AS units,"
             " (SELECT COUNT(*) FROM groups) AS groups"
@@ -102,53 +105,51 @@ class PairTable:
         steps = "".join(f", steps_{i}" for i in range(1, len(self.query.measures) + 1))
         qualified = ", ".join(f"pairs.{key}" for key in keys)
         place = f"ROW_NUMBER() OVER (PARTITION BY pairs.unit ORDER BY {self._priority('pairs')}, {qualified})"
-        with _no_leaks():
-            self.connection.execute(
-                f"CREATE TEMP TABLE coded AS SELECT unit_code, group_code, TRUE AS sampled{steps}"
-                f" {joined} WHERE degree <= {most_groups}"
-            )
-            self.connection.execute(
-                f"INSERT INTO coded SELECT unit_code, group_code, {place} <= {most_groups}{steps}"
-                f" {joined} WHERE degree > {most_groups}"
-            )
+        execute(
+            self.connection,
+            f"CREATE TEMP TABLE coded AS SELECT unit_code, group_code, TRUE AS sampled{steps}"
+            f" {joined} WHERE degree <= {most_groups}",
+            f"INSERT INTO coded SELECT unit_code, group_code, {place} <= {most_groups}{steps}"
+            f" {joined} WHERE degree > {most_groups}",
+        )
         names = tuple(measure.name for measure in self.query.measures)
         if in_memory is None:
             needed = pairs * (12 + 8 * len(names)) + 64 * (units + groups)
             in_memory = needed <= MEMORY_SHARE * self._memory_limit()
+        execute(self.connection, "DROP TABLE pairs")  # the codes stand for it from here on
         if not in_memory:
             return SqlPairs(self.connection, groups, names)
-        with _no_leaks():
-            arrays = self.connection.sql("SELECT * FROM coded").fetchnumpy()
+        arrays = fetch(self.connection, "SELECT * FROM coded")
+        execute(self.connection, "DROP TABLE coded")
         return MemoryPairs(
-            unit=_plain(arrays["unit_code"]),
-            group=_plain(arrays["group_code"]),
+            unit=arrays.column("unit_code").to_numpy(),
+            group=arrays.column("group_code").to_numpy(),
             units=units,
             groups=groups,
-            sampled=_plain(arrays["sampled"]),
-            steps={name: _plain(arrays[f"steps_{i}"]) for i, name in enumerate(names, 1)},
+            sampled=arrays.column("sampled").to_numpy(),
+            steps={name: arrays.column(f"steps_{i}").to_numpy() for i, name in enumerate(names, 1)},
         )
 
     def keys_of(self, index: Integers) -> pa.Table:
         """The keys of some groups, in the order of their codes in `index`."""
         self.connection.register("wanted", pa.table({"group_code": index, "place": np.arange(len(index))}))
         keys = ", ".join(self.fields.key_names)
-        table = _run(self.connection, f"SELECT {keys} FROM groups JOIN wanted USING (group_code) ORDER BY place")
+        table = fetch(self.connection, f"SELECT {keys} FROM groups JOIN wanted USING (group_code) ORDER BY place")
         return self._named(table)
 
     def _priority(self, table: str) -> str:
         return DuckDBDialect().priority(self.seed, [f"{table}.{name}" for name in ("unit", *self.fields.key_names)])
 
     def _numbers(self, sql: str) -> dict[str, NDArray[np.int64]]:
-        table = _run(self.connection, sql)
-        return {name: _whole(table, name) for name in table.column_names}
+        table = fetch(self.connection, sql)
+        return {name: whole(table, name) for name in table.column_names}
 
     def _named(self, table: pa.Table) -> pa.Table:
         return table.select(list(self.fields.key_names)).rename_columns([key.name for key in self.query.by])
 
     def _memory_limit(self) -> float:
-        found = self.connection.execute("SELECT current_setting('memory_limit')").fetchone()
-        assert found is not None
-        number, _, unit = str(found[0]).partition(" ")
+        found = self.connection.execute("SELECT current_setting('memory_limit')").fetchall()
+        number, _, unit = str(found[0][0]).partition(" ")
         return float(number) * {**_UNITS, **_UNITS_BINARY}[unit]
 
 
@@ -166,16 +167,22 @@ def open_pairs(
     `seed` fixes the samples for tests; the guarantee holds for every seed, a fresh one is drawn for each run.
     """
     if query.public_keys is not None:
-        raise InvalidParameter("no public list of keys for an adaptive release", "one", "known groups need no selection.")
+        raise InvalidParameter(
+            "no public list of keys for an adaptive release", "one", "known groups need no selection."
+        )
     tell = progress or _silent
     with _session(settings) as connection:
         tell(READING)
         fields = resolve(connection, source, query)
         tell(BOUNDING)
-        with _no_leaks():
-            connection.execute(materialise_sql(fields))
-            connection.execute(UNITS_SQL)
+        execute(connection, materialise_sql(fields), UNITS_SQL)
         yield PairTable(connection, fields, query, _fresh(seed))
+
+
+def explain_pairs(query: GroupByQuery, settings: PerformanceSettings) -> str:
+    """The SQL that makes the pairs, as far as it goes without knowing the types of a source."""
+    with _session(settings) as connection:
+        return ";\n".join([materialise_sql(resolve_without_source(connection, query)), UNITS_SQL])
 
 
 UNITS_SQL: Final = (
@@ -188,18 +195,3 @@ def materialise_sql(fields: Fields) -> str:
     """One row per distinct pair, with what the unit adds to the group in whole steps."""
     stages = [_records(fields, DuckDBDialect()), _pairs(fields)]
     return "CREATE TEMP TABLE pairs AS WITH " + ",\n".join(stages) + "\nSELECT * FROM pairs"
-
-
-def bucket_sql(value: str, edges: Sequence[int] | Integers) -> str:
-    """The last bucket whose lower end is not above the value, from 0; values below the first go to the first."""
-    above = " + ".join(f"CAST({value} >= {int(edge)} AS INTEGER)" for edge in edges[1:])
-    return f"CAST({above or '0'} AS BIGINT)"
-
-
-def _plain(values: NDArray[np.generic] | np.ma.MaskedArray) -> NDArray:  # type: ignore[type-arg]
-    return np.ascontiguousarray(np.ma.getdata(values))
-
-
-def _whole(table: pa.Table, column: str) -> NDArray[np.int64]:
-    values: NDArray[np.int64] = table.column(column).to_numpy().astype(np.int64, copy=False)
-    return values

@@ -15,9 +15,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dphist.engines.duckdb import _no_leaks, _run
+from dphist.engines.duckdb import _without_leaks
 from dphist.mechanisms.adaptive_pairs import Integers
 from dphist.mechanisms.adaptive_tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, WEIGHT_BITS
+
+_WEIGHTED = "FROM coded JOIN weights USING (group_code)"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -30,7 +32,7 @@ class SqlPairs:
 
     def eligible(self) -> NDArray[np.bool_]:
         """Which groups some unit sampled."""
-        table = _run(self.connection, "SELECT DISTINCT group_code FROM coded WHERE sampled")
+        table = fetch(self.connection, "SELECT DISTINCT group_code FROM coded WHERE sampled")
         found = np.zeros(self.groups, np.bool_)
         found[table.column("group_code").to_numpy()] = True
         return found
@@ -66,7 +68,7 @@ class SqlPairs:
 
     def _by_group(self, factor: str, sums: Mapping[str, str], where: str) -> dict[str, Integers]:
         listed = ", ".join(f"CAST(SUM({sql}) AS BIGINT) AS sum_{i}" for i, sql in enumerate(sums.values()))
-        table = _run(
+        table = fetch(
             self.connection,
             f"WITH factors AS (SELECT unit_code, {factor} AS factor FROM (SELECT unit_code,"
             f" CAST(SUM(a * a) AS BIGINT) AS square {_WEIGHTED} {where} GROUP BY unit_code) AS norms)"
@@ -80,10 +82,9 @@ class SqlPairs:
         return found
 
     def _histogram(self, value: str, rows: str, edges: Integers) -> Integers:
-        place = " + ".join(f"CAST({value} >= {int(edge)} AS INTEGER)" for edge in edges[1:])
-        table = _run(
+        table = fetch(
             self.connection,
-            f"SELECT CAST({place} AS BIGINT) AS place, COUNT(*) AS units FROM ({rows}) AS rows GROUP BY place",
+            f"SELECT {bucket_sql(value, edges)} AS place, COUNT(*) AS units FROM ({rows}) AS rows GROUP BY place",
         )
         found = np.zeros(len(edges), np.int64)
         found[table.column("place").to_numpy()] = table.column("units").to_numpy()
@@ -95,8 +96,27 @@ class SqlPairs:
         self.connection.register(
             "given_weights", pa.table({"group_code": alive.astype(np.int32), "a": weights[alive].astype(np.int64)})
         )
-        with _no_leaks():
-            self.connection.execute("CREATE OR REPLACE TEMP TABLE weights AS SELECT * FROM given_weights")
+        execute(self.connection, "CREATE OR REPLACE TEMP TABLE weights AS SELECT * FROM given_weights")
 
 
-_WEIGHTED = "FROM coded JOIN weights USING (group_code)"
+def fetch(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
+    """The result of a query; an error of the engine, which may quote a record, is replaced by ours."""
+    return _without_leaks(lambda: connection.sql(sql).to_arrow_table())
+
+
+def execute(connection: duckdb.DuckDBPyConnection, *statements: str) -> None:
+    """Run statements, with the same care."""
+    for sql in statements:
+        _without_leaks(lambda sql=sql: connection.execute(sql))  # type: ignore[misc]
+
+
+def bucket_sql(value: str, edges: Integers) -> str:
+    """The last bucket whose lower end is not above the value, from 0; values below the first go to the first."""
+    above = " + ".join(f"CAST({value} >= {int(edge)} AS INTEGER)" for edge in edges[1:])
+    return f"CAST({above or '0'} AS BIGINT)"
+
+
+def whole(table: pa.Table, column: str) -> NDArray[np.int64]:
+    """A column as int64."""
+    values: NDArray[np.int64] = table.column(column).to_numpy().astype(np.int64, copy=False)
+    return values

@@ -2,6 +2,7 @@
 
 from typing import TypeAlias
 
+from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.continual import ContinualCounts
 from dphist.mechanisms.correlated_gaussian import CorrelatedGaussian
 from dphist.mechanisms.correlated_top_k import CorrelatedTopK
@@ -19,12 +20,13 @@ from dphist.mechanisms.sparse_gaussian import SparseGaussian
 Thresholded: TypeAlias = (
     SparseGaussian | CorrelatedGaussian | LaplaceThreshold | DiscreteGaussianThreshold | DiscreteCorrelatedGaussian
 )
-"""The mechanisms that hide groups below a threshold."""
+"""The mechanisms that hide groups below a threshold, in one pass over the counts."""
 
-Mechanism: TypeAlias = Thresholded | KnownGroups
+Mechanism: TypeAlias = Thresholded | KnownGroups | AdaptiveGaussian
 """Every mechanism on the counts of groups."""
 
 __all__ = [
+    "AdaptiveGaussian",
     "ContinualCounts",
     "CorrelatedGaussian",
     "CorrelatedTopK",

@@ -9,6 +9,7 @@ from functools import partial
 
 from dphist.errors import Infeasible
 from dphist.mechanisms import (
+    AdaptiveGaussian,
     CorrelatedGaussian,
     KnownGroups,
     LaplaceThreshold,
@@ -17,6 +18,8 @@ from dphist.mechanisms import (
     discrete_correlated,
     discrete_gaussian,
 )
+from dphist.mechanisms.adaptive import calibrate
+from dphist.mechanisms.adaptive_counting import SumNoise, require_room
 from dphist.mechanisms.mechanism import round_up, round_up_to_lattice, sampler_surcharge
 from dphist.planning.request import Request
 from dphist.privacy import correlated_design as design
@@ -46,7 +49,17 @@ def candidates(request: Request) -> tuple[list[Mechanism], list[Infeasible]]:
     return found, failed
 
 
+LIGHT_GROUPS = (1, 2, 3)
+"""The bounds at which Laplace thresholding stands beside the adaptive release: where it is better, units are in few groups."""
+
+CHOSEN_GROUPS = (1, 2, 3, 5, 10, 20, 30, 50, 100)
+"""The bounds that `max_groups="auto"` chooses from."""
+
+
 def _builders(request: Request) -> Iterator[_Builder]:
+    if request.unbounded:
+        yield from _unbounded_builders(request)
+        return
     if not request.thresholded:
         yield from (partial(known_groups, request, correlated=correlated) for correlated in (True, False))
         return
@@ -78,6 +91,37 @@ def _discrete_builders(request: Request) -> Iterator[_Builder]:
             **common,
         )
         yield partial(laplace_threshold, request)
+
+
+def _unbounded_builders(request: Request) -> Iterator[_Builder]:
+    """What a release chooses from once it knows, roughly, how many groups units are in; the first where it cannot tell."""
+    if request.choice == "max_groups":
+        yield from (partial(_better_plain, request.for_branch("plain", groups)) for groups in CHOSEN_GROUPS)
+        return
+    yield partial(adaptive, request)
+    if request.choice == "law":
+        yield from (partial(laplace_threshold, request.for_branch("laplace", groups)) for groups in LIGHT_GROUPS)
+
+
+def adaptive(request: Request) -> AdaptiveGaussian:
+    """The adaptive release with everything that epsilon leaves for it."""
+    made = calibrate(request.mechanism_epsilon, request.delta, sums_budget=request.sums_budget)
+    sums = [
+        SumNoise(a.name, a.sensitivity_steps, made.noise_std * a.sensitivity_steps / math.sqrt(a.weight))
+        for a in request.aggregates
+    ]
+    require_room(made, sums)
+    return made
+
+
+def _better_plain(request: Request) -> Mechanism:
+    """The law that releases the smaller groups at this bound, or the one asked for."""
+    made: list[SparseGaussian | LaplaceThreshold] = []
+    if request.mechanism in ("best", "sparse-gaussian"):
+        made.append(sparse_gaussian(request, "exact"))
+    if request.mechanism in ("best", "laplace"):
+        made.append(laplace_threshold(request))
+    return min(made, key=lambda mechanism: mechanism.count_released_with(0.95))
 
 
 def _target(request: Request) -> float:

@@ -7,14 +7,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms import LaplaceThreshold, Mechanism
 from dphist.planning import storage
 from dphist.planning.candidates import candidates
 from dphist.planning.describe import describe
-from dphist.planning.request import Aggregate, Noise, Objective, Request, analysis_owner
+from dphist.planning.request import Aggregate, Choice, Noise, Objective, Request, analysis_owner
 from dphist.planning.summary import Summary, objective_value, summarise
 
 STD_ERROR: Final = "_std_error"
@@ -69,6 +69,12 @@ class Plan:
         """The names of the columns with values in a release."""
         return ["count", *(aggregate.name for aggregate in self.request.aggregates)]
 
+    def decided(self, mechanism: Mechanism) -> Plan:
+        """The plan once one of its mechanisms is chosen: that one, with the others as alternatives."""
+        branches = (self.mechanism, *self.alternatives)
+        others = tuple(other for other in branches if other is not mechanism)
+        return Plan(self.request.for_branch(mechanism.name, mechanism.max_groups), mechanism, others)
+
     def summary(self) -> Summary:
         """The chosen mechanism as one flat record."""
         return summarise(self.request, self.mechanism)
@@ -101,7 +107,7 @@ def plan(
     *,
     epsilon: float,
     delta: float,
-    max_groups: int | None = None,
+    max_groups: int | Literal["auto"] | None = None,
     sparsity: int | None = None,
     keys: int | Sequence[object] | None = None,
     sparse: bool = False,
@@ -121,8 +127,10 @@ def plan(
 ) -> Plan:
     """Choose the mechanism for a budget. Touches no data.
 
-    epsilon, delta: the budget. max_groups: the most groups one unit may be counted in. sparsity: a public bound on the
-    number of non-empty groups. keys: a public list of groups (or its length); then nothing needs hiding, unless `sparse`
+    epsilon, delta: the budget; with nothing more, groups are selected in rounds and then counted (``adaptive``), unless a
+    noisy look at the data says that units are in so few groups that Laplace noise is better. max_groups: the most groups one
+    unit may be counted in, or ``auto`` to choose that number from the data. sparsity: a public bound on the number of
+    non-empty groups. keys: a public list of groups (or its length); then nothing needs hiding, unless `sparse`
     asks to publish only the large ones. sketch: count in bounded memory with this many counters. total: also publish the
     noisy number of units. sums, means: columns with the bounds their values are clamped to; rows: the most
     records of one unit per group. weights: the share of the budget of each aggregate, by its name in the release
@@ -145,7 +153,7 @@ def plan(
     request = Request(
         epsilon=epsilon,
         delta=delta,
-        max_groups=max_groups,
+        max_groups=None if max_groups == "auto" else max_groups,
         sparsity=sparsity,
         keys=keys if keys is None or isinstance(keys, int) else len(set(keys)),
         sparse_keys=sparse,
@@ -159,8 +167,17 @@ def plan(
         correlation=correlation,
         low_threshold=low_threshold,
         noise=noise,
+        choice=_choice(max_groups, sparsity, keys, sketch, mechanism),
     )
     return choose(request)
+
+
+def _choice(max_groups: object, sparsity: object, keys: object, sketch: object, mechanism: str) -> Choice:
+    """What a release is left to choose: max_groups if asked to, the law if nothing at all is given."""
+    if max_groups == "auto":
+        return "max_groups"
+    nothing = all(given is None for given in (max_groups, sparsity, keys, sketch))
+    return "law" if nothing and mechanism == "best" else "given"
 
 
 def _aggregate(kind: Any, column: str | None, bounds: tuple[float, float], shares: dict[str, float]) -> Aggregate:
@@ -171,6 +188,8 @@ def _aggregate(kind: Any, column: str | None, bounds: tuple[float, float], share
 def choose(request: Request) -> Plan:
     """The best candidate by the request's objective, and the others, best first."""
     found, failed = candidates(request)
+    if request.unbounded and found:  # the choice is made from the data, later
+        return Plan(request, found[0], tuple(found[1:]))
     eligible = [mechanism for mechanism in found if _is_asked_for(mechanism, request)]
     if not eligible:
         raise failed[0] if failed else Infeasible("a mechanism for this request", "none")

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 from dphist import checks
 from dphist.errors import InvalidParameter
+from dphist.mechanisms.adaptive_tuning import Tuning
+from dphist.mechanisms.choice import CHOICE_SHARE
 from dphist.mechanisms.mechanism import LARGEST_EPSILON
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import sparse_gaussian as gshm
 
 Objective = Literal["release95", "gap", "noise"]
 OBJECTIVES: Final[tuple[Objective, ...]] = get_args(Objective)
-MECHANISMS: Final = ("best", "sparse-gaussian", "correlated-gaussian", "laplace")
+MECHANISMS: Final = ("best", "adaptive", "sparse-gaussian", "correlated-gaussian", "laplace")
 Kind = Literal["sum", "mean", "rows"]
 Noise = Literal["rounded", "discrete"]
 NOISES: Final[tuple[Noise, ...]] = get_args(Noise)
+Choice = Literal["given", "law", "max_groups"]
+CHOICES: Final[tuple[Choice, ...]] = get_args(Choice)
 
 MOST_AGGREGATES: Final = 16
 TOTAL_SHARE: Final = 0.05
 """The share of epsilon that a total number of units costs."""
 
 _STEPS_PER_HALF_RANGE = 20
+_GIVE_BOUND = "add --max-groups (try 10): only with a bound can these be chosen."
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,12 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A budget, what one unit can contribute, and how mechanisms are to be compared."""
+    """A budget, what one unit can contribute, and how mechanisms are to be compared.
+
+    choice: what a release chooses from a noisy histogram of the number of groups per unit, for a share of epsilon: nothing
+    (``given``), between the adaptive release and Laplace thresholding (``law``), or max_groups. Once it is chosen,
+    max_groups says so, unless it is the adaptive release.
+    """
 
     epsilon: float
     delta: float
@@ -104,6 +114,7 @@ class Request:
     correlation: float | None = None
     low_threshold: int = 1
     noise: Noise = "rounded"
+    choice: Choice = "given"
 
     def __post_init__(self) -> None:
         checks.check_epsilon(self.epsilon)
@@ -119,7 +130,9 @@ class Request:
         if self.correlation is not None:
             checks.check_not_negative("correlation", self.correlation)
         checks.check_choice("noise", self.noise, NOISES)
+        checks.check_choice("choice", self.choice, CHOICES)
         self._check_groups()
+        self._check_choice()
         self._check_analysis()
         self._check_noise()
         if len(self.aggregates) > MOST_AGGREGATES:
@@ -130,11 +143,11 @@ class Request:
     def _check_groups(self) -> None:
         if self.sketch is not None:
             self._check_sketch()
-        elif self.max_groups is None and self.sparsity is None and self.keys is None:
+        elif self.unbounded and self.choice == "given" and self.mechanism != "adaptive":
             raise InvalidParameter(
-                "a bound on how many groups one unit may be in",
+                f"a bound on how many groups one unit may be in for {self.mechanism}",
                 "none",
-                "add --max-groups (try 10), or --sparsity, or --keys with a public list of groups.",
+                "add --max-groups (10, or auto), or --sparsity, or leave the mechanism to us.",
             )
         if self.sparsity is not None and self.keys is not None:
             raise InvalidParameter("sparsity or keys", "both", "a public list of keys already bounds the groups.")
@@ -154,6 +167,23 @@ class Request:
                 "none",
                 "add --sparsity K, a public bound on the number of non-empty groups.",
             )
+
+    def _check_choice(self) -> None:
+        """What the adaptive release and a choice from the data can do without."""
+        if self.mechanism == "adaptive" and not (self.unbounded and self.choice == "given"):
+            raise InvalidParameter("no bound on groups with adaptive", "one", "it needs none: leave the bound out.")
+        if self.choice != "given" and (self.sparsity is not None or self.keys is not None or self.sketch is not None):
+            raise InvalidParameter("no sparsity, keys or sketch where max_groups is chosen from the data", "one")
+        fixed = [
+            name
+            for name, usual in (("noise_std", None), ("correlation", None), ("analysis", None), ("noise", "rounded"))
+            if getattr(self, name) != usual
+        ]
+        if (self.choice != "given" or self.unbounded) and (fixed or self.low_threshold > 1):
+            names = ", ".join([*fixed, *(["low_threshold"] if self.low_threshold > 1 else [])])
+            raise InvalidParameter(f"a bound on how many groups one unit may be in, with {names}", "none", _GIVE_BOUND)
+        if self.choice == "law" and self.mechanism != "best":
+            raise InvalidParameter("best where the law is chosen from the data", self.mechanism)
 
     def _check_noise(self) -> None:
         if self.noise == "discrete" and (self.aggregates or self.keys is not None or self.analysis is not None):
@@ -192,10 +222,27 @@ class Request:
     @property
     def groups_per_unit(self) -> int:
         """The most groups of one unit: max_groups, or all there can be."""
-        for value in (self.max_groups, self.sparsity, self.keys, self.sketch):
-            if value is not None:
-                return value
-        raise AssertionError("checked by the constructor")
+        given = (self.max_groups, self.sparsity, self.keys, self.sketch)
+        return next((value for value in given if value is not None), Tuning().most_groups)
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether nothing bounds the groups of a unit: the adaptive release, or a choice that is not made yet."""
+        return all(value is None for value in (self.max_groups, self.sparsity, self.keys, self.sketch))
+
+    @property
+    def undecided(self) -> bool:
+        """Whether a release has to choose between mechanisms first, from a noisy histogram of degrees."""
+        return self.choice != "given" and self.unbounded
+
+    def for_branch(self, mechanism: str, max_groups: int) -> Request:
+        """The request once this mechanism is chosen: with its max_groups, but for the adaptive release, which has none."""
+        return self if not self.undecided or mechanism == "adaptive" else replace(self, max_groups=max_groups)
+
+    @property
+    def choice_epsilon(self) -> float:
+        """What the choice costs; 0 where there is none."""
+        return 0.0 if self.choice == "given" else CHOICE_SHARE * self.epsilon
 
     @property
     def bounded_groups(self) -> int | None:
@@ -211,6 +258,8 @@ class Request:
     def mechanism_epsilon(self) -> float:
         """What is left of epsilon for the groups: pure epsilons add up. Never more than what samplers are exact enough for."""
         left = self.epsilon if self.total_scale is None else math.nextafter(self.epsilon - 1 / self.total_scale, 0.0)
+        if self.choice != "given":
+            left = math.nextafter(left - self.choice_epsilon, 0.0)
         return min(left, LARGEST_EPSILON)
 
     @property

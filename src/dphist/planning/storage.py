@@ -11,6 +11,7 @@ from typing import Any, Final, get_args
 
 from dphist.errors import DphistError, InvalidPlan
 from dphist.mechanisms import (
+    AdaptiveGaussian,
     CorrelatedGaussian,
     DiscreteCorrelatedGaussian,
     DiscreteGaussianThreshold,
@@ -18,6 +19,7 @@ from dphist.mechanisms import (
     LaplaceThreshold,
     Mechanism,
 )
+from dphist.mechanisms.adaptive_tuning import Tuning
 from dphist.planning.request import Aggregate, Request
 
 FORMAT: Final = "dphist-plan"
@@ -44,7 +46,14 @@ def to_data(request: Request, mechanism: Mechanism, alternatives: tuple[Mechanis
 
 def _mechanism_data(mechanism: Mechanism) -> dict[str, Any]:
     values = {f.name: getattr(mechanism, f.name) for f in fields(mechanism)}
-    return {"name": mechanism.name, **{k: str(v) if isinstance(v, Fraction) else v for k, v in values.items()}}
+    return {"name": mechanism.name, **{name: _plain(value) for name, value in values.items()}}
+
+
+def _plain(value: object) -> object:
+    """A parameter as JSON has it."""
+    if isinstance(value, Tuning):
+        return asdict(value)
+    return str(value) if isinstance(value, Fraction) else value
 
 
 def read(path: Path) -> tuple[Request, Mechanism, tuple[Mechanism, ...]]:
@@ -74,6 +83,9 @@ def from_data(data: Any, source: str) -> tuple[Request, Mechanism, tuple[Mechani
     except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError, DphistError) as problem:
         raise InvalidPlan(f"Expected a complete plan in {source}, got a damaged one: {problem}") from None
     check(request, mechanism, source)
+    if request.undecided:
+        for other in alternatives:  # a release may choose any of them
+            check(request, other, source)
     if any(other.delta(request.mechanism_epsilon) > request.delta for other in alternatives):
         raise InvalidPlan(f"Expected alternatives in {source} that meet the budget, got one that does not.")
     return request, mechanism, alternatives
@@ -82,14 +94,24 @@ def from_data(data: Any, source: str) -> tuple[Request, Mechanism, tuple[Mechani
 def _mechanism(data: dict[str, Any]) -> Mechanism:
     parameters = dict(data)
     kind = _MECHANISMS[parameters.pop("name")]
-    exact = {f.name for f in fields(kind) if f.type == "Fraction"}
-    mechanism: Mechanism = kind(**{k: Fraction(v) if k in exact else v for k, v in parameters.items()})
+    types = {f.name: f.type for f in fields(kind)}
+    for name, value in parameters.items():
+        if types.get(name) == "Fraction":
+            parameters[name] = Fraction(value)
+        elif types.get(name) == "Tuning":
+            parameters[name] = Tuning(**value)
+    mechanism: Mechanism = kind(**parameters)
     return mechanism
 
 
 def check(request: Request, mechanism: Mechanism, source: str) -> None:
     """Refuse a mechanism that does not do what the request paid for."""
     problems = []
+    if isinstance(mechanism, AdaptiveGaussian) != (request.unbounded and request.choice != "max_groups") and not (
+        request.undecided and isinstance(mechanism, LaplaceThreshold)
+    ):
+        problems.append("the groups of a unit are not bounded, or are where they need not be")
+    request = request.for_branch(mechanism.name, mechanism.max_groups)
     if not mechanism.delta(request.mechanism_epsilon) <= request.delta:
         problems.append(
             f"delta({request.mechanism_epsilon:g}) = {mechanism.delta(request.mechanism_epsilon):.6g} exceeds {request.delta:g}"
@@ -99,7 +121,7 @@ def check(request: Request, mechanism: Mechanism, source: str) -> None:
     if isinstance(mechanism, CorrelatedGaussian | DiscreteCorrelatedGaussian) and request.keys is None:
         if mechanism.max_groups != mechanism.sparsity or mechanism.sparsity != request.bounded_groups:
             problems.append("the sparsity bound differs, or max_groups is used without a public list of keys")
-    elif mechanism.max_groups != request.groups_per_unit:
+    elif not isinstance(mechanism, AdaptiveGaussian) and mechanism.max_groups != request.groups_per_unit:
         problems.append("max_groups differs from the request")
     if isinstance(mechanism, CorrelatedGaussian | KnownGroups) and request.keys is not None:
         listed = mechanism.groups if isinstance(mechanism, KnownGroups) else mechanism.sparsity

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dphist.mechanisms import CorrelatedGaussian, DiscreteCorrelatedGaussian, KnownGroups, Mechanism, Thresholded
+from dphist.mechanisms import (
+    AdaptiveGaussian,
+    CorrelatedGaussian,
+    DiscreteCorrelatedGaussian,
+    KnownGroups,
+    Mechanism,
+    Thresholded,
+)
 from dphist.planning.request import Objective, Request
 
 
@@ -32,13 +39,16 @@ class Summary:
     released_50: float | None
     released_95: float | None
     theorem: str
+    choice: str = "given"
+    choice_epsilon: float = 0.0
+    budget_split: dict[str, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self)
 
 
-def thresholded(mechanism: Mechanism) -> Thresholded | None:
+def thresholded(mechanism: Mechanism) -> Thresholded | AdaptiveGaussian | None:
     """The mechanism as one that hides small groups, if it is one."""
     return None if isinstance(mechanism, KnownGroups) else mechanism
 
@@ -69,6 +79,9 @@ def summarise(request: Request, mechanism: Mechanism) -> Summary:
         released_50=threshold.count_released_with(0.5) if threshold else None,
         released_95=threshold.count_released_with(0.95) if threshold else None,
         theorem=mechanism.theorem,
+        choice=request.choice,
+        choice_epsilon=request.choice_epsilon,
+        budget_split=mechanism.budget_split() if isinstance(mechanism, AdaptiveGaussian) else None,
     )
 
 

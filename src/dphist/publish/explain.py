@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import textwrap
 
+from dphist.engines.pairs import explain_pairs
+from dphist.mechanisms import AdaptiveGaussian
 from dphist.planning.describe import guarantee
 from dphist.planning.summary import thresholded
 from dphist.publish.release import Job, bounds_of, estimand
 
+Step = tuple[str, str, str]
+
 
 def explain(job: Job) -> str:
     """The SQL, the plan and each step's privacy argument."""
-    steps = [
+    if job.plan.request.unbounded:
+        return render(explain_rounds(job))
+    return render(_explain_one_pass(job))
+
+
+def _explain_one_pass(job: Job) -> list[Step]:
+    return [
         ("Plan", "Chosen from public parameters alone; no record is read for it.", str(job.plan)),
         ("Bound and count", _bounding(job), job.engine.explain(job.query, bounds_of(job.plan))),
         ("Noise", _noise(job), ""),
         ("Threshold", _threshold(job), ""),
         ("Publish", _publishing(job), ""),
     ]
+
+
+def render(steps: list[Step]) -> str:
+    """Steps as numbered paragraphs."""
     parts = []
     for number, (name, words, block) in enumerate(steps, 1):
         parts.append(f"{number}. {name}\n{textwrap.fill(words, 100, initial_indent='   ', subsequent_indent='   ')}")
@@ -71,3 +85,57 @@ def _publishing(job: Job) -> str:
         "Sums, means, standard errors, intervals and the order of rows are computed from noisy values alone, which cannot"
         f" weaken the guarantee. A count estimates {estimand(job.plan)}."
     )
+
+
+def explain_rounds(job: Job) -> list[Step]:
+    """The rounds of the adaptive release, and the choice before them."""
+    steps: list[Step] = [("Plan", "Chosen from public parameters alone; no record is read for it.", str(job.plan))]
+    steps.append(("Pairs", _PAIRS, explain_pairs(job.query, job.engine.settings)))
+    request = job.plan.request
+    if request.undecided:
+        steps.append(("Choice", _CHOICE.format(epsilon=request.choice_epsilon, left=request.mechanism_epsilon), ""))
+    for mechanism in (job.plan.mechanism, *job.plan.alternatives):
+        if isinstance(mechanism, AdaptiveGaussian):
+            infinity = mechanism.delta_infinity()
+            words = _ROUNDS.format(most=mechanism.max_groups, rounds=mechanism.tuning.rounds)
+            steps.append(("Rounds", words, ""))
+            steps.append(("Threshold", _SELECTED.format(threshold=mechanism.threshold, infinity=infinity), ""))
+            steps.append(("Counts", _COUNTS, ""))
+            words = guarantee(request, mechanism)
+            steps.append(("Together", f"All of it is one proof: {words}", ""))
+    if not isinstance(job.plan.mechanism, AdaptiveGaussian):
+        steps.append(("Noise and threshold", _ONE_PASS, ""))
+    return [*steps, ("Publish", _publishing(job), "")]
+
+
+_PAIRS = (
+    "The different pairs of unit and group are written down once, in a private temporary table. Each unit draws one random"
+    " sample of its groups, by a keyed hash of the unit and the group: adding or removing a unit changes no other sample."
+)
+_CHOICE = (
+    "How many units are in how many groups is counted in public buckets, each unit in one, with discrete Laplace noise of"
+    " epsilon = {epsilon:g}. The mechanism that this histogram predicts to release most groups runs with the remaining"
+    " epsilon = {left:g} and all of delta: a pure epsilon adds up with any other guarantee."
+)
+_ROUNDS = (
+    "In each of {rounds} rounds every group has a public weight, and every unit divides a norm of 1 over its sample of at most"
+    " {most:,} groups in these proportions, in whole steps, rounded down. The sums get Gaussian noise, fresh for every group of"
+    " any sample and in every round, even where the weight is 0. A group's next weight is a function of its own noisy sums:"
+    " none if it is hopeless, less if it is as good as selected, so units spend their weight on the undecided. Given equal"
+    " noisy sums so far the weights are equal with and without one unit, whose own vector has norm 1 at most: Gaussian"
+    " mechanisms in a row."
+)
+_SELECTED = (
+    "A group is selected if its noisy sums, weighted by the rounds, exceed {threshold:g}. One that only one unit sampled has at"
+    " most weight 1, so that its own noise would have to be large; the probability that this happens to any of the unit's"
+    " groups is at most {infinity:.3g}, which is part of delta."
+)
+_COUNTS = (
+    "The selected keys are public now and are counted without a threshold. A private histogram of how much weight units have in"
+    " them chooses to which norm every unit is scaled down; the same units are counted twice, once with little noise and once"
+    " with little clipping, and the two are combined from noisy values alone."
+)
+_ONE_PASS = (
+    "The chosen mechanism keeps a random choice of max_groups groups of each unit, adds its noise to every count and releases"
+    " what is strictly above its threshold; the table of the plan has both for every choice."
+)

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from dphist import checks
 from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.pairs import open_pairs
 from dphist.engines.query import GroupByQuery, NullKeys, parse_key
 from dphist.engines.settings import PerformanceSettings
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram, Measure
-from dphist.mechanisms import Kept, LaplaceThreshold
+from dphist.mechanisms import AdaptiveGaussian, Kept, LaplaceThreshold
 from dphist.noise import DiscreteLaplace, Entropy, Law, RoundedGaussian, sample
 from dphist.noise.entropy import require_secure
 from dphist.planning import Plan, plan_for
@@ -27,6 +28,7 @@ from dphist.planning import storage as plan_storage
 from dphist.planning.describe import guarantee
 from dphist.planning.plan import AggregateNoise
 from dphist.publish import files
+from dphist.publish.adaptive import decide, run_rounds
 from dphist.publish.columns import columns
 from dphist.publish.keys import public_keys
 from dphist.publish.table import ORDERS, Order, build_table, check_names
@@ -110,7 +112,7 @@ class Release:
             "epsilon": plan.epsilon,
             "delta": plan.delta,
             "noise_std": summary.noise_std,
-            "threshold": summary.threshold,
+            "threshold": None if isinstance(plan.mechanism, AdaptiveGaussian) else summary.threshold,
             "total_units": None if self.total is None else {"value": self.total, "std_error": _total_std(plan)},
             "estimand": estimand(plan),
             "plan": plan_storage.to_data(plan.request, plan.mechanism, plan.alternatives),
@@ -128,6 +130,11 @@ class Release:
 def estimand(plan: Plan) -> str:
     """What a count estimates, in words: intervals cover the noise, not what bounding left out."""
     most = plan.request.groups_per_unit
+    if isinstance(plan.mechanism, AdaptiveGaussian):
+        return (
+            "the number of units in the group, all of them; intervals cover the noise and an estimate of what is lost where"
+            " units in many groups are scaled down (sums and means: of values clamped to their bounds)"
+        )
     if plan.request.sketch is not None:
         return "the count of units in a sketch of the data, which is never larger than the count in the data"
     return (
@@ -160,11 +167,36 @@ class Job:
     ) -> Release:
         """Bound, count, add noise, hide small groups."""
         report = progress or (lambda phase: None)
+        if self.plan.request.unbounded:
+            return self._run_on_pairs(report, entropy, diagnose)
         histogram = self._histogram(report)
         if diagnose is not None:
             diagnose({"non-empty groups": len(histogram), "contributions": int(histogram.counts.sum())})
         report("adding noise")
         return privatise(histogram, self.plan, self.request, entropy)
+
+    def _run_on_pairs(self, report: Progress, entropy: Entropy | None, diagnose: Diagnose | None) -> Release:
+        """What needs more than one pass: a choice from the data, and the rounds of an adaptive release."""
+        with open_pairs(self.source, self.query, self.engine.settings, progress=report) as table:
+            plan = decide(self.plan, table, entropy)
+            if not isinstance(plan.mechanism, AdaptiveGaussian):
+                return privatise(table.histogram(bounds_of(plan)), plan, self.request, entropy)
+            pairs = table.coded(plan.mechanism.max_groups)
+            if diagnose is not None:
+                diagnose({"non-empty groups": pairs.groups})
+            report("selecting groups in rounds, counting them")
+            counted = run_rounds(plan, plan.mechanism, pairs, entropy)
+            keys = table.keys_of(counted.index)
+            total = table.total_units() if plan.request.total else None
+        built = build_table(
+            keys,
+            counted.columns,
+            plan,
+            level=self.request.intervals,
+            integers=self.request.integers,
+            order=self.request.order,
+        )
+        return Release(built, plan, self.request, _noisy_total(total, plan, entropy), dt.datetime.now(dt.UTC))
 
     def _histogram(self, report: Progress) -> Histogram:
         if self.plan.request.sketch is not None:
@@ -276,6 +308,7 @@ def bounds_of(plan: Plan) -> ContributionBounds:
 def privatise(histogram: Histogram, plan: Plan, request: Request, entropy: Entropy | None = None) -> Release:
     """Draw the noise of the plan on a bounded histogram. The only function that turns true values into published ones."""
     _require_bounds(histogram, plan)
+    assert not isinstance(plan.mechanism, AdaptiveGaussian)  # which has no bounded histogram
     kept = plan.mechanism.perturb(histogram.counts, entropy)
     sums = noisy_sums(plan, kept, histogram.sums, entropy)
     table = build_table(
@@ -286,7 +319,7 @@ def privatise(histogram: Histogram, plan: Plan, request: Request, entropy: Entro
         integers=request.integers,
         order=request.order,
     )
-    return Release(table, plan, request, _noisy_total(histogram, plan, entropy), dt.datetime.now(dt.UTC))
+    return Release(table, plan, request, _noisy_total(histogram.total_units, plan, entropy), dt.datetime.now(dt.UTC))
 
 
 def _require_bounds(histogram: Histogram, plan: Plan) -> None:
@@ -319,10 +352,10 @@ def aggregate_law(plan: Plan, noisy: AggregateNoise) -> Law:
     return RoundedGaussian(Fraction(noisy.noise_std) / Fraction(aggregate.step), 0)
 
 
-def _noisy_total(histogram: Histogram, plan: Plan, entropy: Entropy | None) -> float | None:
+def _noisy_total(units: int | None, plan: Plan, entropy: Entropy | None) -> float | None:
     """The number of units with discrete Laplace noise: one unit changes it by one."""
     scale = plan.request.total_scale
     if scale is None:
         return None
-    assert histogram.total_units is not None
-    return float(histogram.total_units + int(sample(DiscreteLaplace(Fraction(scale)), 1, entropy)[0]))
+    assert units is not None
+    return float(units + int(sample(DiscreteLaplace(Fraction(scale)), 1, entropy)[0]))

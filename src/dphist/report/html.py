@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dphist.mechanisms import AdaptiveGaussian, Mechanism
 from dphist.planning import Plan
-from dphist.planning.describe import comparison, facts, number, title, with_error
+from dphist.planning.describe import comparison, facts, number, standing, title, with_error
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.summary import objective_value, thresholded
 from dphist.report import svg
@@ -103,6 +104,11 @@ def _probabilities(plan: Plan) -> str:
     picture = svg.curve(grid, np.array([mechanism.release_probability(x) for x in grid]), marks)
     words = ", ".join(f"{p:.0%} at {number(x)}" for x, p in marks)
     caption = f"The probability that a group is released, by its true number of units: {words}."
+    if isinstance(mechanism, AdaptiveGaussian):
+        caption = (
+            "The probability that a group is selected, by the weight that its units give it, which is their number if they"
+            f" have no other undecided group: {words}."
+        )
     return f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
 
 
@@ -119,17 +125,22 @@ def _alternatives(plan: Plan) -> str:
     for mechanism in (plan.mechanism, *plan.alternatives):
         hidden = thresholded(mechanism)
         worse = objective_value(mechanism, plan.request.objective) / best - 1
+        chosen = "chosen" if mechanism is plan.mechanism else comparison(worse)
         cells = [
             number(mechanism.noise_std),
             number(hidden.threshold) if hidden else "–",
             number(hidden.count_released_with(0.95)) if hidden else "–",
-            "chosen" if mechanism is plan.mechanism else comparison(worse),
+            _standing(plan, mechanism) if plan.request.choice != "given" else chosen,
         ]
         kind = ' class="chosen"' if mechanism is plan.mechanism else ""
         rows.append(f'<tr{kind}><td class="key">{_text(title(mechanism))}</td>{_cells(cells)}</tr>')
     titles = ("noise std", "threshold", "95 % released at", "against the plan")
     head = '<tr><th class="key"></th>' + "".join(f"<th>{name}</th>" for name in titles) + "</tr>"
     return f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>'
+
+
+def _standing(plan: Plan, mechanism: Mechanism) -> str:
+    return standing(plan.request, mechanism, plan.mechanism)
 
 
 def _rows(table: pa.Table, plan: Plan, by: Sequence[str]) -> str:

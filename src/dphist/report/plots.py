@@ -11,6 +11,7 @@ import numpy as np
 
 from dphist.errors import Infeasible, InvalidParameter, MissingExtra
 from dphist.mechanisms import (
+    AdaptiveGaussian,
     CorrelatedGaussian,
     DiscreteCorrelatedGaussian,
     DiscreteGaussianThreshold,
@@ -65,6 +66,9 @@ def draw_lines(axes: Axes, curves: Sequence[tuple[str, Sequence[float], Sequence
 
 def plot_plan(plan: Plan, path: str | Path) -> None:
     """Threshold against noise for every candidate: what each noise would cost, and where the plan lies."""
+    if plan.request.choice != "given" or plan.request.unbounded:
+        plot_choice(plan, path)
+        return
     figure, axes = new_figure()
     curves = []
     for mechanism in (plan.mechanism, *plan.alternatives):
@@ -85,6 +89,23 @@ def plot_plan(plan: Plan, path: str | Path) -> None:
         f"Smallest threshold for (ε = {plan.request.epsilon:g}, δ = {plan.request.delta:g}); points: best choice of each",
         fontsize=10,
     )
+    axes.legend(fontsize=8, frameon=False)
+    save_figure(figure, Path(path))
+
+
+def plot_choice(plan: Plan, path: str | Path) -> None:
+    """The probability of release by the size of a group, for everything that a release may choose."""
+    figure, axes = new_figure()
+    branches = [m for m in map(thresholded, (plan.mechanism, *plan.alternatives)) if m is not None]
+    grid = [float(x) for x in np.linspace(0, 1.1 * max(m.count_released_with(0.99) for m in branches), 300)]
+    curves = []
+    for mechanism in branches:
+        bound = "" if isinstance(mechanism, AdaptiveGaussian) else f", max_groups {mechanism.max_groups}"
+        curves.append((mechanism.name + bound, grid, [mechanism.release_probability(x) for x in grid]))
+    draw_lines(axes, curves)
+    axes.set_xlabel("units in the group after bounding (adaptive: the weight they give it)")
+    axes.set_ylabel("probability that it is released")
+    axes.set_title(f"ε = {plan.request.epsilon:g}, δ = {plan.request.delta:g}", fontsize=10)
     axes.legend(fontsize=8, frameon=False)
     save_figure(figure, Path(path))
 

@@ -1,0 +1,85 @@
+"""The adaptive release: from the pairs of an engine to columns, and the choice of a law from the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dphist.engines.pairs import PairTable
+from dphist.mechanisms import AdaptiveGaussian, LaplaceThreshold, SparseGaussian
+from dphist.mechanisms.adaptive_counting import NoisyCounts, SumNoise, count
+from dphist.mechanisms.adaptive_estimates import Estimates, estimate
+from dphist.mechanisms.adaptive_pairs import Integers, Pairs
+from dphist.mechanisms.adaptive_selection import ONE, select
+from dphist.mechanisms.adaptive_tuning import LATTICE_BITS
+from dphist.mechanisms.choice import DEGREE_EDGES, choose, noisy_degrees
+from dphist.noise import Entropy
+from dphist.planning import Plan
+from dphist.planning.plan import AggregateNoise
+from dphist.publish.columns import Column, Floats
+
+
+def decide(plan: Plan, table: PairTable, entropy: Entropy | None = None) -> Plan:
+    """The plan with the mechanism that the noisy histogram of degrees speaks for; unchanged if there is nothing to choose."""
+    if not plan.request.undecided:
+        return plan
+    branches = [
+        mechanism
+        for mechanism in (plan.mechanism, *plan.alternatives)
+        if isinstance(mechanism, AdaptiveGaussian | SparseGaussian | LaplaceThreshold)
+    ]
+    degrees = noisy_degrees(table.degree_histogram(DEGREE_EDGES), plan.request.choice_epsilon, entropy)
+    return plan.decided(choose(branches, degrees))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """The selected groups by their codes, and the columns to publish for them."""
+
+    index: Integers
+    columns: Sequence[Column]
+
+
+def run_rounds(plan: Plan, mechanism: AdaptiveGaussian, pairs: Pairs, entropy: Entropy | None = None) -> Counted:
+    """Select, count, estimate."""
+    sums = tuple(sum_noise(noisy) for noisy in plan.aggregates)
+    noisy = count(mechanism, pairs, select(mechanism, pairs, entropy), sums, entropy)
+    found = estimate(noisy)
+    columns = [Column("count", found.counts, (found.std_errors,))]
+    for part, aggregate in zip(sums, plan.aggregates, strict=True):
+        build = _mean if aggregate.aggregate.kind == "mean" else _sum
+        columns.append(build(aggregate, part, noisy, found))
+    return Counted(noisy.index, columns)
+
+
+def sum_noise(noisy: AggregateNoise) -> SumNoise:
+    """The noise of an aggregate for a unit norm of 1, in its steps."""
+    aggregate = noisy.aggregate
+    return SumNoise(aggregate.name, aggregate.sensitivity_steps, noisy.noise_std / aggregate.step)
+
+
+def _values(aggregate: AggregateNoise, part: SumNoise, noisy: NoisyCounts) -> tuple[Floats, float]:
+    """Noisy recentred sums of clipped and weighted values, and their noise, in the units of the column."""
+    step = math.ldexp(aggregate.aggregate.step, -part.shift)
+    return noisy.sums[part.name].astype(np.float64) * step, aggregate.noise_std * math.sqrt(noisy.cap)
+
+
+def _sum(aggregate: AggregateNoise, part: SumNoise, noisy: NoisyCounts, found: Estimates) -> Column:
+    """The recentred sum, corrected for clipping like the count, plus the centre for each unit."""
+    values, std = _values(aggregate, part, noisy)
+    recentred, centre = values * found.scale, aggregate.aggregate.centre
+    noises = (std * found.scale, np.abs(recentred) * found.spread, abs(centre) * found.std_errors)
+    return Column(part.name, recentred + centre * found.counts, noises)
+
+
+def _mean(aggregate: AggregateNoise, part: SumNoise, noisy: NoisyCounts, found: Estimates) -> Column:
+    """centre + sum/count of the same clipped units, in which the clipping cancels; to first order in the noise."""
+    values, std = _values(aggregate, part, noisy)
+    least = np.maximum(noisy.weights / ONE, 1e-3)
+    units = np.maximum(np.ldexp(noisy.main.astype(np.float64), -LATTICE_BITS), least)
+    lower, upper, centre = aggregate.aggregate.lower, aggregate.aggregate.upper, aggregate.aggregate.centre
+    means = np.clip(centre + values / units, lower, upper)
+    return Column(part.name, means, (std / units, np.abs(means - centre) * noisy.main_std / units))

@@ -1,0 +1,158 @@
+"""An attack on the full published view, with deltas so large that it can see them.
+
+The proof gives everything away: the noisy sums of all rounds, the histogram of norms, the counts, for all groups that exist
+without the unit u. On that view the best attack is known: given the same published past, each part is Gaussian around sums
+that differ by a known vector, so the privacy loss is a sum of known terms. Runs of the real code with u give the loss, and
+E max(0, 1 - exp(epsilon - loss)) is the smallest delta that the view can have. The claim is compared with that, and two
+broken versions must be caught by the same number.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from adaptive_tables import loose, table
+from numpy.typing import NDArray
+
+from dphist.mechanisms.adaptive import AdaptiveGaussian
+from dphist.mechanisms.adaptive_counting import EDGES, count
+from dphist.mechanisms.adaptive_pairs import MemoryPairs, draw_sample
+from dphist.mechanisms.adaptive_selection import Selection, rounds, select
+from dphist.mechanisms.adaptive_tuning import LATTICE_BITS, WEIGHT_BITS
+
+EPSILON = 0.5
+RUNS = 800
+
+Build = Callable[[bool, int], MemoryPairs]
+
+OTHERS = [(unit, group) for unit in range(24) for group in range(8) if (unit * 5 + group * 3) % 7 < 3]
+TARGET = [(24, group) for group in range(8)]
+
+
+class Unnormalised(MemoryPairs):
+    """Wrong on purpose: weights are added up as they are."""
+
+    def weighted_sums(self, weights: NDArray[np.int64]) -> NDArray[np.int64]:
+        total = np.zeros(self.groups, np.int64)
+        np.add.at(total, self.group, weights[self.group] << (LATTICE_BITS - WEIGHT_BITS))
+        return total
+
+
+def correct(with_target: bool, seed: int) -> MemoryPairs:
+    return table(OTHERS + TARGET * with_target, 8, 25)
+
+
+def unnormalised(with_target: bool, seed: int) -> MemoryPairs:
+    pairs = correct(with_target, seed)
+    return Unnormalised(pairs.unit, pairs.group, pairs.units, pairs.groups)
+
+
+def sampled(with_target: bool, seed: int, most: int = 2) -> MemoryPairs:
+    """Samples of two groups by priorities that are functions of unit, group and seed."""
+    pairs = correct(with_target, seed)
+    rng = np.random.default_rng(seed)
+    priority = rng.random((25, 8))[pairs.unit, pairs.group]
+    chosen = draw_sample(pairs.unit, pairs.units, most, priority)
+    return MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, chosen)
+
+
+def shared_sampler(with_target: bool, seed: int) -> MemoryPairs:
+    """Wrong on purpose: priorities come from one generator in the order of rows, and the target's rows come first."""
+    pairs = correct(with_target, seed)
+    order = np.argsort(pairs.unit != 24, kind="stable")
+    priority = np.empty(len(order))
+    priority[order] = np.random.default_rng(seed).random(len(order))
+    chosen = draw_sample(pairs.unit, pairs.units, 2, priority)
+    return MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, chosen)
+
+
+@dataclass
+class View:
+    """The privacy loss of one run with the target, and the squared distance that caused it."""
+
+    loss: float = 0.0
+    distance: float = 0.0
+
+    def add(
+        self, published: NDArray[np.int64], without: NDArray[np.int64], with_: NDArray[np.int64], std: float
+    ) -> None:
+        """One Gaussian part: what was published, and the exact sums on both sides."""
+        scale = std * 2.0**LATTICE_BITS
+        shift = (with_ - without) / scale
+        noise = (published - with_) / scale
+        self.distance += float(shift @ shift)
+        self.loss += float(shift @ noise) + float(shift @ shift) / 2
+
+
+def one_view(mechanism: AdaptiveGaussian, build: Build, seed: int, eligible: NDArray[np.int64]) -> View:
+    without, with_ = build(False, seed), build(True, seed)
+    view = View()
+    total = np.zeros(len(eligible), np.int64)
+    first = None
+    parts = zip(mechanism.tuning.round_shares, mechanism.round_stds, rounds(mechanism, with_, eligible), strict=True)
+    for share, std, published in parts:
+        weights = np.zeros(with_.groups, np.int64)
+        weights[eligible] = published.weights
+        view.add(published.noisy, without.weighted_sums(weights)[eligible], with_.weighted_sums(weights)[eligible], std)
+        total += share * published.noisy
+        first = published.noisy if first is None else first
+    assert first is not None
+    passed = total > int(mechanism.threshold * 2 ** (LATTICE_BITS + 4))
+    selection = Selection(eligible[passed], first[passed] / 2.0**LATTICE_BITS)
+    counts = count(mechanism, with_, selection)
+    spread = np.zeros(with_.groups, np.int64)
+    spread[counts.index] = counts.weights
+    before, after = (side.norm_histogram(spread, EDGES) << LATTICE_BITS for side in (without, with_))
+    noisy = after + np.rint(np.random.default_rng(seed).normal(0, mechanism.histogram_std, len(after)) * 2**16).astype(
+        np.int64
+    )
+    view.add(noisy, before, after, mechanism.histogram_std)
+    for cap, std, published_counts in (
+        (counts.cap, counts.main_std, counts.main),
+        (counts.probe_cap, counts.probe_std, counts.probe),
+    ):
+        exact = [s.clipped_sums(spread, int(cap * 4**WEIGHT_BITS), {})["units"][counts.index] for s in (without, with_)]
+        view.add(published_counts, exact[0], exact[1], std)
+    return view
+
+
+def attack(mechanism: AdaptiveGaussian, build: Build) -> tuple[float, float, float]:
+    """(delta that the view has at least, its standard error, the largest squared distance met)."""
+    eligible = np.arange(8)
+    views = [one_view(mechanism, build, seed, eligible) for seed in range(RUNS)]
+    gains = np.maximum(0.0, -np.expm1(np.minimum(EPSILON - np.array([view.loss for view in views]), 0.0)))
+    return float(gains.mean()), float(gains.std() / np.sqrt(RUNS)), max(view.distance for view in views)
+
+
+@pytest.mark.parametrize("build", [correct, sampled])
+def test_the_view_has_no_more_than_the_claimed_delta(build: Build) -> None:
+    mechanism = loose()
+    found, error, distance = attack(mechanism, build)
+    assert distance <= mechanism.mu**2
+    assert found <= mechanism.delta_gauss(EPSILON) + 4 * error
+    assert found > 0.2 * mechanism.delta_gauss(EPSILON)  # the attack is not blind
+
+
+@pytest.mark.parametrize("build", [unnormalised, shared_sampler])
+def test_broken_versions_are_caught(build: Build) -> None:
+    mechanism = loose(threshold=12.0)  # so high that groups stay undecided and keep their weight
+    found, error, distance = attack(mechanism, build)
+    assert distance > mechanism.mu**2
+    assert found - 4 * error > mechanism.delta_gauss(EPSILON)
+
+
+def test_groups_of_one_unit_are_selected_no_more_often_than_claimed() -> None:
+    """Lemma 2 with a delta_infinity of a fifth: units that are alone in all of their groups."""
+    mechanism = loose(threshold=4.0, groups=4)
+    claimed = mechanism.delta_infinity()
+    assert 0.05 < claimed < 0.4
+    units = 4000
+    pairs = table([(unit, 4 * unit + k) for unit in range(units) for k in range(4)], 4 * units)
+    found = select(mechanism, pairs)
+    share = len(np.unique(found.index // 4)) / units
+    error = np.sqrt(claimed / units)
+    assert share <= claimed + 4 * error
+    single = table([(unit, unit) for unit in range(units)], units)  # one group each: the whole weight in it
+    alone = len(select(mechanism, single).index) / units
+    assert alone <= 1 - (1 - claimed) ** 0.25 + 4 * error

@@ -1,0 +1,53 @@
+"""The choice of law from a noisy histogram of degrees."""
+
+import numpy as np
+import pytest
+
+import dphist as dp
+from dphist.mechanisms import LaplaceThreshold, SparseGaussian
+from dphist.mechanisms.adaptive import calibrate
+from dphist.mechanisms.choice import DEGREE_EDGES, Branch, choose, noisy_degrees, predicted_releases
+from dphist.noise.entropy import allow_test_entropy
+from dphist.noise.testing import SeededEntropy
+
+
+def branches() -> list[Branch]:
+    laplace = dp.plan(epsilon=0.98, delta=1e-8, max_groups=1, mechanism="laplace").mechanism
+    assert isinstance(laplace, LaplaceThreshold)
+    return [calibrate(0.98, 1e-8), laplace]
+
+
+@pytest.mark.parametrize(("degree", "expected"), [(0, "laplace"), (6, "adaptive"), (15, "adaptive")])
+def test_light_units_take_laplace_and_heavy_ones_the_adaptive_release(degree: int, expected: str) -> None:
+    degrees = np.zeros(len(DEGREE_EDGES))
+    degrees[degree] = 10_000
+    assert choose(branches(), degrees).name == expected
+
+
+def test_without_information_the_first_is_taken() -> None:
+    assert choose(branches(), np.zeros(len(DEGREE_EDGES))).name == "adaptive"
+
+
+def test_plain_mechanisms_are_compared_by_what_they_count_over_their_threshold() -> None:
+    one, ten = (dp.plan(epsilon=1, delta=1e-8, max_groups=c).mechanism for c in (1, 10))
+    assert isinstance(one, LaplaceThreshold | SparseGaussian)
+    assert isinstance(ten, LaplaceThreshold | SparseGaussian)
+    degrees = np.zeros(len(DEGREE_EDGES))
+    degrees[0] = 100
+    assert predicted_releases(one, degrees) == pytest.approx(100 / one.count_released_with(0.5))
+    degrees[9] = 1000
+    assert predicted_releases(ten, degrees) == pytest.approx(10_100 / ten.count_released_with(0.5))
+
+
+def test_degrees_get_laplace_noise_and_lose_what_is_lost_in_it() -> None:
+    exact = np.zeros(len(DEGREE_EDGES), np.int64)
+    exact[3] = 100_000
+    draws = []
+    with allow_test_entropy():
+        entropy = SeededEntropy(1)
+        for _ in range(300):
+            draws.append(noisy_degrees(exact, 0.02, entropy))
+    values = np.array(draws)
+    assert np.std(values[:, 3]) == pytest.approx(50 * np.sqrt(2), rel=0.25)
+    assert np.mean(values[:, 5] == 0) > 0.9
+    assert np.all((values == 0) | (values >= 3 * 50 * np.sqrt(2) * 0.99))

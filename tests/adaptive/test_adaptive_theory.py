@@ -1,0 +1,125 @@
+"""The accounting: what the lemmas say, and which way everything is rounded."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr, ndtri
+
+from dphist.errors import Infeasible, InvalidParameter
+from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate
+from dphist.mechanisms.adaptive_tuning import LATTICE_BITS, Tuning
+from dphist.mechanisms.mechanism import epsilon_at
+from dphist.privacy import adaptive as theory
+from dphist.privacy.gaussian import delta_gaussian
+
+
+@settings(max_examples=60, deadline=None)
+@given(epsilon=st.floats(0.01, 20), log_delta=st.floats(-14, -0.5), sums=st.floats(0, 6))
+def test_calibrated_means_the_forward_map_holds(epsilon: float, log_delta: float, sums: float) -> None:
+    target = 10**log_delta
+    made = calibrate(epsilon, target, sums_budget=sums)
+    assert made.delta(epsilon) <= target
+    assert made.delta(epsilon) >= 0.999 * target  # and hardly anything is given away
+    assert made.delta(epsilon) <= made.delta(epsilon / 2)
+    assert made.sums_sensitivity * made.noise_std == pytest.approx(math.sqrt(sums))
+    assert sum(made.budget_split().values()) == pytest.approx(1)
+
+
+def test_one_step_tighter_fails() -> None:
+    made = calibrate(1.0, 1e-8)
+    step = 2.0 ** -(LATTICE_BITS + 4)
+    parts = (made.histogram_std, made.noise_std, made.probe_std, 0.0, made.tuning)
+    lower = AdaptiveGaussian(made.round_stds, made.threshold - 64 * step, *parts)
+    assert lower.delta_infinity() > 0.5e-8
+    quieter = AdaptiveGaussian(tuple(s * (1 - 1e-6) for s in made.round_stds), made.threshold, *parts)
+    assert quieter.delta_gauss(1.0) > made.delta_gauss(1.0)
+
+
+def test_the_numbers_of_the_specification() -> None:
+    """theta = mu_s + Phi^-1((1 - delta_inf)^(1/D0)), in units of the selection's noise."""
+    made = calibrate(1.0, 1e-8)
+    mu_s = 1 / made.selection_std
+    expected = mu_s - float(ndtri(-math.expm1(math.log1p(-0.5e-8) / 300)))
+    assert made.threshold / made.selection_std == pytest.approx(expected, rel=1e-5)
+    assert float(delta_gaussian(made.mu, 1.0)) == pytest.approx(0.5e-8, rel=1e-3)
+    assert mu_s == pytest.approx(made.mu * math.sqrt(1 - 0.25 - 0.02), rel=1e-9)
+
+
+def test_more_noise_under_a_fixed_threshold_is_not_safer() -> None:
+    """+1 % of noise lets groups of one unit through half again as often: thresholds are for the noise actually used."""
+    made = calibrate(1.0, 1e-8)
+    louder = theory.delta_infinity(made.threshold, made.selection_std * 1.01, 300, 2.0**-LATTICE_BITS)
+    assert 1.4 < louder / made.delta_infinity() < 1.7
+
+
+def test_the_lemmas_are_the_formulas() -> None:
+    assert theory.gdp([2.0, 4.0]) == pytest.approx(math.sqrt(1 / 4 + 1 / 16), rel=1e-12)
+    assert theory.gdp([2.0]) >= 0.5
+    assert theory.combined_std([0.25, 0.75], [4.0, 2.0]) == pytest.approx(math.sqrt(1 + 2.25), rel=1e-12)
+    infinity = theory.delta_infinity(5.0, 2.0, 7, 2.0**-3)
+    assert infinity == pytest.approx(1 - ndtr((5 - 1 - 2.0**-4) / 2) ** 7, rel=1e-9)
+    gauss = float(delta_gaussian(0.5, 1.0))
+    assert theory.delta(1.0, 0.5, 0.1) == pytest.approx(1 - (1 - gauss) * 0.9, rel=1e-9)
+    left = theory.delta_gauss_left(0.3, 0.1)
+    assert 1 - (1 - left) * 0.9 <= 0.3
+
+
+@settings(max_examples=100, deadline=None)
+@given(target=st.floats(1e-14, 0.4), std=st.floats(0.1, 1e4), groups=st.integers(1, 4096))
+def test_thresholds_are_rounded_up_to_the_lattice(target: float, std: float, groups: int) -> None:
+    threshold = theory.smallest_threshold(target, std, groups, 16, 4)
+    assert (threshold * 2**20).is_integer()
+    assert theory.delta_infinity(threshold, std, groups, 2.0**-16) <= target
+
+
+def test_the_profile_is_a_mechanism_like_the_others() -> None:
+    made = calibrate(1.0, 1e-6)
+    assert epsilon_at(made, 1e-6) == pytest.approx(1, rel=1e-3)
+    assert made.release_probability(made.count_released_with(0.95)) == pytest.approx(0.95)
+    assert made.noise_quantile(0.975) == pytest.approx(1.96 * made.noise_std, rel=1e-3)
+    assert made.gap == made.threshold - 1
+    assert "docs/adaptive.md" in made.theorem
+    assert "300" in made.assumption
+    assert made.max_groups == 300
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"round_shares": (3, 5, 7)},
+        {"round_shares": ()},
+        {"hopeless": (2.5,)},
+        {"most_groups": 5000},
+        {"most_groups": 0},
+        {"delta_share": 0.0},
+        {"count_share": 0.6},
+        {"most_count_share": 0.99},
+    ],
+)
+def test_constants_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidParameter):
+        Tuning(**wrong)  # type: ignore[arg-type]
+
+
+def test_mechanisms_that_make_no_sense_are_refused() -> None:
+    good = calibrate(1.0, 1e-8)
+    with pytest.raises(InvalidParameter, match="rounds"):
+        AdaptiveGaussian(good.round_stds[:2], good.threshold, 1.0, 1.0, 1.0)
+    with pytest.raises(InvalidParameter, match="lattice"):
+        AdaptiveGaussian(good.round_stds, good.threshold + 2.0**-30, 1.0, 1.0, 1.0)
+    with pytest.raises(InvalidParameter, match="noise_std"):
+        AdaptiveGaussian(good.round_stds, good.threshold, 1.0, 0.0, 1.0)
+    with pytest.raises(Infeasible, match="sampler"):
+        calibrate(1.0, 1e-24)
+    with pytest.raises(Infeasible, match="million"):
+        calibrate(1e-9, 1e-14)
+
+
+def test_with_sums_the_counts_get_more_but_never_more_than_half() -> None:
+    shares = [Tuning().counts(weight) for weight in (0, 1, 4, 1000)]
+    assert shares[0] == 0.25
+    assert np.all(np.diff(shares) > 0) or shares[-1] == 0.5
+    assert max(shares) <= 0.5
