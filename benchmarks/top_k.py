@@ -52,9 +52,9 @@ def main() -> None:
     table = histogram.keys.append_column("units", pa.array(histogram.counts))
     budget = {"k": options.k, "epsilon": 1.0, "delta": 1e-8}
     plans = {
-        "correlated": dp.plan_top_k(method="correlated", **budget),  # type: ignore[arg-type]
-        "from-top, max_groups 10": dp.plan_top_k(method="from-top", max_groups=10, **budget),  # type: ignore[arg-type]
-        "ranked": dp.plan_top_k(method="ranked", **budget),  # type: ignore[arg-type]
+        "correlated": dp.plan_top_k(method="correlated", **budget),
+        "from-top, max_groups 10": dp.plan_top_k(method="from-top", max_groups=10, **budget),
+        "ranked": dp.plan_top_k(method="ranked", **budget),
     }
     with duckdb.connect() as connection:
         connection.register("groups", table)

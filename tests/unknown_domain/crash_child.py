@@ -29,9 +29,9 @@ def add(stream: dp.Continual, number: int) -> None:
         stream.add_histogram(Histogram(keys, counts, ContributionBounds(1)), name)
 
 
-def add_until_killed(folder: str, first: int, ready: Connection) -> None:
-    """Add one batch after the other."""
+def add_until_killed(folder: str, first: int, done: Connection) -> None:
+    """Add one batch after the other, and say after each that it is in."""
     stream = dp.Continual(folder)
-    ready.send("ready")
     for number in range(first, ROUNDS):
         add(stream, number)
+        done.send(number)

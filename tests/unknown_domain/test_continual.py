@@ -48,6 +48,7 @@ def test_running_counts_and_new_groups(tmp_path: Path) -> None:
     assert abs(rows["a"]["count"] - 1000) < 7 * rows["a"]["count_std_error"]
     assert abs(rows["c"]["count"] - 700) < 7 * rows["c"]["count_std_error"]
     again = dp.Continual(tmp_path / "s").show()
+    assert again.to_arrow() is again.table
     assert again.table == later.table  # no new noise
     assert (made.round, made.batches) == (2, ("day 1", "day 2"))
     assert "what one unit adds in one round" in later.metadata()["guarantee"]
@@ -187,6 +188,11 @@ def test_streams_are_never_overwritten_and_damage_is_found(tmp_path: Path) -> No
         wrong.save(path)
         with pytest.raises(InvalidParameter, match=r"guarantee holds|undamaged"):
             made.show()
+    foreign = pa.table({"count": [1]}).replace_schema_metadata({b"dphist": json.dumps({"format": "x", "version": 1})})
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, foreign.schema) as writer:
+        writer.write_table(foreign)
+    with pytest.raises(InvalidParameter, match="undamaged"):
+        made.show()
     path.write_bytes(b"nonsense")
     with pytest.raises(InvalidParameter, match="undamaged"):
         made.show()

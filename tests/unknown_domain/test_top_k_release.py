@@ -67,6 +67,7 @@ def test_a_ranked_list_has_keys_only(events: pa.Table) -> None:
     assert found.table.column_names == ["rank", "page"]
     assert found.complete
     assert found.table["rank"].to_pylist() == [1, 2, 3, 4, 5]
+    assert "the 38 largest groups may be chosen" in str(found.plan)
 
 
 def test_a_bound_is_enforced_and_needed(events: pa.Table) -> None:
@@ -91,6 +92,7 @@ def test_a_bound_is_enforced_and_needed(events: pa.Table) -> None:
         {"k": 5, "method": "from-top", "max_groups": 0},
         {"k": 5, "shortlist": 9},
         {"k": 5, "method": "ranked", "shortlist": 4},
+        {"k": 5, "neighbours": "substitution"},
     ],
 )
 def test_what_cannot_be_used_is_refused(options: dict[str, object]) -> None:
