@@ -22,7 +22,7 @@ from dphist.mechanisms.adaptive_selection import Selection, rounds, select
 from dphist.mechanisms.adaptive_tuning import LATTICE_BITS, WEIGHT_BITS
 
 EPSILON = 0.5
-RUNS = 800
+RUNS = 500
 
 Build = Callable[[bool, int], MemoryPairs]
 

@@ -168,6 +168,5 @@ def calibrate(
         sums_sensitivity=math.sqrt(sums_budget) * one_count,
         tuning=tuning,
     )
-    if built.delta(epsilon) > delta:
-        raise AssertionError(f"{built} misses its own target")
+    assert built.delta(epsilon) <= delta, "only the forward map is trusted; a plan checks it again"
     return built

@@ -55,7 +55,7 @@ def smallest_threshold(target: float, std: float, most_groups: int, lattice_bits
     per_group = math.log1p(-target) / most_groups
     start = 1 + step / 2 + std * float(ndtri_exp(per_group))
     fine = lattice_bits + extra_bits
-    steps = math.ceil(Fraction(start) * 2**fine)
+    steps = math.ceil(Fraction(start) * 2**fine) - 2  # from below, until the forward map holds
     while delta_infinity(math.ldexp(steps, -fine), std, most_groups, step) > target:
         steps += 1
     return math.ldexp(steps, -fine)
