@@ -14,54 +14,74 @@ from dphist.errors import (
 from dphist.mechanisms import (
     AdaptiveGaussian,
     CorrelatedGaussian,
+    GaussianRecords,
     KnownGroups,
+    LaplaceRecords,
     LaplaceThreshold,
     SparseGaussian,
     epsilon_at,
 )
 from dphist.planning import Plan, plan
+from dphist.planning.top_k import TopKPlan, plan_top_k
 from dphist.version import __version__
 
 if TYPE_CHECKING:
+    from dphist.continual import Continual
     from dphist.engines.settings import Files, PerformanceSettings
     from dphist.publish.release import Release, release
     from dphist.publish.stat import PrivateStatistic, stat
+    from dphist.publish.top_k import TopK, release_largest, top_k
     from dphist.publish.verify import verify
+    from dphist.session import Session
 
 __all__ = [
     "AdaptiveGaussian",
+    "Continual",
     "CorrelatedGaussian",
     "DphistError",
     "EngineFailure",
     "Files",
+    "GaussianRecords",
     "Infeasible",
     "InvalidParameter",
     "InvalidPlan",
     "KnownGroups",
+    "LaplaceRecords",
     "LaplaceThreshold",
     "MissingExtra",
     "PerformanceSettings",
     "Plan",
     "PrivateStatistic",
     "Release",
+    "Session",
     "SparseGaussian",
+    "TopK",
+    "TopKPlan",
     "UnreadableSource",
     "__version__",
     "epsilon_at",
     "plan",
+    "plan_top_k",
     "release",
+    "release_largest",
     "stat",
+    "top_k",
     "verify",
 ]
 
 # Planning needs no engine: what reads data is loaded when it is first asked for.
 _LAZY = {
+    "Continual": "dphist.continual",
     "Files": "dphist.engines.settings",
     "PerformanceSettings": "dphist.engines.settings",
     "PrivateStatistic": "dphist.publish.stat",
     "Release": "dphist.publish.release",
+    "Session": "dphist.session",
+    "TopK": "dphist.publish.top_k",
     "release": "dphist.publish.release",
     "stat": "dphist.publish.stat",
+    "release_largest": "dphist.publish.top_k",
+    "top_k": "dphist.publish.top_k",
     "verify": "dphist.publish.verify",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dphist.histogram.bounds import ContributionBounds
 from dphist.histogram.histogram import LARGEST_SUM, Histogram
+from dphist.histogram.largest import largest_groups
 from dphist.histogram.measure import Measure
 from dphist.histogram.sketch import MisraGries, largest_undercount
 
@@ -13,5 +14,6 @@ __all__ = [
     "Histogram",
     "Measure",
     "MisraGries",
+    "largest_groups",
     "largest_undercount",
 ]

@@ -34,6 +34,23 @@ def table_text(table: pa.Table, plan: Plan, most: int) -> str:
     return "\n".join([*lines, "", "± is one standard error of the noise."])
 
 
+def rows_text(table: pa.Table, most: int) -> str:
+    """The first rows of any released table; a count is shown with its standard error."""
+    if table.num_rows == 0:
+        return "No group was released."
+    names = [name for name in table.column_names if not name.endswith(STD_ERROR)]
+    rows = [tuple(names)]
+    for row in table.slice(0, most).to_pylist():
+        error = row.get("count" + STD_ERROR)
+        rows.append(
+            tuple(with_error(row[n], error) if n == "count" and error is not None else _cut(row[n]) for n in names)
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(names))]
+    lines = ["  " + "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    left = table.num_rows - most
+    return "\n".join([*lines, *([f"  … and {left:,} more groups"] if left > 0 else [])])
+
+
 def _cut(value: object) -> str:
     text = "(null)" if value is None else str(value)
     text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

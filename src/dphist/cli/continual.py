@@ -1,0 +1,116 @@
+"""`dphist continual start|add|show`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import dphist
+from dphist.cli import options
+
+if TYPE_CHECKING:
+    from dphist.continual import RunningCounts
+
+app = typer.Typer(help="Private running counts per group over a stream of batches.", no_args_is_help=True)
+Folder = Annotated[Path, typer.Argument(help="The folder that keeps the stream. It holds true counts.")]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Where to write the table (.parquet, .csv, .json).")
+]
+Show = Annotated[int, typer.Option("--show", help="How many rows of the result to print.")]
+
+
+@app.command("start")
+def start(
+    folder: Folder,
+    unit: Annotated[str, typer.Option("--unit", help="The column that names the person protected.")],
+    by: Annotated[
+        list[str],
+        typer.Option("--by", help="A column that makes the groups, or name=SQL expression of a record. Repeatable."),
+    ],
+    rounds: Annotated[int, typer.Option("--rounds", help="The most batches that will ever be added.")],
+    max_groups: Annotated[int, typer.Option("--max-groups", help="The most groups one unit is counted in per batch.")],
+    epsilon: options.Epsilon,
+    delta: options.Delta,
+    where: Annotated[str | None, typer.Option("--where", help="An SQL condition on a record's own columns.")] = None,
+    null_keys: Annotated[
+        str, typer.Option("--null-keys", help="group: null is a group like any other; drop: drop such records.")
+    ] = "group",
+) -> None:
+    """Begin a stream. Touches no data. Protected is what one person adds in one batch.
+
+    Example: dphist continual start stream --unit user --by item --rounds 365 --max-groups 1 --epsilon 1 --delta 1e-8
+    """
+    made = dphist.Continual.start(
+        folder,
+        unit=unit,
+        by=by,
+        rounds=rounds,
+        max_groups=max_groups,
+        epsilon=epsilon,
+        delta=delta,
+        where=where,
+        null_keys=null_keys,  # type: ignore[arg-type]
+    )
+    typer.echo(str(made))
+
+
+@app.command("add")
+def add(
+    folder: Folder,
+    source: Annotated[list[str], typer.Argument(help="The records of one batch: Parquet, CSV or JSON files.")],
+    batch: Annotated[str, typer.Option("--batch", help="A name for the batch, such as its date; each counts once.")],
+    output: Output = None,
+    show: Show = 20,
+    as_json: options.AsJson = False,
+) -> None:
+    """Take in one batch and print the running counts after it.
+
+    Example: dphist continual add stream monday.parquet --batch 2026-01-05
+    """
+    from dphist.publish import files
+
+    if output is not None:
+        files.check_writable(output)
+        files.format_of(output)
+    _print(dphist.Continual(folder).add(dphist.Files(tuple(source)), batch), output, show, as_json)
+
+
+@app.command("show")
+def show(
+    folder: Folder,
+    output: Output = None,
+    show: Show = 20,
+    batches: Annotated[bool, typer.Option("--batches", help="Print the names of the batches that are in.")] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """The stream, and its counts as they were released in the last round. Costs nothing.
+
+    Example: dphist continual show stream
+    """
+    stream = dphist.Continual(folder)
+    if batches:
+        typer.echo("\n".join(stream.batches))
+        return
+    if not as_json:
+        typer.echo(f"{stream}\n")
+    _print(stream.show(), output, show, as_json)
+
+
+def _print(found: RunningCounts, output: Path | None, most: int, as_json: bool) -> None:
+    from dphist.publish.text import rows_text
+
+    if output is not None:
+        found.write(output)
+    if as_json:
+        record = {**found.metadata(), "released_groups": found.table.num_rows}
+        if output is None:
+            record["groups"] = found.table.to_pylist()
+        typer.echo(json.dumps(record, indent=2, allow_nan=False, default=str))
+        return
+    typer.echo(rows_text(found.table, most))
+    typer.echo(f"\nRound {found.round:,} of {found.mechanism.rounds:,}.")
+    if output is not None:
+        typer.echo(f"Table written to {output}")

@@ -1,0 +1,252 @@
+"""A private running count per group over batches [Rogers24, Theorem 11]: state on disk, crash-safe, replay-safe."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dphist import checks
+from dphist.continual.state import State
+from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.query import GroupByQuery, NullKeys, parse_key
+from dphist.engines.settings import PerformanceSettings
+from dphist.errors import InvalidParameter
+from dphist.histogram import ContributionBounds, Histogram
+from dphist.mechanisms import ContinualCounts
+from dphist.mechanisms.continual import calibrate
+from dphist.noise import Entropy
+from dphist.noise.entropy import require_secure
+from dphist.planning.describe import number
+from dphist.planning.plan import STD_ERROR
+from dphist.planning.sentence import check_neighbours, layout, sentence
+from dphist.publish import files
+from dphist.publish.private_files import locked, remove_partial, replace_private
+from dphist.publish.table import _order
+from dphist.version import __version__
+
+STATE = "state.arrow"
+PROTECTED = "what one unit adds in one round"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunningCounts:
+    """The private counts after some rounds. Holds no true value."""
+
+    table: pa.Table
+    round: int
+    epsilon: float
+    delta: float
+    mechanism: ContinualCounts
+    created: dt.datetime
+
+    def to_arrow(self) -> pa.Table:
+        """The table as Arrow."""
+        return self.table
+
+    def metadata(self) -> dict[str, Any]:
+        """Round, mechanism, guarantee, version and time: public parameters only."""
+        return {
+            "format": "dphist-continual-release",
+            "version": 1,
+            "dphist": __version__,
+            "created": self.created.isoformat(timespec="seconds"),
+            "round": self.round,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "mechanism": asdict(self.mechanism),
+            "guarantee": f"over all rounds, {sentence(self.mechanism, self.epsilon, self.delta, PROTECTED)}",
+            "assumption": self.mechanism.assumption,
+        }
+
+    def write(self, path: str | Path) -> None:
+        """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it."""
+        files.write_table(self.table, self.metadata(), Path(path))
+
+
+class Continual:
+    """A stream of batches with a private running count per group; the folder at `path` is the only state.
+
+    The folder holds TRUE counts and the noise: whoever reads it learns both. It is made readable by its owner alone.
+    Copying it and adding different batches to the two copies would reuse noise: never do that.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._state()
+
+    @classmethod
+    def start(
+        cls,
+        path: str | Path,
+        *,
+        unit: str,
+        by: str | Sequence[str],
+        rounds: int,
+        max_groups: int,
+        epsilon: float,
+        delta: float,
+        where: str | None = None,
+        null_keys: NullKeys = "group",
+        neighbours: str = "add-remove",
+    ) -> Continual:
+        """Begin a stream of at most `rounds` batches. Protected is one event: what one unit adds in one round.
+
+        Each batch counts a unit once in at most max_groups of its groups. A unit in several rounds is protected for each
+        round by itself, not for all of them together.
+        """
+        check_neighbours(neighbours)
+        checks.check_epsilon(epsilon)
+        checks.check_delta(delta)
+        names = [by] if isinstance(by, str) else list(by)
+        made = calibrate(epsilon, delta, rounds, max_groups)
+        keys = _query(unit, names, where, null_keys).by
+        if clash := {key.name for key in keys} & {"count", "count" + STD_ERROR}:
+            raise InvalidParameter("keys with other names than the released columns", sorted(clash))
+        settings = {
+            "unit": unit, "by": names, "where": where, "null_keys": null_keys,
+            "epsilon": epsilon, "delta": delta, "mechanism": asdict(made),
+        }  # fmt: skip
+        folder = Path(path)
+        if not folder.resolve().parent.is_dir():
+            raise InvalidParameter("an existing folder around the stream's own", str(folder.parent), "create it first.")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        os.chmod(folder, 0o700)
+        state = State(settings, (), pa.table({}), np.zeros(0, np.int64), {})
+        with locked(folder / STATE):
+            if (folder / STATE).exists():
+                raise InvalidParameter("a folder without a stream", str(folder), "a stream is never overwritten.")
+            replace_private(folder / STATE, state.save)
+        return cls(folder)
+
+    def _state(self) -> State:
+        return State.load(self.path / STATE)
+
+    @property
+    def mechanism(self) -> ContinualCounts:
+        """Noise and threshold."""
+        return _mechanism(self._state())
+
+    @property
+    def round(self) -> int:
+        """How many batches are in."""
+        return self._state().round
+
+    @property
+    def batches(self) -> tuple[str, ...]:
+        """The names of the batches that are in."""
+        return self._state().batches
+
+    def add(
+        self,
+        source: object,
+        batch: str,
+        *,
+        settings: PerformanceSettings | None = None,
+        progress: Callable[[str], None] | None = None,
+        entropy: Entropy | None = None,
+    ) -> RunningCounts:
+        """Take in one batch under a name of its own and return the counts after it.
+
+        A name that was used before is refused, so a batch that is sent twice is counted once. When this returns, the
+        round is on disk; if the process dies before, the round has happened or not, never half: `batches` says which.
+        """
+        require_secure(entropy)
+        with locked(self.path / STATE):
+            state = self._checked(batch)
+            asked = state.settings
+            query = _query(asked["unit"], asked["by"], asked["where"], asked["null_keys"])
+            engine = DuckDBEngine(settings or PerformanceSettings())
+            bounds = ContributionBounds(_mechanism(state).max_groups)
+            return self._commit(state, batch, engine.histogram(source, query, bounds, progress=progress), entropy)
+
+    def add_histogram(self, histogram: Histogram, batch: str, *, entropy: Entropy | None = None) -> RunningCounts:
+        """The same with a histogram that an engine has bounded already."""
+        require_secure(entropy)
+        with locked(self.path / STATE):
+            state = self._checked(batch)
+            held, needed = histogram.bounds.max_groups, _mechanism(state).max_groups
+            if held is None or held > needed:
+                raise InvalidParameter(f"a histogram bounded to {needed} groups per unit", held)
+            return self._commit(state, batch, histogram, entropy)
+
+    def _checked(self, batch: str) -> State:
+        """The state, if it can take this batch."""
+        remove_partial(self.path / STATE)
+        state = self._state()
+        if not batch:
+            raise InvalidParameter("a name for the batch", "nothing")
+        if batch in state.batches:
+            raise InvalidParameter("a batch that is not in yet", repr(batch), "each batch is counted once.")
+        if state.round >= _mechanism(state).rounds:
+            raise InvalidParameter(
+                f"at most {_mechanism(state).rounds} rounds, as declared", state.round + 1, "start a new stream."
+            )
+        return state
+
+    def _commit(self, state: State, batch: str, histogram: Histogram, entropy: Entropy | None) -> RunningCounts:
+        """Draw the noise of the round, make it durable, and only then let anything out."""
+        made = _mechanism(state)
+        names = [f"key_{i}" for i in range(1, histogram.keys.num_columns + 1)]
+        keys = histogram.keys.rename_columns(names).replace_schema_metadata(None)
+        after = state.advanced(batch, keys, histogram.counts, partial(made.draw, entropy=entropy))
+        replace_private(self.path / STATE, after.save)
+        return _release(after)
+
+    def show(self) -> RunningCounts:
+        """The counts after the last round, as they were released then: no new noise, no cost."""
+        return _release(self._state())
+
+    def __str__(self) -> str:
+        state = self._state()
+        made = _mechanism(state)
+        now, worst = made.std_at(max(state.round, 1)), made.noise_std * made.rounds.bit_length() ** 0.5
+        guarantee = sentence(made, state.settings["epsilon"], state.settings["delta"], PROTECTED)
+        facts = [
+            ("rounds", f"{state.round:,} of {made.rounds:,} used"),
+            ("noise", f"std {number(now)} on every count now, {number(worst)} in the worst round"),
+            ("threshold", f"a group is released when its noisy running count exceeds {made.threshold:,}"),
+            ("guarantee", f"over all rounds, {guarantee}"),
+            ("provided", f"the unit is {state.settings['unit']}; {made.assumption}."),
+            ("keep safe", "the folder holds true counts and the noise; only its owner may read it"),
+        ]
+        return layout("Stream: running counts per group", facts)
+
+
+def _query(unit: str, by: Sequence[str], where: str | None, null_keys: NullKeys) -> GroupByQuery:
+    return GroupByQuery(unit, tuple(parse_key(name) for name in by), where=where, null_keys=null_keys)
+
+
+def _mechanism(state: State) -> ContinualCounts:
+    made = ContinualCounts(**state.settings["mechanism"])
+    if _delta(made, state.settings["epsilon"]) > state.settings["delta"]:
+        raise InvalidParameter("a stream whose guarantee holds", "one whose settings were changed")
+    return made
+
+
+@lru_cache(maxsize=64)
+def _delta(mechanism: ContinualCounts, epsilon: float) -> float:
+    return mechanism.delta(epsilon)
+
+
+def _release(state: State) -> RunningCounts:
+    """What is above the threshold, in an order of noisy counts and keys: a function of the state alone."""
+    made, asked = _mechanism(state), state.settings
+    names = [parse_key(name).name for name in asked["by"]]
+    noisy = state.noisy()
+    kept = np.flatnonzero(noisy > made.threshold)
+    if state.round == 0:
+        keys = pa.table({name: pa.array([], pa.null()) for name in names})
+    else:
+        keys = state.keys.take(pa.array(kept)).rename_columns(names)
+    table = keys.append_column("count", pa.array(noisy[kept]))
+    table = table.append_column("count" + STD_ERROR, pa.array(np.full(len(kept), made.std_at(state.round))))
+    table = table.take(_order(table, names, "count"))
+    return RunningCounts(table, state.round, asked["epsilon"], asked["delta"], made, dt.datetime.now(dt.UTC))

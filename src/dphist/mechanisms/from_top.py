@@ -1,0 +1,124 @@
+"""Noisy counts of the largest groups, from a source that gives only those [Rogers24, Theorem 8]."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from dphist import checks
+from dphist.mechanisms.kept import LARGEST_COUNT, Integers, Kept, add_noise
+from dphist.mechanisms.mechanism import LARGEST_EPSILON, gaussian_quantile, with_sampler_error
+from dphist.noise import DiscreteGaussian, Entropy, sample
+from dphist.noise.joint_tails import log_max_tail
+from dphist.privacy import from_top
+from dphist.privacy.search import smallest_whole
+from dphist.privacy.zcdp import delta_from_rho, smallest_std
+
+NOISE_SHARES = (0.5, 0.8, 0.95)
+"""The parts of delta that calibration tries for the noise; the rest is for the threshold."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromTop:
+    """Discrete Gaussian noise on the `most_groups` largest counts, against a noisy threshold above the next largest.
+
+    max_groups None: nothing is known about how many groups a unit is in. max_per_group: how much it adds to a group. The
+    counts must be the most_groups + 1 largest, equal counts in an order of their keys that does not depend on the data.
+    """
+
+    name: ClassVar[str] = "from-top"
+
+    most_groups: int
+    noise_std: float
+    threshold: int
+    max_groups: int | None = None
+    max_per_group: int = 1
+
+    def __post_init__(self) -> None:
+        checks.check_whole("most_groups", self.most_groups)
+        checks.check_positive("noise_std", self.noise_std)
+        checks.check_whole("max_per_group", self.max_per_group)
+        checks.check_whole("threshold", self.threshold, self.max_per_group)
+        if self.max_groups is not None:
+            checks.check_whole("max_groups", self.max_groups)
+        DiscreteGaussian(self.variance)
+
+    @property
+    def variance(self) -> Fraction:
+        """The parameter of the law; its true variance is a little smaller."""
+        return Fraction(self.noise_std) ** 2
+
+    @property
+    def theorem(self) -> str:
+        """Where the analysis is stated."""
+        return "[Rogers24] Theorem 8, corrected, for discrete Gaussian noise and converted by [CKS20] Proposition 7"
+
+    @property
+    def assumption(self) -> str:
+        """What must hold for the data."""
+        often = "once" if self.max_per_group == 1 else f"at most {self.max_per_group:,} times"
+        if self.max_groups is None:
+            return f"each unit is counted {often} in a group, in any number of groups"
+        plural = "s" if self.max_groups > 1 else ""
+        return f"each unit is counted {often} in a group, in at most {self.max_groups:,} group{plural}"
+
+    @property
+    def rho(self) -> float:
+        """The zCDP parameter of the noise."""
+        return from_top.rho(self.noise_std, self.most_groups, self.max_groups, self.max_per_group)
+
+    def perturb(self, largest: Integers, entropy: Entropy | None = None) -> tuple[Kept, int]:
+        """(released positions with their noisy counts, the noisy threshold), from the largest counts, largest first."""
+        listed = largest[: self.most_groups]
+        base = int(min(largest[self.most_groups], LARGEST_COUNT)) if len(largest) > self.most_groups else 0
+        law = DiscreteGaussian(self.variance)
+        limit = base + self.threshold + int(sample(law, 1, entropy)[0])
+        eligible = np.flatnonzero(listed > 0)
+        noisy = add_noise(listed[eligible], law, 0, entropy)
+        passed = noisy > limit
+        return Kept(eligible[passed], noisy[passed], 0), limit
+
+    def delta_infinity(self) -> float:
+        """The probability that a new group passes the noisy threshold. Rounded up."""
+        law = DiscreteGaussian(self.variance)
+        new = from_top.new_groups(self.most_groups, self.max_groups)
+        return min(1.0, math.exp(log_max_tail(law, law, self.threshold - self.max_per_group, new)))
+
+    def delta(self, epsilon: float) -> float:
+        """delta_infinity + delta_CKS(rho, epsilon), by the good-event lemma: conditioning is not valid here. Rounded up."""
+        infinity = self.delta_infinity()
+        return with_sampler_error(
+            lambda at: min(1.0, infinity + delta_from_rho(self.rho, at)), epsilon, self.most_groups + 1
+        )
+
+    def noise_quantile(self, probability: float) -> float:
+        """The quantile of the noise on one count, by the normal law it is close to."""
+        return gaussian_quantile(self.noise_std, probability)
+
+    @property
+    def excess_released_with_95(self) -> float:
+        """How far a count must be above the next largest to be released with 95 % probability, by the normal law."""
+        return self.threshold + 0.5 + math.sqrt(2) * gaussian_quantile(self.noise_std, 0.95)
+
+
+def calibrate(
+    epsilon: float, target_delta: float, most_groups: int, max_groups: int | None = None, max_per_group: int = 1
+) -> FromTop:
+    """Noise and threshold for a budget: of a few ways to share delta, the one that releases the smallest groups."""
+    epsilon = min(epsilon, LARGEST_EPSILON)
+    moved = from_top.moved_groups(most_groups, max_groups) * max_per_group**2
+
+    def with_share(share: float) -> FromTop:
+        std = smallest_std(epsilon, target_delta * share, moved / 2)
+
+        def built(gap: int) -> FromTop:
+            return FromTop(most_groups, std, max_per_group + gap, max_groups, max_per_group)
+
+        limit = math.ceil(60 * std) + 2
+        return built(smallest_whole(lambda gap: built(gap).delta(epsilon) <= target_delta, limit=limit))
+
+    return min(map(with_share, NOISE_SHARES), key=lambda made: made.excess_released_with_95)

@@ -1,0 +1,179 @@
+"""Thresholding of counts of records: one unit adds up to max_per_group to each of max_groups groups [Rogers24, Theorem 7].
+
+The counts handed to `perturb` must already be bounded in both ways. With max_per_group = 1 these are `LaplaceThreshold`,
+`SparseGaussian` and `DiscreteGaussianThreshold`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+
+from dphist import checks
+from dphist.errors import InvalidParameter
+from dphist.mechanisms.kept import Integers, Kept, above, add_noise
+from dphist.mechanisms.mechanism import with_sampler_error
+from dphist.noise import DiscreteGaussian, DiscreteLaplace, Entropy, RoundedGaussian
+from dphist.noise.laws import Law
+from dphist.noise.tails import log_tail
+from dphist.privacy import laplace, record_threshold
+from dphist.privacy.zcdp import delta_from_rho
+
+
+def in_at_most_records(max_groups: int, max_per_group: int) -> str:
+    """The bounds on one unit in words."""
+    return f"each unit is counted in at most {max_groups:,} groups, at most {max_per_group:,} times in each"
+
+
+def _check(max_groups: int, max_per_group: int, threshold: float, lattice_bits: int) -> None:
+    checks.check_whole("max_groups", max_groups)
+    checks.check_whole("max_per_group", max_per_group)
+    checks.check_positive("threshold", threshold)
+    if threshold < max_per_group or not math.ldexp(threshold, lattice_bits).is_integer():
+        raise InvalidParameter(
+            f"a threshold of at least max_per_group = {max_per_group} on the lattice of the noise", threshold
+        )
+
+
+def _released(counts: Integers, law: Law, threshold: float, lattice_bits: int, entropy: Entropy | None) -> Kept:
+    """Noise every positive count and keep what is strictly above the threshold."""
+    eligible = np.flatnonzero(counts > 0)
+    return above(add_noise(counts[eligible], law, lattice_bits, entropy), eligible, threshold, lattice_bits)
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceRecords:
+    """Discrete Laplace noise, P(z) proportional to exp(-|z|/scale), on every count of records."""
+
+    name: ClassVar[str] = "laplace-records"
+
+    max_groups: int
+    max_per_group: int
+    scale: float
+    threshold: float
+
+    def __post_init__(self) -> None:
+        DiscreteLaplace(Fraction(self.scale))
+        _check(self.max_groups, self.max_per_group, self.threshold, 0)
+
+    @property
+    def theorem(self) -> str:
+        """Where the analysis is stated."""
+        return "[Rogers24] Theorem 7 for discrete Laplace noise"
+
+    @property
+    def assumption(self) -> str:
+        """What must hold for the data."""
+        return in_at_most_records(self.max_groups, self.max_per_group)
+
+    @property
+    def pure_epsilon(self) -> Fraction:
+        """The epsilon of the noise alone, exactly: max_groups max_per_group/scale."""
+        return self.max_groups * self.max_per_group / Fraction(self.scale)
+
+    @property
+    def rho(self) -> float:
+        """The zCDP parameter of the noise alone, for composition."""
+        return laplace.rho_discrete(self.max_per_group / self.scale, self.max_groups, self.max_per_group)
+
+    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+        """Noise every positive count and keep what is strictly above the threshold."""
+        return _released(counts, DiscreteLaplace(Fraction(self.scale)), self.threshold, 0, entropy)
+
+    def delta_infinity(self) -> float:
+        """The probability that a group of one unit is released."""
+        return laplace.delta_discrete(int(self.threshold) - self.max_per_group, self.scale, self.max_groups)
+
+    def delta(self, epsilon: float) -> float:
+        """d + (1 - d) times the smaller of what a pure and what a zCDP mechanism can have, d = delta_infinity."""
+        infinity = self.delta_infinity()
+
+        def bound(at: float) -> float:
+            excess = self.pure_epsilon - Fraction(at)
+            if excess <= 0:
+                return infinity
+            pure = -math.expm1(-float(excess)) / (1 + math.exp(-float(self.pure_epsilon))) * (1 + 1e-12)
+            return infinity + (1 - infinity) * min(pure, delta_from_rho(self.rho, at))
+
+        return with_sampler_error(bound, epsilon, self.max_groups)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianRecords:
+    """Gaussian noise on every count of records: rounded to 2^-lattice_bits, or discrete (whole counts).
+
+    Rounded noise has the exact profile of continuous noise; discrete noise is accounted for by zCDP.
+    """
+
+    name: ClassVar[str] = "gaussian-records"
+
+    max_groups: int
+    max_per_group: int
+    noise_std: float
+    threshold: float
+    discrete: bool = False
+    lattice_bits: int = 10
+
+    def __post_init__(self) -> None:
+        checks.check_positive("noise_std", self.noise_std)
+        if self.discrete:
+            object.__setattr__(self, "lattice_bits", 0)
+        _check(self.max_groups, self.max_per_group, self.threshold, self.lattice_bits)
+
+    @property
+    def law(self) -> DiscreteGaussian | RoundedGaussian:
+        """The noise on one count."""
+        std = Fraction(self.noise_std)
+        return DiscreteGaussian(std**2) if self.discrete else RoundedGaussian(std, self.lattice_bits)
+
+    @property
+    def theorem(self) -> str:
+        """Where the analysis is stated."""
+        if self.discrete:
+            return "[Rogers24] Theorem 7 for discrete Gaussian noise, converted by [CKS20] Proposition 7"
+        return "[KKWZ24] Theorem 5.4 in units of max_per_group"
+
+    @property
+    def assumption(self) -> str:
+        """What must hold for the data."""
+        return in_at_most_records(self.max_groups, self.max_per_group)
+
+    @property
+    def rho(self) -> float:
+        """The zCDP parameter of the noise alone, for composition."""
+        return record_threshold.rho_gaussian(self.noise_std, self.max_groups, self.max_per_group)
+
+    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+        """Noise every positive count and keep what is strictly above the threshold."""
+        return _released(counts, self.law, self.threshold, self.lattice_bits, entropy)
+
+    def delta_infinity(self) -> float:
+        """The probability that a group of one unit is released. Rounded up."""
+        law = self.law
+        if isinstance(law, RoundedGaussian):
+            return record_threshold.delta_infinity_gaussian(
+                self.noise_std, self.threshold, self.max_groups, self.max_per_group
+            )
+        tail = math.exp(float(log_tail(law, int(self.threshold) - self.max_per_group)))
+        return min(1.0, -math.expm1(self.max_groups * math.log1p(-min(tail, 1 - 1e-16))) * (1 + 1e-11))
+
+    def delta(self, epsilon: float) -> float:
+        """The exact profile, or d + (1 - d) delta_CKS(rho, epsilon) for discrete noise. Rounded up."""
+
+        def bound(at: float) -> float:
+            if not self.discrete:
+                return record_threshold.delta_gaussian_noise(
+                    at,
+                    noise_std=self.noise_std,
+                    threshold=self.threshold,
+                    max_groups=self.max_groups,
+                    max_per_group=self.max_per_group,
+                )
+            infinity = self.delta_infinity()
+            return infinity + (1 - infinity) * delta_from_rho(self.rho, at)
+
+        return with_sampler_error(bound, epsilon, self.max_groups)

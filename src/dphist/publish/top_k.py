@@ -1,0 +1,164 @@
+"""The largest groups of a source: k + 1 true counts in, a table that is safe to publish out."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.query import GroupByQuery, NullKeys, parse_key
+from dphist.engines.settings import PerformanceSettings
+from dphist.errors import InvalidParameter
+from dphist.histogram import ContributionBounds, Histogram, largest_groups
+from dphist.mechanisms import Ranked
+from dphist.noise import Entropy
+from dphist.noise.entropy import require_secure
+from dphist.planning.plan import STD_ERROR
+from dphist.planning.top_k import Method, TopKPlan, plan_top_k
+from dphist.publish import files
+from dphist.publish.table import _order
+from dphist.version import __version__
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopK:
+    """The largest groups, private, with their plan. Holds no true value.
+
+    complete is False when the list ended before k groups: no other group was clearly larger than the rest.
+    """
+
+    table: pa.Table
+    plan: TopKPlan
+    complete: bool
+    created: dt.datetime
+
+    def to_arrow(self) -> pa.Table:
+        """The table as Arrow."""
+        return self.table
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table as a pandas frame."""
+        return self.table.to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """The table as a Polars frame."""
+        import polars as pl
+
+        frame = pl.from_arrow(self.table)
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def metadata(self) -> dict[str, Any]:
+        """Method, mechanism, guarantee, version and time: public parameters only."""
+        return {
+            "format": "dphist-top-k",
+            "version": 1,
+            "dphist": __version__,
+            "created": self.created.isoformat(timespec="seconds"),
+            "method": self.plan.method,
+            "k": self.plan.k,
+            "epsilon": self.plan.epsilon,
+            "delta": self.plan.delta,
+            "mechanism": asdict(self.plan.mechanism),
+            "guarantee": self.plan.guarantee,
+            "assumption": self.plan.mechanism.assumption,
+        }
+
+    def write(self, path: str | Path) -> None:
+        """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it."""
+        files.write_table(self.table, self.metadata(), Path(path))
+
+
+def release_largest(
+    groups: pa.Table, *, count: str, plan: TopKPlan, max_groups: int | None = None, entropy: Entropy | None = None
+) -> TopK:
+    """The largest groups from a table of groups with their true counts, as a plain ORDER BY ... LIMIT gives it.
+
+    It must hold at least the plan's `needed` largest groups (or all there are), each unit counted once in a group and, if
+    the plan has a bound, in at most `max_groups` groups: say so by repeating the bound. Where a source cuts off equal
+    counts it has to do so by key (ORDER BY count DESC, key), for from-top with a bound.
+    """
+    if count not in groups.column_names or groups.num_columns < 2:
+        raise InvalidParameter("a table with key columns and a column of counts", groups.column_names)
+    counts = groups.column(count).to_numpy().astype(np.int64)
+    return privatise_largest(
+        Histogram(groups.drop_columns([count]), counts, ContributionBounds(max_groups)), plan, entropy
+    )
+
+
+def privatise_largest(histogram: Histogram, plan: TopKPlan, entropy: Entropy | None = None) -> TopK:
+    """Draw the noise of the plan on the largest groups of a histogram."""
+    held, bound = histogram.bounds.max_groups, plan.max_groups
+    if bound is not None and (held is None or held > bound):
+        raise InvalidParameter(f"a histogram bounded to {bound} groups per unit", held)
+    _check_names(histogram.key_names, plan)
+    largest = largest_groups(histogram, plan.needed)
+    created = dt.datetime.now(dt.UTC)
+    if isinstance(plan.mechanism, Ranked):
+        chosen = plan.mechanism.choose(largest.counts, plan.k, entropy)
+        keys = largest.keys.take(pa.array(chosen.index))
+        table = keys.add_column(0, "rank", pa.array(np.arange(1, len(chosen.index) + 1)))
+        return TopK(table, plan, not chosen.stopped, created)
+    kept, _ = plan.mechanism.perturb(largest.counts, entropy)
+    keys = largest.keys.take(pa.array(kept.index))
+    whole = kept.noisy if kept.lattice_bits == 0 else kept.counts
+    table = keys.append_column("count", pa.array(whole))
+    table = table.append_column("count" + STD_ERROR, pa.array(np.full(len(whole), plan.mechanism.noise_std)))
+    return TopK(table.take(_order(table, keys.column_names, "count")), plan, len(whole) == plan.k, created)
+
+
+def _check_names(names: Sequence[str], plan: TopKPlan) -> None:
+    added = {"rank"} if isinstance(plan.mechanism, Ranked) else {"count", "count" + STD_ERROR}
+    if clash := sorted(added & set(names)):
+        raise InvalidParameter(
+            "keys with other names than the released columns", clash, 'rename: --by "my_count=count".'
+        )
+
+
+def top_k(
+    source: object,
+    *,
+    unit: str,
+    by: str | Sequence[str],
+    k: int | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    method: Method = "correlated",
+    max_groups: int | None = None,
+    shortlist: int | None = None,
+    plan: TopKPlan | None = None,
+    where: str | None = None,
+    null_keys: NullKeys = "group",
+    settings: PerformanceSettings | None = None,
+    progress: Progress | None = None,
+    entropy: Entropy | None = None,
+) -> TopK:
+    """The k groups with the most units, under differential privacy; see `plan_top_k` for the methods.
+
+    Either a plan, or k, epsilon and delta. source, unit, by, where, null_keys and settings as in `release`.
+    """
+    require_secure(entropy)
+    if plan is None:
+        if k is None or epsilon is None or delta is None:
+            raise InvalidParameter("k, epsilon and delta, or a plan", "neither")
+        plan = plan_top_k(k=k, epsilon=epsilon, delta=delta, method=method, max_groups=max_groups, shortlist=shortlist)
+    names = (by,) if isinstance(by, str) else tuple(by)
+    query = GroupByQuery(unit, tuple(parse_key(name) for name in names), where=where, null_keys=null_keys)
+    _check_names([key.name for key in query.by], plan)
+    engine = DuckDBEngine(settings or PerformanceSettings())
+    histogram = engine.histogram(source, query, ContributionBounds(plan.max_groups), progress=progress)
+    if progress is not None:
+        progress("adding noise")
+    return privatise_largest(histogram, plan, entropy)

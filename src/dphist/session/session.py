@@ -1,0 +1,200 @@
+"""Pay what you get [Rogers24, Theorem 10]: at most so many results over at most so many queries, kept in a file.
+
+A query first reserves what it may return and makes the reservation durable, then draws, then settles for what it did
+return. If the process dies in between, the reservation stays spent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dphist import checks
+from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.query import GroupByQuery, NullKeys, parse_key
+from dphist.engines.settings import PerformanceSettings
+from dphist.errors import InvalidParameter
+from dphist.histogram import ContributionBounds, largest_groups
+from dphist.mechanisms import Ranked
+from dphist.mechanisms.ranked import calibrate
+from dphist.noise import Entropy
+from dphist.noise.entropy import require_secure
+from dphist.planning.describe import number
+from dphist.planning.sentence import check_neighbours, layout, sentence
+from dphist.publish.private_files import locked, remove_partial, replace_private
+
+_FORMAT = "dphist-session"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What was promised and what is spent. All of it public."""
+
+    unit: str
+    epsilon: float
+    delta: float
+    mechanism: Ranked
+    used_results: int = 0
+    used_queries: int = 0
+    reserved: int = 0
+
+    @property
+    def left_results(self) -> int:
+        """Results that may still be returned; a reservation nobody settled counts as spent."""
+        return self.mechanism.symbols - self.used_results - self.reserved
+
+    @property
+    def left_queries(self) -> int:
+        """Queries that may still be asked."""
+        return self.mechanism.queries - self.used_queries
+
+    def reserve(self, results: int) -> Account:
+        """Before a draw: one query and `results` results."""
+        if self.left_queries < 1 or self.left_results < 1:
+            raise InvalidParameter("a session with budget left", "one that is spent", "its results stay valid.")
+        if not 1 <= results <= self.left_results:
+            raise InvalidParameter(f"between 1 and {self.left_results} results, what is left", results)
+        lost = self.used_results + self.reserved
+        return replace(self, used_results=lost, used_queries=self.used_queries + 1, reserved=results)
+
+    def settle(self, results: int) -> Account:
+        """After the draw: what was returned, the end of the list included."""
+        return replace(self, used_results=self.used_results + results, reserved=0)
+
+
+class Session:
+    """Ranked lists of keys from one budget; the file at `path` is the only state."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._load()
+
+    @classmethod
+    def start(
+        cls,
+        path: str | Path,
+        *,
+        unit: str,
+        epsilon: float,
+        delta: float,
+        results: int,
+        queries: int,
+        shortlist: int = 1000,
+        neighbours: str = "add-remove",
+    ) -> Session:
+        """Begin a session: at most `results` results over at most `queries` queries about the units of one data set.
+
+        A query returns the largest groups in order, chosen among its `shortlist` largest; the end of a list that ends early
+        is a result too. The whole session is (epsilon, delta)-private, whatever is asked in view of earlier answers.
+        """
+        check_neighbours(neighbours)
+        checks.check_epsilon(epsilon)
+        checks.check_delta(delta)
+        for name, value in (("results", results), ("queries", queries), ("shortlist", shortlist)):
+            checks.check_whole(name, value)
+        if not unit:
+            raise InvalidParameter("a column that names the unit", "nothing")
+        target = Path(path)
+        if not target.resolve().parent.is_dir():
+            raise InvalidParameter("an existing folder for the session", str(target.parent), "create it first.")
+        mechanism = calibrate(epsilon, delta, results, shortlist, queries=queries)
+        with locked(target):
+            if target.exists():
+                raise InvalidParameter("a new file for the session", str(target), "a session is never overwritten.")
+            _store(target, Account(unit, epsilon, delta, mechanism))
+        return cls(target)
+
+    def _load(self) -> Account:
+        try:
+            data = json.loads(self.path.read_text(encoding="utf-8"))
+            if data["format"] != _FORMAT or data["version"] != 1:
+                raise ValueError
+            account = Account(**{**data["account"], "mechanism": Ranked(**data["account"]["mechanism"])})
+            spent = account.used_results + account.reserved <= account.mechanism.symbols
+            if not (spent and account.mechanism.delta(account.epsilon) <= account.delta):
+                raise ValueError
+        except FileNotFoundError:
+            raise InvalidParameter("a session", str(self.path), "dphist session start makes one.") from None
+        except (ValueError, KeyError, TypeError):
+            raise InvalidParameter("a session file whose guarantee holds", str(self.path)) from None
+        return account
+
+    @property
+    def account(self) -> Account:
+        """What is spent and what is left, as the file says now."""
+        return self._load()
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee of all queries together, in one sentence."""
+        account = self.account
+        return sentence(account.mechanism, account.epsilon, account.delta)
+
+    def __str__(self) -> str:
+        account = self.account
+        made = account.mechanism
+        facts = [
+            ("results", f"{account.left_results:,} of {made.symbols:,} left; the end of a list is one"),
+            ("queries", f"{account.left_queries:,} of {made.queries:,} left"),
+            (
+                "choices",
+                f"each with epsilon {number(made.symbol_epsilon)}, among the {made.shortlist:,} largest groups",
+            ),
+            ("end", f"a list ends early when no group is clearly more than {made.threshold:,} above the next largest"),
+            ("guarantee", f"over the whole session, {self.guarantee}"),
+            ("provided", f"the unit is {account.unit}; {made.assumption}."),
+        ]
+        return layout("Session: ranked lists, paid by what they return", facts)
+
+    def query(
+        self,
+        source: object,
+        *,
+        by: str | Sequence[str],
+        k: int,
+        where: str | None = None,
+        null_keys: NullKeys = "group",
+        settings: PerformanceSettings | None = None,
+        entropy: Entropy | None = None,
+    ) -> tuple[pa.Table, bool]:
+        """(keys with their rank, whether k groups were found): at most k groups with the most units, in order.
+
+        What is returned is paid for, the end of a list that ends early included.
+        """
+        require_secure(entropy)
+        names = (by,) if isinstance(by, str) else tuple(by)
+        with locked(self.path):
+            remove_partial(self.path)
+            account = self._load()
+            made = account.mechanism
+            account.reserve(k)  # refuse before reading
+            keys = tuple(parse_key(name) for name in names)
+            if any(key.name == "rank" for key in keys):
+                raise InvalidParameter("keys with other names than rank", "rank", 'rename: --by "my_rank=rank".')
+            query = GroupByQuery(account.unit, keys, where=where, null_keys=null_keys)
+            engine = DuckDBEngine(settings or PerformanceSettings())
+            histogram = engine.histogram(source, query, ContributionBounds())
+            largest = largest_groups(histogram, made.shortlist + 1)
+            account = account.reserve(k)
+            _store(self.path, account)
+            chosen = made.choose(largest.counts, k, entropy)
+            _store(self.path, account.settle(chosen.symbols))
+        table = largest.keys.take(pa.array(chosen.index))
+        ranks = pa.array(np.arange(1, len(chosen.index) + 1))
+        return table.add_column(0, "rank", ranks), not chosen.stopped
+
+
+def _store(path: Path, account: Account) -> None:
+    record: dict[str, Any] = {"format": _FORMAT, "version": 1, "account": asdict(account)}
+    text = json.dumps(record, indent=2, allow_nan=False) + "\n"
+    replace_private(path, lambda partial: _write(partial, text))
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

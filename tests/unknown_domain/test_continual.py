@@ -1,0 +1,229 @@
+"""`dp.Continual` and `dphist continual`: the tree's noise, replays, restarts, permissions."""
+
+import json
+import re
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy.stats import chi2
+from typer.testing import CliRunner
+
+import dphist as dp
+from dphist.cli import continual as commands
+from dphist.cli.app import app
+from dphist.continual.state import State
+from dphist.errors import InvalidParameter
+from dphist.histogram import ContributionBounds, Histogram
+from dphist.mechanisms import ContinualCounts
+from dphist.noise.entropy import allow_test_entropy
+from dphist.noise.testing import SeededEntropy
+from dphist.publish.private_files import locked
+
+BUDGET = {"epsilon": 2.0, "delta": 1e-6}
+
+
+def stream(path: Path, rounds: int = 20, **options: object) -> dp.Continual:
+    return dp.Continual.start(path, unit="user", by="page", rounds=rounds, max_groups=2, **BUDGET, **options)  # type: ignore[arg-type]
+
+
+def batch(**groups: int) -> pa.Table:
+    """A table in which each group has so many units of its own."""
+    pages = [page for page, number in groups.items() for _ in range(number)]
+    return pa.table({"user": pa.array(range(len(pages)), pa.int64()), "page": pa.array(pages, pa.string())})
+
+
+def test_running_counts_and_new_groups(tmp_path: Path) -> None:
+    made = stream(tmp_path / "s")
+    assert made.show().table.num_rows == 0
+    made.add(batch(a=900, b=3), "day 1")
+    later = made.add(batch(a=100, b=4, c=700), "day 2")
+    rows = {row["page"]: row for row in later.table.to_pylist()}
+    assert set(rows) == {"a", "c"}
+    assert abs(rows["a"]["count"] - 1000) < 7 * rows["a"]["count_std_error"]
+    assert abs(rows["c"]["count"] - 700) < 7 * rows["c"]["count_std_error"]
+    again = dp.Continual(tmp_path / "s").show()
+    assert again.to_arrow() is again.table
+    assert again.table == later.table  # no new noise
+    assert (made.round, made.batches) == (2, ("day 1", "day 2"))
+    assert "what one unit adds in one round" in later.metadata()["guarantee"]
+    empty = made.add(batch(), "day 3")
+    assert {row["page"] for row in empty.table.to_pylist()} >= {"a"}
+
+
+def test_a_batch_sent_twice_is_refused(tmp_path: Path) -> None:
+    made = stream(tmp_path / "s")
+    made.add(batch(a=900), "monday")
+    before = (tmp_path / "s" / "state.arrow").read_bytes()
+    with pytest.raises(InvalidParameter, match="not in yet, got 'monday'"):
+        made.add(batch(a=900), "monday")
+    with pytest.raises(InvalidParameter, match="a name for the batch"):
+        made.add(batch(a=900), "")
+    assert (tmp_path / "s" / "state.arrow").read_bytes() == before
+
+
+def test_no_more_rounds_than_declared(tmp_path: Path) -> None:
+    made = stream(tmp_path / "s", rounds=2)
+    for name in "ab":
+        made.add(batch(a=5), name)
+    with pytest.raises(InvalidParameter, match="at most 2 rounds"):
+        made.add(batch(a=5), "c")
+
+
+def test_only_the_owner_may_read(tmp_path: Path) -> None:
+    stream(tmp_path / "s").add(batch(a=5), "one")
+    assert (tmp_path / "s").stat().st_mode & 0o777 == 0o700
+    files = list((tmp_path / "s").iterdir())
+    assert {file.name for file in files} == {"state.arrow", "state.arrow.lock"}
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in files)
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    made = stream(tmp_path / "s")
+    (tmp_path / "s" / ".state.arrow.xyz.partial").write_text("half")
+    made.add(batch(a=5), "one")
+    assert not list((tmp_path / "s").glob("*.partial"))
+    with locked(tmp_path / "s" / "state.arrow"), pytest.raises(InvalidParameter, match="another process"):
+        made.add(batch(a=5), "two")
+
+
+def test_the_noise_of_a_node_stays_and_each_round_draws_one_node(tmp_path: Path) -> None:
+    """Nodes that two rounds share keep their noise for every group; a round draws one noise per known group."""
+    drawn: list[int] = []
+
+    def draw(count: int) -> np.ndarray:
+        drawn.append(count)
+        return np.arange(count, dtype=np.int64) + 1000 * len(drawn)
+
+    state = State({}, (), pa.table({}), np.zeros(0, np.int64), {})
+    seen: dict[tuple[int, int, str], int] = {}
+    totals: dict[str, int] = {}
+    for t in range(1, 41):
+        labels = ["a", "b"] if t % 3 else ["a", f"new {t}"]
+        drawn.clear()
+        state = state.advanced(f"b{t}", pa.table({"key_1": labels}), np.array([2, t], np.int64), draw)
+        for label, amount in zip(labels, [2, t], strict=True):
+            totals[label] = totals.get(label, 0) + amount
+        keys = state.keys["key_1"].to_pylist()
+        assert dict(zip(keys, state.counts.tolist(), strict=True)) == totals
+        assert set(state.noise) == {level for level in range(7) if t >> level & 1}
+        assert drawn.count(len(keys)) >= 1
+        assert sum(drawn) <= len(keys) + 2 * t.bit_count()  # constant in past rounds
+        for level, values in state.noise.items():
+            for key, value in zip(keys, values.tolist(), strict=True):
+                assert seen.setdefault((level, t >> level, key), value) == value
+        path = tmp_path / "state"
+        state.save(path)
+        loaded = State.load(path)
+        assert loaded.noisy().tolist() == state.noisy().tolist()
+        assert loaded.batches == state.batches
+        state = loaded
+
+
+def test_the_noise_has_the_variance_of_its_set_bits(tmp_path: Path) -> None:
+    """Sum of squares against chi-square, alpha = 1e-6, over 4,000 groups; another number of nodes is rejected."""
+    groups = 4000
+    keys = pa.table({"page": [f"{i:05}" for i in range(groups)]})
+    histogram = Histogram(keys, np.ones(groups, np.int64), ContributionBounds(2))
+    made = stream(tmp_path / "s")
+    law = made.mechanism
+    with allow_test_entropy():
+        for t in range(1, 8):
+            made.add_histogram(histogram, str(t), entropy=SeededEntropy(t))
+            state = State.load(tmp_path / "s" / "state.arrow")
+            squares = float(np.sum((state.noisy() - t).astype(np.float64) ** 2)) / law.noise_std**2
+            low, high = chi2.ppf(5e-7, groups), chi2.isf(5e-7, groups)
+            assert low < squares / t.bit_count() < high
+            assert not low < squares / (t.bit_count() + 1) < high
+
+
+def test_histograms_need_their_bound(tmp_path: Path) -> None:
+    made = stream(tmp_path / "s")
+    loose = Histogram(pa.table({"page": ["a"]}), np.ones(1, np.int64), ContributionBounds(3))
+    with pytest.raises(InvalidParameter, match="bounded to 2 groups"):
+        made.add_histogram(loose, "one")
+    made.add(batch(a=3), "one")
+    with pytest.raises(InvalidParameter, match="same types"):
+        made.add(pa.table({"user": [1], "page": [2]}), "two")
+
+
+def test_each_batch_bounds_its_units(tmp_path: Path) -> None:
+    made = stream(tmp_path / "s")
+    crowded = pa.table({"user": [u for u in range(300) for _ in range(10)], "page": [f"p{i}" for i in range(10)] * 300})
+    made.add(crowded, "one")
+    assert State.load(tmp_path / "s" / "state.arrow").counts.sum() == 600
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"rounds": 0}, {"max_groups": 0}, {"epsilon": 0}, {"delta": 1}, {"by": "count=page"}, {"unit": ""},
+     {"neighbours": "substitution"}, {"null_keys": "x"}],
+)  # fmt: skip
+def test_impossible_streams_are_refused(tmp_path: Path, options: dict[str, object]) -> None:
+    given = {"unit": "user", "by": "page", "rounds": 3, "max_groups": 1, **BUDGET} | options
+    with pytest.raises(InvalidParameter, match=r"^Expected "):
+        dp.Continual.start(tmp_path / "s", **given)  # type: ignore[arg-type]
+    assert not (tmp_path / "s").exists()
+
+
+def test_streams_are_never_overwritten_and_damage_is_found(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter, match="continual start"):
+        dp.Continual(tmp_path / "s")
+    with pytest.raises(InvalidParameter, match="existing folder"):
+        stream(tmp_path / "no" / "s")
+    made = stream(tmp_path / "s")
+    with pytest.raises(InvalidParameter, match="never overwritten"):
+        stream(tmp_path / "s")
+    path = tmp_path / "s" / "state.arrow"
+    state = State.load(path)
+    for wrong in (
+        State({**state.settings, "epsilon": 0.5}, (), state.keys, state.counts, {}),
+        State(state.settings, ("x",), state.keys, state.counts, {}),
+    ):
+        wrong.save(path)
+        with pytest.raises(InvalidParameter, match=r"guarantee holds|undamaged"):
+            made.show()
+    foreign = pa.table({"count": [1]}).replace_schema_metadata({b"dphist": json.dumps({"format": "x", "version": 1})})
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, foreign.schema) as writer:
+        writer.write_table(foreign)
+    with pytest.raises(InvalidParameter, match="undamaged"):
+        made.show()
+    path.write_bytes(b"nonsense")
+    with pytest.raises(InvalidParameter, match="undamaged"):
+        made.show()
+
+
+def test_the_declared_noise_is_what_is_drawn() -> None:
+    assert ContinualCounts(20, 2, 3.5, 60).variance == Fraction(49, 4)
+
+
+def test_every_command_has_an_example_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"user": range(3000), "item": ["a"] * 3000}), tmp_path / "monday.parquet")
+    monkeypatch.chdir(tmp_path)
+    tries: dict[str, list[list[str]]] = {
+        "start": [[]],
+        "add": [["-o", "out.parquet"]],
+        "show": [[], ["--json"], ["--batches"]],
+    }
+    shown = ""
+    for command in commands.app.registered_commands:
+        assert command.callback is not None
+        example = re.search(r"Example: dphist (.*)", command.callback.__doc__ or "")
+        assert example
+        for extra in tries[str(command.name)]:
+            done = CliRunner().invoke(app, [*example.group(1).split(), *extra])
+            assert done.exit_code == 0, done.output
+            shown = done.output
+            if extra == ["--json"]:
+                assert json.loads(shown)["round"] == 1
+    assert shown == "2026-01-05\n"
+    assert pq.read_table(tmp_path / "out.parquet").num_rows == 1
+    words = [sys.executable, "-W", "error", "-m", "dphist", "continual", "add", "stream", "monday.parquet"]
+    twice = subprocess.run([*words, "--batch", "2026-01-05"], capture_output=True, text=True, check=False)
+    assert twice.returncode == 2
+    assert twice.stderr.startswith("dphist: Expected a batch that is not in yet")

@@ -1,0 +1,150 @@
+"""`dp.top_k` and `dphist top-k` on records."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import dphist as dp
+from dphist.cli.app import app
+from dphist.errors import InvalidParameter
+from dphist.histogram import ContributionBounds, Histogram, largest_groups
+
+BUDGET = {"epsilon": 2.0, "delta": 1e-6}
+
+
+@pytest.fixture(scope="module")
+def events() -> pa.Table:
+    """Group g of 40 has 30 (40 - g) units; a unit may be in many groups."""
+    groups = [g for g in range(40) for _ in range(30 * (40 - g))]
+    units = [u for g in range(40) for u in range(30 * (40 - g))]
+    return pa.table({"user": units, "page": [f"p{g:02}" for g in groups]})
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 4), min_size=0, max_size=60), st.integers(1, 70))
+def test_the_largest_groups_are_those_of_a_sorted_list(counts: list[int], most: int) -> None:
+    labels = [f"{(i * 37) % 61:02}" for i in range(len(counts))]
+    histogram = Histogram(
+        pa.table({"key": pa.array(labels, pa.string())}), np.array(counts, np.int64), ContributionBounds()
+    )
+    found = largest_groups(histogram, most)
+    expected = sorted(zip(counts, labels, strict=True), key=lambda pair: (-pair[0], pair[1]))[:most]
+    assert list(zip(found.counts.tolist(), found.keys["key"].to_pylist(), strict=True)) == expected
+
+
+def test_the_order_of_ties_is_that_of_the_keys_for_every_type() -> None:
+    keys = pa.table({"a": [None, "b", "a", ""] * 40, "b": list(range(160))})
+    found = largest_groups(Histogram(keys, np.ones(160, np.int64), ContributionBounds()), 3)
+    assert found.keys.to_pylist() == [{"a": "", "b": 3}, {"a": "", "b": 7}, {"a": "", "b": 11}]
+
+
+@pytest.mark.parametrize("method", ["correlated", "from-top"])
+def test_counts_of_the_largest_groups(events: pa.Table, method: str) -> None:
+    found = dp.top_k(events, unit="user", by="page", k=30, method=method, **BUDGET)  # type: ignore[arg-type]
+    table = found.to_arrow()
+    assert table.column_names == ["page", "count", "count_std_error"]
+    rows = {row["page"]: row for row in table.to_pylist()}
+    assert {"p00", "p01", "p05"} <= set(rows)
+    for page, row in rows.items():
+        assert abs(row["count"] - 30 * (40 - int(page[1:]))) < 7 * row["count_std_error"]
+    counts = table["count"].to_pylist()
+    assert counts == sorted(counts, reverse=True)
+    assert found.metadata()["guarantee"].startswith("adding or removing all records of one unit")
+    assert len(found.to_pandas()) == len(found.to_polars()) == table.num_rows
+
+
+def test_a_ranked_list_has_keys_only(events: pa.Table) -> None:
+    found = dp.top_k(events, unit="user", by="page", k=5, method="ranked", shortlist=38, **BUDGET)  # type: ignore[arg-type]
+    assert found.table.column_names == ["rank", "page"]
+    assert found.complete
+    assert found.table["rank"].to_pylist() == [1, 2, 3, 4, 5]
+    assert "the 38 largest groups may be chosen" in str(found.plan)
+
+
+def test_a_bound_is_enforced_and_needed(events: pa.Table) -> None:
+    plan = dp.plan_top_k(k=30, method="from-top", max_groups=2, **BUDGET)  # type: ignore[arg-type]
+    found = dp.top_k(events, unit="user", by="page", plan=plan)
+    assert max(found.table["count"].to_pylist()) < 400  # each unit in two random groups of its many
+    limited = pa.table({"page": ["a", "b"], "n": [5000, 3]})
+    with pytest.raises(InvalidParameter, match="bounded to 2 groups per unit"):
+        dp.release_largest(limited, count="n", plan=plan)
+    again = dp.release_largest(limited, count="n", plan=plan, max_groups=2)
+    assert again.table["page"].to_pylist() == ["a"]
+    assert not again.complete
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"k": 0},
+        {"k": 5, "method": "best"},
+        {"k": 5, "max_groups": 3},
+        {"k": 5, "method": "ranked", "max_groups": 3},
+        {"k": 5, "method": "from-top", "max_groups": 0},
+        {"k": 5, "shortlist": 9},
+        {"k": 5, "method": "ranked", "shortlist": 4},
+        {"k": 5, "neighbours": "substitution"},
+    ],
+)
+def test_what_cannot_be_used_is_refused(options: dict[str, object]) -> None:
+    with pytest.raises(InvalidParameter, match=r"^Expected "):
+        dp.plan_top_k(**BUDGET, **options)  # type: ignore[arg-type]
+
+
+def test_names_and_missing_budgets_are_refused(events: pa.Table) -> None:
+    with pytest.raises(InvalidParameter, match="k, epsilon and delta"):
+        dp.top_k(events, unit="user", by="page", k=3)
+    with pytest.raises(InvalidParameter, match="other names"):
+        dp.top_k(events, unit="user", by="count=page", k=3, **BUDGET)  # type: ignore[arg-type]
+    plan = dp.plan_top_k(k=3, **BUDGET)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match="column of counts"):
+        dp.release_largest(pa.table({"n": [1]}), count="n", plan=plan)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, events: pa.Table) -> Path:
+    pq.write_table(events, tmp_path / "events.parquet")
+    return tmp_path
+
+
+def dphist(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-m", "dphist", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    common = ["top-k", "events.parquet", "--unit", "user", "--by", "page", "--epsilon", "2", "--delta", "1e-6"]
+    done = dphist(*common, "--k", "30", "-o", "top.parquet", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "p00" in done.stdout
+    assert "Guarantee: adding or removing" in done.stdout
+    stored = pq.read_table(folder / "top.parquet")
+    assert json.loads(stored.schema.metadata[b"dphist"])["format"] == "dphist-top-k"
+    monkeypatch.chdir(folder)
+    record = json.loads(CliRunner().invoke(app, [*common, "--k", "3", "--method", "ranked", "--json"]).output)
+    assert len(record["groups"]) == record["released_groups"]
+    dry = CliRunner().invoke(app, [*common, "--k", "3", "--dry-run"]).output
+    assert dry.startswith("Plan: at most 3 largest groups, correlated")
+    done = dphist(*common, "--k", "3", "--max-groups", "2", cwd=folder)
+    assert done.returncode == 2
+    assert "only from-top can use a bound" in done.stderr
+
+
+def test_nothing_to_release_is_a_result(folder: Path) -> None:
+    pq.write_table(pa.table({"user": [1], "page": ["a"]}), folder / "events.parquet")
+    done = dphist(
+        "top-k", "events.parquet", "--unit", "user", "--by", "page", "--epsilon", "1", "--delta", "1e-9", "--k", "3",
+        cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert "No group was released." in done.stdout
+    assert "ended early" in done.stdout
