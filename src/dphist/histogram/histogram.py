@@ -39,6 +39,8 @@ class Histogram:
             raise InvalidParameter("at least one key column", "none")
         if set(self.sums) != {measure.name for measure in self.measures} or len(self.sums) != len(self.measures):
             raise InvalidParameter("one sum for each measure", sorted(self.sums))
+        # Metadata of the input may tell its number of rows or more; only names, types and values stay.
+        object.__setattr__(self, "keys", pa.Table.from_arrays(self.keys.columns, names=self.keys.column_names))
         object.__setattr__(self, "counts", _frozen(self.counts, self.keys.num_rows))
         frozen = {name: _frozen(values, self.keys.num_rows) for name, values in self.sums.items()}
         object.__setattr__(self, "sums", MappingProxyType(frozen))

@@ -10,9 +10,16 @@ from typing import ClassVar
 import numpy as np
 
 from dphist import checks
+from dphist.errors import Infeasible
 from dphist.mechanisms.correlated_gaussian import check_correlation, common_noise
 from dphist.mechanisms.kept import LARGEST_COUNT, Integers, Kept, add_noise
-from dphist.mechanisms.mechanism import LARGEST_EPSILON, gaussian_quantile, round_up_to_lattice, with_sampler_error
+from dphist.mechanisms.mechanism import (
+    LARGEST_EPSILON,
+    gaussian_quantile,
+    round_up_to_lattice,
+    sampler_surcharge,
+    with_sampler_error,
+)
 from dphist.mechanisms.sparse_gaussian import check_threshold
 from dphist.noise import Entropy, RoundedGaussian
 from dphist.privacy import top_k
@@ -107,12 +114,15 @@ def calibrate(epsilon: float, target_delta: float, k: int) -> CorrelatedTopK:
     """Noise and threshold for a budget, with c = 1/sqrt(k) and the better of c0 = 1/sqrt(k) and 2/sqrt(k)."""
     checks.check_whole("k", k)
     epsilon = min(epsilon, LARGEST_EPSILON)
+    target = (target_delta - sampler_surcharge(epsilon, k + 2)) * (1 - 1e-6)
+    if target <= 0:
+        raise Infeasible("a delta above the error of the noise sampler", f"{target_delta:g}", "ask for a larger delta.")
     correlation = 1 / math.sqrt(k)
 
     def with_base(base_variance: float) -> CorrelatedTopK:
         std, gap = top_k.calibrate(
             epsilon,
-            target_delta * (1 - 1e-6),
+            target,
             k=k,
             correlation=correlation,
             base_variance=base_variance,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from dphist import checks
-from dphist.errors import InvalidParameter
+from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.mechanisms import correlated_top_k, from_top, ranked
 from dphist.mechanisms.correlated_top_k import CorrelatedTopK
 from dphist.mechanisms.from_top import FromTop
@@ -30,6 +30,18 @@ class TopKPlan:
     k: int
     method: Method
     mechanism: CorrelatedTopK | FromTop | Ranked
+
+    def __post_init__(self) -> None:
+        made = self.mechanism
+        kind, most = {
+            "correlated": (CorrelatedTopK, getattr(made, "k", None)),
+            "from-top": (FromTop, getattr(made, "most_groups", None)),
+            "ranked": (Ranked, getattr(made, "symbols", None)),
+        }[self.method]
+        if not isinstance(made, kind) or most != self.k or not made.delta(self.epsilon) <= self.delta:
+            raise InvalidPlan(
+                f"Expected a mechanism for the {self.k} largest groups that meets the budget, got another."
+            )
 
     @property
     def needed(self) -> int:

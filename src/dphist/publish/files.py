@@ -48,9 +48,7 @@ def write_table(table: pa.Table, metadata: dict[str, Any], path: Path) -> None:
     kind = format_of(path)
     with _replacement(path) as partial:
         if kind == "parquet":
-            tagged = table.replace_schema_metadata(
-                {**(table.schema.metadata or {}), METADATA_KEY: json.dumps(metadata)}
-            )
+            tagged = table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata)})
             pq.write_table(tagged, partial, compression="zstd")
         else:
             _copy_as_text(table, partial, kind)

@@ -46,10 +46,9 @@ class PrivateStatistic:
                 + (f" after dropping up to {self.plan.q:,} records of each bar.")
             )
         if isinstance(self.value, list):
-            shown = ", ".join(f"{value:g}" for value in self.value[:20]) + (", …" if len(self.value) > 20 else "")
+            shown = ", ".join(str(value) for value in self.value[:20]) + (", …" if len(self.value) > 20 else "")
             return f"{{{shown}}}: {self.plan.accuracy()}"
-        value = f"{self.value:.10g}" if isinstance(self.value, float) else str(self.value)
-        return f"{value}: {self.plan.accuracy()}"
+        return f"{self.value}: {self.plan.accuracy()}"
 
     def to_data(self) -> dict[str, Any]:
         """Everything public about the answer, for JSON."""

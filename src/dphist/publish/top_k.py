@@ -92,6 +92,12 @@ def release_largest(
     """
     if count not in groups.column_names or groups.num_columns < 2:
         raise InvalidParameter("a table with key columns and a column of counts", groups.column_names)
+    if groups.num_rows == plan.needed - 1:
+        raise InvalidParameter(
+            f"the {plan.needed} largest groups, or all there are",
+            f"{groups.num_rows}",
+            f"LIMIT {plan.needed}: the one behind the last is needed too; if there is none, add one with a count of 0.",
+        )
     counts = groups.column(count).to_numpy().astype(np.int64)
     return privatise_largest(
         Histogram(groups.drop_columns([count]), counts, ContributionBounds(max_groups)), plan, entropy

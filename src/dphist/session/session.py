@@ -72,7 +72,8 @@ class Session:
     """Ranked lists of keys from one budget; the file at `path` is the only state."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        # A link would be replaced by a file of its own at the first query: two names, two budgets.
+        self.path = Path(path).resolve()
         self._load()
 
     @classmethod
@@ -100,8 +101,8 @@ class Session:
             checks.check_whole(name, value)
         if not unit:
             raise InvalidParameter("a column that names the unit", "nothing")
-        target = Path(path)
-        if not target.resolve().parent.is_dir():
+        target = Path(path).resolve()
+        if not target.parent.is_dir():
             raise InvalidParameter("an existing folder for the session", str(target.parent), "create it first.")
         mechanism = calibrate(epsilon, delta, results, shortlist, queries=queries)
         with locked(target):
