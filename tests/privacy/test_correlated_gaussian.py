@@ -296,3 +296,8 @@ def test_the_fast_bound_is_never_below_the_sharp_one() -> None:
     parameters = {"sparsity": 6, "max_groups": 6, "independent_std": 2.0, "correlation": 0.577, "gap": 4.0}
     fast = csh.delta(0.1, **parameters, sharp=False)  # type: ignore[arg-type]
     assert csh.delta(0.1, **parameters) < fast * 0.95  # type: ignore[arg-type]
+
+
+def test_a_design_without_a_gap_stays_one() -> None:
+    hopeless = design.Design(1.0, 0.1, math.inf)
+    assert design._sharpened(design.Setting(0.35, 1e-5, 100, 100), hopeless) is hopeless
