@@ -56,6 +56,14 @@ class DuckDBDialect:
         """Standard SQL."""
         return f"{left} IS NOT DISTINCT FROM {right}"
 
+    def nearest(self, number: str) -> str:
+        """A cast rounds halves to even."""
+        return f"CAST({number} AS BIGINT)"
+
+    def truncated(self, number: str) -> str:
+        """A function of its own."""
+        return f"trunc({number})"
+
 
 @dataclass(frozen=True, slots=True)
 class DuckDBEngine:

@@ -69,7 +69,7 @@ class RecordExpression:
 
 def check_expression(text: str, connection: duckdb.DuckDBPyConnection) -> RecordExpression:
     """Parse `text` and refuse what is not a pure function of one record."""
-    tree = _parse(text, connection)
+    tree = parse(text, connection)
     columns = dict.fromkeys(_walk(tree, frozenset(), _Functions(connection), text))
     statement = {
         "error": False,
@@ -159,7 +159,8 @@ def _refusal(text: str, got: str) -> InvalidParameter:
     )
 
 
-def _parse(text: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+def parse(text: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    """The syntax tree of one expression."""
     parsed = json.loads(_scalar(connection, "SELECT json_serialize_sql(?)", f"SELECT {text}\n FROM record"))
     statements = [] if parsed["error"] else parsed["statements"]
     if len(statements) != 1 or statements[0]["node"].get("type") != "SELECT_NODE":

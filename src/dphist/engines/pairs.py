@@ -197,5 +197,5 @@ UNITS_SQL: Final = (
 
 def materialise_sql(fields: Fields) -> str:
     """One row per distinct pair, with what the unit adds to the group in whole steps."""
-    stages = [records_sql(fields, DuckDBDialect()), pairs_sql(fields)]
+    stages = [records_sql(fields, DuckDBDialect()), pairs_sql(fields, DuckDBDialect())]
     return "CREATE TEMP TABLE pairs AS WITH " + ",\n".join(stages) + "\nSELECT * FROM pairs"

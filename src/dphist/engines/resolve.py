@@ -41,7 +41,7 @@ def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupB
         *(k.name for k in query.by if not k.expression),
     }
     for column in columns:
-        _check_column(column, attached, exact=column in plain)
+        check_column(column, list(attached.columns), exact=column in plain)
     unit = quote_identifier(query.unit)
     key_sql = [_tried(expression, key) for expression, key in zip(keys, query.by, strict=True)]
     types = _types(connection, [unit, *key_sql])
@@ -98,8 +98,8 @@ def _tried(expression: RecordExpression, key: Key) -> str:
     return expression.sql if key.expression is None else f"TRY({expression.sql})"
 
 
-def _check_column(name: str, attached: Attached, *, exact: bool) -> None:
-    names = list(attached.columns)
+def check_column(name: str, names: Sequence[str], *, exact: bool) -> None:
+    """Refuse a column that does not exist, with the closest ones that do."""
     if name in names or (not exact and name.casefold() in {other.casefold() for other in names}):
         return
     by_fold = {other.casefold(): other for other in names}

@@ -75,7 +75,7 @@ def quote_text(value: str) -> str:
 def _attach_arrow(connection: duckdb.DuckDBPyConnection, source: object, needed: Sequence[str]) -> Attached:
     """Only the columns that are needed have to be of a type that DuckDB reads."""
     table, names, typed = _as_arrow(source, needed)
-    _check_unique(names)
+    check_unique(names)
     if isinstance(table, pa.Table):
         table = table.select(_wanted(names, needed))
     if not table.schema.names:  # none of the columns exists: whoever asked for them will say which
@@ -129,7 +129,7 @@ def _from_relation(relation: duckdb.DuckDBPyRelation, needed: Sequence[str]) -> 
 def _from_pandas(frame: Any, needed: Sequence[str]) -> tuple[pa.Table, list[str], bool]:
     """Columns of Python objects become text, value by value: guessing their type would let one record decide it."""
     names = [str(name) for name in frame.columns]
-    _check_unique(names)
+    check_unique(names)
     arrays: dict[str, pa.Array] = {}
     typed = True
     for name in _wanted(names, needed):
@@ -145,7 +145,7 @@ def _from_pandas(frame: Any, needed: Sequence[str]) -> tuple[pa.Table, list[str]
 
 def _attach_files(connection: duckdb.DuckDBPyConnection, files: Files, needed: Sequence[str]) -> Attached:
     paths = tuple(path for pattern in files.paths for path in _expand(str(pattern)))
-    formats = {files.format or _format(path) for path in paths}
+    formats = {files.format or format_of_file(path) for path in paths}
     if len(formats) > 1:
         raise UnreadableSource("files of one format", ", ".join(sorted(formats)))
     try:
@@ -181,7 +181,7 @@ def _attach_csv(connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], f
     if any(header != headers[0] for header in headers) and files.header:
         raise UnreadableSource("the same header in every file", "different ones", "rewrite the files with one header.")
     names = headers[0] if files.header else [f"column{position}" for position in range(len(headers[0]))]
-    _check_unique(names)
+    check_unique(names)
     if not names:
         raise UnreadableSource(
             "a header in the first line", "an empty file", "write at least the names of the columns."
@@ -206,7 +206,7 @@ def _attach_json(
 ) -> Attached:
     """Only the columns that the query asks for exist, so that no record can add or change one."""
     names = list(dict.fromkeys(needed))
-    _check_unique(names)
+    check_unique(names)
     options = {
         "columns": _struct(dict.fromkeys(names, "VARCHAR")),
         "format": "'array'" if _is_json_array(paths[0]) else "'newline_delimited'",
@@ -288,7 +288,8 @@ def _expand(pattern: str) -> list[str]:
     return found
 
 
-def _format(path: str) -> Format:
+def format_of_file(path: str) -> Format:
+    """The format by the end of the name."""
     suffixes = Path(path).suffixes
     last = suffixes[-2] if len(suffixes) > 1 and suffixes[-1].lower() in _COMPRESSIONS else (suffixes or [""])[-1]
     if (found := _SUFFIXES.get(last.lower())) is None:
@@ -300,7 +301,7 @@ def _format(path: str) -> Format:
     return found
 
 
-def _check_unique(names: Sequence[str]) -> None:
+def check_unique(names: Sequence[str]) -> None:
     """SQL does not tell names apart by case."""
     times = Counter(name.casefold() for name in names)
     twice = [name for name in names if times[name.casefold()] > 1]

@@ -45,6 +45,14 @@ class Dialect(Protocol):
         """Equality under which null equals null."""
         ...
 
+    def nearest(self, number: str) -> str:
+        """A double inside +-2^62 as the nearest 64-bit integer, halves to even."""
+        ...
+
+    def truncated(self, number: str) -> str:
+        """A double inside +-2^62 rounded towards zero, as a double."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Fields:
@@ -70,11 +78,11 @@ def histogram_sql(fields: Fields, bounds: ContributionBounds, seed: int, dialect
     """Group keys, `units`, one `steps_i` per measure and, for the total, `first_units` (each unit in one group only)."""
     keys = ", ".join(fields.key_names)
     steps = [f"steps_{position}" for position in range(1, len(fields.measures) + 1)]
-    stages = [records_sql(fields, dialect), pairs_sql(fields)]
+    stages = [records_sql(fields, dialect), pairs_sql(fields, dialect)]
     pairs, kept = "pairs", ""
     if bounds.max_groups is not None or fields.want_total:
         pairs = "ranked"
-        stages.append(_ranked(fields, seed, dialect))
+        stages.append(ranked_sql(fields, seed, dialect))
         kept = f"\n  WHERE place <= {bounds.max_groups}" if bounds.max_groups is not None else ""
     columns = [keys, "COUNT(*) AS units"]
     columns += [f"{saturated(dialect.exact_sum(name))} AS {name}" for name in steps]
@@ -89,7 +97,7 @@ def blocks_sql(fields: Fields, blocks: int, seed: int, dialect: Dialect) -> str:
     block = f"{dialect.priority(seed, ['unit'])} % {blocks}"
     return (
         "WITH "
-        + ",\n".join([records_sql(fields, dialect), pairs_sql(fields)])
+        + ",\n".join([records_sql(fields, dialect), pairs_sql(fields, dialect)])
         + f"\nSELECT {block} AS block, {keys}, COUNT(*) AS units"
         f"\nFROM pairs\nGROUP BY block, {keys}\nORDER BY block"
     )
@@ -113,20 +121,21 @@ def records_sql(fields: Fields, dialect: Dialect) -> str:
     )
 
 
-def pairs_sql(fields: Fields) -> str:
+def pairs_sql(fields: Fields, dialect: Dialect) -> str:
     """The stage `pairs`, after `records`."""
     keys = ", ".join(fields.key_names)
     if not fields.measures:
         return f"pairs AS (\n  SELECT unit, {keys}\n  FROM records\n  GROUP BY unit, {keys}\n)"
-    totals = [column for position, measure in enumerate(fields.measures, 1) for column in _totals(measure, position)]
-    steps = [_steps(measure, position) for position, measure in enumerate(fields.measures, 1)]
+    totals = [column for position, measure in enumerate(fields.measures, 1) for column in _totals(measure, position, dialect)]
+    steps = [_steps(measure, position, dialect) for position, measure in enumerate(fields.measures, 1)]
     return (
         f"added AS (\n  SELECT unit, {keys}, {_lines(totals)}\n  FROM records\n  GROUP BY unit, {keys}\n),\n"
         f"pairs AS (\n  SELECT unit, {keys}, {_lines(steps)}\n  FROM added\n)"
     )
 
 
-def _ranked(fields: Fields, seed: int, dialect: Dialect) -> str:
+def ranked_sql(fields: Fields, seed: int, dialect: Dialect) -> str:
+    """The stage `ranked`, after `pairs`."""
     keys = ", ".join(fields.key_names)
     priority = dialect.priority(seed, ["unit", *fields.key_names])
     return (
@@ -135,18 +144,19 @@ def _ranked(fields: Fields, seed: int, dialect: Dialect) -> str:
     )
 
 
-def _totals(measure: Measure, position: int) -> list[str]:
+def _totals(measure: Measure, position: int, dialect: Dialect) -> list[str]:
     """What the records of one unit in one group add up to. Null and NaN are left out, infinities saturate."""
     if measure.kind == "rows":
         return [f"COUNT(*) AS number_{position}"]
     value = f"value_{position}"
     usable = f"{value} IS NOT NULL AND NOT isnan({value})"
     scaled = _clamped(f"{value} / {_double(measure.record_step)}", -LARGEST_RECORD, LARGEST_RECORD)
-    total = f"SUM(CASE WHEN {usable} THEN CAST({scaled} AS BIGINT) END) AS total_{position}"
+    whole = f"CASE WHEN {usable} THEN {dialect.nearest(scaled)} END"
+    total = f"{dialect.exact_sum(whole)} AS total_{position}"
     return [total] if measure.kind == "sum" else [total, f"COUNT(CASE WHEN {usable} THEN 1 END) AS number_{position}"]
 
 
-def _steps(measure: Measure, position: int) -> str:
+def _steps(measure: Measure, position: int, dialect: Dialect) -> str:
     """What one unit adds to the recentred sum of one group, in whole steps.
 
     A unit without any value adds 0 (clamped) to a sum, and the centre to a mean: the count of units, by which a mean is
@@ -161,7 +171,7 @@ def _steps(measure: Measure, position: int) -> str:
         amount = f"COALESCE({total} / number_{position} * {_double(measure.record_step)}, {_double(measure.centre)})"
     clamped = _clamped(amount, measure.lower, measure.upper)
     # Truncation rounds towards the centre, so that the clamped range stays inside +-sensitivity_steps.
-    whole = f"trunc(({clamped} - {_double(measure.centre)}) / {_double(measure.step)})"
+    whole = dialect.truncated(f"({clamped} - {_double(measure.centre)}) / {_double(measure.step)}")
     limit = float(measure.sensitivity_steps)
     return f"CAST({_clamped(whole, -limit, limit)} AS BIGINT) AS steps_{position}"
 

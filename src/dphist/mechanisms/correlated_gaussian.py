@@ -107,10 +107,16 @@ class CorrelatedGaussian:
 
         With more than `sparsity` non-empty groups the next largest count is subtracted from all: 0 where the bound holds.
         """
-        sparse = enforce_sparsity(counts, self.sparsity)
+        return self.perturb_part(enforce_sparsity(counts, self.sparsity), self.draw_shared(entropy), entropy)
+
+    def draw_shared(self, entropy: Entropy | None = None) -> int:
+        """The common noise of one release, in lattice steps."""
+        return common_noise(self.independent_std, self.correlation, self.lattice_bits, entropy)
+
+    def perturb_part(self, sparse: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+        """Own noise and threshold for some of the groups, whose sparsity has been enforced."""
         eligible = np.flatnonzero(sparse >= self.low_threshold)
         own = RoundedGaussian(Fraction(self.independent_std), self.lattice_bits)
-        shared = common_noise(self.independent_std, self.correlation, self.lattice_bits, entropy)
         noisy = add_noise(sparse[eligible], own, self.lattice_bits, entropy, shared)
         return above(noisy, eligible, self.threshold, self.lattice_bits)
 

@@ -90,9 +90,15 @@ class DiscreteCorrelatedGaussian:
 
     def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
         """Enforce the sparsity, then noise every count of at least low_threshold and keep what is above the threshold."""
-        sparse = enforce_sparsity(counts, self.sparsity)
+        return self.perturb_part(enforce_sparsity(counts, self.sparsity), self.draw_shared(entropy), entropy)
+
+    def draw_shared(self, entropy: Entropy | None = None) -> int:
+        """The common noise of one release, in halves."""
+        return int(sample(DiscreteGaussian(self.common_variance), 1, entropy)[0])
+
+    def perturb_part(self, sparse: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+        """Own noise and threshold for some of the groups, whose sparsity has been enforced."""
         eligible = np.flatnonzero(sparse >= self.low_threshold)
-        shared = int(sample(DiscreteGaussian(self.common_variance), 1, entropy)[0])
         noisy = add_noise(sparse[eligible], DiscreteGaussian(self.variance), self.lattice_bits, entropy, shared)
         return above(noisy, eligible, self.threshold, self.lattice_bits)
 

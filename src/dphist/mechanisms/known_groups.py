@@ -72,11 +72,17 @@ class KnownGroups:
         """Noise every listed group, the empty ones too; all are kept."""
         if len(counts) != self.groups:
             raise InvalidParameter(f"the counts of all {self.groups} listed groups", len(counts))
+        return self.perturb_part(counts, self.draw_shared(entropy), entropy)
+
+    def draw_shared(self, entropy: Entropy | None = None) -> int:
+        """The common noise of one release, in lattice steps."""
+        return common_noise(self.independent_std, self.correlation, self.lattice_bits, entropy)
+
+    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+        """Own noise for some of the listed groups."""
         own = RoundedGaussian(Fraction(self.independent_std), self.lattice_bits)
-        shared = common_noise(self.independent_std, self.correlation, self.lattice_bits, entropy)
-        return Kept(
-            np.arange(len(counts)), add_noise(counts, own, self.lattice_bits, entropy, shared), self.lattice_bits
-        )
+        noisy = add_noise(counts, own, self.lattice_bits, entropy, shared)
+        return Kept(np.arange(len(counts)), noisy, self.lattice_bits)
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon."""

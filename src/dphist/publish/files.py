@@ -17,6 +17,9 @@ import pyarrow.parquet as pq
 from dphist.errors import InvalidParameter
 
 METADATA_KEY: Final = b"dphist"
+FOLDER_METADATA: Final = "_dphist"
+"""Where a folder that Spark wrote has its metadata; readers of data skip names that begin with an underscore."""
+
 _FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json"}
 
 

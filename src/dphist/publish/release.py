@@ -18,6 +18,8 @@ from dphist.engines.duckdb import DuckDBEngine
 from dphist.engines.pairs import open_pairs
 from dphist.engines.query import GroupByQuery, NullKeys, parse_key
 from dphist.engines.settings import PerformanceSettings
+from dphist.engines.spark import SparkEngine
+from dphist.engines.spark_resolve import is_spark_frame
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram, Measure
 from dphist.mechanisms import AdaptiveGaussian, Kept, LaplaceThreshold
@@ -38,6 +40,8 @@ from dphist.version import __version__
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+
+    from dphist.publish.spark import SparkRelease
 
 Integers = NDArray[np.int64]
 Progress = Callable[[str], None]
@@ -93,30 +97,7 @@ class Release:
 
     def metadata(self) -> dict[str, Any]:
         """Plan, guarantee, noise, threshold, version and time. Nothing but public parameters and noisy values."""
-        plan = self.plan
-        summary = plan.summary()
-        return {
-            "format": "dphist-release",
-            "version": 1,
-            "dphist": __version__,
-            "created": self.created.isoformat(timespec="seconds"),
-            "unit": self.request.unit,
-            "by": [parse_key(key).name for key in self.request.by],
-            "keys": list(self.request.by),
-            "where": self.request.where,
-            "null_keys": self.request.null_keys,
-            "order": self.request.order,
-            "intervals": self.request.intervals,
-            "integers": self.request.integers,
-            "guarantee": guarantee(plan.request, plan.mechanism),
-            "epsilon": plan.epsilon,
-            "delta": plan.delta,
-            "noise_std": summary.noise_std,
-            "threshold": None if isinstance(plan.mechanism, AdaptiveGaussian) else summary.threshold,
-            "total_units": None if self.total is None else {"value": self.total, "std_error": _total_std(plan)},
-            "estimand": estimand(plan),
-            "plan": plan_storage.to_data(plan.request, plan.mechanism, plan.alternatives),
-        }
+        return describe_release(self.plan, self.request, self.total, self.created)
 
     def write(self, path: str | Path) -> None:
         """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it."""
@@ -125,6 +106,33 @@ class Release:
     def report(self, path: str | Path) -> None:
         """Write a report to look at: one HTML file that needs no network."""
         files.write_text(html.render(self.table, self.plan, self.metadata()), Path(path))
+
+
+def describe_release(plan: Plan, request: Request, total: float | None, created: dt.datetime) -> dict[str, Any]:
+    """The metadata of a release, wherever its table is."""
+    summary = plan.summary()
+    return {
+        "format": "dphist-release",
+        "version": 1,
+        "dphist": __version__,
+        "created": created.isoformat(timespec="seconds"),
+        "unit": request.unit,
+        "by": [parse_key(key).name for key in request.by],
+        "keys": list(request.by),
+        "where": request.where,
+        "null_keys": request.null_keys,
+        "order": request.order,
+        "intervals": request.intervals,
+        "integers": request.integers,
+        "guarantee": guarantee(plan.request, plan.mechanism),
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "noise_std": summary.noise_std,
+        "threshold": None if isinstance(plan.mechanism, AdaptiveGaussian) else summary.threshold,
+        "total_units": None if total is None else {"value": total, "std_error": _total_std(plan)},
+        "estimand": estimand(plan),
+        "plan": plan_storage.to_data(plan.request, plan.mechanism, plan.alternatives),
+    }
 
 
 def estimand(plan: Plan) -> str:
@@ -156,17 +164,28 @@ class Job:
     plan: Plan
     request: Request
     query: GroupByQuery
-    engine: DuckDBEngine
+    engine: DuckDBEngine | SparkEngine
 
     def check_source(self) -> None:
         """Refuse by schema what would be refused later; reads no record."""
         self.engine.explain(self.query, bounds_of(self.plan), self.source)
 
     def run(
-        self, *, progress: Progress | None = None, entropy: Entropy | None = None, diagnose: Diagnose | None = None
-    ) -> Release:
-        """Bound, count, add noise, hide small groups."""
+        self,
+        *,
+        progress: Progress | None = None,
+        entropy: Entropy | None = None,
+        diagnose: Diagnose | None = None,
+        charge: Callable[[], None] | None = None,
+    ) -> Release | SparkRelease:
+        """Bound, count, charge, add noise, hide small groups. `charge` is called once, before any noise is drawn."""
         report = progress or (lambda phase: None)
+        if isinstance(self.engine, SparkEngine):
+            from dphist.publish import spark
+
+            return spark.run(
+                self, self.engine, report=report, entropy=require_secure(entropy), charge=charge, diagnose=diagnose
+            )
         if self.plan.request.unbounded:
             return self._run_on_pairs(report, entropy, diagnose)
         histogram = self._histogram(report)
@@ -196,7 +215,7 @@ class Job:
             integers=self.request.integers,
             order=self.request.order,
         )
-        return Release(built, plan, self.request, _noisy_total(total, plan, entropy), dt.datetime.now(dt.UTC))
+        return Release(built, plan, self.request, noisy_total(total, plan, entropy), dt.datetime.now(dt.UTC))
 
     def _histogram(self, report: Progress) -> Histogram:
         if self.plan.request.sketch is not None:
@@ -217,6 +236,7 @@ def prepare(
     intervals: float | None = None,
     integers: bool = False,
     settings: PerformanceSettings | None = None,
+    engine: SparkEngine | None = None,
     **budget: Any,
 ) -> Job:
     """Everything a release can check and choose before it reads a record."""
@@ -227,7 +247,19 @@ def prepare(
     made = _plan(plan, budget, None if listed is None else listed.num_rows)
     check_names(key_names, made, intervals)
     query = build_query(made, request, listed)
-    return Job(source, made, request, query, DuckDBEngine(settings or PerformanceSettings()))
+    return Job(source, made, request, query, _engine(source, engine, settings))
+
+
+def _engine(
+    source: object, engine: SparkEngine | None, settings: PerformanceSettings | None
+) -> DuckDBEngine | SparkEngine:
+    """Where the source is counted: a Spark DataFrame by its own session, anything else here unless told otherwise."""
+    if engine is not None:
+        return engine
+    if is_spark_frame(source):
+        frame: Any = source
+        return SparkEngine(frame.sparkSession)
+    return DuckDBEngine(settings or PerformanceSettings())
 
 
 def release(
@@ -322,7 +354,7 @@ def privatise(histogram: Histogram, plan: Plan, request: Request, entropy: Entro
         integers=request.integers,
         order=request.order,
     )
-    return Release(table, plan, request, _noisy_total(histogram.total_units, plan, entropy), dt.datetime.now(dt.UTC))
+    return Release(table, plan, request, noisy_total(histogram.total_units, plan, entropy), dt.datetime.now(dt.UTC))
 
 
 def _require_bounds(histogram: Histogram, plan: Plan) -> None:
@@ -355,7 +387,7 @@ def aggregate_law(plan: Plan, noisy: AggregateNoise) -> Law:
     return RoundedGaussian(Fraction(noisy.noise_std) / Fraction(aggregate.step), 0)
 
 
-def _noisy_total(units: int | None, plan: Plan, entropy: Entropy | None) -> float | None:
+def noisy_total(units: int | None, plan: Plan, entropy: Entropy | None) -> float | None:
     """The number of units with discrete Laplace noise: one unit changes it by one."""
     scale = plan.request.total_scale
     if scale is None:

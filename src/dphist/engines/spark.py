@@ -1,0 +1,192 @@
+"""Bounding and counting in Spark: the plan of `sql`, in Spark's words. Works through classic sessions and Spark Connect.
+
+Nothing here collects a group to the driver: every step is a DataFrame, and what noise is drawn on is first written down
+(`spark_staging`), so that a task that is run again finds the same integers.
+"""
+
+# ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from dphist.engines.query import GroupByQuery
+from dphist.engines.session import fresh
+from dphist.engines.spark_expressions import quote_identifier
+from dphist.engines.spark_resolve import resolve
+from dphist.engines.spark_staging import Staging, new_staging, without_leaks
+from dphist.engines.sql import Fields, histogram_sql, pairs_sql, ranked_sql, records_sql
+from dphist.errors import InvalidParameter, MissingExtra
+from dphist.histogram import ContributionBounds
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SETTINGS: Final = {
+    # A record on which an expression fails becomes null instead of ending the run.
+    "spark.sql.ansi.enabled": "false",
+    # Dates before 1582 are written as they are.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+}
+
+
+class SparkDialect:
+    """How Spark says it."""
+
+    def quote(self, name: str) -> str:
+        """Backticks, doubled inside."""
+        return quote_identifier(name)
+
+    def priority(self, seed: int, columns: Sequence[str]) -> str:
+        """XXH64, column after column, each hash the seed of the next. It skips nulls, so where they are is hashed too."""
+        signed = seed - 2**64 if seed >= 2**63 else seed
+        nulls = [f"{column} IS NULL" for column in columns if column != "unit"]
+        return f"xxhash64(CAST('{signed}' AS BIGINT), {', '.join([*columns, *nulls])})"
+
+    def exact_sum(self, whole: str) -> str:
+        """20 digits each, 30 for the sum: 10^10 of the largest."""
+        return f"SUM(CAST({whole} AS DECIMAL(20, 0)))"
+
+    def same(self, left: str, right: str) -> str:
+        """Spark's own operator, which joins by hash."""
+        return f"{left} <=> {right}"
+
+    def nearest(self, number: str) -> str:
+        """A cast alone would cut the fraction off."""
+        return f"CAST(rint({number}) AS BIGINT)"
+
+    def truncated(self, number: str) -> str:
+        """A cast cuts the fraction off."""
+        return f"CAST(CAST({number} AS BIGINT) AS DOUBLE)"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparkEngine:
+    """A Spark session, and where it may write what no one else may read.
+
+    staging: a directory that driver and executors share and others cannot read, such as hdfs:///user/me/private. Without
+    one a private temporary directory of this machine is used, which only a master on this machine can do.
+    """
+
+    spark: SparkSession
+    staging: str | None = None
+
+    @contextmanager
+    def open(self, source: object, query: GroupByQuery, *, seed: int | None = None) -> Iterator[SparkRecords]:
+        """Check everything that can be checked without reading a record, and prepare the session for one run."""
+        with _settings(self.spark), self.views() as views:
+            fields = resolve(self.spark, source, query, views)
+            yield SparkRecords(self.spark, fields, query, fresh(seed), views)
+
+    @contextmanager
+    def views(self) -> Iterator[Views]:
+        """Temporary views with names of their own, dropped when the block ends."""
+        views = Views(self.spark)
+        try:
+            yield views
+        finally:
+            views.drop()
+
+    def new_staging(self) -> Staging:
+        """A new private directory for one run."""
+        return new_staging(self.spark, self.staging)
+
+    def explain(self, query: GroupByQuery, bounds: ContributionBounds, source: object = None) -> str:
+        """The SQL that a run executes."""
+        if source is None:
+            raise InvalidParameter("a source to explain a query on Spark", "none")
+        with self.open(source, query, seed=0) as records:
+            names = [f"-- key_{i}: {key.name}" for i, key in enumerate(query.by, 1)]
+            names += [f"-- steps_{i}: {measure.name}" for i, measure in enumerate(query.measures, 1)]
+            names += ["-- the seed 0 stands for a fresh one in each run"]
+            return "\n".join([*(name.replace("\n", " ") for name in names), records.histogram_sql(bounds)])
+
+
+class Views:
+    """Names for DataFrames inside SQL."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark, self._names = spark, [f"dphist_{fresh(None):016x}"]
+
+    def add(self, frame: DataFrame, name: str) -> str:
+        """Register a frame; the name that comes back is the one to use."""
+        unique = f"{self._names[0]}_{name}"
+        frame.createOrReplaceTempView(unique)
+        self._names.append(unique)
+        return unique
+
+    def drop(self) -> None:
+        """Forget all of them."""
+        for name in self._names[1:]:
+            self._spark.catalog.dropTempView(name)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SparkRecords:
+    """The records of a query, ready to be counted."""
+
+    spark: SparkSession
+    fields: Fields
+    query: GroupByQuery
+    seed: int
+    views: Views
+
+    def histogram_sql(self, bounds: ContributionBounds) -> str:
+        """The whole plan in SQL."""
+        return histogram_sql(self.fields, bounds, self.seed, SparkDialect())
+
+    def histogram(self, bounds: ContributionBounds) -> DataFrame:
+        """Keys, `units`, `steps_i` and `first_units` of each group: true values, not yet computed."""
+        return without_leaks(lambda: self.spark.sql(self.histogram_sql(bounds)))
+
+    def pairs(self) -> DataFrame:
+        """One row per unit and group, with the steps of each measure."""
+        return self._stages("pairs", records_sql(self.fields, SparkDialect()), pairs_sql(self.fields, SparkDialect()))
+
+    def sampled(self, pairs: DataFrame, most_groups: int) -> DataFrame:
+        """Of written pairs, each unit's sample of at most `most_groups`."""
+        view = self.views.add(pairs, "pairs")
+        keys = ", ".join(self.fields.key_names)
+        ranked = ranked_sql(self.fields, self.seed, SparkDialect())
+        sql = f"WITH pairs AS (SELECT * FROM {view}),\n{ranked}\nSELECT unit, {keys} FROM ranked WHERE place <= {most_groups}"
+        return without_leaks(lambda: self.spark.sql(sql))
+
+    def sql(self, text: str) -> DataFrame:
+        """A query of the rounds or of a sketch; only names of this package are in it."""
+        return without_leaks(lambda: self.spark.sql(text))
+
+    def _stages(self, last: str, *stages: str) -> DataFrame:
+        return self.sql("WITH " + ",\n".join(stages) + f"\nSELECT * FROM {last}")
+
+
+@contextmanager
+def _settings(spark: SparkSession) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in _SETTINGS}
+    for name, value in _SETTINGS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+def open_session(master: str | None, remote: str | None, staging: str | None = None) -> SparkEngine:
+    """A session of our own, for the command line."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise MissingExtra("spark", "the Spark engine") from None
+    if master is not None and remote is not None:
+        raise InvalidParameter("--master or --remote", "both", "a Spark Connect server has its own master.")
+    builder: Any = SparkSession.builder.appName("dphist").config("spark.ui.showConsoleProgress", "false")
+    builder = builder.remote(remote) if remote is not None else builder.master(master or "local[*]")
+    spark = without_leaks(builder.config("spark.sql.session.timeZone", "UTC").getOrCreate)
+    return SparkEngine(spark, staging)

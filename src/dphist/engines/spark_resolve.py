@@ -1,0 +1,179 @@
+"""From a query to checked Spark SQL over one record of a source. No record is read: every refusal is by name or type."""
+
+# ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import duckdb
+
+from dphist.engines import spark_types
+from dphist.engines.expressions import RecordExpression
+from dphist.engines.query import GroupByQuery, Key
+from dphist.engines.resolve import check_column
+from dphist.engines.settings import Files, Format
+from dphist.engines.sources import check_unique, format_of_file
+from dphist.engines.spark_expressions import quote_identifier, spark_expression
+from dphist.engines.spark_staging import without_leaks
+from dphist.engines.sql import Fields
+from dphist.errors import EngineFailure, InvalidParameter, UnreadableSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_READERS: Final[dict[Format, dict[str, str]]] = {
+    "parquet": {},
+    "csv": {"mode": "DROPMALFORMED", "escape": '"'},
+    "json": {"mode": "DROPMALFORMED"},
+}
+
+
+class _Views(Protocol):
+    def add(self, frame: DataFrame, name: str) -> str: ...
+
+
+def is_spark_frame(source: object) -> bool:
+    """Whether a source is a DataFrame of Spark, classic or Connect; Spark is not imported to find out."""
+    return type(source).__module__.startswith("pyspark.sql")
+
+
+def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: _Views) -> Fields:
+    """Check everything that can be checked without reading a record."""
+    names: dict[str, str] = {}
+
+    def named(column: str) -> str:
+        return names.setdefault(column.casefold(), f"column_{len(names)}")
+
+    with duckdb.connect(":memory:") as connection:
+        keys = [_expression(key, connection, named) for key in query.by]
+        where = None if query.where is None else spark_expression(query.where, connection, named)
+    columns = [query.unit, *(measure.column for measure in query.measures if measure.column is not None)]
+    plain = {*columns, *(key.name for key in query.by if key.expression is None)}
+    for expression in (*keys, *([where] if where is not None else [])):
+        columns += expression.columns
+    frame, typed = _frame(spark, source, columns)
+    check_unique(frame.columns)
+    for column in columns:
+        check_column(column, frame.columns, exact=column in plain)
+        named(column)
+    view = views.add(_narrowed(frame, names), "source")
+    types = _types(spark, view, [named(query.unit), *(key.sql for key in keys)])
+    canonical = tuple(
+        spark_types.canonical(expression.sql, kind, f"the key {key.name!r}")
+        for expression, kind, key in zip(keys, types[1:], query.by, strict=True)
+    )
+    if where is not None and (kind := _types(spark, view, [where.sql])[0]) != "boolean":
+        raise InvalidParameter(f"a condition that is true or false in {query.where!r}", kind)
+    return Fields(
+        source=view,
+        unit=spark_types.canonical(named(query.unit), types[0], f"the unit {query.unit!r}"),
+        keys=canonical,
+        values=tuple(
+            None if m.column is None else _value(spark, view, named(m.column), m.column, typed) for m in query.measures
+        ),
+        measures=query.measures,
+        where=None if where is None else where.sql,
+        drop_null_keys=query.null_keys == "drop",
+        listed=None if query.public_keys is None else _list_keys(spark, query, view, canonical, views),
+        want_total=query.want_total,
+    )
+
+
+def _expression(key: Key, connection: duckdb.DuckDBPyConnection, named: Any) -> RecordExpression:
+    if key.expression is None:
+        return RecordExpression(named(key.name), (key.name,))
+    return spark_expression(key.expression, connection, named)
+
+
+def _narrowed(frame: DataFrame, names: dict[str, str]) -> DataFrame:
+    """Only the columns that are needed, under names of ours: no name from outside gets into the SQL."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    by_fold = {name.casefold(): name for name in frame.columns}
+    return frame.select(*(F.col(quote_identifier(by_fold[fold])).alias(ours) for fold, ours in names.items()))
+
+
+def _types(spark: SparkSession, view: str, expressions: Sequence[str]) -> list[str]:
+    listed = ", ".join(f"{sql} AS typed_{position}" for position, sql in enumerate(expressions))
+    try:
+        return [kind for _, kind in without_leaks(lambda: spark.sql(f"SELECT {listed} FROM {view}").dtypes)]
+    except EngineFailure:
+        pass
+    raise InvalidParameter(
+        "expressions that fit the columns", "a type error of Spark", "check the types of the columns."
+    )
+
+
+def _value(spark: SparkSession, view: str, ours: str, column: str, typed: bool) -> str:
+    return spark_types.number(ours, _types(spark, view, [ours])[0], column, typed=typed)
+
+
+def _list_keys(spark: SparkSession, query: GroupByQuery, view: str, canonical: Sequence[str], views: _Views) -> str:
+    """The public list under the types of the keys, each key once. Its values are public and may be named."""
+    assert query.public_keys is not None
+    types = _types(spark, view, canonical)
+    names = [f"key_{position}" for position in range(1, len(types) + 1)]
+    given = views.add(
+        spark.createDataFrame(query.public_keys.select([key.name for key in query.by]).rename_columns(names)), "given"
+    )
+    casts = []
+    for name, kind, key in zip(names, types, query.by, strict=True):
+        cast = f"TRY_CAST({name} AS {kind})"
+        misfits = without_leaks(
+            lambda name=name, cast=cast: spark.sql(  # type: ignore[misc]
+                f"SELECT {name} FROM {given} WHERE {name} IS NOT NULL AND {cast} IS NULL LIMIT 1"
+            ).collect()
+        )
+        if misfits:
+            raise InvalidParameter(f"public keys of the type {kind} for {key.name!r}", repr(misfits[0][0]))
+        casts.append(f"{spark_types.canonical(cast, kind, key.name)} AS {name}")
+    keep = " AND ".join(f"{name} IS NOT NULL" for name in names) if query.null_keys == "drop" else "TRUE"
+    listed = f"SELECT DISTINCT * FROM (SELECT {', '.join(casts)} FROM {given}) AS keys WHERE {keep}"
+    return views.add(without_leaks(lambda: spark.sql(listed)), "listed")
+
+
+def _frame(spark: SparkSession, source: object, needed: Sequence[str]) -> tuple[DataFrame, bool]:
+    """A DataFrame, and whether its types were declared."""
+    if is_spark_frame(source):
+        frame: Any = source
+        return frame, True
+    if isinstance(source, str | Path):
+        source = Files((source,))
+    if not isinstance(source, Files):
+        raise UnreadableSource("a Spark DataFrame or paths for the Spark engine", type(source).__name__)
+    paths = [str(path) for path in source.paths]
+    formats = {source.format or format_of_file(path) for path in paths}
+    if len(formats) > 1:
+        raise UnreadableSource("files of one format", ", ".join(sorted(formats)))
+    kind = formats.pop()
+    reader = spark.read.options(**_READERS[kind])
+    try:
+        if kind == "parquet":
+            return without_leaks(lambda: _read(reader.parquet(*paths))), True
+        if kind == "csv":
+            delimiter = source.delimiter or ("\t" if ".tsv" in Path(paths[0]).suffixes else ",")
+            text = reader.options(header=source.header, sep=delimiter, quote=source.quote or "\0")
+            return without_leaks(lambda: _declared(_read(text.csv(paths)), source)), False
+        schema = ", ".join(f"{quote_identifier(name)} STRING" for name in dict.fromkeys(needed))
+        return without_leaks(lambda: _declared(_read(reader.schema(schema).json(paths)), source)), False
+    except EngineFailure:
+        pass
+    raise UnreadableSource(f"readable {kind} files", ", ".join(paths[:3]), "check that the cluster can read the paths.")
+
+
+def _read(frame: DataFrame) -> DataFrame:
+    """Through Connect a missing path shows only when the schema is asked for."""
+    _ = frame.schema
+    return frame
+
+
+def _declared(frame: DataFrame, files: Files) -> DataFrame:
+    for column, kind in files.types.items():
+        if column not in frame.columns:
+            raise InvalidParameter("types for columns that exist", column)
+        quoted = quote_identifier(column)
+        others = [f"TRY_CAST({quoted} AS {kind}) AS {quoted}" if c == column else quote_identifier(c) for c in frame.columns]
+        frame = frame.selectExpr(*others)
+    return frame

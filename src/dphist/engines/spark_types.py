@@ -1,0 +1,58 @@
+"""The canonical form of each key and unit in Spark: the rules of `keytypes`, by the types that Spark has.
+
+Spark's types are named as `DataFrame.dtypes` names them: bigint, decimal(38,0), string collate UTF8_LCASE, timestamp_ntz.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dphist.engines.keytypes import LONGEST_KEY
+from dphist.errors import InvalidParameter
+
+_WHOLE: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
+NUMBERS: Final = _WHOLE | {"float", "double", "decimal", "boolean"}
+_RANGES: Final = {
+    "date": ("DATE '0001-01-01'", "DATE '9999-12-31'"),
+    "timestamp": ("TIMESTAMP_LTZ '0001-01-02 00:00:00Z'", "TIMESTAMP_LTZ '9999-12-30 23:59:59.999999Z'"),
+    "timestamp_ntz": ("TIMESTAMP_NTZ '0001-01-01 00:00:00'", "TIMESTAMP_NTZ '9999-12-31 23:59:59.999999'"),
+}
+
+
+def family(type_name: str) -> str:
+    """The type without its parameters: decimal(18,3) -> decimal, varchar(9) -> varchar."""
+    return type_name.partition("(")[0].partition("<")[0].partition(" collate ")[0].strip().lower()
+
+
+def canonical(sql: str, type_name: str, role: str) -> str:
+    """The canonical form of an expression of some Spark type, or a refusal by its type."""
+    kind = family(type_name)
+    if kind in _WHOLE | {"decimal", "boolean"}:
+        return sql
+    if kind in ("string", "varchar", "char", "void"):
+        # A collation of the source must not join groups or units that differ.
+        text = f"CAST({sql} AS STRING) COLLATE UTF8_BINARY" if kind != "string" or "collate" in type_name else sql
+        return f"CASE WHEN octet_length({sql}) <= {LONGEST_KEY} THEN {text} END" if kind != "void" else text
+    if kind == "binary":
+        return f"CASE WHEN octet_length({sql}) <= {LONGEST_KEY} THEN {sql} END"
+    if kind in ("float", "double"):
+        zero, nan = f"CAST(0 AS {kind})", f"CAST('NaN' AS {kind})"
+        return f"CASE WHEN {sql} = 0 THEN {zero} WHEN isnan({sql}) THEN {nan} ELSE {sql} END"
+    if kind in _RANGES:
+        first, last = _RANGES[kind]
+        return f"CASE WHEN {sql} BETWEEN {first} AND {last} THEN {sql} END"
+    raise InvalidParameter(
+        f"{role} to be of a simple type",
+        type_name,
+        "text, numbers, booleans, dates and times work; derive one from it with withColumn first.",
+    )
+
+
+def number(sql: str, type_name: str, column: str, *, typed: bool) -> str:
+    """A column to be summed, as a double; text only where the source declares no types."""
+    kind = family(type_name)
+    if kind in NUMBERS:
+        return f"CAST({sql} AS DOUBLE)"
+    if kind == "void" or (kind == "string" and not typed):
+        return f"TRY_CAST({sql} AS DOUBLE)"
+    raise InvalidParameter(f"numbers in {column!r}", f"the type {type_name}", "sums and means need a numeric column.")

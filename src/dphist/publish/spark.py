@@ -1,0 +1,234 @@
+"""A release on Spark: counted and written down, noised once on the executors, committed, and read from there."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import shutil
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dphist.engines.query import parse_key
+from dphist.engines.session import BOUNDING, READING, Progress
+from dphist.engines.spark import SparkEngine, SparkRecords
+from dphist.engines.spark_sketch import sketch
+from dphist.engines.spark_staging import COMMITTER, Staging, without_leaks
+from dphist.errors import InvalidParameter
+from dphist.mechanisms.parts import draw_shared, sparsity_to_enforce
+from dphist.noise import Entropy
+from dphist.planning import Plan
+from dphist.publish import files
+from dphist.publish.release import Job, Request, bounds_of, describe_release, noisy_total
+from dphist.publish.spark_noise import OnBatches, noise_groups
+from dphist.publish.table import column_names
+from dphist.report import html
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+Charge = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class SparkRelease:
+    """A private table that Spark holds, with its plan. Holds no true value, and nothing of it until it is asked for.
+
+    The table lies in a private directory until `close`, the end of a with block, or the end of this object.
+    """
+
+    plan: Plan
+    request: Request
+    total: float | None
+    created: dt.datetime
+    committed: DataFrame
+    directory: Staging
+
+    def to_spark(self) -> DataFrame:
+        """The table as a DataFrame, in its order."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        keys = [F.col(f"key_{i}").asc_nulls_last() for i in range(1, len(self.request.by) + 1)]
+        order = [F.col("value_1").desc(), *keys] if self.request.order == "count" else keys
+        return self.committed.orderBy(*order).toDF(*self.column_names)
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of the columns."""
+        return [*(parse_key(key).name for key in self.request.by), *column_names(self.plan, self.request.intervals)]
+
+    @property
+    def table(self) -> pa.Table:
+        """The same as `to_arrow()`."""
+        return self.to_arrow()
+
+    def to_arrow(self) -> pa.Table:
+        """The table as Arrow: the private result, brought to this machine."""
+        return without_leaks(self.to_spark().toArrow)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table as a pandas frame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """The table as a Polars frame."""
+        import polars as pl
+
+        frame = pl.from_arrow(self.to_arrow())
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def metadata(self) -> dict[str, Any]:
+        """Plan, guarantee, noise, threshold, version and time. Nothing but public parameters and noisy values."""
+        return describe_release(self.plan, self.request, self.total, self.created)
+
+    def write(self, path: str | Path) -> None:
+        """Let Spark write the table as a folder of Parquet, CSV or JSON files by its name, with its metadata inside."""
+        kind = files.format_of(Path(path))
+        writer = self.to_spark().write.options(**COMMITTER).mode("error")
+        written = writer.option("header", True) if kind == "csv" else writer
+        without_leaks(lambda: written.format(kind).save(str(path)))
+        text = json.dumps(self.metadata(), allow_nan=False)
+        line = self.directory.spark.createDataFrame([(text,)], "metadata string").coalesce(1)
+        without_leaks(lambda: line.write.mode("error").text(f"{path}/{files.FOLDER_METADATA}"))
+
+    def report(self, path: str | Path) -> None:
+        """Write a report to look at: one HTML file that needs no network."""
+        files.write_text(html.render(self.to_arrow(), self.plan, self.metadata()), Path(path))
+
+    def close(self) -> None:
+        """Delete the private directory."""
+        self.directory.remove()
+
+    def __enter__(self) -> SparkRelease:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def run(
+    job: Job,
+    engine: SparkEngine,
+    *,
+    report: Progress,
+    entropy: Entropy | None = None,
+    charge: Charge | None = None,
+    diagnose: Callable[[dict[str, int]], None] | None = None,
+) -> SparkRelease:
+    """Bound and count, write that down, charge, add noise once, commit.
+
+    `charge` is called on the driver, once, after everything that can fail for want of data and before any noise is drawn.
+    """
+    from dphist.publish.spark_adaptive import run_on_pairs
+
+    exact, noisy = engine.new_staging(), engine.new_staging()
+    try:
+        report(READING)
+        with engine.open(job.source, job.query) as records:
+            report(BOUNDING)
+            work = Work(job, records, exact, noisy, entropy, charge or _free, report, diagnose)
+            made = run_on_pairs(work) if job.plan.request.unbounded else _run_on_groups(work)
+    except BaseException:
+        noisy.remove()
+        raise
+    finally:
+        exact.remove()
+    if noisy.local:
+        weakref.finalize(made, shutil.rmtree, noisy.root, ignore_errors=True)
+    return made
+
+
+def _free() -> None:
+    """Nobody keeps a ledger."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """One run: its records, the directory of exact tables and that of noisy ones."""
+
+    job: Job
+    records: SparkRecords
+    exact: Staging
+    noisy: Staging
+    entropy: Entropy | None
+    charge: Charge
+    report: Progress
+    diagnose: Callable[[dict[str, int]], None] | None
+
+    def scalar(self, sql: str) -> int:
+        """One number."""
+        return int(without_leaks(lambda: self.records.sql(sql).collect())[0][0] or 0)
+
+    def noised(self, frame: DataFrame, function: OnBatches, schema: StructType, name: str) -> DataFrame:
+        """Noise a written table, task by task, and write the result once."""
+        return self.noisy.write(frame.mapInArrow(function, schema), name)
+
+    def finished(self, plan: Plan, committed: DataFrame, total: int | None) -> SparkRelease:
+        """The release of what was committed; the total is noised here, on the driver."""
+        noisy = noisy_total(total, plan, self.entropy)
+        return SparkRelease(plan, self.job.request, noisy, dt.datetime.now(dt.UTC), committed, self.noisy)
+
+
+def _run_on_groups(work: Work) -> SparkRelease:
+    records, plan = work.records, work.job.plan
+    if plan.request.sketch is not None:
+        counted = sketch(records, plan.request.sketch)
+    else:
+        counted = records.histogram(bounds_of(plan))
+    if records.fields.listed is not None:
+        _check_listed(work, plan)
+    return noise_written(work, plan, work.exact.write(counted, "groups"))
+
+
+def noise_written(work: Work, plan: Plan, groups: DataFrame, *, charged: bool = False) -> SparkRelease:
+    """From written groups to a committed release."""
+    view = work.records.views.add(groups, "groups")
+    total = work.scalar(f"SELECT SUM(first_units) FROM {view}") if plan.request.total else None  # noqa: S608
+    if work.diagnose is not None:
+        work.diagnose({"non-empty groups": work.scalar(f"SELECT COUNT(*) FROM {view}")})  # noqa: S608
+    if not charged:
+        work.charge()
+    work.report("adding noise")
+    sparse = enforced(work, view, groups.columns, plan)
+    function = noise_groups(plan, work.job.request, draw_shared(plan.mechanism, work.entropy), work.entropy)
+    schema = released_schema(groups.schema, len(work.job.query.by), plan, work.job.request)
+    return work.finished(plan, work.noised(sparse, function, schema, "released"), total)
+
+
+def enforced(work: Work, view: str, names: Sequence[str], plan: Plan) -> DataFrame:
+    """The groups, with the next largest count subtracted where at most `sparsity` may be non-empty."""
+    most = sparsity_to_enforce(plan.mechanism)
+    if most is None:
+        return work.records.sql(f"SELECT * FROM {view}")  # noqa: S608
+    next_largest = (
+        f"(SELECT CASE WHEN COUNT(*) > {most} THEN MIN(units) ELSE 0 END"  # noqa: S608
+        f" FROM (SELECT units FROM {view} ORDER BY units DESC LIMIT {most + 1}) AS largest)"
+    )
+    columns = [f"GREATEST(units - {next_largest}, 0) AS units" if name == "units" else name for name in names]
+    return work.records.sql(f"SELECT {', '.join(columns)} FROM {view}")  # noqa: S608
+
+
+def released_schema(exact: StructType, keys: int, plan: Plan, request: Request) -> StructType:
+    """Keys of their types, then value_1, value_2, ...: doubles, or whole numbers where they were asked for."""
+    from pyspark.sql.types import DoubleType, LongType, StructField, StructType
+
+    fields = [StructField(f"key_{i}", exact[f"key_{i}"].dataType) for i in range(1, keys + 1)]
+    for position, name in enumerate(column_names(plan, request.intervals), 1):
+        kind = LongType() if request.integers and name in ("count", "rows") else DoubleType()
+        fields.append(StructField(f"value_{position}", kind))
+    return StructType(fields)
+
+
+def _check_listed(work: Work, plan: Plan) -> None:
+    """The list is public, and so is its length once equal keys are one."""
+    found = work.scalar(f"SELECT COUNT(*) FROM {work.records.fields.listed}")  # noqa: S608
+    if found != plan.request.keys:
+        raise InvalidParameter(f"{plan.request.keys} different public keys", found)
