@@ -135,32 +135,30 @@ class SparkRecords:
     seed: int
     views: Views
 
-    def histogram_sql(self, bounds: ContributionBounds) -> str:
-        """The whole plan in SQL."""
-        return histogram_sql(self.fields, bounds, self.seed, SparkDialect())
+    def histogram_sql(self, bounds: ContributionBounds, pairs: str | None = None) -> str:
+        """The whole plan in SQL, or what is left of it when the pairs are written down."""
+        return histogram_sql(self.fields, bounds, self.seed, SparkDialect(), pairs)
 
-    def histogram(self, bounds: ContributionBounds) -> DataFrame:
+    def histogram(self, bounds: ContributionBounds, pairs: str | None = None) -> DataFrame:
         """Keys, `units`, `steps_i` and `first_units` of each group: true values, not yet computed."""
-        return without_leaks(lambda: self.spark.sql(self.histogram_sql(bounds)))
+        return self.sql(self.histogram_sql(bounds, pairs))
 
     def pairs(self) -> DataFrame:
         """One row per unit and group, with the steps of each measure."""
-        return self._stages("pairs", records_sql(self.fields, SparkDialect()), pairs_sql(self.fields, SparkDialect()))
+        stages = [records_sql(self.fields, SparkDialect()), pairs_sql(self.fields, SparkDialect())]
+        return self.sql("WITH " + ",\n".join(stages) + "\nSELECT * FROM pairs")
 
-    def sampled(self, pairs: DataFrame, most_groups: int) -> DataFrame:
+    def sampled(self, pairs: str, most_groups: int) -> DataFrame:
         """Of written pairs, each unit's sample of at most `most_groups`."""
-        view = self.views.add(pairs, "pairs")
         keys = ", ".join(self.fields.key_names)
         ranked = ranked_sql(self.fields, self.seed, SparkDialect())
-        sql = f"WITH pairs AS (SELECT * FROM {view}),\n{ranked}\nSELECT unit, {keys} FROM ranked WHERE place <= {most_groups}"
-        return without_leaks(lambda: self.spark.sql(sql))
+        return self.sql(
+            f"WITH pairs AS (SELECT * FROM {pairs}),\n{ranked}\nSELECT unit, {keys} FROM ranked WHERE place <= {most_groups}"
+        )
 
     def sql(self, text: str) -> DataFrame:
         """A query of the rounds or of a sketch; only names of this package are in it."""
         return without_leaks(lambda: self.spark.sql(text))
-
-    def _stages(self, last: str, *stages: str) -> DataFrame:
-        return self.sql("WITH " + ",\n".join(stages) + f"\nSELECT * FROM {last}")
 
 
 @contextmanager

@@ -74,11 +74,19 @@ class Fields:
         return tuple(f"key_{position}" for position in range(1, len(self.keys) + 1))
 
 
-def histogram_sql(fields: Fields, bounds: ContributionBounds, seed: int, dialect: Dialect) -> str:
-    """Group keys, `units`, one `steps_i` per measure and, for the total, `first_units` (each unit in one group only)."""
+def histogram_sql(
+    fields: Fields, bounds: ContributionBounds, seed: int, dialect: Dialect, written: str | None = None
+) -> str:
+    """Group keys, `units`, one `steps_i` per measure and, for the total, `first_units` (each unit in one group only).
+
+    `written` names a table that holds the pairs already.
+    """
     keys = ", ".join(fields.key_names)
     steps = [f"steps_{position}" for position in range(1, len(fields.measures) + 1)]
-    stages = [records_sql(fields, dialect), pairs_sql(fields, dialect)]
+    if written is None:
+        stages = [records_sql(fields, dialect), pairs_sql(fields, dialect)]
+    else:
+        stages = [f"pairs AS (\n  SELECT * FROM {written}\n)"]
     pairs, kept = "pairs", ""
     if bounds.max_groups is not None or fields.want_total:
         pairs = "ranked"

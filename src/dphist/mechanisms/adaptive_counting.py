@@ -142,27 +142,65 @@ def count(
     spread[selection.index] = weights
     norms = noisy_norms(mechanism, pairs, spread, entropy)
     cap, probe_cap = choose_caps(mechanism, norms, weights, selection.first_sums)
-    caps = [int(chosen * 4**WEIGHT_BITS) for chosen in (cap, probe_cap)]
+    caps = [whole_cap(chosen) for chosen in (cap, probe_cap)]
     exact = pairs.clipped_sums(spread, caps[0], {noise.name: noise.shift for noise in sums})
     probe = pairs.clipped_sums(spread, caps[1], {})["units"]
-    main_std, probe_std = up(mechanism.noise_std * math.sqrt(cap)), up(mechanism.probe_std * math.sqrt(probe_cap))
-    size = len(selection.index)
-    return NoisyCounts(
-        index=selection.index,
-        weights=weights,
-        norms=norms,
-        cap=cap,
-        probe_cap=probe_cap,
-        main=exact["units"][selection.index] + draw(main_std, LATTICE_BITS, size, entropy),
-        probe=probe[selection.index] + draw(probe_std, LATTICE_BITS, size, entropy),
-        main_std=main_std,
-        probe_std=probe_std,
-        sums={
-            noise.name: exact[noise.name][selection.index]
-            + draw(up(math.ldexp(noise.std_steps * math.sqrt(cap), noise.shift)), 0, size, entropy)
-            for noise in sums
+    chosen_groups = selection.index
+    drawn = noise_counts(
+        mechanism,
+        (cap, probe_cap),
+        (exact["units"][chosen_groups], probe[chosen_groups]),
+        {noise: exact[noise.name][chosen_groups] for noise in sums},
+        entropy,
+    )
+    return noisy_counts(mechanism, chosen_groups, weights, norms, (cap, probe_cap), *drawn)
+
+
+def count_stds(mechanism: AdaptiveGaussian, caps: tuple[float, float]) -> tuple[float, float]:
+    """The noise on the main count and on the probe, once their caps are chosen."""
+    cap, probe_cap = caps
+    return up(mechanism.noise_std * math.sqrt(cap)), up(mechanism.probe_std * math.sqrt(probe_cap))
+
+
+def noise_counts(
+    mechanism: AdaptiveGaussian,
+    caps: tuple[float, float],
+    exact: tuple[Integers, Integers],
+    sums: Mapping[SumNoise, Integers],
+    entropy: Entropy | None = None,
+) -> tuple[Integers, Integers, dict[str, Integers]]:
+    """(main, probe, sums) of some of the selected groups with fresh noise: each group by itself."""
+    main_std, probe_std = count_stds(mechanism, caps)
+    size = len(exact[0])
+    return (
+        exact[0] + draw(main_std, LATTICE_BITS, size, entropy),
+        exact[1] + draw(probe_std, LATTICE_BITS, size, entropy),
+        {
+            noise.name: steps
+            + draw(up(math.ldexp(noise.std_steps * math.sqrt(caps[0]), noise.shift)), 0, size, entropy)
+            for noise, steps in sums.items()
         },
     )
+
+
+def noisy_counts(
+    mechanism: AdaptiveGaussian,
+    index: Integers,
+    weights: Integers,
+    norms: Norms,
+    caps: tuple[float, float],
+    main: Integers,
+    probe: Integers,
+    sums: Mapping[str, Integers],
+) -> NoisyCounts:
+    """What counting publishes, put together."""
+    main_std, probe_std = count_stds(mechanism, caps)
+    return NoisyCounts(index, weights, norms, *caps, main, probe, main_std, probe_std, sums)
+
+
+def whole_cap(cap: float) -> int:
+    """C in units of 4^-WEIGHT_BITS."""
+    return int(cap * 4**WEIGHT_BITS)
 
 
 def up(std: float) -> float:
@@ -191,13 +229,15 @@ def group_weights(first_sums: Floats) -> Integers:
 def noisy_norms(mechanism: AdaptiveGaussian, pairs: Pairs, spread: Integers, entropy: Entropy | None) -> Norms:
     """One public bucket for each unit: one unit changes one bucket by one."""
     exact = pairs.norm_histogram(spread, EDGES)
+    return noise_norms(mechanism, exact, float((spread.astype(np.float64) ** 2).sum()), entropy)
+
+
+def noise_norms(mechanism: AdaptiveGaussian, exact: Integers, most_square: float, entropy: Entropy | None) -> Norms:
+    """Noise on the buckets. most_square: the squares of all weights, which are public, added up: no unit can have more."""
     noisy = (exact << LATTICE_BITS) + draw(mechanism.histogram_std, LATTICE_BITS, len(exact), entropy)
     units = np.ldexp(noisy.astype(np.float64), -LATTICE_BITS)
     seen = units >= HISTOGRAM_CUT * mechanism.histogram_std
-    # No unit can have more than all weights together, which are public.
-    possible = (
-        np.ldexp(EDGES.astype(np.float64), -2 * WEIGHT_BITS) <= float((spread.astype(np.float64) ** 2).sum()) / ONE**2
-    )
+    possible = np.ldexp(EDGES.astype(np.float64), -2 * WEIGHT_BITS) <= most_square / ONE**2
     hidden = np.where(possible, HIDDEN_UNITS * mechanism.histogram_std, 0.0)
     return Norms(np.where(seen & possible, units, 0.0), np.where(seen & possible, units, hidden))
 

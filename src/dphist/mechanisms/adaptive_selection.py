@@ -49,9 +49,19 @@ def select(mechanism: AdaptiveGaussian, pairs: Pairs, entropy: Entropy | None = 
         total += share * published.noisy
         first = published.noisy if first is None else first
     assert first is not None
-    fine = LATTICE_BITS + mechanism.tuning.share_bits
-    passed = total > int(mechanism.threshold * 2**fine)
+    passed = passes(mechanism, total)
     return Selection(eligible[passed], np.ldexp(first[passed].astype(np.float64), -LATTICE_BITS))
+
+
+def passes(mechanism: AdaptiveGaussian, total: Integers) -> NDArray[np.bool_]:
+    """Which weighted sums of all rounds are strictly above the threshold."""
+    return np.asarray(total > int(mechanism.threshold * 2 ** (LATTICE_BITS + mechanism.tuning.share_bits)))
+
+
+def noise_sums(mechanism: AdaptiveGaussian, number: int, sums: Integers, entropy: Entropy | None = None) -> Integers:
+    """Fresh noise of round `number` (from 0) on the exact sums of some of the eligible groups."""
+    law = RoundedGaussian(Fraction(mechanism.round_stds[number]), LATTICE_BITS)
+    return np.asarray(sums + sample(law, len(sums), entropy))
 
 
 def rounds(
@@ -65,13 +75,12 @@ def rounds(
     tuning = mechanism.tuning
     total = np.zeros(len(eligible), np.int64)
     weights = np.full(len(eligible), ONE, np.int64)
-    for number, (share, std) in enumerate(zip(tuning.round_shares, mechanism.round_stds, strict=True)):
+    for number, share in enumerate(tuning.round_shares):
         if number:
             weights = next_weights(mechanism, number, total)
         spread = np.zeros(pairs.groups, np.int64)
         spread[eligible] = weights
-        sums = pairs.weighted_sums(spread)[eligible]
-        noisy = sums + sample(RoundedGaussian(Fraction(std), LATTICE_BITS), len(eligible), entropy)
+        noisy = noise_sums(mechanism, number, pairs.weighted_sums(spread)[eligible], entropy)
         yield Round(weights, noisy)
         total += share * noisy
 

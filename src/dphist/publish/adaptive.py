@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from dphist.engines.pairs import PairTable
 from dphist.mechanisms import AdaptiveGaussian, LaplaceThreshold, SparseGaussian
 from dphist.mechanisms.adaptive_counting import NoisyCounts, SumNoise, count
 from dphist.mechanisms.adaptive_estimates import Estimates, estimate
@@ -22,7 +22,15 @@ from dphist.planning.plan import AggregateNoise
 from dphist.publish.columns import Column, Floats
 
 
-def decide(plan: Plan, table: PairTable, entropy: Entropy | None = None) -> Plan:
+class Degrees(Protocol):
+    """Pairs that can tell how many groups units have."""
+
+    def degree_histogram(self, edges: Integers) -> Integers:
+        """How many units have a number of groups in [edges_k, edges_k+1); above the last, the last."""
+        ...
+
+
+def decide(plan: Plan, table: Degrees, entropy: Entropy | None = None) -> Plan:
     """The plan with the mechanism that the noisy histogram of degrees speaks for; unchanged if there is nothing to choose."""
     if not plan.request.undecided:
         return plan
@@ -49,12 +57,18 @@ def run_rounds(plan: Plan, mechanism: AdaptiveGaussian, pairs: Pairs, entropy: E
     """Select, count, estimate."""
     sums = tuple(sum_noise(noisy) for noisy in plan.aggregates)
     noisy = count(mechanism, pairs, select(mechanism, pairs, entropy), sums, entropy)
+    return Counted(noisy.index, estimated_columns(plan, noisy))
+
+
+def estimated_columns(plan: Plan, noisy: NoisyCounts) -> list[Column]:
+    """The count and every aggregate, from published values alone."""
+    sums = tuple(sum_noise(noisy_sum) for noisy_sum in plan.aggregates)
     found = estimate(noisy)
     columns = [Column("count", found.counts, (found.std_errors,))]
     for part, aggregate in zip(sums, plan.aggregates, strict=True):
         build = _mean if aggregate.aggregate.kind == "mean" else _sum
         columns.append(build(aggregate, part, noisy, found))
-    return Counted(noisy.index, columns)
+    return columns
 
 
 def sum_noise(noisy: AggregateNoise) -> SumNoise:

@@ -1,2 +1,126 @@
-"""Placeholder."""
-def run_on_pairs(work): raise NotImplementedError
+"""The adaptive release on Spark: every round a join, a written table of exact sums, one pass of noise on the executors.
+
+Only public or noisy numbers come to the driver, and of the exact ones three histograms of fixed length and a total, which are
+noised there. What is computed from the noisy values of *all* selected groups (weights, caps, estimates) is the work of one
+task on a committed table, in the order of the keys.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dphist.engines.spark_rounds import clipped_sql, degrees_sql, first_round_sql, norms_sql, round_sql
+from dphist.engines.spark_staging import without_leaks
+from dphist.errors import InvalidParameter
+from dphist.mechanisms import AdaptiveGaussian
+from dphist.mechanisms.adaptive_counting import EDGES, noise_norms, whole_cap
+from dphist.mechanisms.adaptive_pairs import Integers
+from dphist.mechanisms.adaptive_tuning import MOST_RELEASED
+from dphist.planning import Plan
+from dphist.publish.adaptive import decide, sum_noise
+from dphist.publish.release import bounds_of
+from dphist.publish.spark_estimates import caps_of_groups, estimate_groups, noise_clipped, noise_round, weigh_groups
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from dphist.publish.spark import SparkRelease, Work
+
+
+def run_on_pairs(work: Work) -> SparkRelease:
+    """What needs more than one pass over the pairs of units and groups."""
+    from dphist.publish.spark import noise_written
+
+    records, plan = work.records, work.job.plan
+    pairs = records.views.add(work.exact.write(records.pairs(), "pairs"), "pairs")
+    _check_size(work, pairs)
+    work.charge()
+    plan = decide(plan, _Degrees(work, pairs), work.entropy)
+    if not isinstance(plan.mechanism, AdaptiveGaussian):
+        groups = work.exact.write(records.histogram(bounds_of(plan), pairs), "groups")
+        return noise_written(work, plan, groups, charged=True)
+    work.report("selecting groups in rounds, counting them")
+    selected = _select(work, plan.mechanism, pairs)
+    committed = _count(work, plan, plan.mechanism, pairs, selected)
+    total = work.scalar(f"SELECT COUNT(DISTINCT unit) FROM {pairs}") if plan.request.total else None  # noqa: S608
+    return work.finished(plan, committed, total)
+
+
+def _check_size(work: Work, pairs: str) -> None:
+    for what in ("*", "DISTINCT unit"):  # the second costs a shuffle and is needed only if there are that many pairs
+        if work.scalar(f"SELECT COUNT({what}) FROM {pairs}") < MOST_RELEASED:  # noqa: S608
+            return
+    raise InvalidParameter("fewer than 2^31 units and groups for the adaptive release", "more")
+
+
+class _Degrees:
+    """Pairs that can tell how many groups units have."""
+
+    def __init__(self, work: Work, pairs: str) -> None:
+        self._work, self._pairs = work, pairs
+
+    def degree_histogram(self, edges: Integers) -> Integers:
+        """One bucket for each unit."""
+        return _buckets(self._work, degrees_sql(self._pairs, edges), len(edges))
+
+
+def _buckets(work: Work, sql: str, length: int) -> Integers:
+    found = np.zeros(length, np.int64)
+    for place, units in without_leaks(lambda: work.records.sql(sql).collect()):
+        found[place] = units
+    return found
+
+
+def _select(work: Work, mechanism: AdaptiveGaussian, pairs: str) -> DataFrame:
+    """All rounds; the keys of the selected groups with their noisy sums of round 1."""
+    records, keys = work.records, work.records.fields.key_names
+    samples = work.exact.write(records.sampled(pairs, mechanism.max_groups), "sampled")
+    sampled = records.views.add(samples, "sampled")
+    sql, rounds = first_round_sql(sampled, keys), mechanism.tuning.rounds
+    for number in range(rounds):
+        exact = work.exact.write(records.sql(sql), f"round_{number}")
+        last = number == rounds - 1
+        schema = _schema(exact.schema, keys, ["first"] if last else ["total", "first", "weight"])
+        state = work.noised(exact, noise_round(mechanism, number, work.entropy), schema, f"noisy_{number}")
+        if not last:
+            sql = round_sql(sampled, records.views.add(state, f"noisy_{number}"), keys)
+    return state
+
+
+def _count(work: Work, plan: Plan, mechanism: AdaptiveGaussian, pairs: str, selected: DataFrame) -> DataFrame:
+    """The selected groups, whose keys are public by now, counted without a threshold."""
+    from dphist.publish.spark import released_schema
+
+    records, keys = work.records, work.records.fields.key_names
+    schema = _schema(selected.schema, keys, ["first", "weight"])
+    weighed = work.noised(selected.coalesce(1), weigh_groups(), schema, "weights")
+    weights = records.views.add(weighed, "weights")
+    square = work.scalar(f"SELECT SUM(weight * weight) FROM {weights}")  # noqa: S608
+    norms = noise_norms(
+        mechanism, _buckets(work, norms_sql(pairs, weights, keys, EDGES), len(EDGES)), square, work.entropy
+    )
+    chosen = weighed.coalesce(1).mapInArrow(caps_of_groups(mechanism, norms), "cap double, probe_cap double")
+    caps = tuple(without_leaks(chosen.collect)[0])
+    sums = tuple(sum_noise(noisy) for noisy in plan.aggregates)
+    sql = clipped_sql(
+        pairs, weights, keys, (whole_cap(caps[0]), whole_cap(caps[1])), [noise.shift for noise in sums]
+    )
+    exact = work.exact.write(records.sql(sql), "clipped")
+    names = ["weight", "main", "probe", *(f"steps_{position}" for position in range(1, len(sums) + 1))]
+    noisy = work.noised(
+        exact, noise_clipped(mechanism, caps, sums, work.entropy), _schema(exact.schema, keys, names), "counts"
+    )
+    released = released_schema(exact.schema, len(keys), plan, work.job.request)
+    function = estimate_groups(plan, mechanism, work.job.request, norms, caps)
+    return work.noised(noisy.coalesce(1), function, released, "released")
+
+
+def _schema(exact: StructType, keys: tuple[str, ...], whole: list[str]) -> StructType:
+    """The keys with their types, and whole numbers."""
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    fields = [StructField(name, exact[name].dataType) for name in keys]
+    return StructType([*fields, *(StructField(name, LongType()) for name in whole)])

@@ -49,6 +49,11 @@ def build_table(
     return table.take(_order(table, keys.column_names, order))
 
 
+def key_order(table: pa.Table, keys: Sequence[str]) -> pa.Array:
+    """Positions in the order of the keys."""
+    return _order(table, keys, "key")
+
+
 def _order(table: pa.Table, keys: Sequence[str], order: Order) -> pa.Array:
     """Positions in order: by key, or by noisy count and then key. Keys of a released table differ, so nothing is left open."""
     sortable = pa.table({f"key_{i}": _sortable(table.column(name)) for i, name in enumerate(keys)})
