@@ -28,6 +28,7 @@ from dphist.version import __version__
 if TYPE_CHECKING:
     from dphist.continual import Continual
     from dphist.engines.settings import Files, PerformanceSettings
+    from dphist.engines.spark import SparkEngine
     from dphist.publish.release import Release, release
     from dphist.publish.stat import PrivateStatistic, stat
     from dphist.publish.top_k import TopK, release_largest, top_k
@@ -54,6 +55,7 @@ __all__ = [
     "PrivateStatistic",
     "Release",
     "Session",
+    "SparkEngine",
     "SparseGaussian",
     "TopK",
     "TopKPlan",
@@ -77,6 +79,7 @@ _LAZY = {
     "PrivateStatistic": "dphist.publish.stat",
     "Release": "dphist.publish.release",
     "Session": "dphist.session",
+    "SparkEngine": "dphist.engines.spark",
     "TopK": "dphist.publish.top_k",
     "release": "dphist.publish.release",
     "stat": "dphist.publish.stat",

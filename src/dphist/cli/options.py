@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
 from dphist.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dphist.engines.spark import SparkEngine
 
 Epsilon: TypeAlias = Annotated[
     float, typer.Option("--epsilon", help="Privacy budget: how much one unit may change the odds.")
@@ -79,6 +82,19 @@ NoiseStd: TypeAlias = Annotated[
 Noise: TypeAlias = Annotated[
     str, typer.Option("--noise", help="rounded: Gaussian on a fine lattice, least noise; discrete: whole counts.")
 ]
+Engine: TypeAlias = Annotated[
+    str, typer.Option("--engine", help="duckdb: on this machine; spark: on a cluster, the output is a folder.")
+]
+Master: TypeAlias = Annotated[
+    str | None, typer.Option("--master", help="Spark's master, for example local[4] or yarn (default: local[*]).")
+]
+Remote: TypeAlias = Annotated[
+    str | None, typer.Option("--remote", help="A Spark Connect server, for example sc://host:15002.")
+]
+StagingDirectory: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--staging", help="A directory that the cluster shares and only you can read, for exact counts."),
+]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Plot: TypeAlias = Annotated[Path | None, typer.Option("--plot", help="Write a picture (.png, .svg, .pdf).")]
 
@@ -93,6 +109,19 @@ def parse_max_groups(text: str | None) -> int | Literal["auto"] | None:
         return int(text)
     except ValueError:
         raise InvalidParameter("--max-groups to be a whole number or auto", repr(text)) from None
+
+
+def spark_engine(engine: str, master: str | None, remote: str | None, staging: str | None) -> SparkEngine | None:
+    """A Spark session for `--engine spark`; None for this machine."""
+    if engine == "duckdb":
+        if given := [name for name, value in (("master", master), ("remote", remote), ("staging", staging)) if value]:
+            raise InvalidParameter(f"--engine spark with --{given[0]}", "--engine duckdb")
+        return None
+    if engine != "spark":
+        raise InvalidParameter("--engine duckdb or spark", repr(engine))
+    from dphist.engines.spark import open_session
+
+    return open_session(master, remote, staging)
 
 
 def parse_bounds(text: str, option: str) -> tuple[str, tuple[float, float]]:

@@ -61,6 +61,10 @@ def command(
     temp_directory: Annotated[
         Path | None, typer.Option("--temp-directory", help="Where to spill what does not fit.")
     ] = None,
+    engine: options.Engine = "duckdb",
+    master: options.Master = None,
+    remote: options.Remote = None,
+    staging: options.StagingDirectory = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Print the SQL, the plan and why each step is private.")
     ] = False,
@@ -85,7 +89,10 @@ def command(
     if output is None and report is None and not (explain or dry_run):
         raise InvalidParameter("-o FILE or --report FILE", "neither", "add -o out.parquet.")
     for path in (path for path in (output, report) if path is not None):
-        files.check_writable(path)
+        if path is report or engine == "duckdb":
+            files.check_writable(path)
+        else:
+            files.check_new_folder(path)
     if output is not None:
         files.format_of(output)
     budget = _budget(
@@ -116,6 +123,7 @@ def command(
         intervals=intervals,
         integers=integers,
         settings=dphist.PerformanceSettings(threads, memory_limit, temp_directory),
+        engine=options.spark_engine(engine, master, remote, staging),
         **budget,
     )
     say = _Talk(quiet=quiet or as_json)

@@ -41,6 +41,9 @@ def command(
     ] = None,
     threads: Annotated[int | None, typer.Option("--threads", help="Threads of the engine.")] = None,
     memory_limit: Annotated[str | None, typer.Option("--memory-limit", help="Memory of the engine, e.g. 4GB.")] = None,
+    engine: options.Engine = "duckdb",
+    master: options.Master = None,
+    remote: options.Remote = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; read no record.")] = False,
     show: Annotated[int, typer.Option("--show", help="How many rows of the result to print.")] = 20,
     as_json: options.AsJson = False,
@@ -74,6 +77,7 @@ def command(
         where=where,
         null_keys=null_keys,  # type: ignore[arg-type]
         settings=dphist.PerformanceSettings(threads, memory_limit),
+        engine=options.spark_engine(engine, master, remote, None),
         progress=None if as_json else lambda phase: typer.echo(f"… {phase}", err=True),
     )
     if output is not None:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from dphist.engines.query import GroupByQuery
-from dphist.engines.session import fresh
+from dphist.engines.session import BOUNDING, READING, Progress, fresh, silent, whole
 from dphist.engines.spark_expressions import quote_identifier
 from dphist.engines.spark_resolve import resolve
 from dphist.engines.spark_staging import Staging, new_staging, without_leaks
 from dphist.engines.sql import Fields, histogram_sql, pairs_sql, ranked_sql, records_sql
 from dphist.errors import InvalidParameter, MissingExtra
-from dphist.histogram import ContributionBounds
+from dphist.histogram import ContributionBounds, Histogram
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,15 +95,44 @@ class SparkEngine:
         """A new private directory for one run."""
         return new_staging(self.spark, self.staging)
 
+    def largest(
+        self,
+        source: object,
+        query: GroupByQuery,
+        bounds: ContributionBounds,
+        most: int,
+        *,
+        progress: Progress | None = None,
+        seed: int | None = None,
+    ) -> Histogram:
+        """The `most` largest groups, equal counts in the order of their keys: each task's own, merged. True values."""
+        tell = progress or silent
+        tell(READING)
+        with self.open(source, query, seed=seed) as records:
+            tell(BOUNDING)
+            keys = ", ".join(f"{name} ASC NULLS LAST" for name in records.fields.key_names)
+            order = f"ORDER BY units DESC, {keys} LIMIT {most}"
+            sql = f"SELECT * FROM ({records.histogram_sql(bounds)}) AS counted {order}"
+            table = without_leaks(records.sql(sql).toArrow)
+        named = table.select(list(records.fields.key_names)).rename_columns([key.name for key in query.by])
+        return Histogram(named, whole(table, "units"), bounds)
+
     def explain(self, query: GroupByQuery, bounds: ContributionBounds, source: object = None) -> str:
-        """The SQL that a run executes."""
-        if source is None:
-            raise InvalidParameter("a source to explain a query on Spark", "none")
+        """The SQL that a run executes, on a source whose schema is read."""
         with self.open(source, query, seed=0) as records:
-            names = [f"-- key_{i}: {key.name}" for i, key in enumerate(query.by, 1)]
-            names += [f"-- steps_{i}: {measure.name}" for i, measure in enumerate(query.measures, 1)]
-            names += ["-- the seed 0 stands for a fresh one in each run"]
-            return "\n".join([*(name.replace("\n", " ") for name in names), records.histogram_sql(bounds)])
+            return _commented(query, records.histogram_sql(bounds))
+
+    def explain_pairs(self, query: GroupByQuery, source: object) -> str:
+        """The SQL that makes the pairs of units and groups."""
+        with self.open(source, query, seed=0) as records:
+            return _commented(query, records.pairs_sql())
+
+
+def _commented(query: GroupByQuery, sql: str) -> str:
+    names = [f"key_{i}: {key.name}" for i, key in enumerate(query.by, 1)]
+    names += [f"steps_{i}: {measure.name}" for i, measure in enumerate(query.measures, 1)]
+    comments = [f"-- {text}".replace("\n", " ") for text in (*names, "the seed 0 stands for a fresh one in each run")]
+    return "\n".join([*comments, sql])
 
 
 class Views:
@@ -143,10 +172,14 @@ class SparkRecords:
         """Keys, `units`, `steps_i` and `first_units` of each group: true values, not yet computed."""
         return self.sql(self.histogram_sql(bounds, pairs))
 
-    def pairs(self) -> DataFrame:
+    def pairs_sql(self) -> str:
         """One row per unit and group, with the steps of each measure."""
         stages = [records_sql(self.fields, SparkDialect()), pairs_sql(self.fields, SparkDialect())]
-        return self.sql("WITH " + ",\n".join(stages) + "\nSELECT * FROM pairs")
+        return "WITH " + ",\n".join(stages) + "\nSELECT * FROM pairs"
+
+    def pairs(self) -> DataFrame:
+        """The same, not yet computed."""
+        return self.sql(self.pairs_sql())
 
     def sampled(self, pairs: str, most_groups: int) -> DataFrame:
         """Of written pairs, each unit's sample of at most `most_groups`."""

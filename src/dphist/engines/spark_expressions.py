@@ -122,7 +122,11 @@ class _Writer:
         if name in ("~~", "!~~") and "\\" not in str(given[1].get("literal", {}).get("text", "\\")):
             return f"({written[0]} {'LIKE' if name == '~~' else 'NOT LIKE'} {written[1]})"
         if name in _PARTS and len(written) == 1:
-            return f"CAST({name}({written[0]}) AS BIGINT)" if name != "week" else f"CAST(weekofyear({written[0]}) AS BIGINT)"
+            return (
+                f"CAST({name}({written[0]}) AS BIGINT)"
+                if name != "week"
+                else f"CAST(weekofyear({written[0]}) AS BIGINT)"
+            )
         if name in ("substring", "substr", "left") and all(_is_count(argument) for argument in given[1:]):
             return f"{'left' if name == 'left' else 'substring'}({', '.join(written)})"
         if name == "split_part" and len(written) == 3 and _is_count(given[2]):

@@ -174,6 +174,8 @@ def _declared(frame: DataFrame, files: Files) -> DataFrame:
         if column not in frame.columns:
             raise InvalidParameter("types for columns that exist", column)
         quoted = quote_identifier(column)
-        others = [f"TRY_CAST({quoted} AS {kind}) AS {quoted}" if c == column else quote_identifier(c) for c in frame.columns]
+        others = [
+            f"TRY_CAST({quoted} AS {kind}) AS {quoted}" if c == column else quote_identifier(c) for c in frame.columns
+        ]
         frame = frame.selectExpr(*others)
     return frame

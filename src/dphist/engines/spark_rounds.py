@@ -57,7 +57,9 @@ def clipped_sql(pairs: str, weights: str, keys: Sequence[str], caps: tuple[int, 
         sums[steps] = f"CASE WHEN {steps} < 0 THEN -{scaled} ELSE {scaled} END"
     listed = ", ".join(keys)
     added = ", ".join(f"SUM({sql}) AS {name}" for name, sql in sums.items())
-    squares = f"SELECT *, SUM(weight * weight) OVER (PARTITION BY unit) AS square FROM ({_joined(pairs, weights, keys)})"
+    squares = (
+        f"SELECT *, SUM(weight * weight) OVER (PARTITION BY unit) AS square FROM ({_joined(pairs, weights, keys)})"
+    )
     factors = f"SELECT *, {_clip(caps[0])} AS factor, {_clip(caps[1])} AS probe_factor FROM ({squares}) AS squares"
     summed = f"SELECT {listed}, {added} FROM ({factors}) AS factors GROUP BY {listed}"
     kept = ", ".join(f"given.{name}" for name in (*keys, "weight"))

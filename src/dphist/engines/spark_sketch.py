@@ -46,7 +46,9 @@ def sketch_sql(records: SparkRecords, sparsity: int, blocks: int = BLOCKS) -> st
             return "WITH " + ",\n".join(stages) + f"\nSELECT {keys}, units FROM reduced_{level}"
         blocks = -(-blocks // MERGED_AT_ONCE)
         coarser = f"block DIV {MERGED_AT_ONCE}"
-        merged = f"SELECT {coarser} AS block, {keys}, SUM(units) AS units FROM reduced_{level} GROUP BY {coarser}, {keys}"
+        merged = (
+            f"SELECT {coarser} AS block, {keys}, SUM(units) AS units FROM reduced_{level} GROUP BY {coarser}, {keys}"
+        )
         level += 1
 
 

@@ -134,7 +134,9 @@ def pairs_sql(fields: Fields, dialect: Dialect) -> str:
     keys = ", ".join(fields.key_names)
     if not fields.measures:
         return f"pairs AS (\n  SELECT unit, {keys}\n  FROM records\n  GROUP BY unit, {keys}\n)"
-    totals = [column for position, measure in enumerate(fields.measures, 1) for column in _totals(measure, position, dialect)]
+    totals = [
+        column for position, measure in enumerate(fields.measures, 1) for column in _totals(measure, position, dialect)
+    ]
     steps = [_steps(measure, position, dialect) for position, measure in enumerate(fields.measures, 1)]
     return (
         f"added AS (\n  SELECT unit, {keys}, {_lines(totals)}\n  FROM records\n  GROUP BY unit, {keys}\n),\n"

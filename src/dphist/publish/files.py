@@ -46,6 +46,12 @@ def check_writable(path: Path) -> None:
         raise InvalidParameter("a folder that can be written to", str(path.parent))
 
 
+def check_new_folder(path: Path) -> None:
+    """Find out before any budget is spent that Spark would refuse to write; paths on other file systems are left to Spark."""
+    if "://" not in str(path) and ":/" not in str(path) and path.exists():
+        raise InvalidParameter("a new folder for the output of Spark", str(path), "remove it or choose another name.")
+
+
 def write_table(table: pa.Table, metadata: dict[str, Any], path: Path) -> None:
     """Write the table and its metadata. A killed run leaves the old files or the new ones, never half of one."""
     kind = format_of(path)

@@ -40,8 +40,9 @@ from dphist.version import __version__
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    from pyspark.sql import DataFrame
 
-    from dphist.publish.spark import SparkRelease
+    from dphist.publish.spark import SparkTable
 
 Integers = NDArray[np.int64]
 Progress = Callable[[str], None]
@@ -71,27 +72,53 @@ class Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Release:
-    """A private table with its plan. Holds no true value."""
+    """A private table with its plan. Holds no true value.
 
-    table: pa.Table
+    One that was made by Spark stays where Spark wrote it, in a private directory, until it is asked for; `close`, the end of
+    a with block or the end of this object removes it.
+    """
+
+    held: pa.Table | SparkTable
     plan: Plan
     request: Request
     total: float | None
     created: dt.datetime
 
+    @property
+    def table(self) -> pa.Table:
+        """The same as `to_arrow()`."""
+        return self.to_arrow()
+
     def to_arrow(self) -> pa.Table:
         """The table as Arrow."""
-        return self.table
+        return self.held if isinstance(self.held, pa.Table) else self.held.to_arrow()
+
+    def to_spark(self) -> DataFrame:
+        """The table of a release on Spark as a DataFrame, in its order; nothing of it comes to this machine."""
+        if isinstance(self.held, pa.Table):
+            raise InvalidParameter("a release that was made by Spark", "one that was not", "use to_arrow().")
+        return self.held.to_spark()
+
+    def close(self) -> None:
+        """Remove the private directory of a release on Spark; nothing to do for others."""
+        if not isinstance(self.held, pa.Table):
+            self.held.close()
+
+    def __enter__(self) -> Release:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def to_pandas(self) -> pd.DataFrame:
         """The table as a pandas frame."""
-        return self.table.to_pandas()
+        return self.to_arrow().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
         """The table as a Polars frame."""
         import polars as pl
 
-        frame = pl.from_arrow(self.table)
+        frame = pl.from_arrow(self.to_arrow())
         assert isinstance(frame, pl.DataFrame)
         return frame
 
@@ -100,12 +127,18 @@ class Release:
         return describe_release(self.plan, self.request, self.total, self.created)
 
     def write(self, path: str | Path) -> None:
-        """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it."""
-        files.write_table(self.table, self.metadata(), Path(path))
+        """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it.
+
+        Spark writes a folder of such files, with the metadata in it.
+        """
+        if isinstance(self.held, pa.Table):
+            files.write_table(self.held, self.metadata(), Path(path))
+        else:
+            self.held.write(str(path), self.metadata())
 
     def report(self, path: str | Path) -> None:
         """Write a report to look at: one HTML file that needs no network."""
-        files.write_text(html.render(self.table, self.plan, self.metadata()), Path(path))
+        files.write_text(html.render(self.to_arrow(), self.plan, self.metadata()), Path(path))
 
 
 def describe_release(plan: Plan, request: Request, total: float | None, created: dt.datetime) -> dict[str, Any]:
@@ -177,7 +210,7 @@ class Job:
         entropy: Entropy | None = None,
         diagnose: Diagnose | None = None,
         charge: Callable[[], None] | None = None,
-    ) -> Release | SparkRelease:
+    ) -> Release:
         """Bound, count, charge, add noise, hide small groups. `charge` is called once, before any noise is drawn."""
         report = progress or (lambda phase: None)
         if isinstance(self.engine, SparkEngine):
@@ -187,16 +220,18 @@ class Job:
                 self, self.engine, report=report, entropy=require_secure(entropy), charge=charge, diagnose=diagnose
             )
         if self.plan.request.unbounded:
-            return self._run_on_pairs(report, entropy, diagnose)
-        histogram = self._histogram(report)
+            return self._run_on_pairs(self.engine, report, entropy, diagnose)
+        histogram = self._histogram(self.engine, report)
         if diagnose is not None:
             diagnose({"non-empty groups": len(histogram), "contributions": int(histogram.counts.sum())})
         report("adding noise")
         return privatise(histogram, self.plan, self.request, entropy)
 
-    def _run_on_pairs(self, report: Progress, entropy: Entropy | None, diagnose: Diagnose | None) -> Release:
+    def _run_on_pairs(
+        self, engine: DuckDBEngine, report: Progress, entropy: Entropy | None, diagnose: Diagnose | None
+    ) -> Release:
         """What needs more than one pass: a choice from the data, and the rounds of an adaptive release."""
-        with open_pairs(self.source, self.query, self.engine.settings, progress=report) as table:
+        with open_pairs(self.source, self.query, engine.settings, progress=report) as table:
             plan = decide(self.plan, table, entropy)
             if not isinstance(plan.mechanism, AdaptiveGaussian):
                 return privatise(table.histogram(bounds_of(plan)), plan, self.request, entropy)
@@ -217,10 +252,10 @@ class Job:
         )
         return Release(built, plan, self.request, noisy_total(total, plan, entropy), dt.datetime.now(dt.UTC))
 
-    def _histogram(self, report: Progress) -> Histogram:
+    def _histogram(self, engine: DuckDBEngine, report: Progress) -> Histogram:
         if self.plan.request.sketch is not None:
-            return self.engine.sketch(self.source, self.query, self.plan.request.sketch, progress=report)
-        return self.engine.histogram(self.source, self.query, bounds_of(self.plan), progress=report)
+            return engine.sketch(self.source, self.query, self.plan.request.sketch, progress=report)
+        return engine.histogram(self.source, self.query, bounds_of(self.plan), progress=report)
 
 
 def prepare(
@@ -247,10 +282,10 @@ def prepare(
     made = _plan(plan, budget, None if listed is None else listed.num_rows)
     check_names(key_names, made, intervals)
     query = build_query(made, request, listed)
-    return Job(source, made, request, query, _engine(source, engine, settings))
+    return Job(source, made, request, query, choose_engine(source, engine, settings))
 
 
-def _engine(
+def choose_engine(
     source: object, engine: SparkEngine | None, settings: PerformanceSettings | None
 ) -> DuckDBEngine | SparkEngine:
     """Where the source is counted: a Spark DataFrame by its own session, anything else here unless told otherwise."""
@@ -273,14 +308,15 @@ def release(
 ) -> Release:
     """Count units per group, add noise, hide small groups: a table that is safe to publish.
 
-    source: a path or glob (Parquet, CSV, JSON), an Arrow table, a pandas or Polars frame, a DuckDB relation. unit: the column
+    source: a path or glob (Parquet, CSV, JSON), an Arrow table, a pandas or Polars frame, a DuckDB relation, a Spark
+    DataFrame (which is counted and noised by its cluster, and stays there). unit: the column
     that names the person protected. by: the columns that make the groups, or ``name=SQL expression`` of a record's own
     columns.
 
     options: either ``plan`` (a plan, or the path of a saved one) or what `dphist.plan` takes (epsilon, delta, max_groups,
     sums, ...); ``keys`` (a public list of groups), ``where`` (an SQL condition on a record's own columns), ``null_keys``
     (group or drop), ``order`` (count or key), ``intervals`` (a level such as 0.95), ``integers``, ``settings`` (threads,
-    memory).
+    memory), ``engine`` (a `SparkEngine`).
 
     A release does exactly what its plan paid for.
     """

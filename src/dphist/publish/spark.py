@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dphist.engines.query import parse_key
 from dphist.engines.session import BOUNDING, READING, Progress
 from dphist.engines.spark import SparkEngine, SparkRecords
 from dphist.engines.spark_sketch import sketch
@@ -23,14 +22,11 @@ from dphist.mechanisms.parts import draw_shared, sparsity_to_enforce
 from dphist.noise import Entropy
 from dphist.planning import Plan
 from dphist.publish import files
-from dphist.publish.release import Job, Request, bounds_of, describe_release, noisy_total
+from dphist.publish.release import Job, Release, Request, bounds_of, noisy_total
 from dphist.publish.spark_noise import OnBatches, noise_groups
-from dphist.publish.table import column_names
-from dphist.report import html
+from dphist.publish.table import Order, column_names
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -38,80 +34,39 @@ Charge = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class SparkRelease:
-    """A private table that Spark holds, with its plan. Holds no true value, and nothing of it until it is asked for.
+class SparkTable:
+    """A committed private table in a private directory. Nothing of it is here until it is asked for."""
 
-    The table lies in a private directory until `close`, the end of a with block, or the end of this object.
-    """
-
-    plan: Plan
-    request: Request
-    total: float | None
-    created: dt.datetime
     committed: DataFrame
     directory: Staging
+    names: tuple[str, ...]
+    order: Order
 
     def to_spark(self) -> DataFrame:
         """The table as a DataFrame, in its order."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        keys = [F.col(f"key_{i}").asc_nulls_last() for i in range(1, len(self.request.by) + 1)]
-        order = [F.col("value_1").desc(), *keys] if self.request.order == "count" else keys
-        return self.committed.orderBy(*order).toDF(*self.column_names)
-
-    @property
-    def column_names(self) -> list[str]:
-        """The names of the columns."""
-        return [*(parse_key(key).name for key in self.request.by), *column_names(self.plan, self.request.intervals)]
-
-    @property
-    def table(self) -> pa.Table:
-        """The same as `to_arrow()`."""
-        return self.to_arrow()
+        keys = [F.col(name).asc_nulls_last() for name in self.committed.columns if name.startswith("key_")]
+        order = [F.col("value_1").desc(), *keys] if self.order == "count" else keys
+        return self.committed.orderBy(*order).toDF(*self.names)
 
     def to_arrow(self) -> pa.Table:
-        """The table as Arrow: the private result, brought to this machine."""
-        return without_leaks(self.to_spark().toArrow)
+        """The private table, brought to this machine."""
+        return without_leaks(lambda: self.to_spark().toArrow())
 
-    def to_pandas(self) -> pd.DataFrame:
-        """The table as a pandas frame."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> pl.DataFrame:
-        """The table as a Polars frame."""
-        import polars as pl
-
-        frame = pl.from_arrow(self.to_arrow())
-        assert isinstance(frame, pl.DataFrame)
-        return frame
-
-    def metadata(self) -> dict[str, Any]:
-        """Plan, guarantee, noise, threshold, version and time. Nothing but public parameters and noisy values."""
-        return describe_release(self.plan, self.request, self.total, self.created)
-
-    def write(self, path: str | Path) -> None:
-        """Let Spark write the table as a folder of Parquet, CSV or JSON files by its name, with its metadata inside."""
+    def write(self, path: str, metadata: dict[str, Any]) -> None:
+        """Let Spark write a folder of Parquet, CSV or JSON files, with the metadata in a folder inside it."""
         kind = files.format_of(Path(path))
         writer = self.to_spark().write.options(**COMMITTER).mode("error")
-        written = writer.option("header", True) if kind == "csv" else writer
-        without_leaks(lambda: written.format(kind).save(str(path)))
-        text = json.dumps(self.metadata(), allow_nan=False)
+        writer = writer.option("header", True) if kind == "csv" else writer
+        without_leaks(lambda: writer.format(kind).save(path))
+        text = json.dumps(metadata, allow_nan=False)
         line = self.directory.spark.createDataFrame([(text,)], "metadata string").coalesce(1)
         without_leaks(lambda: line.write.mode("error").text(f"{path}/{files.FOLDER_METADATA}"))
-
-    def report(self, path: str | Path) -> None:
-        """Write a report to look at: one HTML file that needs no network."""
-        files.write_text(html.render(self.to_arrow(), self.plan, self.metadata()), Path(path))
 
     def close(self) -> None:
         """Delete the private directory."""
         self.directory.remove()
-
-    def __enter__(self) -> SparkRelease:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def run(
@@ -122,7 +77,7 @@ def run(
     entropy: Entropy | None = None,
     charge: Charge | None = None,
     diagnose: Callable[[dict[str, int]], None] | None = None,
-) -> SparkRelease:
+) -> Release:
     """Bound and count, write that down, charge, add noise once, commit.
 
     `charge` is called on the driver, once, after everything that can fail for want of data and before any noise is drawn.
@@ -142,7 +97,7 @@ def run(
     finally:
         exact.remove()
     if noisy.local:
-        weakref.finalize(made, shutil.rmtree, noisy.root, ignore_errors=True)
+        weakref.finalize(made.held, shutil.rmtree, noisy.root, ignore_errors=True)
     return made
 
 
@@ -171,13 +126,15 @@ class Work:
         """Noise a written table, task by task, and write the result once."""
         return self.noisy.write(frame.mapInArrow(function, schema), name)
 
-    def finished(self, plan: Plan, committed: DataFrame, total: int | None) -> SparkRelease:
+    def finished(self, plan: Plan, committed: DataFrame, total: int | None) -> Release:
         """The release of what was committed; the total is noised here, on the driver."""
-        noisy = noisy_total(total, plan, self.entropy)
-        return SparkRelease(plan, self.job.request, noisy, dt.datetime.now(dt.UTC), committed, self.noisy)
+        request = self.job.request
+        names = [*(key.name for key in self.job.query.by), *column_names(plan, request.intervals)]
+        held = SparkTable(committed, self.noisy, tuple(names), request.order)
+        return Release(held, plan, request, noisy_total(total, plan, self.entropy), dt.datetime.now(dt.UTC))
 
 
-def _run_on_groups(work: Work) -> SparkRelease:
+def _run_on_groups(work: Work) -> Release:
     records, plan = work.records, work.job.plan
     if plan.request.sketch is not None:
         counted = sketch(records, plan.request.sketch)
@@ -188,7 +145,7 @@ def _run_on_groups(work: Work) -> SparkRelease:
     return noise_written(work, plan, work.exact.write(counted, "groups"))
 
 
-def noise_written(work: Work, plan: Plan, groups: DataFrame, *, charged: bool = False) -> SparkRelease:
+def noise_written(work: Work, plan: Plan, groups: DataFrame, *, charged: bool = False) -> Release:
     """From written groups to a committed release."""
     view = work.records.views.add(groups, "groups")
     total = work.scalar(f"SELECT SUM(first_units) FROM {view}") if plan.request.total else None  # noqa: S608

@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from dphist.publish.spark import SparkRelease, Work
+    from dphist.publish.release import Release
+    from dphist.publish.spark import Work
+
+NOTHING_SELECTED = (1.0, 4.0)
 
 
-def run_on_pairs(work: Work) -> SparkRelease:
+def run_on_pairs(work: Work) -> Release:
     """What needs more than one pass over the pairs of units and groups."""
     from dphist.publish.spark import noise_written
 
@@ -103,11 +106,10 @@ def _count(work: Work, plan: Plan, mechanism: AdaptiveGaussian, pairs: str, sele
         mechanism, _buckets(work, norms_sql(pairs, weights, keys, EDGES), len(EDGES)), square, work.entropy
     )
     chosen = weighed.coalesce(1).mapInArrow(caps_of_groups(mechanism, norms), "cap double, probe_cap double")
-    caps = tuple(without_leaks(chosen.collect)[0])
+    found = without_leaks(chosen.collect)  # no row if no group was selected
+    caps = (float(found[0][0]), float(found[0][1])) if found else NOTHING_SELECTED
     sums = tuple(sum_noise(noisy) for noisy in plan.aggregates)
-    sql = clipped_sql(
-        pairs, weights, keys, (whole_cap(caps[0]), whole_cap(caps[1])), [noise.shift for noise in sums]
-    )
+    sql = clipped_sql(pairs, weights, keys, (whole_cap(caps[0]), whole_cap(caps[1])), [noise.shift for noise in sums])
     exact = work.exact.write(records.sql(sql), "clipped")
     names = ["weight", "main", "probe", *(f"steps_{position}" for position in range(1, len(sums) + 1))]
     noisy = work.noised(

@@ -16,7 +16,7 @@ from dphist.mechanisms.adaptive_counting import (
     noise_counts,
     noisy_counts,
 )
-from dphist.mechanisms.adaptive_selection import noise_sums, next_weights, passes
+from dphist.mechanisms.adaptive_selection import next_weights, noise_sums, passes
 from dphist.mechanisms.adaptive_tuning import LATTICE_BITS
 from dphist.noise.entropy import Entropy
 from dphist.planning import Plan
@@ -86,9 +86,7 @@ def noise_clipped(
     return _each(add_noise_to_counts, entropy)
 
 
-def estimate_groups(
-    plan: Plan, mechanism: AdaptiveGaussian, request: Request, norms: Norms, caps: Caps
-) -> OnBatches:
+def estimate_groups(plan: Plan, mechanism: AdaptiveGaussian, request: Request, norms: Norms, caps: Caps) -> OnBatches:
     """The released table, from noisy values alone."""
 
     def estimate_all(table: pa.Table) -> pa.Table:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from dphist.engines.duckdb import DuckDBEngine
 from dphist.engines.query import GroupByQuery, NullKeys, parse_key
 from dphist.engines.settings import PerformanceSettings
+from dphist.engines.spark import SparkEngine
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram, largest_groups
 from dphist.mechanisms import Ranked
@@ -22,6 +22,7 @@ from dphist.noise.entropy import require_secure
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.top_k import Method, TopKPlan, plan_top_k
 from dphist.publish import files
+from dphist.publish.release import choose_engine
 from dphist.publish.table import _order
 from dphist.version import __version__
 
@@ -148,12 +149,13 @@ def top_k(
     where: str | None = None,
     null_keys: NullKeys = "group",
     settings: PerformanceSettings | None = None,
+    engine: SparkEngine | None = None,
     progress: Progress | None = None,
     entropy: Entropy | None = None,
 ) -> TopK:
     """The k groups with the most units, under differential privacy; see `plan_top_k` for the methods.
 
-    Either a plan, or k, epsilon and delta. source, unit, by, where, null_keys and settings as in `release`.
+    Either a plan, or k, epsilon and delta. source, unit, by, where, null_keys, settings and engine as in `release`.
     """
     require_secure(entropy)
     if plan is None:
@@ -163,8 +165,12 @@ def top_k(
     names = (by,) if isinstance(by, str) else tuple(by)
     query = GroupByQuery(unit, tuple(parse_key(name) for name in names), where=where, null_keys=null_keys)
     _check_names([key.name for key in query.by], plan)
-    engine = DuckDBEngine(settings or PerformanceSettings())
-    histogram = engine.histogram(source, query, ContributionBounds(plan.max_groups), progress=progress)
+    chosen = choose_engine(source, engine, settings)
+    bounds = ContributionBounds(plan.max_groups)
+    if isinstance(chosen, SparkEngine):
+        histogram = chosen.largest(source, query, bounds, plan.needed, progress=progress)
+    else:
+        histogram = chosen.histogram(source, query, bounds, progress=progress)
     if progress is not None:
         progress("adding noise")
     return privatise_largest(histogram, plan, entropy)
