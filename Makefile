@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-crash bench pins clean
+.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-crash test-spark java bench pins clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -45,12 +45,16 @@ types: $(READY)
 imports: $(READY)
 	@$(BIN)/lint-imports
 
-pytest: $(READY)
-	@$(BIN)/pytest -q -n auto
+# Spark needs Java. Where it is missing and we may install it, we do.
+java:
+	@command -v java >/dev/null || { apt-get update -q && apt-get install -y -q openjdk-17-jre-headless; }
+
+pytest: $(READY) java
+	@$(BIN)/pytest -q -n auto --dist loadgroup
 
 # The rooms whose mistakes would be privacy bugs must be covered branch by branch.
-coverage: $(READY)
-	@$(BIN)/pytest -q -n auto --cov --cov-report=
+coverage: $(READY) java
+	@$(BIN)/pytest -q -n auto --dist loadgroup --cov --cov-report=
 	@$(BIN)/coverage report --include='src/dphist/privacy/*,src/dphist/noise/*,src/dphist/mechanisms/*' --fail-under=100
 
 test-statistical: $(READY)  ## the long statistical runs
@@ -58,6 +62,9 @@ test-statistical: $(READY)  ## the long statistical runs
 
 test-crash: $(READY)  ## kill `continual add` at 200 random points
 	@$(BIN)/pytest -q -m crash
+
+test-spark: $(READY) java  ## every example of the engine tests on Spark
+	@$(BIN)/pytest -q --engines spark tests/engines tests/spark
 
 bench: $(READY)  ## every benchmark, printed as tables
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

@@ -8,12 +8,39 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
 
+import spark_sessions
 from dphist.engines.duckdb import DuckDBEngine
 from dphist.histogram import Histogram, Measure
+from spark_sessions import CollectedSpark
 
-ENGINES = {"duckdb": DuckDBEngine()}
+Engine = DuckDBEngine | CollectedSpark
+ENGINES: dict[str, Engine] = {"duckdb": DuckDBEngine(), "spark": CollectedSpark()}
 every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+
+
+def every_engine_given(examples: int, **strategies: Any) -> Callable[[Callable[..., None]], Callable[[Engine], None]]:
+    """A property of every engine. A query takes Spark half a second: unless it is asked for by name it gets a few examples."""
+
+    def decorate(check: Callable[..., None]) -> Callable[[Engine], None]:
+        @every_engine
+        def test(engine: Engine) -> None:
+            few = isinstance(engine, CollectedSpark) and not spark_sessions.thorough
+
+            @settings(max_examples=max(4, examples // 10) if few else examples, deadline=None)
+            @given(**strategies)
+            def holds(**drawn: Any) -> None:
+                check(engine, **drawn)
+
+            holds()
+
+        test.__name__ = check.__name__
+        test.__doc__ = check.__doc__
+        return test
+
+    return decorate
+
 
 Record = dict[str, Any]
 Groups = dict[tuple[Hashable, ...], tuple[int, ...]]

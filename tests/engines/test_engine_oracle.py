@@ -8,12 +8,21 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from engine_oracle import MASK, Record, canonical, every_engine, expected, groups_of, samples, table
-from hypothesis import given, settings
+from engine_oracle import (
+    MASK,
+    Engine,
+    Record,
+    canonical,
+    every_engine,
+    every_engine_given,
+    expected,
+    groups_of,
+    samples,
+    table,
+)
 from hypothesis import strategies as st
 
 from dphist.engines import GroupByQuery, Key, parse_key
-from dphist.engines.duckdb import DuckDBEngine
 from dphist.histogram import LARGEST_SUM, ContributionBounds, Measure
 
 SUM = Measure("sum_value", "sum", "value", -2.0, 6.0, 2.0, 2.0**-18, 2**20)
@@ -50,11 +59,11 @@ records = st.lists(
 )
 
 
-@every_engine
-@settings(max_examples=60, deadline=None)
-@given(records=records, drop=st.booleans(), keys=st.sets(st.sampled_from(["text", "number", "day"]), min_size=1))
+@every_engine_given(
+    60, records=records, drop=st.booleans(), keys=st.sets(st.sampled_from(["text", "number", "day"]), min_size=1)
+)
 def test_equals_the_oracle_when_nobody_has_too_many_groups(
-    engine: DuckDBEngine, records: list[Record], drop: bool, keys: set[str]
+    engine: Engine, records: list[Record], drop: bool, keys: set[str]
 ) -> None:
     by = sorted(keys)
     query = GroupByQuery("user", tuple(map(Key, by)), MEASURES, null_keys="drop" if drop else "group", want_total=True)
@@ -66,10 +75,8 @@ def test_equals_the_oracle_when_nobody_has_too_many_groups(
         assert histogram.bounds == bounds
 
 
-@every_engine
-@settings(max_examples=30, deadline=None)
-@given(records=records)
-def test_derived_keys_conditions_and_public_keys(engine: DuckDBEngine, records: list[Record]) -> None:
+@every_engine_given(30, records=records)
+def test_derived_keys_conditions_and_public_keys(engine: Engine, records: list[Record]) -> None:
     def month(record: Record) -> object:
         return record["day"].replace(day=1) if record["day"] else None
 
@@ -100,7 +107,7 @@ def _day(part: object) -> object:
 
 
 @every_engine
-def test_records_of_ordinary_floats_are_within_one_step_per_unit_of_the_true_sum(engine: DuckDBEngine) -> None:
+def test_records_of_ordinary_floats_are_within_one_step_per_unit_of_the_true_sum(engine: Engine) -> None:
     generator = random.Random(4)
     rows: list[Record] = [
         {"user": u, "text": "x", "value": generator.uniform(-1, 2) / 3} for u in range(50) for _ in range(7)
@@ -137,11 +144,9 @@ def crowd(pairs: Sequence[tuple[int, int]]) -> pa.Table:
 ITEMS = GroupByQuery("user", (Key("item"),), (MASK,), want_total=True)
 
 
-@every_engine
-@settings(max_examples=40, deadline=None)
-@given(pairs=crowds, limit=st.integers(1, 9))
+@every_engine_given(40, pairs=crowds, limit=st.integers(1, 9))
 def test_a_unit_keeps_as_many_of_its_own_groups_as_it_may(
-    engine: DuckDBEngine, pairs: list[tuple[int, int]], limit: int
+    engine: Engine, pairs: list[tuple[int, int]], limit: int
 ) -> None:
     own: dict[int, set[tuple[int]]] = {}
     for user, item in pairs:
@@ -155,11 +160,9 @@ def test_a_unit_keeps_as_many_of_its_own_groups_as_it_may(
     assert histogram.total_units == len(own)
 
 
-@every_engine
-@settings(max_examples=30, deadline=None)
-@given(pairs=crowds, limit=st.integers(1, 4), seed=st.integers(0, 2**64 - 1), order=st.randoms())
+@every_engine_given(30, pairs=crowds, limit=st.integers(1, 4), seed=st.integers(0, 2**64 - 1), order=st.randoms())
 def test_for_every_seed_a_sample_depends_on_the_units_own_records_only(
-    engine: DuckDBEngine, pairs: list[tuple[int, int]], limit: int, seed: int, order: random.Random
+    engine: Engine, pairs: list[tuple[int, int]], limit: int, seed: int, order: random.Random
 ) -> None:
     """The hypothesis of the guarantee: without one unit, and with the rows in another order, all others keep the same."""
     gone = pairs[0][0]
@@ -173,7 +176,7 @@ def test_for_every_seed_a_sample_depends_on_the_units_own_records_only(
 
 
 @every_engine
-def test_rows_in_another_order_and_other_threads_give_the_same_integers(engine: DuckDBEngine) -> None:
+def test_rows_in_another_order_and_other_threads_give_the_same_integers(engine: Engine) -> None:
     generator = random.Random(1)
     rows = [
         {"user": generator.randrange(20), "text": generator.choice("abc"), "value": generator.gauss(0, 3)}
@@ -187,7 +190,7 @@ def test_rows_in_another_order_and_other_threads_give_the_same_integers(engine: 
 
 
 @every_engine
-def test_adding_doubles_would_let_the_order_of_rows_move_a_step(engine: DuckDBEngine) -> None:
+def test_adding_doubles_would_let_the_order_of_rows_move_a_step(engine: Engine) -> None:
     """Beside 2^40 a double has no room for 2^-30, which here is what makes five steps full."""
     last = SUM.centre + 5 * SUM.step - 2.0**-30
     for values in ([2.0**40, 2.0**-30, -(2.0**40), last], [2.0**40, -(2.0**40), 2.0**-30, last]):
@@ -199,7 +202,7 @@ def test_adding_doubles_would_let_the_order_of_rows_move_a_step(engine: DuckDBEn
 
 
 @every_engine
-def test_sums_saturate_at_a_public_limit(engine: DuckDBEngine) -> None:
+def test_sums_saturate_at_a_public_limit(engine: Engine) -> None:
     huge = Measure("big", "sum", "value", 0.0, 2.0**40, 0.0, 1.0, 2**40)
     rows = pa.table({"user": list(range(5)), "item": [1] * 5, "value": [2.0**40] * 5})
     histogram = engine.histogram(rows, GroupByQuery("user", (Key("item"),), (huge,)), ContributionBounds(1))
@@ -219,7 +222,7 @@ def test_the_saturated_sum_of_the_plan(total: int) -> None:
 
 
 @every_engine
-def test_empty_input_is_an_empty_histogram(engine: DuckDBEngine) -> None:
+def test_empty_input_is_an_empty_histogram(engine: Engine) -> None:
     query = GroupByQuery("user", (Key("text"),), MEASURES, want_total=True)
     histogram = engine.histogram(table([], SCHEMA), query, ContributionBounds(1))
     assert len(histogram) == 0
@@ -228,7 +231,7 @@ def test_empty_input_is_an_empty_histogram(engine: DuckDBEngine) -> None:
 
 
 @every_engine
-def test_units_and_groups_survive_every_clash_of_names(engine: DuckDBEngine) -> None:
+def test_units_and_groups_survive_every_clash_of_names(engine: Engine) -> None:
     names = ["unit", "key_1", "value_1", "source", "record", "pairs", "place", "priority", "units", "steps_1", "user"]
     names += ['"', "'", "a b", "ä", "", "x; DROP TABLE source", "SELECT", "--", "/*", "rowid", "a.b", "{}", "%s", "?"]
     names = [name for name in names if name]

@@ -119,6 +119,8 @@ class _Writer:
             return f"try_subtract(0, {written[0]})"
         if name in ("length", "len") and len(written) == 1:
             return f"CAST(char_length({written[0]}) AS BIGINT)"
+        if name == "//" and all(map(_is_whole, given)):
+            return f"({written[0]} DIV nullif({written[1]}, 0))"
         if name in ("~~", "!~~") and "\\" not in str(given[1].get("literal", {}).get("text", "\\")):
             return f"({written[0]} {'LIKE' if name == '~~' else 'NOT LIKE'} {written[1]})"
         if name in _PARTS and len(written) == 1:
@@ -169,6 +171,13 @@ class _Writer:
             got,
             "derive the column in Spark itself, with DataFrame.withColumn, and name it here.",
         )
+
+
+def _is_whole(node: dict[str, Any]) -> bool:
+    """A whole number by its form: Spark would cut the fraction off other numbers before it divides."""
+    if node["class"] == "CAST":
+        return node["type_expr"]["type_name"].upper() in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
+    return bool(node.get("literal", {}).get("kind") == "INTEGER")
 
 
 def _is_count(node: dict[str, Any]) -> bool:

@@ -27,7 +27,7 @@ def family(type_name: str) -> str:
 def canonical(sql: str, type_name: str, role: str) -> str:
     """The canonical form of an expression of some Spark type, or a refusal by its type."""
     kind = family(type_name)
-    if kind in _WHOLE | {"decimal", "boolean"}:
+    if kind in _WHOLE | {"decimal", "boolean", "time"}:
         return sql
     if kind in ("string", "varchar", "char", "void"):
         # A collation of the source must not join groups or units that differ.

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
+import pyarrow.dataset as pa_dataset
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
@@ -19,7 +20,7 @@ from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.mechanisms import AdaptiveGaussian, KnownGroups
 from dphist.planning import Plan, storage
 from dphist.planning.plan import STD_ERROR
-from dphist.publish.files import METADATA_KEY, format_of, sha256, sidecar
+from dphist.publish.files import FOLDER_METADATA, METADATA_KEY, format_of, sha256, sidecar
 from dphist.publish.table import column_names
 
 
@@ -37,7 +38,7 @@ def verify(path: str | Path) -> list[Check]:
     file = Path(path)
     kind = format_of(file)
     beside = _load_json(sidecar(file))
-    table, inside = _read(file, kind)
+    table, inside = _read_folder(file, kind) if file.is_dir() else _read(file, kind)
     metadata = inside if inside is not None else beside
     if metadata is None:
         raise InvalidParameter(f"the metadata of {file.name} inside it or in {sidecar(file).name}", "none")
@@ -60,7 +61,7 @@ def verify(path: str | Path) -> list[Check]:
 
 def _check_digest(file: Path, beside: dict[str, Any] | None) -> Check:
     if beside is None:
-        return Check("file", True, "no sidecar to compare with")
+        return Check("file", True, "no digest to compare with")
     same = beside.get("file", {}).get("sha256") == sha256(file)
     return Check("file", same, "is the one that was written" if same else "was changed after it was written")
 
@@ -120,6 +121,18 @@ def _read(file: Path, kind: str) -> tuple[pa.Table, dict[str, Any] | None]:
         return (pa_csv.read_csv(file) if kind == "csv" else pa_json.read_json(file)), None
     except (OSError, ValueError) as problem:
         raise InvalidParameter(f"a released file at {file}", f"an unreadable one ({type(problem).__name__})") from None
+
+
+def _read_folder(folder: Path, kind: str) -> tuple[pa.Table, dict[str, Any]]:
+    """What Spark wrote: files of the table, and the metadata in a folder that readers of data skip."""
+    try:
+        table = pa_dataset.dataset(folder, format=kind).to_table()
+        parts = sorted((folder / FOLDER_METADATA).glob("part-*"))
+        return table, dict(json.loads("".join(part.read_text(encoding="utf-8") for part in parts)))
+    except (OSError, ValueError) as problem:
+        raise InvalidParameter(
+            f"a released folder at {folder}", f"an unreadable one ({type(problem).__name__})"
+        ) from None
 
 
 def _load_json(path: Path) -> dict[str, Any] | None:

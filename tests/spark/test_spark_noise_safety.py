@@ -1,0 +1,199 @@
+"""Noise on a cluster: drawn once for what is published, from each task's own entropy, and never written anywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from spark_tables import EVENTS, quiet
+
+import dphist as dp
+from dphist.engines import GroupByQuery, Key
+from dphist.histogram import ContributionBounds
+from dphist.publish import spark as spark_publishing
+from dphist.publish import spark_adaptive
+from dphist.publish.release import prepare
+from spark_sessions import event_log, frame, session
+
+OnBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+MANY = pa.table({"user": np.arange(40_000), "item": np.arange(40_000) % 200})
+"""200 groups of 200 units: all of them are released, whatever the noise."""
+
+
+@contextmanager
+def several_tasks(number: int) -> Iterator[None]:
+    """So many partitions after a shuffle, and a task for each file that is read."""
+    names = {"spark.sql.shuffle.partitions": str(number), "spark.sql.files.openCostInBytes": str(2**30)}
+    before = {name: session().conf.get(name, None) for name in names}
+    for name, value in names.items():
+        session().conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                session().conf.unset(name)
+            else:
+                session().conf.set(name, old)
+
+
+def recorded(function: OnBatches, folder: Path, failures: int) -> OnBatches:
+    """Writes down what each attempt of each task noised, and fails the first attempts after their last row."""
+    target, most = str(folder), failures
+
+    def noised_and_failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pathlib
+
+        import pyarrow as inner
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        name = f"{context.partitionId()}-{context.attemptNumber()}"
+        seen = []
+        for batch in function(batches):
+            seen.append(batch)
+            yield batch
+        if seen:
+            with inner.OSFile(str(pathlib.Path(target, name)), "wb") as file:
+                with inner.ipc.new_file(file, seen[0].schema) as writer:
+                    for batch in seen:
+                        writer.write_batch(batch)
+        if context.attemptNumber() < most:
+            raise RuntimeError("lost after noising")
+
+    return noised_and_failing
+
+
+def attempts(folder: Path) -> dict[tuple[int, int], set[tuple[Any, ...]]]:
+    found = {}
+    for path in folder.iterdir():
+        task, attempt = map(int, path.name.split("-"))
+        with pa.ipc.open_file(str(path)) as reader:
+            rows = reader.read_all().select(["key_1", "value_1"]).to_pylist()
+        found[task, attempt] = {(row["key_1"], row["value_1"]) for row in rows}
+    return found
+
+
+def test_a_task_that_fails_after_noising_publishes_one_consistent_result_and_is_charged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, staging = tmp_path / "records", tmp_path / "staging"
+    records.mkdir()
+    staging.mkdir()
+    original = spark_publishing.noise_groups
+    monkeypatch.setattr(
+        spark_publishing, "noise_groups", lambda *given: recorded(original(*given), records, failures=1)
+    )
+    charges: list[int] = []
+    with several_tasks(3):
+        options: dict[str, Any] = {"max_groups": 1, "mechanism": "sparse-gaussian", "epsilon": 1, "delta": 1e-6}
+        engine = dp.SparkEngine(session(), str(staging))
+        job = prepare(frame(MANY, 3), unit="user", by="item", engine=engine, **options)
+        found = job.run(charge=lambda: charges.append(1))
+    noised = attempts(records)
+    tasks = {task for task, _ in noised}
+    assert len(tasks) > 1
+    assert {attempt for _, attempt in noised} == {0, 1}  # every task drew twice
+    published = {(row["item"], row["count"]) for row in found.to_arrow().to_pylist()}
+    assert len(published) == len({item for item, _ in published}) == 200
+    assert published == set.union(*(noised[task, 1] for task in tasks))  # the attempts that were committed, whole
+    assert not published & set.union(
+        *(noised[task, 0] for task in tasks)
+    )  # 200 counts on a lattice of 2^-10: none by chance
+    again = {(row["item"], row["count"]) for row in found.to_arrow().to_pylist()}
+    assert again == published  # reading is not computing
+    assert charges == [1]
+    found.close()
+    assert list(staging.iterdir()) == []
+
+
+def test_a_job_that_fails_leaves_nothing_and_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> OnBatches:
+        def fails(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            raise RuntimeError(f"a record: {[batch.to_pylist() for batch in batches]}")
+            yield
+
+        return fails
+
+    engine = dp.SparkEngine(session(), str(tmp_path))
+    options: dict[str, Any] = {"unit": "user", "by": "item", "epsilon": 1, "delta": 1e-6, "engine": engine}
+    for module, name, plan in (
+        (spark_publishing, "noise_groups", {"max_groups": 2}),
+        (spark_adaptive, "noise_round", {"mechanism": "adaptive"}),
+    ):
+        monkeypatch.setattr(module, name, failing)
+        with pytest.raises(dp.EngineFailure) as caught:
+            dp.release(frame(EVENTS), **options, **plan)
+        assert "i1" not in str(caught.value)
+        assert caught.value.__cause__ is None
+        assert caught.value.__context__ is None
+        assert list(tmp_path.iterdir()) == []
+    assert not [table.name for table in session().catalog.listTables() if table.name.startswith("dphist")]
+
+
+def test_tasks_draw_from_their_own_entropy() -> None:
+    """Tasks that see the same counts must not draw the same noise: 600 groups of 60 units in 6 tasks, noise on 2^-10."""
+    table = pa.table({"user": np.arange(36_000), "item": np.arange(36_000) % 600})
+    options: dict[str, Any] = {"epsilon": 1, "delta": 1e-3, "max_groups": 1, "mechanism": "sparse-gaussian"}
+    with several_tasks(6), dp.release(frame(table), unit="user", by="item", **options) as found:
+        counts = found.to_arrow().column("count").to_numpy()
+    assert len(counts) > 500
+    noise = counts - 60  # with one stream for all tasks, each value would come about six times
+    assert len(np.unique(noise)) > 0.7 * len(noise)
+    assert 0.8 < noise.std() / found.plan.mechanism.noise_std < 1.2
+
+
+def test_the_shared_noise_is_in_no_plan_and_no_event(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    secret = 987_654_321_012
+    monkeypatch.setattr(spark_publishing, "draw_shared", lambda mechanism, entropy: secret)
+    plans: list[str] = []
+    original = spark_publishing.Work.noised
+
+    def noised(self: Any, groups: Any, function: Any, schema: Any, name: str) -> Any:
+        groups.mapInArrow(function, schema).explain(True)
+        plans.append(capsys.readouterr().out)
+        return original(self, groups, function, schema, name)
+
+    monkeypatch.setattr(spark_publishing.Work, "noised", noised)
+    found = quiet(frame(EVENTS), sparsity=9)
+    assert min(found.to_arrow().column("count").to_pylist()) > 1e6  # the noise was used
+    assert "add_noise_to_groups" in plans[0]
+    logged = event_log()
+    assert "add_noise_to_groups" in logged
+    for text in (*plans, logged):
+        assert str(secret) not in text
+
+
+def test_plain_count_and_release_differ_by_one_shuffle(capsys: Any) -> None:
+    engine = dp.SparkEngine(session())
+    table = frame(EVENTS, 2)
+    table.createOrReplaceTempView("plain")
+    session().sql("SELECT item, COUNT(DISTINCT user) FROM plain GROUP BY item").explain()
+    plain = capsys.readouterr().out
+    with engine.open(table, GroupByQuery("user", (Key("item"),))) as records:
+        records.histogram(ContributionBounds(3)).explain()
+    bounded = capsys.readouterr().out
+    session().catalog.dropTempView("plain")
+    assert bounded.count("Exchange hashpartitioning") - plain.count("Exchange hashpartitioning") == 1
+    # A unit with very many groups loses all but max_groups of them before its rows meet in one task.
+    assert bounded.count("WindowGroupLimit") == 2
+    assert bounded.index("Final") < bounded.index("Exchange hashpartitioning(unit") < bounded.index("Partial")
+
+
+def test_a_heavy_unit_and_a_heavy_group() -> None:
+    """One unit with a tenth of the rows, each in a group of its own; one group with half of the rows."""
+    rows = 20_000
+    user = np.where(np.arange(rows) < rows // 10, -1, np.arange(rows) % 3000)
+    item = np.where(np.arange(rows) < rows // 10, np.arange(rows) + 10, np.arange(rows) % 2 * (np.arange(rows) % 9))
+    sparse = dp.SparseGaussian(max_groups=50, noise_std=1.0, threshold=1.0)
+    table = pa.table({"user": user, "item": item})
+    here = quiet(table, sparse, max_groups=50).to_arrow()
+    there = quiet(frame(table, 4), sparse, max_groups=50).to_arrow()
+    shared = [row for row in here.to_pylist() if row["item"] < 10]
+    assert [row for row in there.to_pylist() if row["item"] < 10] == shared
+    assert max(row["count"] for row in shared) > 1000
