@@ -70,7 +70,7 @@ def session() -> SparkSession:
 
 def event_log() -> str:
     """Everything that the session has told its listeners."""
-    folder = Path(session().conf.get("spark.eventLog.dir").removeprefix("file://"))
+    folder = Path(str(session().conf.get("spark.eventLog.dir")).removeprefix("file://"))
     return "".join(
         path.read_text(encoding="utf-8") for path in folder.rglob("*") if path.is_file() and path.suffix != ".crc"
     )

@@ -16,7 +16,7 @@ import dphist as dp
 from dphist.engines import GroupByQuery, Key
 from dphist.histogram import ContributionBounds
 from dphist.publish import spark as spark_publishing
-from dphist.publish import spark_adaptive
+from dphist.publish import spark_adaptive, spark_noise
 from dphist.publish.release import prepare
 from spark_sessions import event_log, frame, session
 
@@ -53,16 +53,16 @@ def recorded(function: OnBatches, folder: Path, failures: int) -> OnBatches:
         from pyspark import TaskContext
 
         context = TaskContext.get()
+        assert context is not None
         name = f"{context.partitionId()}-{context.attemptNumber()}"
         seen = []
         for batch in function(batches):
             seen.append(batch)
             yield batch
         if seen:
-            with inner.OSFile(str(pathlib.Path(target, name)), "wb") as file:
-                with inner.ipc.new_file(file, seen[0].schema) as writer:
-                    for batch in seen:
-                        writer.write_batch(batch)
+            with inner.ipc.new_file(str(pathlib.Path(target, name)), seen[0].schema) as writer:
+                for batch in seen:
+                    writer.write_batch(batch)
         if context.attemptNumber() < most:
             raise RuntimeError("lost after noising")
 
@@ -85,7 +85,7 @@ def test_a_task_that_fails_after_noising_publishes_one_consistent_result_and_is_
     records, staging = tmp_path / "records", tmp_path / "staging"
     records.mkdir()
     staging.mkdir()
-    original = spark_publishing.noise_groups
+    original = spark_noise.noise_groups
     monkeypatch.setattr(
         spark_publishing, "noise_groups", lambda *given: recorded(original(*given), records, failures=1)
     )
@@ -115,8 +115,9 @@ def test_a_task_that_fails_after_noising_publishes_one_consistent_result_and_is_
 def test_a_job_that_fails_leaves_nothing_and_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object) -> OnBatches:
         def fails(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            raise RuntimeError(f"a record: {[batch.to_pylist() for batch in batches]}")
-            yield
+            for batch in batches:
+                raise RuntimeError(f"a record: {batch.to_pylist()}")
+            yield from batches
 
         return fails
 
