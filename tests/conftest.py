@@ -35,7 +35,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         engine = _engine(item)
         if engine == "spark":
             item.add_marker(pytest.mark.xdist_group("spark"))
-            on_spark[item.nodeid.partition("[")[0]].append(item)
+            if "engine" in getattr(item, "fixturenames", ()):
+                on_spark[item.nodeid.partition("[")[0]].append(item)
         if wanted and engine is not None and engine not in wanted:
             dropped.append(item)
     if not wanted:
