@@ -68,7 +68,7 @@ def subsets(priority: str | None, monkeypatch: pytest.MonkeyPatch) -> float:
         pairs = records.views.add(records.pairs(), "pairs")
         kept = records.views.add(records.sampled(pairs, 2), "kept")
         sets = f"SELECT concat_ws('', array_sort(collect_list(key_1))) AS both FROM {kept} GROUP BY unit"
-        found = dict(records.sql(f"SELECT both, COUNT(*) FROM ({sets}) GROUP BY both").collect())
+        found: dict[str, int] = dict(records.sql(f"SELECT both, COUNT(*) FROM ({sets}) GROUP BY both").collect())
     observed = [found.get(one + two, 0) for one, two in itertools.combinations(items, 2)]
     assert sum(observed) == units
     return float(stats.chisquare(observed).pvalue)

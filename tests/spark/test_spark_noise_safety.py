@@ -101,10 +101,9 @@ def test_a_task_that_fails_after_noising_publishes_one_consistent_result_and_is_
     assert {attempt for _, attempt in noised} == {0, 1}  # every task drew twice
     published = {(row["item"], row["count"]) for row in found.to_arrow().to_pylist()}
     assert len(published) == len({item for item, _ in published}) == 200
-    assert published == set.union(*(noised[task, 1] for task in tasks))  # the attempts that were committed, whole
-    assert not published & set.union(
-        *(noised[task, 0] for task in tasks)
-    )  # 200 counts on a lattice of 2^-10: none by chance
+    first, second = ({row for task in tasks for row in noised[task, attempt]} for attempt in (0, 1))
+    assert published == second  # the attempts that were committed, whole
+    assert len(published & first) < 10  # 200 counts on a lattice of 2^-10: 0 or 1 by chance
     again = {(row["item"], row["count"]) for row in found.to_arrow().to_pylist()}
     assert again == published  # reading is not computing
     assert charges == [1]

@@ -136,16 +136,15 @@ def command(
         return
     if output is None and report is None:
         return
-    release = job.run(progress=say.phase, diagnose=_unsafe if unsafe_diagnostics else None)
-    if output is not None:
-        release.write(output)
-    if report is not None:
-        release.report(report)
-    if as_json:
-        typer.echo(
-            json.dumps({**release.metadata(), "released_groups": release.table.num_rows}, indent=2, allow_nan=False)
-        )
-    say.line(_result(release, show))
+    with job.run(progress=say.phase, diagnose=_unsafe if unsafe_diagnostics else None) as release:
+        if output is not None:
+            release.write(output)
+        if report is not None:
+            release.report(report)
+        if as_json:
+            facts = {**release.metadata(), "released_groups": release.table.num_rows}
+            typer.echo(json.dumps(facts, indent=2, allow_nan=False))
+        say.line(_result(release, show))
     say.line(_closing(release.plan, output, report))
 
 

@@ -7,6 +7,8 @@ Nothing here collects a group to the driver: every step is a DataFrame, and what
 # ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -217,7 +219,11 @@ def open_session(master: str | None, remote: str | None, staging: str | None = N
         raise MissingExtra("spark", "the Spark engine") from None
     if master is not None and remote is not None:
         raise InvalidParameter("--master or --remote", "both", "a Spark Connect server has its own master.")
+    master = None if remote is not None else master or "local[*]"
+    if (master or remote or "").startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the one that has dphist
     builder: Any = SparkSession.builder.appName("dphist").config("spark.ui.showConsoleProgress", "false")
-    builder = builder.remote(remote) if remote is not None else builder.master(master or "local[*]")
+    builder = builder.config("spark.log.level", "ERROR")
+    builder = builder.remote(remote) if remote is not None else builder.master(master)
     spark = without_leaks(builder.config("spark.sql.session.timeZone", "UTC").getOrCreate)
     return SparkEngine(spark, staging)

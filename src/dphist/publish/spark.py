@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import shutil
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from dphist.engines.session import BOUNDING, READING, Progress
 from dphist.engines.spark import SparkEngine, SparkRecords
 from dphist.engines.spark_sketch import sketch
 from dphist.engines.spark_staging import COMMITTER, Staging, without_leaks
-from dphist.errors import InvalidParameter
+from dphist.errors import EngineFailure, InvalidParameter
 from dphist.mechanisms.parts import draw_shared, sparsity_to_enforce
 from dphist.noise import Entropy
 from dphist.planning import Plan
@@ -25,9 +25,10 @@ from dphist.publish import files
 from dphist.publish.release import Job, Release, Request, bounds_of, noisy_total
 from dphist.publish.spark_noise import OnBatches, noise_groups
 from dphist.publish.table import Order, column_names
+from dphist.version import __version__
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 Charge = Callable[[], None]
@@ -86,6 +87,7 @@ def run(
 
     exact, noisy = engine.new_staging(), engine.new_staging()
     try:
+        check_executors(engine.spark)
         report(READING)
         with engine.open(job.source, job.query) as records:
             report(BOUNDING)
@@ -99,6 +101,34 @@ def run(
     if noisy.local:
         weakref.finalize(made.held, shutil.rmtree, noisy.root, ignore_errors=True)
     return made
+
+
+_CHECKED: weakref.WeakSet[SparkSession] = weakref.WeakSet()
+
+
+def check_executors(spark: SparkSession) -> None:
+    """Find out before any budget is spent that an executor could not draw noise, or would draw it with another version."""
+    if spark in _CHECKED:
+        return
+
+    def version_of_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from dphist.publish import spark_estimates  # noqa: F401 - everything that a task may need
+        from dphist.version import __version__ as found
+
+        for _ in batches:
+            yield pa.RecordBatch.from_arrays([pa.array([found])], ["version"])
+
+    wanted = f"dphist {__version__} in the Python of the executors"
+    hint = "install dphist[spark] there, and name that Python as PYSPARK_PYTHON or spark.pyspark.python."
+    try:
+        found = without_leaks(lambda: spark.range(1).mapInArrow(version_of_executor, "version string").collect())
+    except EngineFailure:
+        found = None
+    if found is None:
+        raise EngineFailure(wanted, hint)
+    if found[0][0] != __version__:
+        raise InvalidParameter(wanted, found[0][0], hint)
+    _CHECKED.add(spark)
 
 
 def _free() -> None:
