@@ -152,14 +152,14 @@ def test_the_shared_noise_is_in_no_plan_and_no_event(monkeypatch: pytest.MonkeyP
     secret = 987_654_321_012
     monkeypatch.setattr(spark_publishing, "draw_shared", lambda mechanism, entropy: secret)
     plans: list[str] = []
-    original = spark_publishing.Work.noised
+    original = spark_publishing.Work.published
 
-    def noised(self: Any, groups: Any, function: Any, schema: Any, name: str) -> Any:
+    def published(self: Any, groups: Any, function: Any, schema: Any) -> Any:
         groups.mapInArrow(function, schema).explain(True)
         plans.append(capsys.readouterr().out)
-        return original(self, groups, function, schema, name)
+        return original(self, groups, function, schema)
 
-    monkeypatch.setattr(spark_publishing.Work, "noised", noised)
+    monkeypatch.setattr(spark_publishing.Work, "published", published)
     found = quiet(frame(EVENTS), sparsity=9)
     assert min(found.to_arrow().column("count").to_pylist()) > 1e6  # the noise was used
     assert "add_noise_to_groups" in plans[0]

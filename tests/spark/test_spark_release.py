@@ -89,9 +89,14 @@ def test_a_choice_may_fall_on_another_law_and_on_nothing() -> None:
     assert there.to_arrow().to_pylist() == here.to_arrow().to_pylist()
 
 
-def test_an_adaptive_release_of_too_little_is_empty() -> None:
-    few = frame(EVENTS.slice(0, 20))
-    with dp.release(few, unit="user", by="item", epsilon=1, delta=1e-6, mechanism="adaptive") as found:
+def test_an_adaptive_release_of_too_little_is_empty_and_leaves_no_rounds(tmp_path: Path) -> None:
+    few, engine = frame(EVENTS.slice(0, 20)), dp.SparkEngine(session(), str(tmp_path))
+    options: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "mechanism": "adaptive", "engine": engine}
+    with dp.release(few, unit="user", by="item", **options) as found:
+        (kept,) = tmp_path.iterdir()
+        assert [path.name for path in kept.iterdir()] == [
+            "released"
+        ]  # noisy sums of groups that were not selected are gone
         assert found.to_arrow().num_rows == 0
         assert found.to_arrow().column_names == ["item", "count", "count_std_error"]
 

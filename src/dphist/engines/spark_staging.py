@@ -51,10 +51,19 @@ class Staging:
         if self.local:
             shutil.rmtree(self.root, ignore_errors=True)
             return
-        for name, schema in self._written.items():
-            empty = self.spark.createDataFrame([], schema).coalesce(1)
-            without_leaks(lambda empty=empty, name=name: empty.write.mode("overwrite").parquet(f"{self.root}/{name}"))  # type: ignore[misc]
-        self._written.clear()
+        try:
+            for name, schema in self._written.items():
+                self._empty(name, schema)
+        except EngineFailure:
+            left = EngineFailure(f"{self.root} to be emptied", "delete it yourself: it holds exact values.")
+        else:
+            self._written.clear()
+            return
+        raise left
+
+    def _empty(self, name: str, schema: StructType) -> None:
+        empty = self.spark.createDataFrame([], schema).coalesce(1)
+        without_leaks(lambda: empty.write.mode("overwrite").parquet(f"{self.root}/{name}"))
 
 
 def new_staging(spark: SparkSession, parent: str | None) -> Staging:

@@ -137,7 +137,7 @@ def _free() -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """One run: its records, the directory of exact tables and that of noisy ones."""
+    """One run: its records, the directory of what goes with it and that of what stays."""
 
     job: Job
     records: SparkRecords
@@ -153,8 +153,15 @@ class Work:
         return int(without_leaks(lambda: self.records.sql(sql).collect())[0][0] or 0)
 
     def noised(self, frame: DataFrame, function: OnBatches, schema: StructType, name: str) -> DataFrame:
-        """Noise a written table, task by task, and write the result once."""
-        return self.noisy.write(frame.mapInArrow(function, schema), name)
+        """Noise a written table, task by task, and write the result once, where it goes with the exact tables.
+
+        Between the rounds it holds groups that nobody may learn of.
+        """
+        return self.exact.write(frame.mapInArrow(function, schema), name)
+
+    def published(self, frame: DataFrame, function: OnBatches, schema: StructType) -> DataFrame:
+        """The same for the one table that stays when the run ends."""
+        return self.noisy.write(frame.mapInArrow(function, schema), "released")
 
     def finished(self, plan: Plan, committed: DataFrame, total: int | None) -> Release:
         """The release of what was committed; the total is noised here, on the driver."""
@@ -187,7 +194,7 @@ def noise_written(work: Work, plan: Plan, groups: DataFrame, *, charged: bool = 
     sparse = enforced(work, view, groups.columns, plan)
     function = noise_groups(plan, work.job.request, draw_shared(plan.mechanism, work.entropy), work.entropy)
     schema = released_schema(groups.schema, len(work.job.query.by), plan, work.job.request)
-    return work.finished(plan, work.noised(sparse, function, schema, "released"), total)
+    return work.finished(plan, work.published(sparse, function, schema), total)
 
 
 def enforced(work: Work, view: str, names: Sequence[str], plan: Plan) -> DataFrame:

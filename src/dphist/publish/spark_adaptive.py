@@ -117,7 +117,7 @@ def _count(work: Work, plan: Plan, mechanism: AdaptiveGaussian, pairs: str, sele
     )
     released = released_schema(exact.schema, len(keys), plan, work.job.request)
     function = estimate_groups(plan, mechanism, work.job.request, norms, caps)
-    return work.noised(noisy.coalesce(1), function, released, "released")
+    return work.published(noisy.coalesce(1), function, released)
 
 
 def _schema(exact: StructType, keys: tuple[str, ...], whole: list[str]) -> StructType:
