@@ -12,7 +12,7 @@ import spark_sessions
 settings.register_profile("dphist", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("dphist")
 
-MOST_ON_SPARK = 4
+MOST_ON_SPARK = 2
 """Of a test with more sets of parameters, Spark runs so many of them, unless it is asked for by name."""
 
 

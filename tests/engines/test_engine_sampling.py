@@ -11,9 +11,11 @@ import pytest
 from engine_oracle import MASK, Engine, every_engine, samples
 from scipy import stats
 
+import spark_sessions
 from dphist.engines import GroupByQuery, Key
 from dphist.engines.duckdb import DuckDBDialect, DuckDBEngine
 from dphist.histogram import ContributionBounds
+from spark_sessions import CollectedSpark
 
 ALPHA = 1e-7
 """The chance that a uniform sampler fails one of these tests. The seeds are fixed, so it either does or does not."""
@@ -77,7 +79,10 @@ def test_every_group_is_kept_equally_often(engine: Engine, limit: int, seed: int
 
 @every_engine
 def test_every_set_is_kept_equally_often(engine: Engine) -> None:
-    assert joint_p_value(engine, seeds=80) > ALPHA
+    few = (
+        isinstance(engine, CollectedSpark) and not spark_sessions.thorough
+    )  # one query has them all in test_spark_engine
+    assert joint_p_value(engine, seeds=8 if few else 80) > ALPHA
 
 
 @pytest.mark.parametrize("name", BIASED)
