@@ -19,8 +19,8 @@ from dphist.mechanisms import (
     discrete_gaussian,
 )
 from dphist.mechanisms.adaptive import calibrate
-from dphist.mechanisms.adaptive_counting import SumNoise, require_room
 from dphist.mechanisms.mechanism import round_up, round_up_to_lattice, sampler_surcharge
+from dphist.planning.aggregates import UP, require_drawable
 from dphist.planning.request import Request
 from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
@@ -106,11 +106,7 @@ def _unbounded_builders(request: Request) -> Iterator[_Builder]:
 def adaptive(request: Request) -> AdaptiveGaussian:
     """The adaptive release with everything that epsilon leaves for it."""
     made = calibrate(request.mechanism_epsilon, request.delta, sums_budget=request.sums_budget)
-    sums = [
-        SumNoise(a.name, a.sensitivity_steps, made.noise_std * a.sensitivity_steps / math.sqrt(a.weight))
-        for a in request.aggregates
-    ]
-    require_room(made, sums)
+    require_drawable(request, made)
     return made
 
 
@@ -163,7 +159,7 @@ def sparse_gaussian(request: Request, analysis: gshm.Analysis) -> SparseGaussian
         noise_std=noise_std,
         threshold=request.low_threshold + round_up_to_lattice(gap, bits),
         low_threshold=request.low_threshold,
-        sums_sensitivity=math.sqrt(request.sums_budget) / noise_std,
+        sums_sensitivity=math.sqrt(request.sums_budget) / noise_std * UP,
         analysis=analysis,
         lattice_bits=bits,
     )
@@ -202,7 +198,7 @@ def correlated_gaussian(request: Request, analysis: csh.Analysis) -> CorrelatedG
         correlation=chosen.correlation,
         threshold=request.low_threshold + round_up_to_lattice(chosen.gap, bits),
         low_threshold=request.low_threshold,
-        sums_sensitivity=math.sqrt(setting.sums_ratio(chosen.correlation)) / chosen.independent_std,
+        sums_sensitivity=math.sqrt(setting.sums_ratio(chosen.correlation)) / chosen.independent_std * UP,
         analysis=analysis,
         lattice_bits=bits,
     )
@@ -294,7 +290,7 @@ def known_groups(request: Request, *, correlated: bool) -> KnownGroups:
         max_groups=setting.max_groups,
         independent_std=independent_std,
         correlation=correlation,
-        sums_sensitivity=math.sqrt(setting.sums_ratio(correlation)) / independent_std,
+        sums_sensitivity=math.sqrt(setting.sums_ratio(correlation)) / independent_std * UP,
         lattice_bits=bits,
     )
 

@@ -242,7 +242,7 @@ class Request:
     @property
     def choice_epsilon(self) -> float:
         """What the choice costs; 0 where there is none."""
-        return 0.0 if self.choice == "given" else CHOICE_SHARE * self.epsilon
+        return 0.0 if self.choice == "given" else min(CHOICE_SHARE * self.epsilon, LARGEST_EPSILON)
 
     @property
     def bounded_groups(self) -> int | None:
@@ -252,7 +252,7 @@ class Request:
     @property
     def total_scale(self) -> float | None:
         """The scale of the Laplace noise on the total number of units: it is paid for with `TOTAL_SHARE` of epsilon."""
-        return 1 / (TOTAL_SHARE * self.epsilon) * (1 + 1e-12) if self.total else None
+        return 1 / min(TOTAL_SHARE * self.epsilon, LARGEST_EPSILON) * (1 + 1e-12) if self.total else None
 
     @property
     def mechanism_epsilon(self) -> float:
