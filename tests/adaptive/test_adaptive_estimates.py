@@ -5,10 +5,12 @@ import pytest
 from adaptive_tables import loose, table, true_counts, zipf
 
 from dphist.mechanisms.adaptive import calibrate
-from dphist.mechanisms.adaptive_counting import CAPS, CENTRES, Norms, choose_caps, count
+from dphist.mechanisms.adaptive_counting import choose_caps, count
 from dphist.mechanisms.adaptive_estimates import Estimates, estimate
+from dphist.mechanisms.adaptive_norms import CAPS, CENTRES, Norms, norms_from
 from dphist.mechanisms.adaptive_pairs import MemoryPairs, draw_sample
 from dphist.mechanisms.adaptive_selection import Selection, select
+from dphist.mechanisms.adaptive_tuning import Tuning
 
 
 def released(pairs: MemoryPairs, seed: int) -> tuple[Estimates, np.ndarray[tuple[int], np.dtype[np.int64]]]:
@@ -17,7 +19,7 @@ def released(pairs: MemoryPairs, seed: int) -> tuple[Estimates, np.ndarray[tuple
     sampled = draw_sample(pairs.unit, pairs.units, mechanism.max_groups, priority)
     chosen = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, sampled)
     selection = select(mechanism, chosen)
-    return estimate(count(mechanism, chosen, selection)), true_counts(pairs)[selection.index]
+    return estimate(count(mechanism, chosen, selection), mechanism.tuning), true_counts(pairs)[selection.index]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def test_noise_alone_would_not_cover() -> None:
 def test_nothing_selected_nothing_counted() -> None:
     mechanism = loose()
     noisy = count(mechanism, table([(0, 0)], 1), Selection(np.zeros(0, np.int64), np.zeros(0)))
-    found = estimate(noisy)
+    found = estimate(noisy, mechanism.tuning)
     assert len(found.counts) == len(found.std_errors) == 0
 
 
@@ -63,21 +65,50 @@ def test_one_group_is_enough() -> None:
     mechanism = calibrate(5.0, 1e-3)
     pairs = table([(unit, 0) for unit in range(5000)], 1)
     selection = select(mechanism, pairs)
-    found = estimate(count(mechanism, pairs, selection))
+    found = estimate(count(mechanism, pairs, selection), mechanism.tuning)
     assert found.counts[0] == pytest.approx(5000, rel=0.05)
 
 
-def test_the_bias_of_a_cap_is_what_it_says() -> None:
+def test_what_a_cap_loses_is_what_it_says() -> None:
     units = np.zeros(len(CENTRES))
     units[12] = units[14] = 10.0  # norms 1 and 2
-    norms = Norms(units, units)
-    assert norms.bias(2.0) == pytest.approx(0)
-    assert norms.bias(1.0) == pytest.approx(1 - (1 + 2**0.5) / 3)
-    assert norms.most_bias(1.0) == norms.bias(1.0)
-    nothing = Norms(np.zeros(len(CENTRES)), np.zeros(len(CENTRES)))
-    assert nothing.bias(1.0) == 0
+    norms = Norms(units, np.zeros((len(units), len(units))), 13)
+    assert norms.total == pytest.approx(30)
+    assert norms.lost(2.0) == (0.0, 0.0)
+    assert norms.lost(1.0)[0] == 0
+    assert norms.lost(1.0)[1] == pytest.approx(10 * (2 - 2**0.5))  # of the tail, above bucket 13
+    assert norms.doubt(1.0) == 0
     weights, sums = np.full(5, 1024), np.full(5, 50.0)
-    assert choose_caps(loose(), nothing, weights, sums) == (1.0, 4.0)
     cap, probe = choose_caps(loose(), norms, weights, sums)
     assert cap in CAPS
     assert cap <= probe
+
+
+def test_the_tail_of_norms_is_weighed_against_its_noise() -> None:
+    """Buckets far above the noise stay; in the tail what is expected and what is seen are mixed, and the doubt is told."""
+    noisy = np.zeros(len(CENTRES))
+    noisy[12], noisy[13], noisy[15] = 5000.0, 2000.0, 60.0
+    found = norms_from(noisy, 37.0, 64.0, Tuning())
+    assert found.last == 13
+    assert found.units[12] == 5000
+    assert found.units[14] == pytest.approx(
+        1000 * (1 - 1e6 / (1e6 + 37**2)), rel=0.1
+    )  # it was expected, but is not there
+    assert 30 < found.units[15] < 500
+    assert np.all(found.units[np.ldexp(CENTRES, 0) > 90] == 0)  # more than all weights together is impossible
+    assert found.doubt(1.0) > found.doubt(16.0) > 0
+    nothing = norms_from(np.full(len(CENTRES), -5.0), 37.0, 4.0, Tuning())  # all is noise: no bucket is seen
+    assert nothing.total >= 1
+    assert np.all(np.isfinite(nothing.units))
+
+
+def test_totals_make_the_norms_surer() -> None:
+    noisy = np.zeros(len(CENTRES))
+    noisy[12] = 4000.0
+    before = norms_from(noisy, 37.0, 256.0, Tuning())
+    heavy = before.total + 3000.0  # the probe counts more than the histogram has
+    after = before.updated((1.0, 64.0), np.array([4000.0, heavy]), np.array([50.0**2, 100.0**2]))
+    assert after.doubt(16.0) < before.doubt(16.0)
+    assert sum(after.lost(16.0)) > sum(before.lost(16.0))
+    same = before.updated((1.0,), np.array([1.0]), np.array([1e18]))  # a total that says nothing
+    assert same.units == pytest.approx(before.units, abs=1e-3)

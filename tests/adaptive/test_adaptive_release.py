@@ -18,7 +18,7 @@ from dphist.engines.sql_pairs import SqlPairs
 from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.histogram import ContributionBounds, Measure
 from dphist.mechanisms import AdaptiveGaussian, CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian
-from dphist.mechanisms.adaptive_counting import EDGES
+from dphist.mechanisms.adaptive_norms import EDGES
 from dphist.mechanisms.adaptive_pairs import MemoryPairs, Pairs
 from dphist.mechanisms.choice import DEGREE_EDGES
 from dphist.planning import storage

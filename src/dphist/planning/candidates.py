@@ -19,6 +19,7 @@ from dphist.mechanisms import (
     discrete_gaussian,
 )
 from dphist.mechanisms.adaptive import calibrate
+from dphist.mechanisms.adaptive_tuning import Tuning
 from dphist.mechanisms.mechanism import round_up, round_up_to_lattice, sampler_surcharge
 from dphist.planning.aggregates import UP, require_drawable
 from dphist.planning.request import Request
@@ -47,13 +48,6 @@ def candidates(request: Request) -> tuple[list[Mechanism], list[Infeasible]]:
             raise AssertionError(f"{mechanism} misses its own target")
         found.append(mechanism)
     return found, failed
-
-
-LIGHT_GROUPS = (1, 2, 3)
-"""The bounds at which Laplace thresholding stands beside the adaptive release: where it is better, units are in few groups."""
-
-CHOSEN_GROUPS = (1, 2, 3, 5, 10, 20, 30, 50, 100)
-"""The bounds that `max_groups="auto"` chooses from."""
 
 
 def _builders(request: Request) -> Iterator[_Builder]:
@@ -96,11 +90,13 @@ def _discrete_builders(request: Request) -> Iterator[_Builder]:
 def _unbounded_builders(request: Request) -> Iterator[_Builder]:
     """What a release chooses from once it knows, roughly, how many groups units are in; the first where it cannot tell."""
     if request.choice == "max_groups":
-        yield from (partial(_better_plain, request.for_branch("plain", groups)) for groups in CHOSEN_GROUPS)
+        yield from (partial(_better_plain, request.for_branch("plain", groups)) for groups in Tuning().chosen_groups)
         return
     yield partial(adaptive, request)
     if request.choice == "law":
-        yield from (partial(laplace_threshold, request.for_branch("laplace", groups)) for groups in LIGHT_GROUPS)
+        yield from (
+            partial(laplace_threshold, request.for_branch("laplace", groups)) for groups in Tuning().light_groups
+        )
 
 
 def adaptive(request: Request) -> AdaptiveGaussian:

@@ -49,7 +49,7 @@ def run_rounds(plan: Plan, mechanism: AdaptiveGaussian, pairs: Pairs, entropy: E
     """Select, count, estimate."""
     sums = tuple(sum_noise(noisy) for noisy in plan.aggregates)
     noisy = count(mechanism, pairs, select(mechanism, pairs, entropy), sums, entropy)
-    found = estimate(noisy)
+    found = estimate(noisy, mechanism.tuning)
     columns = [Column("count", found.counts, (found.std_errors,))]
     for part, aggregate in zip(sums, plan.aggregates, strict=True):
         build = _mean if aggregate.aggregate.kind == "mean" else _sum
