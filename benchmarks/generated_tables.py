@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 Random = np.random.Generator
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Data:
     """Distinct pairs of units and groups."""
 
@@ -43,7 +43,7 @@ class Data:
 
 
 def _with_heavy(degrees: Floats, rng: Random, heavy: int) -> Floats:
-    degrees[:heavy] = np.ceil(rng.lognormal(5.5, 0.8, heavy))
+    degrees[:heavy] = rng.integers(100, 600, heavy)
     return degrees
 
 

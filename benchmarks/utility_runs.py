@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from generated_tables import Data, Floats, Random
@@ -15,7 +16,7 @@ from dphist.mechanisms import LaplaceThreshold, SparseGaussian
 from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate
 from dphist.mechanisms.adaptive_counting import count
 from dphist.mechanisms.adaptive_estimates import estimate
-from dphist.mechanisms.adaptive_pairs import MemoryPairs, draw_sample
+from dphist.mechanisms.adaptive_pairs import MemoryPairs
 from dphist.mechanisms.adaptive_selection import select
 from dphist.mechanisms.adaptive_tuning import Tuning
 from dphist.mechanisms.choice import DEGREE_EDGES, choose, noisy_degrees
@@ -51,16 +52,30 @@ def result(data: Data, index: NDArray[np.int64], counts: Floats, errors: Floats 
     return Result(len(index), relative, float(covered.mean()), float(covered[top].mean()), score)
 
 
+@lru_cache(maxsize=40)
+def _places(data: Data, seed: int) -> NDArray[np.int32]:
+    """The place of each pair in a random order of its unit's groups, from 0: one sort serves every bound."""
+    order = np.argsort(data.unit + np.random.default_rng(seed).random(len(data.unit)))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(data.unit, minlength=data.units))[:-1]])
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order)) - starts[data.unit[order]]
+    return place
+
+
+def kept(data: Data, most: int, rng: Random) -> NDArray[np.bool_]:
+    """Which pairs stay if each unit keeps `most` random groups; every method keeps the same ones under one seed."""
+    return np.asarray(_places(data, int(rng.integers(2**32))) < most)
+
+
 def bounded(data: Data, most: int, rng: Random) -> NDArray[np.int64]:
     """Counts after each unit kept `most` random groups."""
-    kept = draw_sample(data.unit, data.units, most, rng.random(len(data.unit)))
-    return np.bincount(data.group[kept], minlength=data.groups).astype(np.int64)
+    return np.bincount(data.group[kept(data, most, rng)], minlength=data.groups).astype(np.int64)
 
 
 def plain(data: Data, mechanism: SparseGaussian | LaplaceThreshold, rng: Random) -> Result:
     """One of our plain mechanisms."""
-    kept = mechanism.perturb(bounded(data, mechanism.max_groups, rng))
-    return result(data, kept.index, kept.counts)
+    found = mechanism.perturb(bounded(data, mechanism.max_groups, rng))
+    return result(data, found.index, found.counts)
 
 
 def halves(data: Data, epsilon: float, delta: float, most: int, rng: Random) -> Result:
@@ -69,14 +84,14 @@ def halves(data: Data, epsilon: float, delta: float, most: int, rng: Random) -> 
     threshold = 1 - std * ndtri(-np.expm1(np.log1p(-delta / 2) / most))
     counts = bounded(data, most, rng)
     noisy = counts + rng.normal(0, std, len(counts))
-    kept = np.flatnonzero((noisy > threshold) & (counts > 0))
-    return result(data, kept, noisy[kept])
+    found = np.flatnonzero((noisy > threshold) & (counts > 0))
+    return result(data, found, noisy[found])
 
 
 def set_union(data: Data, epsilon: float, delta: float, budgets: tuple[float, ...], most: int, rng: Random) -> Result:
     """Weighted Gaussian set union in rounds that drop the keys already found; one round is the plain weighted Gaussian."""
-    kept = draw_sample(data.unit, data.units, most, rng.random(len(data.unit)))
-    unit, group = data.unit[kept], data.group[kept]
+    sampled = kept(data, most, rng)
+    unit, group = data.unit[sampled], data.group[sampled]
     found = np.zeros(data.groups, bool)
     for budget in budgets:
         share = budget / sum(budgets)
@@ -93,10 +108,32 @@ def set_union(data: Data, epsilon: float, delta: float, budgets: tuple[float, ..
     return Result(int(found.sum()))
 
 
+def two_rounds(data: Data, epsilon: float, delta: float, rng: Random) -> Result:
+    """Laplace noise in two rounds: a fifth of epsilon drops the hopeless of at most five groups of a unit, the rest decides.
+
+    Weights of norm 1 in l1 in both rounds; in units of the noise, z1 > k = 2 keeps a group and z2 > T releases it, with
+    1/4 e^(-k - T) e^e2 (4 + e^e1) <= delta: what groups of one unit alone can do.
+    """
+    most, keep, first, second = 5, 2.0, 0.2 * epsilon, 0.8 * epsilon
+    threshold = second + np.log((most - 1 + np.exp(first)) / (4 * delta)) - keep
+    sampled = kept(data, most, rng)
+    unit, group = data.unit[sampled], data.group[sampled]
+
+    def noisy(share: float, unit: NDArray[np.int32], group: NDArray[np.int32]) -> tuple[Floats, NDArray[np.bool_]]:
+        degree = np.bincount(unit, minlength=data.units)
+        sums = np.bincount(group, 1 / degree[unit], minlength=data.groups)
+        return share * sums + rng.laplace(size=data.groups), sums > 0
+
+    found, eligible = noisy(first, unit, group)
+    left = eligible & (found > keep)
+    found, _ = noisy(second, unit[left[group]], group[left[group]])
+    released = np.flatnonzero(left & (found > threshold))
+    return result(data, released, found[released] / second)
+
+
 def pairs_of(data: Data, mechanism: AdaptiveGaussian, rng: Random) -> MemoryPairs:
     """The pairs with a sample of each unit's groups."""
-    sampled = draw_sample(data.unit, data.units, mechanism.max_groups, rng.random(len(data.unit)))
-    return MemoryPairs(data.unit, data.group, data.units, data.groups, sampled)
+    return MemoryPairs(data.unit, data.group, data.units, data.groups, kept(data, mechanism.max_groups, rng))
 
 
 def adaptive(data: Data, mechanism: AdaptiveGaussian, rng: Random) -> Result:

@@ -11,35 +11,64 @@ from dphist.mechanisms.adaptive_norms import CAPS, CENTRES, Norms, norms_from
 from dphist.mechanisms.adaptive_pairs import MemoryPairs, draw_sample
 from dphist.mechanisms.adaptive_selection import Selection, select
 from dphist.mechanisms.adaptive_tuning import Tuning
+from dphist.noise.entropy import allow_test_entropy
+from dphist.noise.testing import SeededEntropy
+
+Counts = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
-def released(pairs: MemoryPairs, seed: int) -> tuple[Estimates, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    mechanism = calibrate(1.0, 1e-8)
+def released(pairs: MemoryPairs, seed: int, epsilon: float = 1.0) -> tuple[Estimates, Counts]:
+    mechanism = calibrate(epsilon, 1e-8)
     priority = np.random.default_rng(seed).random(len(pairs.unit))
     sampled = draw_sample(pairs.unit, pairs.units, mechanism.max_groups, priority)
     chosen = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, sampled)
-    selection = select(mechanism, chosen)
-    return estimate(count(mechanism, chosen, selection), mechanism.tuning), true_counts(pairs)[selection.index]
+    with allow_test_entropy():
+        entropy = SeededEntropy(seed)
+        selection = select(mechanism, chosen, entropy)
+        counts = count(mechanism, chosen, selection, (), entropy)
+    return estimate(counts, mechanism.tuning), true_counts(pairs)[selection.index]
 
 
 @pytest.mark.parametrize(
-    ("units", "groups", "degree", "slope"), [(20_000, 5_000, 12, 1.0), (40_000, 800, 4, 0.9), (6_000, 4_000, 50, 0.8)]
+    ("units", "groups", "degree", "slope", "very_heavy", "epsilon", "runs"),
+    [
+        (20_000, 5_000, 12, 1.0, 0, 1.0, 4),
+        (40_000, 800, 4, 0.9, 0, 1.0, 4),
+        (6_000, 4_000, 50, 0.8, 0, 1.0, 4),
+        (20_000, 4_000, 0.5, 0.8, 60, 1.0, 25),  # units that the histogram of norms cannot see are in most groups
+        (20_000, 4_000, 0.5, 0.8, 60, 3.0, 12),
+    ],
 )
-def test_intervals_cover_the_number_of_all_units(units: int, groups: int, degree: float, slope: float) -> None:
-    """95 % intervals cover at least 93 % overall and 90 % in the largest tenth; n is some thousand groups."""
+def test_intervals_cover_the_number_of_all_units(
+    units: int, groups: int, degree: float, slope: float, very_heavy: int, epsilon: float, runs: int
+) -> None:
+    """95 % intervals cover at least 93 % overall and 90 % in the largest tenth; n is some thousand groups.
+
+    Seeded, as the error of the histogram of norms is common to all groups of a run.
+    """
     inside: list[bool] = []
     largest: list[bool] = []
     relative: list[float] = []
-    for seed in range(4):
-        found, true = released(zipf(units, groups, degree, seed, slope), seed)
+    for seed in range(runs):
+        found, true = released(zipf(units, groups, degree, seed, slope, very_heavy), seed, epsilon)
         covered = np.abs(found.counts - true) <= 1.959964 * found.std_errors
         inside += covered.tolist()
         largest += covered[true >= np.quantile(true, 0.9)].tolist()
         relative += (np.abs(found.counts - true) / true).tolist()
-    slack = 2 * np.sqrt(0.07 * 0.93 / len(inside))
-    assert np.mean(inside) >= 0.93 - slack
+    assert len(inside) > 1000
+    assert np.mean(inside) >= 0.93
     assert np.mean(largest) >= 0.90
     assert np.median(relative) < 0.2
+
+
+def test_without_the_doubt_about_the_tail_heavy_units_would_not_be_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above can fail: standard errors that ignore units the histogram cannot see are too small."""
+    monkeypatch.setattr(Norms, "doubt", lambda self, cap: 0.0)
+    inside: list[bool] = []
+    for seed in range(8):
+        found, true = released(zipf(20_000, 4_000, 0.5, seed, 0.8, 60), seed)
+        inside += (np.abs(found.counts - true) <= 1.959964 * found.std_errors).tolist()
+    assert np.mean(inside) < 0.9
 
 
 def test_noise_alone_would_not_cover() -> None:
