@@ -123,7 +123,7 @@ class Tuning:
     weight_roots: int = 2
     histogram_cut: float = 4.0
     tail_decay: float = 0.5
-    tail_doubt: float = 0.5
+    tail_doubt: float = 0.6
     left_of_bias: float = 0.25
     left_of_probe_bias: float = 0.5
     probe_quantile: float = 0.3
