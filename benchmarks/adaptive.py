@@ -30,7 +30,7 @@ def generate(path: Path, rows: int) -> None:
     import duckdb
 
     with duckdb.connect() as connection:
-        connection.execute("SET preserve_insertion_order = false")
+        connection.execute("SET preserve_insertion_order = false; SET enable_progress_bar = false")
         connection.execute(
             f"""COPY (SELECT CAST(floor(exp(random() * ln(1e6))) AS BIGINT) AS item,
                 CAST(floor({rows} / 50 * pow(random(), 3)) AS BIGINT) AS "user"

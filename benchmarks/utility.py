@@ -1,6 +1,6 @@
 """What a budget buys: groups released, and how wrong their counts are, next to what others do.
 
-    python benchmarks/utility.py [--data DIR] [--epsilon 1] [--delta 1e-8] [--seeds 20] [--tune]
+    python benchmarks/utility.py [--data DIR] [--sets NAME ...] [--epsilon 1] [--delta 1e-8] [--seeds 20] [--tune]
 
 Errors are relative to the true number of units in a group, not to a count after bounding: what bounding loses is an error,
 too. Each line is the mean over seeds ± the spread (one standard deviation) of groups released / median relative error.
@@ -83,6 +83,7 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-8)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS, help="which of them")
     parser.add_argument("--tune", action="store_true", help="run the constants on generated data instead")
     options = parser.parse_args()
     if options.tune:
@@ -91,7 +92,7 @@ def main() -> None:
     if not options.data.is_dir():
         print(f"No folder {options.data}: pass --data DIR.")
         return
-    for name in SETS:
+    for name in options.sets:
         evaluate(read(options.data, name), options.epsilon, options.delta, options.seeds)
 
 
