@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dphist.cli import main
+
 AGE = ["--column", "age", "--unit", "person", "--lower", "0", "--upper", "120", "--error", "1", "--epsilon", "0.5"]
 
 
@@ -48,7 +50,9 @@ def test_json_and_other_statistics(folder: Path) -> None:
     found = json.loads(done.stdout)
     assert abs(found["value"] - 45) <= 12
     assert found["most_dropped"] == 60 * found["q"]
-    assert "after dropping at most 20 % of them" in found["accuracy"]
+    assert "after dropping at most 20 % of them, provided that there are at least 20,000" in found["accuracy"]
+    assert found["conditions"] == ["there are at least 20,000 of them"]
+    assert found["min_records"] == 20_000
     assert done.stderr == ""
     done = stat("is-empty", "ages.parquet", "--unit", "person", "--epsilon", "1", cwd=folder)
     assert done.stdout.startswith("not empty")
@@ -63,20 +67,47 @@ def test_infeasible_is_said_before_anything_is_read(folder: Path) -> None:
 def test_table_and_dry_run_read_nothing(folder: Path) -> None:
     done = stat("max", "--table", "--dry-run", *AGE, "--drop", "0.005", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "0.5   9.5e-07       50             3,000          600,000" in done.stdout
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["0.5", "9.6e-07", "50", "3,000", "30", "%", "0.3", "%", "600,000"] in rows
+    assert ["0.5", "1e-06", "50", "3,000", "30", "%", "0.3", "%", "600,000", "(yours)"] in rows
     assert "Promise: within 1 of the true maximum" in done.stdout
-    for arguments, words in (
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
         (["mode", "--table", "--epsilon", "1"], "--max-values"),
         (["max"], "Expected --epsilon"),
         (["is-empty", "--epsilon", "1"], "FILE and --unit"),
         (["variance", "--dry-run", "--epsilon", "1"], "one of max"),
-    ):
-        failed = stat(*arguments, cwd=folder)
-        assert failed.returncode == 2
-        assert words in failed.stderr
+        (["mode", "--drop", "0.1", "--dry-run", "--epsilon", "1"], "max_values with drop"),
+        (["is-empty", "x.parquet", "--unit", "u", "--column", "c", "--epsilon", "1"], "no column for is-empty"),
+        (["mode", "--as", "dates", "--dry-run", "--epsilon", "1"], "one of number, text"),
+    ],
+)
+def test_refusals(
+    arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process: what is refused before any file is opened."""
+    monkeypatch.setattr(sys, "argv", ["dphist", "stat", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_max_k_of_a_text_file(folder: Path) -> None:
+    (folder / "values.csv").write_text("person,v\n" + "".join(f"{i},{(9, 10)[i % 2]}\n" for i in range(2000)))
+    arguments = ["max-k", "values.csv", "--unit", "person", "--column", "v", "--k", "500", "--epsilon", "1"]
+    failed = stat(*arguments, cwd=folder)
+    assert failed.returncode == 2
+    assert "--as number" in failed.stderr
+    done = stat(*arguments, "--as", "number", cwd=folder)
+    assert done.stdout.startswith("10: exactly the true largest value with 500 records"), done.stderr
 
 
 def test_help_has_an_example(folder: Path) -> None:
-    assert "Example: dphist stat max ages.parquet" in stat("--help", cwd=folder).stdout.replace("\n", " ").replace(
-        "  ", " "
-    )
+    shown = " ".join(stat("--help", cwd=folder).stdout.replace("│", " ").split())
+    assert "Example: dphist stat max ages.parquet" in shown
+    assert "lower one (rank ⌈n/2⌉)" in shown
+    assert "population standard deviation" in shown

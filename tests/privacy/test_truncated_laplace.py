@@ -185,8 +185,8 @@ def rounded_law(count: int, epsilon: float, q: float) -> np.ndarray:
 def test_counterexample_of_three_bars_of_a_thousand() -> None:
     """epsilon = 1, tau = 0.1: one record more moves q from 300 to 300.1, and the centres of all three bars with it.
 
-    The event: the changed bar at or above its new centre, both others at or below theirs. It has probability 1/8 with the record
-    and e^-1.05/8 without it, so delta(1) >= (1 - e^(-epsilon tau/2))/8, far from what Theorem 3 claims.
+    The event: the changed bar at or above its new centre, both others at or below theirs. It has probability 1/8 with the
+    record and e^-1.05/8 without it, so delta(1) >= (1 - e^(-epsilon tau/2))/8, far from what Theorem 3 claims.
     """
 
     def event(q: float, first: int) -> float:
@@ -234,10 +234,7 @@ def test_wide_laws_do_not_overflow() -> None:
         assert tl.shifted(1.0, q, (q + 2) // 2)[1] <= 1
         assert tl.delta_continuous(1, epsilon=1, q=q) > 0
         assert tl.data_dependent_bound(epsilon=1, drop_share=0.1, smaller_q=q, most_bars=3)[1] > 0
-    assert tl.shifted(800.0, 10, 3) == (
-        pytest.approx(2400),
-        1.0,
-    )  # the outermost atom is below the doubles: safe, not sharp
+    assert tl.shifted(800.0, 10, 3)[1] == 1.0  # the outermost atom is below the doubles: safe, not sharp
     assert tl.delta_continuous(800, epsilon=800, q=10) > 0
 
 
