@@ -174,9 +174,9 @@ def plan_statistic(
     buckets, bars = None, 1 if name == "is-empty" else max_values
     if name in BUCKETED:
         if lower is None or upper is None or error is None:
-            raise InvalidParameter(
-                "lower, upper and error", "not all of them", "public ends of the range, and the allowed error."
-            )
+            missing = [word for word, value in (("lower", lower), ("upper", upper), ("error", error)) if value is None]
+            hint = "public ends of the range, and the allowed error."
+            raise InvalidParameter("lower, upper and error", f"no {' and no '.join(missing)}", hint)
         buckets = Buckets(lower, upper, error / OUTPUT_ERROR[name])
         bars = buckets.number
     elif error is not None or lower is not None or upper is not None:
