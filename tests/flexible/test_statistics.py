@@ -306,6 +306,8 @@ def test_nan_has_no_bucket() -> None:
     assert grid.index(points).tolist() == [[0, 0], [NO_BUCKET, 0], [0, 0]]
     rows, counts = count_rows(grid.index(points))
     assert (rows.tolist(), counts.tolist()) == ([[0, 0]], [2])
+    labelled = np.column_stack([[-1, 1, 1], grid.index(points)])  # labels of points are records' own, -1 included
+    assert count_rows(labelled)[0].tolist() == [[-1, 0, 0], [1, 0, 0]]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ Integers = NDArray[np.int64]
 Metric = Literal["l2", "max"]
 
 MOST_BUCKETS = 2**40
-NO_BUCKET = -1
+NO_BUCKET = -(2**63)
+"""Not -1, which is a common label of points."""
 SMALLEST_ERROR_IN_ULPS = 1024
 
 
