@@ -128,6 +128,8 @@ class _Chain:
     def _settle(self) -> None:
         """Fix what can no longer change, and multiply neighbouring fixed steps in pairs."""
         same = (self._low[0] == self._high[0]) & (self._low[1] == self._high[1])
+        if 2 * same.size > self._open.size and 8 * np.count_nonzero(same) < same.size:
+            return  # nearly all is open still: moving it around costs more than it saves
         places = np.flatnonzero(self._open)
         fixed = places[same]
         self._steps[:, fixed] = _steps(self._p[same], self._ends, self._low[0][same], self._low[1][same])
