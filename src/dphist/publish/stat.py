@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -67,18 +67,18 @@ class PrivateStatistic:
             "epsilon": plan.epsilon,
             "delta": plan.mechanism.delta(plan.epsilon),
             "q": plan.q,
-            "bars": plan.bars,
-            "most_dropped": plan.most_dropped,
             "drop": plan.drop,
             "min_records": plan.min_records,
-            "records_needed": plan.records_needed,
             "max_records": plan.mechanism.max_groups,
             "lower": None if plan.buckets is None else plan.buckets.lower,
             "upper": None if plan.buckets is None else plan.buckets.upper,
-            "error": plan.error,
             "probability": plan.probability,
             "k": plan.k,
             "read_as": plan.read_as,
+            "bars": plan.bars,
+            "most_dropped": plan.most_dropped,
+            "records_needed": plan.records_needed,
+            "error": plan.error,
         }
 
 
@@ -100,8 +100,10 @@ def stat(
 ) -> PrivateStatistic:
     """A private statistic of a column: max, min, range, median, quantile, mean, std, support, mode, max-k or is-empty.
 
+    mode and max-k take `read_as`, "number" or "text", for columns of text.
+
     `options` are those of `plan_statistic`: epsilon, delta, lower, upper, error, drop, min_records, max_records, max_values,
-    probability, k, read_as. A plan that is known not to keep its promise is refused before anything is read.
+    probability, k. A plan that is known not to keep its promise is refused before anything is read.
     """
     require_secure(entropy)
     plan = plan_statistic(name, **options)
@@ -167,6 +169,6 @@ def privatise_statistic(histogram: Histogram, plan: StatisticPlan, entropy: Entr
         values = plan.buckets.centre(values)
     private = sanitise(values, counts, plan.mechanism, entropy)
     found = statistic(plan.statistic, private, probability=plan.probability, k=plan.k)
-    if isinstance(found, datetime) and pa.types.is_timestamp(kind) and kind.tz is not None:
-        found = found.replace(tzinfo=UTC)  # numpy has no time zones
+    if isinstance(found, datetime.datetime) and pa.types.is_timestamp(kind) and kind.tz is not None:
+        found = found.replace(tzinfo=datetime.UTC)  # numpy has no time zones
     return PrivateStatistic(found, plan, private)
