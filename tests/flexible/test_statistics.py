@@ -17,10 +17,10 @@ from dphist.flexible.bucketing import NO_BUCKET, Buckets, Grid, count_rows
 from dphist.flexible.plan import StatisticPlan, plan_statistic
 from dphist.flexible.statistics import BUCKETED, OUTPUT_ERROR, PrivateHistogram, max_k, sanitise, statistic
 from dphist.flexible.trade_offs import trade_offs
-from dphist.flexible.words import exactly, factor_of, percent, rounded_up
 from dphist.mechanisms import TruncatedLaplace
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
+from dphist.words import exactly, factor_of, percent, rounded_up
 
 quick = settings(max_examples=60, deadline=None)
 

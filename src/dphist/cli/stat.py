@@ -14,7 +14,7 @@ from dphist.errors import InvalidParameter
 from dphist.flexible.plan import DEFAULT_DELTA, StatisticPlan, plan_statistic
 from dphist.flexible.statistics import NAMES
 from dphist.flexible.trade_offs import trade_offs
-from dphist.flexible.words import exactly, percent, rounded_up
+from dphist.words import exactly, percent, rounded_up
 
 
 def command(

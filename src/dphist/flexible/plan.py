@@ -11,8 +11,8 @@ from dphist import checks
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.flexible.bucketing import Buckets
 from dphist.flexible.statistics import BUCKETED, NAMES, OUTPUT_ERROR, UNBUCKETED
-from dphist.flexible.words import exactly, factor_of, percent, rounded_up
 from dphist.mechanisms import TruncatedLaplace
+from dphist.words import exactly, factor_of, percent, rounded_up
 
 DEFAULT_DELTA: Final = 1e-6
 READ_AS: Final = ("number", "text")

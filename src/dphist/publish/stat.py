@@ -19,10 +19,10 @@ from dphist.errors import InvalidParameter
 from dphist.flexible.bucketing import Buckets
 from dphist.flexible.plan import StatisticPlan, plan_statistic
 from dphist.flexible.statistics import PrivateHistogram, sanitise, statistic
-from dphist.flexible.words import exactly
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
+from dphist.words import exactly
 
 Progress = Callable[[str], None]
 _BUCKET = "dphist_bucket"
