@@ -55,7 +55,7 @@ def command(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write the table (.parquet, .csv, .json).")
     ] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")] = None,
+    report: options.Report = None,
     threads: Annotated[int | None, typer.Option("--threads", help="Threads of the engine.")] = None,
     memory_limit: Annotated[str | None, typer.Option("--memory-limit", help="Memory of the engine, e.g. 4GB.")] = None,
     temp_directory: Annotated[
@@ -84,10 +84,7 @@ def command(
 
     if output is None and report is None and not (explain or dry_run):
         raise InvalidParameter("-o FILE or --report FILE", "neither", "add -o out.parquet.")
-    for path in (path for path in (output, report) if path is not None):
-        files.check_writable(path)
-    if output is not None:
-        files.format_of(output)
+    files.check_outputs(output, report)
     budget = _budget(
         plan,
         {
@@ -191,10 +188,10 @@ def _closing(plan: Plan, output: Path | None, report: Path | None) -> str:
 
 
 def verify_command(
-    file: Annotated[Path, typer.Argument(help="A file written by `dphist release`.")],
+    file: Annotated[Path, typer.Argument(help="A file written by dphist release, top-k or continual.")],
     as_json: options.AsJson = False,
 ) -> None:
-    """Check a released file against its plan and guarantee, without the data. Exit code 1 if a check fails.
+    """Check a published file against its plan and guarantee, without the data. Exit code 1 if a check fails.
 
     Example: dphist verify out.parquet
     """
