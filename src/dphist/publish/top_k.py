@@ -81,7 +81,8 @@ def release_largest(
 
     It must hold at least the plan's `needed` largest groups, each unit counted once in a group and, if the plan has a
     bound, in at most `max_groups` groups: say so by repeating the bound. Where a source cuts off equal counts it has to do
-    so by key (ORDER BY count DESC, key), for from-top with a bound.
+    so by key (ORDER BY count DESC, key), for from-top with a bound. Its order of keys may be another than ours: of the groups
+    with the smallest count listed, at most one then comes in for each that the unit itself lifted past it and that is left out.
 
     A table of fewer groups is accepted with `all_groups`: it says that the query behind it leaves none out, so that a short
     answer means that there are no more. The next largest count is then 0. If groups were left out, that 0 is false and
