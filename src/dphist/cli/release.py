@@ -55,7 +55,7 @@ def command(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write the table (.parquet, .csv, .json).")
     ] = None,
-    report: options.Report = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")] = None,
     threads: Annotated[int | None, typer.Option("--threads", help="Threads of the engine.")] = None,
     memory_limit: Annotated[str | None, typer.Option("--memory-limit", help="Memory of the engine, e.g. 4GB.")] = None,
     temp_directory: Annotated[
@@ -84,7 +84,10 @@ def command(
 
     if output is None and report is None and not (explain or dry_run):
         raise InvalidParameter("-o FILE or --report FILE", "neither", "add -o out.parquet.")
-    files.check_outputs(output, report)
+    for path in (path for path in (output, report) if path is not None):
+        files.check_writable(path)
+    if output is not None:
+        files.format_of(output)
     budget = _budget(
         plan,
         {

@@ -1,4 +1,4 @@
-"""What every published table can do: be read as Arrow, pandas or Polars, and be written with its metadata."""
+"""What a published list can do: be read as Arrow, pandas or Polars, be written with its metadata, be reported."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,13 +27,17 @@ from dphist.planning import Plan, plan_for
 from dphist.planning import storage as plan_storage
 from dphist.planning.describe import guarantee
 from dphist.planning.plan import AggregateNoise
+from dphist.publish import files
 from dphist.publish.adaptive import decide, run_rounds
 from dphist.publish.columns import columns
 from dphist.publish.keys import public_keys
-from dphist.publish.published import Published
 from dphist.publish.table import ORDERS, Order, build_table, check_names
 from dphist.report import html
 from dphist.version import __version__
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
 
 Integers = NDArray[np.int64]
 Progress = Callable[[str], None]
@@ -62,7 +66,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Release(Published):
+class Release:
     """A private table with its plan. Holds no true value."""
 
     table: pa.Table
@@ -70,6 +74,22 @@ class Release(Published):
     request: Request
     total: float | None
     created: dt.datetime
+
+    def to_arrow(self) -> pa.Table:
+        """The table as Arrow."""
+        return self.table
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table as a pandas frame."""
+        return self.table.to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """The table as a Polars frame."""
+        import polars as pl
+
+        frame = pl.from_arrow(self.table)
+        assert isinstance(frame, pl.DataFrame)
+        return frame
 
     def metadata(self) -> dict[str, Any]:
         """Plan, guarantee, noise, threshold, version and time. Nothing but public parameters and noisy values."""
@@ -98,9 +118,13 @@ class Release(Published):
             "plan": plan_storage.to_data(plan.request, plan.mechanism, plan.alternatives),
         }
 
-    def html(self) -> str:
-        """The report as text."""
-        return html.render(self.table, self.plan, self.metadata())
+    def write(self, path: str | Path) -> None:
+        """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it."""
+        files.write_table(self.table, self.metadata(), Path(path))
+
+    def report(self, path: str | Path) -> None:
+        """Write a report to look at: one HTML file that needs no network."""
+        files.write_text(html.render(self.table, self.plan, self.metadata()), Path(path))
 
 
 def estimand(plan: Plan) -> str:
