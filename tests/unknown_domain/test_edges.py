@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -62,6 +63,24 @@ def test_metadata_of_the_input_is_not_published(tmp_path: Path) -> None:
     assert not found.to_arrow().schema.metadata
     found.write(tmp_path / "out.parquet")
     assert b"pandas" not in (pa.parquet.read_schema(tmp_path / "out.parquet").metadata or {})
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out.json"])
+def test_files_without_rows_can_be_verified_and_reported(name: str, tmp_path: Path) -> None:
+    table = pa.table({"u": [1, 2], "k": ["a", "b"]})
+    stream = dp.Continual.start(tmp_path / "s", unit="u", by="k", rounds=3, max_groups=1, epsilon=1, delta=1e-8)
+    made: list[Any] = [
+        dp.top_k(table, unit="u", by="k", k=3, epsilon=1, delta=1e-8, method="from-top"),
+        stream.show(),
+        stream.add(table, "one"),
+        dp.release(table, unit="u", by="k", epsilon=1, delta=1e-8, max_groups=1),
+    ]
+    for empty in made:
+        assert empty.to_arrow().num_rows == 0
+        empty.write(tmp_path / name)
+        assert all(check.passed for check in dp.verify(tmp_path / name))
+        empty.report(tmp_path / "out.html")
+        assert "No group was released" in (tmp_path / "out.html").read_text()
 
 
 def test_a_plan_must_fit_its_mechanism() -> None:

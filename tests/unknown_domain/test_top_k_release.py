@@ -184,6 +184,20 @@ def test_what_cannot_be_used_is_refused(options: dict[str, object]) -> None:
         dp.plan_top_k(**BUDGET, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"method": "from-top"}, ["k ", "max groups   not bounded", "noise ", "threshold ", "guarantee ", "provided "]),
+        ({"method": "from-top", "max_groups": 2}, ["max groups   2 for each unit"]),
+        ({"method": "correlated"}, ["parts ", "common to all", "of the 6-th count", "noise ", "threshold "]),
+        ({"method": "ranked"}, ["choices ", "e times as likely", "shortlist    the 50 largest", "end "]),
+    ],
+)
+def test_a_plan_explains_all_its_parameters(options: dict[str, Any], words: list[str]) -> None:
+    plan = str(dp.plan_top_k(k=5, **BUDGET, **options))
+    assert all(word in plan for word in words)
+
+
 def test_names_and_missing_budgets_are_refused(events: pa.Table) -> None:
     with pytest.raises(InvalidParameter, match="k, epsilon and delta"):
         dp.top_k(events, unit="user", by="page", k=3)

@@ -17,6 +17,14 @@ class Check:
     detail: str
 
 
+def columns(table: pa.Table, expected: Sequence[str]) -> Check:
+    """Whether the columns are those expected. A JSON file without rows names none, which is no fault."""
+    if table.num_columns == 0:
+        return Check("columns", True, "none are named, as there are no rows")
+    same = table.column_names == list(expected)
+    return Check("columns", same, "are those of the plan" if same else f"expected {expected}, got {table.column_names}")
+
+
 def distinct_keys(table: pa.Table, keys: Sequence[str]) -> Check:
     """Whether no group is there twice."""
     names = list(keys)
