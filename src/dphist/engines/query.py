@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.histogram import Measure
+from dphist.histogram import Measure, check_key_names
 
 NullKeys = Literal["group", "drop"]
 KeyRole = Literal["group", "value", "ordered value"]
@@ -77,6 +77,7 @@ class GroupByQuery:
         if not self.by:
             raise InvalidParameter("at least one key", "none", "add --by COLUMN.")
         names = [key.name for key in self.by]
+        check_key_names(names)
         if len(set(names)) < len(names):
             raise InvalidParameter("keys with different names", names)
         measured = [measure.name for measure in self.measures]
