@@ -8,7 +8,7 @@ import pytest
 
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms import TruncatedLaplace
-from dphist.mechanisms.mechanism import SAMPLER_ERROR
+from dphist.mechanisms.mechanism import MOST_DRAWS, SAMPLER_ERROR
 from dphist.noise import log_pmf, sampler_error
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
@@ -22,7 +22,7 @@ def test_calibrated_implies_target_and_one_step_less_fails(epsilon: float, delta
     assert found.delta(epsilon) <= delta
     if found.q:
         assert TruncatedLaplace(found.epsilon_per_group, found.q - 1, bars).delta(epsilon) > delta
-    assert 18 * sampler_error(found.law) <= SAMPLER_ERROR
+    assert MOST_DRAWS * sampler_error(found.law) <= SAMPLER_ERROR
     assert ("one group" if bars == 1 else str(bars)) in found.assumption
 
 
@@ -61,6 +61,14 @@ def test_large_epsilons_are_capped_and_tiny_deltas_refused() -> None:
     assert TruncatedLaplace.for_budget(50, 1e-6).delta(50) <= 1e-6
     with pytest.raises(Infeasible, match="what the sampler itself may add"):
         TruncatedLaplace.for_budget(1, 1e-40)
+
+
+def test_wide_noise_has_a_finite_delta() -> None:
+    """From q = 1420 on e^(q/2) is beyond the doubles."""
+    for q in (1418, 1421, 20_000):
+        mechanism = TruncatedLaplace(Fraction(1), q, 2)
+        assert 0 < mechanism.delta(2) < 1e-25  # what the sampler itself may add
+        assert mechanism.delta(0.5) == pytest.approx(TruncatedLaplace(Fraction(1), 200 + q % 2, 2).delta(0.5), rel=1e-8)
 
 
 def test_refusals() -> None:

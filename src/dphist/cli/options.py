@@ -96,6 +96,7 @@ StagingDirectory: TypeAlias = Annotated[
     typer.Option("--staging", help="A directory that the cluster shares and only you can read, for exact counts."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Report: TypeAlias = Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")]
 Plot: TypeAlias = Annotated[Path | None, typer.Option("--plot", help="Write a picture (.png, .svg, .pdf).")]
 
 

@@ -112,9 +112,7 @@ class SparkEngine:
         tell(READING)
         with self.open(source, query, seed=seed) as records:
             tell(BOUNDING)
-            keys = ", ".join(f"{name} ASC NULLS LAST" for name in records.fields.key_names)
-            order = f"ORDER BY units DESC, {keys} LIMIT {most}"
-            sql = f"SELECT * FROM ({records.histogram_sql(bounds)}) AS counted {order}"
+            sql = records.histogram_sql(bounds, largest=most)
             table = without_leaks(records.sql(sql).toArrow)
         named = table.select(list(records.fields.key_names)).rename_columns([key.name for key in query.by])
         return Histogram(named, whole(table, "units"), bounds)
@@ -166,9 +164,9 @@ class SparkRecords:
     seed: int
     views: Views
 
-    def histogram_sql(self, bounds: ContributionBounds, pairs: str | None = None) -> str:
+    def histogram_sql(self, bounds: ContributionBounds, pairs: str | None = None, largest: int | None = None) -> str:
         """The whole plan in SQL, or what is left of it when the pairs are written down."""
-        return histogram_sql(self.fields, bounds, self.seed, SparkDialect(), pairs)
+        return histogram_sql(self.fields, bounds, self.seed, SparkDialect(), largest=largest, written=pairs)
 
     def histogram(self, bounds: ContributionBounds, pairs: str | None = None) -> DataFrame:
         """Keys, `units`, `steps_i` and `first_units` of each group: true values, not yet computed."""

@@ -75,11 +75,19 @@ class Fields:
 
 
 def histogram_sql(
-    fields: Fields, bounds: ContributionBounds, seed: int, dialect: Dialect, written: str | None = None
+    fields: Fields,
+    bounds: ContributionBounds,
+    seed: int,
+    dialect: Dialect,
+    *,
+    largest: int | None = None,
+    written: str | None = None,
 ) -> str:
     """Group keys, `units`, one `steps_i` per measure and, for the total, `first_units` (each unit in one group only).
 
-    `written` names a table that holds the pairs already.
+    With `largest` only so many groups, largest first. Equal counts stand in the order of their keys, which no record can
+    change: any other order would let one unit exchange every group of the smallest count that is listed. `written` names a
+    table that holds the pairs already.
     """
     keys = ", ".join(fields.key_names)
     steps = [f"steps_{position}" for position in range(1, len(fields.measures) + 1)]
@@ -96,7 +104,9 @@ def histogram_sql(
     columns += [f"{saturated(dialect.exact_sum(name))} AS {name}" for name in steps]
     columns += ["COUNT(CASE WHEN place = 1 THEN 1 END) AS first_units"] if fields.want_total else []
     stages.append(f"counted AS (\n  SELECT {_lines(columns)}\n  FROM {pairs}{kept}\n  GROUP BY {keys}\n)")
-    return "WITH " + ",\n".join(stages) + "\n" + _result(fields, steps, dialect)
+    order = ", ".join(["units DESC", *(f"{name} ASC NULLS LAST" for name in fields.key_names)])
+    limit = "" if largest is None else f"\nORDER BY {order}\nLIMIT {largest}"
+    return "WITH " + ",\n".join(stages) + "\n" + _result(fields, steps, dialect) + limit
 
 
 def blocks_sql(fields: Fields, blocks: int, seed: int, dialect: Dialect) -> str:

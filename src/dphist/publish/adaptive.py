@@ -18,7 +18,7 @@ from dphist.mechanisms.adaptive_tuning import LATTICE_BITS
 from dphist.mechanisms.choice import DEGREE_EDGES, choose, noisy_degrees
 from dphist.noise import Entropy
 from dphist.planning import Plan, storage
-from dphist.planning.plan import AggregateNoise
+from dphist.planning.aggregates import AggregateNoise, sum_noise
 from dphist.publish.columns import Column, Floats
 
 
@@ -57,24 +57,18 @@ def run_rounds(plan: Plan, mechanism: AdaptiveGaussian, pairs: Pairs, entropy: E
     """Select, count, estimate."""
     sums = tuple(sum_noise(noisy) for noisy in plan.aggregates)
     noisy = count(mechanism, pairs, select(mechanism, pairs, entropy), sums, entropy)
-    return Counted(noisy.index, estimated_columns(plan, noisy))
+    return Counted(noisy.index, estimated_columns(plan, mechanism, noisy))
 
 
-def estimated_columns(plan: Plan, noisy: NoisyCounts) -> list[Column]:
+def estimated_columns(plan: Plan, mechanism: AdaptiveGaussian, noisy: NoisyCounts) -> list[Column]:
     """The count and every aggregate, from published values alone."""
     sums = tuple(sum_noise(noisy_sum) for noisy_sum in plan.aggregates)
-    found = estimate(noisy)
+    found = estimate(noisy, mechanism.tuning)
     columns = [Column("count", found.counts, (found.std_errors,))]
     for part, aggregate in zip(sums, plan.aggregates, strict=True):
         build = _mean if aggregate.aggregate.kind == "mean" else _sum
         columns.append(build(aggregate, part, noisy, found))
     return columns
-
-
-def sum_noise(noisy: AggregateNoise) -> SumNoise:
-    """The noise of an aggregate for a unit norm of 1, in its steps."""
-    aggregate = noisy.aggregate
-    return SumNoise(aggregate.name, aggregate.sensitivity_steps, noisy.noise_std / aggregate.step)
 
 
 def _values(aggregate: AggregateNoise, part: SumNoise, noisy: NoisyCounts) -> tuple[Floats, float]:

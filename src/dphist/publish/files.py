@@ -52,6 +52,15 @@ def check_new_folder(path: Path) -> None:
         raise InvalidParameter("a new folder for the output of Spark", str(path), "remove it or choose another name.")
 
 
+def check_outputs(table: Path | None, report: Path | None) -> None:
+    """The same for a table, whose name says its format, and a report."""
+    for path in (table, report):
+        if path is not None:
+            check_writable(path)
+    if table is not None:
+        format_of(table)
+
+
 def write_table(table: pa.Table, metadata: dict[str, Any], path: Path) -> None:
     """Write the table and its metadata. A killed run leaves the old files or the new ones, never half of one."""
     kind = format_of(path)

@@ -27,8 +27,8 @@ from dphist.noise import DiscreteLaplace, Entropy, Law, RoundedGaussian, sample
 from dphist.noise.entropy import require_secure
 from dphist.planning import Plan, plan_for
 from dphist.planning import storage as plan_storage
+from dphist.planning.aggregates import AggregateNoise
 from dphist.planning.describe import guarantee
-from dphist.planning.plan import AggregateNoise
 from dphist.publish import files
 from dphist.publish.adaptive import decide, run_rounds
 from dphist.publish.columns import columns

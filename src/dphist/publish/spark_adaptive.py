@@ -15,11 +15,13 @@ from dphist.engines.spark_rounds import clipped_sql, degrees_sql, first_round_sq
 from dphist.engines.spark_staging import without_leaks
 from dphist.errors import InvalidParameter
 from dphist.mechanisms import AdaptiveGaussian
-from dphist.mechanisms.adaptive_counting import EDGES, noise_norms, whole_cap
+from dphist.mechanisms.adaptive_counting import noise_norms, whole_cap
+from dphist.mechanisms.adaptive_norms import EDGES
 from dphist.mechanisms.adaptive_pairs import Integers
 from dphist.mechanisms.adaptive_tuning import MOST_RELEASED
 from dphist.planning import Plan
-from dphist.publish.adaptive import decide, sum_noise
+from dphist.planning.aggregates import sum_noise
+from dphist.publish.adaptive import decide
 from dphist.publish.release import bounds_of
 from dphist.publish.spark_estimates import caps_of_groups, estimate_groups, noise_clipped, noise_round, weigh_groups
 
@@ -99,7 +101,7 @@ def _count(work: Work, plan: Plan, mechanism: AdaptiveGaussian, pairs: str, sele
 
     records, keys = work.records, work.records.fields.key_names
     schema = _schema(selected.schema, keys, ["first", "weight"])
-    weighed = work.noised(selected.coalesce(1), weigh_groups(), schema, "weights")
+    weighed = work.noised(selected.coalesce(1), weigh_groups(mechanism), schema, "weights")
     weights = records.views.add(weighed, "weights")
     square = work.scalar(f"SELECT SUM(weight * weight) FROM {weights}")  # noqa: S608
     norms = noise_norms(

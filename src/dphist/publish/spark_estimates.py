@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from dphist.mechanisms import AdaptiveGaussian
 from dphist.mechanisms.adaptive_counting import (
-    Norms,
     SumNoise,
     choose_caps,
     group_weights,
     noise_counts,
     noisy_counts,
 )
+from dphist.mechanisms.adaptive_norms import Norms
 from dphist.mechanisms.adaptive_selection import next_weights, noise_sums, passes
 from dphist.mechanisms.adaptive_tuning import LATTICE_BITS
 from dphist.noise.entropy import Entropy
@@ -48,11 +48,11 @@ def noise_round(mechanism: AdaptiveGaussian, number: int, entropy: Entropy | Non
     return _each(add_noise_to_round, entropy)
 
 
-def weigh_groups() -> OnBatches:
+def weigh_groups(mechanism: AdaptiveGaussian) -> OnBatches:
     """The weights of the selected groups in the counts, from their noisy sums of round 1."""
 
     def weigh(table: pa.Table) -> pa.Table:
-        return table.append_column("weight", pa.array(group_weights(_first_sums(table))))
+        return table.append_column("weight", pa.array(group_weights(_first_sums(table), mechanism.tuning)))
 
     return _together(weigh)
 
@@ -102,7 +102,7 @@ def estimate_groups(plan: Plan, mechanism: AdaptiveGaussian, request: Request, n
         )
         built = build_table(
             _keys(table),
-            estimated_columns(plan, noisy),
+            estimated_columns(plan, mechanism, noisy),
             plan,
             level=request.intervals,
             integers=request.integers,
