@@ -112,7 +112,7 @@ def test_expressions_mean_what_they_mean_in_duckdb() -> None:
         connection.register("record", rows)
         here = [f"TRY({check_expression(text, connection).sql}) AS c{i}" for i, text in enumerate(EXPRESSIONS)]
         there = [
-            f"{spark_expression(text, connection, lambda name: f'`{name}`').sql} AS c{i}"
+            f"{spark_expression(text, connection, lambda name: f'`{name}`', lambda sql: 'string').sql} AS c{i}"
             for i, text in enumerate(EXPRESSIONS)
         ]
         want = connection.sql(f"SELECT {', '.join(here)} FROM record").to_arrow_table().to_pylist()
@@ -149,7 +149,7 @@ def _plain(value: object) -> object:
 )
 def test_what_spark_means_otherwise_is_refused(text: str, message: str) -> None:
     with duckdb.connect() as connection, pytest.raises(dp.InvalidParameter) as caught:
-        spark_expression(text, connection, lambda name: name)
+        spark_expression(text, connection, lambda name: name, lambda sql: "string")
     assert message in str(caught.value)
 
 

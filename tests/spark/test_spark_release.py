@@ -243,7 +243,7 @@ def test_through_spark_connect(tmp_path: Path) -> None:
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     run = [sys.executable, "-W", "ignore", "-m", "dphist", *arguments]
     done = subprocess.run(
-        [*run, "--staging", str(tmp_path / "staging"), "--json"], capture_output=True, text=True, env=environment
+        [*run, "--staging", (tmp_path / "staging").as_uri(), "--json"], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout[done.stdout.index("{") :])["format"] == "dphist-release"

@@ -12,28 +12,21 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from dphist.engines.query import GroupByQuery
 from dphist.engines.session import BOUNDING, READING, Progress, fresh, silent, whole
+from dphist.engines.spark_errors import without_leaks
 from dphist.engines.spark_expressions import quote_identifier
 from dphist.engines.spark_resolve import resolve
-from dphist.engines.spark_staging import Staging, new_staging, without_leaks
+from dphist.engines.spark_settings import pinned
+from dphist.engines.spark_staging import Staging, new_staging
 from dphist.engines.sql import Fields, histogram_sql, pairs_sql, ranked_sql, records_sql
 from dphist.errors import InvalidParameter, MissingExtra
 from dphist.histogram import ContributionBounds, Histogram
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_SETTINGS: Final = {
-    # A record on which an expression fails becomes null instead of ending the run.
-    "spark.sql.ansi.enabled": "false",
-    # Dates before 1582 are written as they are.
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-}
 
 
 class SparkDialect:
@@ -80,7 +73,7 @@ class SparkEngine:
     @contextmanager
     def open(self, source: object, query: GroupByQuery, *, seed: int | None = None) -> Iterator[SparkRecords]:
         """Check everything that can be checked without reading a record, and prepare the session for one run."""
-        with _settings(self.spark), self.views() as views:
+        with pinned(self.spark), self.views() as views:
             fields = resolve(self.spark, source, query, views)
             yield SparkRecords(self.spark, fields, query, fresh(seed), views)
 
@@ -192,21 +185,6 @@ class SparkRecords:
     def sql(self, text: str) -> DataFrame:
         """A query of the rounds or of a sketch; only names of this package are in it."""
         return without_leaks(lambda: self.spark.sql(text))
-
-
-@contextmanager
-def _settings(spark: SparkSession) -> Iterator[None]:
-    before = {name: spark.conf.get(name, None) for name in _SETTINGS}
-    for name, value in _SETTINGS.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
 
 
 def open_session(master: str | None, remote: str | None, staging: str | None = None) -> SparkEngine:

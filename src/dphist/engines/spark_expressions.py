@@ -13,6 +13,7 @@ from typing import Any, Final
 import duckdb
 
 from dphist.engines.expressions import RecordExpression, check_expression, parse
+from dphist.engines.spark_types import in_range, is_number
 from dphist.errors import InvalidParameter
 
 _COMPARISONS: Final = {
@@ -27,8 +28,10 @@ _COMPARISONS: Final = {
 _TYPES: Final = {
     "BOOLEAN": "BOOLEAN", "TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INTEGER": "INT", "BIGINT": "BIGINT",
     "FLOAT": "FLOAT", "DOUBLE": "DOUBLE", "VARCHAR": "STRING", "BLOB": "BINARY", "DATE": "DATE",
-    "TIMESTAMP": "TIMESTAMP_NTZ", "TIMESTAMP WITH TIME ZONE": "TIMESTAMP",
+    "TIMESTAMP": "TIMESTAMP_NTZ", "TIMESTAMP WITH TIME ZONE": "TIMESTAMP_LTZ",
 }  # fmt: skip
+_FAMILIES: Final = {"TIMESTAMP_LTZ": "timestamp"}
+_MAY_MOVE_DATES: Final = ("+", "-")
 _PARTS: Final = {"year", "quarter", "month", "week", "day", "hour", "minute"}
 _BINARY: Final = {
     "+": "try_add({}, {})", "-": "try_subtract({}, {})", "*": "try_multiply({}, {})",
@@ -43,18 +46,21 @@ _SAME_NAME: Final = {
 }
 
 
-def spark_expression(text: str, connection: duckdb.DuckDBPyConnection, name: Callable[[str], str]) -> RecordExpression:
-    """A checked expression in Spark SQL; `name` turns a column of the record into an identifier."""
+def spark_expression(
+    text: str, connection: duckdb.DuckDBPyConnection, name: Callable[[str], str], kind: Callable[[str], str]
+) -> RecordExpression:
+    """A checked expression in Spark SQL; `name` turns a column of the record into an identifier, `kind` tells Spark's type of
+    an expression. No date or time that it hands on is outside the years 1 to 9999, if none in a column is."""
     checked = check_expression(text, connection)
-    writer = _Writer(text, name)
+    writer = _Writer(text, name, kind)
     return RecordExpression(writer.write(parse(checked.sql, connection)), checked.columns)
 
 
 class _Writer:
     """Writes one tree."""
 
-    def __init__(self, text: str, name: Callable[[str], str]) -> None:
-        self._text, self._name = text, name
+    def __init__(self, text: str, name: Callable[[str], str], kind: Callable[[str], str]) -> None:
+        self._text, self._name, self._kind = text, name, kind
 
     def write(self, node: dict[str, Any]) -> str:
         kind = node["class"]
@@ -81,7 +87,8 @@ class _Writer:
             )
             return f"CASE {branches} ELSE {self.write(node['else_expr'])} END"
         if kind == "CAST":
-            return f"TRY_CAST({self.write(node['child'])} AS {self._type(node['type_expr'])})"
+            wanted = self._type(node["type_expr"])
+            return in_range(f"TRY_CAST({self.write(node['child'])} AS {wanted})", _FAMILIES.get(wanted, wanted))
         if kind == "OPERATOR":
             return self._operator(node)
         if kind == "FUNCTION":
@@ -110,9 +117,13 @@ class _Writer:
         if len(written) in _SAME_NAME and name in _SAME_NAME[len(written)]:
             return f"{name}({', '.join(written)})"
         if len(written) == 2 and name in _BINARY:
-            return _BINARY[name].format(*written)
+            sql = _BINARY[name].format(*written)
+            return in_range(sql, self._kind(sql)) if name in _MAY_MOVE_DATES else sql
         if name in ("date_trunc", "datetrunc") and len(written) == 2:
-            return f"date_trunc('{self._part(given[0])}', {written[1]})"
+            if is_number(self._kind(written[1])):
+                raise self._refusal("date_trunc of a number")
+            moment = in_range(f"TRY_CAST({written[1]} AS TIMESTAMP_LTZ)", "timestamp")
+            return f"date_trunc('{self._part(given[0])}', {moment})"
         if name in ("date_part", "datepart") and len(written) == 2:
             return f"CAST(extract({self._part(given[0])} FROM {written[1]}) AS BIGINT)"
         if name == "-" and len(written) == 1:

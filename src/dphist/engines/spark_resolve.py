@@ -10,22 +10,26 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import duckdb
 
 from dphist.engines import spark_types
-from dphist.engines.expressions import RecordExpression
-from dphist.engines.query import GroupByQuery, Key
+from dphist.engines.expressions import RecordExpression, check_expression
+from dphist.engines.query import GroupByQuery
 from dphist.engines.resolve import check_column
 from dphist.engines.settings import Files, Format
 from dphist.engines.sources import check_unique, format_of_file
+from dphist.engines.spark_errors import without_leaks
 from dphist.engines.spark_expressions import quote_identifier, spark_expression
-from dphist.engines.spark_staging import without_leaks
 from dphist.engines.sql import Fields
 from dphist.errors import EngineFailure, InvalidParameter, UnreadableSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+MOST_FIELDS: Final = 2**20
+"""Fields in one line of a CSV file. Spark's parser makes room for so many in each task; a longer line ends the run."""
+
 _READERS: Final[dict[Format, dict[str, str]]] = {
     "parquet": {},
-    "csv": {"mode": "DROPMALFORMED", "escape": '"'},
+    # Headers are compared with the names in use, file by file; a line may have as many fields as Spark can hold at once.
+    "csv": {"mode": "DROPMALFORMED", "escape": '"', "enforceSchema": "false", "maxColumns": str(MOST_FIELDS)},
     "json": {"mode": "DROPMALFORMED"},
 }
 
@@ -47,19 +51,29 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: _Vi
         return names.setdefault(column.casefold(), f"column_{len(names)}")
 
     with duckdb.connect(":memory:") as connection:
-        keys = [_expression(key, connection, named) for key in query.by]
-        where = None if query.where is None else spark_expression(query.where, connection, named)
-    columns = [query.unit, *(measure.column for measure in query.measures if measure.column is not None)]
-    plain = {*columns, *(key.name for key in query.by if key.expression is None)}
-    for expression in (*keys, *([where] if where is not None else [])):
-        columns += expression.columns
-    frame, typed = _frame(spark, source, columns)
-    check_unique(frame.columns)
-    for column in columns:
-        check_column(column, frame.columns, exact=column in plain)
-        named(column)
-    view = views.add(_narrowed(frame, names), "source")
+        texts = [*(key.expression for key in query.by), query.where]
+        columns = [query.unit, *(measure.column for measure in query.measures if measure.column is not None)]
+        columns += [key.name for key in query.by if key.expression is None]
+        plain = set(columns)
+        for text in filter(None, texts):
+            columns += check_expression(text, connection).columns
+        frame, typed = _frame(spark, source, columns)
+        check_unique(frame.columns)
+        for column in columns:
+            check_column(column, frame.columns, exact=column in plain)
+            named(column)
+        view = views.add(_narrowed(frame, names), "source")
+
+        def written(text: str) -> RecordExpression:
+            return spark_expression(text, connection, named, lambda sql: _types(spark, view, [sql])[0])
+
+        keys = [
+            RecordExpression(named(key.name), (key.name,)) if key.expression is None else written(key.expression)
+            for key in query.by
+        ]
+        where = None if query.where is None else written(query.where)
     types = _types(spark, view, [named(query.unit), *(key.sql for key in keys)])
+    spark_types.check_unit(types[0], query.unit)
     canonical = tuple(
         spark_types.canonical(expression.sql, kind, f"the key {key.name!r}")
         for expression, kind, key in zip(keys, types[1:], query.by, strict=True)
@@ -81,18 +95,12 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: _Vi
     )
 
 
-def _expression(key: Key, connection: duckdb.DuckDBPyConnection, named: Any) -> RecordExpression:
-    if key.expression is None:
-        return RecordExpression(named(key.name), (key.name,))
-    return spark_expression(key.expression, connection, named)
-
-
 def _narrowed(frame: DataFrame, names: dict[str, str]) -> DataFrame:
-    """Only the columns that are needed, under names of ours: no name from outside gets into the SQL."""
+    """Only the columns that are needed, under names of ours: no name from outside gets into the SQL. Dates are in range."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    by_fold = {name.casefold(): name for name in frame.columns}
-    return frame.select(*(F.col(quote_identifier(by_fold[fold])).alias(ours) for fold, ours in names.items()))
+    types = {name.casefold(): (quote_identifier(name), kind) for name, kind in frame.dtypes}
+    return frame.select(*(F.expr(spark_types.in_range(*types[fold])).alias(ours) for fold, ours in names.items()))
 
 
 def _types(spark: SparkSession, view: str, expressions: Sequence[str]) -> list[str]:

@@ -11,88 +11,175 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from dphist.engines.session import fresh
-from dphist.errors import DphistError, EngineFailure, InvalidParameter
+from dphist.engines.spark_errors import without_leaks
+from dphist.engines.spark_settings import is_connect
+from dphist.errors import EngineFailure, InvalidParameter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_T = TypeVar("_T")
-
 COMMITTER: Final = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
+_SECONDS_BETWEEN_LOOKS: Final = 0.2
+_LONGEST_WAIT: Final = 60.0
 
 
 @dataclass(slots=True, eq=False)
 class Staging:
-    """A private directory of one run."""
+    """A private directory of one run: its address for Spark, and its path if it is on this machine."""
 
     spark: SparkSession
     root: str
-    local: bool
+    here: Path | None
     _written: dict[str, StructType] = field(default_factory=dict)
 
-    def write(self, frame: DataFrame, name: str) -> DataFrame:
-        """Compute a table once, and return what was committed."""
+    def write(self, frame: DataFrame, name: str, *, distinct: Sequence[str]) -> DataFrame:
+        """Compute a table once, and return what was committed, in which no two rows agree in the columns `distinct`.
+
+        That is so before it is written. It is looked at again because everything after it relies on it: a file format that
+        rounds a value, or a file system that keeps the files of a lost task, would let one unit count twice in a group.
+        """
         path, schema = f"{self.root}/{name}", without_leaks(lambda: frame.schema)
         if name in self._written:
             raise AssertionError(f"{name} is written once")
         self._written[name] = schema
-        without_leaks(lambda: frame.write.options(**COMMITTER).mode("error").parquet(path))
-        return self.spark.read.schema(schema).parquet(path)
+        _stoppable(self.spark, lambda: frame.write.options(**COMMITTER).mode("error").parquet(path))
+        if self.here is not None and not (self.here / name).is_dir():
+            raise EngineFailure(
+                f"{self.here / name} to be on this machine once Spark has written it",
+                f"delete {path} on the file system of Spark yourself: it holds exact values.",
+            )
+        committed = self.spark.read.schema(schema).parquet(path)
+        if _most_alike(committed, distinct) > 1:
+            raise EngineFailure(
+                f"rows of {name} that differ after Spark wrote them as they did before",
+                "a setting of the session or the file system changes what is written in Parquet files.",
+            )
+        return committed
 
     def remove(self) -> None:
         """Delete everything. On a file system that only Spark reaches, by overwriting each table with an empty one."""
-        if self.local:
-            shutil.rmtree(self.root, ignore_errors=True)
-            return
-        try:
-            for name, schema in self._written.items():
-                self._empty(name, schema)
-        except EngineFailure:
-            left = EngineFailure(f"{self.root} to be emptied", "delete it yourself: it holds exact values.")
+        if self.here is not None:
+            shutil.rmtree(self.here, ignore_errors=True)
+            left = self.here.exists()
         else:
-            self._written.clear()
-            return
-        raise left
+            self._written = {name: schema for name, schema in self._written.items() if not self._emptied(name, schema)}
+            left = bool(self._written)
+        if left:
+            raise EngineFailure(f"{self.root} to be deleted", f"delete {self.root} yourself: it holds exact values.")
 
-    def _empty(self, name: str, schema: StructType) -> None:
-        empty = self.spark.createDataFrame([], schema).coalesce(1)
-        without_leaks(lambda: empty.write.mode("overwrite").parquet(f"{self.root}/{name}"))
+    def _emptied(self, name: str, schema: StructType) -> bool:
+        try:
+            empty = self.spark.createDataFrame([], schema).coalesce(1)
+            without_leaks(lambda: empty.write.mode("overwrite").parquet(f"{self.root}/{name}"))
+        except (
+            Exception
+        ):  # whatever it is: the other tables are to be emptied too, and the caller says that one was not
+            return False
+        return True
+
+
+def remove_all(*stagings: Staging) -> None:
+    """Delete several directories, each whatever becomes of the others, and say once what is left."""
+    left = [staging.root for staging in stagings if not _removed(staging)]
+    if left:
+        roots = " and ".join(left)
+        raise EngineFailure(f"{roots} to be deleted", f"delete {roots} yourself: exact values are there.")
+
+
+def _removed(staging: Staging) -> bool:
+    try:
+        staging.remove()
+    except Exception:
+        return False
+    return True
+
+
+def delete_here(directory: Path) -> None:
+    """Delete a directory of this machine when nobody waits for an answer any more."""
+    shutil.rmtree(directory, ignore_errors=True)
+    if directory.exists():
+        warnings.warn(f"delete {directory} yourself: it could not be deleted", ResourceWarning, stacklevel=2)
 
 
 def new_staging(spark: SparkSession, parent: str | None) -> Staging:
     """A directory nobody has used, readable by its owner alone where we make it ourselves."""
-    if parent is not None and "://" not in parent and Path(parent).is_dir() and not _connect(spark):
-        return Staging(spark, tempfile.mkdtemp(prefix="dphist-", dir=parent), local=True)
-    if parent is not None:
-        return Staging(spark, f"{parent.rstrip('/')}/dphist-{fresh(None):016x}", local=False)
-    if _connect(spark) or not (spark.conf.get("spark.master", "") or "").startswith("local"):
+    if parent is not None and "://" in parent:
+        return Staging(spark, f"{parent.rstrip('/')}/dphist-{fresh(None):016x}", here=None)
+    if is_connect(spark) or not (spark.conf.get("spark.master", "") or "").startswith("local"):
+        # A path without a scheme would be one of the cluster's default file system: not where we would look for it.
         raise InvalidParameter(
-            "a directory that the cluster shares and only you can read",
-            "none",
-            "give one as SparkEngine(spark, staging='hdfs:///...') or --staging.",
+            "the address of a directory that the cluster shares and only you can read",
+            repr(parent) if parent is not None else "none",
+            "give one with its scheme, as SparkEngine(spark, staging='hdfs:///...') or --staging.",
         )
-    return Staging(spark, tempfile.mkdtemp(prefix="dphist-"), local=True)
+    if parent is not None and not Path(parent).is_dir():
+        raise InvalidParameter("a staging directory that exists", repr(parent))
+    made = Path(tempfile.mkdtemp(prefix="dphist-", dir=parent)).resolve()
+    return Staging(spark, made.as_uri(), here=made)
 
 
-def _connect(spark: SparkSession) -> bool:
-    return "connect" in type(spark).__module__
+def _most_alike(table: DataFrame, columns: Sequence[str]) -> int:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    times = table.groupBy(*columns).agg(F.count(F.lit(1)).alias("times"))
+    return int(without_leaks(times.agg(F.max("times")).collect)[0][0] or 0)
 
 
-def without_leaks(work: Callable[[], _T]) -> _T:
-    """Replace Spark's errors, which may quote a record, by ours, raised where the original is no longer in sight."""
-    try:
-        return work()
-    except DphistError:
-        raise
-    except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j", "grpc"):
+def _stoppable(spark: SparkSession, work: Callable[[], None]) -> None:
+    """Run a job in a thread of its own. If it fails or we are stopped, end what is left of it and wait for that.
+
+    A task that goes on after its directory was removed would write it again.
+    """
+    from pyspark.util import inheritable_thread_target
+
+    name = f"dphist-{fresh(None):016x}"
+
+    def named() -> None:
+        if is_connect(spark):
+            spark.addTag(name)
+        else:
+            spark.sparkContext.setJobGroup(name, "dphist writes a private table", interruptOnCancel=True)
+        without_leaks(work)
+
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(inheritable_thread_target(spark)(named))
+        try:
+            job.result()
+        except BaseException:
+            while not job.done():
+                _cancel(spark, name)
+                wait([job], _SECONDS_BETWEEN_LOOKS)
+            _wait_for_tasks(spark, name)
             raise
-        name = type(error).__name__
-    raise EngineFailure("a Spark job that runs to its end", f"Spark reported {name}; its own logs say more.")
+
+
+def _cancel(spark: SparkSession, name: str) -> None:
+    if is_connect(spark):
+        without_leaks(lambda: spark.interruptTag(name))
+    else:
+        without_leaks(lambda: spark.sparkContext.cancelJobGroup(name))
+
+
+def _wait_for_tasks(spark: SparkSession, name: str) -> None:
+    """Wait until no task of a cancelled job runs, but not for ever. Spark Connect does not tell."""
+    if is_connect(spark):
+        return
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(name)]
+    stages = [stage for job in jobs if job is not None for stage in job.stageIds]
+    until = time.monotonic() + _LONGEST_WAIT
+    while time.monotonic() < until:
+        found = [tracker.getStageInfo(stage) for stage in stages]
+        if not any(stage.numActiveTasks for stage in found if stage is not None):
+            return
+        time.sleep(_SECONDS_BETWEEN_LOOKS)

@@ -39,8 +39,7 @@ def canonical(sql: str, type_name: str, role: str) -> str:
         zero, nan = f"CAST(0 AS {kind})", f"CAST('NaN' AS {kind})"
         return f"CASE WHEN {sql} = 0 THEN {zero} WHEN isnan({sql}) THEN {nan} ELSE {sql} END"
     if kind in _RANGES:
-        first, last = _RANGES[kind]
-        return f"CASE WHEN {sql} BETWEEN {first} AND {last} THEN {sql} END"
+        return in_range(sql, kind)
     raise InvalidParameter(
         f"{role} to be of a simple type",
         type_name,
@@ -48,10 +47,38 @@ def canonical(sql: str, type_name: str, role: str) -> str:
     )
 
 
+def in_range(sql: str, type_name: str) -> str:
+    """Dates and times outside the years 1 to 9999 as null; other types as they are.
+
+    Every column, cast and sum is treated like that before another function sees it: some of Spark's functions on dates
+    overflow far outside and end the run, in every mode.
+    """
+    kind = family(type_name)
+    if kind not in _RANGES:
+        return sql
+    first, last = _RANGES[kind]
+    return f"CASE WHEN {sql} BETWEEN {first} AND {last} THEN {sql} END"
+
+
+def check_unit(type_name: str, column: str) -> None:
+    """Refuse a unit whose equality is not that of its bytes: two spellings of one person would be bounded as two."""
+    if " collate " in type_name and not type_name.endswith(" UTF8_BINARY"):
+        raise InvalidParameter(
+            f"the unit {column!r} to be compared byte by byte",
+            type_name,
+            "derive a column that spells each person in one way, such as lower(...), and use that.",
+        )
+
+
+def is_number(type_name: str) -> bool:
+    """Whether a type is one of numbers."""
+    return family(type_name) in NUMBERS
+
+
 def number(sql: str, type_name: str, column: str, *, typed: bool) -> str:
     """A column to be summed, as a double; text only where the source declares no types."""
     kind = family(type_name)
-    if kind in NUMBERS:
+    if is_number(type_name):
         return f"CAST({sql} AS DOUBLE)"
     if kind == "void" or (kind == "string" and not typed):
         return f"TRY_CAST({sql} AS DOUBLE)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import shutil
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,9 @@ import pyarrow as pa
 
 from dphist.engines.session import BOUNDING, READING, Progress
 from dphist.engines.spark import SparkEngine, SparkRecords
+from dphist.engines.spark_errors import without_leaks
 from dphist.engines.spark_sketch import sketch
-from dphist.engines.spark_staging import COMMITTER, Staging, without_leaks
+from dphist.engines.spark_staging import COMMITTER, Staging, delete_here, remove_all
 from dphist.errors import EngineFailure, InvalidParameter
 from dphist.mechanisms.parts import draw_shared, sparsity_to_enforce
 from dphist.noise import Entropy
@@ -85,21 +85,21 @@ def run(
     """
     from dphist.publish.spark_adaptive import run_on_pairs
 
-    exact, noisy = engine.new_staging(), engine.new_staging()
+    check_executors(engine.spark)
+    exact = engine.new_staging()
+    noisy = engine.new_staging()
     try:
-        check_executors(engine.spark)
         report(READING)
         with engine.open(job.source, job.query) as records:
             report(BOUNDING)
             work = Work(job, records, exact, noisy, entropy, charge or _free, report, diagnose)
             made = run_on_pairs(work) if job.plan.request.unbounded else _run_on_groups(work)
-    except BaseException:
-        noisy.remove()
-        raise
-    finally:
         exact.remove()
-    if noisy.local:
-        weakref.finalize(made.held, shutil.rmtree, noisy.root, ignore_errors=True)
+    except BaseException:
+        remove_all(exact, noisy)
+        raise
+    if noisy.here is not None:
+        weakref.finalize(made.held, delete_here, noisy.here)
     return made
 
 
@@ -157,11 +157,19 @@ class Work:
 
         Between the rounds it holds groups that nobody may learn of.
         """
-        return self.exact.write(frame.mapInArrow(function, schema), name)
+        return self.exact.write(frame.mapInArrow(function, schema), name, distinct=self.records.fields.key_names)
 
     def published(self, frame: DataFrame, function: OnBatches, schema: StructType) -> DataFrame:
-        """The same for the one table that stays when the run ends."""
-        return self.noisy.write(frame.mapInArrow(function, schema), "released")
+        """The same for the released table; what stays of it is a copy laid out by the released keys alone.
+
+        Which part of the first copy a group is in, and where Spark would therefore cut the files of a sorted table, depends on
+        groups that were not released.
+        """
+        keys = self.records.fields.key_names
+        noised = self.noised(frame, function, schema, "released")
+        parts = int(str(self.records.spark.conf.get("spark.sql.shuffle.partitions")))
+        laid_out = noised.repartition(parts, *keys).sortWithinPartitions(*keys)
+        return self.noisy.write(laid_out, "released", distinct=keys)
 
     def finished(self, plan: Plan, committed: DataFrame, total: int | None) -> Release:
         """The release of what was committed; the total is noised here, on the driver."""
@@ -179,7 +187,7 @@ def _run_on_groups(work: Work) -> Release:
         counted = records.histogram(bounds_of(plan))
     if records.fields.listed is not None:
         _check_listed(work, plan)
-    return noise_written(work, plan, work.exact.write(counted, "groups"))
+    return noise_written(work, plan, work.exact.write(counted, "groups", distinct=records.fields.key_names))
 
 
 def noise_written(work: Work, plan: Plan, groups: DataFrame, *, charged: bool = False) -> Release:

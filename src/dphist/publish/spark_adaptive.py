@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dphist.engines.spark_errors import without_leaks
 from dphist.engines.spark_rounds import clipped_sql, degrees_sql, first_round_sql, norms_sql, round_sql
-from dphist.engines.spark_staging import without_leaks
 from dphist.errors import InvalidParameter
 from dphist.mechanisms import AdaptiveGaussian
 from dphist.mechanisms.adaptive_counting import noise_norms, whole_cap
@@ -40,25 +40,35 @@ def run_on_pairs(work: Work) -> Release:
     from dphist.publish.spark import noise_written
 
     records, plan = work.records, work.job.plan
-    pairs = records.views.add(work.exact.write(records.pairs(), "pairs"), "pairs")
-    _check_size(work, pairs)
+    keys = records.fields.key_names
+    pairs = records.views.add(work.exact.write(records.pairs(), "pairs", distinct=("unit", *keys)), "pairs")
+    size = _check_size(work, pairs)
     work.charge()
     plan = decide(plan, _Degrees(work, pairs), work.entropy)
     if not isinstance(plan.mechanism, AdaptiveGaussian):
-        groups = work.exact.write(records.histogram(bounds_of(plan), pairs), "groups")
+        groups = work.exact.write(records.histogram(bounds_of(plan), pairs), "groups", distinct=keys)
         return noise_written(work, plan, groups, charged=True)
     work.report("selecting groups in rounds, counting them")
     selected = _select(work, plan.mechanism, pairs)
+    _check_selected(work, records.views.add(selected, "selected"), size)
     committed = _count(work, plan, plan.mechanism, pairs, selected)
     total = work.scalar(f"SELECT COUNT(DISTINCT unit) FROM {pairs}") if plan.request.total else None  # noqa: S608
     return work.finished(plan, committed, total)
 
 
-def _check_size(work: Work, pairs: str) -> None:
-    for what in ("*", "DISTINCT unit"):  # the second costs a shuffle and is needed only if there are that many pairs
-        if work.scalar(f"SELECT COUNT({what}) FROM {pairs}") < MOST_RELEASED:  # noqa: S608
-            return
-    raise InvalidParameter("fewer than 2^31 units and groups for the adaptive release", "more")
+def _check_size(work: Work, pairs: str) -> int:
+    """Refuse more units than the guarantee is stated for; the number of pairs, true as it is."""
+    found = work.scalar(f"SELECT COUNT(*) FROM {pairs}")  # noqa: S608
+    # Counting units costs a shuffle and is needed only if there are that many pairs.
+    if found >= MOST_RELEASED and work.scalar(f"SELECT COUNT(DISTINCT unit) FROM {pairs}") >= MOST_RELEASED:  # noqa: S608
+        raise InvalidParameter("fewer than 2^31 units for the adaptive release", "more")
+    return found
+
+
+def _check_selected(work: Work, selected: str, pairs: int) -> None:
+    """Refuse more selected groups than the guarantee is stated for: it adds up what each draw may be off."""
+    if pairs >= MOST_RELEASED and work.scalar(f"SELECT COUNT(*) FROM {selected}") >= MOST_RELEASED:  # noqa: S608
+        raise InvalidParameter("fewer than 2^31 selected groups in the adaptive release", "more")
 
 
 class _Degrees:
@@ -82,11 +92,11 @@ def _buckets(work: Work, sql: str, length: int) -> Integers:
 def _select(work: Work, mechanism: AdaptiveGaussian, pairs: str) -> DataFrame:
     """All rounds; the keys of the selected groups with their noisy sums of round 1."""
     records, keys = work.records, work.records.fields.key_names
-    samples = work.exact.write(records.sampled(pairs, mechanism.max_groups), "sampled")
+    samples = work.exact.write(records.sampled(pairs, mechanism.max_groups), "sampled", distinct=("unit", *keys))
     sampled = records.views.add(samples, "sampled")
     sql, rounds = first_round_sql(sampled, keys), mechanism.tuning.rounds
     for number in range(rounds):
-        exact = work.exact.write(records.sql(sql), f"round_{number}")
+        exact = work.exact.write(records.sql(sql), f"round_{number}", distinct=keys)
         last = number == rounds - 1
         schema = _schema(exact.schema, keys, ["first"] if last else ["total", "first", "weight"])
         state = work.noised(exact, noise_round(mechanism, number, work.entropy), schema, f"noisy_{number}")
@@ -112,7 +122,7 @@ def _count(work: Work, plan: Plan, mechanism: AdaptiveGaussian, pairs: str, sele
     caps = (float(found[0][0]), float(found[0][1])) if found else NOTHING_SELECTED
     sums = tuple(sum_noise(noisy) for noisy in plan.aggregates)
     sql = clipped_sql(pairs, weights, keys, (whole_cap(caps[0]), whole_cap(caps[1])), [noise.shift for noise in sums])
-    exact = work.exact.write(records.sql(sql), "clipped")
+    exact = work.exact.write(records.sql(sql), "clipped", distinct=keys)
     names = ["weight", "main", "probe", *(f"steps_{position}" for position in range(1, len(sums) + 1))]
     noisy = work.noised(
         exact, noise_clipped(mechanism, caps, sums, work.entropy), _schema(exact.schema, keys, names), "counts"
