@@ -54,7 +54,7 @@ class Entry:
 
 
 def canonical(data: object) -> str:
-    """One text for one value: sorted keys, no spaces, ASCII; numbers in the shortest form that is read back to the same bits."""
+    """One text for one value: sorted keys, no spaces, ASCII, numbers in the shortest form that reads back to the same bits."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
@@ -73,7 +73,9 @@ def verify(entries: Sequence[Entry], head: str | None = None) -> list[Check]:
     found = [Check("chain", not problems, problems[0] if problems else f"{len(entries):,} entries, every hash holds")]
     if not problems:
         wrong = list(_wrong_sums(entries))
-        found.append(Check("sums", not wrong, wrong[0] if wrong else "add up to what the entries say, within the budget"))
+        found.append(
+            Check("sums", not wrong, wrong[0] if wrong else "add up to what the entries say, within the budget")
+        )
     if head is not None:
         place = next((entry.sequence for entry in entries if entry.hash == head), None)
         missing = "is not in the chain: entries were cut off, or the chain was made anew"

@@ -49,7 +49,9 @@ class Database:
         if self.is_sqlite:
             arguments = {"timeout": WAIT}
         else:
-            settings = f"-c lock_timeout={WAIT}s -c synchronous_commit=on -c idle_in_transaction_session_timeout={WAIT}s"
+            settings = (
+                f"-c lock_timeout={WAIT}s -c synchronous_commit=on -c idle_in_transaction_session_timeout={WAIT}s"
+            )
             arguments = {"connect_timeout": 10, "options": settings}
         with self._translated():
             self._engine = sa.create_engine(self._url, connect_args=arguments)

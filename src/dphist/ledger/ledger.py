@@ -31,7 +31,11 @@ class Ledger:
     def __init__(self, address: str | Path, *, create: bool = False) -> None:
         self._database = database.Database(address, create=create)
         if create:
-            self._database.prepare()
+            try:
+                self._database.prepare()
+            except BaseException:
+                self.close()
+                raise
 
     def __enter__(self) -> Ledger:
         return self
@@ -91,9 +95,7 @@ class Ledger:
         """
         return self._spend(name, cost, "reserve", unit, protects, {"command": command, **facts}, advise)
 
-    def record(
-        self, name: str, cost: PrivacyCost, *, unit: str, note: str, declared: Mapping[str, float]
-    ) -> Entry:
+    def record(self, name: str, cost: PrivacyCost, *, unit: str, note: str, declared: Mapping[str, float]) -> Entry:
         """Write down what was spent elsewhere. It must fit, like any other spend."""
         dataset = self.dataset(name)
         facts = {"command": "record", "note": note, "declared": dict(declared)}
@@ -217,7 +219,9 @@ def _intact(entry: Entry) -> Entry:
     """Nothing is added behind an entry that was changed."""
     if entry.digest() != entry.hash:
         raise UnusableLedger(
-            f"an intact entry {entry.sequence:,} of {entry.dataset!r}", "a changed one", "dphist ledger verify tells more."
+            f"an intact entry {entry.sequence:,} of {entry.dataset!r}",
+            "a changed one",
+            "dphist ledger verify tells more.",
         )
     return entry
 

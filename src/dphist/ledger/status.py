@@ -84,7 +84,10 @@ class Status:
             "accountant": self.dataset.accountant,
             "spends": len(self.spends),
             "unconfirmed": len(self.unconfirmed),
-            "spent": {NOISE[self.dataset.accountant]: filters.value(self.total.noise), "delta": filters.value(self.total.delta)},
+            "spent": {
+                NOISE[self.dataset.accountant]: filters.value(self.total.noise),
+                "delta": filters.value(self.total.delta),
+            },
             "limit": {
                 NOISE[self.dataset.accountant]: filters.value(self.dataset.noise_limit),
                 "delta": filters.value(self.dataset.delta_limit),

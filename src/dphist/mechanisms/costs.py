@@ -85,9 +85,7 @@ def _correlated_gaussian(mechanism: CorrelatedGaussian, epsilon: float, composed
 def _known_groups(mechanism: KnownGroups, epsilon: float, composed_epsilon: float) -> PrivacyCost:
     """The same without a threshold: nothing but the sampler's error is left as d."""
     d = sampler_surcharge(composed_epsilon, mechanism.groups)
-    return of_gaussian(
-        _correlated_mu(mechanism, mechanism.groups), d, epsilon=epsilon, delta=mechanism.delta(epsilon)
-    )
+    return of_gaussian(_correlated_mu(mechanism, mechanism.groups), d, epsilon=epsilon, delta=mechanism.delta(epsilon))
 
 
 def _correlated_mu(mechanism: CorrelatedGaussian | KnownGroups, groups: int) -> float:
@@ -153,9 +151,7 @@ def _truncated_laplace(mechanism: TruncatedLaplace, epsilon: float, composed_eps
     return _pure_per_group(mechanism, bars, parts, d, epsilon)
 
 
-def _pure_per_group(
-    mechanism: Profile, groups: int, parts: tuple[float, ...], d: float, epsilon: float
-) -> PrivacyCost:
+def _pure_per_group(mechanism: Profile, groups: int, parts: tuple[float, ...], d: float, epsilon: float) -> PrivacyCost:
     """`groups` times some pure mechanisms: rhos and squares of mus add up."""
     rho = groups * math.fsum(map(rho_of_pure, parts)) * _UP
     mu = math.sqrt(groups) * math.hypot(*map(mu_of_pure, parts)) * _UP

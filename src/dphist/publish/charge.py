@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dphist.errors import Infeasible, InvalidParameter, InvalidPlan
 from dphist.flexible.plan import StatisticPlan
@@ -19,7 +20,7 @@ from dphist.mechanisms import (
     epsilon_at,
 )
 from dphist.mechanisms.costs import privacy_cost, with_pure_parts
-from dphist.planning import Plan
+from dphist.planning import Plan, Request
 from dphist.planning.describe import guarantee
 from dphist.planning.plan import choose
 from dphist.planning.summary import stated_delta
@@ -27,10 +28,13 @@ from dphist.planning.top_k import TopKPlan, plan_top_k
 from dphist.privacy.composition import PrivacyCost, worst
 
 if TYPE_CHECKING:
-    from dphist.ledger import Entry
+    from _typeshed import DataclassInstance
+
     from dphist.ledger.dataset import Protects
     from dphist.ledger.ledger import Fits
 
+T = TypeVar("T", bound="DataclassInstance")
+_FREE = (SparseGaussian, LaplaceThreshold, DiscreteGaussianThreshold)  # max_groups can change under the same noise
 NOT_RECORDED: Final = "Nothing was recorded in a ledger: keep count of what you release about these people."
 
 
@@ -38,8 +42,8 @@ NOT_RECORDED: Final = "Nothing was recorded in a ledger: keep count of what you 
 class Spend:
     """What a command is about to spend: all of it public.
 
-    cost: by the epsilon of the budget it is charged to. with_epsilon: the same command with another epsilon. with_groups: the
-    same noise and threshold with fewer groups per unit, where that is possible.
+    cost: by the epsilon of the budget it is charged to. with_epsilon: the same command with another epsilon. instead: an option
+    that may cost less, and its cost. with_groups: the same noise and threshold with fewer groups per unit, where possible.
     """
 
     command: str
@@ -48,6 +52,7 @@ class Spend:
     facts: dict[str, Any]
     cost: Callable[[float], PrivacyCost]
     with_epsilon: Callable[[float], Spend]
+    instead: tuple[str, Callable[[float], PrivacyCost]] | None = None
     groups: int = 1
     with_groups: Callable[[int], tuple[float, Callable[[float], PrivacyCost]]] | None = None
     protects: Protects = "unit"
@@ -70,16 +75,20 @@ class Receipt:
 
 
 class Charge:
-    """One spend on its way: `check` early, `reserve` before the first noise, `confirm` when the result is written."""
+    """One spend on its way: `check` early, call it before the first noise, `confirm` when the result is written."""
 
     def __init__(self, address: str | Path, dataset: str, spend: Spend) -> None:
         from dphist.ledger import Ledger
 
         self._spend = spend
         self._dataset = dataset
+        self.receipt: Receipt | None = None
         self._ledger = Ledger(address)
-        self._reserved: Entry | None = None
-        self._composed = self._ledger.dataset(dataset).epsilon
+        try:
+            self._composed = self._ledger.dataset(dataset).epsilon
+        except BaseException:
+            self._ledger.close()
+            raise
 
     def check(self) -> None:
         """Refuse what does not fit before anything is read."""
@@ -87,10 +96,11 @@ class Charge:
         cost = spend.cost(self._composed)
         self._ledger.check(self._dataset, cost, unit=spend.unit, protects=spend.protects, advise=self._advise)
 
-    def reserve(self) -> Receipt:
-        """Charge. When this returns, the spend is on disk, whatever happens next."""
+    def __call__(self) -> None:
+        """Charge, once. When this returns, the spend is on disk, whatever happens next."""
+        assert self.receipt is None, "noise is drawn once for a charge"
         spend = self._spend
-        self._reserved = self._ledger.reserve(
+        entry = self._ledger.reserve(
             self._dataset,
             spend.cost(self._composed),
             unit=spend.unit,
@@ -99,13 +109,16 @@ class Charge:
             facts=spend.facts,
             advise=self._advise,
         )
-        return Receipt(self._dataset, self._reserved.sequence, self._reserved.hash)
+        self.receipt = Receipt(self._dataset, entry.sequence, entry.hash)
 
     def confirm(self, output: str | Path | None = None) -> None:
         """Say that the result is written; only the name of the file is kept."""
-        assert self._reserved is not None
+        assert self.receipt is not None
         name = None if output is None else Path(output).name
-        self._ledger.commit(self._dataset, self._reserved.sequence, output=name)
+        self._ledger.commit(self._dataset, self.receipt.entry, output=name)
+
+    def close(self) -> None:
+        """Close the connection to the ledger."""
         self._ledger.close()
 
     def _advise(self, fits: Fits) -> Iterator[str]:
@@ -114,10 +127,11 @@ class Charge:
             yield f"with the same delta, epsilon {found:.3g} fits"
         else:
             yield "with the same delta, no epsilon fits; a smaller delta may"
+        if self._spend.instead is not None and fits(self._spend.instead[1](self._composed)):
+            yield f"with {self._spend.instead[0]} it fits as it is"
         if (groups := _most_groups(self._spend, fits, self._composed)) is not None:
             most, epsilon = groups
-            plural = "s" if most > 1 else ""
-            yield f"with the same noise and threshold, {most:,} group{plural} per unit fit{'' if plural else 's'} (epsilon {epsilon:.3g})"
+            yield f"with the same noise and threshold, --max-groups {most} fits (epsilon {epsilon:.3g})"
 
 
 def open_charge(ledger: str | Path | None, dataset: str | None, spend: Callable[[], Spend]) -> Charge | None:
@@ -130,8 +144,42 @@ def open_charge(ledger: str | Path | None, dataset: str | None, spend: Callable[
             "a ledger and a data set together", f"none as {missing}", f"--ledger ADDRESS --dataset NAME, or set {hint}."
         )
     made = Charge(ledger, dataset, spend())
-    made.check()
+    try:
+        made.check()
+    except BaseException:
+        made.close()
+        raise
     return made
+
+
+@contextmanager
+def charging(ledger: str | Path | None, dataset: str | None, spend: Callable[[], Spend]) -> Iterator[Charge | None]:
+    """`open_charge`, closed at the end; without a ledger there is nothing to call."""
+    charge = open_charge(ledger, dataset, spend)
+    try:
+        yield charge
+    finally:
+        if charge is not None:
+            charge.close()
+
+
+def paid(charge: Charge | None, draw: Callable[[], T]) -> T:
+    """Charge, draw, confirm; the result names the entry. Without a charge just draw."""
+    if charge is None:
+        return draw()
+    charge()
+    found = replace(draw(), receipt=charge.receipt)
+    charge.confirm()
+    return found
+
+
+def receipt_of(charge: Charge | None) -> dict[str, Any] | None:
+    """Charge now, and give what the result will say about it: for what is drawn from later, bit by bit."""
+    if charge is None:
+        return None
+    charge()
+    assert charge.receipt is not None
+    return charge.receipt.to_data()
 
 
 def _largest_epsilon(spend: Spend, fits: Fits, composed: float) -> float | None:
@@ -182,9 +230,11 @@ def spend_of_plan(plan: Plan, unit: str) -> Spend:
         return replace(whole, epsilon=plan.epsilon, delta=stated)
 
     made = plan.mechanism
-    free = len(branches) == 1 and isinstance(made, SparseGaussian | LaplaceThreshold | DiscreteGaussianThreshold)
+    fewer = None
+    if len(branches) == 1 and isinstance(made, _FREE) and request.total_scale is None:
+        fewer = _fewer(made, plan.delta)
     facts = {
-        "mechanism": " or ".join(branch.name for branch in branches),
+        "mechanism": " or ".join(dict.fromkeys(branch.name for branch in branches)),
         "epsilon": plan.epsilon,
         "delta": plan.delta,
         "max_groups": request.max_groups,
@@ -197,8 +247,16 @@ def spend_of_plan(plan: Plan, unit: str) -> Spend:
         facts=facts,
         cost=cost,
         with_epsilon=lambda epsilon: spend_of_plan(choose(replace(request, epsilon=epsilon)), unit),
+        instead=("--mechanism adaptive", _adaptive_alone(request)) if request.choice == "law" else None,
         groups=made.max_groups,
-        with_groups=_fewer(made, plan.delta) if free and request.total_scale is None else None,
+        with_groups=fewer,
+    )
+
+
+def _adaptive_alone(request: Request) -> Callable[[float], PrivacyCost]:
+    """Nothing is chosen, so the Laplace branches, which add up badly, are not paid for."""
+    return lambda composed: spend_of_plan(choose(replace(request, choice="given", mechanism="adaptive")), "").cost(
+        composed
     )
 
 

@@ -22,6 +22,7 @@ from dphist.noise.entropy import require_secure
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.top_k import Method, TopKPlan, plan_top_k
 from dphist.publish import files
+from dphist.publish.charge import Receipt, charging, paid, spend_of_top_k
 from dphist.publish.table import _order
 from dphist.version import __version__
 
@@ -43,6 +44,7 @@ class TopK:
     plan: TopKPlan
     complete: bool
     created: dt.datetime
+    receipt: Receipt | None = None
 
     def to_arrow(self) -> pa.Table:
         """The table as Arrow."""
@@ -74,6 +76,7 @@ class TopK:
             "mechanism": asdict(self.plan.mechanism),
             "guarantee": self.plan.guarantee,
             "assumption": self.plan.mechanism.assumption,
+            "ledger": None if self.receipt is None else self.receipt.to_data(),
         }
 
     def write(self, path: str | Path) -> None:
@@ -82,13 +85,22 @@ class TopK:
 
 
 def release_largest(
-    groups: pa.Table, *, count: str, plan: TopKPlan, max_groups: int | None = None, entropy: Entropy | None = None
+    groups: pa.Table,
+    *,
+    count: str,
+    plan: TopKPlan,
+    max_groups: int | None = None,
+    unit: str = "",
+    ledger: str | Path | None = None,
+    dataset: str | None = None,
+    entropy: Entropy | None = None,
 ) -> TopK:
     """The largest groups from a table of groups with their true counts, as a plain ORDER BY ... LIMIT gives it.
 
     It must hold at least the plan's `needed` largest groups (or all there are), each unit counted once in a group and, if
     the plan has a bound, in at most `max_groups` groups: say so by repeating the bound. Where a source cuts off equal
-    counts it has to do so by key (ORDER BY count DESC, key), for from-top with a bound.
+    counts it has to do so by key (ORDER BY count DESC, key), for from-top with a bound. To charge it to a ledger, say what
+    was counted as the unit.
     """
     if count not in groups.column_names or groups.num_columns < 2:
         raise InvalidParameter("a table with key columns and a column of counts", groups.column_names)
@@ -99,9 +111,9 @@ def release_largest(
             f"LIMIT {plan.needed}: the one behind the last is needed too; if there is none, add one with a count of 0.",
         )
     counts = groups.column(count).to_numpy().astype(np.int64)
-    return privatise_largest(
-        Histogram(groups.drop_columns([count]), counts, ContributionBounds(max_groups)), plan, entropy
-    )
+    histogram = Histogram(groups.drop_columns([count]), counts, ContributionBounds(max_groups))
+    with charging(ledger, dataset, lambda: spend_of_top_k(plan, unit)) as charge:
+        return paid(charge, lambda: privatise_largest(histogram, plan, entropy))
 
 
 def privatise_largest(histogram: Histogram, plan: TopKPlan, entropy: Entropy | None = None) -> TopK:
@@ -148,12 +160,14 @@ def top_k(
     where: str | None = None,
     null_keys: NullKeys = "group",
     settings: PerformanceSettings | None = None,
+    ledger: str | Path | None = None,
+    dataset: str | None = None,
     progress: Progress | None = None,
     entropy: Entropy | None = None,
 ) -> TopK:
     """The k groups with the most units, under differential privacy; see `plan_top_k` for the methods.
 
-    Either a plan, or k, epsilon and delta. source, unit, by, where, null_keys and settings as in `release`.
+    Either a plan, or k, epsilon and delta. source, unit, by, where, null_keys, settings, ledger and dataset as in `release`.
     """
     require_secure(entropy)
     if plan is None:
@@ -163,8 +177,9 @@ def top_k(
     names = (by,) if isinstance(by, str) else tuple(by)
     query = GroupByQuery(unit, tuple(parse_key(name) for name in names), where=where, null_keys=null_keys)
     _check_names([key.name for key in query.by], plan)
-    engine = DuckDBEngine(settings or PerformanceSettings())
-    histogram = engine.histogram(source, query, ContributionBounds(plan.max_groups), progress=progress)
-    if progress is not None:
-        progress("adding noise")
-    return privatise_largest(histogram, plan, entropy)
+    engine, made = DuckDBEngine(settings or PerformanceSettings()), plan
+    with charging(ledger, dataset, lambda: spend_of_top_k(made, unit)) as charge:
+        histogram = engine.histogram(source, query, ContributionBounds(made.max_groups), progress=progress)
+        if progress is not None:
+            progress("adding noise")
+        return paid(charge, lambda: privatise_largest(histogram, made, entropy))
