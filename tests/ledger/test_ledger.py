@@ -73,9 +73,8 @@ def test_spends_add_up_until_nothing_is_left(address: str) -> None:
 def test_a_reservation_that_was_never_confirmed_stays_spent_and_is_told(address: str) -> None:
     with make(address) as opened:
         spend(opened)
-        with pytest.raises(RuntimeError), Ledger(address) as other:
-            spend(other)
-            raise RuntimeError("the noise was drawn, then the process died")
+        with Ledger(address) as other:
+            spend(other)  # the noise is drawn, then the process dies
         status = opened.status("events")
         assert len(status.unconfirmed) == 2
         assert status.total.noise == UNITS // 4
@@ -319,9 +318,13 @@ def test_a_read_only_file_can_be_read_and_not_charged(tmp_path: Path) -> None:
 
 def test_a_ledger_that_is_held_too_long_is_an_error_not_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "WAIT", 0.05)
-    with make(str(tmp_path / "l.db")) as opened, opened._database.write("events"), Ledger(tmp_path / "l.db") as other:
-        with pytest.raises(UnusableLedger, match="held it for too long"):
-            spend(other)
+    with (
+        make(str(tmp_path / "l.db")) as opened,
+        opened._database.write("events"),
+        Ledger(tmp_path / "l.db") as other,
+        pytest.raises(UnusableLedger, match="held it for too long"),
+    ):
+        spend(other)
 
 
 def test_a_damaged_body_is_told(tmp_path: Path) -> None:
@@ -366,14 +369,14 @@ def test_bad_data_sets(changes: dict[str, object], said: str) -> None:
         DataSet(**given)  # type: ignore[arg-type]
 
 
-def test_ten_thousand_spends_are_read_checked_and_composed(tmp_path: Path) -> None:
+def test_thousands_of_spends_are_read_checked_and_composed(tmp_path: Path) -> None:
     """Built as a chain in memory and written at once; the speed is in benchmarks/ledger.py."""
     cost = of_gaussian(1e-3, 1e-13, epsilon=1e-3, delta=1e-12)
     address = str(tmp_path / "l.db")
     with make(address, "gdp") as opened:
         first = spend(opened, cost)
         rows, before = [], first
-        for sequence in range(2, 10_001):
+        for sequence in range(2, 2_001):
             total = before.total + first.total
             entry = replace(
                 before, sequence=sequence, previous=before.hash, noise_total=total.noise, delta_total=total.delta
@@ -383,7 +386,7 @@ def test_ten_thousand_spends_are_read_checked_and_composed(tmp_path: Path) -> No
         with opened._database.write("events") as connection:
             connection.execute(sa.insert(database.entries), rows)
         status = opened.status("events")
-        assert len(status.spends) == 10_000
+        assert len(status.spends) == 2_000
         assert status.total == status.entries[-1].total
         assert all(check.passed for check in opened.verify("events"))
         assert json.dumps(status.to_data())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable
@@ -10,10 +11,9 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
-from scipy.stats import norm
 
 from dphist.errors import Infeasible, InvalidParameter, MissingExtra
 from dphist.mechanisms import SparseGaussian, epsilon_at
@@ -34,9 +34,9 @@ def add(costs: list[PrivacyCost], accountant: Accountant) -> Amount:
     return total
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 1e-4, 0.1, 1.0, 5.0, 30.0, 700.0])
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-4, 0.1, 1.0, 5.0, 30.0, 100.0])
 def test_mu_of_pure_is_the_exact_one_from_above(epsilon: float) -> None:
-    with mpmath.workdps(400):
+    with mpmath.workdps(80):
         q = 1 / (1 + mpmath.exp(mpmath.mpf(epsilon)))
         start = mpmath.mpf(ndtri(float(q)) if q > 1e-300 else -math.sqrt(2 * epsilon))
         exact = -2 * mpmath.findroot(lambda z: mpmath.log(mpmath.ncdf(z)) - mpmath.log(q), start)
@@ -107,13 +107,14 @@ def test_losses_of_pure_spends_are_those_of_randomised_response() -> None:
     cost = of_pure(0.5, 1e-9)
     assert cost.response_dominates
     weights = [math.comb(20, k) * math.exp(0.5 * k) / (1 + math.exp(0.5)) ** 20 for k in range(21)]
-    exact = 1e-5 - (1 - (1 - 1e-9) ** 20)
+    atom = 1 - (1 - 1e-9) ** 20
+    exact = (1e-5 - atom) / (1 - atom)
 
     def delta_at(epsilon: float) -> float:
         return sum(w * max(0.0, -math.expm1(epsilon - 0.5 * (2 * k - 20))) for k, w in enumerate(weights))
 
     found = epsilon_of_losses([cost] * 20, 1e-5)
-    assert delta_at(found) <= exact < delta_at(found - 0.02)
+    assert delta_at(found) <= exact * (1 + 1e-7) < delta_at(found - 0.02)
 
 
 def test_losses_with_many_epsilons_and_impossible_deltas(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +134,8 @@ costs = st.builds(
 )  # fmt: skip
 
 
-@given(st.lists(costs, min_size=1, max_size=8), st.randoms(), st.sampled_from(ACCOUNTANTS))
+@settings(max_examples=40)
+@given(st.lists(costs, min_size=1, max_size=6), st.randoms(), st.sampled_from(ACCOUNTANTS))
 def test_sums_are_exact_monotone_and_in_any_order(
     listed: list[PrivacyCost], rng: object, accountant: Accountant
 ) -> None:
@@ -144,7 +146,7 @@ def test_sums_are_exact_monotone_and_in_any_order(
     for cost in listed:
         assert amount(cost, accountant).within(total)
     epsilons = [composed_epsilon(add(listed[:n], accountant), accountant, 1e-6) for n in range(1, len(listed) + 1)]
-    assert all(a <= b * (1 + 1e-9) for a, b in zip(epsilons, epsilons[1:], strict=False))
+    assert all(a <= b * (1 + 1e-9) for a, b in itertools.pairwise(epsilons))
     whole = amount(together(listed), accountant)  # one cost for all of them is rounded up
     assert total.within(Amount(whole.noise, whole.delta))
 
@@ -156,6 +158,7 @@ def test_the_worst_covers_each(listed: list[PrivacyCost]) -> None:
         assert all(amount(cost, accountant).within(amount(covering, accountant)) for cost in listed)
 
 
+@settings(max_examples=40)
 @given(st.floats(0.01, 30), st.floats(1e-12, 0.1), st.floats(0.01, 0.99), st.sampled_from(["gdp", "zcdp"]))
 def test_limits_meet_the_budget_and_nothing_larger_does(
     epsilon: float, delta: float, share: float, accountant: Accountant
@@ -190,6 +193,7 @@ def test_edges_of_costs_and_sums() -> None:
     assert composed_epsilon(Amount(0, UNITS // 2), "gdp", 0.1) == math.inf
     assert composed_epsilon(Amount(0, UNITS // 2), "basic", 0.1) == math.inf
     assert composed_epsilon(amount(of_pure(50.0), "gdp"), "gdp", 1e-6) > 16
+    assert Amount(5, 7) - Amount(2, 3) == Amount(3, 4)
     assert filters.value(1) == 2.0**-256
     assert filters.value((1 << 256) + 1) == math.nextafter(1, 2)
     with pytest.raises(Infeasible, match="some rho"):
@@ -239,7 +243,7 @@ def best_responses(epsilon: float, moves: list[tuple[int, int]], budget: int, st
 
     moves: (loss in steps, price in whole units); the budget is in the same units, d is cashed at the end.
     """
-    reach = sum(max(loss * (budget // price) for loss, price in moves) for _ in range(1))
+    reach = max(loss * (budget // price) for loss, price in moves)
     losses = np.arange(-reach, reach + 1) * step
     gain = np.maximum(0.0, -np.expm1(epsilon - losses))
     final = gain + d * (1 - gain)
@@ -289,4 +293,3 @@ def test_gaussian_looks_break_a_zcdp_filter_that_is_too_generous() -> None:
 def test_cks_conversion_used_by_the_limit_is_an_upper_bound_for_gaussians() -> None:
     for rho, epsilon in ((0.1, 1.0), (0.5, 3.0)):
         assert float(delta_gaussian(math.sqrt(2 * rho), epsilon)) <= delta_from_rho(rho, epsilon)
-    assert norm.cdf(0) == 0.5

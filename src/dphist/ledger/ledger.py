@@ -179,10 +179,14 @@ def _exceeded(dataset: DataSet, left: Amount, cost: PrivacyCost, advise: Advise 
     def fits(other: PrivacyCost) -> bool:
         return amount(other, dataset.accountant).within(left)
 
-    advice = list(advise(fits)) if advise is not None else []
+    needed = amount(cost, dataset.accountant)
+    if needed.delta > left.delta:  # which another epsilon would not mend
+        advice = ["its delta is more than what is left; ask for a smaller one"]
+    else:
+        advice = list(advise(fits)) if advise is not None else []
     return BudgetExceeded(
         f"a spend within what is left of {dataset.name!r}: {dataset.words(left)}",
-        dataset.words(amount(cost, dataset.accountant)),
+        dataset.words(needed),
         "; ".join([*advice, "nothing was charged and nothing released."]),
     )
 

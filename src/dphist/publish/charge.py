@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="DataclassInstance")
 _FREE = (SparseGaussian, LaplaceThreshold, DiscreteGaussianThreshold)  # max_groups can change under the same noise
+SMALLEST_SHARE: Final = 64
+"""How far below what was asked for an epsilon that fits is looked for."""
 NOT_RECORDED: Final = "Nothing was recorded in a ledger: keep count of what you release about these people."
 
 
@@ -126,7 +128,7 @@ class Charge:
         if (found := _largest_epsilon(self._spend, fits, self._composed)) is not None:
             yield f"with the same delta, epsilon {found:.3g} fits"
         else:
-            yield "with the same delta, no epsilon fits; a smaller delta may"
+            yield f"with the same delta, not even a {SMALLEST_SHARE}th of epsilon fits"
         if self._spend.instead is not None and fits(self._spend.instead[1](self._composed)):
             yield f"with {self._spend.instead[0]} it fits as it is"
         if (groups := _most_groups(self._spend, fits, self._composed)) is not None:
@@ -183,7 +185,7 @@ def receipt_of(charge: Charge | None) -> dict[str, Any] | None:
 
 
 def _largest_epsilon(spend: Spend, fits: Fits, composed: float) -> float | None:
-    """The largest epsilon found, to about 2 %, rounded down to what is printed."""
+    """The largest epsilon found, to about 4 %, rounded down to what is printed."""
 
     def holds(epsilon: float) -> bool:
         try:
@@ -194,9 +196,9 @@ def _largest_epsilon(spend: Spend, fits: Fits, composed: float) -> float | None:
     low, high = spend.epsilon / 2, spend.epsilon
     while not holds(low):
         low, high = low / 2, low
-        if low < spend.epsilon * 2**-12:
+        if low < spend.epsilon / SMALLEST_SHARE:
             return None
-    while high > low * 1.02:
+    while high > low * 1.04:
         middle = (low * high) ** 0.5
         low, high = (middle, high) if holds(middle) else (low, middle)
     shown = float(f"{low * 0.996:.3g}")  # at most what was found, with three digits

@@ -49,6 +49,7 @@ def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
         "<h1>Private counts by " + _text(", ".join(by)) + "</h1>",
         f'<p class="lead">{_headline(table, plan, metadata)}</p>',
         f'<p class="guarantee"><strong>Guarantee.</strong> {_text(_capital(metadata["guarantee"]))}</p>',
+        _ledger(metadata.get("ledger")),
         _section("The largest groups", _largest(table, by)),
         _section("All released counts", _distribution(table)),
         _section("Which groups could be seen", _probabilities(plan)),
@@ -63,6 +64,16 @@ def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Private counts by {_text(', '.join(by))}</title><style>{_STYLE}</style></head>"
         f"<body><main>{''.join(part for part in body if part)}</main></body></html>\n"
+    )
+
+
+def _ledger(receipt: dict[str, Any] | None) -> str:
+    """Which entry of a ledger paid for it."""
+    if receipt is None:
+        return "<p>Not recorded in a ledger.</p>"
+    return (
+        f"<p>Charged to the data set {_text(receipt['dataset'])} of a ledger before noise was drawn,"
+        f" entry {receipt['entry']:,}: <code>{_text(receipt['hash'])}</code></p>"
     )
 
 

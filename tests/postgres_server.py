@@ -44,7 +44,8 @@ def postgres() -> Iterator[str]:
     user = "postgres" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
     try:
         _run(_program("initdb"), "-D", data, "-U", user, "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
-        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c shared_buffers=16MB -c fsync=off"
+        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}"
+        options += " -c shared_buffers=16MB -c fsync=off"  # clients are killed here, not the server
         _run(control, "-D", data, "-w", "-t", "60", "-l", str(folder / "log"), "-o", options, "start")
         try:
             yield f"postgresql://{user}@127.0.0.1:{port}/postgres"
