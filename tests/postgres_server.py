@@ -11,6 +11,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,9 @@ def _run(*command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """The address of a server's maintenance database."""
+@contextmanager
+def running_server(settings: str = "") -> Iterator[str]:
+    """The address of a fresh server's maintenance database; the server ends with the block."""
     folder = Path(tempfile.mkdtemp(prefix="dphist-postgres-", dir="/tmp"))  # a socket's path must be short
     if os.getuid() == 0:
         os.chown(folder, pwd.getpwnam("postgres").pw_uid, -1)
@@ -44,8 +45,7 @@ def postgres() -> Iterator[str]:
     user = "postgres" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
     try:
         _run(_program("initdb"), "-D", data, "-U", user, "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
-        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}"
-        options += " -c shared_buffers=16MB -c fsync=off"  # clients are killed here, not the server
+        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} {settings}"
         _run(control, "-D", data, "-w", "-t", "60", "-l", str(folder / "log"), "-o", options, "start")
         try:
             yield f"postgresql://{user}@127.0.0.1:{port}/postgres"
@@ -53,6 +53,13 @@ def postgres() -> Iterator[str]:
             _run(control, "-D", data, "-m", "immediate", "-w", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """One server for the tests of a process. Clients are killed in them, not the server."""
+    with running_server("-c shared_buffers=16MB -c fsync=off") as address:
+        yield address
 
 
 @pytest.fixture

@@ -194,6 +194,7 @@ def test_edges_of_costs_and_sums() -> None:
     assert composed_epsilon(Amount(0, UNITS // 2), "basic", 0.1) == math.inf
     assert composed_epsilon(amount(of_pure(50.0), "gdp"), "gdp", 1e-6) > 16
     assert Amount(5, 7) - Amount(2, 3) == Amount(3, 4)
+    assert Amount(5, 7).times(2) == Amount(10, 14)
     assert filters.value(1) == 2.0**-256
     assert filters.value((1 << 256) + 1) == math.nextafter(1, 2)
     with pytest.raises(Infeasible, match="some rho"):

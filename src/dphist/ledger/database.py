@@ -39,6 +39,15 @@ entries = sa.Table(
 )
 
 
+_VERSION = sa.select(schema_table.c.version)
+_LOCK = (  # the version again, with the row of a data set locked
+    sa.select(schema_table.c.version)
+    .join_from(datasets, schema_table, sa.true())
+    .where(datasets.c.name == sa.bindparam("dataset"))
+    .with_for_update(of=datasets)
+)
+
+
 class Database:
     """An address, and transactions on it."""
 
@@ -81,11 +90,9 @@ class Database:
         with self._translated(), self._engine.connect() as plain:
             connection = plain.execution_options(dphist_begin="BEGIN IMMEDIATE")
             with connection.begin():
-                if self._check_version(connection) < SCHEMA:
+                if self._check_version(connection, dataset) < SCHEMA:
                     self._lock_schema(connection)
                     _migrate(connection, self._check_version(connection))
-                lock = sa.select(datasets.c.name).where(datasets.c.name == dataset).with_for_update()
-                connection.execute(lock).all()
                 yield connection
 
     def prepare(self) -> None:
@@ -111,9 +118,14 @@ class Database:
         if not self.is_sqlite:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY)))
 
-    def _check_version(self, connection: sa.Connection) -> int:
+    def _check_version(self, connection: sa.Connection, lock: str | None = None) -> int:
+        """The version of the schema, if this code can use it; `lock` names a data set to be locked."""
         try:
-            version = connection.execute(sa.select(schema_table.c.version)).scalar_one_or_none()
+            version = None
+            if lock is not None:
+                version = connection.execute(_LOCK, {"dataset": lock}).scalar_one_or_none()
+            if version is None:
+                version = connection.execute(_VERSION).scalar_one_or_none()
         except (exc.OperationalError, exc.ProgrammingError):
             if sa.inspect(self._engine).has_table(schema_table.name):
                 raise

@@ -30,6 +30,7 @@ class Ledger:
 
     def __init__(self, address: str | Path, *, create: bool = False) -> None:
         self._database = database.Database(address, create=create)
+        self._known: dict[str, DataSet] = {}
         if create:
             try:
                 self._database.prepare()
@@ -69,13 +70,19 @@ class Ledger:
     def dataset(self, name: str) -> DataSet:
         """The budget of a data set."""
         with self._database.read() as connection:
-            return _dataset(connection, name)
+            return self._dataset(connection, name)
 
     def left(self, name: str) -> tuple[DataSet, Amount]:
         """A data set, and what is left of its two limits."""
         with self._database.read() as connection:
-            dataset = _dataset(connection, name)
+            dataset = self._dataset(connection, name)
             return dataset, dataset.limit - _last(connection, name).total
+
+    def _dataset(self, connection: sa.Connection, name: str) -> DataSet:
+        """The budget of a data set, which never changes."""
+        if name not in self._known:
+            self._known[name] = _dataset(connection, name)
+        return self._known[name]
 
     def reserve(
         self,
@@ -112,7 +119,7 @@ class Ledger:
         advise: Advise | None,
     ) -> Entry:
         with self._database.write(name) as connection:
-            dataset = _dataset(connection, name)
+            dataset = self._dataset(connection, name)
             dataset.check_charge(unit, protects)
             before = _last(connection, name)
             total = before.total + amount(cost, dataset.accountant)

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from dphist.errors import MissingExtra
 from dphist.ledger.chain import SPENDS, Entry
 from dphist.ledger.dataset import NOISE, WORDS, DataSet
 from dphist.privacy import filters
+from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.filters import ACCOUNTANTS, Amount, amount
 from dphist.privacy.loss_distribution import epsilon_of_losses
 
 _BAR = 30
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Status:
     """A data set and its history."""
 
     dataset: DataSet
     entries: Sequence[Entry]
 
-    @property
+    @cached_property
     def spends(self) -> list[Entry]:
         """The entries that cost something."""
         return [entry for entry in self.entries if entry.kind in SPENDS]
@@ -35,15 +38,20 @@ class Status:
         confirmed = {entry.body["entry"] for entry in self.entries if entry.kind == "commit"}
         return [entry for entry in self.spends if entry.kind == "reserve" and entry.sequence not in confirmed]
 
-    @property
+    @cached_property
+    def costs(self) -> Counter[PrivacyCost]:
+        """The costs of all spends, and how often each was spent."""
+        return Counter(entry.cost for entry in self.spends)
+
+    @cached_property
     def total(self) -> Amount:
         """The two sums, added up anew from the costs."""
         return self._total(self.dataset.accountant)
 
     def _total(self, accountant: filters.Accountant) -> Amount:
         found = Amount()
-        for entry in self.spends:
-            found += amount(entry.cost, accountant)
+        for cost, number in self.costs.items():
+            found += amount(cost, accountant).times(number)
         return found
 
     @property
@@ -66,7 +74,7 @@ class Status:
             epsilon = filters.composed_epsilon(self._total(name), name, delta)
             found[name] = epsilon if math.isfinite(epsilon) else None
         try:
-            epsilon = epsilon_of_losses((entry.cost for entry in self.spends), delta) if self.spends else 0.0
+            epsilon = epsilon_of_losses(self.costs, delta) if self.spends else 0.0
             found["pld"] = epsilon if math.isfinite(epsilon) else None
         except MissingExtra:
             pass

@@ -45,6 +45,10 @@ class Amount:
     def __add__(self, other: Amount) -> Amount:
         return Amount(self.noise + other.noise, self.delta + other.delta)
 
+    def times(self, number: int) -> Amount:
+        """The same spend so many times."""
+        return Amount(self.noise * number, self.delta * number)
+
     def __sub__(self, other: Amount) -> Amount:
         return Amount(self.noise - other.noise, self.delta - other.delta)
 
@@ -56,10 +60,10 @@ class Amount:
 def amount(cost: PrivacyCost, accountant: Accountant) -> Amount:
     """What a cost adds to the two sums. Rounded up."""
     if accountant == "basic":
-        return Amount(_up(Fraction(cost.epsilon)), _up(Fraction(cost.delta)))
+        return Amount(_up(cost.epsilon), _up(cost.delta))
     if accountant == "zcdp":
-        return Amount(_up(Fraction(cost.rho)), _up(Fraction(cost.rho_delta)))
-    return Amount(_up(Fraction(cost.mu) ** 2), _up(Fraction(cost.mu_delta)))
+        return Amount(_up(cost.rho), _up(cost.rho_delta))
+    return Amount(_up(cost.mu, 2), _up(cost.mu_delta))
 
 
 def limit(accountant: Accountant, epsilon: float, delta: float, delta_share: float = DELTA_SHARE) -> Amount:
@@ -123,8 +127,10 @@ def value(units: int) -> float:
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
-def _up(exact: Fraction) -> int:
-    return math.ceil(exact * UNITS)
+def _up(number: float, power: int = 1) -> int:
+    """A power of a double in multiples of 2^-256, rounded up."""
+    exact = Fraction(number)
+    return -(-math.prod([exact.numerator] * power) * UNITS // math.prod([exact.denominator] * power))
 
 
 def _down(exact: Fraction) -> float:

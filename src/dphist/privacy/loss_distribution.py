@@ -17,7 +17,7 @@ MOST_RESPONSES = 64
 """So many different pure epsilons are composed as they are; the rest by their mu."""
 
 
-def epsilon_of_losses(costs: Iterable[PrivacyCost], delta: float, grid: float = 1e-4) -> float:
+def epsilon_of_losses(costs: Iterable[PrivacyCost] | Counter[PrivacyCost], delta: float, grid: float = 1e-4) -> float:
     """The epsilon at delta of all spends together; infinite if the d's alone exceed it.
 
     Each spend is dominated by a Gaussian pair with its mu, or by randomised response with its epsilon where that is all its
@@ -29,14 +29,14 @@ def epsilon_of_losses(costs: Iterable[PrivacyCost], delta: float, grid: float = 
         raise MissingExtra("accounting", "privacy-loss distributions") from None
 
     log_keep, squares, responses = 0.0, [0.0], Counter[float]()
-    for cost in costs:
+    for cost, number in (costs if isinstance(costs, Counter) else Counter(costs)).items():
         if cost.response_dominates and (cost.epsilon in responses or len(responses) < MOST_RESPONSES):
-            responses[cost.epsilon] += 1
+            responses[cost.epsilon] += number
             d = cost.delta
         else:
-            squares.append(cost.mu**2)
+            squares.append(number * cost.mu**2)
             d = cost.mu_delta
-        log_keep += math.log1p(-d) if d < 1 else -math.inf
+        log_keep += number * math.log1p(-d) if d < 1 else -math.inf
     atom = -math.expm1(log_keep)
     if atom >= delta:
         return math.inf
