@@ -89,6 +89,7 @@ Dataset: TypeAlias = Annotated[
     str | None, typer.Option("--dataset", envvar="DPHIST_DATASET", help="The data set of the ledger that pays.")
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Report: TypeAlias = Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")]
 Plot: TypeAlias = Annotated[Path | None, typer.Option("--plot", help="Write a picture (.png, .svg, .pdf).")]
 
 

@@ -41,6 +41,7 @@ def command(
     ] = None,
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
+    report: options.Report = None,
     threads: Annotated[int | None, typer.Option("--threads", help="Threads of the engine.")] = None,
     memory_limit: Annotated[str | None, typer.Option("--memory-limit", help="Memory of the engine, e.g. 4GB.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; read no record.")] = False,
@@ -63,9 +64,7 @@ def command(
         max_groups=max_groups,
         shortlist=shortlist,
     )
-    if output is not None:
-        files.check_writable(output)
-        files.format_of(output)
+    files.check_outputs(output, report)
     if dry_run:
         typer.echo(str(plan))
         return
@@ -83,6 +82,8 @@ def command(
     )
     if output is not None:
         found.write(output)
+    if report is not None:
+        found.report(report)
     if as_json:
         record = {**found.metadata(), "complete": found.complete, "released_groups": found.table.num_rows}
         if output is None:
@@ -95,4 +96,6 @@ def command(
     typer.echo(f"\nGuarantee: {plan.guarantee}")
     if output is not None:
         typer.echo(f"Table written to {output}")
+    if report is not None:
+        typer.echo(f"Report written to {report}")
     typer.echo(NOT_RECORDED if found.receipt is None else str(found.receipt))

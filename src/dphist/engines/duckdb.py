@@ -71,9 +71,11 @@ class DuckDBEngine:
         *,
         progress: Progress | None = None,
         seed: int | None = None,
+        largest: int | None = None,
     ) -> Histogram:
         """Count units per group, each unit in at most `bounds.max_groups` of its groups, drawn uniformly.
 
+        With `largest` only so many groups leave the engine, largest first, equal counts in the order of their keys.
         `seed` fixes the draw for tests; the guarantee holds for every seed, a fresh one is drawn for each run.
         """
         tell = progress or silent
@@ -81,7 +83,7 @@ class DuckDBEngine:
             tell(READING)
             fields = resolve(connection, source, query)
             tell(BOUNDING)
-            sql = histogram_sql(fields, bounds, fresh(seed), DuckDBDialect())
+            sql = histogram_sql(fields, bounds, fresh(seed), DuckDBDialect(), largest)
             table = fetch(connection, sql)
         total = int(whole(table, "first_units").sum()) if query.want_total else None
         sums = {measure.name: whole(table, f"steps_{i}") for i, measure in enumerate(query.measures, 1)}

@@ -66,8 +66,14 @@ class Fields:
         return tuple(f"key_{position}" for position in range(1, len(self.keys) + 1))
 
 
-def histogram_sql(fields: Fields, bounds: ContributionBounds, seed: int, dialect: Dialect) -> str:
-    """Group keys, `units`, one `steps_i` per measure and, for the total, `first_units` (each unit in one group only)."""
+def histogram_sql(
+    fields: Fields, bounds: ContributionBounds, seed: int, dialect: Dialect, largest: int | None = None
+) -> str:
+    """Group keys, `units`, one `steps_i` per measure and, for the total, `first_units` (each unit in one group only).
+
+    With `largest` only so many groups, largest first. Equal counts stand in the order of their keys, which no record can
+    change: any other order would let one unit exchange every group of the smallest count that is listed.
+    """
     keys = ", ".join(fields.key_names)
     steps = [f"steps_{position}" for position in range(1, len(fields.measures) + 1)]
     stages = [records_sql(fields, dialect), pairs_sql(fields)]
@@ -80,7 +86,9 @@ def histogram_sql(fields: Fields, bounds: ContributionBounds, seed: int, dialect
     columns += [f"{saturated(dialect.exact_sum(name))} AS {name}" for name in steps]
     columns += ["COUNT(CASE WHEN place = 1 THEN 1 END) AS first_units"] if fields.want_total else []
     stages.append(f"counted AS (\n  SELECT {_lines(columns)}\n  FROM {pairs}{kept}\n  GROUP BY {keys}\n)")
-    return "WITH " + ",\n".join(stages) + "\n" + _result(fields, steps, dialect)
+    order = ", ".join(["units DESC", *(f"{name} ASC NULLS LAST" for name in fields.key_names)])
+    limit = "" if largest is None else f"\nORDER BY {order}\nLIMIT {largest}"
+    return "WITH " + ",\n".join(stages) + "\n" + _result(fields, steps, dialect) + limit
 
 
 def blocks_sql(fields: Fields, blocks: int, seed: int, dialect: Dialect) -> str:
