@@ -146,7 +146,8 @@ def test_sums_are_exact_monotone_and_in_any_order(
     for cost in listed:
         assert amount(cost, accountant).within(total)
     epsilons = [composed_epsilon(add(listed[:n], accountant), accountant, 1e-6) for n in range(1, len(listed) + 1)]
-    assert all(a <= b * (1 + 1e-9) for a, b in itertools.pairwise(epsilons))
+    # what is shown is the end of a search over orders, good to 1e-6
+    assert all(a <= b * (1 + 1e-6) for a, b in itertools.pairwise(epsilons))
     whole = amount(together(listed), accountant)  # one cost for all of them is rounded up
     assert total.within(Amount(whole.noise, whole.delta))
 
