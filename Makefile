@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-crash test-spark java bench pins clean
+.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-crash test-spark java postgres bench pins clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -45,28 +45,34 @@ types: $(READY)
 imports: $(READY)
 	@$(BIN)/lint-imports
 
+# The ledger is tested on a real PostgreSQL server, which the tests start themselves.
+postgres:
+	@command -v pg_ctl >/dev/null || ls /usr/lib/postgresql/*/bin/pg_ctl >/dev/null 2>&1 || { \
+	    echo "Installing PostgreSQL ..."; SUDO=$$(test $$(id -u) = 0 || echo sudo); \
+	    $$SUDO apt-get update -q >/dev/null && $$SUDO env DEBIAN_FRONTEND=noninteractive apt-get install -y -q postgresql >/dev/null; }
+
 # Spark needs Java. Where it is missing and we may install it, we do.
 java:
 	@command -v java >/dev/null || { apt-get update -q && apt-get install -y -q openjdk-17-jre-headless; }
 
-pytest: $(READY) java
+pytest: $(READY) java postgres
 	@$(BIN)/pytest -q -n auto --dist loadgroup
 
 # The rooms whose mistakes would be privacy bugs must be covered branch by branch.
-coverage: $(READY) java
+coverage: $(READY) java postgres
 	@$(BIN)/pytest -q -n auto --dist loadgroup --cov --cov-report=
 	@$(BIN)/coverage report --include='src/dphist/privacy/*,src/dphist/noise/*,src/dphist/mechanisms/*' --fail-under=100
 
 test-statistical: $(READY)  ## the long statistical runs
 	@$(BIN)/pytest -q -m statistical -n auto
 
-test-crash: $(READY)  ## kill `continual add` at 200 random points
+test-crash: $(READY) postgres  ## kill `continual add`, and processes that charge a ledger, at 200 random points
 	@$(BIN)/pytest -q -m crash
 
 test-spark: $(READY) java  ## every example of the engine tests on Spark
 	@$(BIN)/pytest -q --engines spark tests/engines tests/spark
 
-bench: $(READY)  ## every benchmark, printed as tables
+bench: $(READY) java postgres  ## every benchmark, printed as tables
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 pins:  ## renew constraints.txt with the newest versions that work together

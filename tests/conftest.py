@@ -57,3 +57,6 @@ def _engine(item: pytest.Item) -> str | None:
     return next(
         (name for name in ("duckdb", "spark") if name in names and "engine" in getattr(item, "fixturenames", ())), None
     )
+
+
+pytest_plugins = ["postgres_server"]

@@ -15,9 +15,9 @@ from spark_tables import EVENTS, quiet
 import dphist as dp
 from dphist.engines import GroupByQuery, Key
 from dphist.histogram import ContributionBounds
+from dphist.ledger import DataSet, Ledger
 from dphist.publish import spark as spark_publishing
 from dphist.publish import spark_adaptive, spark_noise
-from dphist.publish.release import prepare
 from spark_sessions import event_log, frame, session
 
 OnBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -89,12 +89,15 @@ def test_a_task_that_fails_after_noising_publishes_one_consistent_result_and_is_
     monkeypatch.setattr(
         spark_publishing, "noise_groups", lambda *given: recorded(original(*given), records, failures=1)
     )
-    charges: list[int] = []
+    address = str(tmp_path / "ledger.db")
+    with Ledger(address, create=True) as opened:
+        opened.create(DataSet("people", 20.0, 1e-3, "user", "gdp"))
     with several_tasks(3):
         options: dict[str, Any] = {"max_groups": 1, "mechanism": "sparse-gaussian", "epsilon": 1, "delta": 1e-6}
         engine = dp.SparkEngine(session(), str(staging))
-        job = prepare(frame(MANY, 3), unit="user", by="item", engine=engine, **options)
-        found = job.run(charge=lambda: charges.append(1))
+        found = dp.release(
+            frame(MANY, 3), unit="user", by="item", engine=engine, ledger=address, dataset="people", **options
+        )
     noised = attempts(records)
     tasks = {task for task, _ in noised}
     assert len(tasks) > 1
@@ -106,7 +109,9 @@ def test_a_task_that_fails_after_noising_publishes_one_consistent_result_and_is_
     assert len(published & first) < 10  # 200 counts on a lattice of 2^-10: 0 or 1 by chance
     again = {(row["item"], row["count"]) for row in found.to_arrow().to_pylist()}
     assert again == published  # reading is not computing
-    assert charges == [1]
+    with Ledger(address) as opened:
+        assert len(opened.status("people").spends) == 1
+    assert found.metadata()["ledger"] is not None
     found.close()
     assert list(staging.iterdir()) == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from dphist.planning.aggregates import AggregateNoise
 from dphist.planning.describe import guarantee
 from dphist.publish import files
 from dphist.publish.adaptive import decide, run_rounds
+from dphist.publish.charge import Receipt, charging, spend_of_plan
 from dphist.publish.columns import columns
 from dphist.publish.keys import public_keys
 from dphist.publish.table import ORDERS, Order, build_table, check_names
@@ -83,6 +84,7 @@ class Release:
     request: Request
     total: float | None
     created: dt.datetime
+    receipt: Receipt | None = None
 
     @property
     def table(self) -> pa.Table:
@@ -124,7 +126,7 @@ class Release:
 
     def metadata(self) -> dict[str, Any]:
         """Plan, guarantee, noise, threshold, version and time. Nothing but public parameters and noisy values."""
-        return describe_release(self.plan, self.request, self.total, self.created)
+        return describe_release(self.plan, self.request, self.total, self.created, self.receipt)
 
     def write(self, path: str | Path) -> None:
         """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it.
@@ -141,7 +143,9 @@ class Release:
         files.write_text(html.render(self.to_arrow(), self.plan, self.metadata()), Path(path))
 
 
-def describe_release(plan: Plan, request: Request, total: float | None, created: dt.datetime) -> dict[str, Any]:
+def describe_release(
+    plan: Plan, request: Request, total: float | None, created: dt.datetime, receipt: Receipt | None = None
+) -> dict[str, Any]:
     """The metadata of a release, wherever its table is."""
     summary = plan.summary()
     return {
@@ -164,6 +168,7 @@ def describe_release(plan: Plan, request: Request, total: float | None, created:
         "threshold": None if isinstance(plan.mechanism, AdaptiveGaussian) else summary.threshold,
         "total_units": None if total is None else {"value": total, "std_error": _total_std(plan)},
         "estimand": estimand(plan),
+        "ledger": None if receipt is None else receipt.to_data(),
         "plan": plan_storage.to_data(plan.request, plan.mechanism, plan.alternatives),
     }
 
@@ -220,18 +225,25 @@ class Job:
                 self, self.engine, report=report, entropy=require_secure(entropy), charge=charge, diagnose=diagnose
             )
         if self.plan.request.unbounded:
-            return self._run_on_pairs(self.engine, report, entropy, diagnose)
+            return self._run_on_pairs(self.engine, report, entropy, diagnose, charge or _nothing)
         histogram = self._histogram(self.engine, report)
         if diagnose is not None:
             diagnose({"non-empty groups": len(histogram), "contributions": int(histogram.counts.sum())})
         report("adding noise")
+        (charge or _nothing)()
         return privatise(histogram, self.plan, self.request, entropy)
 
     def _run_on_pairs(
-        self, engine: DuckDBEngine, report: Progress, entropy: Entropy | None, diagnose: Diagnose | None
+        self,
+        engine: DuckDBEngine,
+        report: Progress,
+        entropy: Entropy | None,
+        diagnose: Diagnose | None,
+        charge: Callable[[], None],
     ) -> Release:
         """What needs more than one pass: a choice from the data, and the rounds of an adaptive release."""
         with open_pairs(self.source, self.query, engine.settings, progress=report) as table:
+            charge()  # the choice draws noise already
             plan = decide(self.plan, table, entropy)
             if not isinstance(plan.mechanism, AdaptiveGaussian):
                 return privatise(table.histogram(bounds_of(plan)), plan, self.request, entropy)
@@ -256,6 +268,10 @@ class Job:
         if self.plan.request.sketch is not None:
             return engine.sketch(self.source, self.query, self.plan.request.sketch, progress=report)
         return engine.histogram(self.source, self.query, bounds_of(self.plan), progress=report)
+
+
+def _nothing() -> None:
+    pass
 
 
 def prepare(
@@ -302,6 +318,8 @@ def release(
     *,
     unit: str,
     by: str | Sequence[str],
+    ledger: str | Path | None = None,
+    dataset: str | None = None,
     progress: Progress | None = None,
     entropy: Entropy | None = None,
     **options: Any,
@@ -318,10 +336,18 @@ def release(
     (group or drop), ``order`` (count or key), ``intervals`` (a level such as 0.95), ``integers``, ``settings`` (threads,
     memory), ``engine`` (a `SparkEngine`).
 
+    ledger, dataset: where the release is charged before its noise is drawn; without them nothing is recorded.
+
     A release does exactly what its plan paid for.
     """
     require_secure(entropy)
-    return prepare(source, unit=unit, by=by, **options).run(progress=progress, entropy=entropy)
+    job = prepare(source, unit=unit, by=by, **options)
+    with charging(ledger, dataset, lambda: spend_of_plan(job.plan, unit)) as charge:
+        found = job.run(progress=progress, entropy=entropy, charge=charge)
+        if charge is None:
+            return found
+        charge.confirm()
+        return replace(found, receipt=charge.receipt)
 
 
 def _plan(plan: Plan | str | Path | None, budget: Mapping[str, Any], listed: int | None) -> Plan:
