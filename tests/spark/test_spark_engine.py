@@ -112,7 +112,7 @@ def test_expressions_mean_what_they_mean_in_duckdb() -> None:
         connection.register("record", rows)
         here = [f"TRY({check_expression(text, connection).sql}) AS c{i}" for i, text in enumerate(EXPRESSIONS)]
         there = [
-            f"{spark_expression(text, connection, lambda name: f'`{name}`', lambda sql: 'string').sql} AS c{i}"
+            f"{spark_expression(text, connection, lambda name: f'`{name}`', _kind).sql} AS c{i}"
             for i, text in enumerate(EXPRESSIONS)
         ]
         want = connection.sql(f"SELECT {', '.join(here)} FROM record").to_arrow_table().to_pylist()
@@ -125,6 +125,10 @@ def test_expressions_mean_what_they_mean_in_duckdb() -> None:
     for position, text in enumerate(EXPRESSIONS):
         name = f"c{position}"
         assert [_plain(row[name]) for row in got] == [_plain(row[name]) for row in want], text
+
+
+def _kind(sql: str) -> str:
+    return str(session().sql(f"SELECT {sql} FROM rows_of_expressions").dtypes[0][1])
 
 
 def _plain(value: object) -> object:
@@ -145,6 +149,7 @@ def _plain(value: object) -> object:
         ("substring(text, -2, 1)", "the function substring"),
         ("l[1]", "array_extract"),
         ("sum(x)", "the function sum"),
+        ("date_trunc('month', text)", "date_trunc of the type string"),
     ],
 )
 def test_what_spark_means_otherwise_is_refused(text: str, message: str) -> None:

@@ -93,7 +93,10 @@ Remote: TypeAlias = Annotated[
 ]
 StagingDirectory: TypeAlias = Annotated[
     str | None,
-    typer.Option("--staging", help="A directory that the cluster shares and only you can read, for exact counts."),
+    typer.Option(
+        "--staging",
+        help="A directory, with its scheme, that the cluster shares, for exact counts. Make it yours alone: dphist does not.",
+    ),
 ]
 Ledger: TypeAlias = Annotated[
     str | None,

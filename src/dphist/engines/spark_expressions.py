@@ -13,7 +13,7 @@ from typing import Any, Final
 import duckdb
 
 from dphist.engines.expressions import RecordExpression, check_expression, parse
-from dphist.engines.spark_types import in_range, is_number
+from dphist.engines.spark_types import in_range, is_moment
 from dphist.errors import InvalidParameter
 
 _COMPARISONS: Final = {
@@ -120,10 +120,10 @@ class _Writer:
             sql = _BINARY[name].format(*written)
             return in_range(sql, self._kind(sql)) if name in _MAY_MOVE_DATES else sql
         if name in ("date_trunc", "datetrunc") and len(written) == 2:
-            if is_number(self._kind(written[1])):
-                raise self._refusal("date_trunc of a number")
-            moment = in_range(f"TRY_CAST({written[1]} AS TIMESTAMP_LTZ)", "timestamp")
-            return f"date_trunc('{self._part(given[0])}', {moment})"
+            part, kind = self._part(given[0]), self._kind(written[1])
+            if not is_moment(kind):  # Spark would make a time of a number or of a text
+                raise self._refusal(f"date_trunc of the type {kind}")
+            return f"date_trunc('{part}', {in_range(f'TRY_CAST({written[1]} AS TIMESTAMP_LTZ)', 'timestamp')})"
         if name in ("date_part", "datepart") and len(written) == 2:
             return f"CAST(extract({self._part(given[0])} FROM {written[1]}) AS BIGINT)"
         if name == "-" and len(written) == 1:

@@ -42,7 +42,7 @@ class Staging:
     here: Path | None
     _written: dict[str, StructType] = field(default_factory=dict)
 
-    def write(self, frame: DataFrame, name: str, *, distinct: Sequence[str]) -> DataFrame:
+    def write(self, frame: DataFrame, name: str, *, distinct: Sequence[str] | None) -> DataFrame:
         """Compute a table once, and return what was committed, in which no two rows agree in the columns `distinct`.
 
         That is so before it is written. It is looked at again because everything after it relies on it: a file format that
@@ -59,7 +59,7 @@ class Staging:
                 f"delete {path} on the file system of Spark yourself: it holds exact values.",
             )
         committed = self.spark.read.schema(schema).parquet(path)
-        if _most_alike(committed, distinct) > 1:
+        if distinct is not None and _most_alike(committed, distinct) > 1:
             raise EngineFailure(
                 f"rows of {name} that differ after Spark wrote them as they did before",
                 "a setting of the session or the file system changes what is written in Parquet files.",

@@ -54,7 +54,7 @@ def in_range(sql: str, type_name: str) -> str:
     overflow far outside and end the run, in every mode.
     """
     kind = family(type_name)
-    if kind not in _RANGES:
+    if not is_moment(kind):
         return sql
     first, last = _RANGES[kind]
     return f"CASE WHEN {sql} BETWEEN {first} AND {last} THEN {sql} END"
@@ -70,15 +70,15 @@ def check_unit(type_name: str, column: str) -> None:
         )
 
 
-def is_number(type_name: str) -> bool:
-    """Whether a type is one of numbers."""
-    return family(type_name) in NUMBERS
+def is_moment(type_name: str) -> bool:
+    """Whether a type is one of dates or times of some day."""
+    return family(type_name) in _RANGES
 
 
 def number(sql: str, type_name: str, column: str, *, typed: bool) -> str:
     """A column to be summed, as a double; text only where the source declares no types."""
     kind = family(type_name)
-    if is_number(type_name):
+    if kind in NUMBERS:
         return f"CAST({sql} AS DOUBLE)"
     if kind == "void" or (kind == "string" and not typed):
         return f"TRY_CAST({sql} AS DOUBLE)"

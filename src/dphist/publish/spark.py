@@ -155,9 +155,10 @@ class Work:
     def noised(self, frame: DataFrame, function: OnBatches, schema: StructType, name: str) -> DataFrame:
         """Noise a written table, task by task, and write the result once, where it goes with the exact tables.
 
-        Between the rounds it holds groups that nobody may learn of.
+        Between the rounds it holds groups that nobody may learn of. A group that is in it twice is found in the next table,
+        which is made from it.
         """
-        return self.exact.write(frame.mapInArrow(function, schema), name, distinct=self.records.fields.key_names)
+        return self.exact.write(frame.mapInArrow(function, schema), name, distinct=None)
 
     def published(self, frame: DataFrame, function: OnBatches, schema: StructType) -> DataFrame:
         """The same for the released table; what stays of it is a copy laid out by the released keys alone.
@@ -166,7 +167,7 @@ class Work:
         groups that were not released.
         """
         keys = self.records.fields.key_names
-        noised = self.noised(frame, function, schema, "released")
+        noised = self.noised(frame, function, schema, "noised")
         parts = int(str(self.records.spark.conf.get("spark.sql.shuffle.partitions")))
         laid_out = noised.repartition(parts, *keys).sortWithinPartitions(*keys)
         return self.noisy.write(laid_out, "released", distinct=keys)
