@@ -14,7 +14,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +22,8 @@ from spark_tables import EVENTS, quiet
 
 import dphist as dp
 from dphist.engines import Files, GroupByQuery, Key, spark_settings
+from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.settings import PerformanceSettings
 from dphist.engines.spark_errors import without_leaks
 from dphist.engines.spark_rounds import degrees_sql, first_round_sql
 from dphist.engines.spark_settings import pinned
@@ -133,10 +134,8 @@ def test_no_value_of_a_column_ends_a_run_in_an_expression(tmp_path: Path) -> Non
     query = GroupByQuery("user", tuple(Key(f"k{i}", text) for i, text in enumerate(ON_EXTREMES)))
     with dp.SparkEngine(session()).open(str(tmp_path / "extreme.parquet"), query, seed=1) as records:
         assert sum(row["units"] for row in records.histogram(ContributionBounds(1)).collect()) == 5
-    with duckdb.connect() as connection:  # which takes everything that is tested here
-        connection.register("record", table)
-        for text in ON_EXTREMES:
-            connection.sql(f"SELECT {text} FROM record")
+    here = DuckDBEngine(PerformanceSettings()).histogram(table, query, ContributionBounds(1))
+    assert here.counts.sum() == 5
 
 
 def test_a_default_file_system_elsewhere_gets_nothing(tmp_path: Path) -> None:

@@ -60,14 +60,25 @@ def canonical(sql: str, type_name: str, role: str) -> str:
         return f"CASE WHEN {sql} = 0 THEN {zero} WHEN isnan({sql}) THEN {nan} ELSE {sql} END"
     if kind in ("HUGEINT", "UHUGEINT"):
         return f"TRY_CAST({sql} AS DECIMAL(38, 0))"
-    if kind in _RANGES:
-        first, last = _RANGES[kind]
-        return f"CASE WHEN {sql} BETWEEN CAST('{first}' AS {kind}) AND CAST('{last}' AS {kind}) THEN {sql} END"
+    if has_range(kind):
+        return in_range(sql, kind)
     raise InvalidParameter(
         f"{role} to be of a simple type",
         kind,
         "text, numbers, booleans, dates and times work; derive one from it, such as name=CAST(column AS VARCHAR).",
     )
+
+
+def has_range(type_name: str) -> bool:
+    """Whether a type has values that nothing outside the engine can represent: dates and times."""
+    return family(type_name) in _RANGES
+
+
+def in_range(sql: str, type_name: str) -> str:
+    """A date or time that is outside its range as null."""
+    kind = family(type_name)
+    first, last = _RANGES[kind]
+    return f"CASE WHEN {sql} BETWEEN CAST('{first}' AS {kind}) AND CAST('{last}' AS {kind}) THEN {sql} END"
 
 
 def is_text(type_name: str) -> bool:

@@ -52,8 +52,9 @@ def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupB
     for measure in query.measures:
         values.append(None if measure.column is None else _value(measure.column, attached))
     canonical = tuple(_canonical(sql, kind, key) for sql, kind, key in zip(key_sql, types[1:], query.by, strict=True))
+    derived = [*(found for found, key in zip(keys, query.by, strict=True) if key.expression is not None), where]
     return Fields(
-        source=SOURCE,
+        source=_in_range(attached, [expression for expression in derived if expression is not None]),
         unit=keytypes.canonical(unit, types[0], f"the unit {query.unit!r}"),
         keys=canonical,
         values=tuple(values),
@@ -63,6 +64,17 @@ def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupB
         listed=None if query.public_keys is None else _list_keys(connection, query, canonical),
         want_total=query.want_total,
     )
+
+
+def _in_range(attached: Attached, expressions: Sequence[RecordExpression]) -> str:
+    """The source, with dates and times that an expression reads in range: some casts of others end the run, even inside TRY."""
+    read = {column.casefold() for expression in expressions for column in expression.columns}
+    guarded = [
+        f"{keytypes.in_range(quote_identifier(name), kind)} AS {quote_identifier(name)}"
+        for name, kind in attached.columns.items()
+        if name.casefold() in read and keytypes.has_range(kind)
+    ]
+    return f"(SELECT * REPLACE ({', '.join(guarded)}) FROM {SOURCE}) AS in_range" if guarded else SOURCE
 
 
 def resolve_without_source(connection: duckdb.DuckDBPyConnection, query: GroupByQuery) -> Fields:
