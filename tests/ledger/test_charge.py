@@ -14,14 +14,16 @@ from typer.testing import CliRunner
 
 import dphist as dp
 from dphist.cli.app import app
+from dphist.cli.ledger import declared_cost
 from dphist.errors import BudgetExceeded, EngineFailure, InvalidParameter
 from dphist.ledger import DataSet, Ledger
+from dphist.ledger.dataset import Protects
 from dphist.ledger.recommend import recommend
 from dphist.mechanisms.costs import privacy_cost
 from dphist.noise import entropy as entropy_module
 from dphist.planning import Plan
 from dphist.privacy.composition import of_pure
-from dphist.privacy.filters import amount
+from dphist.privacy.filters import Accountant, amount, value
 from dphist.publish import release as releasing
 from dphist.publish.charge import NOT_RECORDED, spend_of_plan, spend_of_top_k
 
@@ -108,9 +110,12 @@ def test_nothing_is_drawn_when_the_budget_does_not_allow_it(
         raise AssertionError("noise was drawn")
 
     name = "events" if command == "continual" else "people"
+    protects: Protects = "event" if name == "events" else "unit"
     with Ledger(ledger) as opened:
         for share in (0.4e-3, 0.08e-3, 0.0199e-3):
-            opened.record(name, of_pure(0.0, share), unit="user", note="others", declared={"delta": share})
+            opened.record(
+                name, of_pure(0.0, share), unit="user", protects=protects, note="others", declared={"delta": share}
+            )
         before = opened.entries(name)
     monkeypatch.setattr(entropy_module.SystemEntropy, "words", no_noise)
     with pytest.raises(BudgetExceeded, match="its delta is more than what is left"):
@@ -281,8 +286,11 @@ def test_the_life_of_a_ledger(tmp_path: Path, parquet: str) -> None:
         "session", "start", str(tmp_path / "s.json"), "--unit", "user", "--epsilon", "0.1", "--delta", "1e-8",
         "--results", "5", "--queries", "2", env=env,
     )  # fmt: skip
-    for spend in (["--epsilon", "0.01"], ["--rho", "0.0001", "--delta", "1e-9"]):
-        assert "recorded" in invoke("ledger", "record", *spend, "--note", "survey", env=env)
+    protected = ["--unit", "user", "--protects", "unit"]
+    for spend in (["--epsilon", "0.01"], ["--rho", "0.0001", "--delta", "1e-10", "--convert-at", "1e-9"]):
+        out = invoke("ledger", "record", *spend, *protected, "--note", "survey", env=env)
+        assert "as a guarantee for adding or removing\nall records of one user." in out
+        assert "exceeded" not in out
     shown = invoke("ledger", "show", env=env)
     assert "more like the last one (record) fit" in shown
     assert "[#" in shown
@@ -290,7 +298,9 @@ def test_the_life_of_a_ledger(tmp_path: Path, parquet: str) -> None:
     assert data[0]["spends"] == 6
     assert set(data[0]["comparison"]) == {"basic", "gdp", "zcdp", "pld"}
     history = invoke("ledger", "history", env=env)
-    assert "entry 1 was written to out.parquet" in history
+    assert "the result of entry 1 was written to out.parquet" in history
+    assert "the result of entry 3 was returned; where it was written, if at all, is not known here" in history
+    assert "the result of entry 7 was written to s.json" in history
     assert "survey" in history
     assert len(json.loads(invoke("ledger", "history", "--json", env=env))) == 11
     verified = invoke("ledger", "verify", "--head", told["hash"], env=env)
@@ -319,31 +329,47 @@ def test_a_changed_ledger_is_exit_code_1_and_bad_calls_are_told(ledger: str) -> 
     done = CliRunner().invoke(app, ["ledger", "verify", "--ledger", ledger, "--dataset", "people", "--head", "f" * 64])
     assert done.exit_code == 1
     assert "FAIL  head" in done.output
+    recording = ["ledger", "record", "--ledger", ledger, "--dataset", "people", "--note", "x", "--unit", "user"]
+    recording += ["--protects", "unit"]
     for words, said in (
         (["ledger", "show"], "--ledger ADDRESS"),
         (["ledger", "history", "--ledger", ledger], "--dataset NAME"),
-        (["ledger", "record", "--ledger", ledger, "--dataset", "people", "--note", "x"], "--epsilon or --rho"),
-        (["ledger", "record", "--ledger", ledger, "--dataset", "people", "--note", "x", "--rho", "1"], "beside --rho"),
-        (
-            [
-                "ledger",
-                "record",
-                "--ledger",
-                ledger,
-                "--dataset",
-                "people",
-                "--note",
-                "x",
-                "--epsilon",
-                "1",
-                "--delta",
-                "2",
-            ],
-            "--delta in",
-        ),
+        (recording, "--epsilon or --rho"),
+        ([*recording, "--rho", "1", "--delta", "1e-9"], "--convert-at in"),
+        ([*recording, "--epsilon", "1", "--convert-at", "1e-9"], "beside --rho only"),
+        ([*recording, "--epsilon", "1", "--delta", "2"], "--delta in"),
+        ([*recording, "--epsilon", "1e9"], "--delta 1 says that everything was told"),
+        ([*recording, "--rho=-1"], "--epsilon or --rho in"),
+        ([*recording[:-4], "--unit", "device", *recording[-2:], "--epsilon", "1"], "the unit 'user'"),
     ):
         with pytest.raises(InvalidParameter, match=said):
             invoke(*words)
+    for left_out in ("--unit", "--protects"):
+        at = recording.index(left_out)
+        done = CliRunner().invoke(app, [*recording[:at], *recording[at + 2 :], "--epsilon", "1"])
+        assert done.exit_code == 2
+        assert f"Missing option '{left_out}'" in done.output
+
+
+def test_a_spend_elsewhere_beyond_the_budget_is_recorded_and_told(ledger: str) -> None:
+    at = ["--ledger", ledger, "--dataset", "small"]
+    out = invoke(
+        "ledger", "record", *at, "--note", "a table without noise", "--unit", "user", "--protects", "unit",
+        "--epsilon", "0", "--delta", "1",
+    )  # fmt: skip
+    assert "The budget of 'small' is exceeded. Nothing more will be charged to it." in out
+    done = CliRunner().invoke(app, ["ledger", "verify", *at])
+    assert done.exit_code == 3
+    assert "ok    chain" in done.output
+    assert "FAIL  budget exceeded by recorded spends" in done.output
+
+
+@pytest.mark.parametrize(("accountant", "delta"), [("zcdp", 1e-7), ("gdp", 1.01e-7), ("basic", 1.01e-7)])
+def test_the_delta_of_a_rho_is_charged_by_every_accountant(accountant: Accountant, delta: float) -> None:
+    cost, declared = declared_cost(None, 1e-7, 0.01, 1e-9)
+    charged = value(amount(cost, accountant).delta)
+    assert delta <= charged < delta * (1 + 1e-9)
+    assert declared == {"rho": 0.01, "delta": 1e-7, "convert_at": 1e-9}
 
 
 def test_without_a_ledger_commands_say_so(tmp_path: Path, parquet: str) -> None:

@@ -13,7 +13,9 @@ import sqlalchemy as sa
 
 from dphist.errors import BudgetExceeded, InvalidParameter, MissingExtra, UnusableLedger
 from dphist.ledger import DataSet, Entry, Ledger, chain, database
+from dphist.ledger import address as address_of
 from dphist.ledger import ledger as ledger_module
+from dphist.ledger.dataset import Protects
 from dphist.privacy.composition import PrivacyCost, of_declared_rho, of_gaussian, of_pure
 from dphist.privacy.filters import ACCOUNTANTS, UNITS, Accountant
 
@@ -22,7 +24,7 @@ TENTH = of_pure(0.125, 1e-8)
 
 def make(address: str, accountant: Accountant = "basic", name: str = "events", **changes: object) -> Ledger:
     opened = Ledger(address, create=True)
-    opened.create(replace(DataSet(name, 1.0, 1e-6, "user", accountant), noise_limit=-1, delta_limit=-1, **changes))  # type: ignore[arg-type]
+    opened.create(replace(DataSet(name, 1.0, 1e-6, "user", accountant), **changes))  # type: ignore[arg-type]
     return opened
 
 
@@ -32,7 +34,7 @@ def spend(opened: Ledger, cost: PrivacyCost = TENTH, name: str = "events") -> En
 
 def execute(address: str, *statements: str) -> None:
     """As someone with write access and bad intentions would."""
-    engine = sa.create_engine(database._parse(address, create=False))
+    engine = sa.create_engine(address_of.parse(address, create=False))
     try:
         with engine.begin() as connection:
             for statement in statements:
@@ -42,7 +44,7 @@ def execute(address: str, *statements: str) -> None:
 
 
 def drop_triggers(address: str) -> None:
-    names = ["dphist_entries_no_update", "dphist_entries_no_delete"]
+    names = [f"dphist_entries_no_{action}" for action in ("update", "delete", "replace")]
     on = ""
     if address.startswith("postgresql"):
         names, on = ["dphist_entries_append_only"], " ON dphist_entries"
@@ -138,14 +140,67 @@ def test_only_guarantees_about_the_same_neighbours_add_up(address: str) -> None:
         assert opened.left("events")[1].noise == UNITS
 
 
-def test_external_spends_are_recorded_and_must_fit(address: str) -> None:
-    with make(address, "zcdp") as opened:
-        opened.record("events", of_declared_rho(0.002, 1e-9), unit="user", note="survey", declared={"rho": 0.002})
-        opened.record("events", of_pure(0.01, 0.0), unit="user", note="other", declared={"epsilon": 0.01})
-        assert opened.status("events").unconfirmed == []
-        with pytest.raises(BudgetExceeded):
-            opened.record("events", of_declared_rho(1.0, 1e-9), unit="user", note="big", declared={"rho": 1.0})
+def record(opened: Ledger, cost: PrivacyCost, *, unit: str = "user", protects: Protects = "unit") -> Entry:
+    return opened.record(
+        "events", cost, unit=unit, protects=protects, note="survey", declared={"epsilon": cost.epsilon}
+    )
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS)
+def test_external_spends_are_recorded_whether_they_fit_or_not(address: str, accountant: Accountant) -> None:
+    with make(address, accountant) as opened:
+        record(opened, of_declared_rho(1e-6, 1e-9, convert_at=1e-9))
+        first = spend(opened, of_pure(0.01, 0.0))
+        assert [(check.name, check.passed) for check in opened.verify("events")] == [
+            ("chain", True), ("sums", True), ("budget", True)
+        ]  # fmt: skip
+        record(opened, of_pure(5.0, 0.3))
+        opened.commit("events", first.sequence)
+        for use in (lambda: spend(opened), lambda: opened.check("events", TENTH, unit="user")):
+            with pytest.raises(BudgetExceeded, match="spends recorded from elsewhere exceed the budget"):
+                use()
+        record(opened, of_pure(1e6, 1.0))
+        status = opened.status("events")
+        assert (status.exceeded, status.more_like_the_last(), len(status.spends)) == (True, 0, 4)
+        assert status.total == status.entries[-1].total
+        assert "none: recorded spends exceed the budget" in str(status)
+        assert json.dumps(status.to_data(), allow_nan=False)
+        assert [(check.name, check.passed) for check in opened.verify("events")] == [
+            ("chain", True), ("sums", True), ("budget", False)
+        ]  # fmt: skip
+        assert opened.verify("events")[2].detail.startswith("exceeded by recorded spends")
+
+
+def test_what_was_protected_elsewhere_must_be_what_the_data_set_protects(address: str) -> None:
+    with make(address) as opened:
+        with pytest.raises(InvalidParameter, match="got 'device'"):
+            record(opened, TENTH, unit="device")
+        with pytest.raises(InvalidParameter, match="what one unit adds in one round"):
+            record(opened, TENTH, protects="event")
+        assert len(opened.entries("events")) == 1
+        assert record(opened, TENTH).body["protects"] == "unit"
+
+
+def test_a_data_set_of_events_has_one_stream(address: str) -> None:
+    """Days and weeks are different events: a week has seven of one, and removing a day changes a week in two steps."""
+    with make(address, protects="event") as opened:
+
+        def check() -> None:
+            opened.check("events", TENTH, unit="user", protects="event")
+
+        def start() -> None:
+            opened.reserve("events", TENTH, unit="user", protects="event", command="continual", facts={})
+
+        check()
+        start()
+        for use in (check, start):
+            with pytest.raises(InvalidParameter, match=r"\(the first is entry 1\).*a data set for each stream"):
+                use()
+        record(opened, TENTH, protects="event")
         assert all(check.passed for check in opened.verify("events"))
+        good = opened.entries("events")
+    second = replace(good[2], kind="reserve")
+    assert "entry 2 is a second stream" in chain.verify(_rebuilt([*good[:2], second]))[1].detail
 
 
 def test_the_database_itself_refuses_changes(address: str) -> None:
@@ -194,7 +249,7 @@ def test_a_cut_off_tail_shows_only_against_an_exported_head(address: str) -> Non
         drop_triggers(address)
         execute(address, "DELETE FROM dphist_entries WHERE sequence = 2")
         assert all(check.passed for check in opened.verify("events"))
-        assert [check.passed for check in opened.verify("events", head)] == [True, True, False]
+        assert [check.passed for check in opened.verify("events", head)] == [True, True, True, False]
         assert all(check.passed for check in opened.verify("events", early))
 
 
@@ -217,17 +272,51 @@ def test_a_rebuilt_chain_must_still_add_up(tmp_path: Path) -> None:
     assert all(check.passed for check in chain.verify(_rebuilt(good)))
     lower = replace(good[1], noise_total=0)
     twice = replace(good[2], sequence=3)
-    body = {**good[0].body, "noise_limit": "1"}
+    body = {**good[0].body, "noise_limit": str(UNITS // 16)}
     hollow = replace(good[1], body={"command": "release"})
     for wrong, said in (
         ([good[0], lower, good[2]], "the sums of entry 1 are wrong"),
         ([*good, twice], "entry 3 confirms a reservation that is not open"),
-        ([replace(good[0], body=body), *good[1:]], "more was spent than the budget"),
+        ([replace(good[0], body=body), *good[1:]], "entry 1 was charged beyond the budget"),
         ([good[0], hollow], "an entry lacks"),
         ([good[0], replace(good[1], kind="create")], "entry 1 is of the wrong kind"),
     ):
         found = [check for check in chain.verify(_rebuilt(wrong)) if not check.passed]
         assert said in found[0].detail
+
+
+def _with_limits(first: Entry, factor: float) -> Entry:
+    limits = {name: str(int(int(first.body[name]) * factor)) for name in ("noise_limit", "delta_limit")}
+    return replace(first, body={**first.body, **limits})
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS)
+def test_limits_are_those_of_the_budget_whatever_is_stored(address: str, accountant: Accountant) -> None:
+    with pytest.raises(TypeError):
+        DataSet("d", 1.0, 1e-6, "user", accountant, noise_limit=2**270)  # type: ignore[call-arg]
+    forged = DataSet("forged", 1.0, 1e-6, "user", accountant)
+    object.__setattr__(forged, "noise_limit", forged.noise_limit * 2)
+    with make(address, accountant) as opened:
+        with pytest.raises(UnusableLedger, match="limits that the budget"):
+            opened.create(forged)
+        assert opened.names() == ["events"]
+        first = opened.entries("events")[0]
+        drop_triggers(address)
+        for factor, holds in ((0.5, True), (1 + 1e-10, True), (1 + 1e-8, False), (100, False), (-1, False)):
+            entry = _rebuilt([_with_limits(first, factor)])[0]
+            changed = {"body": chain.canonical(entry.body), "hash": entry.hash}
+            with opened._database.write("events") as connection:
+                connection.execute(sa.update(database.entries).values(changed))
+            with Ledger(address) as other:
+                found = other.verify("events")
+                assert all(check.passed for check in found) == holds
+                if holds:
+                    assert other.dataset("events").noise_limit == int(entry.body["noise_limit"])
+                    continue
+                assert "limits that the budget" in next(check.detail for check in found if not check.passed)
+                for use in (lambda: other.dataset("events"), lambda: other.status("events"), lambda: spend(other)):
+                    with pytest.raises(UnusableLedger, match="limits that the budget"):
+                        use()
 
 
 def test_a_clock_that_goes_back_is_written_down(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +371,6 @@ def test_wrong_addresses(tmp_path: Path, postgres: str, monkeypatch: pytest.Monk
         (tmp_path / "nowhere.db", "got no file. Hint: check the path"),
         (tmp_path / "text.db", "not a database"),
         (tmp_path / "empty.db", "a database without one"),
-        (f"file:{tmp_path}/nowhere.db", "unable to open"),
         (postgres, "a database without one"),
         (postgres.rsplit("/", 1)[0] + "/missing", "does not exist"),
         ("postgresql://me:secret@127.0.0.1:1/ledger", "refused"),
@@ -291,7 +379,7 @@ def test_wrong_addresses(tmp_path: Path, postgres: str, monkeypatch: pytest.Monk
         ("://", "got something else"),
         ("", "got nothing"),
     ):
-        with pytest.raises(UnusableLedger, match=said) as problem, Ledger(_uri(address)) as opened:
+        with pytest.raises(UnusableLedger, match=said) as problem, Ledger(address) as opened:
             opened.names()
         assert "secret" not in str(problem.value)
     with pytest.raises(UnusableLedger, match="an existing folder"):
@@ -299,21 +387,6 @@ def test_wrong_addresses(tmp_path: Path, postgres: str, monkeypatch: pytest.Monk
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with pytest.raises(MissingExtra, match="postgres"):
         Ledger(postgres)
-
-
-def _uri(address: object) -> str:
-    text = str(address)
-    return f"sqlite:///{text}?mode=rw&uri=true" if text.startswith("file:") else text
-
-
-def test_a_read_only_file_can_be_read_and_not_charged(tmp_path: Path) -> None:
-    with make(str(tmp_path / "l.db")) as opened:
-        spend(opened)
-    with Ledger(f"sqlite:///file:{tmp_path}/l.db?mode=ro&uri=true") as opened:
-        with pytest.raises(UnusableLedger, match="nothing was charged: it cannot be written to"):
-            spend(opened)
-        assert len(opened.status("events").spends) == 1
-        assert all(check.passed for check in opened.verify("events"))
 
 
 def test_a_ledger_that_is_held_too_long_is_an_error_not_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,10 +187,13 @@ def test_edges_of_costs_and_sums() -> None:
         PrivacyCost(1, 0, 1, 0, math.inf, 0)
     assert PrivacyCost(1, 2, 1, 3, 1, 1.5).mu_delta == 1.0
     assert of_pure(0.0) == PrivacyCost(0, 0, 0, 0, 0, 0)
-    assert composition.of_declared_rho(0.0, 1e-9).epsilon == 0.0
-    declared = composition.of_declared_rho(0.1, 1e-6)
+    assert composition.of_declared_rho(0.0, 0.0, convert_at=1e-9).epsilon == 0.0
+    declared = composition.of_declared_rho(0.1, 1e-7, convert_at=1e-6)
     assert declared.epsilon == pytest.approx(2.141938928, rel=1e-6)
-    assert (declared.rho, declared.rho_delta, declared.mu_delta) == (0.1, 0.0, 1e-6)
+    assert (declared.rho, declared.rho_delta) == (0.1, 1e-7)
+    assert declared.delta == declared.mu_delta
+    assert 1.1e-6 <= declared.delta < 1.1000001e-6
+    assert composition.of_declared_rho(0.1, 1.0, convert_at=0.5).delta == 1.0
     assert composed_epsilon(Amount(0, UNITS // 2), "gdp", 0.1) == math.inf
     assert composed_epsilon(Amount(0, UNITS // 2), "basic", 0.1) == math.inf
     assert composed_epsilon(amount(of_pure(50.0), "gdp"), "gdp", 1e-6) > 16
