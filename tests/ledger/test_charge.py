@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +18,7 @@ import dphist as dp
 from dphist.cli.app import app
 from dphist.cli.ledger import declared_cost
 from dphist.errors import BudgetExceeded, EngineFailure, InvalidParameter
+from dphist.histogram import ContributionBounds, Histogram
 from dphist.ledger import DataSet, Ledger
 from dphist.ledger.dataset import Protects
 from dphist.ledger.recommend import recommend
@@ -158,6 +161,66 @@ def test_a_mistake_before_the_charge_costs_nothing(ledger: str) -> None:
     assert statuses(ledger) == (0, 0)
 
 
+def test_a_mistaken_call_with_a_list_costs_nothing(ledger: str) -> None:
+    plan = dp.plan_top_k(k=2, epsilon=1, delta=1e-6, method="from-top", max_groups=1)
+    taken = pa.table({"count": ["a", "b", "c"], "n": [3, 2, 1]})
+    for groups, more, said in (
+        (counted(), {}, "bounded to 1 groups"),
+        (taken, {"max_groups": 1}, "keys with other names"),
+        (counted(), {"max_groups": 1, "entropy": object()}, "as the source of noise"),
+    ):
+        with pytest.raises(InvalidParameter, match=said):
+            dp.release_largest(groups, count="n", plan=plan, unit="user", ledger=ledger, dataset="people", **more)
+    assert statuses(ledger) == (0, 0)
+
+
+def test_a_session_that_is_not_what_was_paid_for_is_refused(ledger: str, tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    kept = {"unit": "user", "delta": 1e-6, "results": 5, "queries": 3}
+    dp.Session.start(path, **kept, epsilon=0.5, ledger=ledger, dataset="people")  # type: ignore[arg-type]
+    dp.Session(path).query(TABLE, by="url", k=1, ledger=ledger)
+    dp.Session(path).query(TABLE, by="url", k=1, ledger=ledger)  # what queries use up is not part of the terms
+    dp.Session.start(tmp_path / "rich.json", **kept, epsilon=5)  # type: ignore[arg-type]
+    data, rich = (json.loads((tmp_path / name).read_text()) for name in ("s.json", "rich.json"))
+    with pytest.raises(InvalidParameter, match="one that names no entry"):
+        dp.Session(tmp_path / "rich.json").query(TABLE, by="url", k=1, ledger=ledger)
+    rich["account"]["ledger"] = data["account"]["ledger"]
+    path.write_text(json.dumps(rich))
+    with pytest.raises(InvalidParameter, match="a session as entry 1 of 'people' paid for, got another one"):
+        dp.Session(path).query(TABLE, by="url", k=1, ledger=ledger)
+    data["account"]["ledger"]["hash"] = "0" * 64
+    path.write_text(json.dumps(data))
+    with pytest.raises(InvalidParameter, match="got another one"):
+        dp.Session(path).query(TABLE, by="url", k=1, ledger=ledger)
+
+
+def test_a_stream_that_is_not_what_was_paid_for_is_refused(ledger: str, tmp_path: Path) -> None:
+    kept = {"unit": "user", "by": "url", "rounds": 4, "max_groups": 2, "delta": 1e-6}
+    paid = dp.Continual.start(tmp_path / "paid", **kept, epsilon=0.5, ledger=ledger, dataset="events")  # type: ignore[arg-type]
+    paid.add(TABLE, "monday", ledger=ledger)
+    paid.add(TABLE, "tuesday", ledger=ledger)
+    rich = dp.Continual.start(tmp_path / "rich", **kept, epsilon=5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match="one that names no entry"):
+        rich.add(TABLE, "monday", ledger=ledger)
+    state = rich._state()
+    forged = replace(state, settings={**state.settings, "ledger": paid.receipt})
+    forged.save(tmp_path / "rich" / "state.arrow")
+    histogram = Histogram(pa.table({"url": ["a"]}), np.array([5]), ContributionBounds(2))
+    said = "a stream as entry 1 of 'events' paid for, got another one"
+    with pytest.raises(InvalidParameter, match=said):
+        rich.add(TABLE, "monday", ledger=ledger)
+    with pytest.raises(InvalidParameter, match=said):
+        rich.add_histogram(histogram, "monday", ledger=ledger)
+
+
+def test_python_charges_only_what_it_is_told_to(ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DPHIST_LEDGER and DPHIST_DATASET are for the command line: a library that spends because of them would surprise."""
+    monkeypatch.setenv("DPHIST_LEDGER", ledger)
+    monkeypatch.setenv("DPHIST_DATASET", "people")
+    assert dp.release(TABLE, unit="user", by="url", epsilon=1, delta=1e-6, max_groups=5).receipt is None
+    assert statuses(ledger) == (0, 0)
+
+
 def test_a_ledger_and_a_data_set_belong_together(ledger: str) -> None:
     for given in ({"ledger": ledger}, {"dataset": "people"}):
         with pytest.raises(InvalidParameter, match="a ledger and a data set together"):
@@ -286,6 +349,7 @@ def test_the_life_of_a_ledger(tmp_path: Path, parquet: str) -> None:
         "session", "start", str(tmp_path / "s.json"), "--unit", "user", "--epsilon", "0.1", "--delta", "1e-8",
         "--results", "5", "--queries", "2", env=env,
     )  # fmt: skip
+    invoke("session", "query", str(tmp_path / "s.json"), parquet, "--by", "url", "--k", "2", env=env)
     protected = ["--unit", "user", "--protects", "unit"]
     for spend in (["--epsilon", "0.01"], ["--rho", "0.0001", "--delta", "1e-10", "--convert-at", "1e-9"]):
         out = invoke("ledger", "record", *spend, *protected, "--note", "survey", env=env)
@@ -384,10 +448,16 @@ def test_without_a_ledger_commands_say_so(tmp_path: Path, parquet: str) -> None:
         assert NOT_RECORDED in invoke(*words, env={"DPHIST_LEDGER": None, "DPHIST_DATASET": None})  # type: ignore[dict-item]
 
 
-def test_a_stream_is_charged_to_events_on_the_command_line(ledger: str, tmp_path: Path) -> None:
+def test_a_stream_is_charged_to_events_on_the_command_line(ledger: str, tmp_path: Path, parquet: str) -> None:
     words = ["continual", "start", str(tmp_path / "c"), "--unit", "user", "--by", "url", "--rounds", "2"]
     words += ["--max-groups", "1", "--epsilon", "1", "--delta", "1e-6", "--ledger", ledger]
     with pytest.raises(InvalidParameter, match="a data set of its own"):
         invoke(*words, "--dataset", "people")
     assert "Charged to 'events', entry 1" in invoke(*words, "--dataset", "events")
     assert dp.Continual(tmp_path / "c").receipt is not None
+    add = ["continual", "add", str(tmp_path / "c"), parquet, "--batch", "monday"]
+    invoke(*add, "--ledger", ledger)
+    other = str(tmp_path / "other.db")
+    Ledger(other, create=True).close()
+    with pytest.raises(InvalidParameter, match="is it this ledger"):
+        invoke(*add[:-1], "tuesday", "--ledger", other)

@@ -182,6 +182,12 @@ def test_basic_limits_are_the_budget_itself() -> None:
     assert filters.delta_of_noise(found, "basic", 0.09) == 1.0
 
 
+def test_a_limit_is_only_given_if_the_forward_map_allows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filters, "largest_mu", lambda *_: 1.0)
+    with pytest.raises(Infeasible, match="a budget that some mu meets"):
+        filters.limit("gdp", 1.0, 1e-6)
+
+
 def test_edges_of_costs_and_sums() -> None:
     with pytest.raises(InvalidParameter, match="a finite cost mu"):
         PrivacyCost(1, 0, 1, 0, math.inf, 0)

@@ -93,12 +93,17 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self, dataset: str) -> Iterator[sa.Connection]:
-        """A transaction that is alone on this data set until it ends: SQLite locks the file, PostgreSQL its row."""
+    def write(self, dataset: str, *, alone: bool = False) -> Iterator[sa.Connection]:
+        """A transaction that is alone on this data set until it ends: SQLite locks the file, PostgreSQL its row.
+
+        alone: for a data set that has no row yet; no two of these run at the same time.
+        """
         with self._translated(), self._engine.connect() as plain:
             connection = plain.execution_options(dphist_begin="BEGIN IMMEDIATE")
             with connection.begin():
                 self._check_in_file(connection)
+                if alone:
+                    self._lock_schema(connection)
                 if self._check_version(connection, dataset) < SCHEMA:
                     self._lock_schema(connection)
                     _migrate(connection, self._check_version(connection))
@@ -170,7 +175,7 @@ class Database:
             if problem.name != "psycopg":
                 raise
             raise MissingExtra("postgres", "a ledger in PostgreSQL") from None
-        except exc.NoSuchModuleError:
+        except exc.ArgumentError:
             raise UnusableLedger("a path, sqlite:// or postgresql:// address", self.shown) from None
         except exc.DBAPIError as problem:
             reason = address_of.without_secrets(str(problem.orig).strip().splitlines()[0], self._url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal, get_args
 
@@ -19,6 +20,19 @@ NOISE: Final = {"basic": "epsilon", "gdp": "mu^2", "zcdp": "rho"}
 
 OTHER_VERSIONS: Final = 10**9
 """Limits that were computed by other versions of numerical libraries may differ by one part in so many."""
+
+
+def check_new_name(name: str) -> None:
+    """Refuse names that could be taken for others: each would have a budget of its own."""
+    if name != name.strip() or name != unicodedata.normalize("NFC", name):
+        raise InvalidParameter(
+            "a name of a data set without blanks around it, its accents composed (NFC)", ascii(name), "type it anew."
+        )
+
+
+def folded(name: str) -> str:
+    """Names with the same form are mixed up by people."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 
 @dataclass(frozen=True, slots=True)

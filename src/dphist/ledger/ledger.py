@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from dphist.errors import BudgetExceeded, InvalidParameter, UnusableLedger
 from dphist.ledger import chain, database
 from dphist.ledger.chain import Check, Entry, Kind
-from dphist.ledger.dataset import DataSet, Protects
+from dphist.ledger.dataset import DataSet, Protects, check_new_name, folded
 from dphist.ledger.status import Status
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.filters import Amount, amount
@@ -51,13 +51,16 @@ class Ledger:
         self._database.close()
 
     def create(self, dataset: DataSet) -> Entry:
-        """Begin a data set. A name is used once."""
-        with self._database.write(dataset.name) as connection:
-            known = sa.select(database.datasets.c.name).where(database.datasets.c.name == dataset.name)
-            if connection.execute(known).first() is not None:
-                raise InvalidParameter(
-                    "a new name for a data set", repr(dataset.name), "a budget is never changed once it is there."
-                )
+        """Begin a data set. A name is used once, and so is one that looks like it."""
+        check_new_name(dataset.name)
+        with self._database.write(dataset.name, alone=True) as connection:
+            for row in connection.execute(sa.select(database.datasets)):
+                if folded(row.name) == folded(dataset.name):
+                    raise InvalidParameter(
+                        "a new name for a data set",
+                        f"{dataset.name!r} beside {row.name!r}",
+                        "a budget is never changed once it is there, and names that differ in case only are mixed up.",
+                    )
             body = {**DataSet.from_data(dataset.to_data()).to_data(), "dphist": __version__}
             connection.execute(sa.insert(database.datasets).values(name=dataset.name))
             return _append(connection, dataset.name, None, "create", body, Amount())
@@ -131,11 +134,19 @@ class Ledger:
             raise _exceeded(dataset, left, cost, advise)
 
     def commit(self, name: str, sequence: int, *, output: str | None = None) -> Entry:
-        """Confirm that the result of a reservation was written. Changes no sum."""
+        """Confirm that the result of a reservation was written to `output`, or without one, returned. Changes no sum."""
         with self._database.write(name) as connection:
             before = _last(connection, name)
             _check_open(connection, name, sequence)
             return _append(connection, name, before, "commit", {"entry": sequence, "output": output}, before.total)
+
+    def entry(self, name: str, sequence: int) -> Entry:
+        """One entry, unchanged."""
+        with self._database.read() as connection:
+            found = _at(connection, name, sequence)
+        if found is None:
+            raise InvalidParameter(f"an entry of the data set {name!r}", f"number {sequence:,}", "is it this ledger?")
+        return found
 
     def entries(self, name: str) -> list[Entry]:
         """The history of a data set, oldest first."""
@@ -194,12 +205,17 @@ def _exceeded(dataset: DataSet, left: Amount, cost: PrivacyCost, advise: Advise 
 
 
 def _dataset(connection: sa.Connection, name: str) -> DataSet:
-    table = database.entries
-    first = sa.select(table).where(table.c.dataset == name, table.c.sequence == 0)
-    row = connection.execute(first).first()
-    if row is None:
+    first = _at(connection, name, 0)
+    if first is None:
         raise _unknown(name)
-    return DataSet.from_data(_intact(_entry(row)).body)
+    return DataSet.from_data(first.body)
+
+
+def _at(connection: sa.Connection, name: str, sequence: int) -> Entry | None:
+    table = database.entries
+    wanted = sa.select(table).where(table.c.dataset == name, table.c.sequence == sequence)
+    row = connection.execute(wanted).first()
+    return None if row is None else _intact(_entry(row))
 
 
 def _last(connection: sa.Connection, name: str) -> Entry:
