@@ -188,10 +188,15 @@ def test_a_session_that_is_not_what_was_paid_for_is_refused(ledger: str, tmp_pat
     path.write_text(json.dumps(rich))
     with pytest.raises(InvalidParameter, match="a session as entry 1 of 'people' paid for, got another one"):
         dp.Session(path).query(TABLE, by="url", k=1, ledger=ledger)
-    data["account"]["ledger"]["hash"] = "0" * 64
-    path.write_text(json.dumps(data))
-    with pytest.raises(InvalidParameter, match="got another one"):
-        dp.Session(path).query(TABLE, by="url", k=1, ledger=ledger)
+    for receipt, said in (
+        ({"dataset": "people", "entry": 1, "hash": "0" * 64}, "got another one"),
+        ({"dataset": "people", "entry": 9, "hash": "0" * 64}, "is it this ledger"),
+        ({"entry": 1}, "a damaged name"),
+    ):
+        data["account"]["ledger"] = receipt
+        path.write_text(json.dumps(data))
+        with pytest.raises(InvalidParameter, match=said):
+            dp.Session(path).query(TABLE, by="url", k=1, ledger=ledger)
 
 
 def test_a_stream_that_is_not_what_was_paid_for_is_refused(ledger: str, tmp_path: Path) -> None:
@@ -404,6 +409,7 @@ def test_a_changed_ledger_is_exit_code_1_and_bad_calls_are_told(ledger: str) -> 
         ([*recording, "--epsilon", "1", "--delta", "2"], "--delta in"),
         ([*recording, "--epsilon", "1e9"], "--delta 1 says that everything was told"),
         ([*recording, "--rho=-1"], "--epsilon or --rho in"),
+        ([*recording[:-1], "row", "--epsilon", "1"], "one of unit, event"),
         ([*recording[:-4], "--unit", "device", *recording[-2:], "--epsilon", "1"], "the unit 'user'"),
     ):
         with pytest.raises(InvalidParameter, match=said):

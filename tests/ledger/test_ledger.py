@@ -247,7 +247,7 @@ def test_charges_see_what_was_charged_while_they_waited(postgres_database: str) 
     name = postgres_database.rsplit("/", 1)[1]
     with make(postgres_database):
         execute(postgres_database, f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
-    with Ledger(postgres_database) as opened:
+    with Ledger(f"{postgres_database}?options=-csynchronous_commit%3Doff") as opened:
         for transaction in (opened._database.read(), opened._database.write("events")):
             with transaction as connection:
                 assert connection.exec_driver_sql("SHOW transaction_isolation").scalar() == "read committed"

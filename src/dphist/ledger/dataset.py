@@ -103,6 +103,7 @@ class DataSet:
 
     def check_charge(self, unit: str, protects: Protects) -> None:
         """Only guarantees about the same neighbours add up."""
+        checks.check_choice("what is protected", protects, PROTECTS)
         if protects != self.protects:
             raise InvalidParameter(
                 f"a guarantee for {WORDS[self.protects]}, as {self.name!r} protects",

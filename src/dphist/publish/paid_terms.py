@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dphist.errors import InvalidParameter
+from dphist.publish.charge import Receipt
 
 
 def terms_hash(terms: Mapping[str, Any]) -> str:
@@ -34,9 +35,13 @@ def check_paid(
         )
     from dphist.ledger import Ledger
 
+    try:
+        named = Receipt(**receipt)
+    except TypeError:
+        raise InvalidParameter(f"a {what} that names its entry", "a damaged name") from None
     with Ledger(ledger) as opened:
-        entry = opened.entry(receipt["dataset"], receipt["entry"])
-    if entry.hash != receipt["hash"] or entry.body.get("terms") != terms_hash(terms):
+        entry = opened.entry(named.dataset, named.entry)
+    if entry.hash != named.hash or entry.body.get("terms") != terms_hash(terms):
         raise InvalidParameter(
             f"a {what} as entry {entry.sequence:,} of {entry.dataset!r} paid for",
             "another one",
