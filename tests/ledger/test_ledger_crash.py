@@ -46,7 +46,7 @@ def run(address: str, folder: Path, kills: int, charges: int) -> None:
 
 
 def test_twenty_kills(address: str, tmp_path: Path) -> None:
-    run(address, tmp_path, kills=20, charges=250)
+    run(address, tmp_path, kills=20, charges=170)
 
 
 @pytest.mark.crash
