@@ -122,9 +122,11 @@ def frequencies(cells: Cells, number: int) -> Floats:
 
 def choose(claim: Claim, without: Floats, with_: Floats, n: int) -> Event:
     """The event, epsilon and direction whose excess is the largest part of the claim, with some caution for chance."""
-    best, found = -math.inf, Event(np.zeros(len(without), np.bool_), 0.0, True)
+    best, found = -math.inf, Event(np.zeros(len(without), np.bool_), EPSILONS[-1], True)
     for epsilon in EPSILONS:
         claimed = claim.delta(epsilon)
+        if claimed >= 1:  # nothing is promised there
+            continue
         for p, q, added in ((with_, without, True), (without, with_, False)):
             factor = math.exp(epsilon)
             # a cell that was met a few times only is no evidence
