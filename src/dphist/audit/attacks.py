@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dphist.audit.contributions import Outcome, contributions, equal_keys, withstood
 from dphist.audit.findings import Claim
 from dphist.audit.sampled import FAMILY_ALPHA, sampled
 from dphist.audit.trials import KEY, UNIT, Layout, published
@@ -26,14 +26,13 @@ from dphist.continual import Continual
 from dphist.engines.duckdb import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import DphistError
-from dphist.histogram import ContributionBounds, Histogram, Measure
+from dphist.histogram import ContributionBounds, Measure
 from dphist.planning import Plan, plan_for
-from dphist.planning.top_k import plan_top_k
+from dphist.planning.top_k import METHODS, plan_top_k
 from dphist.publish.release import Release
 from dphist.publish.top_k import release_largest
 from dphist.session import Session
 
-Outcome = tuple[bool, str]
 Publish = Callable[[pa.Table, Plan], Release]
 
 
@@ -44,11 +43,6 @@ class ImplementationAttack:
     name: str
     about: str
     run: Callable[[], Outcome]
-
-
-def withstood(problems: Sequence[str], tried: str) -> Outcome:
-    """Either what was tried, or the first problem."""
-    return (False, problems[0]) if problems else (True, tried)
 
 
 # Low-order bits
@@ -76,7 +70,7 @@ SECRET = "zz-secret-key-zz"
 
 def support(write: Callable[[pa.Table, Path], Iterable[Path]] | None = None) -> Outcome:
     """A key below the threshold is in no byte of anything that is written: table, metadata, report, dictionary of a column."""
-    keys = np.repeat([f"public-{i}" for i in range(20)], 500).tolist() + [SECRET]
+    keys = [*(f"public-{i}" for i in range(20) for _ in range(500)), SECRET]
     units = np.arange(len(keys))
     problems, files = [], 0
     with tempfile.TemporaryDirectory() as folder:
@@ -99,9 +93,9 @@ def _write_everything(source: pa.Table, folder: Path) -> Iterator[Path]:
             release.write(folder / f"{name}.{ending}")
         release.report(folder / f"{name}.html")
     counted = source.group_by(KEY).aggregate([(UNIT, "count")]).rename_columns([KEY, "units"])
-    for method in ("correlated", "from-top", "ranked"):
-        plan = plan_top_k(k=5, epsilon=1, delta=1e-8, method=method)  # type: ignore[arg-type]
-        release_largest(counted, count="units", plan=plan).write(folder / f"{method}.parquet")
+    for method in METHODS:
+        largest = plan_top_k(k=5, epsilon=1, delta=1e-8, method=method)
+        release_largest(counted, count="units", plan=largest).write(folder / f"{method}.parquet")
     yield from (path for path in folder.iterdir() if path.is_file())
 
 
@@ -133,101 +127,6 @@ def order(publish: Publish = published) -> Outcome:
             if not released.equals(ordered):
                 problems.append(f"the rows of a {name} release are not sorted by count and key")
     return withstood(problems, "the rows of 18 releases are sorted by noisy count, then key")
-
-
-# Contribution bounds
-
-
-def contributions(engine: DuckDBEngine | None = None) -> Outcome:
-    """Taking any one unit out of a nasty table changes at most max_groups groups, by one each, and sums by their bound."""
-    worker = engine or DuckDBEngine()
-    problems, tried = [], 0
-    for name, records in nasty_tables():
-        for most in (1, 2):
-            query = GroupByQuery(UNIT, (Key(KEY),), measures=(_MEASURE,), want_total=True)
-            whole = _by_key(worker.histogram(_table(records), query, ContributionBounds(most), seed=3))
-            for unit in sorted({"u0", *(str(record[0]) for record in records[_PLAIN:])}):  # the others are alike
-                left = [record for record in records if str(record[0]) != unit]
-                less = _by_key(worker.histogram(_table(left), query, ContributionBounds(most), seed=3))
-                tried += 1
-                problem = _too_much(whole, less, most)
-                if problem:
-                    problems.append(f"{name}, max_groups {most}: {problem}")
-    return withstood(problems, f"{tried} units taken out of tables with {', '.join(name for name, _ in nasty_tables())}")
-
-
-_MEASURE = Measure("sum_value", "sum", "value", 0.0, 10.0, 5.0, 2.0**-10, 5 * 2**10)
-
-Record = tuple[Any, Any, Any]
-_PLAIN = 20
-
-
-def nasty_tables() -> list[tuple[str, list[Record]]]:
-    """Records (unit, key, value) that have broken other systems."""
-    plain: list[Record] = [(f"u{i}", f"k{i % 5}", float(i % 7)) for i in range(_PLAIN)]
-    return [
-        ("duplicates", plain + [("heavy", "k0", 9.0)] * 50 + [("heavy", f"k{i}", 1.0) for i in range(5)]),
-        ("nulls", [*plain, ("n", None, 3.0), ("n", None, None), ("n", "k1", None), (None, "k1", 1.0), ("n", "k2", 1.0)]),
-        ("type coercion", [*plain, *(("t", key, 1.0) for key in ("1", "01", "1.0", " 1", "1e0", "TRUE", "true"))]),
-        ("unicode-equal keys", [*plain, *(("é", key, 1.0) for key in ("é", "e\u0301", "ﬁ", "fi", "Å", "\u212b", "A\u030a"))]),
-        ("unicode-equal units", [*plain, *((unit, f"k{i}", 1.0) for unit in ("é", "e\u0301") for i in range(4))]),
-        ("case and trailing blanks", [*plain, *(("c", key, 1.0) for key in ("a", "A", "a ", "ａ", "a\x00", ""))]),
-        ("huge values", [*plain, *(("v", f"k{i}", v) for i, v in enumerate((1e308, -1e308, math.inf, -math.inf, math.nan)))]),
-    ]
-
-
-def _table(records: Sequence[Record]) -> pa.Table:
-    columns = list(zip(*records, strict=True))
-    return pa.table(
-        {
-            UNIT: pa.array(columns[0], pa.string()),
-            KEY: pa.array(columns[1], pa.string()),
-            "value": pa.array(columns[2], pa.float64()),
-        }
-    )
-
-
-def _by_key(histogram: Histogram) -> dict[Any, tuple[int, int]]:
-    keys = histogram.keys.column(0).to_pylist()
-    sums = histogram.sums.get("sum_value", np.zeros(len(keys), np.int64))
-    found = dict(zip(keys, zip(histogram.counts.tolist(), sums.tolist(), strict=True), strict=True))
-    if len(found) < len(keys):
-        found["two groups with one key"] = (10**9, 0)
-    return found
-
-
-def _too_much(whole: dict[Any, tuple[int, int]], less: dict[Any, tuple[int, int]], most: int) -> str | None:
-    changed = [key for key in {*whole, *less} if whole.get(key) != less.get(key)]
-    if len(changed) > most:
-        return f"one unit changes {len(changed)} groups"
-    for key in changed:
-        (count, total), (other, rest) = whole.get(key, (0, 0)), less.get(key, (0, 0))
-        if count - other != 1:
-            return f"one unit changes a count by {count - other}"
-        if abs(total - rest) > _MEASURE.sensitivity_steps:
-            return f"one unit changes a sum by {abs(total - rest)} steps"
-    return None
-
-
-def equal_keys() -> Outcome:
-    """-0.0 and 0.0, all NaNs, whole numbers beyond 2^53: equal keys and units are one, different ones are not."""
-    problems = []
-    nans = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x7FF8000000000001], np.uint64).view(np.float64)
-    floats = [0.0, -0.0, *nans.tolist(), 1.0, math.nextafter(1.0, 2.0)]
-    whole = [2**53, 2**53 + 1, -(2**63), 2**63 - 1]
-    for name, values, kind, groups in (("floats", floats, pa.float64(), 4), ("integers", whole, pa.int64(), 4)):
-        for column, other in ((KEY, UNIT), (UNIT, KEY)):
-            table = pa.table({column: pa.array(values, kind), other: pa.array(np.arange(len(values)) if column == KEY else [1] * len(values))})
-            found = DuckDBEngine().histogram(table, GroupByQuery(UNIT, (Key(KEY),)), ContributionBounds())
-            size = len(found) if column == KEY else int(found.counts.sum())
-            if size != groups:
-                problems.append(f"{len(values)} {name} as {column} are {size} different ones instead of {groups}")
-    collated = DuckDBEngine().histogram(
-        pa.table({UNIT: ["a", "a", "a"], KEY: ["Straße", "STRASSE", "strasse"]}), GroupByQuery(UNIT, (Key(KEY),)), ContributionBounds(1)
-    )  # fmt: skip
-    if int(collated.counts.sum()) != 1:
-        problems.append("keys that a collation calls equal let a unit count more than once")
-    return withstood(problems, "zeros, NaNs, neighbours of 1, whole numbers beyond 2^53, ß and ss: as keys and as units")
 
 
 def sketch_moves() -> Outcome:
@@ -289,13 +188,15 @@ def fresh_noise(publish: Publish = published) -> Outcome:
 
 def replay() -> Outcome:
     """Spent budgets stay spent: a session that is used up, a batch sent twice, a plan edited to promise more than it pays."""
-    problems = []
+    problems: list[str] = []
     table = pa.table({UNIT: np.arange(400), KEY: np.arange(400) % 4})
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         session = Session.start(folder / "s.json", unit=UNIT, epsilon=1, delta=1e-3, results=2, queries=1, shortlist=4)
         session.query(table, by=KEY, k=2)
-        _must_fail(lambda: Session(folder / "s.json").query(table, by=KEY, k=1), "a session that is used up answers", problems)
+        _must_fail(
+            lambda: Session(folder / "s.json").query(table, by=KEY, k=1), "a session that is used up answers", problems
+        )
         edited = json.loads((folder / "s.json").read_text())
         edited["account"]["mechanism"]["symbols"] = 100
         (folder / "s.json").write_text(json.dumps(edited))
@@ -313,7 +214,9 @@ def replay() -> Outcome:
             data["mechanism"] = {**data["mechanism"], **change}
             (folder / "p.json").write_text(json.dumps(data))
             _must_fail(lambda: Plan.load(folder / "p.json"), f"a plan edited to {change} is loaded", problems)
-    return withstood(problems, "a spent session, an edited session, a batch twice, a round shown twice, three edited plans")
+    return withstood(
+        problems, "a spent session, an edited session, a batch twice, a round shown twice, three edited plans"
+    )
 
 
 def _must_fail(work: Callable[[], object], problem: str, problems: list[str]) -> None:
@@ -330,7 +233,9 @@ def timing() -> Outcome:
 
 
 ATTACKS = (
-    ImplementationAttack("low-order bits", "a published number that only one of two neighbours can have", low_order_bits),
+    ImplementationAttack(
+        "low-order bits", "a published number that only one of two neighbours can have", low_order_bits
+    ),
     ImplementationAttack("support", "a key that exists because of one unit shows in a file", support),
     ImplementationAttack("order of rows", "the order of a table tells what its values do not", order),
     ImplementationAttack("contribution bounds", "one unit changes more than was accounted for", contributions),
@@ -341,5 +246,3 @@ ATTACKS = (
     ImplementationAttack("replay", "a budget that is spent twice", replay),
     ImplementationAttack("timing", "time tells the size of the data", timing),
 )
-
-

@@ -80,6 +80,11 @@ class Finding:
             return None
         return self.attacked / self.claimed if self.claimed > 0 else float(self.attacked > 0)
 
+    @property
+    def gap(self) -> float | None:
+        """claimed - attacked: what the attack did not reach."""
+        return None if self.claimed is None or self.attacked is None else self.claimed - self.attacked
+
     def to_data(self) -> dict[str, Any]:
         """Plain data."""
-        return {**asdict(self), "ratio": self.ratio}
+        return {**asdict(self), "gap": self.gap, "ratio": self.ratio}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from typing import TypeAlias
@@ -225,17 +225,17 @@ def ranked(made: Ranked, labels: str, most: int, threshold: int | None = None) -
     limit = made.threshold if threshold is None else threshold
     coefficient = made.symbol_epsilon / made.max_per_group
 
-    def output(counts: Mapping[str, int]) -> dict[object, float]:
+    def output(counts: Mapping[str, int]) -> laws.Named:
         listed, base = laws.top(counts, made.shortlist)
         each = made.symbols // made.queries
         one = laws.ranked_law(listed, base + limit, coefficient, each)
-        found: dict[object, float] = {(): 1.0}
+        found: dict[tuple[Hashable, ...], float] = {(): 1.0}
         for _ in range(made.queries):
-            found = {(*a, b): p * q for a, p in found.items() for b, q in one.items()}  # type: ignore[misc]
-        return found
+            found = {(*a, b): p * q for a, p in found.items() for b, q in one.items()}
+        return {sequence: chance for sequence, chance in found.items()}  # noqa: C416 - named outcomes
 
     for without, with_ in laws.neighbours(labels, most, len(labels), made.max_per_group):
-        first, second = laws.aligned(output(without), output(with_))  # type: ignore[arg-type]
+        first, second = laws.aligned(output(without), output(with_))
         yield Pair(f"{without} and {with_}", first, second)
 
 

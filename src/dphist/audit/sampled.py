@@ -29,6 +29,7 @@ EPSILONS: Final = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 MOST_BINS: Final = 64
 _PER_BIN = 100
 _CAUTION = 3.0
+_CLEAR = 6.0
 
 Cells = NDArray[np.int64]
 
@@ -49,8 +50,9 @@ def sampled(claim: Claim, n: int, alpha: float) -> Finding:
     half = n // 2
     train, test = (Trials(trials.without[part], trials.with_[part]) for part in (slice(half), slice(half, None)))
     reader = CellReader(train)
-    event = choose(claim, *(frequencies(reader(side), reader.number) for side in (train.without, train.with_)), half)
-    without, with_ = (event.cells[reader(side)] for side in (test.without, test.with_))
+    first, second = (frequencies(reader.read(side), reader.number) for side in (train.without, train.with_))
+    event = choose(claim, first, second, half)
+    without, with_ = (event.cells[reader.read(side)] for side in (test.without, test.with_))
     likely, unlikely = (with_, without) if event.added else (without, with_)
     low = lower_bound(int(likely.sum()), len(likely), alpha / 2)
     high = upper_bound(int(unlikely.sum()), len(unlikely), alpha / 2)
@@ -105,7 +107,8 @@ class CellReader:
             return score, edges
         return score, np.unique(np.quantile(part @ score[shown], np.arange(1, bins) / bins))
 
-    def __call__(self, values: Floats) -> Cells:
+    def read(self, values: Floats) -> Cells:
+        """The cell of each run."""
         cells = np.zeros(len(values), np.int64)
         patterns = self._patterns(values)
         for pattern, (score, edges, first) in self._rules.items():
@@ -121,8 +124,12 @@ def frequencies(cells: Cells, number: int) -> Floats:
 
 
 def choose(claim: Claim, without: Floats, with_: Floats, n: int) -> Event:
-    """The event, epsilon and direction whose excess is the largest part of the claim, with some caution for chance."""
-    best, found = -math.inf, Event(np.zeros(len(without), np.bool_), EPSILONS[-1], True)
+    """The event, epsilon and direction to test.
+
+    One that is clearly above its claim if there is any, the clearest; else the one that comes closest to its claim, with some
+    caution for chance.
+    """
+    best, found = (-math.inf, -math.inf), Event(np.zeros(len(without), np.bool_), EPSILONS[-1], True)
     for epsilon in EPSILONS:
         claimed = claim.delta(epsilon)
         if claimed >= 1:  # nothing is promised there
@@ -132,8 +139,10 @@ def choose(claim: Claim, without: Floats, with_: Floats, n: int) -> Event:
             # a cell that was met a few times only is no evidence
             cells = p - factor * q > _CAUTION / 2 * np.sqrt((p + factor**2 * q) / n)
             total, other = float(p[cells].sum()), float(q[cells].sum())
-            error = math.sqrt((total * (1 - total) + factor**2 * other * (1 - other)) / n) + factor / n
-            value = (total - factor * other - _CAUTION * error) / max(claimed, 1 / n)
+            error = math.sqrt((total * (1 - total) + factor**2 * other * (1 - other)) / n) + 5 * factor / n
+            delta = total - factor * other
+            clarity = (delta - claimed) / error
+            value = (clarity if clarity > _CLEAR else 0.0, (delta - _CAUTION * error) / max(claimed, 1 / n))
             if value > best:
                 best, found = value, Event(cells, epsilon, added)
     return found

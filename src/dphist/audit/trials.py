@@ -21,13 +21,15 @@ from dphist.continual import Continual
 from dphist.engines.duckdb import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.histogram import ContributionBounds, Histogram
-from dphist.mechanisms import GaussianRecords, LaplaceRecords
+from dphist.mechanisms import GaussianRecords, KnownGroups, LaplaceRecords
 from dphist.planning import Plan
 from dphist.planning.top_k import TopKPlan
 from dphist.publish.release import Release, prepare, privatise
 from dphist.publish.stat import stat
 from dphist.publish.top_k import privatise_largest
 from dphist.session import Session
+
+Run = Callable[[int], Trials]
 
 UNIT, KEY = "unit", "key"
 
@@ -69,9 +71,7 @@ def published(source: object, plan: Plan, keys: object = None, engine: DuckDBEng
     return (job if engine is None else replace(job, engine=engine)).run()
 
 
-def one_release(
-    plan: Plan, layout: Layout, *, engine: DuckDBEngine | None = None, selection_only: bool = False
-) -> Callable[[int], Trials]:
+def one_release(plan: Plan, layout: Layout, *, engine: DuckDBEngine | None = None, selection_only: bool = False) -> Run:
     """Many runs in one release. `selection_only` looks at which groups are shown: what is shared by all runs plays no role."""
     columns = [a.aggregate.column for a in plan.aggregates if a.aggregate.column is not None]
 
@@ -81,7 +81,8 @@ def one_release(
         if plan.request.keys is not None:
             size = 2 * n * layout.groups
             listed = list(range(size))
-            made = replace(plan.mechanism, groups=size)  # type: ignore[call-arg]
+            assert isinstance(plan.mechanism, KnownGroups)
+            made = replace(plan.mechanism, groups=size)
             asked = replace(plan, request=replace(plan.request, keys=size), mechanism=made)
         table = published(layout.table(n, columns), asked, listed, engine).table
         names = [name for name in plan.value_names if name in table.column_names]
@@ -93,7 +94,7 @@ def one_release(
     return run
 
 
-def many_releases(plan: Plan, without: Sequence[int], moved: Sequence[int], *, seed: int = 1) -> Callable[[int], Trials]:
+def many_releases(plan: Plan, without: Sequence[int], moved: Sequence[int], *, seed: int = 1) -> Run:
     """One run is one release of a few groups with these counts; the unit under attack is in the groups marked in `moved`."""
     labels = np.arange(len(without))
     tables = [_counts_table(without, None), _counts_table(without, moved)]
@@ -103,7 +104,9 @@ def many_releases(plan: Plan, without: Sequence[int], moved: Sequence[int], *, s
         engine = DuckDBEngine()
         sides = []
         for table in tables:
-            job = prepare(table, unit=UNIT, by=KEY, plan=plan, keys=None if plan.request.keys is None else labels.tolist())
+            job = prepare(
+                table, unit=UNIT, by=KEY, plan=plan, keys=None if plan.request.keys is None else labels.tolist()
+            )
             if plan.request.sketch is not None:
                 histogram = engine.sketch(table, query, plan.request.sketch, seed=seed)
             else:
@@ -119,7 +122,7 @@ def many_releases(plan: Plan, without: Sequence[int], moved: Sequence[int], *, s
     return run
 
 
-def largest_groups(plan: TopKPlan, without: Sequence[int], moved: Sequence[int]) -> Callable[[int], Trials]:
+def largest_groups(plan: TopKPlan, without: Sequence[int], moved: Sequence[int]) -> Run:
     """One run is one list of the largest groups: noisy counts, or ranks."""
     query = GroupByQuery(UNIT, (Key(KEY),))
 
@@ -130,7 +133,9 @@ def largest_groups(plan: TopKPlan, without: Sequence[int], moved: Sequence[int])
             found = np.full((n, len(without)), np.nan)
             for row in found:
                 shown = privatise_largest(histogram, plan).table
-                row[shown.column(KEY).to_numpy()] = shown.column("rank" if plan.method == "ranked" else "count").to_numpy()
+                row[shown.column(KEY).to_numpy()] = shown.column(
+                    "rank" if plan.method == "ranked" else "count"
+                ).to_numpy()
             sides.append(found)
         return Trials(*sides)
 
@@ -139,7 +144,7 @@ def largest_groups(plan: TopKPlan, without: Sequence[int], moved: Sequence[int])
 
 def sessions(
     without: Sequence[int], moved: Sequence[int], *, epsilon: float, delta: float, results: int, queries: int
-) -> Callable[[int], Trials]:
+) -> Run:
     """One run is a whole session: a fresh copy of its file, and all of its queries about the same table."""
 
     def one(path: Path, table: pa.Table) -> Floats:
@@ -169,9 +174,7 @@ def sessions(
     return run
 
 
-def stream(
-    layout: Layout, *, rounds: int, max_groups: int, epsilon: float, delta: float, event: int
-) -> Callable[[int], Trials]:
+def stream(layout: Layout, *, rounds: int, max_groups: int, epsilon: float, delta: float, event: int) -> Run:
     """Many groups in one stream; the event is in round `event`, the other units are all in round 1."""
 
     def run(n: int) -> Trials:
@@ -198,7 +201,7 @@ def stream(
     return run
 
 
-def statistic(layout: Layout, *, epsilon: float, delta: float) -> Callable[[int], Trials]:
+def statistic(layout: Layout, *, epsilon: float, delta: float) -> Run:
     """Many bars in one private histogram behind `dphist stat support`."""
 
     def run(n: int) -> Trials:
@@ -212,7 +215,7 @@ def statistic(layout: Layout, *, epsilon: float, delta: float) -> Callable[[int]
     return run
 
 
-def records(made: LaplaceRecords | GaussianRecords, layout: Layout) -> Callable[[int], Trials]:
+def records(made: LaplaceRecords | GaussianRecords, layout: Layout) -> Run:
     """Counts of records have no command of their own: the mechanism's own `perturb` on many groups."""
 
     def run(n: int) -> Trials:

@@ -99,9 +99,7 @@ def views(mechanism: AdaptiveGaussian, tables: list[MemoryPairs]) -> Floats:
     return loss
 
 
-def _histogram_ratio(
-    mechanism: AdaptiveGaussian, truth: MemoryPairs, with_: MemoryPairs, spread: Integers
-) -> Floats:
+def _histogram_ratio(mechanism: AdaptiveGaussian, truth: MemoryPairs, with_: MemoryPairs, spread: Integers) -> Floats:
     """The unit adds one to one bucket of the norms, if it is in a selected group: a draw of the same law for each copy."""
     number = truth.groups // GROUPS
     counted = np.zeros(with_.units, np.bool_)

@@ -58,10 +58,15 @@ def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
         _section("How to read and cite this", _reading(metadata)),
         f"<footer>dphist {_text(metadata['dphist'])}, {_text(metadata['created'])}</footer>",
     ]
+    return page(f"Private counts by {', '.join(by)}", body)
+
+
+def page(title: str, body: Iterable[str]) -> str:
+    """One HTML file from its parts, with everything it needs inside."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Private counts by {_text(', '.join(by))}</title><style>{_STYLE}</style></head>"
+        f"<title>{_text(title)}</title><style>{_STYLE}</style></head>"
         f"<body><main>{''.join(part for part in body if part)}</main></body></html>\n"
     )
 
