@@ -261,8 +261,13 @@ def bars(made: TruncatedLaplace, counts: Sequence[int]) -> Iterator[Pair]:
         yield Pair(f"bars of {before}", first, second)
 
 
-def normal_shift(name: str, mu: float, keep: float = 1.0) -> Pair:
-    """N(mu, 1) against N(0, 1) in 20,000 cells, and an outcome that only the first has, with probability 1 - keep."""
+def normal_shift(name: str, mu: float, new: float = 0.0) -> Pair:
+    """N(mu, 1) against N(0, 1) in 20,000 cells, and an outcome that only the first has, with probability `new`."""
     edges = np.linspace(-9, mu + 9, 20_001)
-    cells = [np.diff(ndtr(edges - shift)) for shift in (0.0, mu)]
-    return Pair(name, np.append(cells[0], 0.0), np.append(keep * cells[1], 1 - keep))
+
+    def cells(shift: float) -> laws.Floats:
+        """Differences of the normal cdf, taken in the nearer tail."""
+        left = edges - shift
+        return np.where(left[:-1] > 0, -np.diff(ndtr(-left)), np.diff(ndtr(left)))
+
+    return Pair(name, np.append(cells(0.0), 0.0), np.append((1 - new) * cells(mu), new))
