@@ -1,10 +1,16 @@
 """A stream of real commits, month by month: who commits to which formula of Homebrew, as private running counts.
 
-    python examples/homebrew_stream.py homebrew_commits.parquet build/continual.png [--max-groups 1]
+    python examples/homebrew_stream.py homebrew_commits.parquet build/continual.png [--report build/continual.html]
 
 The file has one row per commit: user, item (the formula), time. Protected is what one person adds in one month. Each
 month is one batch; after it the running counts of all formulae above the threshold are published. The counts without
 noise are drawn beside them here because this data is public.
+
+The parameters follow a rule that uses nothing of the stream itself. The first twelve months are history: they are given
+up, nothing is claimed for them, and they are not counted. Delta is 10^-6, the rounds are twenty years of months. A person
+is counted in as many formulae a month as the median person of the first year had. Epsilon is the smallest whole number
+whose threshold the largest formula of the first year, at that pace, would reach in ten years. (We wrote this rule when we
+had seen that epsilon = 1 releases nothing here. With data that is not public such a second try costs budget too.)
 """
 
 from __future__ import annotations
@@ -19,6 +25,11 @@ import pyarrow.compute as pc
 import dphist as dp
 from dphist.continual.counter import STATE
 from dphist.continual.state import State
+from dphist.mechanisms.continual import calibrate
+
+DELTA = 1e-6
+HISTORY = 12
+ROUNDS = 240
 
 
 def main() -> None:
@@ -26,20 +37,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path)
     parser.add_argument("picture", type=Path)
-    parser.add_argument("--max-groups", type=int, default=1)
-    parser.add_argument("--epsilon", type=float, default=2.0)
-    parser.add_argument("--delta", type=float, default=1e-6)
+    parser.add_argument("--report", type=Path)
     options = parser.parse_args()
     with duckdb.connect() as connection:
         records = connection.read_parquet(str(options.source))
         commits = records.project("\"user\", item, strftime(time, '%Y-%m') AS month").to_arrow_table()
+        connection.register("commits", commits)
         months = [row[0] for row in connection.sql("SELECT DISTINCT month FROM commits ORDER BY month").fetchall()]
+        history, months = months[:HISTORY], months[HISTORY:]
+        max_groups, yearly = first_year(connection, history[-1])
+        epsilon = next(e for e in range(1, 20) if calibrate(e, DELTA, ROUNDS, max_groups).threshold <= 10 * yearly)
         released: list[dict[str, int]] = []
         bounded: list[dict[str, int]] = []
         with tempfile.TemporaryDirectory() as folder:
             stream = dp.Continual.start(
-                Path(folder) / "stream", unit="user", by="item", rounds=len(months),
-                max_groups=options.max_groups, epsilon=options.epsilon, delta=options.delta,
+                Path(folder) / "stream", unit="user", by="item", rounds=ROUNDS,
+                max_groups=max_groups, epsilon=epsilon, delta=DELTA,
             )  # fmt: skip
             print(stream)
             for month in months:
@@ -48,6 +61,8 @@ def main() -> None:
                 released.append(dict(zip(table["item"].to_pylist(), table["count"].to_pylist(), strict=True)))
                 state = State.load(Path(folder) / "stream" / STATE)  # private! only because this data is public
                 bounded.append(dict(zip(state.keys["key_1"].to_pylist(), state.counts.tolist(), strict=True)))
+                if options.report and month == months[-1]:
+                    stream.show().report(options.report)
             threshold, noise = stream.mechanism.threshold, stream.mechanism.noise_std
         final = sorted(released[-1], key=lambda item: -released[-1][item])
         shown = final[:4] + final[len(final) // 2 : len(final) // 2 + 1] + final[-1:]
@@ -55,6 +70,17 @@ def main() -> None:
         f"\n{len(months)} months, {len(final)} formulae released after the last, {len(released[len(months) // 2])} half way"
     )
     draw(options.picture, months, released, bounded, shown, threshold, noise)
+
+
+def first_year(connection: duckdb.DuckDBPyConnection, last: str) -> tuple[int, int]:
+    """(formulae of the median person in a month, people x months of the largest formula), of the history alone."""
+    connection.execute("CREATE TEMP TABLE past AS SELECT DISTINCT * FROM commits WHERE month <= ?", [last])
+    median = """SELECT CAST(MEDIAN(n) AS INTEGER) FROM (SELECT COUNT(*) AS n FROM past GROUP BY "user", month)"""
+    (groups,) = connection.sql(median).fetchall()[0]
+    place = """ROW_NUMBER() OVER (PARTITION BY "user", month ORDER BY hash("user", month, item)) AS place"""
+    kept = f"SELECT item, COUNT(*) AS n FROM (SELECT *, {place} FROM past) WHERE place <= {groups} GROUP BY item"  # noqa: S608
+    (largest,) = connection.sql(f"SELECT MAX(n) FROM ({kept})").fetchall()[0]  # noqa: S608
+    return int(groups), int(largest)
 
 
 def draw(

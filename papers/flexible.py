@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from flexible_baselines import MECHANISMS, Integers, Question
+from flexible_baselines import CHOOSING, MECHANISMS, Integers, Mechanism, Question
 from output import DEFAULT_FOLDER, progress, write_csv, write_table
 
 from dphist.flexible.errors_of_answers import reachable_max_k, reachable_mode
@@ -84,15 +84,15 @@ def flexible_errors(counts: Integers, question: Question) -> Integers:
 
 
 def run(
-    experiment: Experiment, sets: int, runs: int, random: np.random.Generator
+    experiment: Experiment, mechanisms: dict[str, Mechanism], sets: int, runs: int, random: np.random.Generator
 ) -> dict[tuple[str, float], tuple[float, float]]:
     """Mean actual and flexible error in per cent of the range, for each mechanism and epsilon."""
-    totals = {(name, epsilon): np.zeros(2) for name in MECHANISMS for epsilon in EPSILONS}
+    totals = {(name, epsilon): np.zeros(2) for name in mechanisms for epsilon in EPSILONS}
     for _ in range(sets):
         counts = experiment.draw(random).astype(np.int64)
         truth, flexible = experiment.question.answer(counts), flexible_errors(counts, experiment.question)
         for (name, epsilon), total in totals.items():
-            found = MECHANISMS[name](counts, experiment.question, epsilon, runs, random)
+            found = mechanisms[name](counts, experiment.question, epsilon, runs, random)
             total += np.array([np.abs(found - truth).mean(), flexible[found].mean()]) * 100 / counts.size
     return {key: (float(total[0] / sets), float(total[1] / sets)) for key, total in totals.items()}
 
@@ -122,6 +122,17 @@ def draw_figure(errors: Errors, path: Path) -> None:
     save_figure(figure, path)
 
 
+def write_errors(errors: Errors, names: list[str], title: str, path: Path) -> None:
+    """One row per experiment and name: actual / flexible error at each epsilon."""
+    cells = []
+    for number in range(1, len(EXPERIMENTS) + 1):
+        for name in names:
+            pairs = [errors[number, name, epsilon] for epsilon in EPSILONS]
+            cells.append([str(number), name, *(f"{actual:.1f} / {flexible:.1f}" for actual, flexible in pairs)])
+    columns = ["experiment", title, *(f"ε = {epsilon:g}" for epsilon in EPSILONS)]
+    write_table(path, columns, cells, right=range(2, 2 + len(EPSILONS)))
+
+
 def main() -> None:
     """Run, write the CSV, the table and the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -134,20 +145,21 @@ def main() -> None:
     with progress("[BCDP22] Figure 4", parsed.out / "flexible_figure_4.png", parsed.out / "flexible_figure_4.csv"):
         for number, experiment in enumerate(EXPERIMENTS, 1):
             random = np.random.default_rng([SEED, number])
-            for (name, epsilon), found in run(experiment, parsed.sets, parsed.runs, random).items():
+            for (name, epsilon), found in run(experiment, MECHANISMS, parsed.sets, parsed.runs, random).items():
                 errors[number, name, epsilon] = found
         draw_figure(errors, parsed.out / "flexible_figure_4.png")
         rows = [[n, name, epsilon, *found] for (n, name, epsilon), found in errors.items()]
         header = ["experiment", "mechanism", "epsilon", "actual_error_percent", "flexible_error_percent"]
         write_csv(parsed.out / "flexible_figure_4.csv", header, rows)
     with progress("Errors at each epsilon", parsed.out / "flexible_errors.csv"):
-        cells = []
-        for number in range(1, len(EXPERIMENTS) + 1):
-            for name in MECHANISMS:
-                pairs = [errors[number, name, epsilon] for epsilon in EPSILONS]
-                cells.append([str(number), name, *(f"{actual:.1f} / {flexible:.1f}" for actual, flexible in pairs)])
-        columns = ["experiment", "mechanism", *(f"ε = {epsilon:g}" for epsilon in EPSILONS)]
-        write_table(parsed.out / "flexible_errors.csv", columns, cells, right=range(2, 2 + len(EPSILONS)))
+        write_errors(errors, list(MECHANISMS), "mechanism", parsed.out / "flexible_errors.csv")
+    with progress("The choosing-based histogram with other constants", parsed.out / "flexible_choosing.csv"):
+        readings: Errors = {}
+        for number, experiment in enumerate(EXPERIMENTS, 1):
+            random = np.random.default_rng([SEED, number, 1])
+            for (name, epsilon), found in run(experiment, CHOOSING, parsed.sets, parsed.runs, random).items():
+                readings[number, name, epsilon] = found
+        write_errors(readings, list(CHOOSING), "constants", parsed.out / "flexible_choosing.csv")
     with progress("The smallest q", parsed.out / "flexible_q.csv"):
         found_q = [
             ["2⁻²⁰", *(str(smallest_q(e, 2.0**-20)) for e in EPSILONS)],

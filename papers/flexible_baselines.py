@@ -152,23 +152,33 @@ def _stability(
     return question.answers(np.where((counts > 0) & (noisy > threshold), noisy, 0))
 
 
-def choosing(counts: Integers, question: Question, epsilon: float, runs: int, random: np.random.Generator) -> Integers:
-    """SanPoints with constants 1: 2/alpha bars picked by exponential mechanisms without repetition, Laplace noise on each.
+def choosing_with(alpha_factor: float = 1.0, epsilon_factor: float = 1.0) -> Mechanism:
+    """SanPoints (Beimel, Nissim, Stemmer): 2/alpha bars picked by exponential mechanisms without repetition, Laplace on each.
 
-    alpha = (sqrt(ln(1/delta)) ln ln(1/delta)/(epsilon n))^(2/3). Half of epsilon picks, half measures, advanced composition
-    over the rounds. Only bars with records are chosen, so a noisy count must pass the threshold of a stability histogram with
-    delta/rounds. Peeling with exponential mechanisms is the same as taking the largest of scores with Gumbel noise. The paper
-    states no constants: this is one reading of it.
+    alpha = c (sqrt(ln(1/delta)) ln ln(1/delta)/(epsilon n))^(2/3) with c = alpha_factor. Half of epsilon picks, half measures,
+    advanced composition over the rounds; epsilon_factor multiplies what each round gets. Only bars with records are chosen, so
+    a noisy count must pass the threshold of a stability histogram with delta/rounds. Peeling with exponential mechanisms is
+    the same as taking the largest of scores with Gumbel noise.
+
+    One reading, not the original. [BCDP22] names the mechanism without c, without the split of epsilon and delta between
+    choosing and measuring, and without the score below which nothing is chosen. Both factors are there to see how much hangs
+    on them; with epsilon_factor > 1 this reading is *not* private at epsilon.
     """
-    logs = math.log(1 / DELTA)
-    alpha = min(1.0, (math.sqrt(logs) * math.log(logs) / (epsilon * int(counts.sum()))) ** (2 / 3))
-    rounds = min(math.ceil(2 / alpha), counts.size)
-    each = epsilon / (2 * math.sqrt(2 * rounds * logs))
-    scores = counts * each / 2 + random.gumbel(0, 1, (runs, counts.size))
-    cut = -np.partition(-scores, rounds - 1, axis=1)[:, rounds - 1 : rounds]
-    noisy = counts + random.laplace(0, 1 / each, (runs, counts.size))
-    threshold = 1 + math.log(rounds / (2 * DELTA)) / each
-    return question.answers(np.where((scores >= cut) & (noisy > threshold) & (counts > 0), noisy, 0))
+
+    def choosing(
+        counts: Integers, question: Question, epsilon: float, runs: int, random: np.random.Generator
+    ) -> Integers:
+        logs = math.log(1 / DELTA)
+        small = (math.sqrt(logs) * math.log(logs) / (epsilon * int(counts.sum()))) ** (2 / 3)
+        rounds = min(math.ceil(2 / min(1.0, alpha_factor * small)), counts.size)
+        each = epsilon_factor * epsilon / (2 * math.sqrt(2 * rounds * logs))
+        scores = counts * each / 2 + random.gumbel(0, 1, (runs, counts.size))
+        cut = -np.partition(-scores, rounds - 1, axis=1)[:, rounds - 1 : rounds]
+        noisy = counts + random.laplace(0, 1 / each, (runs, counts.size))
+        threshold = 1 + math.log(rounds / (2 * DELTA)) / each
+        return question.answers(np.where((scores >= cut) & (noisy > threshold) & (counts > 0), noisy, 0))
+
+    return choosing
 
 
 MECHANISMS: Final[dict[str, Mechanism]] = {
@@ -176,8 +186,15 @@ MECHANISMS: Final[dict[str, Mechanism]] = {
     "shifted Laplace (ESA)": encode_shuffle_analyze,
     "stability, add/remove": stability_fair,
     "stability, Vadhan": stability_vadhan,
-    "choosing-based": choosing,
+    "choosing-based": choosing_with(),
     "propose-test-release": propose_test_release,
     "smooth sensitivity": smooth_sensitivity,
     "exponential": exponential,
+}
+
+CHOOSING: Final[dict[str, Mechanism]] = {
+    "as in the figure": choosing_with(),
+    "α / 4": choosing_with(alpha_factor=0.25),
+    "4 α": choosing_with(alpha_factor=4),
+    "4 ε in each round (not private)": choosing_with(epsilon_factor=4),
 }

@@ -3,23 +3,42 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dphist.cli import main
+
 AGE = ["--column", "age", "--unit", "person", "--lower", "0", "--upper", "120", "--error", "1", "--epsilon", "0.5"]
 
 
-def stat(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "dphist", "stat", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        check=False,
-    )
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Stat = Callable[..., Done]
+
+
+@pytest.fixture
+def stat(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Stat:
+    """The command in this process, in the folder: a new interpreter costs more than most commands."""
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "argv", ["dphist", "stat", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        shown = capsys.readouterr()
+        return Done(int(stopped.value.code or 0), shown.out, shown.err)
+
+    return run
 
 
 @pytest.fixture
@@ -30,7 +49,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_command_of_the_help(folder: Path) -> None:
-    done = stat("max", "ages.parquet", *AGE, "--drop", "0.005", cwd=folder)
+    """In a process of its own, as a user starts it."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "dphist", "stat", "max", "ages.parquet", *AGE, "--drop", "0.005"],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=folder,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines() == ["… reading the schema", "… bounding and counting"]
     value, promise = done.stdout.splitlines()[0].split(": ", 1)
@@ -42,41 +69,66 @@ def test_the_command_of_the_help(folder: Path) -> None:
     assert "Guarantee: adding or removing all records of one unit" in done.stdout
 
 
-def test_json_and_other_statistics(folder: Path) -> None:
-    done = stat("median", "ages.parquet", *AGE, "--drop", "0.2", "--min-records", "20000", "--json", cwd=folder)
+def test_json_and_other_statistics(stat: Stat) -> None:
+    done = stat("median", "ages.parquet", *AGE, "--drop", "0.2", "--min-records", "20000", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert abs(found["value"] - 45) <= 12
     assert found["most_dropped"] == 60 * found["q"]
-    assert "after dropping at most 20 % of them" in found["accuracy"]
+    assert "after dropping at most 20 % of them, provided that there are at least 20,000" in found["accuracy"]
+    assert found["conditions"] == ["there are at least 20,000 of them"]
+    assert found["min_records"] == 20_000
     assert done.stderr == ""
-    done = stat("is-empty", "ages.parquet", "--unit", "person", "--epsilon", "1", cwd=folder)
+    done = stat("is-empty", "ages.parquet", "--unit", "person", "--epsilon", "1")
     assert done.stdout.startswith("not empty")
 
 
-def test_infeasible_is_said_before_anything_is_read(folder: Path) -> None:
-    done = stat("max", "nowhere.parquet", *AGE, "--drop", "0.005", "--min-records", "1000", cwd=folder)
+def test_infeasible_is_said_before_anything_is_read(stat: Stat) -> None:
+    done = stat("max", "nowhere.parquet", *AGE, "--drop", "0.005", "--min-records", "1000")
     assert done.returncode == 2
     assert "Expected at least 600,000 records" in done.stderr
 
 
-def test_table_and_dry_run_read_nothing(folder: Path) -> None:
-    done = stat("max", "--table", "--dry-run", *AGE, "--drop", "0.005", cwd=folder)
+def test_table_and_dry_run_read_nothing(stat: Stat) -> None:
+    done = stat("max", "--table", "--dry-run", *AGE, "--drop", "0.005")
     assert done.returncode == 0, done.stderr
-    assert "0.5   9.5e-07       50             3,000          600,000" in done.stdout
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["0.5", "9.6e-07", "50", "3,000", "30", "%", "0.3", "%", "600,000"] in rows
+    assert ["0.5", "1e-06", "50", "3,000", "30", "%", "0.3", "%", "600,000", "(yours)"] in rows
     assert "Promise: within 1 of the true maximum" in done.stdout
-    for arguments, words in (
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
         (["mode", "--table", "--epsilon", "1"], "--max-values"),
         (["max"], "Expected --epsilon"),
         (["is-empty", "--epsilon", "1"], "FILE and --unit"),
         (["variance", "--dry-run", "--epsilon", "1"], "one of max"),
-    ):
-        failed = stat(*arguments, cwd=folder)
-        assert failed.returncode == 2
-        assert words in failed.stderr
+        (["mode", "--drop", "0.1", "--dry-run", "--epsilon", "1"], "max_values with drop"),
+        (["is-empty", "x.parquet", "--unit", "u", "--column", "c", "--epsilon", "1"], "no column for is-empty"),
+        (["mode", "--as", "dates", "--dry-run", "--epsilon", "1"], "one of number, text"),
+    ],
+)
+def test_refusals(arguments: list[str], words: str, stat: Stat) -> None:
+    """Before any file is opened."""
+    failed = stat(*arguments)
+    assert failed.returncode == 2
+    assert words in failed.stderr
 
 
-def test_help_has_an_example(folder: Path) -> None:
-    assert "Example: dphist stat max ages.parquet" in stat("--help", cwd=folder).stdout.replace("\n", " ").replace(
-        "  ", " "
-    )
+def test_max_k_of_a_text_file(folder: Path, stat: Stat) -> None:
+    (folder / "values.csv").write_text("person,v\n" + "".join(f"{i},{(9, 10)[i % 2]}\n" for i in range(2000)))
+    arguments = ["max-k", "values.csv", "--unit", "person", "--column", "v", "--k", "500", "--epsilon", "1"]
+    failed = stat(*arguments)
+    assert failed.returncode == 2
+    assert "--as number" in failed.stderr
+    done = stat(*arguments, "--as", "number")
+    assert done.stdout.startswith("10: exactly the true largest value with 500 records"), done.stderr
+
+
+def test_help_has_an_example(stat: Stat) -> None:
+    shown = " ".join(stat("--help").stdout.replace("│", " ").split())
+    assert "Example: dphist stat max ages.parquet" in shown
+    assert "lower one (rank ⌈n/2⌉)" in shown
+    assert "population standard deviation" in shown

@@ -211,10 +211,10 @@ def test_sums_saturate_at_a_public_limit(engine: DuckDBEngine) -> None:
 def test_the_saturated_sum_of_the_plan(total: int) -> None:
     import duckdb
 
-    from dphist.engines.sql import _saturated
+    from dphist.engines.sql import saturated
 
     with duckdb.connect() as connection:
-        ((got,),) = connection.sql(f"SELECT {_saturated(f'CAST({total} AS HUGEINT)')}").fetchall()
+        ((got,),) = connection.sql(f"SELECT {saturated(f'CAST({total} AS HUGEINT)')}").fetchall()
     assert got == max(-LARGEST_SUM, min(LARGEST_SUM, total))
 
 

@@ -14,7 +14,8 @@ import pytest
 from engine_oracle import groups_of
 
 from dphist.engines import Files, GroupByQuery, Key, PerformanceSettings, parse_key
-from dphist.engines.duckdb import PHASES, DuckDBEngine
+from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.session import PHASES
 from dphist.errors import EngineFailure, InvalidParameter, UnreadableSource
 from dphist.histogram import ContributionBounds, Measure
 
@@ -304,13 +305,13 @@ def test_progress_names_phases_only(tmp_path: Path) -> None:
 
 def test_a_run_touches_no_other_file_and_no_network(tmp_path: Path) -> None:
     """What an expression could reach if the checks had a hole: the connection itself is shut."""
-    from dphist.engines.duckdb import _session
     from dphist.engines.resolve import resolve
+    from dphist.engines.session import session
 
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"user": [1], "key": ["a"]}), path)
     (tmp_path / "other.csv").write_text("a\n1\n")
-    with _session(PerformanceSettings()) as connection:
+    with session(PerformanceSettings()) as connection:
         resolve(connection, path, KEY)
         assert connection.sql("SELECT count(*) FROM source").fetchall() == [(1,)]
         for reach in (

@@ -27,7 +27,8 @@ from dphist.flexible import (
     move_distance,
 )
 from dphist.flexible.accuracy import after_preprocessing
-from dphist.flexible.infinity import maximum_flow, missing_mass
+from dphist.flexible.flow import maximum_flow
+from dphist.flexible.infinity import _Chain, missing_mass
 from dphist.flexible.masses import on_line
 
 Histogram = dict[int, int]
@@ -103,6 +104,38 @@ def test_infinity_with_many_atoms(gamma: float) -> None:
         p, q = random.integers(1, 6, size), random.integers(1, 6, size + 7)
         exact = lossy_infinity_distance(p.tolist(), q.tolist(), np.abs(np.subtract.outer(x, y)), gamma)
         assert lossy_infinity_on_line((x, p), (y, q), gamma) == pytest.approx(exact, rel=1e-14)
+
+
+@pytest.mark.parametrize("gamma", [0, 0.05, 0.5, 0.9])
+def test_infinity_across_many_scales(gamma: float) -> None:
+    """Distances from 1e-12 to 1e6: where a bracket that is only halved, or only bent, would not get to the end."""
+    random = np.random.default_rng(6)
+    for spread in (1, 12):
+        x, y = (np.unique(10 ** random.uniform(-spread, spread / 2, size)) for size in (40, 33))
+        p, q = random.integers(1, 1000, x.size), random.integers(1, 1000, y.size)
+        exact = lossy_infinity_distance(p.tolist(), q.tolist(), np.abs(np.subtract.outer(x, y)), gamma)
+        assert lossy_infinity_on_line((x, p), (y, q), gamma) == pytest.approx(exact, rel=1e-9, abs=1e-9)
+    tiny = {0.0: 1, 5e-324: 1}, {0.0: 1, 2e-323: 2}
+    assert lossy_infinity_on_line(*tiny, gamma) in (0, 1.5e-323, 2e-323)
+
+
+@pytest.mark.parametrize("gamma", [0.01, 0.3])
+def test_few_passes_over_all_atoms(gamma: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What makes it fast, without a clock: few points are asked for while most atoms are still open."""
+    open_atoms: list[int] = []
+    missing = _Chain.missing
+
+    def counted(chain: _Chain, beta: float) -> int:
+        open_atoms.append(chain._x.size)
+        return missing(chain, beta)
+
+    monkeypatch.setattr(_Chain, "missing", counted)
+    random = np.random.default_rng(7)
+    x, y, masses = np.sort(random.normal(size=20_000)), np.sort(random.normal(size=20_000)), np.ones(20_000, dtype=int)
+    found = lossy_infinity_on_line((x, masses), (y, masses), gamma)
+    assert sum(size > 2_000 for size in open_atoms) <= 12
+    assert missing_mass(x, masses, y, masses, found) <= gamma * 20_000
+    assert missing_mass(x, masses, y, masses, found * (1 - 1e-9)) > gamma * 20_000
 
 
 @quick

@@ -63,6 +63,14 @@ def test_large_epsilons_are_capped_and_tiny_deltas_refused() -> None:
         TruncatedLaplace.for_budget(1, 1e-40)
 
 
+def test_wide_noise_has_a_finite_delta() -> None:
+    """From q = 1420 on e^(q/2) is beyond the doubles."""
+    for q in (1418, 1421, 20_000):
+        mechanism = TruncatedLaplace(Fraction(1), q, 2)
+        assert 0 < mechanism.delta(2) < 1e-25  # what the sampler itself may add
+        assert mechanism.delta(0.5) == pytest.approx(TruncatedLaplace(Fraction(1), 200 + q % 2, 2).delta(0.5), rel=1e-8)
+
+
 def test_refusals() -> None:
     with pytest.raises(InvalidParameter, match=r"at most 2\^40"):
         TruncatedLaplace(Fraction(1), 2**41)

@@ -18,7 +18,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-W", "error", str(ROOT / "papers" / "flexible.py"), "--sets", "6", "--runs", "10"]
     done = subprocess.run([*command, "--out", str(made)], capture_output=True, text=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 3
+    assert len(done.stdout.splitlines()) == 4
     return made
 
 

@@ -167,21 +167,82 @@ def test_enumeration_fails_when_q_follows_the_data() -> None:
     assert hockey_stick(output_law((1,), Fraction(2), 0), output_law((0,), Fraction(2), 0), Fraction(10)) == 1
 
 
-def test_the_papers_counterexample() -> None:
-    """Three bars of 100, tau = 0.1: q moves from 29 to 30 with one record, and all three bars with it."""
+def continuous_cdf(t: np.ndarray | float, epsilon: float, q: float) -> np.ndarray:
+    """The distribution function of continuous noise on [-q, 0], as the paper draws it."""
+    centred = np.clip(t, -q, 0) + q / 2
+    edge = 0.5 * math.exp(-epsilon * q / 2)
+    half = 0.5 * np.exp(-epsilon * np.abs(centred))
+    return np.asarray((np.where(centred < 0, half, 1 - half) - edge) / (1 - 2 * edge))
 
-    def bar(count: int, q: int) -> np.ndarray:
-        weights = np.exp(np.minimum(np.arange(q + 1), q - np.arange(q + 1)))
-        out = np.zeros(102)
-        out[count - q : count + 1] = weights / weights.sum()
-        return out
 
-    p = [bar(99, 29), bar(100, 29), bar(100, 29)]
-    r = [bar(100, 30), bar(100, 30), bar(100, 30)]
-    joint_p = np.einsum("i,j,k->ijk", *p)
-    joint_r = np.einsum("i,j,k->ijk", *r)
-    delta = float(np.maximum(joint_r - math.e * joint_p, 0).sum())
-    assert delta > 1000 * tl.delta_one_bar(1, 29)
+def rounded_law(count: int, epsilon: float, q: float) -> np.ndarray:
+    """The law of count + noise, rounded to the nearest whole number and clipped at 0."""
+    outputs = np.arange(count + 2)
+    ends = continuous_cdf(np.append(outputs - 0.5, outputs[-1] + 0.5) - count, epsilon, q)
+    return np.asarray(np.resize(np.diff(ends), 103)) * (np.arange(103) < count + 2)
+
+
+def test_counterexample_of_three_bars_of_a_thousand() -> None:
+    """epsilon = 1, tau = 0.1: one record more moves q from 300 to 300.1, and the centres of all three bars with it.
+
+    The event: the changed bar at or above its new centre, both others at or below theirs. It has probability 1/8 with the
+    record and e^-1.05/8 without it, so delta(1) >= (1 - e^(-epsilon tau/2))/8, far from what Theorem 3 claims.
+    """
+
+    def event(q: float, first: int) -> float:
+        up = 1 - float(continuous_cdf(1001 - 150.05 - first, 1, q))
+        return up * float(continuous_cdf(1000 - 150.05 - 1000, 1, q)) ** 2
+
+    lower_bound = event(300.1, 1001) - math.e * event(300, 1000)
+    assert lower_bound == pytest.approx(-math.expm1(-0.05) / 8, rel=1e-9)
+    assert lower_bound == pytest.approx(0.0060963, abs=5e-8)
+    claimed = tl.delta_continuous(1, epsilon=1, q=300)
+    assert claimed == pytest.approx(6e-66, rel=0.1)
+    assert event(300, 1001) - math.e * event(300, 1000) <= claimed  # with a public q the same event proves nothing
+
+
+def test_counterexample_after_rounding_and_clipping() -> None:
+    """[100, 100, 100] against [101, 100, 100], epsilon = 1, tau = 0.1, every output enumerated."""
+    q, larger_q = 30.0, 30.1
+
+    def delta(q: float, other_q: float) -> float:
+        p = np.einsum("i,j,k->ijk", *[rounded_law(100, 1, q)] * 3)
+        r = np.einsum("i,j,k->ijk", rounded_law(101, 1, other_q), *[rounded_law(100, 1, other_q)] * 2)
+        assert p.sum() == pytest.approx(1, abs=1e-12)
+        assert r.sum() == pytest.approx(1, abs=1e-12)
+        return float(max(np.maximum(p - math.e * r, 0).sum(), np.maximum(r - math.e * p, 0).sum()))
+
+    claimed = tl.delta_continuous(1, epsilon=1, q=q)
+    assert claimed == pytest.approx(2.63e-7, rel=1e-3)
+    assert delta(q, larger_q) == pytest.approx(0.00149997, abs=5e-9)
+    assert delta(q, q) <= claimed * (1 + 1e-6)  # the same enumeration accepts a public q
+
+
+def test_wide_laws_do_not_overflow() -> None:
+    """e^(epsilon q/2) is beyond the largest double from q = 1420 on at epsilon = 1."""
+    for q in (1400, 1417, 1418, 1419, 1420, 1421, 5000, 10**6, 2**40):
+        loss = tl.loss_of_one_bar(1.0, q)
+        top = math.expm1(1) / (math.e + 1) if q % 2 == 0 else -math.expm1(-1) / 2
+        assert (loss.zero if q % 2 else 2 * loss.plus - 1) == pytest.approx(top, rel=1e-9)
+        assert loss.plus + loss.minus + loss.zero == pytest.approx(1, rel=1e-9)
+        for bars in (1, 3):
+            profile = [tl.delta_profile(at, epsilon=Fraction(1), q=q, bars=bars) for at in (0, 0.5, 1, 2, 3)]
+            assert all(a >= b > 0 for a, b in itertools.pairwise(profile))
+        wide = tl.delta_profile(0.5, epsilon=Fraction(1), q=q)
+        assert wide == pytest.approx(tl.delta_profile(0.5, epsilon=Fraction(1), q=1000 + q % 2), rel=1e-9)
+        assert tl.shifted(1.0, q, 400)[1] < 1e-60
+        assert tl.shifted(1.0, q, (q + 2) // 2)[1] <= 1
+        assert tl.delta_continuous(1, epsilon=1, q=q) > 0
+        assert tl.data_dependent_bound(epsilon=1, drop_share=0.1, smaller_q=q, most_bars=3)[1] > 0
+    assert tl.shifted(800.0, 10, 3)[1] == 1.0  # the outermost atom is below the doubles: safe, not sharp
+    assert tl.delta_continuous(800, epsilon=800, q=10) > 0
+
+
+@pytest.mark.parametrize("q", [1, 2, 5, 6, 40, 41])
+@pytest.mark.parametrize("base", [Fraction(101, 100), Fraction(2), Fraction(50)])
+def test_the_middle_atom_is_exact(base: Fraction, q: int) -> None:
+    exact = max(atoms(base, q))
+    assert exact <= Fraction(tl.middle_atom(math.log(base), q)) <= exact * Fraction(1 + 1e-11)
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,6 +1,7 @@
 """`dp.Continual` and `dphist continual`: the tree's noise, replays, restarts, permissions."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms import ContinualCounts
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
+from dphist.publish.files import write_table
 from dphist.publish.private_files import locked
 
 BUDGET = {"epsilon": 2.0, "delta": 1e-6}
@@ -78,8 +80,9 @@ def test_no_more_rounds_than_declared(tmp_path: Path) -> None:
 def test_only_the_owner_may_read(tmp_path: Path) -> None:
     stream(tmp_path / "s").add(batch(a=5), "one")
     assert (tmp_path / "s").stat().st_mode & 0o777 == 0o700
-    files = list((tmp_path / "s").iterdir())
-    assert {file.name for file in files} == {"state.arrow", "state.arrow.lock"}
+    assert (tmp_path / "s" / "rounds").stat().st_mode & 0o777 == 0o700
+    files = [file for file in (tmp_path / "s").rglob("*") if file.is_file()]
+    assert {file.name for file in files} == {"state.arrow", "state.arrow.lock", "0000001.arrow"}
     assert all(file.stat().st_mode & 0o777 == 0o600 for file in files)
 
 
@@ -88,8 +91,116 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / "s" / ".state.arrow.xyz.partial").write_text("half")
     made.add(batch(a=5), "one")
     assert not list((tmp_path / "s").glob("*.partial"))
-    with locked(tmp_path / "s" / "state.arrow"), pytest.raises(InvalidParameter, match="another process"):
-        made.add(batch(a=5), "two")
+    with locked(tmp_path / "s" / "state.arrow"):
+        for use in (lambda: made.add(batch(a=5), "two"), made.show, lambda: made.batches):
+            with pytest.raises(InvalidParameter, match="another process"):
+                use()
+
+
+def test_nothing_is_shown_before_it_is_on_disk_to_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may have died between putting the state in its place and making that durable."""
+    made = stream(tmp_path / "s")
+    made.add(batch(a=900), "one")
+    synced: list[Path] = []
+    descriptors = os.fsync
+
+    def fsync(handle: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{handle}").readlink())
+        descriptors(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    folder = (tmp_path / "s").resolve()
+    for use in (made.show, lambda: made.batches):
+        synced.clear()
+        use()
+        assert synced == [folder / "state.arrow", folder]
+
+
+def test_a_second_name_of_the_state_is_refused(tmp_path: Path) -> None:
+    made = stream(tmp_path / "s")
+    made.add(batch(a=900), "one")
+    state = tmp_path / "s" / "state.arrow"
+    other = tmp_path / "other"
+    other.hardlink_to(state)
+    for use in (lambda: made.add(batch(a=5), "two"), made.show, lambda: dp.Continual(tmp_path / "s")):
+        with pytest.raises(InvalidParameter, match="file with one name"):
+            use()
+    other.unlink()
+    assert made.round == 1
+    state.rename(other)
+    state.symlink_to(other)
+    with pytest.raises(InvalidParameter, match="file with one name"):
+        made.show()
+
+
+def test_counts_are_cut_in_their_round_and_never_overflow(tmp_path: Path) -> None:
+    """2^61 over all rounds; above 2^40, where running counts once were cut, nothing is lost."""
+    made = stream(tmp_path / "s", rounds=3)
+    most = made.mechanism.most_per_round
+    assert most == 2**61 // 3
+    keys = pa.table({"page": ["a", "b"]})
+    for number in "123":
+        counts = np.array([2**63 - 1, 2**41], np.int64)
+        shown = made.add_histogram(Histogram(keys, counts, ContributionBounds(2)), number)
+    rows = {row["page"]: row["count"] for row in shown.to_arrow().to_pylist()}
+    assert abs(rows["a"] - 3 * most) < 10**4
+    assert abs(rows["b"] - 3 * 2**41) < 10**4
+
+
+def test_what_a_round_released_is_kept_for_the_report(tmp_path: Path) -> None:
+    made = stream(tmp_path / "s")
+    assert made.show().history() == []
+    assert "over the rounds" not in made.show().html()
+    for number in range(1, 6):
+        shown = made.add(batch(a=900, **{"b<": 300 * number}), str(number))
+        assert [past for past, _ in shown.history()] == list(range(1, number + 1))
+        assert shown.history()[-1][1] == shown.table
+    (tmp_path / "s" / "rounds" / "0000005.arrow").unlink()  # as if the process had died behind its round
+    assert [past for past, _ in dp.Continual(tmp_path / "s").show().history()] == [1, 2, 3, 4, 5]
+    (tmp_path / "s" / "rounds" / "0000005.arrow").unlink()
+    shown = made.add(batch(a=1), "6")
+    assert [past for past, _ in shown.history()] == [1, 2, 3, 4, 5, 6]
+    shown.report(tmp_path / "out.html")
+    page = (tmp_path / "out.html").read_text()
+    assert page.count("<polyline") == page.count("<polygon") == 2
+    assert f"threshold of {made.mechanism.threshold:,}" in page
+    assert "b&lt;" in page
+    assert "b<" not in page
+    assert "round 6 of 20" in page
+    assert len(shown.to_pandas()) == len(shown.to_polars()) == 2
+
+
+def test_files_can_be_verified(tmp_path: Path) -> None:
+    made = stream(tmp_path / "s")
+    for number in "12345":
+        shown = made.add(batch(a=900, b=500), number)
+    for name in ("out.parquet", "out.csv", "out.json"):
+        shown.write(tmp_path / name)
+        assert all(check.passed for check in dp.verify(tmp_path / name))
+    good = shown.metadata()
+
+    def failed(table: pa.Table, **changes: object) -> set[str]:
+        write_table(table, {**good, **changes}, tmp_path / "wrong.parquet")
+        return {check.name for check in dp.verify(tmp_path / "wrong.parquet") if not check.passed}
+
+    table, law = shown.table, good["mechanism"]
+    assert failed(table) == set()
+    assert failed(table, mechanism={**law, "threshold": law["threshold"] - 1}) == {"guarantee"}
+    assert failed(table, mechanism={**law, "noise_std": law["noise_std"] / 2}) == {"guarantee", "errors"}
+    assert (
+        failed(table, epsilon=1.0)
+        == failed(table, mechanism=None)
+        == failed(table, mechanism={"x": 1})
+        == {"guarantee"}
+    )
+    assert failed(table, epsilon="2") == failed(table, delta=2) == {"guarantee"}
+    assert failed(table, round=24) == {"round"}
+    assert failed(table, round=7) == {"errors"}
+    assert failed(table.rename_columns(["item", "count", "count_std_error"])) == {"columns"}
+    assert failed(pa.concat_tables([table, table])) == {"keys"}
+    small = table.set_column(1, "count", pa.array([law["threshold"]] * 2))
+    assert failed(small) == {"threshold"}
+    assert failed(table.set_column(1, "count", pa.array([1000.5, 900.0]))) == {"lattice"}
 
 
 def test_the_noise_of_a_node_stays_and_each_round_draws_one_node(tmp_path: Path) -> None:
@@ -208,7 +319,7 @@ def test_every_command_has_an_example_that_runs(tmp_path: Path, monkeypatch: pyt
     tries: dict[str, list[list[str]]] = {
         "start": [[]],
         "add": [["-o", "out.parquet"]],
-        "show": [[], ["--json"], ["--batches"]],
+        "show": [[], ["--json", "--report", "out.html"], ["--batches"]],
     }
     shown = ""
     for command in commands.app.registered_commands:
@@ -219,7 +330,7 @@ def test_every_command_has_an_example_that_runs(tmp_path: Path, monkeypatch: pyt
             done = CliRunner().invoke(app, [*example.group(1).split(), *extra])
             assert done.exit_code == 0, done.output
             shown = done.output
-            if extra == ["--json"]:
+            if "--json" in extra:
                 assert json.loads(shown)["round"] == 1
     assert shown == "2026-01-05\n"
     assert pq.read_table(tmp_path / "out.parquet").num_rows == 1

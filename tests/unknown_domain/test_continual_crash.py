@@ -60,7 +60,9 @@ def _crash(folder: Path, kills: int, seed: int) -> None:
     shown = dp.Continual(folder).show().table
     assert shown == dp.Continual(folder).show().table
     add(dp.Continual(folder), done)  # the lock of a killed process is free, leftovers are gone
-    assert not list(folder.glob("*.partial"))
+    assert not list(folder.rglob("*.partial"))
+    kept = sorted(int(file.stem) for file in (folder / "rounds").iterdir())
+    assert kept == list(range(1, done + 2))  # what was released is kept for every round
     assert done > kills
     assert np.all(State.load(folder / STATE).counts > 0)
 

@@ -1,8 +1,9 @@
 """Enumerated output laws of neighbours, both directions: every guarantee holds, and every known error of the paper fails."""
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from dphist.mechanisms.ranked import Ranked
 from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
 from dphist.noise import DiscreteGaussian, DiscreteLaplace
 from dphist.noise.joint_tails import log_max_tail
+from dphist.noise.tails import log_pmf
 from dphist.privacy import from_top, ranked, record_threshold
 
 EPSILONS = (0.0, 0.3, 1.0, 2.0, 4.0, 8.0)
@@ -133,13 +135,53 @@ def test_theorem_8_with_arbitrary_ties_fails() -> None:
     assert leak <= FromTop(most, std, threshold, max_groups=None).delta_infinity()
 
 
-def test_theorem_8_needs_one_more_moved_group_than_the_list_has() -> None:
+def test_theorem_8_enumerated_with_an_order_of_ties_that_follows_the_data_fails() -> None:
+    """Nine groups of one unit each, another unit comes to the ninth: the other listed ones may not be exchanged as well.
+
+    The outcome is which groups are released, enumerated: given the noisy threshold they are independent.
+    """
+    mechanism = FromTop(4, 8.0, 30, max_groups=1)
+    law = DiscreteGaussian(mechanism.variance)
+    x = np.arange(-80, 81)
+    chances = np.exp(log_pmf(law, x))
+    seen = {c: np.array([chances[x + c > limit].sum() for limit in x + 1 + mechanism.threshold]) for c in (1, 2)}
+
+    def sets(listed: dict[str, int]) -> dict[object, float]:
+        found: dict[object, float] = {}
+        for shown in product((False, True), repeat=len(listed)):
+            parts = [seen[c] if s else 1 - seen[c] for s, c in zip(shown, listed.values(), strict=True)]
+            labels = frozenset(label for label, s in zip(listed, shown, strict=True) if s)
+            found[labels] = float(np.sum(chances * np.prod(parts, axis=0)))
+        return found
+
+    without, by_label, by_data = (
+        dict.fromkeys("abcd", 1),
+        {"i": 2, "a": 1, "b": 1, "c": 1},
+        {"i": 2, "e": 1, "f": 1, "g": 1},
+    )
+    for epsilon in (1.0, 2.0, 4.0):
+        claimed = mechanism.delta(epsilon)
+        assert both_ways(*aligned(sets(without), sets(by_label)), epsilon) <= claimed
+        assert both_ways(*aligned(sets(without), sets(by_data)), epsilon) > 2 * claimed
+
+
+def _cut_elsewhere(counts: dict[str, int], most: int) -> tuple[dict[str, int], int]:
+    """The list when a source cuts equal counts by another order of the keys (here backwards) than the list itself."""
+    order = sorted((label for label, c in counts.items() if c > 0), reverse=True)
+    cut = sorted(order, key=lambda label: -counts[label])[: most + 1]
+    return top({label: counts[label] for label in cut}, most)
+
+
+@pytest.mark.parametrize("listed_by", [top, _cut_elsewhere])
+def test_theorem_8_needs_one_more_moved_group_than_the_list_has(
+    listed_by: Callable[[dict[str, int], int], tuple[dict[str, int], int]],
+) -> None:
     """l2 distance of (list, threshold) over all small neighbours: min(max_groups, most + 1), attained."""
     for most in (1, 2, 3):
         for max_groups in (1, 2, 3, 4):
             largest = 0
             for without, with_unit in neighbours("ABCD", 2, max_groups, 1):
-                (few, base), (more, other) = top(without, most), top(with_unit, most)
+                (few, base), (more, other) = listed_by(without, most), listed_by(with_unit, most)
                 # a label that is in one list only is covered by the good event; it must be within one of the base
                 for label in set(few) ^ set(more):
                     listed, least = (few, base) if label in few else (more, other)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dphist.audit.findings import Finding
 from dphist.audit.run import Audit, Caught
-from dphist.report.html import page
+from dphist.report import page
 from dphist.version import __version__
 
 BEGIN, END = "<!-- audit: begin -->", "<!-- audit: end -->"
@@ -147,4 +147,4 @@ def render(audit: Audit) -> str:
         lines = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
         table = f'<div class="scroll"><table><tr>{titles}</tr>{lines}</table></div>'
         body.append(f"<section><h2>{html.escape(heading)}</h2>{table}</section>")
-    return page(title(audit), body)
+    return page.document(title(audit), body)

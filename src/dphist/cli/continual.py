@@ -63,6 +63,7 @@ def add(
     source: Annotated[list[str], typer.Argument(help="The records of one batch: Parquet, CSV or JSON files.")],
     batch: Annotated[str, typer.Option("--batch", help="A name for the batch, such as its date; each counts once.")],
     output: Output = None,
+    report: options.Report = None,
     show: Show = 20,
     as_json: options.AsJson = False,
 ) -> None:
@@ -72,16 +73,15 @@ def add(
     """
     from dphist.publish import files
 
-    if output is not None:
-        files.check_writable(output)
-        files.format_of(output)
-    _print(dphist.Continual(folder).add(dphist.Files(tuple(source)), batch), output, show, as_json)
+    files.check_outputs(output, report)
+    _print(dphist.Continual(folder).add(dphist.Files(tuple(source)), batch), output, report, show, as_json)
 
 
 @app.command("show")
 def show(
     folder: Folder,
     output: Output = None,
+    report: options.Report = None,
     show: Show = 20,
     batches: Annotated[bool, typer.Option("--batches", help="Print the names of the batches that are in.")] = False,
     as_json: options.AsJson = False,
@@ -96,14 +96,16 @@ def show(
         return
     if not as_json:
         typer.echo(f"{stream}\n")
-    _print(stream.show(), output, show, as_json)
+    _print(stream.show(), output, report, show, as_json)
 
 
-def _print(found: RunningCounts, output: Path | None, most: int, as_json: bool) -> None:
+def _print(found: RunningCounts, output: Path | None, report: Path | None, most: int, as_json: bool) -> None:
     from dphist.publish.text import rows_text
 
     if output is not None:
         found.write(output)
+    if report is not None:
+        found.report(report)
     if as_json:
         record = {**found.metadata(), "released_groups": found.table.num_rows}
         if output is None:
@@ -114,3 +116,5 @@ def _print(found: RunningCounts, output: Path | None, most: int, as_json: bool) 
     typer.echo(f"\nRound {found.round:,} of {found.mechanism.rounds:,}.")
     if output is not None:
         typer.echo(f"Table written to {output}")
+    if report is not None:
+        typer.echo(f"Report written to {report}")

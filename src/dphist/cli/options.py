@@ -80,6 +80,7 @@ Noise: TypeAlias = Annotated[
     str, typer.Option("--noise", help="rounded: Gaussian on a fine lattice, least noise; discrete: whole counts.")
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Report: TypeAlias = Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")]
 Plot: TypeAlias = Annotated[Path | None, typer.Option("--plot", help="Write a picture (.png, .svg, .pdf).")]
 
 

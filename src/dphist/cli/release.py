@@ -191,10 +191,10 @@ def _closing(plan: Plan, output: Path | None, report: Path | None) -> str:
 
 
 def verify_command(
-    file: Annotated[Path, typer.Argument(help="A file written by `dphist release`.")],
+    file: Annotated[Path, typer.Argument(help="A file written by dphist release, top-k or continual.")],
     as_json: options.AsJson = False,
 ) -> None:
-    """Check a released file against its plan and guarantee, without the data. Exit code 1 if a check fails.
+    """Check a published file against its plan and guarantee, without the data. Exit code 1 if a check fails.
 
     Example: dphist verify out.parquet
     """

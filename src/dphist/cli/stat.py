@@ -11,12 +11,20 @@ import typer
 import dphist
 from dphist.cli import options
 from dphist.errors import InvalidParameter
-from dphist.flexible.plan import DEFAULT_DELTA, StatisticPlan, plan_statistic, trade_offs
+from dphist.flexible.plan import DEFAULT_DELTA, StatisticPlan, plan_statistic
 from dphist.flexible.statistics import NAMES
+from dphist.flexible.trade_offs import trade_offs
+from dphist.words import exactly, percent, rounded_up
 
 
 def command(
-    statistic: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.")],
+    statistic: Annotated[
+        str,
+        typer.Argument(
+            help=f"One of {', '.join(NAMES)}. median is the lower one (rank ⌈n/2⌉), a quantile the value of rank ⌈p·n⌉,"
+            " std the population standard deviation."
+        ),
+    ],
     source: Annotated[list[str] | None, typer.Argument(help="Parquet, CSV or JSON files, or a glob of them.")] = None,
     unit: Annotated[str | None, typer.Option("--unit", help="The column that names the person protected.")] = None,
     column: Annotated[str | None, typer.Option("--column", help="The column that the statistic is of.")] = None,
@@ -29,7 +37,8 @@ def command(
         float | None, typer.Option("--drop", help="The share of records that may be disregarded, e.g. 0.005.")
     ] = None,
     min_records: Annotated[
-        int | None, typer.Option("--min-records", help="A public lower bound on the number of units with a value.")
+        int | None,
+        typer.Option("--min-records", help="With --drop: a public lower bound on the number of units with a value."),
     ] = None,
     max_records: Annotated[
         int, typer.Option("--max-records", help="The most different buckets or values that one unit may count in.")
@@ -39,9 +48,21 @@ def command(
     ] = None,
     probability: Annotated[float | None, typer.Option("--probability", help="quantile: which one, e.g. 0.9.")] = None,
     k: Annotated[int | None, typer.Option("--k", help="max-k: the records that a value must have.")] = None,
+    read_as: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="number|text",
+            help="mode, max-k: read values as numbers (what is no number is left out) or as text. By default they are what"
+            " the file says; CSV and JSON columns are text, which max-k does not compare unless asked to.",
+        ),
+    ] = None,
     where: Annotated[str | None, typer.Option("--where", help="An SQL condition on a record's own columns.")] = None,
     table: Annotated[
-        bool, typer.Option("--table", help="Print how many records are dropped for which epsilon and delta.")
+        bool,
+        typer.Option(
+            "--table", help="Print how many records are dropped for which epsilon, delta and n; read no record."
+        ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be promised; read no record.")] = False,
     threads: Annotated[int | None, typer.Option("--threads", help="Threads of the engine.")] = None,
@@ -60,6 +81,7 @@ def command(
     asked: dict[str, Any] = {
         "epsilon": epsilon, "delta": delta, "lower": lower, "upper": upper, "error": error, "drop": drop,
         "min_records": min_records, "max_records": max_records, "max_values": max_values, "probability": probability, "k": k,
+        "read_as": read_as,
     }  # fmt: skip
     if table or dry_run:
         plan = plan_statistic(statistic, **asked)
@@ -95,8 +117,14 @@ def _table(plan: StatisticPlan) -> str:
             "--max-values, a public bound on the values", "none", "the drops add up over all values."
         )
     drop = 0.005 if plan.drop is None else plan.drop
-    lines = [f"{plan.bars:,} bars; a share of {drop:g} may be dropped", ""]
-    lines += ["  epsilon     delta        q   dropped at most   records needed"]
-    for epsilon, delta, q, dropped, needed in trade_offs(plan.bars, drop, plan.mechanism.max_groups):
-        lines.append(f"  {epsilon:>7g}  {delta:>8.2g}  {q:>7,}  {dropped:>16,}  {needed:>15,}")
+    sizes = (10_000, 1_000_000) if plan.min_records is None else (plan.min_records,)
+    shares = "".join(f"{f'share of {size:,}':>20}" for size in sizes)
+    title = f"{plan.bars:,} bars; up to q records are dropped from each"
+    lines = [title, "", f"  epsilon     delta        q   dropped at most{shares}   needed for {percent(drop)} %"]
+    own = (plan.epsilon, plan.delta)
+    for row in trade_offs(plan.bars, drop, plan.mechanism.max_groups, own):
+        of = "".join(f"{rounded_up(100 * row.share_of(size), 3) + ' %':>20}" for size in sizes)
+        budget = f"  {exactly(row.epsilon):>7}  {rounded_up(row.delta, 2):>8}  {row.q:>7,}"
+        needed = f"{row.records_needed:>{13 + len(percent(drop))},}"
+        lines.append(f"{budget}  {row.dropped:>16,}{of}  {needed}{'  (yours)' * ((row.epsilon, row.delta) == own)}")
     return "\n".join(lines)

@@ -39,6 +39,7 @@ def command(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write the table (.parquet, .csv, .json).")
     ] = None,
+    report: options.Report = None,
     threads: Annotated[int | None, typer.Option("--threads", help="Threads of the engine.")] = None,
     memory_limit: Annotated[str | None, typer.Option("--memory-limit", help="Memory of the engine, e.g. 4GB.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan; read no record.")] = False,
@@ -60,9 +61,7 @@ def command(
         max_groups=max_groups,
         shortlist=shortlist,
     )
-    if output is not None:
-        files.check_writable(output)
-        files.format_of(output)
+    files.check_outputs(output, report)
     if dry_run:
         typer.echo(str(plan))
         return
@@ -78,6 +77,8 @@ def command(
     )
     if output is not None:
         found.write(output)
+    if report is not None:
+        found.report(report)
     if as_json:
         record = {**found.metadata(), "complete": found.complete, "released_groups": found.table.num_rows}
         if output is None:
@@ -90,4 +91,6 @@ def command(
     typer.echo(f"\nGuarantee: {plan.guarantee}")
     if output is not None:
         typer.echo(f"Table written to {output}")
+    if report is not None:
+        typer.echo(f"Report written to {report}")
     typer.echo("Nothing was recorded in a ledger: keep count of what you release about these people.")

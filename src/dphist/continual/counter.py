@@ -5,15 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dphist import checks
+from dphist.continual.running import RunningCounts, facts, is_recorded
 from dphist.continual.state import State
 from dphist.engines.duckdb import DuckDBEngine
 from dphist.engines.query import GroupByQuery, NullKeys, parse_key
@@ -24,51 +24,12 @@ from dphist.mechanisms import ContinualCounts
 from dphist.mechanisms.continual import calibrate
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
-from dphist.planning.describe import number
 from dphist.planning.plan import STD_ERROR
-from dphist.planning.sentence import check_neighbours, layout, sentence
-from dphist.publish import files
-from dphist.publish.private_files import locked, remove_partial, replace_private
+from dphist.planning.sentence import check_neighbours, layout
+from dphist.publish.private_files import check_single_name, locked, make_durable, remove_partial, replace_private
 from dphist.publish.table import _order
-from dphist.version import __version__
 
 STATE = "state.arrow"
-PROTECTED = "what one unit adds in one round"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RunningCounts:
-    """The private counts after some rounds. Holds no true value."""
-
-    table: pa.Table
-    round: int
-    epsilon: float
-    delta: float
-    mechanism: ContinualCounts
-    created: dt.datetime
-
-    def to_arrow(self) -> pa.Table:
-        """The table as Arrow."""
-        return self.table
-
-    def metadata(self) -> dict[str, Any]:
-        """Round, mechanism, guarantee, version and time: public parameters only."""
-        return {
-            "format": "dphist-continual-release",
-            "version": 1,
-            "dphist": __version__,
-            "created": self.created.isoformat(timespec="seconds"),
-            "round": self.round,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "mechanism": asdict(self.mechanism),
-            "guarantee": f"over all rounds, {sentence(self.mechanism, self.epsilon, self.delta, PROTECTED)}",
-            "assumption": self.mechanism.assumption,
-        }
-
-    def write(self, path: str | Path) -> None:
-        """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it."""
-        files.write_table(self.table, self.metadata(), Path(path))
 
 
 class Continual:
@@ -127,7 +88,14 @@ class Continual:
         return cls(folder)
 
     def _state(self) -> State:
+        check_single_name(self.path / STATE)
         return State.load(self.path / STATE)
+
+    def _durable(self) -> State:
+        """The state, on disk to stay: a round that a loss of power took back would be drawn again with other noise."""
+        state = self._state()
+        make_durable(self.path / STATE)
+        return state
 
     @property
     def mechanism(self) -> ContinualCounts:
@@ -141,8 +109,9 @@ class Continual:
 
     @property
     def batches(self) -> tuple[str, ...]:
-        """The names of the batches that are in."""
-        return self._state().batches
+        """The names of the batches that are in, to stay."""
+        with locked(self.path / STATE):
+            return self._durable().batches
 
     def add(
         self,
@@ -181,6 +150,8 @@ class Continual:
         """The state, if it can take this batch."""
         remove_partial(self.path / STATE)
         state = self._state()
+        if not is_recorded(self.path, state.round):  # the process died behind its round
+            _release(state, self.path).record()
         if not batch:
             raise InvalidParameter("a name for the batch", "nothing")
         if batch in state.batches:
@@ -196,28 +167,26 @@ class Continual:
         made = _mechanism(state)
         names = [f"key_{i}" for i in range(1, histogram.keys.num_columns + 1)]
         keys = histogram.keys.rename_columns(names).replace_schema_metadata(None)
-        after = state.advanced(batch, keys, histogram.counts, partial(made.draw, entropy=entropy))
+        # Saturated here, in the leaf of the tree: one event then moves the same nodes by at most 1 as without a limit. A limit
+        # on running counts would not do: where they reach it, one event also moves the nodes of that later round.
+        added = np.minimum(histogram.counts, made.most_per_round)
+        after = state.advanced(batch, keys, added, partial(made.draw, entropy=entropy))
         replace_private(self.path / STATE, after.save)
-        return _release(after)
+        released = _release(after, self.path)
+        released.record()
+        return released
 
     def show(self) -> RunningCounts:
         """The counts after the last round, as they were released then: no new noise, no cost."""
-        return _release(self._state())
+        with locked(self.path / STATE):
+            released = _release(self._durable(), self.path)
+            released.record()
+        return released
 
     def __str__(self) -> str:
         state = self._state()
-        made = _mechanism(state)
-        now, worst = made.std_at(max(state.round, 1)), made.noise_std * made.rounds.bit_length() ** 0.5
-        guarantee = sentence(made, state.settings["epsilon"], state.settings["delta"], PROTECTED)
-        facts = [
-            ("rounds", f"{state.round:,} of {made.rounds:,} used"),
-            ("noise", f"std {number(now)} on every count now, {number(worst)} in the worst round"),
-            ("threshold", f"a group is released when its noisy running count exceeds {made.threshold:,}"),
-            ("guarantee", f"over all rounds, {guarantee}"),
-            ("provided", f"the unit is {state.settings['unit']}; {made.assumption}."),
-            ("keep safe", "the folder holds true counts and the noise; only its owner may read it"),
-        ]
-        return layout("Stream: running counts per group", facts)
+        told = facts(_mechanism(state), state.settings, state.round)
+        return layout("Stream: running counts per group", told)
 
 
 def _query(unit: str, by: Sequence[str], where: str | None, null_keys: NullKeys) -> GroupByQuery:
@@ -236,7 +205,7 @@ def _delta(mechanism: ContinualCounts, epsilon: float) -> float:
     return mechanism.delta(epsilon)
 
 
-def _release(state: State) -> RunningCounts:
+def _release(state: State, folder: Path) -> RunningCounts:
     """What is above the threshold, in an order of noisy counts and keys: a function of the state alone."""
     made, asked = _mechanism(state), state.settings
     names = [parse_key(name).name for name in asked["by"]]
@@ -249,4 +218,4 @@ def _release(state: State) -> RunningCounts:
     table = keys.append_column("count", pa.array(noisy[kept]))
     table = table.append_column("count" + STD_ERROR, pa.array(np.full(len(kept), made.std_at(state.round))))
     table = table.take(_order(table, names, "count"))
-    return RunningCounts(table, state.round, asked["epsilon"], asked["delta"], made, dt.datetime.now(dt.UTC))
+    return RunningCounts(table, state.round, asked, made, dt.datetime.now(dt.UTC), folder)

@@ -24,7 +24,6 @@ from dphist.errors import InvalidParameter
 Integers = NDArray[np.int64]
 _COUNT, _ADDED, _PLACE = "count", "added", "place"
 _METADATA = b"dphist"
-LARGEST_COUNT = 2**40
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -50,14 +49,14 @@ class State:
         return self.counts + sum(self.noise.values(), np.zeros(len(self.counts), np.int64))
 
     def advanced(self, batch: str, keys: pa.Table, added: Integers, draw: Callable[[int], Integers]) -> State:
-        """The state after one more batch of bounded counts."""
+        """The state after one more batch of bounded counts, which the caller keeps within what int64 holds in all rounds."""
         if self.round and keys.schema != self.keys.schema:
             raise InvalidParameter("keys of the same types as in earlier batches", "others", "convert them with --by.")
         known = self.keys if self.round else keys.schema.empty_table()
         places, amounts = _match(known, keys, added)
         old, new = places < len(self.counts), places >= len(self.counts)
-        counts = np.append(self.counts, np.minimum(amounts[new], LARGEST_COUNT))
-        counts[places[old]] = np.minimum(counts[places[old]] + amounts[old], LARGEST_COUNT)
+        counts = np.append(self.counts, amounts[new])
+        counts[places[old]] += amounts[old]
         all_keys = pa.concat_tables([known, keys.take(pa.array(places[new] - len(self.counts)))])
         after = self.round + 1
         begun = (after & -after).bit_length() - 1

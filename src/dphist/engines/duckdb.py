@@ -1,42 +1,38 @@
 """Bounding and counting in an embedded DuckDB.
 
-Each run has a connection of its own, in memory, without network, extensions or any file but those of its source. What does not
-fit goes to a private directory that is removed with the run.
+One query per run, in a session of its own.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
-import duckdb
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dphist import checks
 from dphist.engines.query import GroupByQuery
 from dphist.engines.resolve import resolve, resolve_without_source
+from dphist.engines.session import (
+    BOUNDING,
+    READING,
+    SKETCHING,
+    Progress,
+    fetch,
+    fresh,
+    session,
+    silent,
+    whole,
+    without_leaks,
+)
 from dphist.engines.settings import PerformanceSettings
-from dphist.engines.sources import quote_identifier, quote_text
+from dphist.engines.sources import quote_identifier
 from dphist.engines.sql import blocks_sql, histogram_sql
-from dphist.errors import EngineFailure, InvalidParameter
+from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram, MisraGries
-from dphist.noise.entropy import SystemEntropy
-
-Progress = Callable[[str], None]
-_T = TypeVar("_T")
-
-READING: Final = "reading the schema"
-BOUNDING: Final = "bounding and counting"
-SKETCHING: Final = "sketching"
-PHASES: Final = (READING, BOUNDING, SKETCHING)
 
 SKETCH_BLOCKS: Final = 64
 
@@ -75,23 +71,25 @@ class DuckDBEngine:
         *,
         progress: Progress | None = None,
         seed: int | None = None,
+        largest: int | None = None,
     ) -> Histogram:
         """Count units per group, each unit in at most `bounds.max_groups` of its groups, drawn uniformly.
 
+        With `largest` only so many groups leave the engine, largest first, equal counts in the order of their keys.
         `seed` fixes the draw for tests; the guarantee holds for every seed, a fresh one is drawn for each run.
         """
-        tell = progress or _silent
-        with _session(self.settings) as connection:
+        tell = progress or silent
+        with session(self.settings) as connection:
             tell(READING)
             fields = resolve(connection, source, query)
             tell(BOUNDING)
-            sql = histogram_sql(fields, bounds, _fresh(seed), DuckDBDialect())
-            table = _without_leaks(lambda: connection.sql(sql).to_arrow_table())
-        total = int(_whole(table, "first_units").sum()) if query.want_total else None
-        sums = {measure.name: _whole(table, f"steps_{i}") for i, measure in enumerate(query.measures, 1)}
+            sql = histogram_sql(fields, bounds, fresh(seed), DuckDBDialect(), largest)
+            table = fetch(connection, sql)
+        total = int(whole(table, "first_units").sum()) if query.want_total else None
+        sums = {measure.name: whole(table, f"steps_{i}") for i, measure in enumerate(query.measures, 1)}
         return Histogram(
             keys=_named(table, query),
-            counts=_whole(table, "units"),
+            counts=whole(table, "units"),
             bounds=replace(bounds, sparsity=None),
             sums=sums,
             measures=query.measures,
@@ -112,17 +110,17 @@ class DuckDBEngine:
         checks.check_whole("sparsity", sparsity)
         if query.measures or query.want_total or query.public_keys is not None:
             raise InvalidParameter("a sketch of counts alone", "sums, a total or public keys", "leave them out.")
-        tell = progress or _silent
-        with _session(self.settings) as connection:
+        tell = progress or silent
+        with session(self.settings) as connection:
             tell(READING)
             fields = resolve(connection, source, query)
             tell(SKETCHING)
-            sql = blocks_sql(fields, SKETCH_BLOCKS, _fresh(seed), DuckDBDialect())
-            return _without_leaks(lambda: _fold(connection.sql(sql).to_arrow_reader(), query, sparsity))
+            sql = blocks_sql(fields, SKETCH_BLOCKS, fresh(seed), DuckDBDialect())
+            return without_leaks(lambda: _fold(connection.sql(sql).to_arrow_reader(), query, sparsity))
 
     def explain(self, query: GroupByQuery, bounds: ContributionBounds, source: object = None) -> str:
         """The SQL that a run executes; without a source the canonical forms that depend on types are left out."""
-        with _session(self.settings) as connection:
+        with session(self.settings) as connection:
             fields = (
                 resolve(connection, source, query) if source is not None else resolve_without_source(connection, query)
             )
@@ -135,56 +133,6 @@ class DuckDBEngine:
         return "\n".join([*comments, sql])
 
 
-def _silent(phase: str) -> None:
-    """Progress that nobody asked for."""
-
-
-def _fresh(seed: int | None) -> int:
-    return int(SystemEntropy().words(1)[0]) if seed is None else seed % 2**64
-
-
-@contextmanager
-def _session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection]:
-    parent = settings.temp_directory
-    if parent is not None and not parent.is_dir():
-        raise InvalidParameter("a directory for temporary files that exists", repr(str(parent)))
-    spill = Path(tempfile.mkdtemp(prefix="dphist-", dir=parent))
-    try:
-        with duckdb.connect(":memory:") as connection:
-            options = {
-                "temp_directory": quote_text(str(spill)),
-                "autoinstall_known_extensions": "false",
-                "autoload_known_extensions": "false",
-                "allow_community_extensions": "false",
-                "preserve_insertion_order": "false",
-                "arrow_large_buffer_size": "true",
-                "enable_progress_bar": "false",
-                "TimeZone": "'UTC'",
-            }
-            if settings.threads is not None:
-                options["threads"] = str(settings.threads)
-            if settings.memory_limit is not None:
-                options["memory_limit"] = quote_text(settings.memory_limit)
-            for name, value in options.items():
-                connection.execute(f"SET {name} = {value}")
-            yield connection
-    finally:
-        shutil.rmtree(spill, ignore_errors=True)
-
-
-def _without_leaks(work: Callable[[], _T]) -> _T:
-    """Replace the engine's errors, which may quote a record, by ours, raised where the original is no longer in sight."""
-    try:
-        return work()
-    except duckdb.OutOfMemoryException:
-        failure = EngineFailure("enough memory and disk", "raise the memory limit or free space for temporary files.")
-    except duckdb.IOException:
-        failure = EngineFailure("readable files and space for temporary ones", "check the disk and the source.")
-    except (duckdb.Error, pa.ArrowException):
-        failure = EngineFailure("a source that can be read to its end", "a file may be damaged.")
-    raise failure
-
-
 def _fold(reader: pa.RecordBatchReader, query: GroupByQuery, sparsity: int) -> Histogram:
     """Feed the blocks, which arrive one after the other, into one sketch."""
     names = [f"key_{position}" for position in range(1, len(query.by) + 1)]
@@ -194,7 +142,7 @@ def _fold(reader: pa.RecordBatchReader, query: GroupByQuery, sparsity: int) -> H
     def flush() -> None:
         if waiting:
             block = pa.Table.from_batches(waiting)
-            sketch.add(block.select(names), _whole(block, "units"))
+            sketch.add(block.select(names), whole(block, "units"))
             waiting.clear()
 
     current: int | None = None
@@ -216,8 +164,3 @@ def _fold(reader: pa.RecordBatchReader, query: GroupByQuery, sparsity: int) -> H
 def _named(table: pa.Table, query: GroupByQuery) -> pa.Table:
     names = [f"key_{position}" for position in range(1, len(query.by) + 1)]
     return table.select(names).rename_columns([key.name for key in query.by])
-
-
-def _whole(table: pa.Table, column: str) -> NDArray[np.int64]:
-    values: NDArray[np.int64] = table.column(column).to_numpy().astype(np.int64, copy=False)
-    return values

@@ -70,5 +70,15 @@ def canonical(sql: str, type_name: str, role: str) -> str:
     )
 
 
+def is_text(type_name: str) -> bool:
+    """Whether values of a type are compared letter by letter in their canonical form."""
+    return family(type_name) in _AS_TEXT | {"VARCHAR", "BLOB"}
+
+
+def without_nan(sql: str, type_name: str) -> str:
+    """NaN as null; only floats have it."""
+    return f"CASE WHEN NOT isnan({sql}) THEN {sql} END" if family(type_name) in ("FLOAT", "DOUBLE") else sql
+
+
 def _short(sql: str, length: str) -> str:
     return f"CASE WHEN {length}({sql}) <= {LONGEST_KEY} THEN {sql} END"

@@ -22,12 +22,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dphist.engines.duckdb import BOUNDING, READING, DuckDBDialect, Progress, _fresh, _session, _silent
+from dphist.engines.duckdb import DuckDBDialect
 from dphist.engines.query import GroupByQuery
 from dphist.engines.resolve import resolve, resolve_without_source
+from dphist.engines.session import BOUNDING, READING, Progress, execute, fetch, fresh, session, silent, whole
 from dphist.engines.settings import PerformanceSettings
-from dphist.engines.sql import Fields, _pairs, _records, _saturated
-from dphist.engines.sql_pairs import SqlPairs, bucket_sql, execute, fetch, whole
+from dphist.engines.sql import Fields, pairs_sql, records_sql, saturated
+from dphist.engines.sql_pairs import SqlPairs, bucket_sql
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms.adaptive_pairs import Integers, MemoryPairs, Pairs
@@ -65,7 +66,7 @@ class PairTable:
         """The bounded histogram of the same pairs, for the mechanisms that need one pass only."""
         keys = ", ".join(self.fields.key_names)
         measures = [f"steps_{i}" for i in range(1, len(self.query.measures) + 1)]
-        sums = "".join(f", {_saturated(f'SUM({name})')} AS {name}" for name in measures)
+        sums = "".join(f", {saturated(f'SUM({name})')} AS {name}" for name in measures)
         order = f"ORDER BY {self._priority('pairs')}, {keys}"
         ranked = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY unit {order}) AS place FROM pairs"
         kept = "pairs" if bounds.max_groups is None else f"({ranked})"
@@ -173,18 +174,18 @@ def open_pairs(
         raise InvalidParameter(
             "no public list of keys for an adaptive release", "one", "known groups need no selection."
         )
-    tell = progress or _silent
-    with _session(settings) as connection:
+    tell = progress or silent
+    with session(settings) as connection:
         tell(READING)
         fields = resolve(connection, source, query)
         tell(BOUNDING)
         execute(connection, materialise_sql(fields), UNITS_SQL)
-        yield PairTable(connection, fields, query, _fresh(seed))
+        yield PairTable(connection, fields, query, fresh(seed))
 
 
 def explain_pairs(query: GroupByQuery, settings: PerformanceSettings) -> str:
     """The SQL that makes the pairs, as far as it goes without knowing the types of a source."""
-    with _session(settings) as connection:
+    with session(settings) as connection:
         return ";\n".join([materialise_sql(resolve_without_source(connection, query)), UNITS_SQL])
 
 
@@ -196,5 +197,5 @@ UNITS_SQL: Final = (
 
 def materialise_sql(fields: Fields) -> str:
     """One row per distinct pair, with what the unit adds to the group in whole steps."""
-    stages = [_records(fields, DuckDBDialect()), _pairs(fields)]
+    stages = [records_sql(fields, DuckDBDialect()), pairs_sql(fields)]
     return "CREATE TEMP TABLE pairs AS WITH " + ",\n".join(stages) + "\nSELECT * FROM pairs"

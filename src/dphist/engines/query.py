@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.histogram import Measure
+from dphist.histogram import Measure, check_key_names
 
 NullKeys = Literal["group", "drop"]
+KeyRole = Literal["group", "value", "ordered value"]
 
 _DERIVED: Final = re.compile(
     r"""\s*(?: (?P<plain>[^\W\d]\w*) | "(?P<quoted>(?:[^"]|"")+)" )\s*=(?!=)\s*(?P<expression>.+)""",
@@ -22,10 +23,17 @@ _DERIVED: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One part of a group's key: a column, or an SQL expression over the columns of the same record."""
+    """One part of a group's key: a column, or an SQL expression over the columns of the same record.
+
+    As a "value" it is what a statistic is of: NaN is null. An "ordered value" is compared too, and must not be text, whose
+    order is not the one of the numbers or dates that it may spell. `numbers_in` names a column that must be of numbers, or of
+    text that may spell some. All these rules go by the type of a column, never by a record.
+    """
 
     name: str
     expression: str | None = None
+    role: KeyRole = "group"
+    numbers_in: str | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -69,6 +77,7 @@ class GroupByQuery:
         if not self.by:
             raise InvalidParameter("at least one key", "none", "add --by COLUMN.")
         names = [key.name for key in self.by]
+        check_key_names(names)
         if len(set(names)) < len(names):
             raise InvalidParameter("keys with different names", names)
         measured = [measure.name for measure in self.measures]

@@ -45,13 +45,13 @@ def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupB
     unit = quote_identifier(query.unit)
     key_sql = [_tried(expression, key) for expression, key in zip(keys, query.by, strict=True)]
     types = _types(connection, [unit, *key_sql])
+    for key in query.by:
+        if key.numbers_in is not None:
+            _check_numbers(key.numbers_in, attached)
     values = []
     for measure in query.measures:
         values.append(None if measure.column is None else _value(measure.column, attached))
-    canonical = tuple(
-        keytypes.canonical(sql, kind, f"the key {key.name!r}")
-        for sql, kind, key in zip(key_sql, types[1:], query.by, strict=True)
-    )
+    canonical = tuple(_canonical(sql, kind, key) for sql, kind, key in zip(key_sql, types[1:], query.by, strict=True))
     return Fields(
         source=SOURCE,
         unit=keytypes.canonical(unit, types[0], f"the unit {query.unit!r}"),
@@ -126,6 +126,30 @@ def _value(column: str, attached: Attached) -> str:
     if kind == "NULL" or (kind == "VARCHAR" and not attached.typed):
         return f"TRY_CAST({quoted} AS DOUBLE)"
     raise InvalidParameter(f"numbers in {column!r}", f"the type {kind}", "sums and means need a numeric column.")
+
+
+def _canonical(sql: str, type_name: str, key: Key) -> str:
+    """The canonical form of a key, by its type and its role."""
+    found = keytypes.canonical(sql, type_name, f"the key {key.name!r}")
+    if key.role == "ordered value" and keytypes.is_text(type_name):
+        raise InvalidParameter(
+            f"numbers, dates or times in {key.name!r}, which are compared",
+            f"the type {keytypes.family(type_name)}",
+            "CSV and JSON columns are text: read them as numbers (--as number), or compare letters (--as text).",
+        )
+    return found if key.role == "group" else keytypes.without_nan(found, type_name)
+
+
+def _check_numbers(column: str, attached: Attached) -> None:
+    """By the type: a date, say, casts to no number, and every record would be null."""
+    kinds = {name.casefold(): keytypes.family(kind) for name, kind in attached.columns.items()}
+    kind = kinds[column.casefold()]
+    if kind not in keytypes.NUMBERS and not keytypes.is_text(kind):
+        raise InvalidParameter(
+            f"numbers in {column!r}",
+            f"the type {kind}",
+            "derive one first, such as the year of a date or its age in days.",
+        )
 
 
 def _condition(connection: duckdb.DuckDBPyConnection, where: RecordExpression, query: GroupByQuery) -> str:

@@ -66,21 +66,29 @@ class Fields:
         return tuple(f"key_{position}" for position in range(1, len(self.keys) + 1))
 
 
-def histogram_sql(fields: Fields, bounds: ContributionBounds, seed: int, dialect: Dialect) -> str:
-    """Group keys, `units`, one `steps_i` per measure and, for the total, `first_units` (each unit in one group only)."""
+def histogram_sql(
+    fields: Fields, bounds: ContributionBounds, seed: int, dialect: Dialect, largest: int | None = None
+) -> str:
+    """Group keys, `units`, one `steps_i` per measure and, for the total, `first_units` (each unit in one group only).
+
+    With `largest` only so many groups, largest first. Equal counts stand in the order of their keys, which no record can
+    change: any other order would let one unit exchange every group of the smallest count that is listed.
+    """
     keys = ", ".join(fields.key_names)
     steps = [f"steps_{position}" for position in range(1, len(fields.measures) + 1)]
-    stages = [_records(fields, dialect), _pairs(fields)]
+    stages = [records_sql(fields, dialect), pairs_sql(fields)]
     pairs, kept = "pairs", ""
     if bounds.max_groups is not None or fields.want_total:
         pairs = "ranked"
         stages.append(_ranked(fields, seed, dialect))
         kept = f"\n  WHERE place <= {bounds.max_groups}" if bounds.max_groups is not None else ""
     columns = [keys, "COUNT(*) AS units"]
-    columns += [f"{_saturated(dialect.exact_sum(name))} AS {name}" for name in steps]
+    columns += [f"{saturated(dialect.exact_sum(name))} AS {name}" for name in steps]
     columns += ["COUNT(CASE WHEN place = 1 THEN 1 END) AS first_units"] if fields.want_total else []
     stages.append(f"counted AS (\n  SELECT {_lines(columns)}\n  FROM {pairs}{kept}\n  GROUP BY {keys}\n)")
-    return "WITH " + ",\n".join(stages) + "\n" + _result(fields, steps, dialect)
+    order = ", ".join(["units DESC", *(f"{name} ASC NULLS LAST" for name in fields.key_names)])
+    limit = "" if largest is None else f"\nORDER BY {order}\nLIMIT {largest}"
+    return "WITH " + ",\n".join(stages) + "\n" + _result(fields, steps, dialect) + limit
 
 
 def blocks_sql(fields: Fields, blocks: int, seed: int, dialect: Dialect) -> str:
@@ -89,13 +97,14 @@ def blocks_sql(fields: Fields, blocks: int, seed: int, dialect: Dialect) -> str:
     block = f"{dialect.priority(seed, ['unit'])} % {blocks}"
     return (
         "WITH "
-        + ",\n".join([_records(fields, dialect), _pairs(fields)])
+        + ",\n".join([records_sql(fields, dialect), pairs_sql(fields)])
         + f"\nSELECT {block} AS block, {keys}, COUNT(*) AS units"
         f"\nFROM pairs\nGROUP BY block, {keys}\nORDER BY block"
     )
 
 
-def _records(fields: Fields, dialect: Dialect) -> str:
+def records_sql(fields: Fields, dialect: Dialect) -> str:
+    """The stage `records`."""
     columns = [f"{fields.unit} AS unit"]
     columns += [f"{sql} AS {name}" for sql, name in zip(fields.keys, fields.key_names, strict=True)]
     columns += [f"{sql} AS value_{position}" for position, sql in enumerate(fields.values, 1) if sql is not None]
@@ -112,7 +121,8 @@ def _records(fields: Fields, dialect: Dialect) -> str:
     )
 
 
-def _pairs(fields: Fields) -> str:
+def pairs_sql(fields: Fields) -> str:
+    """The stage `pairs`, after `records`."""
     keys = ", ".join(fields.key_names)
     if not fields.measures:
         return f"pairs AS (\n  SELECT unit, {keys}\n  FROM records\n  GROUP BY unit, {keys}\n)"
@@ -179,7 +189,8 @@ def _clamped(sql: str, lower: float, upper: float) -> str:
     return f"LEAST(GREATEST({sql}, {_double(lower)}), {_double(upper)})"
 
 
-def _saturated(whole: str) -> str:
+def saturated(whole: str) -> str:
+    """A sum that may leave 64 bits, kept inside the range that histograms promise."""
     return f"CAST(LEAST(GREATEST({whole}, -{LARGEST_SUM}), {LARGEST_SUM}) AS BIGINT)"
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dphist.engines.duckdb import _without_leaks
+from dphist.engines.session import execute, fetch
 from dphist.mechanisms.adaptive_pairs import Integers
 from dphist.mechanisms.adaptive_tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, WEIGHT_BITS
 
@@ -99,24 +99,7 @@ class SqlPairs:
         execute(self.connection, "CREATE OR REPLACE TEMP TABLE weights AS SELECT * FROM given_weights")
 
 
-def fetch(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
-    """The result of a query; an error of the engine, which may quote a record, is replaced by ours."""
-    return _without_leaks(lambda: connection.sql(sql).to_arrow_table())
-
-
-def execute(connection: duckdb.DuckDBPyConnection, *statements: str) -> None:
-    """Run statements, with the same care."""
-    for sql in statements:
-        _without_leaks(lambda sql=sql: connection.execute(sql))  # type: ignore[misc]
-
-
 def bucket_sql(value: str, edges: Integers) -> str:
     """The last bucket whose lower end is not above the value, from 0; values below the first go to the first."""
     above = " + ".join(f"CAST({value} >= {int(edge)} AS INTEGER)" for edge in edges[1:])
     return f"CAST({above or '0'} AS BIGINT)"
-
-
-def whole(table: pa.Table, column: str) -> NDArray[np.int64]:
-    """A column as int64."""
-    values: NDArray[np.int64] = table.column(column).to_numpy().astype(np.int64, copy=False)
-    return values

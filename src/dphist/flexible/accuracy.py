@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -61,6 +62,20 @@ def compose(
     """
     alpha = first.alpha + distortion_sensitivity(second_alpha)
     return Accuracy(alpha, second_error(first.beta, first.gamma), second_gamma)
+
+
+def own_function(*, bars: int, q: int, records: int, error: float, eta: float) -> Accuracy:
+    """[BCDP22] Theorem 6: any function of the private histogram is exact for an input at distortion alpha + eta beta.
+
+    alpha = bars q/records, beta = error, the furthest that bucketing moves a record: bars * q records at most were dropped, all
+    others moved by at most beta. Distortion is `drop_and_move_distance` with the same eta; alpha is rounded up.
+    """
+    for name, value in (("bars", bars), ("records", records)):
+        checks.check_whole(name, value)
+    checks.check_whole("q", q, least=0)
+    checks.check_not_negative("error", error)
+    checks.check_positive("eta", eta)
+    return Accuracy(math.nextafter(min(1.0, bars * q / records) + eta * error, math.inf), 0.0)
 
 
 def after_preprocessing(epsilon: float, delta: float, *, neighbours_stay_neighbours: bool) -> tuple[float, float]:

@@ -3,6 +3,11 @@
 The paper's floor is wrong and its last bucket can lie outside the range; in d dimensions its width 2 beta has an l2 error of
 beta sqrt(d). Here t = ceil(range/(2 beta)) buckets (times sqrt(d) for l2) divide the range exactly, so half a width is at most
 beta. Values outside are clamped first. Each record is mapped by itself: neighbouring data sets stay neighbours (Theorem 2).
+
+NaN is no number and has no bucket, like a null: `index` gives `NO_BUCKET` for it, and `count_rows` leaves such records out.
+
+Values, ends and centres are doubles. What their rounding adds to beta is at most 5 units in the last place of the larger end;
+an error below 1,024 of these units is refused.
 """
 
 from __future__ import annotations
@@ -23,6 +28,9 @@ Integers = NDArray[np.int64]
 Metric = Literal["l2", "max"]
 
 MOST_BUCKETS = 2**40
+NO_BUCKET = -(2**63)
+"""Not -1, which is a common label of points."""
+SMALLEST_ERROR_IN_ULPS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +42,9 @@ class Buckets:
     error: float
 
     def __post_init__(self) -> None:
-        check_range(self.lower, self.upper)
-        checks.check_positive("error", self.error)
+        for name in ("lower", "upper", "error"):
+            object.__setattr__(self, name, as_double(name, getattr(self, name)))
+        check_range(self.lower, self.upper, self.error)
         if self.number > MOST_BUCKETS:
             raise InvalidParameter("at most 2^40 buckets", self.number, "allow a larger error or a narrower range.")
 
@@ -50,9 +59,10 @@ class Buckets:
         return (self.upper - self.lower) / self.number
 
     def index(self, values: ArrayLike) -> Integers:
-        """min(floor((value - lower)/width), t - 1) of the clamped values."""
+        """min(floor((value - lower)/width), t - 1) of the clamped values; NO_BUCKET for NaN."""
         clamped = np.clip(np.asarray(values, dtype=np.float64), self.lower, self.upper)
-        return np.minimum(np.floor((clamped - self.lower) / self.width), self.number - 1).astype(np.int64)
+        places = np.minimum(np.floor((clamped - self.lower) / self.width), self.number - 1)
+        return np.where(np.isnan(places), NO_BUCKET, places).astype(np.int64)
 
     def centre(self, index: ArrayLike) -> Floats:
         """lower + (index + 1/2) width: at most beta from every value of the bucket, up to the rounding of doubles."""
@@ -71,10 +81,15 @@ class Grid:
     def __post_init__(self) -> None:
         if len(self.lower) != len(self.upper) or not self.lower:
             raise InvalidParameter("as many lower as upper ends, at least one", (len(self.lower), len(self.upper)))
-        for low, high in zip(self.lower, self.upper, strict=True):
-            check_range(low, high)
-        checks.check_positive("error", self.error)
         checks.check_choice("metric", self.metric, ("l2", "max"))
+        for name in ("lower", "upper"):
+            object.__setattr__(self, name, tuple(as_double(name, value) for value in getattr(self, name)))
+        object.__setattr__(self, "error", as_double("error", self.error))
+        share = self.error / math.sqrt(len(self.lower)) if self.metric == "l2" else self.error
+        for low, high in zip(self.lower, self.upper, strict=True):
+            check_range(low, high, share)
+        if max(self.axes) > MOST_BUCKETS:
+            raise InvalidParameter("at most 2^40 buckets on each axis", max(self.axes), "allow a larger error.")
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -94,11 +109,11 @@ class Grid:
         return math.prod(self.axes)
 
     def index(self, points: ArrayLike) -> Integers:
-        """The buckets of points (one row each), one column per axis."""
+        """The buckets of points (one row each), one column per axis; NO_BUCKET where a coordinate is NaN."""
         array = np.atleast_2d(np.asarray(points, dtype=np.float64))
         clamped = np.clip(array, self.lower, self.upper)
         found: Floats = np.minimum(np.floor((clamped - self.lower) / self._widths), np.array(self.axes) - 1)
-        return found.astype(np.int64)
+        return np.where(np.isnan(found), NO_BUCKET, found).astype(np.int64)
 
     def centre(self, index: ArrayLike) -> Floats:
         """The centres of buckets."""
@@ -111,15 +126,39 @@ class Grid:
         return widths
 
 
-def check_range(lower: float, upper: float) -> None:
-    """Two finite numbers, lower < upper."""
-    if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
+def as_double(name: str, value: float) -> float:
+    """A number that a double holds exactly: an end that is rounded silently would not be the end that was asked for."""
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    if isinstance(value, int) and math.isfinite(found) and int(found) != value:
+        raise InvalidParameter(f"{name} to be a number that a double holds", value, f"{found!r} is the nearest one.")
+    return found
+
+
+def check_range(lower: float, upper: float, error: float) -> None:
+    """Two finite numbers, lower < upper, and an error that doubles between them can resolve."""
+    if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper and math.isfinite(upper - lower)):
         raise InvalidParameter("finite lower < upper", (lower, upper), "choose the range without looking at the data.")
+    checks.check_positive("error", error)
+    least = SMALLEST_ERROR_IN_ULPS * math.ulp(max(abs(lower), abs(upper)))
+    if error < least:
+        raise InvalidParameter(
+            f"an error of at least {least!r} for values up to {max(abs(lower), abs(upper))!r}",
+            repr(error),
+            "doubles are too coarse for less; subtract a public number from the column, or allow a larger error.",
+        )
 
 
 def count_rows(index: Integers) -> tuple[Integers, Integers]:
-    """Different rows (or values) and how often each occurs: the histogram of bucketed records."""
-    found, counts = np.unique(index, axis=0, return_counts=True)
+    """Different rows (or values) and how often each occurs: the histogram of bucketed records.
+
+    Records without a bucket are left out, as those with a null are when a file is read.
+    """
+    rows = np.asarray(index)
+    placed = rows != NO_BUCKET
+    found, counts = np.unique(rows[placed if rows.ndim == 1 else placed.all(axis=1)], axis=0, return_counts=True)
     return found, counts.astype(np.int64)
 
 

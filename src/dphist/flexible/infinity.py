@@ -1,4 +1,4 @@
-"""The gamma-lossy infinity-Wasserstein distance [BCDP22, Definition 1]: the least beta at which mass 1 - gamma can move.
+"""The gamma-lossy infinity-Wasserstein distance [BCDP22, Definition 1] on the line: the least beta that moves mass 1 - gamma.
 
 W <= beta if and only if a maximum flow over pairs at distance <= beta moves mass of at least 1 - gamma. On the line the flow
 that is missing has a closed form that a reduction computes: by Hall's theorem it is the largest P(S) - Q(points within beta
@@ -8,14 +8,11 @@ of S), and the best set S is built from left to right. Masses are whole numbers:
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 
-from dphist.errors import InvalidParameter
-from dphist.flexible.masses import Floats, Masses, Points, on_line, share, to_common_total, total, whole
+from dphist.flexible.masses import Floats, Masses, Points, on_line, share, to_common_total, total
 
 
 def lossy_infinity_on_line(first: Points, second: Points, gamma: float | Fraction = 0) -> float:
@@ -131,6 +128,8 @@ class _Chain:
     def _settle(self) -> None:
         """Fix what can no longer change, and multiply neighbouring fixed steps in pairs."""
         same = (self._low[0] == self._high[0]) & (self._low[1] == self._high[1])
+        if 2 * same.size > self._open.size and 8 * np.count_nonzero(same) < same.size:
+            return  # nearly all is open still: moving it around costs more than it saves
         places = np.flatnonzero(self._open)
         fixed = places[same]
         self._steps[:, fixed] = _steps(self._p[same], self._ends, self._low[0][same], self._low[1][same])
@@ -157,7 +156,8 @@ def _least(x: Floats, p: Masses, y: Floats, q: Masses, allowed: int) -> float:
 def _monotone(x: Floats, p: Masses, y: Floats, q: Masses, kept: int) -> float:
     """An upper bound: the distance within which the monotone coupling moves `kept` of the mass."""
     first, second = np.cumsum(p), np.cumsum(q)
-    cuts = np.unique(np.concatenate([first, second]))
+    cuts = np.sort(np.concatenate([first, second]), kind="stable")  # two sorted runs: merged in one pass
+    cuts = cuts[np.append(True, cuts[1:] != cuts[:-1])]
     distances = np.abs(x[np.searchsorted(first, cuts)] - y[np.searchsorted(second, cuts)])
     masses = np.diff(np.concatenate([np.zeros(1, dtype=cuts.dtype), cuts]))
     order = np.argsort(distances, kind="stable")
@@ -167,29 +167,57 @@ def _monotone(x: Floats, p: Masses, y: Floats, q: Masses, kept: int) -> float:
 def _narrow(x: Floats, p: Masses, y: Floats, q: Masses, allowed: int, low: float, high: float) -> float:
     """The smallest distance of atoms in [low, high] at which at most `allowed` is missing; it is known to hold at `high`.
 
-    False position with halved weights (Illinois), and bisection every third time. The bracket is closed to the rounding of
-    the values, then the distance of atoms inside it is the answer.
+    The bracket is closed to the rounding of the values, then the distance of atoms inside it is the answer. Each point asked
+    for costs a pass over the atoms until the bracket is about as narrow as the atoms are close; see `_Bracket`.
     """
-    excess = missing_mass(x, p, y, q, low) - allowed
-    if excess <= 0:
+    missing = missing_mass(x, p, y, q, low)
+    if missing <= allowed:
         return low
     chain = _Chain(x, p, y, q, low, high)
-    over, under = float(excess), -1.0
-    rounding = 2.0**-52 * float(np.abs(x).max() + np.abs(y).max() + high)
-    turn, side = 0, 0
-    while high - low > 2 * rounding:
-        turn += 1
-        guess = low + (high - low) * (0.5 if turn % 3 == 0 else over / (over - under))
-        guess = min(max(guess, low + rounding), high - rounding)
-        excess = chain.missing(guess) - allowed
-        chain.narrow(from_above=excess <= 0)
-        if excess <= 0:
-            high, under = guess, excess - 0.5
-            over, side = (over / 2 if side < 0 else over), -1
+    rounding = max(2.0**-52 * float(np.abs(x).max() + np.abs(y).max() + high), 2.0**-1074)
+    bracket = _Bracket(low, high, missing, allowed)
+    while bracket.high - bracket.low > 2 * rounding:
+        guess = bracket.guess(rounding)
+        missing = chain.missing(guess)
+        bracket.narrow(guess, missing)
+        chain.narrow(from_above=missing <= allowed)
+    return _nearest_distance(x, y, bracket.high + rounding)
+
+
+class _Bracket:
+    """Where the missing mass falls to what is allowed, and which point to ask for next.
+
+    The missing mass is close to a power of the distance over wide ranges, so the line through both ends is drawn in logarithms.
+    Where it meets the target near one end, twice that distance is asked for: the root is then probably between, and both ends
+    move. When three points have not halved the bracket, it is halved.
+    """
+
+    def __init__(self, low: float, high: float, missing: int, allowed: int) -> None:
+        self.low, self.high = low, high
+        self._over = math.log(missing)
+        self._under: float | None = None  # not known at the upper end that one starts with
+        self._target = math.log(2 * allowed + 1) - math.log(2)
+        self._widths = [math.inf] * 3
+
+    def narrow(self, at: float, missing: int) -> None:
+        """One end moves to a point whose missing mass is known."""
+        log = math.log(missing) if missing else self._target - 1
+        if log < self._target:
+            self.high, self._under = at, log
         else:
-            low, over = guess, float(excess)
-            under, side = (under / 2 if side > 0 else under), 1
-    return _nearest_distance(x, y, high + rounding)
+            self.low, self._over = at, log
+
+    def guess(self, smallest: float) -> float:
+        """The next point, at least `smallest` > 0 away from both ends."""
+        first = max(self.low, self.high * 2.0**-12, smallest)
+        width = math.log1p((self.high - first) / first)
+        stuck = self._widths.pop(0) < 2 * width
+        self._widths.append(width)
+        share = 0.5
+        if self._under is not None and not stuck:
+            share = (self._over - self._target) / (self._over - self._under)
+            share = 2 * share if share < 0.25 else 2 * share - 1 if share > 0.75 else share
+        return min(max(first * math.exp(share * width), self.low + smallest), self.high - smallest)
 
 
 def _nearest_distance(x: Floats, y: Floats, beta: float) -> float:
@@ -199,69 +227,3 @@ def _nearest_distance(x: Floats, y: Floats, beta: float) -> float:
     found = np.concatenate([y[np.maximum(right, 0)] - x, x - y[left]])
     found = found[(found <= beta) & (found >= 0)]
     return float(found.max()) if found.size else 0.0
-
-
-def lossy_infinity_distance(
-    first: Sequence[int | Fraction], second: Sequence[int | Fraction], distances: Floats, gamma: float | Fraction = 0
-) -> float:
-    """W on a finite metric: masses of the points of either side, and the matrix of their distances.
-
-    A maximum flow for each candidate distance, found by bisection of the sorted distances.
-    """
-    loss = share("gamma", gamma)
-    matrix = np.asarray(distances, dtype=np.float64)
-    if matrix.shape != (len(first), len(second)):
-        raise InvalidParameter(f"a matrix of {len(first)} x {len(second)} distances", matrix.shape)
-    p, q, common = to_common_total(whole(first), whole(second))
-    needed = common - math.floor(loss * common)
-    if needed <= 0:
-        return 0.0
-    candidates = np.unique(matrix)
-    low, high = -1, len(candidates) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = maximum_flow(p.tolist(), q.tolist(), matrix <= candidates[middle]) >= needed
-        low, high = (low, middle) if enough else (middle, high)
-    return float(candidates[high])
-
-
-def maximum_flow(supply: list[int], demand: list[int], allowed: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> int:
-    """The most mass that can go from supplies to demands over allowed pairs: shortest augmenting paths, exact integers."""
-    left, right = list(supply), list(demand)
-    sent: list[dict[int, int]] = [{} for _ in right]  # sent[j][i]: what i sends to j
-    neighbours = [np.flatnonzero(row).tolist() for row in allowed]
-    moved = 0
-    while True:
-        came_from: dict[tuple[str, int], int] = {}
-        queue = deque(("i", i) for i, mass in enumerate(left) if mass > 0)
-        seen = set(queue)
-        end = None
-        while queue and end is None:
-            side, node = queue.popleft()
-            reachable = [("j", j) for j in neighbours[node]] if side == "i" else [("i", i) for i in sent[node]]
-            for step in reachable:
-                if step in seen:
-                    continue
-                seen.add(step)
-                came_from[step] = node
-                if step[0] == "j" and right[step[1]] > 0:
-                    end = step[1]
-                    break
-                queue.append(step)
-        if end is None:
-            return moved
-        path = [end]  # j, i, j, i, ..., i from the end to a supply
-        node_at: tuple[str, int] = ("j", end)
-        while node_at in came_from:
-            path.append(came_from[node_at])
-            node_at = ("i" if node_at[0] == "j" else "j", came_from[node_at])
-        amount = min(right[end], left[path[-1]], *(sent[path[k + 1]][path[k]] for k in range(1, len(path) - 1, 2)))
-        for k in range(0, len(path), 2):
-            sent[path[k]][path[k + 1]] = sent[path[k]].get(path[k + 1], 0) + amount
-        for k in range(1, len(path) - 1, 2):
-            remaining = sent[path[k + 1]].pop(path[k]) - amount
-            if remaining:
-                sent[path[k + 1]][path[k]] = remaining
-        right[end] -= amount
-        left[path[-1]] -= amount
-        moved += amount

@@ -4,9 +4,10 @@ A private histogram is the histogram of some records of the true one: noise is n
 x - y records dropped, at most q of them. Whatever is computed from it is therefore *exact* for the input without those
 records, and off by what bucketing moved (the factor of `OUTPUT_ERROR` times beta):
 
-    max, min, quantiles    an order statistic moves by at most beta when every value does
+    max, min, quantiles    an order statistic moves by at most beta when every value does; quantiles are values of rank
+                           ceil(p n), at least 1, so the median is the lower one
     mean                   an average of moves
-    standard deviation     |std(a) - std(b)| <= sqrt(mean (a - b)^2) <= beta
+    standard deviation     of the population (divided by n): |std(a) - std(b)| <= sqrt(mean (a - b)^2) <= beta
     range                  two ends, 2 beta
     support                Hausdorff distance beta (the paper's formula with the ends alone is false: {0, 10}, {0, 5, 10})
 
@@ -121,4 +122,7 @@ def max_k(data: PrivateHistogram, k: int | None) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    """A value of Python's own types. datetime has no nanoseconds (item() would be a bare integer): those stay numpy's."""
+    if not isinstance(value, np.generic) or (isinstance(value, np.datetime64) and isinstance(value.item(), int)):
+        return value
+    return value.item()

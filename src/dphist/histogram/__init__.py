@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dphist.histogram.bounds import ContributionBounds
-from dphist.histogram.histogram import LARGEST_SUM, Histogram
+from dphist.histogram.histogram import LARGEST_SUM, Histogram, check_key_names
 from dphist.histogram.largest import largest_groups
 from dphist.histogram.measure import Measure
 from dphist.histogram.sketch import MisraGries, largest_undercount
@@ -14,6 +14,7 @@ __all__ = [
     "Histogram",
     "Measure",
     "MisraGries",
+    "check_key_names",
     "largest_groups",
     "largest_undercount",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
@@ -17,6 +18,19 @@ from dphist.histogram.measure import Measure
 
 LARGEST_SUM: Final = 2**62
 """Sums saturate here, a public limit: saturation never adds to what one unit can change, wrapping would."""
+
+
+_ROW_NUMBERS: Final = re.compile(r"__index_level_\d+__")
+
+
+def check_key_names(names: Iterable[str]) -> None:
+    """Refuse the row numbers that a pandas frame carries into Arrow: as a key they would publish the order of the rows."""
+    if found := [name for name in names if _ROW_NUMBERS.fullmatch(name)]:
+        raise InvalidParameter(
+            "keys that are columns of the data",
+            f"{found[0]}, the unnamed index of a pandas frame",
+            "drop it: frame.reset_index(drop=True), or pa.Table.from_pandas(frame, preserve_index=False).",
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -37,6 +51,7 @@ class Histogram:
     def __post_init__(self) -> None:
         if self.keys.num_columns == 0:
             raise InvalidParameter("at least one key column", "none")
+        check_key_names(self.keys.column_names)
         if set(self.sums) != {measure.name for measure in self.measures} or len(self.sums) != len(self.measures):
             raise InvalidParameter("one sum for each measure", sorted(self.sums))
         # Metadata of the input may tell its number of rows or more; only names, types and values stay.

@@ -11,7 +11,7 @@ from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.kept import Integers
 from dphist.mechanisms.mechanism import LARGEST_EPSILON, gaussian_quantile, with_sampler_error
-from dphist.noise import DiscreteGaussian, Entropy, sample
+from dphist.noise import DiscreteGaussian, Entropy, require_headroom, sample
 from dphist.noise.joint_tails import log_sum_tail
 from dphist.privacy import continual
 from dphist.privacy.search import smallest_whole
@@ -19,6 +19,9 @@ from dphist.privacy.zcdp import delta_from_rho, smallest_std
 
 MOST_ROUNDS = 2**20
 NOISE_SHARES = (0.5, 0.8, 0.95)
+
+LARGEST_RUNNING_COUNT = 2**61
+"""A public limit: running counts stay below it, and int64 holds them with the noise of every node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class ContinualCounts:
         checks.check_whole("max_groups", self.max_groups)
         checks.check_positive("noise_std", self.noise_std)
         checks.check_whole("threshold", self.threshold)
-        DiscreteGaussian(self.variance)
+        require_headroom(DiscreteGaussian(self.variance), LARGEST_RUNNING_COUNT, self.rounds.bit_length())
 
     @property
     def variance(self) -> Fraction:
@@ -68,6 +71,11 @@ class ContinualCounts:
     def rho(self) -> float:
         """The zCDP parameter of all nodes together."""
         return continual.rho(self.noise_std, self.max_groups, self.rounds)
+
+    @property
+    def most_per_round(self) -> int:
+        """A public limit on the units of one group in one round; what is above it is cut."""
+        return LARGEST_RUNNING_COUNT // self.rounds
 
     def std_at(self, round_: int) -> float:
         """The standard deviation of the noise on a count after this many rounds."""

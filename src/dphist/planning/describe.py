@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dphist.mechanisms import AdaptiveGaussian, CorrelatedGaussian, KnownGroups, Mechanism
 from dphist.mechanisms.choice import CHOICE_SHARE
 from dphist.planning.request import TOTAL_SHARE, Aggregate, Request
+from dphist.planning.sentence import bounded_change
 from dphist.planning.summary import error95, objective_value, stated_delta, thresholded
 
 _WIDTH = 100
@@ -144,11 +145,7 @@ def _plain(mechanism: Mechanism) -> list[tuple[str, str]]:
 def guarantee(request: Request, mechanism: Mechanism) -> str:
     """The guarantee in one sentence, with its theorem."""
     delta = stated_delta(request, mechanism)
-    factor = f"e^{request.epsilon:g} = {math.exp(min(request.epsilon, 700)):.4g}"
-    return (
-        f"adding or removing all records of one unit changes the probability of any result by at most a factor {factor}"
-        f" plus delta = {delta:.4g} (asked for: {request.delta:g}), by {mechanism.theorem}."
-    )
+    return bounded_change("all records of one unit", request.epsilon, delta, request.delta, mechanism.theorem)
 
 
 def _table(request: Request, mechanism: Mechanism, alternatives: Sequence[Mechanism]) -> list[str]:

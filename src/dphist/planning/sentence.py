@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Sequence
 from typing import Protocol
 
 from dphist.errors import InvalidParameter
+from dphist.words import factor_of, rounded_up
 
 _WIDTH = 100
 _LABEL = 13
@@ -37,16 +37,21 @@ def check_neighbours(value: str) -> None:
         raise InvalidParameter(
             "neighbours that differ by adding or removing a unit (add-remove)",
             repr(value),
-            "to replace a unit is to remove one and add one: the guarantee then holds at twice the epsilon.",
+            "to replace a unit is to remove one and add one: the guarantee then holds at twice the epsilon and"
+            " (1 + e^epsilon) times the delta.",
         )
 
 
 def sentence(mechanism: Proved, epsilon: float, delta: float, protected: str = "all records of one unit") -> str:
     """What adding or removing something changes, with the theorem that says so."""
-    factor = f"e^{epsilon:g} = {math.exp(min(epsilon, 700)):.4g}"
+    return bounded_change(protected, epsilon, mechanism.delta(epsilon), delta, mechanism.theorem)
+
+
+def bounded_change(protected: str, epsilon: float, proved: float, asked: float, theorem: str) -> str:
+    """An (epsilon, delta) guarantee as a sentence; what is proved is rounded up, what was asked for is told in full."""
     return (
-        f"adding or removing {protected} changes the probability of any result by at most a factor {factor} plus"
-        f" delta = {mechanism.delta(epsilon):.4g} (asked for: {delta:g}), by {mechanism.theorem}."
+        f"adding or removing {protected} changes the probability of any result by at most a factor"
+        f" {factor_of(epsilon)} plus delta = {rounded_up(proved)} (asked for: {asked!r}), by {theorem}."
     )
 
 

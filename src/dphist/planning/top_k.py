@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -59,15 +60,27 @@ class TopKPlan:
         return sentence(self.mechanism, self.epsilon, self.delta)
 
     def __str__(self) -> str:
-        facts = [*self._facts(), ("guarantee", self.guarantee), ("provided", f"{self.mechanism.assumption}.")]
+        facts = [*self.facts(), ("guarantee", self.guarantee), ("provided", f"{self.mechanism.assumption}.")]
         return layout(f"Plan: at most {self.k:,} largest groups, {self.method}", facts)
 
-    def _facts(self) -> list[tuple[str, str]]:
+    def facts(self) -> list[tuple[str, str]]:
+        """Noise and threshold, or the choices, in words."""
         made = self.mechanism
         if isinstance(made, Ranked):
             return [
-                ("choices", f"each with epsilon {number(made.symbol_epsilon)}; keys in order, without counts"),
-                ("shortlist", f"the {made.shortlist:,} largest groups may be chosen"),
+                (
+                    "k",
+                    f"at most {self.k:,} keys in order, without counts; each of them costs, and so does an early end",
+                ),
+                (
+                    "choices",
+                    f"one key after the other, each with epsilon {number(made.symbol_epsilon)}: a group that is"
+                    f" {number(1 / made.symbol_epsilon)} units larger is e times as likely to come first",
+                ),
+                (
+                    "shortlist",
+                    f"the {made.shortlist:,} largest groups may be chosen; a longer one costs a little in the threshold",
+                ),
                 (
                     "end",
                     f"the list ends early when no group is clearly more than {made.threshold:,} above the next largest",
@@ -75,6 +88,8 @@ class TopKPlan:
             ]
         base = f"the {self.k + 1:,}-th largest count"
         return [
+            ("k", f"at most {self.k:,} groups; a larger k compares with a smaller {base[4:]}, under more noise"),
+            *self._noise_facts(),
             (
                 "noise",
                 f"std {number(made.noise_std)} on every count; 95 % of them within ±{number(1.96 * made.noise_std)}",
@@ -85,6 +100,24 @@ class TopKPlan:
                 f" noisy too: with probability 95 % when it is {number(made.excess_released_with_95)} larger",
             ),
         ]
+
+    def _noise_facts(self) -> list[tuple[str, str]]:
+        made = self.mechanism
+        if isinstance(made, CorrelatedTopK):
+            common, base = (made.independent_std * math.sqrt(c) for c in (made.correlation, made.base_variance))
+            return [
+                (
+                    "parts",
+                    f"std {number(made.independent_std)} of each group's own, std {number(common)} common to all (it cancels in"
+                    f" the counts), std {number(base)} of the {self.k + 1:,}-th count: shares of 1 : {number(made.correlation)}"
+                    f" : {number(made.base_variance)} in variance, chosen for this k",
+                )
+            ]
+        if isinstance(made, FromTop) and made.max_groups is not None:
+            said = f"{made.max_groups:,} for each unit, chosen at random if it has more; noise grows with its root, up to k + 1"
+        else:
+            said = f"not bounded: the noise is for all {self.k + 1:,} largest groups; a bound lowers it"
+        return [("max groups", said)]
 
 
 def plan_top_k(

@@ -63,14 +63,25 @@ def delta_one_bar(epsilon: float, q: int) -> float:
 
 def loss_of_one_bar(epsilon: float, q: int) -> LossOfOneBar:
     """The law of the privacy loss when one bar grows or shrinks by one; it is the same in both directions."""
-    outer = delta_one_bar(epsilon, q)
-    half = (q + 1) // 2
-    middle = min(1.0, outer * math.exp(min(epsilon * (half if q % 2 == 0 else half - 1), 745.0)))
     if q == 0:
         return LossOfOneBar(1.0, 0.0, 0.0, 0.0)
+    outer, middle = delta_one_bar(epsilon, q), middle_atom(epsilon, q)
     if q % 2:
-        return LossOfOneBar(outer, max(0.0, 0.5 - middle), middle, 0.5 - outer)
+        return LossOfOneBar(outer, max(0.0, 0.5 - middle), middle, max(0.0, 0.5 - outer))
     return LossOfOneBar(outer, (1 - middle) / 2, 0.0, max(0.0, (1 + middle) / 2 - outer))
+
+
+def middle_atom(epsilon: float, q: int) -> float:
+    """The probability of a largest atom, f(0) times e^(epsilon floor(q/2)). Rounded up.
+
+    M = 2h: (1 - e^-epsilon)/(2 (1 - e^(-epsilon h))); M = 2r + 1: (1 - e^-epsilon)/(1 + e^-epsilon - 2 e^(-epsilon (r + 1))).
+    Only falling powers: for a wide law f(0) is below the smallest double and the power beyond the largest.
+    """
+    half = (q + 1) // 2
+    bottom = -2 * math.expm1(-epsilon * half)
+    if q % 2 == 0:  # 1 + e^-epsilon - 2 e^(-epsilon (r + 1)) without cancellation at small epsilon
+        bottom = -math.expm1(-epsilon * (half + 1)) - math.exp(-epsilon) * math.expm1(-epsilon * half)
+    return min(1.0, -math.expm1(-epsilon) / bottom * _UP)
 
 
 def delta_profile(at: float, *, epsilon: Fraction, q: int, bars: int = 1) -> float:
@@ -187,8 +198,10 @@ def shifted(epsilon: float, q: int, steps: int) -> tuple[float, float]:
         raise InvalidParameter(
             f"a shift between 1 and {(q + 2) // 2}", steps, "beyond the middle the formula is false."
         )
-    outer = delta_one_bar(epsilon, q)
-    return steps * epsilon * _UP, min(1.0, outer * math.expm1(steps * epsilon) / math.expm1(epsilon) * _UP)
+    # (e^(s epsilon) - 1)/(e^epsilon - 1) = e^((s - 1) epsilon) (1 - e^(-s epsilon))/(1 - e^-epsilon), in logarithms
+    log = math.log(delta_one_bar(epsilon, q)) + (steps - 1) * epsilon
+    log += math.log(math.expm1(-steps * epsilon) / math.expm1(-epsilon))
+    return steps * epsilon * _UP, math.exp(min(0.0, log + 1e-12 * (1 + abs(log))))
 
 
 def delta_continuous(at: float, *, epsilon: float, q: float) -> float:
@@ -203,7 +216,7 @@ def delta_continuous(at: float, *, epsilon: float, q: float) -> float:
         raise InvalidParameter(f"epsilon' of at least {-epsilon:g}", at)
     a = math.exp(-epsilon * q / 2)
     if at >= epsilon:
-        return math.expm1(epsilon) / (2 * math.expm1(epsilon * q / 2)) * _UP
+        return _continuous_tail(epsilon, q)
     top = -2 * math.expm1(-(epsilon - at) / 2) + a * math.expm1(at)
     return top / (-2 * math.expm1(-epsilon * q / 2)) * _UP
 
@@ -229,8 +242,15 @@ def data_dependent_bound(
         math.exp(-epsilon * q / 2) * math.expm1(-epsilon * k * tau / 2) / math.expm1(-epsilon * q / 2)
     )
     bound = epsilon * (k + max(0, m - k) * k * tau / 2) + t * log_ratio
-    delta = (k * math.expm1(epsilon) + m * math.expm1(epsilon * k * tau)) / (2 * math.expm1(epsilon * q / 2))
-    return bound * _UP, min(1.0, delta * _UP)
+    # k tau <= 1: the second part is at most m times the first, so one falling power in front keeps both finite
+    shares = k + m * math.exp(-epsilon * (1 - k * tau)) * math.expm1(-epsilon * k * tau) / math.expm1(-epsilon)
+    return bound * _UP, min(1.0, shares * _continuous_tail(epsilon, q) * _UP)
+
+
+def _continuous_tail(epsilon: float, q: float) -> float:
+    """(e^epsilon - 1)/(2 (e^(epsilon q/2) - 1)) with falling powers only. Rounded up, never 0."""
+    ratio = math.expm1(-epsilon) / math.expm1(-epsilon * q / 2)
+    return max(math.exp(-epsilon * (q / 2 - 1)) * ratio / 2 * _UP, 5e-324)
 
 
 def check_bars(bars: int) -> None:

@@ -43,6 +43,15 @@ def check_writable(path: Path) -> None:
         raise InvalidParameter("a folder that can be written to", str(path.parent))
 
 
+def check_outputs(table: Path | None, report: Path | None) -> None:
+    """The same for a table, whose name says its format, and a report."""
+    for path in (table, report):
+        if path is not None:
+            check_writable(path)
+    if table is not None:
+        format_of(table)
+
+
 def write_table(table: pa.Table, metadata: dict[str, Any], path: Path) -> None:
     """Write the table and its metadata. A killed run leaves the old files or the new ones, never half of one."""
     kind = format_of(path)

@@ -50,6 +50,22 @@ def replace_private(path: Path, write: Callable[[Path], None]) -> None:
         partial.unlink(missing_ok=True)
 
 
+def make_durable(path: Path) -> None:
+    """Let a file that another process put in its place survive a loss of power, before anything is built on it."""
+    _sync(path)
+    _sync(path.parent)
+
+
+def check_single_name(path: Path) -> None:
+    """Refuse a file that has another name: replacing it under one would leave the other behind, with a budget of its own."""
+    if not path.exists():
+        return
+    if path.is_symlink() or path.stat().st_nlink > 1:
+        raise InvalidParameter(
+            f"{path.name} to be a file with one name", "one with a second (a link)", "remove the other name first."
+        )
+
+
 def remove_partial(path: Path) -> None:
     """Remove what a killed process left half written; call it under the lock."""
     for left in path.parent.glob(f".{path.name}.*{_PARTIAL}"):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dphist.engines.duckdb import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
@@ -20,6 +22,7 @@ from dphist.flexible.statistics import PrivateHistogram, sanitise, statistic
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
+from dphist.words import exactly
 
 Progress = Callable[[str], None]
 _BUCKET = "dphist_bucket"
@@ -40,33 +43,47 @@ class PrivateStatistic:
         """The value and how far it can be from the truth, in words."""
         if self.plan.statistic == "is-empty":
             return f"{'empty' if self.value else 'not empty'}: {self.plan.accuracy()}"
-        if self.value is None or self.value == []:
+        if self.value is None or (isinstance(self.value, list) and not self.value):
             return (
                 f"no answer: {'no value has enough records' if self.plan.statistic == 'max-k' else 'nothing is left'}"
                 + (f" after dropping up to {self.plan.q:,} records of each bar.")
             )
         if isinstance(self.value, list):
-            shown = ", ".join(str(value) for value in self.value[:20]) + (", …" if len(self.value) > 20 else "")
+            shown = ", ".join(_shown(value) for value in self.value[:20]) + (", …" if len(self.value) > 20 else "")
             return f"{{{shown}}}: {self.plan.accuracy()}"
-        return f"{self.value}: {self.plan.accuracy()}"
+        return f"{_shown(self.value)}: {self.plan.accuracy()}"
 
     def to_data(self) -> dict[str, Any]:
         """Everything public about the answer, for JSON."""
         plan = self.plan
+        infinite = isinstance(self.value, float) and not math.isfinite(self.value)
         return {
             "statistic": plan.statistic,
-            "value": None if isinstance(self.value, float) and math.isnan(self.value) else self.value,
+            "value": str(self.value) if infinite else self.value,
             "accuracy": plan.accuracy(),
+            "conditions": list(plan.conditions()),
             "bounding": plan.bounding(),
             "guarantee": plan.privacy(),
             "epsilon": plan.epsilon,
             "delta": plan.mechanism.delta(plan.epsilon),
             "q": plan.q,
+            "drop": plan.drop,
+            "min_records": plan.min_records,
+            "max_records": plan.mechanism.max_groups,
+            "lower": None if plan.buckets is None else plan.buckets.lower,
+            "upper": None if plan.buckets is None else plan.buckets.upper,
+            "probability": plan.probability,
+            "k": plan.k,
+            "read_as": plan.read_as,
             "bars": plan.bars,
             "most_dropped": plan.most_dropped,
             "records_needed": plan.records_needed,
             "error": plan.error,
         }
+
+
+def _shown(value: object) -> str:
+    return exactly(value) if isinstance(value, float) else str(value)
 
 
 def stat(
@@ -83,6 +100,8 @@ def stat(
 ) -> PrivateStatistic:
     """A private statistic of a column: max, min, range, median, quantile, mean, std, support, mode, max-k or is-empty.
 
+    mode and max-k take `read_as`, "number" or "text", for columns of text.
+
     `options` are those of `plan_statistic`: epsilon, delta, lower, upper, error, drop, min_records, max_records, max_values,
     probability, k. A plan that is known not to keep its promise is refused before anything is read.
     """
@@ -96,19 +115,39 @@ def stat(
 
 
 def build_query(plan: StatisticPlan, *, unit: str, column: str | None, where: str | None) -> GroupByQuery:
-    """Units per bucket (or value); records without a number have no bucket and are dropped."""
+    """Units per bucket (or value); records without a number (or value) have no bucket and are dropped."""
     if plan.statistic == "is-empty":
+        if column is not None:
+            raise InvalidParameter(
+                "no column for is-empty",
+                repr(column),
+                "it asks whether there is any unit; a condition such as --where 'age > 90' narrows the question.",
+            )
         return GroupByQuery(unit=unit, by=(Key(_BUCKET, "1"),), where=where)
     if column is None:
         raise InvalidParameter("the column of the statistic", "none", "add --column NAME.")
-    key = Key(column) if plan.buckets is None else Key(_BUCKET, bucket_expression(column, plan.buckets))
-    return GroupByQuery(unit=unit, by=(key,), where=where, null_keys="drop")
+    return GroupByQuery(unit=unit, by=(_value_key(plan, column),), where=where, null_keys="drop")
+
+
+def _value_key(plan: StatisticPlan, column: str) -> Key:
+    if plan.buckets is not None:
+        return Key(_BUCKET, bucket_expression(column, plan.buckets), numbers_in=column)
+    if plan.read_as == "number":
+        return Key(column, _number(column), role="value", numbers_in=column)
+    if plan.read_as == "text":
+        return Key(column, f"CAST({quote_identifier(column)} AS VARCHAR)", role="value")
+    return Key(column, role="ordered value" if plan.statistic == "max-k" else "value")
+
+
+def _number(column: str) -> str:
+    """A record's value as a double; text that is no number becomes null, and no record can make the run fail."""
+    return f"TRY_CAST({quote_identifier(column)} AS DOUBLE)"
 
 
 def bucket_expression(column: str, buckets: Buckets) -> str:
     """The bucket of a record's value in SQL: what `Buckets.index` computes. Null and NaN have none."""
-    value = f"TRY_CAST({quote_identifier(column)} AS DOUBLE)"
-    lower, upper, width = (f"CAST('{number!r}' AS DOUBLE)" for number in (*_ends(buckets), buckets.width))
+    value = _number(column)
+    lower, upper, width = (f"CAST('{number!r}' AS DOUBLE)" for number in (buckets.lower, buckets.upper, buckets.width))
     place = f"floor((least(greatest({value}, {lower}), {upper}) - {lower}) / {width})"
     return (
         f"CASE WHEN {value} IS NOT NULL AND NOT isnan({value})"
@@ -116,17 +155,20 @@ def bucket_expression(column: str, buckets: Buckets) -> str:
     )
 
 
-def _ends(buckets: Buckets) -> tuple[float, float]:
-    return float(buckets.lower), float(buckets.upper)
-
-
 def privatise_statistic(histogram: Histogram, plan: StatisticPlan, entropy: Entropy | None = None) -> PrivateStatistic:
     """Noise on a bounded histogram, then the statistic. The only function that turns true counts into a published answer."""
     held = histogram.bounds.max_groups
     if held is None or held > plan.mechanism.max_groups:
         raise InvalidParameter(f"a histogram bounded to {plan.mechanism.max_groups} bars per unit", held)
+    counts, kind = histogram.counts, histogram.keys.schema.field(0).type
     values = np.asarray(histogram.keys.column(0).to_numpy())
-    if plan.buckets is not None:
+    if plan.statistic == "is-empty":
+        # one bar for all, whatever the histogram was by: each unit is in one of its bars only, so these are units
+        values, counts = np.zeros(1, dtype=np.int64), np.array([counts.sum()], dtype=np.int64)
+    elif plan.buckets is not None:
         values = plan.buckets.centre(values)
-    private = sanitise(values, histogram.counts, plan.mechanism, entropy)
-    return PrivateStatistic(statistic(plan.statistic, private, probability=plan.probability, k=plan.k), plan, private)
+    private = sanitise(values, counts, plan.mechanism, entropy)
+    found = statistic(plan.statistic, private, probability=plan.probability, k=plan.k)
+    if isinstance(found, datetime.datetime) and pa.types.is_timestamp(kind) and kind.tz is not None:
+        found = found.replace(tzinfo=datetime.UTC)  # numpy has no time zones
+    return PrivateStatistic(found, plan, private)

@@ -48,7 +48,9 @@ def rows_text(table: pa.Table, most: int) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(names))]
     lines = ["  " + "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
     left = table.num_rows - most
-    return "\n".join([*lines, *([f"  … and {left:,} more groups"] if left > 0 else [])])
+    lines += [f"  … and {left:,} more groups"] if left > 0 else []
+    lines += ["", "± is one standard error of the noise."] if "count" in names else []
+    return "\n".join(lines)
 
 
 def _cut(value: object) -> str:

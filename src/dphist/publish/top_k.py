@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,44 +20,29 @@ from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.top_k import Method, TopKPlan, plan_top_k
-from dphist.publish import files
+from dphist.publish.published import Published
 from dphist.publish.table import _order
+from dphist.report import lists
 from dphist.version import __version__
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TopK:
+class TopK(Published):
     """The largest groups, private, with their plan. Holds no true value.
 
-    complete is False when the list ended before k groups: no other group was clearly larger than the rest.
+    complete is False when the list ended before k groups: no other group was clearly larger than the rest. unit and where
+    are None where the groups were counted elsewhere.
     """
 
     table: pa.Table
     plan: TopKPlan
+    by: tuple[str, ...]
     complete: bool
     created: dt.datetime
-
-    def to_arrow(self) -> pa.Table:
-        """The table as Arrow."""
-        return self.table
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The table as a pandas frame."""
-        return self.table.to_pandas()
-
-    def to_polars(self) -> pl.DataFrame:
-        """The table as a Polars frame."""
-        import polars as pl
-
-        frame = pl.from_arrow(self.table)
-        assert isinstance(frame, pl.DataFrame)
-        return frame
+    unit: str | None = None
+    where: str | None = None
 
     def metadata(self) -> dict[str, Any]:
         """Method, mechanism, guarantee, version and time: public parameters only."""
@@ -67,6 +51,9 @@ class TopK:
             "version": 1,
             "dphist": __version__,
             "created": self.created.isoformat(timespec="seconds"),
+            "unit": self.unit,
+            "by": list(self.by),
+            "where": self.where,
             "method": self.plan.method,
             "k": self.plan.k,
             "epsilon": self.plan.epsilon,
@@ -76,27 +63,40 @@ class TopK:
             "assumption": self.plan.mechanism.assumption,
         }
 
-    def write(self, path: str | Path) -> None:
-        """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it."""
-        files.write_table(self.table, self.metadata(), Path(path))
+    def html(self) -> str:
+        """The report as text."""
+        return lists.largest(self.table, self.plan, self.metadata(), complete=self.complete)
 
 
 def release_largest(
-    groups: pa.Table, *, count: str, plan: TopKPlan, max_groups: int | None = None, entropy: Entropy | None = None
+    groups: pa.Table,
+    *,
+    count: str,
+    plan: TopKPlan,
+    all_groups: bool = False,
+    max_groups: int | None = None,
+    entropy: Entropy | None = None,
 ) -> TopK:
     """The largest groups from a table of groups with their true counts, as a plain ORDER BY ... LIMIT gives it.
 
-    It must hold at least the plan's `needed` largest groups (or all there are), each unit counted once in a group and, if
-    the plan has a bound, in at most `max_groups` groups: say so by repeating the bound. Where a source cuts off equal
-    counts it has to do so by key (ORDER BY count DESC, key), for from-top with a bound.
+    It must hold at least the plan's `needed` largest groups, each unit counted once in a group and, if the plan has a
+    bound, in at most `max_groups` groups: say so by repeating the bound. Where a source cuts off equal counts it has to do
+    so by key (ORDER BY count DESC, key), for from-top with a bound. Its order of keys may be another than ours: of the groups
+    with the smallest count listed, at most one then comes in for each that the unit itself lifted past it and that is left out.
+
+    A table of fewer groups is accepted with `all_groups`: it says that the query behind it leaves none out, so that a short
+    answer means that there are no more. The next largest count is then 0. If groups were left out, that 0 is false and
+    nothing is guaranteed: one unit can put a group in the place of another, far above a threshold that starts at 0.
+    Decide it by the query (was its LIMIT at least `needed`?), not by the number of rows that came.
     """
     if count not in groups.column_names or groups.num_columns < 2:
         raise InvalidParameter("a table with key columns and a column of counts", groups.column_names)
-    if groups.num_rows == plan.needed - 1:
+    if groups.num_rows < plan.needed and not all_groups:
         raise InvalidParameter(
-            f"the {plan.needed} largest groups, or all there are",
-            f"{groups.num_rows}",
-            f"LIMIT {plan.needed}: the one behind the last is needed too; if there is none, add one with a count of 0.",
+            f"the {plan.needed} largest groups",
+            "fewer",
+            f"ask the source for LIMIT {plan.needed}: the one behind the last is needed too; all_groups=True says that"
+            " there are no others.",
         )
     counts = groups.column(count).to_numpy().astype(np.int64)
     return privatise_largest(
@@ -105,24 +105,29 @@ def release_largest(
 
 
 def privatise_largest(histogram: Histogram, plan: TopKPlan, entropy: Entropy | None = None) -> TopK:
-    """Draw the noise of the plan on the largest groups of a histogram."""
-    held, bound = histogram.bounds.max_groups, plan.max_groups
+    """Draw the noise of the plan on the largest groups of a histogram in any order."""
+    return privatise_list(largest_groups(histogram, plan.needed), plan, entropy)
+
+
+def privatise_list(largest: Histogram, plan: TopKPlan, entropy: Entropy | None = None) -> TopK:
+    """Draw the noise of the plan on the `needed` largest groups, largest first, equal counts in the order of their keys."""
+    held, bound = largest.bounds.max_groups, plan.max_groups
     if bound is not None and (held is None or held > bound):
         raise InvalidParameter(f"a histogram bounded to {bound} groups per unit", held)
-    _check_names(histogram.key_names, plan)
-    largest = largest_groups(histogram, plan.needed)
+    _check_names(largest.key_names, plan)
     created = dt.datetime.now(dt.UTC)
     if isinstance(plan.mechanism, Ranked):
         chosen = plan.mechanism.choose(largest.counts, plan.k, entropy)
         keys = largest.keys.take(pa.array(chosen.index))
         table = keys.add_column(0, "rank", pa.array(np.arange(1, len(chosen.index) + 1)))
-        return TopK(table, plan, not chosen.stopped, created)
+        return TopK(table, plan, largest.key_names, not chosen.stopped, created)
     kept, _ = plan.mechanism.perturb(largest.counts, entropy)
     keys = largest.keys.take(pa.array(kept.index))
     whole = kept.noisy if kept.lattice_bits == 0 else kept.counts
     table = keys.append_column("count", pa.array(whole))
     table = table.append_column("count" + STD_ERROR, pa.array(np.full(len(whole), plan.mechanism.noise_std)))
-    return TopK(table.take(_order(table, keys.column_names, "count")), plan, len(whole) == plan.k, created)
+    table = table.take(_order(table, keys.column_names, "count"))
+    return TopK(table, plan, largest.key_names, len(whole) == plan.k, created)
 
 
 def _check_names(names: Sequence[str], plan: TopKPlan) -> None:
@@ -153,18 +158,22 @@ def top_k(
 ) -> TopK:
     """The k groups with the most units, under differential privacy; see `plan_top_k` for the methods.
 
-    Either a plan, or k, epsilon and delta. source, unit, by, where, null_keys and settings as in `release`.
+    Either a plan, or k, epsilon and delta. source, unit, by, where, null_keys and settings as in `release`. Only the largest
+    groups leave the engine: ORDER BY and LIMIT are part of its query.
     """
     require_secure(entropy)
     if plan is None:
         if k is None or epsilon is None or delta is None:
             raise InvalidParameter("k, epsilon and delta, or a plan", "neither")
         plan = plan_top_k(k=k, epsilon=epsilon, delta=delta, method=method, max_groups=max_groups, shortlist=shortlist)
+    elif (k, epsilon, delta, max_groups, shortlist) != (None,) * 5 or method not in ("correlated", plan.method):
+        raise InvalidParameter("a plan or a budget", "both", "leave out what the plan says.")
     names = (by,) if isinstance(by, str) else tuple(by)
     query = GroupByQuery(unit, tuple(parse_key(name) for name in names), where=where, null_keys=null_keys)
     _check_names([key.name for key in query.by], plan)
     engine = DuckDBEngine(settings or PerformanceSettings())
-    histogram = engine.histogram(source, query, ContributionBounds(plan.max_groups), progress=progress)
+    bounds = ContributionBounds(plan.max_groups)
+    largest = engine.histogram(source, query, bounds, progress=progress, largest=plan.needed)
     if progress is not None:
         progress("adding noise")
-    return privatise_largest(histogram, plan, entropy)
+    return replace(privatise_list(largest, plan, entropy), unit=unit, where=where)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,10 @@ from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.mechanisms import AdaptiveGaussian, KnownGroups
 from dphist.planning import Plan, storage
 from dphist.planning.plan import STD_ERROR
+from dphist.publish.check import Check, columns, distinct_keys
 from dphist.publish.files import METADATA_KEY, format_of, sha256, sidecar
 from dphist.publish.table import column_names
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was looked at."""
-
-    name: str
-    passed: bool
-    detail: str
+from dphist.publish.verify_lists import check_running, check_top_k
 
 
 def verify(path: str | Path) -> list[Check]:
@@ -41,21 +33,27 @@ def verify(path: str | Path) -> list[Check]:
     metadata = inside if inside is not None else beside
     if metadata is None:
         raise InvalidParameter(f"the metadata of {file.name} inside it or in {sidecar(file).name}", "none")
-    if metadata.get("format") != "dphist-release":
-        raise InvalidParameter(
-            "a file written by `dphist release`", repr(metadata.get("format")), "others carry no such plan."
-        )
+    check = {
+        "dphist-release": _check_release,
+        "dphist-top-k": check_top_k,
+        "dphist-continual-release": check_running,
+    }.get(str(metadata.get("format")))
+    if check is None:
+        raise InvalidParameter("a file written by dphist release, top-k or continual", repr(metadata.get("format")))
     checks = [_check_digest(file, beside)]
     if inside is not None and beside is not None:
         same = {key: value for key, value in beside.items() if key != "file"} == inside
         checks.append(Check("metadata", same, "inside the file and beside it are the same" if same else "they differ"))
+    return checks + check(table, metadata)
+
+
+def _check_release(table: pa.Table, metadata: dict[str, Any]) -> list[Check]:
     try:
-        plan = Plan(*storage.from_data(metadata.get("plan"), file.name))
+        plan = Plan(*storage.from_data(metadata.get("plan"), "the metadata"))
     except InvalidPlan as problem:
-        return [*checks, Check("guarantee", False, str(problem))]
+        return [Check("guarantee", False, str(problem))]
     detail = f"delta({plan.request.mechanism_epsilon:g}) = {plan.delta:.4g} <= {plan.request.delta:g}, computed anew"
-    checks.append(Check("guarantee", True, detail))
-    return checks + _check_table(table, plan, metadata)
+    return [Check("guarantee", True, detail), *_check_table(table, plan, metadata)]
 
 
 def _check_digest(file: Path, beside: dict[str, Any] | None) -> Check:
@@ -68,11 +66,10 @@ def _check_digest(file: Path, beside: dict[str, Any] | None) -> Check:
 def _check_table(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> list[Check]:
     keys = list(metadata.get("by", []))
     expected = [*keys, *column_names(plan, metadata.get("intervals"))]
-    if table.column_names != expected:
-        return [Check("columns", False, f"expected {expected}, got {table.column_names}")]
-    checks = [Check("columns", True, "are those of the plan")]
-    distinct = table.select(keys).group_by(keys).aggregate([]).num_rows == table.num_rows if keys else False
-    checks.append(Check("keys", distinct, "are all different" if distinct else "repeat"))
+    checks = [columns(table, expected)]
+    if table.num_columns == 0 or not checks[0].passed:
+        return checks
+    checks.append(distinct_keys(table, keys))
     counts = table.column("count").to_numpy().astype(np.float64)
     checks += _check_counts(counts, plan, bool(metadata.get("integers")))
     checks.append(_check_errors(table, plan))
@@ -117,6 +114,8 @@ def _read(file: Path, kind: str) -> tuple[pa.Table, dict[str, Any] | None]:
             table = pq.read_table(file)
             stored = (table.schema.metadata or {}).get(METADATA_KEY)
             return table, None if stored is None else json.loads(stored)
+        if kind == "json" and file.stat().st_size == 0:
+            return pa.table({}), None
         return (pa_csv.read_csv(file) if kind == "csv" else pa_json.read_json(file)), None
     except (OSError, ValueError) as problem:
         raise InvalidParameter(f"a released file at {file}", f"an unreadable one ({type(problem).__name__})") from None

@@ -1,10 +1,11 @@
-"""Small pictures as SVG text: bars with whiskers, a histogram, a curve. No dependency, no script."""
+"""Small pictures as SVG text: bars with whiskers, a histogram, a curve, lines with bands. No dependency, no script."""
 
 from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +90,71 @@ def curve(x: Floats, y: Floats, marks: Sequence[tuple[float, float]]) -> str:
         parts.append(_words(px + 9, py + 14, f"{b:.0%} at {_short(a)}", "start", _INK))
     parts.append(_words((left + _WIDTH) / 2, height - 2, "true number of units", "middle"))
     return "".join([*parts, "</svg>"])
+
+
+_COLOURS = (_BLUE, _ORANGE, "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """One line: values (NaN where there is none) and how far the noise reaches about them."""
+
+    label: str
+    values: Floats
+    reaches: Floats
+
+
+def lines(x: Floats, drawn: Sequence[Line], level: float, level_name: str, x_name: str) -> str:
+    """Lines with bands over x, each named at its right end, and one level that all of them must exceed."""
+    left, right, base, height = 70, 670, 300, 340
+    top = max([level, *(float(np.nanmax(line.values + line.reaches)) for line in drawn)])
+    ticks = nice_ticks(0.0, top)
+    rise, span = (base - 14) / max(ticks[-1], top), (right - left) / max(float(x[-1] - x[0]), 1.0)
+    parts = [_open(height)]
+    for tick in ticks:
+        parts += [_line(left, base - tick * rise, right, base - tick * rise, _LINE)]
+        parts += [_words(left - 8, base - tick * rise + 4, _short(tick), "end")]
+    for tick in (tick for tick in nice_ticks(float(x[0]), float(x[-1])) if x[0] <= tick <= x[-1] and tick == int(tick)):
+        at = left + (tick - x[0]) * span
+        parts += [_line(at, base, at, base + 5, _SOFT), _words(at, base + 20, _short(tick), "middle")]
+    parts.append(_line(left, base - level * rise, right, base - level * rise, _SOFT))
+    if level * rise > 40:  # further down the lines themselves would run through the words
+        parts.append(_words(left + 4, base - level * rise - 5, level_name))
+    ends = []
+    for line, colour in zip(drawn, _COLOURS, strict=False):
+        for piece in _pieces(line.values):
+            points = [
+                (left + (x[i] - x[0]) * span, base - line.values[i] * rise, line.reaches[i] * rise) for i in piece
+            ]
+            band = [(a, b - r) for a, b, r in points] + [(a, min(b + r, base)) for a, b, r in reversed(points)]
+            parts.append(f'<polygon points="{_points(band)}" fill="{colour}" fill-opacity="0.15"/>')
+            path = _points([(a, b) for a, b, _ in points])
+            parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+            if len(piece) == 1:
+                parts.append(f'<circle cx="{points[0][0]:.1f}" cy="{points[0][1]:.1f}" r="3" fill="{colour}"/>')
+        last = [i for i in range(len(x)) if not np.isnan(line.values[i])][-1]
+        ends.append((base - float(line.values[last]) * rise, line.label, colour))
+    lowest = 0.0
+    for y, name, colour in sorted(ends):
+        lowest = max(y, lowest + 16)
+        parts.append(_words(right + 8, lowest + 4, _cut(name, 24), "start", colour))
+    parts.append(_words((left + right) / 2, height - 2, x_name, "middle"))
+    return "".join([*parts, "</svg>"])
+
+
+def _pieces(values: Floats) -> Iterator[list[int]]:
+    """The runs of values that are there."""
+    piece: list[int] = []
+    for i, missing in enumerate([*np.isnan(values), True]):
+        if not missing:
+            piece.append(i)
+        elif piece:
+            yield piece
+            piece = []
+
+
+def _points(pairs: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{a:.1f},{b:.1f}" for a, b in pairs)
 
 
 def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:

@@ -20,14 +20,14 @@ from dphist.engines.duckdb import DuckDBEngine
 from dphist.engines.query import GroupByQuery, NullKeys, parse_key
 from dphist.engines.settings import PerformanceSettings
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, largest_groups
+from dphist.histogram import ContributionBounds
 from dphist.mechanisms import Ranked
 from dphist.mechanisms.ranked import calibrate
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.planning.describe import number
 from dphist.planning.sentence import check_neighbours, layout, sentence
-from dphist.publish.private_files import locked, remove_partial, replace_private
+from dphist.publish.private_files import check_single_name, locked, remove_partial, replace_private
 
 _FORMAT = "dphist-session"
 
@@ -112,6 +112,7 @@ class Session:
         return cls(target)
 
     def _load(self) -> Account:
+        check_single_name(self.path)
         try:
             data = json.loads(self.path.read_text(encoding="utf-8"))
             if data["format"] != _FORMAT or data["version"] != 1:
@@ -145,7 +146,8 @@ class Session:
             ("queries", f"{account.left_queries:,} of {made.queries:,} left"),
             (
                 "choices",
-                f"each with epsilon {number(made.symbol_epsilon)}, among the {made.shortlist:,} largest groups",
+                f"each with epsilon {number(made.symbol_epsilon)}, among the {made.shortlist:,} largest groups: one that is"
+                f" {number(1 / made.symbol_epsilon)} units larger is e times as likely to come first",
             ),
             ("end", f"a list ends early when no group is clearly more than {made.threshold:,} above the next largest"),
             ("guarantee", f"over the whole session, {self.guarantee}"),
@@ -180,8 +182,7 @@ class Session:
                 raise InvalidParameter("keys with other names than rank", "rank", 'rename: --by "my_rank=rank".')
             query = GroupByQuery(account.unit, keys, where=where, null_keys=null_keys)
             engine = DuckDBEngine(settings or PerformanceSettings())
-            histogram = engine.histogram(source, query, ContributionBounds())
-            largest = largest_groups(histogram, made.shortlist + 1)
+            largest = engine.histogram(source, query, ContributionBounds(), largest=made.shortlist + 1)
             account = account.reserve(k)
             _store(self.path, account)
             chosen = made.choose(largest.counts, k, entropy)

@@ -1,0 +1,134 @@
+"""The counts after a round, as they are published, and those of the rounds before it for a picture."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dphist.engines.query import parse_key
+from dphist.mechanisms import ContinualCounts
+from dphist.planning.describe import number
+from dphist.planning.sentence import sentence
+from dphist.publish.private_files import remove_partial, replace_private
+from dphist.publish.published import Published
+from dphist.report import lists
+from dphist.version import __version__
+
+PROTECTED = "what one unit adds in one round"
+
+ROUNDS: Final = "rounds"
+"""The folder of what was released in each round, beside the state."""
+
+MOST_KEPT: Final = 1000
+"""So many of the largest released counts of a round are kept for pictures."""
+
+MOST_DRAWN: Final = 400
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunningCounts(Published):
+    """The private counts after some rounds. Holds no true value; `folder` has the released counts of earlier rounds."""
+
+    table: pa.Table
+    round: int
+    settings: Mapping[str, Any]
+    mechanism: ContinualCounts
+    created: dt.datetime
+    folder: Path
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The names of the keys."""
+        return tuple(parse_key(name).name for name in self.settings["by"])
+
+    def metadata(self) -> dict[str, Any]:
+        """Round, mechanism, guarantee, version and time: public parameters only."""
+        return {
+            "format": "dphist-continual-release",
+            "version": 1,
+            "dphist": __version__,
+            "created": self.created.isoformat(timespec="seconds"),
+            "unit": self.settings["unit"],
+            "by": list(self.by),
+            "where": self.settings["where"],
+            "round": self.round,
+            "epsilon": self.settings["epsilon"],
+            "delta": self.settings["delta"],
+            "mechanism": asdict(self.mechanism),
+            "guarantee": guarantee(self.mechanism, self.settings),
+            "assumption": self.mechanism.assumption,
+        }
+
+    def html(self) -> str:
+        """The report as text."""
+        told = facts(self.mechanism, self.settings, self.round)[:4]
+        return lists.running(self.table, self.mechanism, self.metadata(), told, self.history())
+
+    def record(self) -> None:
+        """Keep the largest counts for pictures of later rounds, once; they are published already and cost nothing."""
+        path = _file(self.folder, self.round)
+        if not is_recorded(self.folder, self.round):
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            remove_partial(path)
+            replace_private(path, lambda partial: _write(self.table.slice(0, MOST_KEPT), partial))
+
+    def history(self) -> list[tuple[int, pa.Table]]:
+        """Rounds up to this one, at most some hundred of them evenly spaced, with what was released then."""
+        wanted = np.unique(np.linspace(1, self.round, min(self.round, MOST_DRAWN)).astype(int)).tolist()
+        paths = [(past, _file(self.folder, past)) for past in wanted]
+        return [(past, _read(path)) for past, path in paths if path.exists()]
+
+
+def is_recorded(folder: Path, number: int) -> bool:
+    """Whether the released counts of a round are kept; there are none before the first."""
+    return number == 0 or _file(folder, number).exists()
+
+
+def guarantee(made: ContinualCounts, settings: Mapping[str, Any]) -> str:
+    """The guarantee of all rounds together, in one sentence."""
+    return f"over all rounds, {sentence(made, settings['epsilon'], settings['delta'], PROTECTED)}"
+
+
+def facts(made: ContinualCounts, settings: Mapping[str, Any], rounds_used: int) -> list[tuple[str, str]]:
+    """A stream in words."""
+    now, worst = made.std_at(max(rounds_used, 1)), made.noise_std * made.rounds.bit_length() ** 0.5
+    return [
+        ("rounds", f"{rounds_used:,} of {made.rounds:,} used; the number declared sets the noise, by its logarithm"),
+        (
+            "max groups",
+            f"{made.max_groups:,} for each unit in each batch, chosen at random if it has more; noise grows with its root",
+        ),
+        (
+            "noise",
+            f"std {number(made.noise_std)} times the root of the set bits of the round's number: {number(now)} on every"
+            f" count now, at most {number(worst)} in any round",
+        ),
+        (
+            "threshold",
+            f"a group is released when its noisy running count exceeds {made.threshold:,}: now with probability 95 % at"
+            f" {number(made.count_released_with(0.95, max(rounds_used, 1)))} units",
+        ),
+        ("guarantee", guarantee(made, settings)),
+        ("provided", f"the unit is {settings['unit']}; {made.assumption}."),
+        ("keep safe", "the folder holds true counts and the noise; only its owner may read it"),
+    ]
+
+
+def _file(folder: Path, number: int) -> Path:
+    return folder / ROUNDS / f"{number:07}.arrow"
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _read(path: Path) -> pa.Table:
+    with pa.OSFile(str(path)) as source:
+        return pa.ipc.open_file(source).read_all()

@@ -1,0 +1,101 @@
+"""One session of an embedded DuckDB: settings, a private place to spill to, errors that tell nothing about records.
+
+Each has a connection of its own, in memory, without network, extensions or any file but those of its source. What does not
+fit goes to a private directory that is removed with the session.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dphist.engines.settings import PerformanceSettings
+from dphist.engines.sources import quote_text
+from dphist.errors import EngineFailure, InvalidParameter
+from dphist.noise.entropy import SystemEntropy
+
+Progress = Callable[[str], None]
+_T = TypeVar("_T")
+
+READING: Final = "reading the schema"
+BOUNDING: Final = "bounding and counting"
+SKETCHING: Final = "sketching"
+PHASES: Final = (READING, BOUNDING, SKETCHING)
+
+
+def silent(phase: str) -> None:
+    """Progress that nobody asked for."""
+
+
+def fresh(seed: int | None) -> int:
+    """The seed of a run: a new one, unless a test fixes it."""
+    return int(SystemEntropy().words(1)[0]) if seed is None else seed % 2**64
+
+
+@contextmanager
+def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with these settings; what it spilled is gone when the block ends."""
+    parent = settings.temp_directory
+    if parent is not None and not parent.is_dir():
+        raise InvalidParameter("a directory for temporary files that exists", repr(str(parent)))
+    spill = Path(tempfile.mkdtemp(prefix="dphist-", dir=parent))
+    try:
+        with duckdb.connect(":memory:") as connection:
+            options = {
+                "temp_directory": quote_text(str(spill)),
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "allow_community_extensions": "false",
+                "preserve_insertion_order": "false",
+                "arrow_large_buffer_size": "true",
+                "enable_progress_bar": "false",
+                "TimeZone": "'UTC'",
+            }
+            if settings.threads is not None:
+                options["threads"] = str(settings.threads)
+            if settings.memory_limit is not None:
+                options["memory_limit"] = quote_text(settings.memory_limit)
+            for name, value in options.items():
+                connection.execute(f"SET {name} = {value}")
+            yield connection
+    finally:
+        shutil.rmtree(spill, ignore_errors=True)
+
+
+def without_leaks(work: Callable[[], _T]) -> _T:
+    """Replace the engine's errors, which may quote a record, by ours, raised where the original is no longer in sight."""
+    try:
+        return work()
+    except duckdb.OutOfMemoryException:
+        failure = EngineFailure("enough memory and disk", "raise the memory limit or free space for temporary files.")
+    except duckdb.IOException:
+        failure = EngineFailure("readable files and space for temporary ones", "check the disk and the source.")
+    except (duckdb.Error, pa.ArrowException):
+        failure = EngineFailure("a source that can be read to its end", "a file may be damaged.")
+    raise failure
+
+
+def fetch(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
+    """The result of a query; an error of the engine, which may quote a record, is replaced by ours."""
+    return without_leaks(lambda: connection.sql(sql).to_arrow_table())
+
+
+def execute(connection: duckdb.DuckDBPyConnection, *statements: str) -> None:
+    """Run statements, with the same care."""
+    for sql in statements:
+        without_leaks(lambda sql=sql: connection.execute(sql))  # type: ignore[misc]
+
+
+def whole(table: pa.Table, column: str) -> NDArray[np.int64]:
+    """A column as int64."""
+    values: NDArray[np.int64] = table.column(column).to_numpy().astype(np.int64, copy=False)
+    return values

@@ -1,0 +1,53 @@
+"""What a published list can do: be read as Arrow, pandas or Polars, be written with its metadata, be reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dphist.publish import files
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+
+class Published:
+    """A private table. Holds no true value."""
+
+    __slots__ = ()
+    table: pa.Table
+
+    def to_arrow(self) -> pa.Table:
+        """The table as Arrow."""
+        return self.table
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table as a pandas frame."""
+        return self.table.to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """The table as a Polars frame."""
+        import polars as pl
+
+        frame = pl.from_arrow(self.table)
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def metadata(self) -> dict[str, Any]:
+        """Everything public about how the table was made."""
+        raise NotImplementedError
+
+    def html(self) -> str:
+        """The report as text."""
+        raise NotImplementedError
+
+    def write(self, path: str | Path) -> None:
+        """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it."""
+        files.write_table(self.table, self.metadata(), Path(path))
+
+    def report(self, path: str | Path) -> None:
+        """Write a report to look at: one HTML file that needs no network."""
+        files.write_text(self.html(), Path(path))

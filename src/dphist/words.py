@@ -1,0 +1,33 @@
+"""Numbers in sentences: what was asked for in full, what is promised rounded to the safe side."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+
+
+def exactly(value: float) -> str:
+    """All digits that tell a double from its neighbours; whole numbers without a point."""
+    text = repr(float(value))
+    return text.removesuffix(".0")
+
+
+def percent(share: float) -> str:
+    """A share as per cent, exact: 0.005 is 0.5."""
+    return f"{(Decimal(repr(float(share))) * 100).normalize():f}"
+
+
+def rounded_up(value: float | Fraction, digits: int = 4) -> str:
+    """A bound with a few digits, never below what it bounds; a double is read as the decimal number that is written for it."""
+    exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+    context = Context(prec=digits, rounding=ROUND_CEILING)
+    return f"{float(context.divide(Decimal(exact.numerator), Decimal(exact.denominator))):.{digits}g}"
+
+
+def factor_of(epsilon: float) -> str:
+    """e^epsilon, rounded up; beyond the doubles the power alone."""
+    power = f"e^{exactly(epsilon)}"
+    if epsilon > 700:
+        return power
+    return f"{power} = {rounded_up(math.nextafter(math.exp(epsilon), math.inf))}"
