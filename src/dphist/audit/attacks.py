@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dphist.audit import ledger_attack
 from dphist.audit.contributions import Outcome, contributions, equal_keys, withstood
 from dphist.audit.findings import Claim
 from dphist.audit.sampled import FAMILY_ALPHA, sampled
@@ -244,5 +245,10 @@ ATTACKS = (
     ImplementationAttack("sums", "a sum that overflows, loses integers or depends on order", sums),
     ImplementationAttack("fresh noise", "noise that repeats cancels between two releases", fresh_noise),
     ImplementationAttack("replay", "a budget that is spent twice", replay),
+    *(
+        [ImplementationAttack("ledger", "a budget in a ledger that is spent twice", ledger_attack.replay)]
+        if ledger_attack.AVAILABLE
+        else []
+    ),
     ImplementationAttack("timing", "time tells the size of the data", timing),
 )

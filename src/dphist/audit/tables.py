@@ -24,10 +24,10 @@ def text(audit: Audit) -> str:
             f"  {finding.claim:<46} {finding.attack:<8} {_number(finding.epsilon):>7} {_number(finding.claimed):>9}"
             f" {_number(finding.attacked):>9} {_ratio(finding):>6}  {verdict(finding)}"
         )
-    lines += ["", "  attack on the implementation"]
-    lines += [f"  {f.claim:<22} {verdict(f):<9} {f.detail}" for f in audit.findings if f.attack == "implementation"]
-    lines += ["", "  broken on purpose"]
-    lines += [f"  {one.name:<36} {_caught(one):<10} {_evidence(one.finding)}" for one in audit.caught]
+    attacks = [f"  {f.claim:<22} {verdict(f):<9} {f.detail}" for f in audit.findings if f.attack == "implementation"]
+    lines += ["", "  attack on the implementation", *attacks] if attacks else []
+    caught = [f"  {one.name:<36} {_caught(one):<10} {_evidence(one.finding)}" for one in audit.caught]
+    lines += ["", "  broken on purpose", *caught] if caught else []
     return "\n".join([title(audit), "", *lines, "", conclusion(audit)])
 
 
