@@ -233,6 +233,12 @@ def timing() -> Outcome:
     return True, "known limit: the time of a run and the number of its rows are not hidden (docs/limits.md)"
 
 
+_LEDGER = (
+    (ImplementationAttack("ledger", "a budget in a ledger that is spent twice", ledger_attack.replay),)
+    if ledger_attack.AVAILABLE
+    else ()
+)
+
 ATTACKS = (
     ImplementationAttack(
         "low-order bits", "a published number that only one of two neighbours can have", low_order_bits
@@ -245,10 +251,6 @@ ATTACKS = (
     ImplementationAttack("sums", "a sum that overflows, loses integers or depends on order", sums),
     ImplementationAttack("fresh noise", "noise that repeats cancels between two releases", fresh_noise),
     ImplementationAttack("replay", "a budget that is spent twice", replay),
-    *(
-        [ImplementationAttack("ledger", "a budget in a ledger that is spent twice", ledger_attack.replay)]
-        if ledger_attack.AVAILABLE
-        else []
-    ),
+    *_LEDGER,
     ImplementationAttack("timing", "time tells the size of the data", timing),
 )

@@ -14,13 +14,13 @@ from dphist.audit.trials import Layout, Run
 from dphist.mechanisms import CorrelatedGaussian, DiscreteCorrelatedGaussian
 from dphist.planning import Plan
 
-MANY: Final = (60_000, 400_000)
+MANY: Final = (60_000, 300_000)
 """Runs on each side where one release holds them all: quick, thorough."""
 
-HEAVY: Final = (40_000, 150_000)
+HEAVY: Final = (40_000, 100_000)
 """Runs with many records each."""
 
-ONE_BY_ONE: Final = (1_500, 30_000)
+ONE_BY_ONE: Final = (1_500, 12_000)
 """Runs where each is a release of its own."""
 
 EPSILON, DELTA = 1.0, 0.2

@@ -117,7 +117,7 @@ def top_k() -> Iterator[Claim]:
             yield Claim(made.name, "", setting, made.delta, None, run, *ONE_BY_ONE)
     run = trials.sessions((4, 4), (1, 0), epsilon=2.0, delta=0.3, results=2, queries=2)
     session = calibrate_ranked(2.0, 0.3, 2, 2, queries=2)
-    yield Claim("session", "", "sessions of two queries", session.delta, None, run, 10, 600)
+    yield Claim("session", "", "sessions of two queries", session.delta, None, run, 10, 300)
 
 
 def streams() -> Iterator[Claim]:
