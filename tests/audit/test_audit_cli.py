@@ -50,7 +50,7 @@ def test_json_is_one_object(found: Audit) -> None:
 
 
 def test_a_broken_claim_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_run, "claims", lambda *, thorough: [discrete_noise()])
+    monkeypatch.setattr(audit_run, "claims", lambda *, thorough: (discrete_noise(),))
     monkeypatch.setattr(audit_run, "ATTACKS", ())
     monkeypatch.setattr(audit_run, "broken", list)
     done = CliRunner().invoke(app, ["audit"])
@@ -60,7 +60,7 @@ def test_a_broken_claim_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_break_that_is_not_caught_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = replace(quiet_noise(1.0), quick=4000)
-    monkeypatch.setattr(audit_run, "claims", lambda *, thorough: [])
+    monkeypatch.setattr(audit_run, "claims", lambda *, thorough: ())
     monkeypatch.setattr(audit_run, "ATTACKS", ())
     monkeypatch.setattr(audit_run, "broken", lambda: [Broken("not broken at all", "nothing", sound)])
     done = CliRunner().invoke(app, ["audit", "--json"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 
 from dphist.audit.claim_parts import of_correlated, of_counts
 from dphist.audit.claims_of_counts import (
@@ -35,13 +36,14 @@ from dphist.mechanisms import (
 )
 
 
-def claims(*, thorough: bool = False) -> list[Claim]:
+@cache
+def claims(*, thorough: bool = False) -> tuple[Claim, ...]:
     """All of them; the thorough audit has more settings of those that can be enumerated."""
-    made = [
+    made = (
         *sparse_gaussian(), *laplace(), *correlated_gaussian(), *known_groups(), *discrete(), *adaptive(), *top_k(),
         *streams(), *truncated(), *records(), *sketches(),
-    ]  # fmt: skip
-    return [*made, *more_settings()] if thorough else made
+    )  # fmt: skip
+    return (*made, *more_settings()) if thorough else made
 
 
 def more_settings() -> Iterator[Claim]:

@@ -18,7 +18,7 @@ from dphist.mechanisms.continual import calibrate as calibrate_continual
 from dphist.mechanisms.ranked import calibrate as calibrate_ranked
 from dphist.noise import DiscreteLaplace
 from dphist.planning import plan_for
-from dphist.planning.top_k import plan_top_k
+from dphist.planning.top_k import TopKPlan, plan_top_k
 
 
 def adaptive() -> Iterator[Claim]:
@@ -104,8 +104,9 @@ def top_k() -> Iterator[Claim]:
     yield of_ranked(Ranked(2, 1, 0.8, 6, max_per_group=2), "ABC", 2)
     yield replace(of_ranked(Ranked(2, 1, 0.9, 4, queries=2), "AB", 3), mechanism="session")
     budget: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA}
+    correlated = CorrelatedTopK(2, 0.9, 0.7, 1.4, 2.75)
     plans = {
-        "correlated": plan_top_k(k=2, method="correlated", **budget),
+        "correlated": TopKPlan(EPSILON, correlated.delta(EPSILON), 2, "correlated", correlated),
         "from-top": plan_top_k(k=2, method="from-top", **budget),
         "ranked": plan_top_k(k=2, method="ranked", shortlist=2, **budget),
     }

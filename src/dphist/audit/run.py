@@ -85,7 +85,7 @@ def audit(
     same. With `mechanism` only claims and broken mechanisms of that name are looked at.
     """
     tell = progress or (lambda _: None)
-    asked = of_plan(plan) if plan is not None else claims(thorough=thorough)
+    asked: Sequence[Claim] = of_plan(plan) if plan is not None else claims(thorough=thorough)
     wrong = broken()
     attacks: Sequence[ImplementationAttack] = ATTACKS
     if mechanism is not None:
