@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-crash audit bench pins clean
+.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-crash audit bench postgres pins clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -45,24 +45,30 @@ types: $(READY)
 imports: $(READY)
 	@$(BIN)/lint-imports
 
-pytest: $(READY)
+# The ledger is tested on a real PostgreSQL server, which the tests start themselves.
+postgres:
+	@command -v pg_ctl >/dev/null || ls /usr/lib/postgresql/*/bin/pg_ctl >/dev/null 2>&1 || { \
+	    echo "Installing PostgreSQL ..."; SUDO=$$(test $$(id -u) = 0 || echo sudo); \
+	    $$SUDO apt-get update -q >/dev/null && $$SUDO env DEBIAN_FRONTEND=noninteractive apt-get install -y -q postgresql >/dev/null; }
+
+pytest: $(READY) postgres
 	@$(BIN)/pytest -q -n auto
 
 # The rooms whose mistakes would be privacy bugs must be covered branch by branch.
-coverage: $(READY)
+coverage: $(READY) postgres
 	@$(BIN)/pytest -q -n auto --cov --cov-report=
 	@$(BIN)/coverage report --include='src/dphist/privacy/*,src/dphist/noise/*,src/dphist/mechanisms/*' --fail-under=100
 
 test-statistical: $(READY)  ## the long statistical runs
 	@$(BIN)/pytest -q -m statistical -n auto
 
-test-crash: $(READY)  ## kill `continual add` at 200 random points
+test-crash: $(READY) postgres  ## kill `continual add`, and processes that charge a ledger, at 200 random points
 	@$(BIN)/pytest -q -m crash
 
 audit: $(READY)  ## attack every guarantee thoroughly (half an hour) and rewrite the tables of docs/audit.md
 	@$(BIN)/python -m dphist.audit docs/audit.md
 
-bench: $(READY)  ## every benchmark, printed as tables
+bench: $(READY) postgres  ## every benchmark, printed as tables
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 pins:  ## renew constraints.txt with the newest versions that work together

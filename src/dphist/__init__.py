@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from dphist.errors import (
+    BudgetExceeded,
     DphistError,
     EngineFailure,
     Infeasible,
@@ -10,6 +11,7 @@ from dphist.errors import (
     InvalidPlan,
     MissingExtra,
     UnreadableSource,
+    UnusableLedger,
 )
 from dphist.mechanisms import (
     AdaptiveGaussian,
@@ -28,6 +30,7 @@ from dphist.version import __version__
 if TYPE_CHECKING:
     from dphist.continual import Continual
     from dphist.engines.settings import Files, PerformanceSettings
+    from dphist.ledger import DataSet, Ledger
     from dphist.publish.release import Release, release
     from dphist.publish.stat import PrivateStatistic, stat
     from dphist.publish.top_k import TopK, release_largest, top_k
@@ -36,8 +39,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdaptiveGaussian",
+    "BudgetExceeded",
     "Continual",
     "CorrelatedGaussian",
+    "DataSet",
     "DphistError",
     "EngineFailure",
     "Files",
@@ -48,6 +53,7 @@ __all__ = [
     "KnownGroups",
     "LaplaceRecords",
     "LaplaceThreshold",
+    "Ledger",
     "MissingExtra",
     "PerformanceSettings",
     "Plan",
@@ -58,6 +64,7 @@ __all__ = [
     "TopK",
     "TopKPlan",
     "UnreadableSource",
+    "UnusableLedger",
     "__version__",
     "epsilon_at",
     "plan",
@@ -72,7 +79,9 @@ __all__ = [
 # Planning needs no engine: what reads data is loaded when it is first asked for.
 _LAZY = {
     "Continual": "dphist.continual",
+    "DataSet": "dphist.ledger",
     "Files": "dphist.engines.settings",
+    "Ledger": "dphist.ledger",
     "PerformanceSettings": "dphist.engines.settings",
     "PrivateStatistic": "dphist.publish.stat",
     "Release": "dphist.publish.release",

@@ -3,7 +3,9 @@
 DphistError
 ├── InvalidParameter      a value that cannot be used (also a ValueError)
 │   ├── Infeasible        each value is fine alone, together they cannot be met
-│   └── UnreadableSource  a source that is missing, damaged or of an unknown kind
+│   ├── UnreadableSource  a source that is missing, damaged or of an unknown kind
+│   ├── UnusableLedger    a ledger that is missing, damaged, too new or cannot be written
+│   └── BudgetExceeded    a spend that does not fit into what a ledger has left
 ├── EngineFailure         the engine gave up: memory, disk, or damage found while reading
 ├── InvalidPlan           a saved plan that is damaged, too new, or whose guarantee does not hold
 └── MissingExtra          an optional dependency is not installed (also an ImportError)
@@ -14,6 +16,7 @@ Every message has the form ``Expected ..., got .... Hint: ...`` and never holds 
 from __future__ import annotations
 
 __all__ = [
+    "BudgetExceeded",
     "DphistError",
     "EngineFailure",
     "Infeasible",
@@ -21,6 +24,7 @@ __all__ = [
     "InvalidPlan",
     "MissingExtra",
     "UnreadableSource",
+    "UnusableLedger",
 ]
 
 
@@ -45,6 +49,14 @@ class Infeasible(InvalidParameter):
 
 class UnreadableSource(InvalidParameter):
     """A source that is missing, damaged or of an unknown kind."""
+
+
+class UnusableLedger(InvalidParameter):
+    """A ledger that cannot be used: nothing was charged, nothing was released."""
+
+
+class BudgetExceeded(InvalidParameter):
+    """A spend that does not fit into what is left of a data set's budget: nothing was charged, nothing was released."""
 
 
 class EngineFailure(DphistError):

@@ -21,11 +21,15 @@ def loose(threshold: float = 3.0, *, groups: int = 8, std: float = 2.0) -> Adapt
     return AdaptiveGaussian(stds, threshold, 4.0, 2.5, 5.0, tuning=tuning)
 
 
-def zipf(units: int, groups: int, mean_degree: float, seed: int, slope: float = 1.0) -> MemoryPairs:
-    """Random pairs: lognormal degrees, group sizes falling with their rank."""
+def zipf(
+    units: int, groups: int, mean_degree: float, seed: int, slope: float = 1.0, very_heavy: int = 0
+) -> MemoryPairs:
+    """Random pairs: lognormal degrees, some units in hundreds of groups, group sizes falling with their rank."""
     rng = np.random.default_rng(seed)
     weights = np.arange(1, groups + 1.0) ** -slope
-    unit = np.repeat(np.arange(units), np.ceil(rng.lognormal(np.log(mean_degree), 0.8, units)).astype(np.int64))
+    degrees = np.ceil(rng.lognormal(np.log(mean_degree), 0.8, units)).astype(np.int64)
+    degrees[:very_heavy] = rng.integers(100, 600, very_heavy)
+    unit = np.repeat(np.arange(units), degrees)
     group = np.searchsorted(np.cumsum(weights) / weights.sum(), rng.random(len(unit))).clip(max=groups - 1)
     pairs = np.unique(unit * groups + group)
     return MemoryPairs((pairs // groups).astype(np.int32), (pairs % groups).astype(np.int32), units, groups)

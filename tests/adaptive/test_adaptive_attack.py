@@ -16,7 +16,8 @@ from adaptive_tables import loose, table
 from numpy.typing import NDArray
 
 from dphist.mechanisms.adaptive import AdaptiveGaussian
-from dphist.mechanisms.adaptive_counting import EDGES, count
+from dphist.mechanisms.adaptive_counting import count
+from dphist.mechanisms.adaptive_norms import EDGES
 from dphist.mechanisms.adaptive_pairs import MemoryPairs, draw_sample
 from dphist.mechanisms.adaptive_selection import Selection, rounds, select
 from dphist.mechanisms.adaptive_tuning import LATTICE_BITS, WEIGHT_BITS

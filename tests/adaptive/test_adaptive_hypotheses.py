@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms import adaptive_pairs
 from dphist.mechanisms.adaptive import calibrate
-from dphist.mechanisms.adaptive_counting import EDGES, SumNoise, count, group_weights, require_room
+from dphist.mechanisms.adaptive_counting import SumNoise, count, group_weights, require_room
+from dphist.mechanisms.adaptive_norms import EDGES
 from dphist.mechanisms.adaptive_pairs import (
     MemoryPairs,
     bucket,
@@ -26,7 +27,7 @@ from dphist.mechanisms.adaptive_pairs import (
     unit_weights,
 )
 from dphist.mechanisms.adaptive_selection import ONE, Selection, next_weights, rounds, select
-from dphist.mechanisms.adaptive_tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, WEIGHT_BITS
+from dphist.mechanisms.adaptive_tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, WEIGHT_BITS, Tuning
 from dphist.noise.entropy import SystemEntropy, allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 
@@ -256,8 +257,8 @@ def test_noise_that_cannot_be_drawn_is_refused_before_any_data_is_read() -> None
 
 
 def test_weights_of_counts_come_from_published_values() -> None:
-    assert group_weights(np.zeros(0)).tolist() == []
-    weights = group_weights(np.array([-3.0, 1.0, 16.0, 10_000.0]))
+    assert group_weights(np.zeros(0), Tuning()).tolist() == []
+    weights = group_weights(np.array([-3.0, 1.0, 16.0, 10_000.0]), Tuning())
     assert np.all((weights >= 1) & (weights <= ONE))
     assert weights[0] == weights[:2].max()
     assert weights[3] < weights[2]

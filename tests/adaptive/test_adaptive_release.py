@@ -1,6 +1,7 @@
 """The default of a release: planned, released, verified, explained; and the engine below it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from dphist.engines.pairs import PairTable, open_pairs
 from dphist.engines.sql_pairs import SqlPairs
 from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.histogram import ContributionBounds, Measure
-from dphist.mechanisms import AdaptiveGaussian, LaplaceThreshold
-from dphist.mechanisms.adaptive_counting import EDGES
+from dphist.mechanisms import AdaptiveGaussian, CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian
+from dphist.mechanisms.adaptive_norms import EDGES
 from dphist.mechanisms.adaptive_pairs import MemoryPairs, Pairs
 from dphist.mechanisms.choice import DEGREE_EDGES
 from dphist.planning import storage
+from dphist.planning.aggregates import covers_aggregates
 from dphist.publish.explain import explain
 from dphist.publish.release import prepare
 
@@ -132,6 +134,40 @@ def test_plans_are_saved_shown_and_checked_again(tmp_path: Path) -> None:
             data[part] = merged(data[part], values) if isinstance(values, dict) else values
         with pytest.raises(InvalidPlan):
             storage.from_data(json.loads(json.dumps(data)), "a test")
+
+
+def rows_to(upper: int) -> dict[str, Any]:
+    return {"kind": "rows", "column": None, "lower": 0.0, "upper": float(upper), "weight": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("asked", "change"),
+    [
+        ({"mechanism": "adaptive"}, {"mechanism": {"probe_std": 1e9}}),  # drawn on a lattice of 2^-16, times 32
+        ({"mechanism": "adaptive", "rows": 3}, {"mechanism": {"noise_std": 1e13}}),
+        ({"mechanism": "adaptive", "rows": 3}, {"request": {"aggregates": [rows_to(2**31)]}}),
+    ],
+)
+def test_noise_that_cannot_be_drawn_is_found_when_a_plan_is_read(
+    asked: dict[str, Any], change: dict[str, dict[str, Any]]
+) -> None:
+    """Not when the release has read the data, and paid for it."""
+    made = dp.plan(**BUDGET, **asked)
+    data = storage.to_data(made.request, made.mechanism, ())
+    with pytest.raises(InvalidPlan, match="cannot be drawn"):
+        storage.from_data({**data, **{part: merged(data[part], values) for part, values in change.items()}}, "a test")
+
+
+@pytest.mark.parametrize("asked", [{"mechanism": "adaptive"}, {"max_groups": 70}, {"sparsity": 50}, {"keys": 20}])
+def test_aggregates_are_paid_for_to_the_last_bit(asked: dict[str, Any]) -> None:
+    weights = {"sum_x": 0.1, "mean_y": 0.7, "rows": 1 / 3}
+    made = dp.plan(**BUDGET, **asked, sums={"x": (0, 3)}, means={"y": (-1, 5)}, rows=7, weights=weights)
+    assert isinstance(made.mechanism, AdaptiveGaussian | CorrelatedGaussian | KnownGroups | SparseGaussian)
+    assert covers_aggregates(made.request, made.mechanism)
+    less = replace(made.mechanism, sums_sensitivity=made.mechanism.sums_sensitivity * (1 - 1e-13))
+    assert not covers_aggregates(made.request, less)
+    with pytest.raises(InvalidPlan, match="not paid for"):
+        storage.check(made.request, less, "a test")
 
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

@@ -19,8 +19,9 @@ from dphist.mechanisms import (
     epsilon_at,
 )
 from dphist.mechanisms.discrete_correlated import calibrate
-from dphist.mechanisms.mechanism import SAMPLER_ERROR, round_up_to_lattice
+from dphist.mechanisms.mechanism import MOST_DRAWS, SAMPLER_ERROR, round_up_to_lattice
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, sampler_error
+from dphist.noise.laws import LARGEST_SCALE
 from dphist.noise.tails import log_pmf
 
 SPARSE = SparseGaussian(max_groups=10, noise_std=16.2, threshold=99.0)
@@ -131,9 +132,11 @@ def test_the_samplers_are_as_exact_as_the_mechanisms_assume() -> None:
         DiscreteGaussian(Fraction(7.5)),
         DiscreteLaplace(Fraction(3.7)),
         DiscreteLaplace(Fraction(1e5)),
+        DiscreteLaplace(LARGEST_SCALE),
+        RoundedGaussian(LARGEST_SCALE / Fraction(2), 0),  # the largest noise of an adaptive sum
+        RoundedGaussian(Fraction(5.7), 16),
     ]
-    # 18 times: a count and up to 16 aggregates for every group that a unit changes, and a total
-    assert all(18 * sampler_error(law) <= SAMPLER_ERROR for law in laws)
+    assert all(MOST_DRAWS * sampler_error(law) <= SAMPLER_ERROR for law in laws)
 
 
 def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:

@@ -8,7 +8,7 @@ import pytest
 
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms import TruncatedLaplace
-from dphist.mechanisms.mechanism import SAMPLER_ERROR
+from dphist.mechanisms.mechanism import MOST_DRAWS, SAMPLER_ERROR
 from dphist.noise import log_pmf, sampler_error
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
@@ -22,7 +22,7 @@ def test_calibrated_implies_target_and_one_step_less_fails(epsilon: float, delta
     assert found.delta(epsilon) <= delta
     if found.q:
         assert TruncatedLaplace(found.epsilon_per_group, found.q - 1, bars).delta(epsilon) > delta
-    assert 18 * sampler_error(found.law) <= SAMPLER_ERROR
+    assert MOST_DRAWS * sampler_error(found.law) <= SAMPLER_ERROR
     assert ("one group" if bars == 1 else str(bars)) in found.assumption
 
 

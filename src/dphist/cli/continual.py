@@ -38,6 +38,8 @@ def start(
     null_keys: Annotated[
         str, typer.Option("--null-keys", help="group: null is a group like any other; drop: drop such records.")
     ] = "group",
+    ledger: options.Ledger = None,
+    dataset: options.Dataset = None,
 ) -> None:
     """Begin a stream. Touches no data. Protected is what one person adds in one batch.
 
@@ -53,8 +55,11 @@ def start(
         delta=delta,
         where=where,
         null_keys=null_keys,  # type: ignore[arg-type]
+        ledger=ledger,
+        dataset=dataset,
     )
     typer.echo(str(made))
+    typer.echo(options.recorded(made.receipt))
 
 
 @app.command("add")

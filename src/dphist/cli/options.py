@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -79,6 +79,15 @@ NoiseStd: TypeAlias = Annotated[
 Noise: TypeAlias = Annotated[
     str, typer.Option("--noise", help="rounded: Gaussian on a fine lattice, least noise; discrete: whole counts.")
 ]
+Ledger: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger", envvar="DPHIST_LEDGER", help="Charge it to this ledger: a file, or postgresql://user@host/name."
+    ),
+]
+Dataset: TypeAlias = Annotated[
+    str | None, typer.Option("--dataset", envvar="DPHIST_DATASET", help="The data set of the ledger that pays.")
+]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Report: TypeAlias = Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")]
 Plot: TypeAlias = Annotated[Path | None, typer.Option("--plot", help="Write a picture (.png, .svg, .pdf).")]
@@ -122,3 +131,10 @@ def count_keys(path: Path) -> int:
     except (OSError, UnicodeDecodeError) as problem:
         raise InvalidParameter("--keys FILE with one key per line", str(path), type(problem).__name__) from None
     return len({line for line in lines if line.strip()})
+
+
+def recorded(receipt: dict[str, Any] | None) -> str:
+    """Which entry of a ledger paid, or that none did."""
+    from dphist.publish.charge import NOT_RECORDED, Receipt
+
+    return NOT_RECORDED if receipt is None else str(Receipt(**receipt))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,6 @@ import typer
 import dphist
 from dphist.cli import options
 from dphist.errors import InvalidParameter
-from dphist.planning import Plan
 
 
 def command(
@@ -56,6 +56,8 @@ def command(
         Path | None, typer.Option("-o", "--output", help="Where to write the table (.parquet, .csv, .json).")
     ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")] = None,
+    ledger: options.Ledger = None,
+    dataset: options.Dataset = None,
     threads: Annotated[int | None, typer.Option("--threads", help="Threads of the engine.")] = None,
     memory_limit: Annotated[str | None, typer.Option("--memory-limit", help="Memory of the engine, e.g. 4GB.")] = None,
     temp_directory: Annotated[
@@ -78,6 +80,7 @@ def command(
 
     Example: dphist release events.parquet --unit user_id --by url --epsilon 1 --delta 1e-8 -o out.parquet
     """
+    from dphist.publish import charge as charges
     from dphist.publish import explain as explanation
     from dphist.publish import files
     from dphist.publish import release as releasing
@@ -125,20 +128,26 @@ def command(
         job.check_source()
         say.line(str(job.plan))
         say.line("\nDry run: the plan holds, the source can be read and has the columns. No record was counted.")
+        with charges.charging(ledger, dataset, lambda: charges.spend_of_plan(job.plan, unit)) as charge:
+            say.line("" if charge is None else f"It fits into what is left of {dataset!r}. Nothing was charged.")
         return
     if output is None and report is None:
         return
-    release = job.run(progress=say.phase, diagnose=_unsafe if unsafe_diagnostics else None)
-    if output is not None:
-        release.write(output)
-    if report is not None:
-        release.report(report)
+    with charges.charging(ledger, dataset, lambda: charges.spend_of_plan(job.plan, unit)) as charge:
+        release = job.run(progress=say.phase, diagnose=_unsafe if unsafe_diagnostics else None, charge=charge)
+        release = release if charge is None else replace(release, receipt=charge.receipt)
+        if output is not None:
+            release.write(output)
+        if report is not None:
+            release.report(report)
+        if charge is not None:
+            charge.confirm(output or report)
     if as_json:
         typer.echo(
             json.dumps({**release.metadata(), "released_groups": release.table.num_rows}, indent=2, allow_nan=False)
         )
     say.line(_result(release, show))
-    say.line(_closing(release.plan, output, report))
+    say.line(_closing(release, output, report))
 
 
 def _budget(plan: Path | None, given: dict[str, Any], chosen: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
@@ -180,14 +189,15 @@ def _result(release: dphist.Release, most: int) -> str:
     return table_text(release.table, release.plan, most)
 
 
-def _closing(plan: Plan, output: Path | None, report: Path | None) -> str:
+def _closing(release: dphist.Release, output: Path | None, report: Path | None) -> str:
     from dphist.planning.describe import guarantee
+    from dphist.publish.charge import NOT_RECORDED
 
-    words = guarantee(plan.request, plan.mechanism)
+    words = guarantee(release.plan.request, release.plan.mechanism)
     lines = ["", f"Guarantee: {words}"]
     lines += [f"Table written to {output}"] if output is not None else []
     lines += [f"Report written to {report}"] if report is not None else []
-    return "\n".join([*lines, "Nothing was recorded in a ledger: keep count of what you release about these people."])
+    return "\n".join([*lines, NOT_RECORDED if release.receipt is None else str(release.receipt)])
 
 
 def verify_command(

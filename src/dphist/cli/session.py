@@ -26,15 +26,19 @@ def start(
     shortlist: Annotated[
         int, typer.Option("--shortlist", help="How many of the largest groups a query may choose from.")
     ] = 1000,
+    ledger: options.Ledger = None,
+    dataset: options.Dataset = None,
 ) -> None:
     """Begin a session: a number of results for a budget. Touches no data.
 
     Example: dphist session start session.json --unit user_id --epsilon 1 --delta 1e-8 --results 50 --queries 10
     """
     made = dphist.Session.start(
-        file, unit=unit, epsilon=epsilon, delta=delta, results=results, queries=queries, shortlist=shortlist
-    )
+        file, unit=unit, epsilon=epsilon, delta=delta, results=results, queries=queries, shortlist=shortlist,
+        ledger=ledger, dataset=dataset,
+    )  # fmt: skip
     typer.echo(str(made))
+    typer.echo(options.recorded(made.account.ledger))
 
 
 @app.command("query")

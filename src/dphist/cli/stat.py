@@ -65,6 +65,8 @@ def command(
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be promised; read no record.")] = False,
+    ledger: options.Ledger = None,
+    dataset: options.Dataset = None,
     threads: Annotated[int | None, typer.Option("--threads", help="Threads of the engine.")] = None,
     memory_limit: Annotated[str | None, typer.Option("--memory-limit", help="Memory of the engine, e.g. 4GB.")] = None,
     temp_directory: Annotated[
@@ -76,6 +78,8 @@ def command(
 
     Example: dphist stat max ages.parquet --column age --unit person --lower 0 --upper 120 --error 1 --drop 0.005 --epsilon 0.5
     """
+    from dphist.publish.charge import NOT_RECORDED
+
     if epsilon is None:
         raise InvalidParameter("--epsilon", "none", "0.5 is a common choice for one number.")
     asked: dict[str, Any] = {
@@ -99,6 +103,8 @@ def command(
         unit=unit,
         column=column,
         where=where,
+        ledger=ledger,
+        dataset=dataset,
         settings=dphist.PerformanceSettings(threads, memory_limit, temp_directory),
         progress=None if as_json else lambda phase: typer.echo(f"… {phase}", err=True),
         **asked,
@@ -107,7 +113,7 @@ def command(
         typer.echo(json.dumps(found.to_data(), indent=2, allow_nan=False, default=str))
         return
     typer.echo(str(found))
-    typer.echo("Nothing was recorded in a ledger: keep count of what you release about these people.")
+    typer.echo(NOT_RECORDED if found.receipt is None else str(found.receipt))
 
 
 def _table(plan: StatisticPlan) -> str:

@@ -39,6 +39,8 @@ def command(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write the table (.parquet, .csv, .json).")
     ] = None,
+    ledger: options.Ledger = None,
+    dataset: options.Dataset = None,
     report: options.Report = None,
     threads: Annotated[int | None, typer.Option("--threads", help="Threads of the engine.")] = None,
     memory_limit: Annotated[str | None, typer.Option("--memory-limit", help="Memory of the engine, e.g. 4GB.")] = None,
@@ -51,6 +53,7 @@ def command(
     Example: dphist top-k events.parquet --unit user_id --by url --k 10 --epsilon 1 --delta 1e-8
     """
     from dphist.publish import files
+    from dphist.publish.charge import NOT_RECORDED
     from dphist.publish.text import rows_text
 
     plan = dphist.plan_top_k(
@@ -72,6 +75,8 @@ def command(
         plan=plan,
         where=where,
         null_keys=null_keys,  # type: ignore[arg-type]
+        ledger=ledger,
+        dataset=dataset,
         settings=dphist.PerformanceSettings(threads, memory_limit),
         progress=None if as_json else lambda phase: typer.echo(f"… {phase}", err=True),
     )
@@ -93,4 +98,4 @@ def command(
         typer.echo(f"Table written to {output}")
     if report is not None:
         typer.echo(f"Report written to {report}")
-    typer.echo("Nothing was recorded in a ledger: keep count of what you release about these people.")
+    typer.echo(NOT_RECORDED if found.receipt is None else str(found.receipt))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.sentence import check_neighbours, layout
+from dphist.publish.charge import Spend, charging, receipt_of, spend_of_mechanism
 from dphist.publish.private_files import check_single_name, locked, make_durable, remove_partial, replace_private
 from dphist.publish.table import _order
 
@@ -57,11 +59,14 @@ class Continual:
         where: str | None = None,
         null_keys: NullKeys = "group",
         neighbours: str = "add-remove",
+        ledger: str | Path | None = None,
+        dataset: str | None = None,
     ) -> Continual:
         """Begin a stream of at most `rounds` batches. Protected is one event: what one unit adds in one round.
 
         Each batch counts a unit once in at most max_groups of its groups. A unit in several rounds is protected for each
-        round by itself, not for all of them together.
+        round by itself, not for all of them together. With a ledger all rounds are charged now, once, to a data set that
+        protects events.
         """
         check_neighbours(neighbours)
         checks.check_epsilon(epsilon)
@@ -80,11 +85,21 @@ class Continual:
             raise InvalidParameter("an existing folder around the stream's own", str(folder.parent), "create it first.")
         folder.mkdir(mode=0o700, exist_ok=True)
         os.chmod(folder, 0o700)
-        state = State(settings, (), pa.table({}), np.zeros(0, np.int64), {})
-        with locked(folder / STATE):
+
+        def spend() -> Spend:
+            return spend_of_mechanism(
+                "continual", made, epsilon, unit=unit, protects="event",
+                calibrate=lambda other: calibrate(other, delta, rounds, max_groups),
+                facts={"delta": delta, "rounds": rounds, "max_groups": max_groups, "stream": folder.name},
+            )  # fmt: skip
+
+        with locked(folder / STATE), charging(ledger, dataset, spend) as charge:
             if (folder / STATE).exists():
                 raise InvalidParameter("a folder without a stream", str(folder), "a stream is never overwritten.")
+            state = State({**settings, "ledger": receipt_of(charge)}, (), pa.table({}), np.zeros(0, np.int64), {})
             replace_private(folder / STATE, state.save)
+            if charge is not None:
+                charge.confirm(folder)
         return cls(folder)
 
     def _state(self) -> State:
@@ -101,6 +116,12 @@ class Continual:
     def mechanism(self) -> ContinualCounts:
         """Noise and threshold."""
         return _mechanism(self._state())
+
+    @property
+    def receipt(self) -> dict[str, Any] | None:
+        """The entry of the ledger that paid for all rounds; None if nothing was recorded."""
+        found: dict[str, Any] | None = self._state().settings.get("ledger")
+        return found
 
     @property
     def round(self) -> int:

@@ -63,6 +63,7 @@ class RunningCounts(Published):
             "mechanism": asdict(self.mechanism),
             "guarantee": guarantee(self.mechanism, self.settings),
             "assumption": self.mechanism.assumption,
+            "ledger": self.settings.get("ledger"),
         }
 
     def html(self) -> str:

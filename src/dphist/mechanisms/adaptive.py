@@ -165,7 +165,7 @@ def calibrate(
         histogram_std=1 / (mu * math.sqrt(tuning.histogram_share)),
         noise_std=1 / one_count,
         probe_std=1 / (one_count * math.sqrt(tuning.probe_share)),
-        sums_sensitivity=math.sqrt(sums_budget) * one_count,
+        sums_sensitivity=math.sqrt(sums_budget) * one_count * (1 + 2.0**-48),  # past the rounding of weights and of 1/x
         tuning=tuning,
     )
     assert built.delta(epsilon) <= delta, "only the forward map is trusted; a plan checks it again"

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist.errors import Infeasible, InvalidParameter
+from dphist.mechanisms.adaptive_norms import CAPS, EDGES, Norms, norms_from
 from dphist.mechanisms.adaptive_pairs import Integers, Pairs
 from dphist.mechanisms.adaptive_selection import ONE, Selection
-from dphist.mechanisms.adaptive_tuning import LATTICE_BITS, WEIGHT_BITS
+from dphist.mechanisms.adaptive_tuning import LATTICE_BITS, WEIGHT_BITS, Tuning
 from dphist.noise import Entropy, RoundedGaussian, sample
 from dphist.noise.laws import LARGEST_SCALE
 
@@ -27,58 +28,11 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-CENTRES: Final = 2.0 ** (np.arange(-12, 29) / 2)
-"""Half octaves of squared norms, from 1/64 to 2^14: a unit outside is put into the nearest."""
-
-EDGES: Final = np.floor(2.0 ** ((np.arange(-12, 29) - 0.5) / 2) * 4**WEIGHT_BITS).astype(np.int64)
-"""The buckets' lower ends as exact integers, in units of 4^-WEIGHT_BITS."""
-
-CAPS: Final = 2.0 ** (np.arange(-8, 21) / 2)
-"""The squared norms C to choose from: half octaves from 1/16 to `LARGEST_CAP`."""
-
-HISTOGRAM_CUT: Final = 4.0
-"""Buckets below this many standard deviations are taken as empty: half of 41 empty ones would else be positive."""
-
-LEFT_OF_BIAS: Final = 0.35
-"""What is expected to remain of the clipping bias after correction, when C is chosen."""
-
-HIDDEN_UNITS: Final = 0.5
-"""How many units, in standard deviations, a bucket that was taken as empty may still hold: for the doubt, not the estimate."""
-
-LEFT_OF_PROBE_BIAS: Final = 0.5
-"""What may remain of the probe's clipping: when its C is chosen, and in the standard errors."""
-
-PROBE_QUANTILE: Final = 0.1
-"""The probe serves the groups with the smallest relative noise, the largest ones, most."""
-
 SUM_BITS: Final = 20
 """Steps of measures with fewer bits are refined to about so many before they are scaled down."""
 
 MOST_SUM_STEPS: Final = 2**30
 """A public limit on one unit's steps in one group: times 2^31 units they stay far below 2^63."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Norms:
-    """The private histogram of the units' squared norms, cleaned, and the same with what it may have missed."""
-
-    units: Floats
-    most_units: Floats
-
-    def bias(self, cap: float) -> float:
-        """B(C): the part of all counts that clipping at C loses; 0 if nothing is known."""
-        return _lost(self.units, cap)
-
-    def most_bias(self, cap: float) -> float:
-        """The same if the buckets that looked empty were not quite."""
-        return _lost(self.most_units, cap)
-
-
-def _lost(units: Floats, cap: float) -> float:
-    total = float((units * CENTRES).sum())
-    if total == 0:
-        return 0.0
-    return 1 - float((units * np.minimum(CENTRES, np.sqrt(cap * CENTRES))).sum()) / total
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +91,7 @@ def count(
     entropy: Entropy | None = None,
 ) -> NoisyCounts:
     """Histogram of norms, choice of C, noisy clipped counts and sums."""
-    weights = group_weights(selection.first_sums)
+    weights = group_weights(selection.first_sums, mechanism.tuning)
     spread = np.zeros(pairs.groups, np.int64)
     spread[selection.index] = weights
     norms = noisy_norms(mechanism, pairs, spread, entropy)
@@ -175,52 +129,52 @@ def draw(std: float, bits: int, size: int, entropy: Entropy | None) -> Integers:
     return sample(RoundedGaussian(Fraction(std), bits), size, entropy)
 
 
-def group_weights(first_sums: Floats) -> Integers:
+def group_weights(first_sums: Floats, tuning: Tuning) -> Integers:
     """a = min(1, q/y)^(1/4), y the noisy sums of round 1 and q their tenth percentile: from published values alone.
 
     Noise costs a small group more than a large one, so the large ones lend their share of the norm. Rounded down to the
-    lattice, at least one step.
+    lattice, at least one step. (The power and the quantile are those of `tuning`.)
     """
     if len(first_sums) == 0:
         return np.zeros(0, np.int64)
-    least = max(float(np.quantile(first_sums, 0.1)), 2.0**-LATTICE_BITS)
+    least = max(float(np.quantile(first_sums, tuning.size_quantile)), 2.0**-LATTICE_BITS)
     ratio = least / np.maximum(first_sums, least)
-    return np.asarray(np.maximum(np.floor(np.sqrt(np.sqrt(ratio)) * ONE), 1), np.int64)
+    for _ in range(tuning.weight_roots):
+        ratio = np.sqrt(ratio)
+    return np.asarray(np.maximum(np.floor(ratio * ONE), 1), np.int64)
 
 
 def noisy_norms(mechanism: AdaptiveGaussian, pairs: Pairs, spread: Integers, entropy: Entropy | None) -> Norms:
     """One public bucket for each unit: one unit changes one bucket by one."""
     exact = pairs.norm_histogram(spread, EDGES)
     noisy = (exact << LATTICE_BITS) + draw(mechanism.histogram_std, LATTICE_BITS, len(exact), entropy)
-    units = np.ldexp(noisy.astype(np.float64), -LATTICE_BITS)
-    seen = units >= HISTOGRAM_CUT * mechanism.histogram_std
-    # No unit can have more than all weights together, which are public.
-    possible = (
-        np.ldexp(EDGES.astype(np.float64), -2 * WEIGHT_BITS) <= float((spread.astype(np.float64) ** 2).sum()) / ONE**2
+    all_weights = float((spread.astype(np.float64) ** 2).sum()) / ONE**2  # public, and no unit can have more
+    return norms_from(
+        np.ldexp(noisy.astype(np.float64), -LATTICE_BITS), mechanism.histogram_std, all_weights, mechanism.tuning
     )
-    hidden = np.where(possible, HIDDEN_UNITS * mechanism.histogram_std, 0.0)
-    return Norms(np.where(seen & possible, units, 0.0), np.where(seen & possible, units, hidden))
 
 
 def choose_caps(
     mechanism: AdaptiveGaussian, norms: Norms, weights: Integers, first_sums: Floats
 ) -> tuple[float, float]:
-    """(C, C of the probe): the smallest predicted median error, and the smallest that hardly clips. From private outputs."""
-    total = float((norms.units * CENTRES).sum())
-    if len(weights) == 0 or total == 0:
+    """(C, C of the probe): the smallest predicted median error, and the smallest one in the better groups, as the probe helps
+    most where groups are large. From private outputs.
+    """
+    if len(weights) == 0:
         return 1.0, 4.0
+    tuning = mechanism.tuning
     a = weights / ONE
-    sizes = np.maximum(first_sums, np.quantile(first_sums, 0.1))
-    sizes = np.maximum(sizes, 2.0**-LATTICE_BITS)
-    sizes = np.maximum(sizes * total / float((sizes * a**2).sum()), 1.0)
+    sizes = np.maximum(first_sums, max(float(np.quantile(first_sums, tuning.size_quantile)), 2.0**-LATTICE_BITS))
+    sizes = np.maximum(sizes * norms.total / float((sizes * a**2).sum()), 1.0)
 
     def error(cap: float) -> float:
         noise = math.sqrt(cap) * mechanism.noise_std / (a * sizes)
-        return float(np.median(np.hypot(noise, LEFT_OF_BIAS * norms.most_bias(cap))))
+        return float(np.median(np.hypot(noise, tuning.left_of_bias * sum(norms.lost(cap)) / norms.total)))
 
     def probe_error(cap: float) -> float:
         noise = math.sqrt(cap) * mechanism.probe_std / (a * sizes)
-        return float(np.quantile(np.hypot(noise, LEFT_OF_PROBE_BIAS * norms.most_bias(cap)), PROBE_QUANTILE))
+        left = math.hypot(tuning.left_of_probe_bias * sum(norms.lost(cap)), norms.doubt(cap)) / norms.total
+        return float(np.quantile(np.hypot(noise, left), tuning.probe_quantile))
 
     cap = float(min(CAPS, key=error))
     return cap, float(min((c for c in CAPS if c >= cap), key=probe_error))

@@ -27,23 +27,85 @@ MOST_RELEASED = 2**31
 """A public limit on the number of groups, for the error of the sampler and for 32-bit codes."""
 
 
+_SHARES = (
+    "delta_share",
+    "count_share",
+    "most_count_share",
+    "histogram_share",
+    "probe_share",
+    "size_quantile",
+    "tail_decay",
+    "probe_quantile",
+    "choice_share",
+)
+_POSITIVE = (
+    "histogram_cut",
+    "tail_doubt",
+    "left_of_bias",
+    "left_of_probe_bias",
+    "clipped_power",
+    "tail_power",
+    "left_of_correction",
+    "bucket_error",
+    "class_spread",
+    "least_spread",
+    "empty_below",
+    "moved_weight",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The constants that were chosen by experiment: `benchmarks/utility.py --tune`, on generated data only.
+    """Every constant that was chosen by experiment: `benchmarks/utility.py --tune`, on generated data only.
 
+    Selection.
     round_shares: the rounds' shares of the selection budget, in sixteenths. The first rounds only find out which groups have
-    any chance, later ones decide. Four rounds select 4 % more groups than three, a fifth only 1 % more for another pass.
+    any chance, later ones decide. Four rounds select 2 % more groups than three, 9 % more than two, a fifth 1 % more for
+    another pass.
     hopeless: before each later round a group whose estimate, in units of the selection's noise, is below this gives its
     units' weight to others.
     reserve: how far above the threshold, in standard deviations of the noise still to come, a group must be expected to end
     before it stops consuming weight.
-    most_groups: D0, how many groups a unit samples. The threshold grows with its logarithm only; nearly all units are in
-    fewer groups.
+    most_groups: D0, how many groups a unit samples. The threshold grows with its logarithm only: 100 select 1 % more, 1000 2 %
+    fewer. It stands well above the degrees of nearly all units, as a cut takes its toll there.
     delta_share: the part of delta for groups of a single unit. The threshold and the noise both change with its logarithm.
-    count_share: the part of the (squared) budget for counts; with sums it grows towards `most_count_share`.
-    histogram_share: the part for the histogram of the units' norms, from which the clipping bound is chosen.
-    probe_share: relative to the count's budget, for a second, hardly clipped count, from which the clipping of the first is
+
+    Shares of the (squared) budget.
+    count_share: for counts; with sums it grows towards `most_count_share`.
+    histogram_share: for the histogram of the units' norms, from which the clipping bounds are chosen.
+    probe_share: relative to the count's budget, for a second, less clipped count, from which the clipping of the first is
     corrected group by group.
+
+    Counting.
+    size_quantile: groups up to this quantile of sizes get the full weight 1.
+    weight_roots: larger ones get the size's ratio to the power 2^-this: noise costs a small group more.
+    histogram_cut: buckets below this many standard deviations are not taken as seen; those above the last seen one are the
+    tail, where few units hide and matter.
+    tail_decay: from bucket to bucket (half an octave) the tail is expected to fall like this, before its noisy values are
+    looked at. Lognormal tails fall faster, power laws more slowly.
+    tail_doubt: how many units more, in standard deviations of the histogram's noise, each bucket of the tail may hold: the
+    smallest that covers 93 % on every generated table at epsilon 0.5, 1 and 3, also where sixty units are in most groups.
+    left_of_bias: what is expected to remain of the clipping after correction, when C is chosen.
+    left_of_probe_bias: the same for the probe.
+    probe_quantile: the probe is chosen for the groups at this quantile of relative errors.
+
+    Estimating.
+    clipped_power, tail_power: what clipping takes from a group grows with its size to this power, in all and for the tail:
+    units in very many groups are in large and small ones alike.
+    left_of_correction: the doubt about how a correction spreads over groups, relative to it; chosen together with tail_doubt.
+    bucket_error: what the width of buckets does to sums over the histogram, relatively.
+    groups_per_class, most_classes: groups of similar size are compared in count and probe.
+    class_spread: how far, relatively, a class is believed to be from the histogram's correction before the probe is seen.
+    least_spread: groups are never taken to be clipped more alike than this.
+
+    The automatic choice.
+    choice_share: the part of epsilon for the histogram of degrees: a bucket's noise has a standard deviation of 71 at
+    epsilon 1.
+    empty_below: buckets below this many standard deviations count as empty.
+    moved_weight: a unit in d groups counts like d^this in the adaptive release: 1/sqrt(d) in each of d groups at first, and
+    more where its other groups have been decided.
+    light_groups: the bounds at which Laplace thresholding stands beside the adaptive release.
+    chosen_groups: the bounds that `max_groups="auto"` chooses from.
     """
 
     round_shares: tuple[int, ...] = (2, 3, 4, 7)
@@ -51,13 +113,38 @@ class Tuning:
     reserve: float = 1.0
     most_groups: int = 300
     delta_share: float = 0.5
+
     count_share: float = 0.25
     most_count_share: float = 0.5
     histogram_share: float = 0.02
     probe_share: float = 0.5
 
+    size_quantile: float = 0.1
+    weight_roots: int = 2
+    histogram_cut: float = 4.0
+    tail_decay: float = 0.5
+    tail_doubt: float = 0.6
+    left_of_bias: float = 0.25
+    left_of_probe_bias: float = 0.5
+    probe_quantile: float = 0.3
+
+    clipped_power: float = 0.9
+    tail_power: float = 0.6
+    left_of_correction: float = 0.45
+    bucket_error: float = 0.01
+    groups_per_class: int = 20
+    most_classes: int = 12
+    class_spread: float = 0.1
+    least_spread: float = 0.01
+
+    choice_share: float = 0.02
+    empty_below: float = 3.0
+    moved_weight: float = 0.62
+    light_groups: tuple[int, ...] = (1, 2, 3)
+    chosen_groups: tuple[int, ...] = (1, 2, 3, 5, 10, 20, 30, 50, 100)
+
     def __post_init__(self) -> None:
-        for name in ("round_shares", "hopeless"):
+        for name in ("round_shares", "hopeless", "light_groups", "chosen_groups"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         whole = all(type(share) is int for share in self.round_shares)
         if not self.round_shares or not whole or sum(self.round_shares) != 16 or min(self.round_shares) < 1:
@@ -66,12 +153,17 @@ class Tuning:
             raise InvalidParameter("one cut-off before each round but the first", self.hopeless)
         if not all(math.isfinite(value) for value in (*self.hopeless, self.reserve)):
             raise InvalidParameter("finite cut-offs and reserve", (*self.hopeless, self.reserve))
-        checks.check_whole("most_groups", self.most_groups)
+        for name in ("most_groups", "weight_roots", "groups_per_class", "most_classes"):
+            checks.check_whole(name, getattr(self, name))
+        for number in (*self.light_groups, *self.chosen_groups):
+            checks.check_whole("a bound to choose from", number)
         if self.most_groups > 2**12:
             raise InvalidParameter("most_groups of at most 4096", self.most_groups, "weights would round to nothing.")
-        for name in ("delta_share", "count_share", "most_count_share", "histogram_share", "probe_share"):
+        for name in _SHARES:
             if not 0 < getattr(self, name) < 1:
                 raise InvalidParameter(f"{name} in (0, 1)", getattr(self, name))
+        for name in _POSITIVE:
+            checks.check_positive(name, getattr(self, name))
         if self.most_count_share + self.histogram_share >= 1 or self.count_share > self.most_count_share:
             raise InvalidParameter("shares of counts and histogram that leave some for the selection", "more")
 

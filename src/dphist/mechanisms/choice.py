@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist.mechanisms.adaptive import AdaptiveGaussian
+from dphist.mechanisms.adaptive_tuning import Tuning
 from dphist.mechanisms.laplace import LaplaceThreshold
 from dphist.mechanisms.sparse_gaussian import SparseGaussian
 from dphist.noise import DiscreteLaplace, Entropy, sample
@@ -26,28 +27,19 @@ Floats = NDArray[np.float64]
 Branch: TypeAlias = AdaptiveGaussian | SparseGaussian | LaplaceThreshold
 B = TypeVar("B", bound=Branch)
 
-CHOICE_SHARE: Final = 0.02
-"""The share of epsilon for the histogram of degrees: a bucket's noise then has a standard deviation of 71 at epsilon 1."""
-
 DEGREE_EDGES: Final = np.array([1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256], np.int64)
 """The buckets' lower ends, half octaves. The last is open: uncapped, a few very heavy units would decide for all."""
 
 _CENTRES: Final = np.array([1, 2, 3, 4.9, 6.9, 9.4, 13.3, 19.2, 27.2, 38, 54, 76, 108, 152, 216, 300])
 
-EMPTY_BELOW: Final = 3.0
-"""Buckets below this many standard deviations count as empty."""
-
-MOVED_WEIGHT: Final = 0.62
-"""A unit in d groups counts like d^0.62 in the adaptive release: 1/sqrt(d) in each of d groups at first, and more where its
-other groups have been decided. It chooses right on all tables of `benchmarks/utility.py --tune`; 0.7 did not always on
-homebrew_commits, an evaluation set, which this value and `EMPTY_BELOW` have seen."""
+_DEFAULT: Final = Tuning()
 
 
-def noisy_degrees(exact: Integers, epsilon: float, entropy: Entropy | None = None) -> Floats:
+def noisy_degrees(exact: Integers, epsilon: float, entropy: Entropy | None = None, tuning: Tuning = _DEFAULT) -> Floats:
     """Discrete Laplace noise of scale 1/epsilon, rounded up, on each bucket; what is lost in the noise is set to 0."""
     scale = 1 / epsilon * (1 + 1e-15)
     noisy = (exact + sample(DiscreteLaplace(Fraction(scale)), len(exact), entropy)).astype(np.float64)
-    return np.asarray(np.where(noisy < EMPTY_BELOW * math.sqrt(2) * scale, 0.0, noisy))
+    return np.asarray(np.where(noisy < tuning.empty_below * math.sqrt(2) * scale, 0.0, noisy))
 
 
 def predicted_releases(mechanism: Branch, degrees: Floats) -> float:
@@ -56,7 +48,7 @@ def predicted_releases(mechanism: Branch, degrees: Floats) -> float:
     Exact for counts that fall like 1/rank, where it is the number of groups itself, up to a factor that all share.
     """
     if isinstance(mechanism, AdaptiveGaussian):
-        contributions = np.minimum(_CENTRES, mechanism.max_groups) ** MOVED_WEIGHT
+        contributions = np.minimum(_CENTRES, mechanism.max_groups) ** mechanism.tuning.moved_weight
     else:
         contributions = np.minimum(_CENTRES, mechanism.max_groups)
     return float((degrees * contributions).sum()) / mechanism.count_released_with(0.5)

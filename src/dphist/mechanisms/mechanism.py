@@ -13,10 +13,14 @@ from dphist.errors import Infeasible, InvalidParameter
 from dphist.noise import delta_surcharge
 from dphist.privacy.search import edge
 
-SAMPLER_ERROR = Fraction(1, 2**110)
-"""A bound on the error of all draws for one group: its count and up to 16 aggregates, and one draw more for a total.
+MOST_DRAWS = 1 + 16 + 1 + 1
+"""The most draws for one group: its count, up to 16 aggregates, and, in one group more than in the others, a total and the
+bucket of the histogram from which a mechanism is chosen."""
 
-A test holds `noise.sampler_error` of the laws to an 18th of it.
+SAMPLER_ERROR = Fraction(1, 2**110)
+"""A bound on the error of all `MOST_DRAWS` draws for one group. A test holds `noise.sampler_error` of the laws to its share.
+
+A total and a choice have an epsilon of their own, so theirs counts with 1 + e^that, less than what it is added to.
 """
 
 MOST_LATTICE_BITS = 40

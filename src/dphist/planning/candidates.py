@@ -19,8 +19,9 @@ from dphist.mechanisms import (
     discrete_gaussian,
 )
 from dphist.mechanisms.adaptive import calibrate
-from dphist.mechanisms.adaptive_counting import SumNoise, require_room
+from dphist.mechanisms.adaptive_tuning import Tuning
 from dphist.mechanisms.mechanism import round_up, round_up_to_lattice, sampler_surcharge
+from dphist.planning.aggregates import UP, require_drawable
 from dphist.planning.request import Request
 from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
@@ -47,13 +48,6 @@ def candidates(request: Request) -> tuple[list[Mechanism], list[Infeasible]]:
             raise AssertionError(f"{mechanism} misses its own target")
         found.append(mechanism)
     return found, failed
-
-
-LIGHT_GROUPS = (1, 2, 3)
-"""The bounds at which Laplace thresholding stands beside the adaptive release: where it is better, units are in few groups."""
-
-CHOSEN_GROUPS = (1, 2, 3, 5, 10, 20, 30, 50, 100)
-"""The bounds that `max_groups="auto"` chooses from."""
 
 
 def _builders(request: Request) -> Iterator[_Builder]:
@@ -96,21 +90,19 @@ def _discrete_builders(request: Request) -> Iterator[_Builder]:
 def _unbounded_builders(request: Request) -> Iterator[_Builder]:
     """What a release chooses from once it knows, roughly, how many groups units are in; the first where it cannot tell."""
     if request.choice == "max_groups":
-        yield from (partial(_better_plain, request.for_branch("plain", groups)) for groups in CHOSEN_GROUPS)
+        yield from (partial(_better_plain, request.for_branch("plain", groups)) for groups in Tuning().chosen_groups)
         return
     yield partial(adaptive, request)
     if request.choice == "law":
-        yield from (partial(laplace_threshold, request.for_branch("laplace", groups)) for groups in LIGHT_GROUPS)
+        yield from (
+            partial(laplace_threshold, request.for_branch("laplace", groups)) for groups in Tuning().light_groups
+        )
 
 
 def adaptive(request: Request) -> AdaptiveGaussian:
     """The adaptive release with everything that epsilon leaves for it."""
     made = calibrate(request.mechanism_epsilon, request.delta, sums_budget=request.sums_budget)
-    sums = [
-        SumNoise(a.name, a.sensitivity_steps, made.noise_std * a.sensitivity_steps / math.sqrt(a.weight))
-        for a in request.aggregates
-    ]
-    require_room(made, sums)
+    require_drawable(request, made)
     return made
 
 
@@ -163,7 +155,7 @@ def sparse_gaussian(request: Request, analysis: gshm.Analysis) -> SparseGaussian
         noise_std=noise_std,
         threshold=request.low_threshold + round_up_to_lattice(gap, bits),
         low_threshold=request.low_threshold,
-        sums_sensitivity=math.sqrt(request.sums_budget) / noise_std,
+        sums_sensitivity=math.sqrt(request.sums_budget) / noise_std * UP,
         analysis=analysis,
         lattice_bits=bits,
     )
@@ -202,7 +194,7 @@ def correlated_gaussian(request: Request, analysis: csh.Analysis) -> CorrelatedG
         correlation=chosen.correlation,
         threshold=request.low_threshold + round_up_to_lattice(chosen.gap, bits),
         low_threshold=request.low_threshold,
-        sums_sensitivity=math.sqrt(setting.sums_ratio(chosen.correlation)) / chosen.independent_std,
+        sums_sensitivity=math.sqrt(setting.sums_ratio(chosen.correlation)) / chosen.independent_std * UP,
         analysis=analysis,
         lattice_bits=bits,
     )
@@ -294,7 +286,7 @@ def known_groups(request: Request, *, correlated: bool) -> KnownGroups:
         max_groups=setting.max_groups,
         independent_std=independent_std,
         correlation=correlation,
-        sums_sensitivity=math.sqrt(setting.sums_ratio(correlation)) / independent_std,
+        sums_sensitivity=math.sqrt(setting.sums_ratio(correlation)) / independent_std * UP,
         lattice_bits=bits,
     )
 

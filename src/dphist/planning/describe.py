@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Sequence
 
 from dphist.mechanisms import AdaptiveGaussian, CorrelatedGaussian, KnownGroups, Mechanism
-from dphist.mechanisms.choice import CHOICE_SHARE
 from dphist.planning.request import TOTAL_SHARE, Aggregate, Request
 from dphist.planning.sentence import bounded_change
 from dphist.planning.summary import error95, objective_value, stated_delta, thresholded
@@ -84,8 +83,8 @@ def _choice(request: Request) -> list[tuple[str, str]]:
     return [
         (
             "choice",
-            f"{CHOICE_SHARE:.0%} of epsilon pays for a histogram of how many groups units are in (noise of std {std} on each"
-            f" bucket), from which the choice {what} is made",
+            f"{request.choice_epsilon / request.epsilon:.0%} of epsilon pays for a histogram of how many groups units are in"
+            f" (noise of std {std} on each bucket), from which the choice {what} is made",
         )
     ]
 

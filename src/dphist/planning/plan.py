@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.mechanisms import LaplaceThreshold, Mechanism
+from dphist.mechanisms import Mechanism
 from dphist.planning import storage
+from dphist.planning.aggregates import AggregateNoise, aggregate_noise
 from dphist.planning.candidates import candidates
 from dphist.planning.describe import describe
 from dphist.planning.request import Aggregate, Choice, Noise, Objective, Request, analysis_owner
@@ -19,14 +19,6 @@ from dphist.planning.summary import Summary, objective_value, stated_delta, summ
 
 STD_ERROR: Final = "_std_error"
 """What is appended to the name of a released column to name its standard error."""
-
-
-@dataclass(frozen=True, slots=True)
-class AggregateNoise:
-    """What a release does to one aggregate: its noise, and the lattice its sums live on."""
-
-    aggregate: Aggregate
-    noise_std: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +41,8 @@ class Plan:
 
     @property
     def aggregates(self) -> tuple[AggregateNoise, ...]:
-        """The noise of every aggregate: the count's noise is split by the weights, balanced by default.
-
-        Gaussian budgets add up in squares: noise/sensitivity = noise_std of the count/sqrt(weight). Laplace budgets add up
-        linearly: noise scale/sensitivity = scale/weight.
-        """
-        if isinstance(self.mechanism, LaplaceThreshold):
-            scale = self.mechanism.scale
-            return tuple(
-                AggregateNoise(a, math.sqrt(2) * scale * a.sensitivity / a.weight) for a in self.request.aggregates
-            )
-        noise_std = self.mechanism.noise_std
-        return tuple(
-            AggregateNoise(a, noise_std * a.sensitivity / math.sqrt(a.weight)) for a in self.request.aggregates
-        )
+        """The noise of every aggregate."""
+        return aggregate_noise(self.request, self.mechanism)
 
     @property
     def value_names(self) -> list[str]:

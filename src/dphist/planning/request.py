@@ -9,7 +9,6 @@ from typing import Final, Literal, get_args
 from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.adaptive_tuning import Tuning
-from dphist.mechanisms.choice import CHOICE_SHARE
 from dphist.mechanisms.mechanism import LARGEST_EPSILON
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import sparse_gaussian as gshm
@@ -27,6 +26,7 @@ MOST_AGGREGATES: Final = 16
 TOTAL_SHARE: Final = 0.05
 """The share of epsilon that a total number of units costs."""
 
+_TUNING: Final = Tuning()
 _STEPS_PER_HALF_RANGE = 20
 _GIVE_BOUND = "add --max-groups (try 10): only with a bound can these be chosen."
 
@@ -223,7 +223,7 @@ class Request:
     def groups_per_unit(self) -> int:
         """The most groups of one unit: max_groups, or all there can be."""
         given = (self.max_groups, self.sparsity, self.keys, self.sketch)
-        return next((value for value in given if value is not None), Tuning().most_groups)
+        return next((value for value in given if value is not None), _TUNING.most_groups)
 
     @property
     def unbounded(self) -> bool:
@@ -242,7 +242,7 @@ class Request:
     @property
     def choice_epsilon(self) -> float:
         """What the choice costs; 0 where there is none."""
-        return 0.0 if self.choice == "given" else CHOICE_SHARE * self.epsilon
+        return 0.0 if self.choice == "given" else min(_TUNING.choice_share * self.epsilon, LARGEST_EPSILON)
 
     @property
     def bounded_groups(self) -> int | None:
@@ -252,7 +252,7 @@ class Request:
     @property
     def total_scale(self) -> float | None:
         """The scale of the Laplace noise on the total number of units: it is paid for with `TOTAL_SHARE` of epsilon."""
-        return 1 / (TOTAL_SHARE * self.epsilon) * (1 + 1e-12) if self.total else None
+        return 1 / min(TOTAL_SHARE * self.epsilon, LARGEST_EPSILON) * (1 + 1e-12) if self.total else None
 
     @property
     def mechanism_epsilon(self) -> float:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from dphist.errors import DphistError, InvalidPlan
+from dphist.errors import DphistError, Infeasible, InvalidParameter, InvalidPlan
 from dphist.mechanisms import (
     AdaptiveGaussian,
     CorrelatedGaussian,
     DiscreteCorrelatedGaussian,
-    DiscreteGaussianThreshold,
     KnownGroups,
     LaplaceThreshold,
     Mechanism,
 )
 from dphist.mechanisms.adaptive_tuning import Tuning
+from dphist.planning.aggregates import covers_aggregates, require_drawable
 from dphist.planning.request import Aggregate, Request
 
 FORMAT: Final = "dphist-plan"
@@ -129,19 +128,12 @@ def check(request: Request, mechanism: Mechanism, source: str) -> None:
             problems.append("the number of public keys differs")
     if not isinstance(mechanism, KnownGroups) and mechanism.low_threshold != request.low_threshold:
         problems.append("low_threshold differs from the request")
-    if not _covers_aggregates(request, mechanism):
+    if not covers_aggregates(request, mechanism):
         problems.append("the aggregates are not paid for")
+    if isinstance(mechanism, AdaptiveGaussian):
+        try:
+            require_drawable(request, mechanism)
+        except (Infeasible, InvalidParameter) as problem:
+            problems.append(f"noise cannot be drawn ({problem})")
     if problems:
         raise InvalidPlan(f"Expected a plan in {source} whose guarantee holds, got one where {'; '.join(problems)}.")
-
-
-def _covers_aggregates(request: Request, mechanism: Mechanism) -> bool:
-    """Whether the sensitivity in the mechanism is at least that of the aggregates with the noise of `Plan.aggregates`."""
-    slack = 1 - 1e-12
-    if isinstance(mechanism, LaplaceThreshold):  # exactly: what is missing from a pure epsilon is added to delta
-        spent = sum(Fraction(aggregate.weight) for aggregate in request.aggregates) / Fraction(mechanism.scale)
-        return Fraction(mechanism.sums_epsilon) >= spent
-    if isinstance(mechanism, DiscreteGaussianThreshold | DiscreteCorrelatedGaussian):
-        return not request.aggregates
-    sensitivity: float = mechanism.sums_sensitivity
-    return sensitivity >= math.sqrt(request.sums_budget) / mechanism.noise_std * slack

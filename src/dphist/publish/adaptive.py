@@ -18,7 +18,7 @@ from dphist.mechanisms.adaptive_tuning import LATTICE_BITS
 from dphist.mechanisms.choice import DEGREE_EDGES, choose, noisy_degrees
 from dphist.noise import Entropy
 from dphist.planning import Plan, storage
-from dphist.planning.plan import AggregateNoise
+from dphist.planning.aggregates import AggregateNoise, sum_noise
 from dphist.publish.columns import Column, Floats
 
 
@@ -49,18 +49,12 @@ def run_rounds(plan: Plan, mechanism: AdaptiveGaussian, pairs: Pairs, entropy: E
     """Select, count, estimate."""
     sums = tuple(sum_noise(noisy) for noisy in plan.aggregates)
     noisy = count(mechanism, pairs, select(mechanism, pairs, entropy), sums, entropy)
-    found = estimate(noisy)
+    found = estimate(noisy, mechanism.tuning)
     columns = [Column("count", found.counts, (found.std_errors,))]
     for part, aggregate in zip(sums, plan.aggregates, strict=True):
         build = _mean if aggregate.aggregate.kind == "mean" else _sum
         columns.append(build(aggregate, part, noisy, found))
     return Counted(noisy.index, columns)
-
-
-def sum_noise(noisy: AggregateNoise) -> SumNoise:
-    """The noise of an aggregate for a unit norm of 1, in its steps."""
-    aggregate = noisy.aggregate
-    return SumNoise(aggregate.name, aggregate.sensitivity_steps, noisy.noise_std / aggregate.step)
 
 
 def _values(aggregate: AggregateNoise, part: SumNoise, noisy: NoisyCounts) -> tuple[Floats, float]:

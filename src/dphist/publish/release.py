@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,10 +25,11 @@ from dphist.noise import DiscreteLaplace, Entropy, Law, RoundedGaussian, sample
 from dphist.noise.entropy import require_secure
 from dphist.planning import Plan, plan_for
 from dphist.planning import storage as plan_storage
+from dphist.planning.aggregates import AggregateNoise
 from dphist.planning.describe import guarantee
-from dphist.planning.plan import AggregateNoise
 from dphist.publish import files
 from dphist.publish.adaptive import decide, run_rounds
+from dphist.publish.charge import Receipt, charging, spend_of_plan
 from dphist.publish.columns import columns
 from dphist.publish.keys import public_keys
 from dphist.publish.table import ORDERS, Order, build_table, check_names
@@ -74,6 +75,7 @@ class Release:
     request: Request
     total: float | None
     created: dt.datetime
+    receipt: Receipt | None = None
 
     def to_arrow(self) -> pa.Table:
         """The table as Arrow."""
@@ -115,6 +117,7 @@ class Release:
             "threshold": None if isinstance(plan.mechanism, AdaptiveGaussian) else summary.threshold,
             "total_units": None if self.total is None else {"value": self.total, "std_error": _total_std(plan)},
             "estimand": estimand(plan),
+            "ledger": None if self.receipt is None else self.receipt.to_data(),
             "plan": plan_storage.to_data(plan.request, plan.mechanism, plan.alternatives),
         }
 
@@ -163,21 +166,30 @@ class Job:
         self.engine.explain(self.query, bounds_of(self.plan), self.source)
 
     def run(
-        self, *, progress: Progress | None = None, entropy: Entropy | None = None, diagnose: Diagnose | None = None
+        self,
+        *,
+        progress: Progress | None = None,
+        entropy: Entropy | None = None,
+        diagnose: Diagnose | None = None,
+        charge: Callable[[], None] | None = None,
     ) -> Release:
-        """Bound, count, add noise, hide small groups."""
+        """Bound, count, charge, add noise, hide small groups. `charge` is called once, before any noise is drawn."""
         report = progress or (lambda phase: None)
         if self.plan.request.unbounded:
-            return self._run_on_pairs(report, entropy, diagnose)
+            return self._run_on_pairs(report, entropy, diagnose, charge or _nothing)
         histogram = self._histogram(report)
         if diagnose is not None:
             diagnose({"non-empty groups": len(histogram), "contributions": int(histogram.counts.sum())})
         report("adding noise")
+        (charge or _nothing)()
         return privatise(histogram, self.plan, self.request, entropy)
 
-    def _run_on_pairs(self, report: Progress, entropy: Entropy | None, diagnose: Diagnose | None) -> Release:
+    def _run_on_pairs(
+        self, report: Progress, entropy: Entropy | None, diagnose: Diagnose | None, charge: Callable[[], None]
+    ) -> Release:
         """What needs more than one pass: a choice from the data, and the rounds of an adaptive release."""
         with open_pairs(self.source, self.query, self.engine.settings, progress=report) as table:
+            charge()  # the choice draws noise already
             plan = decide(self.plan, table, entropy)
             if not isinstance(plan.mechanism, AdaptiveGaussian):
                 return privatise(table.histogram(bounds_of(plan)), plan, self.request, entropy)
@@ -202,6 +214,10 @@ class Job:
         if self.plan.request.sketch is not None:
             return self.engine.sketch(self.source, self.query, self.plan.request.sketch, progress=report)
         return self.engine.histogram(self.source, self.query, bounds_of(self.plan), progress=report)
+
+
+def _nothing() -> None:
+    pass
 
 
 def prepare(
@@ -235,6 +251,8 @@ def release(
     *,
     unit: str,
     by: str | Sequence[str],
+    ledger: str | Path | None = None,
+    dataset: str | None = None,
     progress: Progress | None = None,
     entropy: Entropy | None = None,
     **options: Any,
@@ -250,10 +268,18 @@ def release(
     (group or drop), ``order`` (count or key), ``intervals`` (a level such as 0.95), ``integers``, ``settings`` (threads,
     memory).
 
+    ledger, dataset: where the release is charged before its noise is drawn; without them nothing is recorded.
+
     A release does exactly what its plan paid for.
     """
     require_secure(entropy)
-    return prepare(source, unit=unit, by=by, **options).run(progress=progress, entropy=entropy)
+    job = prepare(source, unit=unit, by=by, **options)
+    with charging(ledger, dataset, lambda: spend_of_plan(job.plan, unit)) as charge:
+        found = job.run(progress=progress, entropy=entropy, charge=charge)
+        if charge is None:
+            return found
+        charge.confirm()
+        return replace(found, receipt=charge.receipt)
 
 
 def _plan(plan: Plan | str | Path | None, budget: Mapping[str, Any], listed: int | None) -> Plan:

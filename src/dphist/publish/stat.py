@@ -6,6 +6,7 @@ import datetime
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from dphist.flexible.statistics import PrivateHistogram, sanitise, statistic
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
+from dphist.publish.charge import Receipt, charging, paid, spend_of_statistic
 from dphist.words import exactly
 
 Progress = Callable[[str], None]
@@ -35,6 +37,7 @@ class PrivateStatistic:
     value: Any
     plan: StatisticPlan
     data: PrivateHistogram
+    receipt: Receipt | None = None
 
     def __str__(self) -> str:
         return "\n".join([self.answer(), self.plan.bounding(), f"Guarantee: {self.plan.privacy()}"])
@@ -79,6 +82,7 @@ class PrivateStatistic:
             "most_dropped": plan.most_dropped,
             "records_needed": plan.records_needed,
             "error": plan.error,
+            "ledger": None if self.receipt is None else self.receipt.to_data(),
         }
 
 
@@ -94,6 +98,8 @@ def stat(
     column: str | None = None,
     where: str | None = None,
     settings: PerformanceSettings | None = None,
+    ledger: str | Path | None = None,
+    dataset: str | None = None,
     progress: Progress | None = None,
     entropy: Entropy | None = None,
     **options: Any,
@@ -103,7 +109,8 @@ def stat(
     mode and max-k take `read_as`, "number" or "text", for columns of text.
 
     `options` are those of `plan_statistic`: epsilon, delta, lower, upper, error, drop, min_records, max_records, max_values,
-    probability, k. A plan that is known not to keep its promise is refused before anything is read.
+    probability, k. A plan that is known not to keep its promise is refused before anything is read. ledger, dataset: where
+    it is charged before its noise is drawn; without them nothing is recorded.
     """
     require_secure(entropy)
     plan = plan_statistic(name, **options)
@@ -111,7 +118,9 @@ def stat(
     query = build_query(plan, unit=unit, column=column, where=where)
     bounds = ContributionBounds(plan.mechanism.max_groups)
     engine = DuckDBEngine(settings or PerformanceSettings())
-    return privatise_statistic(engine.histogram(source, query, bounds, progress=progress), plan, entropy)
+    with charging(ledger, dataset, lambda: spend_of_statistic(plan, unit)) as charge:
+        histogram = engine.histogram(source, query, bounds, progress=progress)
+        return paid(charge, lambda: privatise_statistic(histogram, plan, entropy))
 
 
 def build_query(plan: StatisticPlan, *, unit: str, column: str | None, where: str | None) -> GroupByQuery:

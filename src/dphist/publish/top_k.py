@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.top_k import Method, TopKPlan, plan_top_k
+from dphist.publish.charge import Receipt, charging, paid, spend_of_top_k
 from dphist.publish.published import Published
 from dphist.publish.table import _order
 from dphist.report import lists
@@ -43,6 +45,7 @@ class TopK(Published):
     created: dt.datetime
     unit: str | None = None
     where: str | None = None
+    receipt: Receipt | None = None
 
     def metadata(self) -> dict[str, Any]:
         """Method, mechanism, guarantee, version and time: public parameters only."""
@@ -61,6 +64,7 @@ class TopK(Published):
             "mechanism": asdict(self.plan.mechanism),
             "guarantee": self.plan.guarantee,
             "assumption": self.plan.mechanism.assumption,
+            "ledger": None if self.receipt is None else self.receipt.to_data(),
         }
 
     def html(self) -> str:
@@ -75,6 +79,9 @@ def release_largest(
     plan: TopKPlan,
     all_groups: bool = False,
     max_groups: int | None = None,
+    unit: str = "",
+    ledger: str | Path | None = None,
+    dataset: str | None = None,
     entropy: Entropy | None = None,
 ) -> TopK:
     """The largest groups from a table of groups with their true counts, as a plain ORDER BY ... LIMIT gives it.
@@ -88,6 +95,8 @@ def release_largest(
     answer means that there are no more. The next largest count is then 0. If groups were left out, that 0 is false and
     nothing is guaranteed: one unit can put a group in the place of another, far above a threshold that starts at 0.
     Decide it by the query (was its LIMIT at least `needed`?), not by the number of rows that came.
+
+    To charge it to a ledger, say what was counted as the unit.
     """
     if count not in groups.column_names or groups.num_columns < 2:
         raise InvalidParameter("a table with key columns and a column of counts", groups.column_names)
@@ -99,9 +108,9 @@ def release_largest(
             " there are no others.",
         )
     counts = groups.column(count).to_numpy().astype(np.int64)
-    return privatise_largest(
-        Histogram(groups.drop_columns([count]), counts, ContributionBounds(max_groups)), plan, entropy
-    )
+    histogram = Histogram(groups.drop_columns([count]), counts, ContributionBounds(max_groups))
+    with charging(ledger, dataset, lambda: spend_of_top_k(plan, unit)) as charge:
+        return paid(charge, lambda: privatise_largest(histogram, plan, entropy))
 
 
 def privatise_largest(histogram: Histogram, plan: TopKPlan, entropy: Entropy | None = None) -> TopK:
@@ -153,13 +162,15 @@ def top_k(
     where: str | None = None,
     null_keys: NullKeys = "group",
     settings: PerformanceSettings | None = None,
+    ledger: str | Path | None = None,
+    dataset: str | None = None,
     progress: Progress | None = None,
     entropy: Entropy | None = None,
 ) -> TopK:
     """The k groups with the most units, under differential privacy; see `plan_top_k` for the methods.
 
-    Either a plan, or k, epsilon and delta. source, unit, by, where, null_keys and settings as in `release`. Only the largest
-    groups leave the engine: ORDER BY and LIMIT are part of its query.
+    Either a plan, or k, epsilon and delta. source, unit, by, where, null_keys, settings, ledger and dataset as in `release`.
+    Only the largest groups leave the engine: ORDER BY and LIMIT are part of its query.
     """
     require_secure(entropy)
     if plan is None:
@@ -171,9 +182,10 @@ def top_k(
     names = (by,) if isinstance(by, str) else tuple(by)
     query = GroupByQuery(unit, tuple(parse_key(name) for name in names), where=where, null_keys=null_keys)
     _check_names([key.name for key in query.by], plan)
-    engine = DuckDBEngine(settings or PerformanceSettings())
-    bounds = ContributionBounds(plan.max_groups)
-    largest = engine.histogram(source, query, bounds, progress=progress, largest=plan.needed)
-    if progress is not None:
-        progress("adding noise")
-    return replace(privatise_list(largest, plan, entropy), unit=unit, where=where)
+    engine, made = DuckDBEngine(settings or PerformanceSettings()), plan
+    with charging(ledger, dataset, lambda: spend_of_top_k(made, unit)) as charge:
+        bounds = ContributionBounds(made.max_groups)
+        largest = engine.histogram(source, query, bounds, progress=progress, largest=made.needed)
+        if progress is not None:
+            progress("adding noise")
+        return paid(charge, lambda: replace(privatise_list(largest, made, entropy), unit=unit, where=where))

@@ -52,7 +52,17 @@ def document(title: str, parts: Iterable[str]) -> str:
 def guarantee(metadata: dict[str, Any]) -> str:
     """What is promised, in a box of its own."""
     words = text(capital(metadata["guarantee"]))
-    return f'<p class="guarantee"><strong>Guarantee.</strong> {words}</p>'
+    return f'<p class="guarantee"><strong>Guarantee.</strong> {words}</p>{_ledger(metadata.get("ledger"))}'
+
+
+def _ledger(receipt: dict[str, Any] | None) -> str:
+    """Which entry of a ledger paid for it."""
+    if receipt is None:
+        return "<p>Not recorded in a ledger.</p>"
+    return (
+        f"<p>Charged to the data set {text(receipt['dataset'])} of a ledger before noise was drawn,"
+        f" entry {receipt['entry']:,}: <code>{text(receipt['hash'])}</code></p>"
+    )
 
 
 def footer(metadata: dict[str, Any]) -> str:

@@ -27,6 +27,7 @@ from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.planning.describe import number
 from dphist.planning.sentence import check_neighbours, layout, sentence
+from dphist.publish.charge import Spend, charging, receipt_of, spend_of_mechanism
 from dphist.publish.private_files import check_single_name, locked, remove_partial, replace_private
 
 _FORMAT = "dphist-session"
@@ -43,6 +44,7 @@ class Account:
     used_results: int = 0
     used_queries: int = 0
     reserved: int = 0
+    ledger: dict[str, Any] | None = None
 
     @property
     def left_results(self) -> int:
@@ -88,11 +90,14 @@ class Session:
         queries: int,
         shortlist: int = 1000,
         neighbours: str = "add-remove",
+        ledger: str | Path | None = None,
+        dataset: str | None = None,
     ) -> Session:
         """Begin a session: at most `results` results over at most `queries` queries about the units of one data set.
 
         A query returns the largest groups in order, chosen among its `shortlist` largest; the end of a list that ends early
-        is a result too. The whole session is (epsilon, delta)-private, whatever is asked in view of earlier answers.
+        is a result too. The whole session is (epsilon, delta)-private, whatever is asked in view of earlier answers. With a
+        ledger the whole of it is charged now, once; queries charge nothing more.
         """
         check_neighbours(neighbours)
         checks.check_epsilon(epsilon)
@@ -105,10 +110,20 @@ class Session:
         if not target.parent.is_dir():
             raise InvalidParameter("an existing folder for the session", str(target.parent), "create it first.")
         mechanism = calibrate(epsilon, delta, results, shortlist, queries=queries)
-        with locked(target):
+
+        def spend() -> Spend:
+            return spend_of_mechanism(
+                "session", mechanism, epsilon, unit=unit,
+                calibrate=lambda other: calibrate(other, delta, results, shortlist, queries=queries),
+                facts={"delta": delta, "results": results, "queries": queries, "session": target.name},
+            )  # fmt: skip
+
+        with locked(target), charging(ledger, dataset, spend) as charge:
             if target.exists():
                 raise InvalidParameter("a new file for the session", str(target), "a session is never overwritten.")
-            _store(target, Account(unit, epsilon, delta, mechanism))
+            _store(target, Account(unit, epsilon, delta, mechanism, ledger=receipt_of(charge)))
+            if charge is not None:
+                charge.confirm(target)
         return cls(target)
 
     def _load(self) -> Account:

@@ -1,0 +1,182 @@
+"""Releases of one table by every method that `utility.py` and `tuning.py` compare, and what a reader gets from each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from generated_tables import Data, Floats, Random
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+import dphist as dp
+from dphist.mechanisms import LaplaceThreshold, SparseGaussian
+from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate
+from dphist.mechanisms.adaptive_counting import count
+from dphist.mechanisms.adaptive_estimates import estimate
+from dphist.mechanisms.adaptive_pairs import MemoryPairs
+from dphist.mechanisms.adaptive_selection import select
+from dphist.mechanisms.adaptive_tuning import Tuning
+from dphist.mechanisms.choice import DEGREE_EDGES, choose, noisy_degrees
+from dphist.privacy.gaussian import largest_mu
+
+
+@dataclass(frozen=True)
+class Result:
+    """One release: how many groups, the median relative error, and how often 95 % intervals cover (all, largest tenth).
+
+    score: the interval score, width plus 40 times how far the truth lies outside, relative to the truth: smallest, on average,
+    for intervals that say what is known and no more.
+    """
+
+    groups: int
+    error: float = float("nan")
+    coverage: float = float("nan")
+    coverage_top: float = float("nan")
+    score: float = float("nan")
+
+
+def result(data: Data, index: NDArray[np.int64], counts: Floats, errors: Floats | None = None) -> Result:
+    """What a reader of the release gets."""
+    if len(index) == 0:
+        return Result(0)
+    true = data.true[index]
+    relative = float(np.median(np.abs(np.maximum(counts, 1) - true) / true))
+    if errors is None:
+        return Result(len(index), relative)
+    reach, off = 1.959964 * errors, np.abs(counts - true)
+    covered, top = off <= reach, true >= np.quantile(true, 0.9)
+    score = float(np.mean((2 * reach + 40 * np.maximum(off - reach, 0)) / true))
+    return Result(len(index), relative, float(covered.mean()), float(covered[top].mean()), score)
+
+
+@lru_cache(maxsize=40)
+def _places(data: Data, seed: int) -> NDArray[np.int32]:
+    """The place of each pair in a random order of its unit's groups, from 0: one sort serves every bound."""
+    order = np.argsort(data.unit + np.random.default_rng(seed).random(len(data.unit)))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(data.unit, minlength=data.units))[:-1]])
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order)) - starts[data.unit[order]]
+    return place
+
+
+def kept(data: Data, most: int, rng: Random) -> NDArray[np.bool_]:
+    """Which pairs stay if each unit keeps `most` random groups; every method keeps the same ones under one seed."""
+    return np.asarray(_places(data, int(rng.integers(2**32))) < most)
+
+
+def bounded(data: Data, most: int, rng: Random) -> NDArray[np.int64]:
+    """Counts after each unit kept `most` random groups."""
+    return np.bincount(data.group[kept(data, most, rng)], minlength=data.groups).astype(np.int64)
+
+
+def plain(data: Data, mechanism: SparseGaussian | LaplaceThreshold, rng: Random) -> Result:
+    """One of our plain mechanisms."""
+    found = mechanism.perturb(bounded(data, mechanism.max_groups, rng))
+    return result(data, found.index, found.counts)
+
+
+def halves(data: Data, epsilon: float, delta: float, most: int, rng: Random) -> Result:
+    """Gaussian noise for half of delta, a threshold for the other half."""
+    std = np.sqrt(most) / largest_mu(epsilon, delta / 2)
+    threshold = 1 - std * ndtri(-np.expm1(np.log1p(-delta / 2) / most))
+    counts = bounded(data, most, rng)
+    noisy = counts + rng.normal(0, std, len(counts))
+    found = np.flatnonzero((noisy > threshold) & (counts > 0))
+    return result(data, found, noisy[found])
+
+
+def set_union(data: Data, epsilon: float, delta: float, budgets: tuple[float, ...], most: int, rng: Random) -> Result:
+    """Weighted Gaussian set union in rounds that drop the keys already found; one round is the plain weighted Gaussian."""
+    sampled = kept(data, most, rng)
+    unit, group = data.unit[sampled], data.group[sampled]
+    found = np.zeros(data.groups, bool)
+    for budget in budgets:
+        share = budget / sum(budgets)
+        std = 1 / (largest_mu(epsilon, delta / 2) * np.sqrt(share))
+        sizes = np.arange(1, most + 1)
+        tails = np.log1p(-delta / 2 * share) / sizes
+        threshold = float((1 / np.sqrt(sizes) - std * ndtri(-np.expm1(tails))).max())
+        degree = np.bincount(unit, minlength=data.units)
+        sums = np.bincount(group, 1 / np.sqrt(degree[unit]), minlength=data.groups)
+        noisy = sums + rng.normal(0, std, data.groups)
+        found |= (noisy > threshold) & (sums > 0)
+        left = ~found[group]
+        unit, group = unit[left], group[left]
+    return Result(int(found.sum()))
+
+
+def two_rounds(data: Data, epsilon: float, delta: float, rng: Random) -> Result:
+    """Laplace noise in two rounds: a fifth of epsilon drops the hopeless of at most five groups of a unit, the rest decides.
+
+    Weights of norm 1 in l1 in both rounds; in units of the noise, z1 > k = 2 keeps a group and z2 > T releases it, with
+    1/4 e^(-k - T) e^e2 (4 + e^e1) <= delta: what groups of one unit alone can do.
+    """
+    most, keep, first, second = 5, 2.0, 0.2 * epsilon, 0.8 * epsilon
+    threshold = second + np.log((most - 1 + np.exp(first)) / (4 * delta)) - keep
+    sampled = kept(data, most, rng)
+    unit, group = data.unit[sampled], data.group[sampled]
+
+    def noisy(share: float, unit: NDArray[np.int32], group: NDArray[np.int32]) -> tuple[Floats, NDArray[np.bool_]]:
+        degree = np.bincount(unit, minlength=data.units)
+        sums = np.bincount(group, 1 / degree[unit], minlength=data.groups)
+        return share * sums + rng.laplace(size=data.groups), sums > 0
+
+    found, eligible = noisy(first, unit, group)
+    left = eligible & (found > keep)
+    found, _ = noisy(second, unit[left[group]], group[left[group]])
+    released = np.flatnonzero(left & (found > threshold))
+    return result(data, released, found[released] / second)
+
+
+def pairs_of(data: Data, mechanism: AdaptiveGaussian, rng: Random) -> MemoryPairs:
+    """The pairs with a sample of each unit's groups."""
+    return MemoryPairs(data.unit, data.group, data.units, data.groups, kept(data, mechanism.max_groups, rng))
+
+
+def adaptive(data: Data, mechanism: AdaptiveGaussian, rng: Random) -> Result:
+    """The adaptive release itself, with its own noise."""
+    pairs = pairs_of(data, mechanism, rng)
+    selection = select(mechanism, pairs)
+    found = estimate(count(mechanism, pairs, selection), mechanism.tuning)
+    return result(data, selection.index, found.counts, found.std_errors)
+
+
+Branches = list[AdaptiveGaussian | LaplaceThreshold]
+
+
+def branches(epsilon: float, delta: float) -> Branches:
+    """What the automatic choice chooses from, with the budget that is left."""
+    left = epsilon * (1 - Tuning().choice_share)
+    plans = [dp.plan(epsilon=left, delta=delta, max_groups=most, mechanism="laplace") for most in Tuning().light_groups]
+    light = [plan.mechanism for plan in plans if isinstance(plan.mechanism, LaplaceThreshold)]
+    return [calibrate(left, delta), *light]
+
+
+def automatic(data: Data, choices: Branches, epsilon: float, rng: Random) -> Result:
+    """Choose by the noisy histogram of degrees, then release."""
+    degrees = MemoryPairs(data.unit, data.group, data.units, data.groups).degree_histogram(DEGREE_EDGES)
+    chosen = choose(choices, noisy_degrees(degrees, Tuning().choice_share * epsilon))
+    return released(data, chosen, rng)
+
+
+def released(data: Data, mechanism: AdaptiveGaussian | SparseGaussian | LaplaceThreshold, rng: Random) -> Result:
+    """By whatever mechanism it is."""
+    return adaptive(data, mechanism, rng) if isinstance(mechanism, AdaptiveGaussian) else plain(data, mechanism, rng)
+
+
+def repeat(seeds: int, run: Callable[[Random], Result]) -> list[Result]:
+    """One result for each seed."""
+    return [run(np.random.default_rng(seed)) for seed in range(seeds)]
+
+
+def line(name: str, results: list[Result]) -> str:
+    """Mean ± spread."""
+    groups = np.array([found.groups for found in results], float)
+    text = f"  {name:<34}{groups.mean():>8.0f} ± {groups.std():<5.0f}"
+    for values in (np.array([getattr(f, name) for f in results]) for name in ("error", "coverage", "coverage_top")):
+        known = values[np.isfinite(values)]
+        text += f"{known.mean():>8.3f} ± {known.std():<6.3f}" if len(known) else " " * 17
+    return text.rstrip()

@@ -1,0 +1,117 @@
+"""Entries, each carrying the hash of the one before: an edit anywhere breaks every hash after it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from dphist.errors import DphistError
+from dphist.ledger.dataset import DataSet
+from dphist.privacy.composition import PrivacyCost
+from dphist.privacy.filters import Amount, amount
+
+Kind = Literal["create", "reserve", "commit", "record"]
+SPENDS: Final = ("reserve", "record")
+BEGINNING: Final = "0" * 64
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a data set's history. `noise_total` and `delta_total` are the sums after it; the body holds public facts."""
+
+    dataset: str
+    sequence: int
+    time: str
+    kind: Kind
+    body: dict[str, Any]
+    noise_total: int
+    delta_total: int
+    previous: str
+    hash: str = ""
+
+    @property
+    def total(self) -> Amount:
+        """The sums after this entry."""
+        return Amount(self.noise_total, self.delta_total)
+
+    @property
+    def cost(self) -> PrivacyCost:
+        """The cost of a spend."""
+        return PrivacyCost(**self.body["cost"])
+
+    def digest(self) -> str:
+        """SHA-256 over the canonical JSON of everything but the hash itself, the previous hash included."""
+        data = self.to_data()
+        del data["hash"]
+        return hashlib.sha256(canonical(data).encode()).hexdigest()
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**asdict(self), "noise_total": str(self.noise_total), "delta_total": str(self.delta_total)}
+
+
+def canonical(data: object) -> str:
+    """One text for one value: sorted keys, no spaces, ASCII, numbers in the shortest form that reads back to the same bits."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+def verify(entries: Sequence[Entry], head: str | None = None) -> list[Check]:
+    """Recompute every hash, every sum and the limit, and look for an exported head."""
+    problems = list(_problems(entries))
+    found = [Check("chain", not problems, problems[0] if problems else f"{len(entries):,} entries, every hash holds")]
+    if not problems:
+        wrong = list(_wrong_sums(entries))
+        found.append(
+            Check("sums", not wrong, wrong[0] if wrong else "add up to what the entries say, within the budget")
+        )
+    if head is not None:
+        place = next((entry.sequence for entry in entries if entry.hash == head), None)
+        missing = "is not in the chain: entries were cut off, or the chain was made anew"
+        found.append(Check("head", place is not None, missing if place is None else f"is entry {place:,}"))
+    return found
+
+
+def _problems(entries: Sequence[Entry]) -> Iterator[str]:
+    previous = BEGINNING
+    for place, entry in enumerate(entries):
+        if entry.sequence != place:
+            yield f"entry {place:,} is missing"
+        elif entry.previous != previous:
+            yield f"entry {place:,} does not follow the one before it"
+        elif entry.digest() != entry.hash:
+            yield f"entry {place:,} was changed"
+        elif (entry.kind == "create") != (place == 0):
+            yield f"entry {place:,} is of the wrong kind"
+        previous = entry.hash
+
+
+def _wrong_sums(entries: Sequence[Entry]) -> Iterator[str]:
+    try:
+        dataset = DataSet.from_data(entries[0].body)
+        total, open_ = Amount(), set[int]()
+        for entry in entries[1:]:
+            if entry.kind in SPENDS:
+                total += amount(entry.cost, dataset.accountant)
+                open_ |= {entry.sequence} if entry.kind == "reserve" else set()
+            elif entry.body["entry"] in open_:
+                open_.remove(entry.body["entry"])
+            else:
+                yield f"entry {entry.sequence:,} confirms a reservation that is not open"
+            if entry.total != total:
+                yield f"the sums of entry {entry.sequence:,} are wrong"
+        if not total.within(dataset.limit):
+            yield "more was spent than the budget allows"
+    except (KeyError, TypeError, ValueError, IndexError, DphistError):
+        yield "an entry lacks what it should say"

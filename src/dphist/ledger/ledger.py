@@ -1,0 +1,273 @@
+"""The ledger: charge before noise is drawn, confirm when the result is written, never give back."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import sqlalchemy as sa
+
+from dphist.errors import BudgetExceeded, InvalidParameter, UnusableLedger
+from dphist.ledger import chain, database
+from dphist.ledger.chain import Check, Entry, Kind
+from dphist.ledger.dataset import DataSet, Protects
+from dphist.ledger.status import Status
+from dphist.privacy.composition import PrivacyCost
+from dphist.privacy.filters import Amount, amount
+from dphist.version import __version__
+
+Fits = Callable[[PrivacyCost], bool]
+Advise = Callable[[Fits], Iterable[str]]
+
+
+class Ledger:
+    """Budgets and spends at an address: a path (SQLite), or sqlite:// or postgresql:// . Use it in a with statement."""
+
+    def __init__(self, address: str | Path, *, create: bool = False) -> None:
+        self._database = database.Database(address, create=create)
+        self._known: dict[str, DataSet] = {}
+        if create:
+            try:
+                self._database.prepare()
+            except BaseException:
+                self.close()
+                raise
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._database.close()
+
+    def create(self, dataset: DataSet) -> Entry:
+        """Begin a data set. A name is used once."""
+        with self._database.write(dataset.name) as connection:
+            known = sa.select(database.datasets.c.name).where(database.datasets.c.name == dataset.name)
+            if connection.execute(known).first() is not None:
+                raise InvalidParameter(
+                    "a new name for a data set", repr(dataset.name), "a budget is never changed once it is there."
+                )
+            connection.execute(sa.insert(database.datasets).values(name=dataset.name))
+            body = {**dataset.to_data(), "dphist": __version__}
+            return _append(connection, dataset.name, None, "create", body, Amount())
+
+    def names(self) -> list[str]:
+        """The data sets there are."""
+        with self._database.read() as connection:
+            return [row.name for row in connection.execute(sa.select(database.datasets).order_by("name"))]
+
+    def dataset(self, name: str) -> DataSet:
+        """The budget of a data set."""
+        with self._database.read() as connection:
+            return self._dataset(connection, name)
+
+    def left(self, name: str) -> tuple[DataSet, Amount]:
+        """A data set, and what is left of its two limits."""
+        with self._database.read() as connection:
+            dataset = self._dataset(connection, name)
+            return dataset, dataset.limit - _last(connection, name).total
+
+    def _dataset(self, connection: sa.Connection, name: str) -> DataSet:
+        """The budget of a data set, which never changes."""
+        if name not in self._known:
+            self._known[name] = _dataset(connection, name)
+        return self._known[name]
+
+    def reserve(
+        self,
+        name: str,
+        cost: PrivacyCost,
+        *,
+        unit: str,
+        command: str,
+        facts: Mapping[str, Any],
+        protects: Protects = "unit",
+        advise: Advise | None = None,
+    ) -> Entry:
+        """Charge a spend, in one transaction; when this returns it is on disk. Noise may be drawn after it, not before.
+
+        Whatever happens then, it stays spent. `facts` must hold nothing derived from data. `advise` is asked what would fit
+        if this does not.
+        """
+        return self._spend(name, cost, "reserve", unit, protects, {"command": command, **facts}, advise)
+
+    def record(self, name: str, cost: PrivacyCost, *, unit: str, note: str, declared: Mapping[str, float]) -> Entry:
+        """Write down what was spent elsewhere. It must fit, like any other spend."""
+        dataset = self.dataset(name)
+        facts = {"command": "record", "note": note, "declared": dict(declared)}
+        return self._spend(name, cost, "record", unit, dataset.protects, facts, None)
+
+    def _spend(
+        self,
+        name: str,
+        cost: PrivacyCost,
+        kind: Kind,
+        unit: str,
+        protects: Protects,
+        facts: Mapping[str, Any],
+        advise: Advise | None,
+    ) -> Entry:
+        with self._database.write(name) as connection:
+            dataset = self._dataset(connection, name)
+            dataset.check_charge(unit, protects)
+            before = _last(connection, name)
+            total = before.total + amount(cost, dataset.accountant)
+            if total.within(dataset.limit):
+                body = {**facts, "cost": asdict(cost), "dphist": __version__}
+                return _append(connection, name, before, kind, body, total)
+        raise _exceeded(dataset, dataset.limit - before.total, cost, advise)
+
+    def check(
+        self, name: str, cost: PrivacyCost, *, unit: str, protects: Protects = "unit", advise: Advise | None = None
+    ) -> None:
+        """Refuse now what would be refused later. Charges nothing and promises nothing: another may be first."""
+        dataset, left = self.left(name)
+        dataset.check_charge(unit, protects)
+        if not amount(cost, dataset.accountant).within(left):
+            raise _exceeded(dataset, left, cost, advise)
+
+    def commit(self, name: str, sequence: int, *, output: str | None = None) -> Entry:
+        """Confirm that the result of a reservation was written. Changes no sum."""
+        with self._database.write(name) as connection:
+            before = _last(connection, name)
+            _check_open(connection, name, sequence)
+            return _append(connection, name, before, "commit", {"entry": sequence, "output": output}, before.total)
+
+    def entries(self, name: str) -> list[Entry]:
+        """The history of a data set, oldest first."""
+        table = database.entries
+        with self._database.read() as connection:
+            rows = connection.execute(sa.select(table).where(table.c.dataset == name).order_by(table.c.sequence))
+            found = [_entry(row) for row in rows]
+        if not found:
+            raise _unknown(name)
+        return found
+
+    def status(self, name: str) -> Status:
+        """What is spent and what is left."""
+        entries = self.entries(name)
+        return Status(DataSet.from_data(entries[0].body), entries)
+
+    def verify(self, name: str, head: str | None = None) -> list[Check]:
+        """Recompute the chain and its sums; `head` is a hash that was exported earlier and must still be in it."""
+        return chain.verify(self.entries(name), head)
+
+    def export(self, name: str) -> dict[str, Any]:
+        """Everything about a data set as plain data, with the head of its chain."""
+        entries = self.entries(name)
+        return {
+            "format": "dphist-ledger-export",
+            "version": 1,
+            "dphist": __version__,
+            "dataset": name,
+            "head": entries[-1].hash,
+            "entries": [entry.to_data() for entry in entries],
+        }
+
+
+def _unknown(name: str) -> InvalidParameter:
+    return InvalidParameter("a data set of this ledger", repr(name), "dphist ledger create makes one.")
+
+
+def _exceeded(dataset: DataSet, left: Amount, cost: PrivacyCost, advise: Advise | None) -> BudgetExceeded:
+    """What is left, what was asked, what would fit."""
+
+    def fits(other: PrivacyCost) -> bool:
+        return amount(other, dataset.accountant).within(left)
+
+    needed = amount(cost, dataset.accountant)
+    if needed.delta > left.delta:  # which another epsilon would not mend
+        advice = ["its delta is more than what is left; ask for a smaller one"]
+    else:
+        advice = list(advise(fits)) if advise is not None else []
+    return BudgetExceeded(
+        f"a spend within what is left of {dataset.name!r}: {dataset.words(left)}",
+        dataset.words(needed),
+        "; ".join([*advice, "nothing was charged and nothing released."]),
+    )
+
+
+def _dataset(connection: sa.Connection, name: str) -> DataSet:
+    table = database.entries
+    first = sa.select(table).where(table.c.dataset == name, table.c.sequence == 0)
+    row = connection.execute(first).first()
+    if row is None:
+        raise _unknown(name)
+    return DataSet.from_data(_intact(_entry(row)).body)
+
+
+def _last(connection: sa.Connection, name: str) -> Entry:
+    table = database.entries
+    newest = sa.select(table).where(table.c.dataset == name).order_by(table.c.sequence.desc()).limit(1)
+    row = connection.execute(newest).first()
+    if row is None:
+        raise _unknown(name)
+    return _intact(_entry(row))
+
+
+def _check_open(connection: sa.Connection, name: str, sequence: int) -> None:
+    """A reservation is confirmed once."""
+    table = database.entries
+    since = sa.select(table).where(table.c.dataset == name, table.c.sequence >= sequence).order_by(table.c.sequence)
+    rows = [_entry(row) for row in connection.execute(since.where(table.c.kind.in_(("reserve", "commit"))))]
+    reserved = any(entry.sequence == sequence and entry.kind == "reserve" for entry in rows)
+    if not reserved or any(entry.kind == "commit" and entry.body["entry"] == sequence for entry in rows):
+        raise InvalidParameter("an open reservation", f"entry {sequence:,} of {name!r}")
+
+
+def _intact(entry: Entry) -> Entry:
+    """Nothing is added behind an entry that was changed."""
+    if entry.digest() != entry.hash:
+        raise UnusableLedger(
+            f"an intact entry {entry.sequence:,} of {entry.dataset!r}",
+            "a changed one",
+            "dphist ledger verify tells more.",
+        )
+    return entry
+
+
+def _entry(row: Any) -> Entry:
+    try:
+        return Entry(
+            row.dataset, row.sequence, row.time, row.kind, json.loads(row.body),
+            int(row.noise_total), int(row.delta_total), row.previous, row.hash,
+        )  # fmt: skip
+    except ValueError:
+        raise UnusableLedger("readable entries", f"a damaged entry {row.sequence} of {row.dataset!r}") from None
+
+
+def _append(
+    connection: sa.Connection, name: str, before: Entry | None, kind: Kind, body: dict[str, Any], total: Amount
+) -> Entry:
+    """Add one entry. A clock that went back is written down, not corrected: the sequence is the order."""
+    time = _now()
+    if before is not None and time < before.time:
+        body = {**body, "clock": f"behind the entry before it ({before.time})"}
+    entry = Entry(
+        dataset=name,
+        sequence=0 if before is None else before.sequence + 1,
+        time=time,
+        kind=kind,
+        body=body,
+        noise_total=total.noise,
+        delta_total=total.delta,
+        previous=chain.BEGINNING if before is None else before.hash,
+    )
+    entry = replace(entry, hash=entry.digest())
+    connection.execute(sa.insert(database.entries).values({**entry.to_data(), "body": chain.canonical(body)}))
+    return entry
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")

@@ -1,0 +1,149 @@
+"""What is spent, what is left, and what that means: sums, projections, comparisons."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dphist.errors import MissingExtra
+from dphist.ledger.chain import SPENDS, Entry
+from dphist.ledger.dataset import NOISE, WORDS, DataSet
+from dphist.privacy import filters
+from dphist.privacy.composition import PrivacyCost
+from dphist.privacy.filters import ACCOUNTANTS, Amount, amount
+from dphist.privacy.loss_distribution import epsilon_of_losses
+
+_BAR = 30
+
+
+@dataclass(frozen=True)
+class Status:
+    """A data set and its history."""
+
+    dataset: DataSet
+    entries: Sequence[Entry]
+
+    @cached_property
+    def spends(self) -> list[Entry]:
+        """The entries that cost something."""
+        return [entry for entry in self.entries if entry.kind in SPENDS]
+
+    @property
+    def unconfirmed(self) -> list[Entry]:
+        """Reservations whose result was never confirmed: it may or may not have been seen, so they stay spent."""
+        confirmed = {entry.body["entry"] for entry in self.entries if entry.kind == "commit"}
+        return [entry for entry in self.spends if entry.kind == "reserve" and entry.sequence not in confirmed]
+
+    @cached_property
+    def costs(self) -> Counter[PrivacyCost]:
+        """The costs of all spends, and how often each was spent."""
+        return Counter(entry.cost for entry in self.spends)
+
+    @cached_property
+    def total(self) -> Amount:
+        """The two sums, added up anew from the costs."""
+        return self._total(self.dataset.accountant)
+
+    def _total(self, accountant: filters.Accountant) -> Amount:
+        found = Amount()
+        for cost, number in self.costs.items():
+            found += amount(cost, accountant).times(number)
+        return found
+
+    @property
+    def left(self) -> Amount:
+        """What is left of the two limits."""
+        return self.dataset.limit - self.total
+
+    def more_like_the_last(self) -> int | None:
+        """How many more spends like the last one fit; None before the first."""
+        if not self.spends:
+            return None
+        one, left = amount(self.spends[-1].cost, self.dataset.accountant), self.left
+        return min(left.noise // one.noise if one.noise else 2**62, left.delta // one.delta if one.delta else 2**62)
+
+    def comparison(self) -> dict[str, float | None]:
+        """The epsilon at the budget's delta by every accountant and by a loss distribution; None where it cannot be told."""
+        delta = self.dataset.delta
+        found: dict[str, float | None] = {}
+        for name in ACCOUNTANTS:
+            epsilon = filters.composed_epsilon(self._total(name), name, delta)
+            found[name] = epsilon if math.isfinite(epsilon) else None
+        try:
+            epsilon = epsilon_of_losses(self.costs, delta) if self.spends else 0.0
+            found["pld"] = epsilon if math.isfinite(epsilon) else None
+        except MissingExtra:
+            pass
+        return found
+
+    def to_data(self) -> dict[str, Any]:
+        """As plain data; shares are of the limits."""
+        noise, delta = self._shares()
+        return {
+            "dataset": self.dataset.name,
+            "epsilon": self.dataset.epsilon,
+            "delta": self.dataset.delta,
+            "unit": self.dataset.unit,
+            "protects": self.dataset.protects,
+            "accountant": self.dataset.accountant,
+            "spends": len(self.spends),
+            "unconfirmed": len(self.unconfirmed),
+            "spent": {
+                NOISE[self.dataset.accountant]: filters.value(self.total.noise),
+                "delta": filters.value(self.total.delta),
+            },
+            "limit": {
+                NOISE[self.dataset.accountant]: filters.value(self.dataset.noise_limit),
+                "delta": filters.value(self.dataset.delta_limit),
+            },
+            "shares": {"noise": noise, "delta": delta},
+            "more_like_the_last": self.more_like_the_last(),
+            "comparison": self.comparison(),
+            "head": self.entries[-1].hash,
+        }
+
+    def _shares(self) -> tuple[float, float]:
+        total, limit = self.total, self.dataset.limit
+        return total.noise / limit.noise, total.delta / limit.delta
+
+    def __str__(self) -> str:
+        made = self.dataset
+        unit = WORDS[made.protects].replace("unit", made.unit)
+        noise, delta = self._shares()
+        total = self.total
+        lines = [
+            f"{made.name}: epsilon {made.epsilon:g}, delta {made.delta:g} for {unit}; accountant {made.accountant}",
+            "",
+            f"  {'noise':<8}{_bar(noise)}  {NOISE[made.accountant]} {filters.value(total.noise):.4g}"
+            f" of {filters.value(made.noise_limit):.4g}",
+            f"  {'delta':<8}{_bar(delta)}  {filters.value(total.delta):.4g} of {filters.value(made.delta_limit):.4g}",
+            f"  {'spends':<8}{len(self.spends):,}{self._unconfirmed()}",
+            f"  {'more':<8}{self._projection()}",
+            "",
+            f"  the same spends as a fixed list, at delta {made.delta:g}:",
+        ]
+        for name, epsilon in self.comparison().items():
+            shown = "more than its delta" if epsilon is None else f"epsilon {epsilon:.4g}"
+            lines.append(f"    {name:<6}  {shown}{'  (this ledger)' if name == made.accountant else ''}")
+        return "\n".join([*lines, "", f"  head    {self.entries[-1].hash}"])
+
+    def _unconfirmed(self) -> str:
+        number = len(self.unconfirmed)
+        if not number:
+            return ""
+        return f", {number:,} of them reserved and never confirmed: counted, since noise may have been drawn"
+
+    def _projection(self) -> str:
+        more = self.more_like_the_last()
+        if more is None:
+            return "nothing is spent yet"
+        return f"{more:,} more like the last one ({self.spends[-1].body['command']}) fit"
+
+
+def _bar(share: float) -> str:
+    filled = min(_BAR, math.ceil(share * _BAR)) if share > 0 else 0
+    return f"[{'#' * filled}{'.' * (_BAR - filled)}] {100 * share:5.1f} %"

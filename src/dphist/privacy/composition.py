@@ -1,0 +1,118 @@
+"""What one release costs in every way of adding up, and how the ways turn into each other. docs/composition.md has the proofs.
+
+A pair of neighbouring laws P, Q has cost (noise, d) when there are laws P', Q' that differ by no more than `noise` says and
+agree with P, Q outside an event of probability at most d under P (the good-event lemma; in both directions). Then, whatever is
+chosen in view of earlier results, the d's add up, and the noise adds up by itself: epsilons, rhos, or squares of mus.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from scipy.special import ndtri_exp
+
+from dphist.errors import InvalidParameter
+from dphist.privacy.zcdp import epsilon_from_rho
+
+_UP = 1 + 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyCost:
+    """The cost of one release, three times: (epsilon, delta), (rho, rho_delta) and (mu, mu_delta). Each is valid by itself."""
+
+    epsilon: float
+    delta: float
+    rho: float
+    rho_delta: float
+    mu: float
+    mu_delta: float
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InvalidParameter(f"a finite cost {field.name} >= 0", value)
+            if field.name.endswith("delta"):
+                object.__setattr__(self, field.name, min(value, 1.0))
+
+    @property
+    def response_dominates(self) -> bool:
+        """Whether mu is only what (epsilon, delta) implies, so that randomised response tells more about the losses."""
+        return self.mu_delta >= self.delta and self.mu >= mu_of_pure(self.epsilon)
+
+
+def mu_of_pure(epsilon: float) -> float:
+    """[DRS22] Section 2: an epsilon-DP mechanism is mu-GDP with mu = 2 Phi^-1(e^epsilon/(1 + e^epsilon)). Rounded up.
+
+    Randomised response, of which every epsilon-DP pair is a post-processing, has a trade-off curve with one corner, at
+    (q, q), q = 1/(1 + e^epsilon). The Gaussian curve is convex, so it lies below that curve if it does at the corner.
+    """
+    if epsilon == 0:
+        return 0.0
+    return -2 * float(ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon)))) * _UP + 1e-15
+
+
+def mu_of_range(length: float) -> float:
+    """The mu of a choice whose privacy loss lies in some range of this length (the exponential mechanism). Rounded up.
+
+    Such a pair is a post-processing of a pair on two points with logit(p) - logit(q) = length, and its mu is
+    h(logit p) - h(logit q), h = Phi^-1 of the logistic function, which is odd and concave on the right: largest at p = 1 - q,
+    where it is that of a pure epsilon of half the length. Proof in docs/composition.md, Lemma 5.
+    """
+    return mu_of_pure(length / 2)
+
+
+def rho_of_pure(epsilon: float) -> float:
+    """An epsilon-DP mechanism is epsilon tanh(epsilon/2)-zCDP: the KL divergence of randomised response. Rounded up.
+
+    Its Renyi divergence of order a is [ln cosh((a - 1/2) epsilon) - ln cosh(epsilon/2)]/(a - 1), the integral of tanh, and
+    tanh(x) <= x tanh(epsilon/2)/(epsilon/2) for x >= epsilon/2. Hence at most a epsilon tanh(epsilon/2), for every a.
+    """
+    return epsilon * math.tanh(epsilon / 2) * _UP
+
+
+def of_pure(epsilon: float, delta: float = 0.0) -> PrivacyCost:
+    """[KOV15] Theorem 3.1: an (epsilon, delta)-DP pair is a post-processing of "tell all with probability delta, else
+    randomised response with epsilon": a pure epsilon with d = delta. All that is known where only this is proved.
+    """
+    return PrivacyCost(epsilon, delta, rho_of_pure(epsilon), delta, mu_of_pure(epsilon), delta)
+
+
+def of_gaussian(mu: float, d: float, *, epsilon: float, delta: float) -> PrivacyCost:
+    """A mu-GDP mechanism with a bad event of probability d; (epsilon, delta) is what its own analysis proves.
+
+    A Gaussian pair is mu^2/2-zCDP, exactly at every order.
+    """
+    return PrivacyCost(epsilon, delta, mu * mu / 2 * _UP, d, mu, d)
+
+
+def of_rho(rho: float, d: float, *, epsilon: float, delta: float) -> PrivacyCost:
+    """A rho-zCDP mechanism with a bad event of probability d. No mu is proved for it: that comes from (epsilon, delta)."""
+    return PrivacyCost(epsilon, delta, rho, d, mu_of_pure(epsilon), delta)
+
+
+def of_declared_rho(rho: float, delta: float) -> PrivacyCost:
+    """A spend that is known as rho-zCDP only; delta is where it is converted for those who add up otherwise."""
+    return of_rho(rho, 0.0, epsilon=epsilon_from_rho(rho, delta) if rho > 0 else 0.0, delta=delta)
+
+
+def together(costs: Iterable[PrivacyCost]) -> PrivacyCost:
+    """The cost of several mechanisms that see each other's results. Rounded up."""
+    listed = list(costs)
+    return PrivacyCost(
+        epsilon=math.fsum(cost.epsilon for cost in listed) * _UP,
+        delta=min(1.0, math.fsum(cost.delta for cost in listed) * _UP),
+        rho=math.fsum(cost.rho for cost in listed) * _UP,
+        rho_delta=min(1.0, math.fsum(cost.rho_delta for cost in listed) * _UP),
+        mu=math.hypot(*(cost.mu for cost in listed)) * _UP,
+        mu_delta=min(1.0, math.fsum(cost.mu_delta for cost in listed) * _UP),
+    )
+
+
+def worst(costs: Iterable[PrivacyCost]) -> PrivacyCost:
+    """What covers each of several mechanisms, one of which will be run: the largest of everything."""
+    listed = list(costs)
+    return PrivacyCost(*(max(getattr(cost, field.name) for cost in listed) for field in fields(PrivacyCost)))

@@ -1,0 +1,321 @@
+"""Where releases meet the ledger: what each command spends, charged before its noise is drawn, confirmed when it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from dphist.errors import Infeasible, InvalidParameter, InvalidPlan
+from dphist.flexible.plan import StatisticPlan
+from dphist.mechanisms import (
+    DiscreteGaussianThreshold,
+    LaplaceThreshold,
+    Mechanism,
+    Profile,
+    SparseGaussian,
+    TruncatedLaplace,
+    epsilon_at,
+)
+from dphist.mechanisms.costs import privacy_cost, with_pure_parts
+from dphist.planning import Plan, Request
+from dphist.planning.describe import guarantee
+from dphist.planning.plan import choose
+from dphist.planning.summary import stated_delta
+from dphist.planning.top_k import TopKPlan, plan_top_k
+from dphist.privacy.composition import PrivacyCost, worst
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from dphist.ledger.dataset import Protects
+    from dphist.ledger.ledger import Fits
+
+T = TypeVar("T", bound="DataclassInstance")
+_FREE = (SparseGaussian, LaplaceThreshold, DiscreteGaussianThreshold)  # max_groups can change under the same noise
+SMALLEST_SHARE: Final = 64
+"""How far below what was asked for an epsilon that fits is looked for."""
+NOT_RECORDED: Final = "Nothing was recorded in a ledger: keep count of what you release about these people."
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What a command is about to spend: all of it public.
+
+    cost: by the epsilon of the budget it is charged to. with_epsilon: the same command with another epsilon. instead: an option
+    that may cost less, and its cost. with_groups: the same noise and threshold with fewer groups per unit, where possible.
+    """
+
+    command: str
+    unit: str
+    epsilon: float
+    facts: dict[str, Any]
+    cost: Callable[[float], PrivacyCost]
+    with_epsilon: Callable[[float], Spend]
+    instead: tuple[str, Callable[[float], PrivacyCost]] | None = None
+    groups: int = 1
+    with_groups: Callable[[int], tuple[float, Callable[[float], PrivacyCost]]] | None = None
+    protects: Protects = "unit"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Which entry of which data set paid for a result. Its hash fixes everything before it."""
+
+    dataset: str
+    entry: int
+    hash: str
+
+    def to_data(self) -> dict[str, Any]:
+        """As metadata has it: the address of the ledger is not told."""
+        return {"dataset": self.dataset, "entry": self.entry, "hash": self.hash}
+
+    def __str__(self) -> str:
+        return f"Charged to {self.dataset!r}, entry {self.entry:,}, hash {self.hash[:16]}…"
+
+
+class Charge:
+    """One spend on its way: `check` early, call it before the first noise, `confirm` when the result is written."""
+
+    def __init__(self, address: str | Path, dataset: str, spend: Spend) -> None:
+        from dphist.ledger import Ledger
+
+        self._spend = spend
+        self._dataset = dataset
+        self.receipt: Receipt | None = None
+        self._ledger = Ledger(address)
+        try:
+            self._composed = self._ledger.dataset(dataset).epsilon
+        except BaseException:
+            self._ledger.close()
+            raise
+
+    def check(self) -> None:
+        """Refuse what does not fit before anything is read."""
+        spend = self._spend
+        cost = spend.cost(self._composed)
+        self._ledger.check(self._dataset, cost, unit=spend.unit, protects=spend.protects, advise=self._advise)
+
+    def __call__(self) -> None:
+        """Charge, once. When this returns, the spend is on disk, whatever happens next."""
+        assert self.receipt is None, "noise is drawn once for a charge"
+        spend = self._spend
+        entry = self._ledger.reserve(
+            self._dataset,
+            spend.cost(self._composed),
+            unit=spend.unit,
+            protects=spend.protects,
+            command=spend.command,
+            facts=spend.facts,
+            advise=self._advise,
+        )
+        self.receipt = Receipt(self._dataset, entry.sequence, entry.hash)
+
+    def confirm(self, output: str | Path | None = None) -> None:
+        """Say that the result is written; only the name of the file is kept."""
+        assert self.receipt is not None
+        name = None if output is None else Path(output).name
+        self._ledger.commit(self._dataset, self.receipt.entry, output=name)
+
+    def close(self) -> None:
+        """Close the connection to the ledger."""
+        self._ledger.close()
+
+    def _advise(self, fits: Fits) -> Iterator[str]:
+        """The largest epsilon, and the most groups, that fit: searched with the accountant of the ledger."""
+        if (found := _largest_epsilon(self._spend, fits, self._composed)) is not None:
+            yield f"with the same delta, epsilon {found:.3g} fits"
+        else:
+            yield f"with the same delta, not even a {SMALLEST_SHARE}th of epsilon fits"
+        if self._spend.instead is not None and fits(self._spend.instead[1](self._composed)):
+            yield f"with {self._spend.instead[0]} it fits as it is"
+        if (groups := _most_groups(self._spend, fits, self._composed)) is not None:
+            most, epsilon = groups
+            yield f"with the same noise and threshold, --max-groups {most} fits (epsilon {epsilon:.3g})"
+
+
+def open_charge(ledger: str | Path | None, dataset: str | None, spend: Callable[[], Spend]) -> Charge | None:
+    """The charge for a ledger and a data set, checked; None if neither is given. One without the other is a mistake."""
+    if ledger is None and dataset is None:
+        return None
+    if ledger is None or dataset is None:
+        missing, hint = ("a ledger", "DPHIST_LEDGER") if ledger is None else ("a data set", "DPHIST_DATASET")
+        raise InvalidParameter(
+            "a ledger and a data set together", f"none as {missing}", f"--ledger ADDRESS --dataset NAME, or set {hint}."
+        )
+    made = Charge(ledger, dataset, spend())
+    try:
+        made.check()
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+@contextmanager
+def charging(ledger: str | Path | None, dataset: str | None, spend: Callable[[], Spend]) -> Iterator[Charge | None]:
+    """`open_charge`, closed at the end; without a ledger there is nothing to call."""
+    charge = open_charge(ledger, dataset, spend)
+    try:
+        yield charge
+    finally:
+        if charge is not None:
+            charge.close()
+
+
+def paid(charge: Charge | None, draw: Callable[[], T]) -> T:
+    """Charge, draw, confirm; the result names the entry. Without a charge just draw."""
+    if charge is None:
+        return draw()
+    charge()
+    found = replace(draw(), receipt=charge.receipt)
+    charge.confirm()
+    return found
+
+
+def receipt_of(charge: Charge | None) -> dict[str, Any] | None:
+    """Charge now, and give what the result will say about it: for what is drawn from later, bit by bit."""
+    if charge is None:
+        return None
+    charge()
+    assert charge.receipt is not None
+    return charge.receipt.to_data()
+
+
+def _largest_epsilon(spend: Spend, fits: Fits, composed: float) -> float | None:
+    """The largest epsilon found, to about 4 %, rounded down to what is printed."""
+
+    def holds(epsilon: float) -> bool:
+        try:
+            return fits(spend.with_epsilon(epsilon).cost(composed))
+        except (Infeasible, InvalidPlan):
+            return False
+
+    low, high = spend.epsilon / 2, spend.epsilon
+    while not holds(low):
+        low, high = low / 2, low
+        if low < spend.epsilon / SMALLEST_SHARE:
+            return None
+    while high > low * 1.04:
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    shown = float(f"{low * 0.996:.3g}")  # at most what was found, with three digits
+    return shown if holds(shown) else low
+
+
+def _most_groups(spend: Spend, fits: Fits, composed: float) -> tuple[int, float] | None:
+    """The most groups per unit that fit with the same noise, and their epsilon."""
+    if spend.with_groups is None:
+        return None
+    low, high = 0, spend.groups
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(spend.with_groups(middle)[1](composed)) else (low, middle)
+    return None if low == 0 else (low, spend.with_groups(low)[0])
+
+
+def spend_of_plan(plan: Plan, unit: str) -> Spend:
+    """A release. Where the data chooses the mechanism, every branch is paid for, and the choice too."""
+    request = plan.request
+    branches: tuple[Mechanism, ...] = (plan.mechanism, *(plan.alternatives if request.undecided else ()))
+
+    def cost(composed: float) -> PrivacyCost:
+        pure = [request.choice_epsilon] if request.choice != "given" else []
+        pure += [1 / request.total_scale] if request.total_scale is not None else []
+        epsilon = request.mechanism_epsilon
+        main = worst(privacy_cost(branch, epsilon, composed) for branch in branches)
+        whole = with_pure_parts(main, pure, composed)
+        # What the plan states is proved as a whole, without the rounding of its parts.
+        stated = max(stated_delta(request, branch) for branch in branches)
+        return replace(whole, epsilon=plan.epsilon, delta=stated)
+
+    made = plan.mechanism
+    fewer = None
+    if len(branches) == 1 and isinstance(made, _FREE) and request.total_scale is None:
+        fewer = _fewer(made, plan.delta)
+    facts = {
+        "mechanism": " or ".join(dict.fromkeys(branch.name for branch in branches)),
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "max_groups": request.max_groups,
+        "guarantee": guarantee(request, made),
+    }
+    return Spend(
+        command="release",
+        unit=unit,
+        epsilon=plan.epsilon,
+        facts=facts,
+        cost=cost,
+        with_epsilon=lambda epsilon: spend_of_plan(choose(replace(request, epsilon=epsilon)), unit),
+        instead=("--mechanism adaptive", _adaptive_alone(request)) if request.choice == "law" else None,
+        groups=made.max_groups,
+        with_groups=fewer,
+    )
+
+
+def _adaptive_alone(request: Request) -> Callable[[float], PrivacyCost]:
+    """Nothing is chosen, so the Laplace branches, which add up badly, are not paid for."""
+    return lambda composed: spend_of_plan(choose(replace(request, choice="given", mechanism="adaptive")), "").cost(
+        composed
+    )
+
+
+def _fewer(
+    made: SparseGaussian | LaplaceThreshold | DiscreteGaussianThreshold, delta: float
+) -> Callable[[int], tuple[float, Callable[[float], PrivacyCost]]]:
+    def with_groups(groups: int) -> tuple[float, Callable[[float], PrivacyCost]]:
+        other = replace(made, max_groups=groups)
+        epsilon = epsilon_at(other, delta)
+        return epsilon, lambda composed: privacy_cost(other, epsilon, composed)
+
+    return with_groups
+
+
+def spend_of_mechanism(
+    command: str,
+    mechanism: Profile,
+    epsilon: float,
+    *,
+    unit: str,
+    calibrate: Callable[[float], Profile],
+    facts: dict[str, Any],
+    protects: Protects = "unit",
+) -> Spend:
+    """Anything that is one calibrated mechanism; `calibrate` makes it for another epsilon."""
+    return Spend(
+        command=command,
+        unit=unit,
+        epsilon=epsilon,
+        facts={"mechanism": getattr(mechanism, "name", type(mechanism).__name__), "epsilon": epsilon, **facts},
+        cost=lambda composed: privacy_cost(mechanism, epsilon, composed),
+        with_epsilon=lambda other: spend_of_mechanism(
+            command, calibrate(other), other, unit=unit, calibrate=calibrate, facts=facts, protects=protects
+        ),
+        protects=protects,
+    )
+
+
+def spend_of_top_k(plan: TopKPlan, unit: str) -> Spend:
+    """The largest groups."""
+
+    def calibrate(epsilon: float) -> Profile:
+        shortlist = plan.needed - 1 if plan.method == "ranked" else None
+        return plan_top_k(
+            k=plan.k, epsilon=epsilon, delta=plan.delta, method=plan.method,
+            max_groups=plan.max_groups, shortlist=shortlist,
+        ).mechanism  # fmt: skip
+
+    facts = {"delta": plan.delta, "k": plan.k, "method": plan.method, "guarantee": plan.guarantee}
+    return spend_of_mechanism("top-k", plan.mechanism, plan.epsilon, unit=unit, calibrate=calibrate, facts=facts)
+
+
+def spend_of_statistic(plan: StatisticPlan, unit: str) -> Spend:
+    """One private number."""
+
+    def calibrate(epsilon: float) -> Profile:
+        return TruncatedLaplace.for_budget(epsilon, plan.delta, plan.mechanism.max_groups)
+
+    facts = {"delta": plan.delta, "statistic": plan.statistic, "guarantee": plan.privacy()}
+    return spend_of_mechanism("stat", plan.mechanism, plan.epsilon, unit=unit, calibrate=calibrate, facts=facts)

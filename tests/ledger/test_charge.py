@@ -1,0 +1,367 @@
+"""Every spending command charges before its noise is drawn, and says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import dphist as dp
+from dphist.cli.app import app
+from dphist.errors import BudgetExceeded, EngineFailure, InvalidParameter
+from dphist.ledger import DataSet, Ledger
+from dphist.ledger.recommend import recommend
+from dphist.mechanisms.costs import privacy_cost
+from dphist.noise import entropy as entropy_module
+from dphist.planning import Plan
+from dphist.privacy.composition import of_pure
+from dphist.privacy.filters import amount
+from dphist.publish import release as releasing
+from dphist.publish.charge import NOT_RECORDED, spend_of_plan, spend_of_top_k
+
+USERS = 400
+TABLE = pa.table(
+    {
+        "user": [i % USERS for i in range(2000)],
+        "url": [f"u{(i * i) % 7}" for i in range(2000)],
+        "age": [i % 90 for i in range(2000)],
+    }
+)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> str:
+    """A generous ledger."""
+    address = str(tmp_path / "ledger.db")
+    with Ledger(address, create=True) as opened:
+        opened.create(DataSet("people", 20.0, 1e-3, "user", "gdp"))
+        opened.create(DataSet("events", 20.0, 1e-3, "user", "zcdp", "event"))
+        opened.create(DataSet("small", 0.5, 1e-6, "user", "gdp"))
+        opened.create(DataSet("once", 1.0, 1e-6, "user", "basic"))
+    return address
+
+
+def statuses(address: str, name: str = "people") -> tuple[int, int]:
+    with Ledger(address) as opened:
+        status = opened.status(name)
+        assert all(check.passed for check in opened.verify(name))
+        return len(status.spends), len(status.unconfirmed)
+
+
+def counted() -> pa.Table:
+    return pa.table({"url": ["a", "b", "c"], "n": [300, 200, 100]})
+
+
+COMMANDS: dict[str, Callable[[str, Path], Any]] = {
+    "release": lambda at, _: dp.release(
+        TABLE, unit="user", by="url", epsilon=1, delta=1e-6, max_groups=5, ledger=at, dataset="people"
+    ),
+    "release, automatic": lambda at, _: dp.release(
+        TABLE, unit="user", by="url", epsilon=1, delta=1e-6, total=True, ledger=at, dataset="people"
+    ),
+    "top-k": lambda at, _: dp.top_k(
+        TABLE, unit="user", by="url", k=2, epsilon=1, delta=1e-6, method="ranked", ledger=at, dataset="people"
+    ),
+    "largest": lambda at, _: dp.release_largest(
+        counted(), count="n", plan=dp.plan_top_k(k=2, epsilon=1, delta=1e-6, method="from-top"),
+        unit="user", ledger=at, dataset="people",
+    ),
+    "stat": lambda at, _: dp.stat(
+        "max", TABLE, unit="user", column="age", lower=0, upper=100, error=10, epsilon=1, ledger=at, dataset="people"
+    ),
+    "session": lambda at, folder: dp.Session.start(
+        folder / "s.json", unit="user", epsilon=1, delta=1e-6, results=5, queries=2, ledger=at, dataset="people"
+    ).account,
+    "continual": lambda at, folder: dp.Continual.start(
+        folder / "stream", unit="user", by="url", rounds=4, max_groups=2, epsilon=1, delta=1e-6, ledger=at, dataset="events"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_charged_and_names_its_entry(command: str, ledger: str, tmp_path: Path) -> None:
+    name = "events" if command == "continual" else "people"
+    found = COMMANDS[command](ledger, tmp_path)
+    told = found.ledger if command == "session" else found.receipt
+    told = told if isinstance(told, dict) else told.to_data()
+    assert statuses(ledger, name) == (1, 0)
+    with Ledger(ledger) as opened:
+        entry = opened.entries(name)[told["entry"]]
+    assert told == {"dataset": name, "entry": 1, "hash": entry.hash}
+    assert entry.body["cost"]["epsilon"] == 1
+    assert entry.body["command"] == command.split(",")[0].replace("largest", "top-k")
+    if hasattr(found, "metadata"):
+        assert found.metadata()["ledger"] == told
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nothing_is_drawn_when_the_budget_does_not_allow_it(
+    command: str, ledger: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_noise(*_: object, **__: object) -> None:
+        raise AssertionError("noise was drawn")
+
+    name = "events" if command == "continual" else "people"
+    with Ledger(ledger) as opened:
+        for share in (0.4e-3, 0.08e-3, 0.0199e-3):
+            opened.record(name, of_pure(0.0, share), unit="user", note="others", declared={"delta": share})
+        before = opened.entries(name)
+    monkeypatch.setattr(entropy_module.SystemEntropy, "words", no_noise)
+    with pytest.raises(BudgetExceeded, match="its delta is more than what is left"):
+        COMMANDS[command](ledger, tmp_path)
+    with Ledger(ledger) as opened:
+        assert opened.entries(name) == before
+    assert not (tmp_path / "s.json").exists()
+    assert not (tmp_path / "stream" / "state.arrow").exists()
+
+
+def test_the_charge_is_durable_before_the_first_noise(ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, int]] = []
+    for name in ("privatise", "decide"):  # where noise begins; bounding draws random bits before, which nobody sees
+        original = getattr(releasing, name)
+
+        def watched(*arguments: Any, original: Callable[..., Any] = original, **named: Any) -> Any:
+            seen.append(statuses(ledger))
+            return original(*arguments, **named)
+
+        monkeypatch.setattr(releasing, name, watched)
+    COMMANDS["release"](ledger, Path())
+    COMMANDS["release, automatic"](ledger, Path())
+    assert seen[:2] == [(1, 1), (2, 1)]
+    assert statuses(ledger) == (2, 0)
+
+
+def test_a_release_that_fails_after_the_charge_stays_spent(ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise EngineFailure("noise")
+
+    monkeypatch.setattr("dphist.publish.release.privatise", broken)
+    with pytest.raises(EngineFailure):
+        COMMANDS["release"](ledger, Path())
+    assert statuses(ledger) == (1, 1)
+
+
+def test_a_mistake_before_the_charge_costs_nothing(ledger: str) -> None:
+    with pytest.raises(InvalidParameter):
+        dp.release(TABLE, unit="user", by="none", epsilon=1, delta=1e-6, max_groups=5, ledger=ledger, dataset="people")
+    assert statuses(ledger) == (0, 0)
+
+
+def test_a_ledger_and_a_data_set_belong_together(ledger: str) -> None:
+    for given in ({"ledger": ledger}, {"dataset": "people"}):
+        with pytest.raises(InvalidParameter, match="a ledger and a data set together"):
+            dp.release(TABLE, unit="user", by="url", epsilon=1, delta=1e-6, max_groups=5, **given)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match="a data set of this ledger"):
+        dp.release(TABLE, unit="user", by="url", epsilon=1, delta=1e-6, max_groups=5, ledger=ledger, dataset="none")
+    with pytest.raises(InvalidParameter, match="the unit 'user'"):
+        dp.release(TABLE, unit="age", by="url", epsilon=1, delta=1e-6, max_groups=5, ledger=ledger, dataset="people")
+
+
+def test_a_refusal_says_what_fits_and_it_does(ledger: str) -> None:
+    plan = dp.plan(epsilon=1, delta=1e-8, max_groups=20)
+    with pytest.raises(BudgetExceeded) as problem:
+        dp.release(TABLE, unit="user", by="url", plan=plan, ledger=ledger, dataset="small")
+    words = str(problem.value)
+    epsilon = float(words.split("epsilon ")[1].split(" fits")[0])
+    groups = int(words.split("--max-groups ")[1].split(" fits")[0])
+    assert 0.3 < epsilon < 1
+    assert 1 <= groups < 20
+    with Ledger(ledger) as opened:
+        dataset, left = opened.left("small")
+    smaller = spend_of_plan(dp.plan(epsilon=epsilon, delta=1e-8, max_groups=20), "user")
+    assert amount(smaller.cost(0.5), "gdp").within(left)
+    larger = spend_of_plan(dp.plan(epsilon=epsilon * 1.05, delta=1e-8, max_groups=20), "user")
+    assert not amount(larger.cost(0.5), "gdp").within(left)
+    assert dataset.name == "small"
+
+
+def test_a_refusal_where_no_epsilon_fits_and_where_the_choice_is_what_costs(ledger: str) -> None:
+    with pytest.raises(BudgetExceeded, match="its delta is more than what is left"):
+        dp.top_k(
+            TABLE, unit="user", by="url", k=2, epsilon=1, delta=0.01, method="ranked", ledger=ledger, dataset="small"
+        )
+    with pytest.raises(BudgetExceeded, match="not even a 64th of epsilon fits"):
+        dp.release(
+            TABLE,
+            unit="user",
+            by="url",
+            epsilon=20,
+            delta=1e-8,
+            max_groups=1,
+            mechanism="laplace",
+            ledger=ledger,
+            dataset="small",
+        )
+    with pytest.raises(BudgetExceeded, match="with --mechanism adaptive it fits as it is"):
+        dp.release(TABLE, unit="user", by="url", epsilon=0.4, delta=1e-8, ledger=ledger, dataset="small")
+
+
+def test_a_release_of_the_whole_budget_fits_a_basic_ledger_exactly(ledger: str) -> None:
+    dp.release(TABLE, unit="user", by="url", epsilon=1, delta=1e-6, max_groups=5, ledger=ledger, dataset="once")
+    with pytest.raises(BudgetExceeded):
+        dp.release(TABLE, unit="user", by="url", epsilon=1e-6, delta=1e-9, max_groups=5, ledger=ledger, dataset="once")
+
+
+def test_every_branch_of_a_choice_is_paid_for() -> None:
+    plan = dp.plan(epsilon=1, delta=1e-8, total=True)
+    whole = spend_of_plan(plan, "user").cost(1.0)
+    pure = [plan.request.choice_epsilon, 0.05]
+    for branch in (plan.mechanism, *plan.alternatives):
+        one = privacy_cost(branch, plan.request.mechanism_epsilon, 1.0)
+        assert whole.mu**2 >= one.mu**2 + sum(1.25 * e**2 for e in pure)
+        assert whole.rho_delta >= one.rho_delta
+    assert (whole.epsilon, whole.delta) == (1.0, 1e-8)
+    decided = Plan(plan.request, plan.mechanism)
+    assert spend_of_plan(decided, "user").cost(1.0).mu < whole.mu
+
+
+def test_top_k_plans_are_made_anew_with_their_own_options() -> None:
+    for method, groups in (("from-top", 3), ("ranked", None)):
+        plan = dp.plan_top_k(k=3, epsilon=1, delta=1e-6, method=method, max_groups=groups)  # type: ignore[arg-type]
+        spend = spend_of_top_k(plan, "user")
+        assert spend.with_epsilon(1.0).cost(1.0) == spend.cost(1.0)
+
+
+@pytest.mark.parametrize(("releases", "expected"), [(1, "basic"), (2, "gdp"), (100, "gdp")])
+def test_the_recommendation(releases: int, expected: str) -> None:
+    found = recommend(1.0, 1e-6, releases)
+    assert found.accountant == expected
+    assert found.noise_std["gdp"] < found.noise_std["zcdp"]
+    assert "recommended" in str(found)
+
+
+# --- The command line -------------------------------------------------------------------------------------------------
+
+
+def invoke(*words: str, env: dict[str, str] | None = None) -> str:
+    done = CliRunner().invoke(app, list(words), env=env, catch_exceptions=True)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.output
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> str:
+    pq.write_table(TABLE, tmp_path / "events.parquet")
+    return str(tmp_path / "events.parquet")
+
+
+def test_the_life_of_a_ledger(tmp_path: Path, parquet: str) -> None:
+    env = {"DPHIST_LEDGER": str(tmp_path / "l.db"), "DPHIST_DATASET": "people"}
+    budget = ["--epsilon", "2", "--delta", "1e-6", "--unit", "user"]
+    with pytest.raises(InvalidParameter, match="--accountant or --expect-releases"):
+        invoke("ledger", "create", *budget, env=env)
+    out = invoke("ledger", "create", *budget, "--expect-releases", "20", env=env)
+    assert "gdp     noise std" in out
+    assert "accountant gdp" in out
+    assert "nothing is spent yet" in out
+    release = ["release", parquet, "--unit", "user", "--by", "url", "--epsilon", "0.5", "--delta", "1e-8"]
+    release += ["--max-groups", "5", "-o", str(tmp_path / "out.parquet")]
+    dry = invoke(*release, "--dry-run", env=env)
+    assert "It fits into what is left of 'people'. Nothing was charged." in dry
+    assert "Charged to 'people', entry 1" in invoke(*release, "--report", str(tmp_path / "r.html"), env=env)
+    with pytest.raises(BudgetExceeded, match=r"epsilon 2\.\d+ fits"):
+        invoke(*[word if word != "0.5" else "4" for word in release], "--mechanism", "sparse-gaussian", env=env)
+    told = json.loads((tmp_path / "out.parquet.dphist.json").read_text())["ledger"]
+    assert told["hash"] in (tmp_path / "r.html").read_text()
+    assert "Charged to 'people', entry 3" in invoke(
+        "top-k", parquet, "--unit", "user", "--by", "url", "--k", "2", "--epsilon", "0.2", "--delta", "1e-8",
+        "--method", "ranked", env=env,
+    )  # fmt: skip
+    assert "Charged to 'people', entry 5" in invoke(
+        "stat", "is-empty", parquet, "--unit", "user", "--epsilon", "0.1", "--delta", "1e-8", env=env
+    )
+    assert "Charged to 'people', entry 7" in invoke(
+        "session", "start", str(tmp_path / "s.json"), "--unit", "user", "--epsilon", "0.1", "--delta", "1e-8",
+        "--results", "5", "--queries", "2", env=env,
+    )  # fmt: skip
+    for spend in (["--epsilon", "0.01"], ["--rho", "0.0001", "--delta", "1e-9"]):
+        assert "recorded" in invoke("ledger", "record", *spend, "--note", "survey", env=env)
+    shown = invoke("ledger", "show", env=env)
+    assert "more like the last one (record) fit" in shown
+    assert "[#" in shown
+    data = json.loads(invoke("ledger", "show", "--json", env=env))
+    assert data[0]["spends"] == 6
+    assert set(data[0]["comparison"]) == {"basic", "gdp", "zcdp", "pld"}
+    history = invoke("ledger", "history", env=env)
+    assert "entry 1 was written to out.parquet" in history
+    assert "survey" in history
+    assert len(json.loads(invoke("ledger", "history", "--json", env=env))) == 11
+    verified = invoke("ledger", "verify", "--head", told["hash"], env=env)
+    assert "is entry 1" in verified
+    assert all(check["passed"] for check in json.loads(invoke("ledger", "verify", "--json", env=env)))
+    exported = json.loads(invoke("ledger", "export", env=env))
+    assert exported["head"] == data[0]["head"]
+    assert "Head: " in invoke("ledger", "export", "-o", str(tmp_path / "e.json"), env=env)
+    assert json.loads((tmp_path / "e.json").read_text())["entries"] == exported["entries"]
+
+
+def test_history_tells_of_crashes_and_clocks(ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Ledger(ledger) as opened:
+        monkeypatch.setattr("dphist.ledger.ledger._now", lambda: "2001-01-01T00:00:00.000000+00:00")
+        opened.reserve("people", of_pure(0.1), unit="user", command="release", facts={"mechanism": "laplace"})
+    out = invoke("ledger", "history", "--ledger", ledger, "--dataset", "people")
+    assert "never confirmed: it may have been cut short. Counted" in out
+    assert "the clock was behind the entry before it" in out
+    assert "kept elsewhere: --head HASH" in invoke("ledger", "verify", "--ledger", ledger, "--dataset", "people")
+    shown = invoke("ledger", "show", "--ledger", ledger)
+    assert "people:" in shown
+    assert "once:" in shown
+
+
+def test_a_changed_ledger_is_exit_code_1_and_bad_calls_are_told(ledger: str) -> None:
+    done = CliRunner().invoke(app, ["ledger", "verify", "--ledger", ledger, "--dataset", "people", "--head", "f" * 64])
+    assert done.exit_code == 1
+    assert "FAIL  head" in done.output
+    for words, said in (
+        (["ledger", "show"], "--ledger ADDRESS"),
+        (["ledger", "history", "--ledger", ledger], "--dataset NAME"),
+        (["ledger", "record", "--ledger", ledger, "--dataset", "people", "--note", "x"], "--epsilon or --rho"),
+        (["ledger", "record", "--ledger", ledger, "--dataset", "people", "--note", "x", "--rho", "1"], "beside --rho"),
+        (
+            [
+                "ledger",
+                "record",
+                "--ledger",
+                ledger,
+                "--dataset",
+                "people",
+                "--note",
+                "x",
+                "--epsilon",
+                "1",
+                "--delta",
+                "2",
+            ],
+            "--delta in",
+        ),
+    ):
+        with pytest.raises(InvalidParameter, match=said):
+            invoke(*words)
+
+
+def test_without_a_ledger_commands_say_so(tmp_path: Path, parquet: str) -> None:
+    budget = ["--unit", "user", "--epsilon", "1", "--delta", "1e-6"]
+    for words in (
+        ["release", parquet, *budget, "--by", "url", "--max-groups", "5", "-o", str(tmp_path / "out.csv")],
+        ["top-k", parquet, *budget, "--by", "url", "--k", "2", "--method", "ranked"],
+        ["stat", "is-empty", parquet, *budget],
+        ["session", "start", str(tmp_path / "s.json"), *budget, "--results", "5", "--queries", "2"],
+        ["continual", "start", str(tmp_path / "c"), *budget, "--by", "url", "--rounds", "2", "--max-groups", "1"],
+    ):
+        assert NOT_RECORDED in invoke(*words, env={"DPHIST_LEDGER": None, "DPHIST_DATASET": None})  # type: ignore[dict-item]
+
+
+def test_a_stream_is_charged_to_events_on_the_command_line(ledger: str, tmp_path: Path) -> None:
+    words = ["continual", "start", str(tmp_path / "c"), "--unit", "user", "--by", "url", "--rounds", "2"]
+    words += ["--max-groups", "1", "--epsilon", "1", "--delta", "1e-6", "--ledger", ledger]
+    with pytest.raises(InvalidParameter, match="a data set of its own"):
+        invoke(*words, "--dataset", "people")
+    assert "Charged to 'events', entry 1" in invoke(*words, "--dataset", "events")
+    assert dp.Continual(tmp_path / "c").receipt is not None

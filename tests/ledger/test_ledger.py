@@ -1,0 +1,392 @@
+"""The ledger on SQLite and on PostgreSQL: charges, refusals, chains, migrations, bad input."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from dphist.errors import BudgetExceeded, InvalidParameter, MissingExtra, UnusableLedger
+from dphist.ledger import DataSet, Entry, Ledger, chain, database
+from dphist.ledger import ledger as ledger_module
+from dphist.privacy.composition import PrivacyCost, of_declared_rho, of_gaussian, of_pure
+from dphist.privacy.filters import ACCOUNTANTS, UNITS, Accountant
+
+TENTH = of_pure(0.125, 1e-8)
+
+
+def make(address: str, accountant: Accountant = "basic", name: str = "events", **changes: object) -> Ledger:
+    opened = Ledger(address, create=True)
+    opened.create(replace(DataSet(name, 1.0, 1e-6, "user", accountant), noise_limit=-1, delta_limit=-1, **changes))  # type: ignore[arg-type]
+    return opened
+
+
+def spend(opened: Ledger, cost: PrivacyCost = TENTH, name: str = "events") -> Entry:
+    return opened.reserve(name, cost, unit="user", command="release", facts={"mechanism": "test"})
+
+
+def execute(address: str, *statements: str) -> None:
+    """As someone with write access and bad intentions would."""
+    engine = sa.create_engine(database._parse(address, create=False))
+    try:
+        with engine.begin() as connection:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+    finally:
+        engine.dispose()
+
+
+def drop_triggers(address: str) -> None:
+    names = ["dphist_entries_no_update", "dphist_entries_no_delete"]
+    on = ""
+    if address.startswith("postgresql"):
+        names, on = ["dphist_entries_append_only"], " ON dphist_entries"
+    execute(address, *(f"DROP TRIGGER {name}{on}" for name in names))
+
+
+def test_a_single_release_of_the_whole_budget_fits_exactly_with_basic(address: str) -> None:
+    with make(address) as opened:
+        assert spend(opened, of_pure(1.0, 1e-6)).sequence == 1
+        with pytest.raises(BudgetExceeded, match="epsilon 0 and delta 0"):
+            spend(opened, of_pure(5e-324, 0.0))
+
+
+def test_spends_add_up_until_nothing_is_left(address: str) -> None:
+    with make(address) as opened:
+        for _ in range(8):
+            entry = spend(opened)
+            opened.commit("events", entry.sequence, output="out.parquet")
+        with pytest.raises(BudgetExceeded, match=r"left of 'events': epsilon 0 and delta 9.2e-07, got epsilon 0.125"):
+            spend(opened)
+        status = opened.status("events")
+        assert status.total.noise == UNITS
+        assert (len(status.spends), status.unconfirmed, status.more_like_the_last()) == (8, [], 0)
+        assert all(check.passed for check in opened.verify("events"))
+        assert "100.0 %" in str(status)
+
+
+def test_a_reservation_that_was_never_confirmed_stays_spent_and_is_told(address: str) -> None:
+    with make(address) as opened:
+        spend(opened)
+        with Ledger(address) as other:
+            spend(other)  # the noise is drawn, then the process dies
+        status = opened.status("events")
+        assert len(status.unconfirmed) == 2
+        assert status.total.noise == UNITS // 4
+        assert "2 of them reserved and never confirmed" in str(status)
+
+
+def test_only_an_open_reservation_can_be_confirmed(address: str) -> None:
+    with make(address) as opened:
+        entry = spend(opened)
+        opened.commit("events", entry.sequence)
+        for wrong in (entry.sequence, 0, 2, 99):
+            with pytest.raises(InvalidParameter, match="an open reservation"):
+                opened.commit("events", wrong)
+        assert all(check.passed for check in opened.verify("events"))
+
+
+def test_two_never_take_the_last_of_the_budget(address: str) -> None:
+    with make(address, epsilon=0.375) as first:
+        first.close()
+    results: list[object] = []
+
+    def take() -> None:
+        with Ledger(address) as opened:
+            try:
+                results.append(spend(opened).sequence)
+            except BudgetExceeded:
+                results.append("refused")
+
+    threads = [threading.Thread(target=take) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results, key=str) == [1, 2, 3, *["refused"] * 5]
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS)
+def test_every_accountant_refuses_what_does_not_fit_and_says_what_is_left(address: str, accountant: Accountant) -> None:
+    cost = of_gaussian(0.05, 1e-9, epsilon=0.3, delta=1e-8)
+    with make(address, accountant) as opened:
+        taken = 0
+        while (more := opened.status("events").more_like_the_last()) != 0:
+            spend(opened, cost)
+            taken += 1
+            assert more is None or more == opened.status("events").more_like_the_last() + 1  # type: ignore[operator]
+        with pytest.raises(BudgetExceeded, match="nothing was charged"):
+            spend(opened, cost)
+        assert taken == {"basic": 3, "gdp": 20, "zcdp": 18}[accountant]
+        comparison = opened.status("events").to_data()["comparison"]
+        assert comparison["pld"] <= comparison["gdp"] * (1 + 1e-6)  # losses are rounded up to a grid
+        assert comparison["gdp"] <= comparison["zcdp"]
+        assert comparison["gdp"] <= 1.0
+
+
+def test_only_guarantees_about_the_same_neighbours_add_up(address: str) -> None:
+    with make(address) as opened:
+        with pytest.raises(InvalidParameter, match="the unit 'user', as 'events' protects, got 'device'"):
+            opened.reserve("events", TENTH, unit="device", command="release", facts={})
+        with pytest.raises(InvalidParameter, match="what one unit adds in one round"):
+            opened.reserve("events", TENTH, unit="user", command="continual", facts={}, protects="event")
+        assert opened.left("events")[1].noise == UNITS
+
+
+def test_external_spends_are_recorded_and_must_fit(address: str) -> None:
+    with make(address, "zcdp") as opened:
+        opened.record("events", of_declared_rho(0.002, 1e-9), unit="user", note="survey", declared={"rho": 0.002})
+        opened.record("events", of_pure(0.01, 0.0), unit="user", note="other", declared={"epsilon": 0.01})
+        assert opened.status("events").unconfirmed == []
+        with pytest.raises(BudgetExceeded):
+            opened.record("events", of_declared_rho(1.0, 1e-9), unit="user", note="big", declared={"rho": 1.0})
+        assert all(check.passed for check in opened.verify("events"))
+
+
+def test_the_database_itself_refuses_changes(address: str) -> None:
+    with make(address) as opened:
+        spend(opened)
+        for statement in ("UPDATE dphist_entries SET time = 'x'", "DELETE FROM dphist_entries WHERE sequence = 1"):
+            with pytest.raises(sa.exc.DBAPIError, match="never changed"):
+                execute(address, statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE dphist_entries SET body = replace(body, '0.125', '0.1') WHERE sequence = 1", "entry 1 was changed"),
+        ("UPDATE dphist_entries SET noise_total = '1' WHERE sequence = 2", "entry 2 was changed"),
+        ("DELETE FROM dphist_entries WHERE sequence = 1", "entry 1 is missing"),
+        ("UPDATE dphist_entries SET previous = hash WHERE sequence = 2", "entry 2 does not follow"),
+        ("UPDATE dphist_entries SET body = replace(body, '1e-06', '1e-05') WHERE sequence = 0", "entry 0 was changed"),
+    ],
+)
+def test_an_edit_is_detected(address: str, statement: str, said: str) -> None:
+    with make(address) as opened:
+        for _ in range(3):
+            spend(opened)
+        drop_triggers(address)
+        execute(address, statement)
+        found = opened.verify("events")
+        assert not found[0].passed
+        assert said in found[0].detail
+
+
+def test_nothing_is_added_behind_a_changed_entry(address: str) -> None:
+    with make(address) as opened:
+        spend(opened)
+        drop_triggers(address)
+        execute(address, "UPDATE dphist_entries SET noise_total = '0' WHERE sequence = 1")
+        with pytest.raises(UnusableLedger, match="an intact entry 1"):
+            spend(opened)
+
+
+def test_a_cut_off_tail_shows_only_against_an_exported_head(address: str) -> None:
+    with make(address) as opened:
+        spend(opened)
+        early, head = opened.export("events")["head"], spend(opened).hash
+        assert all(check.passed for check in opened.verify("events", early))
+        drop_triggers(address)
+        execute(address, "DELETE FROM dphist_entries WHERE sequence = 2")
+        assert all(check.passed for check in opened.verify("events"))
+        assert [check.passed for check in opened.verify("events", head)] == [True, True, False]
+        assert all(check.passed for check in opened.verify("events", early))
+
+
+def _rebuilt(entries: list[Entry]) -> list[Entry]:
+    """The chain as someone with write access could make it anew."""
+    previous, found = chain.BEGINNING, []
+    for entry in entries:
+        fresh = replace(entry, previous=previous)
+        fresh = replace(fresh, hash=fresh.digest())
+        found.append(fresh)
+        previous = fresh.hash
+    return found
+
+
+def test_a_rebuilt_chain_must_still_add_up(tmp_path: Path) -> None:
+    with make(str(tmp_path / "l.db")) as opened:
+        entry = spend(opened)
+        opened.commit("events", entry.sequence)
+        good = opened.entries("events")
+    assert all(check.passed for check in chain.verify(_rebuilt(good)))
+    lower = replace(good[1], noise_total=0)
+    twice = replace(good[2], sequence=3)
+    body = {**good[0].body, "noise_limit": "1"}
+    hollow = replace(good[1], body={"command": "release"})
+    for wrong, said in (
+        ([good[0], lower, good[2]], "the sums of entry 1 are wrong"),
+        ([*good, twice], "entry 3 confirms a reservation that is not open"),
+        ([replace(good[0], body=body), *good[1:]], "more was spent than the budget"),
+        ([good[0], hollow], "an entry lacks"),
+        ([good[0], replace(good[1], kind="create")], "entry 1 is of the wrong kind"),
+    ):
+        found = [check for check in chain.verify(_rebuilt(wrong)) if not check.passed]
+        assert said in found[0].detail
+
+
+def test_a_clock_that_goes_back_is_written_down(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with make(address) as opened:
+        past = dt.datetime(2001, 1, 1, tzinfo=dt.UTC).isoformat(timespec="microseconds")
+        monkeypatch.setattr(ledger_module, "_now", lambda: past)
+        entry = spend(opened)
+        assert "behind the entry before it" in entry.body["clock"]
+        monkeypatch.undo()
+        assert "clock" not in spend(opened).body
+        assert all(check.passed for check in opened.verify("events"))
+        assert opened.status("events").total.noise == UNITS // 4
+
+
+def as_version_one(address: str) -> None:
+    """Undo what version 2 added."""
+    drop_triggers(address)
+    if address.startswith("postgresql"):
+        execute(address, "DROP FUNCTION dphist_entries_refuse()")
+    execute(address, "UPDATE dphist_schema SET version = 1")
+
+
+def test_an_older_schema_is_read_as_it_is_and_migrated_by_the_next_charge(address: str) -> None:
+    with make(address) as opened:
+        spend(opened)
+        as_version_one(address)
+        assert len(opened.status("events").spends) == 1
+        execute(address, "UPDATE dphist_entries SET time = time")  # version 1 has no triggers
+        spend(opened)
+        with pytest.raises(sa.exc.DBAPIError, match="never changed"):
+            execute(address, "UPDATE dphist_entries SET time = 'x'")
+        assert all(check.passed for check in opened.verify("events"))
+        as_version_one(address)
+        with Ledger(address, create=True) as again:
+            assert len(again.status("events").spends) == 2
+
+
+def test_a_newer_schema_is_refused_and_left_alone(address: str) -> None:
+    with make(address) as opened:
+        execute(address, "UPDATE dphist_schema SET version = 99")
+        for use in (lambda: spend(opened), lambda: opened.status("events"), lambda: Ledger(address, create=True)):
+            with pytest.raises(UnusableLedger, match="version 99"):
+                use()
+        execute(address, "UPDATE dphist_schema SET version = 2")
+        assert len(opened.entries("events")) == 1
+
+
+def test_wrong_addresses(tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "text.db").write_text("this is no database, and long enough to be looked at as one" * 20)
+    (tmp_path / "empty.db").touch()
+    for address, said in (
+        (tmp_path / "nowhere.db", "got no file. Hint: check the path"),
+        (tmp_path / "text.db", "not a database"),
+        (tmp_path / "empty.db", "a database without one"),
+        (f"file:{tmp_path}/nowhere.db", "unable to open"),
+        (postgres, "a database without one"),
+        (postgres.rsplit("/", 1)[0] + "/missing", "does not exist"),
+        ("postgresql://me:secret@127.0.0.1:1/ledger", "refused"),
+        ("mysql://host/ledger", "got mysql://"),
+        ("sqlite://", "a ledger must outlive the process"),
+        ("://", "got something else"),
+        ("", "got nothing"),
+    ):
+        with pytest.raises(UnusableLedger, match=said) as problem, Ledger(_uri(address)) as opened:
+            opened.names()
+        assert "secret" not in str(problem.value)
+    with pytest.raises(UnusableLedger, match="an existing folder"):
+        Ledger(tmp_path / "none" / "ledger.db", create=True)
+    monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
+    with pytest.raises(MissingExtra, match="postgres"):
+        Ledger(postgres)
+
+
+def _uri(address: object) -> str:
+    text = str(address)
+    return f"sqlite:///{text}?mode=rw&uri=true" if text.startswith("file:") else text
+
+
+def test_a_read_only_file_can_be_read_and_not_charged(tmp_path: Path) -> None:
+    with make(str(tmp_path / "l.db")) as opened:
+        spend(opened)
+    with Ledger(f"sqlite:///file:{tmp_path}/l.db?mode=ro&uri=true") as opened:
+        with pytest.raises(UnusableLedger, match="nothing was charged: it cannot be written to"):
+            spend(opened)
+        assert len(opened.status("events").spends) == 1
+        assert all(check.passed for check in opened.verify("events"))
+
+
+def test_a_ledger_that_is_held_too_long_is_an_error_not_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "WAIT", 0.05)
+    with (
+        make(str(tmp_path / "l.db")) as opened,
+        opened._database.write("events"),
+        Ledger(tmp_path / "l.db") as other,
+        pytest.raises(UnusableLedger, match="held it for too long"),
+    ):
+        spend(other)
+
+
+def test_a_damaged_body_is_told(tmp_path: Path) -> None:
+    address = str(tmp_path / "l.db")
+    with make(address) as opened:
+        spend(opened)
+        drop_triggers(address)
+        execute(address, "UPDATE dphist_entries SET body = '{' WHERE sequence = 1")
+        with pytest.raises(UnusableLedger, match="a damaged entry 1"):
+            opened.verify("events")
+
+
+def test_names_are_used_once_and_must_be_known(address: str) -> None:
+    with make(address) as opened:
+        with pytest.raises(InvalidParameter, match="never changed once it is there"):
+            opened.create(DataSet("events", 5.0, 1e-6, "user", "basic"))
+        opened.create(DataSet("other", 5.0, 1e-6, "user", "basic"))
+        assert opened.names() == ["events", "other"]
+        spend(opened, of_pure(5.0, 0.0), "other")
+        assert opened.left("events")[1].noise == UNITS
+        for use in (opened.dataset, opened.entries, opened.left, lambda name: spend(opened, name=name)):
+            with pytest.raises(InvalidParameter, match="a data set of this ledger"):
+                use("nothing")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"name": ""}, "a name"),
+        ({"unit": ""}, "the unit"),
+        ({"epsilon": 31.0}, "at most 30"),
+        ({"epsilon": 0.0}, "epsilon > 0"),
+        ({"delta": 0.0}, "delta in"),
+        ({"accountant": "pld"}, "one of basic, gdp, zcdp"),
+        ({"protects": "row"}, "one of unit, event"),
+        ({"delta_share": 1.0}, "a share of delta"),
+    ],
+)
+def test_bad_data_sets(changes: dict[str, object], said: str) -> None:
+    given: dict[str, object] = {"name": "d", "epsilon": 1.0, "delta": 1e-6, "unit": "u", "accountant": "gdp", **changes}
+    with pytest.raises(InvalidParameter, match=said):
+        DataSet(**given)  # type: ignore[arg-type]
+
+
+def test_thousands_of_spends_are_read_checked_and_composed(tmp_path: Path) -> None:
+    """Built as a chain in memory and written at once; the speed is in benchmarks/ledger.py."""
+    cost = of_gaussian(1e-3, 1e-13, epsilon=1e-3, delta=1e-12)
+    address = str(tmp_path / "l.db")
+    with make(address, "gdp") as opened:
+        first = spend(opened, cost)
+        rows, before = [], first
+        for sequence in range(2, 2_001):
+            total = before.total + first.total
+            entry = replace(
+                before, sequence=sequence, previous=before.hash, noise_total=total.noise, delta_total=total.delta
+            )
+            before = replace(entry, hash=entry.digest())
+            rows.append({**before.to_data(), "body": chain.canonical(before.body)})
+        with opened._database.write("events") as connection:
+            connection.execute(sa.insert(database.entries), rows)
+        status = opened.status("events")
+        assert len(status.spends) == 2_000
+        assert status.total == status.entries[-1].total
+        assert all(check.passed for check in opened.verify("events"))
+        assert json.dumps(status.to_data())
