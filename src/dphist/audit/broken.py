@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dphist.audit import attacks, broken_parts, laws, neighbours, trials, view
+from dphist.audit import attacks, broken_parts, laws, ledger_attack, neighbours, trials, view
 from dphist.audit.claim_parts import DELTA, EPSILON, MANY
 from dphist.audit.contributions import Outcome, contributions
 from dphist.audit.findings import Claim, Integers, Pair
@@ -61,6 +61,7 @@ def broken() -> list[Broken]:
         Broken("noise in doubles", "count + a normal double, as it is", attack=_doubles),
         Broken("a seed used twice", "every release draws the same noise", attack=_one_seed),
         Broken("rows as they were read", "the table keeps the order of the engine", attack=_as_read),
+        Broken("a ledger that forgets", "each release is charged to a copy of the ledger", attack=_forgetful),
         Broken("a dictionary goes along", "released keys point into a dictionary of all keys", attack=_dictionary),
     ]
 
@@ -79,6 +80,10 @@ def _one_seed() -> Outcome:
 
 def _as_read() -> Outcome:
     return attacks.order(broken_parts.as_read)
+
+
+def _forgetful() -> Outcome:
+    return ledger_attack.replay(broken_parts.charged_to_a_copy)
 
 
 def _dictionary() -> Outcome:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet
 
+from dphist.audit.ledger_attack import charged
 from dphist.audit.trials import KEY, UNIT, published
 from dphist.engines.duckdb import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
@@ -88,3 +91,11 @@ def with_dictionary(source: pa.Table, folder: Path) -> Iterator[Path]:
     path = folder / "released.parquet"
     pa.parquet.write_table(pa.table({KEY: whole.take(pa.array([0, 1, 2]))}), path)
     yield path
+
+
+def charged_to_a_copy(path: Path) -> bool:
+    """A ledger that does not remember what was charged."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        shutil.copy(path, copy)
+        return charged(copy)
