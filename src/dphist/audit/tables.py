@@ -55,7 +55,9 @@ def conclusion(audit: Audit) -> str:
 
 def verdict(finding: Finding) -> str:
     """One word."""
-    return "holds" if finding.holds else "BROKEN"
+    if finding.holds:
+        return "a limit" if finding.detail.startswith("known limit") else "holds"
+    return "BROKEN"
 
 
 def _caught(one: Caught) -> str:
@@ -99,7 +101,7 @@ def _tables(audit: Audit) -> list[tuple[str, Sequence[str], list[list[str]]]]:
     numbers = [_row(finding) for finding in audit.findings if finding.attack != "implementation"]
     attacks = [[f.claim, f.setting, f.detail, verdict(f)] for f in audit.findings if f.attack == "implementation"]
     wrong = [[one.name, one.wrong, _evidence(one.finding), _caught(one)] for one in audit.caught]
-    sizes = [[one.name, _evidence(one.finding), _caught(one)] for one in audit.power]
+    sizes = [[one.name, _evidence(one.finding), "caught" if one.caught else "too small to see"] for one in audit.power]
     found: list[tuple[str, Sequence[str], list[list[str]]]] = [
         ("Claims", _HEAD, numbers),
         ("The implementation", ("attack", "what it would mean", "what was tried", "verdict"), attacks),
