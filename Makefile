@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-crash bench postgres pins clean
+.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-crash audit bench postgres pins clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -64,6 +64,9 @@ test-statistical: $(READY)  ## the long statistical runs
 
 test-crash: $(READY) postgres  ## kill `continual add`, and processes that charge a ledger, at 200 random points
 	@$(BIN)/pytest -q -m crash
+
+audit: $(READY)  ## attack every guarantee thoroughly (half an hour) and rewrite the tables of docs/audit.md
+	@$(BIN)/python -m dphist.audit docs/audit.md
 
 bench: $(READY) postgres  ## every benchmark, printed as tables
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
