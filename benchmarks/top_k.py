@@ -22,12 +22,7 @@ import dphist as dp
 from dphist.engines.duckdb import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.histogram import ContributionBounds, Histogram, largest_groups
-from dphist.publish.top_k import TopK, privatise_list
-
-
-def privatise_largest(histogram: Histogram, plan: dp.TopKPlan) -> TopK:
-    """From all groups, in any order."""
-    return privatise_list(largest_groups(histogram, plan.needed), plan)
+from dphist.publish.top_k import privatise_largest
 
 
 def generate(groups: int) -> Histogram:

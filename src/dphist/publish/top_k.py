@@ -116,6 +116,11 @@ def release_largest(
         return paid(charge, lambda: privatise_list(largest, plan, entropy))
 
 
+def privatise_largest(histogram: Histogram, plan: TopKPlan, entropy: Entropy | None = None) -> TopK:
+    """Draw the noise of the plan on the largest groups of a histogram in any order."""
+    return privatise_list(largest_groups(histogram, plan.needed), plan, entropy)
+
+
 def privatise_list(largest: Histogram, plan: TopKPlan, entropy: Entropy | None = None) -> TopK:
     """Draw the noise of the plan on the `needed` largest groups, largest first, equal counts in the order of their keys."""
     _check_list(largest, plan)
