@@ -394,6 +394,17 @@ def test_history_tells_of_crashes_and_clocks(ledger: str, monkeypatch: pytest.Mo
     assert "once:" in shown
 
 
+def test_reading_needs_no_name_where_there_is_one_data_set(tmp_path: Path) -> None:
+    address = str(tmp_path / "one.db")
+    with Ledger(address, create=True) as opened:
+        with pytest.raises(InvalidParameter, match="no data sets yet"):
+            invoke("ledger", "history", "--ledger", address)
+        opened.create(DataSet("only", 1.0, 1e-6, "user", "basic"))
+    assert "epsilon 1" in invoke("ledger", "history", "--ledger", address)
+    assert "ok" in invoke("ledger", "verify", "--ledger", address)
+    assert json.loads(invoke("ledger", "export", "--ledger", address))["dataset"] == "only"
+
+
 def test_a_changed_ledger_is_exit_code_1_and_bad_calls_are_told(ledger: str) -> None:
     done = CliRunner().invoke(app, ["ledger", "verify", "--ledger", ledger, "--dataset", "people", "--head", "f" * 64])
     assert done.exit_code == 1

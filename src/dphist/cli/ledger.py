@@ -14,7 +14,7 @@ from dphist.errors import InvalidParameter
 from dphist.privacy import composition, filters
 
 if TYPE_CHECKING:
-    from dphist.ledger import Entry
+    from dphist.ledger import Entry, Ledger
 
 app = typer.Typer(help="Budgets and what was spent of them, in a database.", no_args_is_help=True)
 
@@ -23,6 +23,20 @@ def _needed(ledger: str | None, dataset: str | None) -> tuple[str, str]:
     if ledger is None or dataset is None:
         raise InvalidParameter("--ledger ADDRESS and --dataset NAME", "not both", "or DPHIST_LEDGER, DPHIST_DATASET.")
     return ledger, dataset
+
+
+def _address(ledger: str | None) -> str:
+    if ledger is None:
+        raise InvalidParameter("--ledger ADDRESS", "none", "or set DPHIST_LEDGER.")
+    return ledger
+
+
+def _to_read(opened: Ledger, dataset: str | None) -> str:
+    """The data set to look at: the one that is named, or the only one there is. Spending always needs its name."""
+    names = opened.names() if dataset is None else [dataset]
+    if len(names) != 1:
+        raise InvalidParameter("--dataset NAME", "none", f"there are: {', '.join(names) or 'no data sets yet'}.")
+    return names[0]
 
 
 @app.command("create")
@@ -85,9 +99,7 @@ def show(ledger: options.Ledger = None, dataset: options.Dataset = None, as_json
     """
     from dphist.ledger import Ledger
 
-    if ledger is None:
-        raise InvalidParameter("--ledger ADDRESS", "none", "or set DPHIST_LEDGER.")
-    with Ledger(ledger) as opened:
+    with Ledger(_address(ledger)) as opened:
         found = [opened.status(name) for name in ([dataset] if dataset is not None else opened.names())]
     if as_json:
         typer.echo(json.dumps([status.to_data() for status in found], indent=2, allow_nan=False))
@@ -103,9 +115,8 @@ def history(ledger: options.Ledger = None, dataset: options.Dataset = None, as_j
     """
     from dphist.ledger import Ledger
 
-    address, name = _needed(ledger, dataset)
-    with Ledger(address) as opened:
-        status = opened.status(name)
+    with Ledger(_address(ledger)) as opened:
+        status = opened.status(_to_read(opened, dataset))
     if as_json:
         typer.echo(json.dumps([entry.to_data() for entry in status.entries], indent=2, allow_nan=False))
         return
@@ -150,9 +161,8 @@ def verify(
     from dphist.ledger import Ledger
     from dphist.ledger.chain import BUDGET
 
-    address, name = _needed(ledger, dataset)
-    with Ledger(address) as opened:
-        found = opened.verify(name, head)
+    with Ledger(_address(ledger)) as opened:
+        found = opened.verify(_to_read(opened, dataset), head)
     if as_json:
         typer.echo(json.dumps([{"check": c.name, "passed": c.passed, "detail": c.detail} for c in found], indent=2))
     else:
@@ -179,11 +189,10 @@ def export(
     from dphist.ledger import Ledger
     from dphist.publish import files
 
-    address, name = _needed(ledger, dataset)
     if output is not None:
         files.check_writable(output)
-    with Ledger(address) as opened:
-        data = opened.export(name)
+    with Ledger(_address(ledger)) as opened:
+        data = opened.export(_to_read(opened, dataset))
     text = json.dumps(data, indent=2, allow_nan=False)
     if output is None:
         typer.echo(text)
