@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dphist.engines import GroupByQuery, Key, parse_key
+from dphist.engines.duckdb import DuckDBEngine
 from dphist.engines.expressions import check_expression
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Measure
@@ -175,3 +176,19 @@ def test_queries_are_checked() -> None:
     for build in wrong:
         with pytest.raises(InvalidParameter):
             build()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["CASE WHEN CAST(text AS INTEGER) > 1 THEN CAST(text AS INTEGER) ELSE 0 END"],
+        ["CAST(text AS INTEGER) + 1", "CAST(text AS INTEGER) + 2"],
+    ],
+)
+def test_what_expressions_share_fails_on_its_record_alone(keys: list[str]) -> None:
+    """DuckDB would compute the cast once for both, outside of their TRY, and one record would end the run."""
+    table = pa.table({"user": [1, 2, 3], "text": ["1", "2", "alice"]})
+    query = GroupByQuery("user", tuple(Key(f"k{i}", text) for i, text in enumerate(keys)))
+    found = DuckDBEngine().histogram(table, query, ContributionBounds(1))
+    assert found.counts.sum() == 3
+    assert dict.fromkeys(found.keys.column_names) in found.keys.to_pylist()

@@ -81,3 +81,17 @@ def test_measures_are_checked(changed: dict[str, object]) -> None:
 def test_the_lattice_of_records(bound: float, power: int) -> None:
     measure = Measure("s", "sum", "v", -bound, bound, 0.0, 2.0 ** (power - 20), 2**21)
     assert measure.record_step == 2.0 ** (power - 40)
+
+
+@pytest.mark.parametrize("shared", ["dictionary", "string_view", "binary_view"])
+def test_keys_bring_no_dictionary_and_no_shared_buffer_along(shared: str) -> None:
+    """A released row would else carry the keys that were not released."""
+    plain = pa.array(["released and quite long", "hidden and just as long"])
+    keys = plain.dictionary_encode() if shared == "dictionary" else plain.cast(getattr(pa, shared)())
+    made = Histogram(pa.table({"key": keys}), np.array([5, 1]), ContributionBounds(1))
+    sink = pa.BufferOutputStream()
+    table = made.take(np.array([0])).keys
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    assert b"released" in sink.getvalue().to_pybytes()
+    assert b"hidden" not in sink.getvalue().to_pybytes()

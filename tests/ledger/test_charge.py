@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,14 +16,17 @@ from typer.testing import CliRunner
 
 import dphist as dp
 from dphist.cli.app import app
+from dphist.cli.ledger import declared_cost
 from dphist.errors import BudgetExceeded, EngineFailure, InvalidParameter
+from dphist.histogram import ContributionBounds, Histogram
 from dphist.ledger import DataSet, Ledger
+from dphist.ledger.dataset import Protects
 from dphist.ledger.recommend import recommend
 from dphist.mechanisms.costs import privacy_cost
 from dphist.noise import entropy as entropy_module
 from dphist.planning import Plan
 from dphist.privacy.composition import of_pure
-from dphist.privacy.filters import amount
+from dphist.privacy.filters import Accountant, amount, value
 from dphist.publish import release as releasing
 from dphist.publish.charge import NOT_RECORDED, spend_of_plan, spend_of_top_k
 
@@ -108,9 +113,12 @@ def test_nothing_is_drawn_when_the_budget_does_not_allow_it(
         raise AssertionError("noise was drawn")
 
     name = "events" if command == "continual" else "people"
+    protects: Protects = "event" if name == "events" else "unit"
     with Ledger(ledger) as opened:
         for share in (0.4e-3, 0.08e-3, 0.0199e-3):
-            opened.record(name, of_pure(0.0, share), unit="user", note="others", declared={"delta": share})
+            opened.record(
+                name, of_pure(0.0, share), unit="user", protects=protects, note="others", declared={"delta": share}
+            )
         before = opened.entries(name)
     monkeypatch.setattr(entropy_module.SystemEntropy, "words", no_noise)
     with pytest.raises(BudgetExceeded, match="its delta is more than what is left"):
@@ -150,6 +158,71 @@ def test_a_release_that_fails_after_the_charge_stays_spent(ledger: str, monkeypa
 def test_a_mistake_before_the_charge_costs_nothing(ledger: str) -> None:
     with pytest.raises(InvalidParameter):
         dp.release(TABLE, unit="user", by="none", epsilon=1, delta=1e-6, max_groups=5, ledger=ledger, dataset="people")
+    assert statuses(ledger) == (0, 0)
+
+
+def test_a_mistaken_call_with_a_list_costs_nothing(ledger: str) -> None:
+    plan = dp.plan_top_k(k=2, epsilon=1, delta=1e-6, method="from-top", max_groups=1)
+    taken = pa.table({"count": ["a", "b", "c"], "n": [3, 2, 1]})
+    for groups, more, said in (
+        (counted(), {}, "bounded to 1 groups"),
+        (taken, {"max_groups": 1}, "keys with other names"),
+        (counted(), {"max_groups": 1, "entropy": object()}, "as the source of noise"),
+    ):
+        with pytest.raises(InvalidParameter, match=said):
+            dp.release_largest(groups, count="n", plan=plan, unit="user", ledger=ledger, dataset="people", **more)
+    assert statuses(ledger) == (0, 0)
+
+
+def test_a_session_that_is_not_what_was_paid_for_is_refused(ledger: str, tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    kept = {"unit": "user", "delta": 1e-6, "results": 5, "queries": 3}
+    dp.Session.start(path, **kept, epsilon=0.5, ledger=ledger, dataset="people")  # type: ignore[arg-type]
+    dp.Session(path).query(TABLE, by="url", k=1, ledger=ledger)
+    dp.Session(path).query(TABLE, by="url", k=1, ledger=ledger)  # what queries use up is not part of the terms
+    dp.Session.start(tmp_path / "rich.json", **kept, epsilon=5)  # type: ignore[arg-type]
+    data, rich = (json.loads((tmp_path / name).read_text()) for name in ("s.json", "rich.json"))
+    with pytest.raises(InvalidParameter, match="one that names no entry"):
+        dp.Session(tmp_path / "rich.json").query(TABLE, by="url", k=1, ledger=ledger)
+    rich["account"]["ledger"] = data["account"]["ledger"]
+    path.write_text(json.dumps(rich))
+    with pytest.raises(InvalidParameter, match="a session as entry 1 of 'people' paid for, got another one"):
+        dp.Session(path).query(TABLE, by="url", k=1, ledger=ledger)
+    for receipt, said in (
+        ({"dataset": "people", "entry": 1, "hash": "0" * 64}, "got another one"),
+        ({"dataset": "people", "entry": 9, "hash": "0" * 64}, "is it this ledger"),
+        ({"entry": 1}, "a damaged name"),
+    ):
+        data["account"]["ledger"] = receipt
+        path.write_text(json.dumps(data))
+        with pytest.raises(InvalidParameter, match=said):
+            dp.Session(path).query(TABLE, by="url", k=1, ledger=ledger)
+
+
+def test_a_stream_that_is_not_what_was_paid_for_is_refused(ledger: str, tmp_path: Path) -> None:
+    kept = {"unit": "user", "by": "url", "rounds": 4, "max_groups": 2, "delta": 1e-6}
+    paid = dp.Continual.start(tmp_path / "paid", **kept, epsilon=0.5, ledger=ledger, dataset="events")  # type: ignore[arg-type]
+    paid.add(TABLE, "monday", ledger=ledger)
+    paid.add(TABLE, "tuesday", ledger=ledger)
+    rich = dp.Continual.start(tmp_path / "rich", **kept, epsilon=5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match="one that names no entry"):
+        rich.add(TABLE, "monday", ledger=ledger)
+    state = rich._state()
+    forged = replace(state, settings={**state.settings, "ledger": paid.receipt})
+    forged.save(tmp_path / "rich" / "state.arrow")
+    histogram = Histogram(pa.table({"url": ["a"]}), np.array([5]), ContributionBounds(2))
+    said = "a stream as entry 1 of 'events' paid for, got another one"
+    with pytest.raises(InvalidParameter, match=said):
+        rich.add(TABLE, "monday", ledger=ledger)
+    with pytest.raises(InvalidParameter, match=said):
+        rich.add_histogram(histogram, "monday", ledger=ledger)
+
+
+def test_python_charges_only_what_it_is_told_to(ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DPHIST_LEDGER and DPHIST_DATASET are for the command line: a library that spends because of them would surprise."""
+    monkeypatch.setenv("DPHIST_LEDGER", ledger)
+    monkeypatch.setenv("DPHIST_DATASET", "people")
+    assert dp.release(TABLE, unit="user", by="url", epsilon=1, delta=1e-6, max_groups=5).receipt is None
     assert statuses(ledger) == (0, 0)
 
 
@@ -281,8 +354,12 @@ def test_the_life_of_a_ledger(tmp_path: Path, parquet: str) -> None:
         "session", "start", str(tmp_path / "s.json"), "--unit", "user", "--epsilon", "0.1", "--delta", "1e-8",
         "--results", "5", "--queries", "2", env=env,
     )  # fmt: skip
-    for spend in (["--epsilon", "0.01"], ["--rho", "0.0001", "--delta", "1e-9"]):
-        assert "recorded" in invoke("ledger", "record", *spend, "--note", "survey", env=env)
+    invoke("session", "query", str(tmp_path / "s.json"), parquet, "--by", "url", "--k", "2", env=env)
+    protected = ["--unit", "user", "--protects", "unit"]
+    for spend in (["--epsilon", "0.01"], ["--rho", "0.0001", "--delta", "1e-10", "--convert-at", "1e-9"]):
+        out = invoke("ledger", "record", *spend, *protected, "--note", "survey", env=env)
+        assert "as a guarantee for adding or removing\nall records of one user." in out
+        assert "exceeded" not in out
     shown = invoke("ledger", "show", env=env)
     assert "more like the last one (record) fit" in shown
     assert "[#" in shown
@@ -290,7 +367,9 @@ def test_the_life_of_a_ledger(tmp_path: Path, parquet: str) -> None:
     assert data[0]["spends"] == 6
     assert set(data[0]["comparison"]) == {"basic", "gdp", "zcdp", "pld"}
     history = invoke("ledger", "history", env=env)
-    assert "entry 1 was written to out.parquet" in history
+    assert "the result of entry 1 was written to out.parquet" in history
+    assert "the result of entry 3 was returned; where it was written, if at all, is not known here" in history
+    assert "the result of entry 7 was written to s.json" in history
     assert "survey" in history
     assert len(json.loads(invoke("ledger", "history", "--json", env=env))) == 11
     verified = invoke("ledger", "verify", "--head", told["hash"], env=env)
@@ -315,35 +394,63 @@ def test_history_tells_of_crashes_and_clocks(ledger: str, monkeypatch: pytest.Mo
     assert "once:" in shown
 
 
+def test_reading_needs_no_name_where_there_is_one_data_set(tmp_path: Path) -> None:
+    address = str(tmp_path / "one.db")
+    with Ledger(address, create=True) as opened:
+        with pytest.raises(InvalidParameter, match="no data sets yet"):
+            invoke("ledger", "history", "--ledger", address)
+        opened.create(DataSet("only", 1.0, 1e-6, "user", "basic"))
+    assert "epsilon 1" in invoke("ledger", "history", "--ledger", address)
+    assert "ok" in invoke("ledger", "verify", "--ledger", address)
+    assert json.loads(invoke("ledger", "export", "--ledger", address))["dataset"] == "only"
+
+
 def test_a_changed_ledger_is_exit_code_1_and_bad_calls_are_told(ledger: str) -> None:
     done = CliRunner().invoke(app, ["ledger", "verify", "--ledger", ledger, "--dataset", "people", "--head", "f" * 64])
     assert done.exit_code == 1
     assert "FAIL  head" in done.output
+    recording = ["ledger", "record", "--ledger", ledger, "--dataset", "people", "--note", "x", "--unit", "user"]
+    recording += ["--protects", "unit"]
     for words, said in (
         (["ledger", "show"], "--ledger ADDRESS"),
         (["ledger", "history", "--ledger", ledger], "--dataset NAME"),
-        (["ledger", "record", "--ledger", ledger, "--dataset", "people", "--note", "x"], "--epsilon or --rho"),
-        (["ledger", "record", "--ledger", ledger, "--dataset", "people", "--note", "x", "--rho", "1"], "beside --rho"),
-        (
-            [
-                "ledger",
-                "record",
-                "--ledger",
-                ledger,
-                "--dataset",
-                "people",
-                "--note",
-                "x",
-                "--epsilon",
-                "1",
-                "--delta",
-                "2",
-            ],
-            "--delta in",
-        ),
+        (recording, "--epsilon or --rho"),
+        ([*recording, "--rho", "1", "--delta", "1e-9"], "--convert-at in"),
+        ([*recording, "--epsilon", "1", "--convert-at", "1e-9"], "beside --rho only"),
+        ([*recording, "--epsilon", "1", "--delta", "2"], "--delta in"),
+        ([*recording, "--epsilon", "1e9"], "--delta 1 says that everything was told"),
+        ([*recording, "--rho=-1"], "--epsilon or --rho in"),
+        ([*recording[:-1], "row", "--epsilon", "1"], "one of unit, event"),
+        ([*recording[:-4], "--unit", "device", *recording[-2:], "--epsilon", "1"], "the unit 'user'"),
     ):
         with pytest.raises(InvalidParameter, match=said):
             invoke(*words)
+    for left_out in ("--unit", "--protects"):
+        at = recording.index(left_out)
+        done = CliRunner().invoke(app, [*recording[:at], *recording[at + 2 :], "--epsilon", "1"])
+        assert done.exit_code == 2
+        assert f"Missing option '{left_out}'" in done.output
+
+
+def test_a_spend_elsewhere_beyond_the_budget_is_recorded_and_told(ledger: str) -> None:
+    at = ["--ledger", ledger, "--dataset", "small"]
+    out = invoke(
+        "ledger", "record", *at, "--note", "a table without noise", "--unit", "user", "--protects", "unit",
+        "--epsilon", "0", "--delta", "1",
+    )  # fmt: skip
+    assert "The budget of 'small' is exceeded. Nothing more will be charged to it." in out
+    done = CliRunner().invoke(app, ["ledger", "verify", *at])
+    assert done.exit_code == 3
+    assert "ok    chain" in done.output
+    assert "FAIL  budget exceeded by recorded spends" in done.output
+
+
+@pytest.mark.parametrize(("accountant", "delta"), [("zcdp", 1e-7), ("gdp", 1.01e-7), ("basic", 1.01e-7)])
+def test_the_delta_of_a_rho_is_charged_by_every_accountant(accountant: Accountant, delta: float) -> None:
+    cost, declared = declared_cost(None, 1e-7, 0.01, 1e-9)
+    charged = value(amount(cost, accountant).delta)
+    assert delta <= charged < delta * (1 + 1e-9)
+    assert declared == {"rho": 0.01, "delta": 1e-7, "convert_at": 1e-9}
 
 
 def test_without_a_ledger_commands_say_so(tmp_path: Path, parquet: str) -> None:
@@ -358,10 +465,16 @@ def test_without_a_ledger_commands_say_so(tmp_path: Path, parquet: str) -> None:
         assert NOT_RECORDED in invoke(*words, env={"DPHIST_LEDGER": None, "DPHIST_DATASET": None})  # type: ignore[dict-item]
 
 
-def test_a_stream_is_charged_to_events_on_the_command_line(ledger: str, tmp_path: Path) -> None:
+def test_a_stream_is_charged_to_events_on_the_command_line(ledger: str, tmp_path: Path, parquet: str) -> None:
     words = ["continual", "start", str(tmp_path / "c"), "--unit", "user", "--by", "url", "--rounds", "2"]
     words += ["--max-groups", "1", "--epsilon", "1", "--delta", "1e-6", "--ledger", ledger]
     with pytest.raises(InvalidParameter, match="a data set of its own"):
         invoke(*words, "--dataset", "people")
     assert "Charged to 'events', entry 1" in invoke(*words, "--dataset", "events")
     assert dp.Continual(tmp_path / "c").receipt is not None
+    add = ["continual", "add", str(tmp_path / "c"), parquet, "--batch", "monday"]
+    invoke(*add, "--ledger", ledger)
+    other = str(tmp_path / "other.db")
+    Ledger(other, create=True).close()
+    with pytest.raises(InvalidParameter, match="is it this ledger"):
+        invoke(*add[:-1], "tuesday", "--ledger", other)

@@ -182,15 +182,24 @@ def test_basic_limits_are_the_budget_itself() -> None:
     assert filters.delta_of_noise(found, "basic", 0.09) == 1.0
 
 
+def test_a_limit_is_only_given_if_the_forward_map_allows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filters, "largest_mu", lambda *_: 1.0)
+    with pytest.raises(Infeasible, match="a budget that some mu meets"):
+        filters.limit("gdp", 1.0, 1e-6)
+
+
 def test_edges_of_costs_and_sums() -> None:
     with pytest.raises(InvalidParameter, match="a finite cost mu"):
         PrivacyCost(1, 0, 1, 0, math.inf, 0)
     assert PrivacyCost(1, 2, 1, 3, 1, 1.5).mu_delta == 1.0
     assert of_pure(0.0) == PrivacyCost(0, 0, 0, 0, 0, 0)
-    assert composition.of_declared_rho(0.0, 1e-9).epsilon == 0.0
-    declared = composition.of_declared_rho(0.1, 1e-6)
+    assert composition.of_declared_rho(0.0, 0.0, convert_at=1e-9).epsilon == 0.0
+    declared = composition.of_declared_rho(0.1, 1e-7, convert_at=1e-6)
     assert declared.epsilon == pytest.approx(2.141938928, rel=1e-6)
-    assert (declared.rho, declared.rho_delta, declared.mu_delta) == (0.1, 0.0, 1e-6)
+    assert (declared.rho, declared.rho_delta) == (0.1, 1e-7)
+    assert declared.delta == declared.mu_delta
+    assert 1.1e-6 <= declared.delta < 1.1000001e-6
+    assert composition.of_declared_rho(0.1, 1.0, convert_at=0.5).delta == 1.0
     assert composed_epsilon(Amount(0, UNITS // 2), "gdp", 0.1) == math.inf
     assert composed_epsilon(Amount(0, UNITS // 2), "basic", 0.1) == math.inf
     assert composed_epsilon(amount(of_pure(50.0), "gdp"), "gdp", 1e-6) > 16

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 from scipy.stats import chi2
-from unknown_oracle import Floats, both_ways, top
 
+from dphist.audit.laws import Floats, both_ways, top
 from dphist.mechanisms import CorrelatedTopK
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy

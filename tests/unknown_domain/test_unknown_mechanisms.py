@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
-from unknown_oracle import ranked_law
 
+from dphist.audit.laws import ranked_law
 from dphist.errors import InvalidParameter
 from dphist.mechanisms import continual, correlated_top_k, from_top, ranked
 from dphist.mechanisms.continual import ContinualCounts

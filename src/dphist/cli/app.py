@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import dphist
-from dphist.cli import continual, ledger, plan, profile, release, session, stat, top_k
+from dphist.cli import audit, continual, ledger, plan, profile, release, session, stat, top_k
 from dphist.errors import DphistError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command("stat")(stat.command)
 app.command("verify")(release.verify_command)
 app.command("top-k")(top_k.command)
 app.add_typer(ledger.app, name="ledger")
+app.command("audit")(audit.command)
 app.add_typer(session.app, name="session")
 app.add_typer(continual.app, name="continual")
 

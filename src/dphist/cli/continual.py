@@ -70,6 +70,7 @@ def add(
     output: Output = None,
     report: options.Report = None,
     show: Show = 20,
+    ledger: options.PaidBy = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Take in one batch and print the running counts after it.
@@ -79,7 +80,8 @@ def add(
     from dphist.publish import files
 
     files.check_outputs(output, report)
-    _print(dphist.Continual(folder).add(dphist.Files(tuple(source)), batch), output, report, show, as_json)
+    added = dphist.Continual(folder).add(dphist.Files(tuple(source)), batch, ledger=ledger)
+    _print(added, output, report, show, as_json)
 
 
 @app.command("show")

@@ -14,7 +14,7 @@ from dphist.errors import InvalidParameter
 from dphist.privacy import composition, filters
 
 if TYPE_CHECKING:
-    from dphist.ledger import Entry
+    from dphist.ledger import Entry, Ledger
 
 app = typer.Typer(help="Budgets and what was spent of them, in a database.", no_args_is_help=True)
 
@@ -23,6 +23,20 @@ def _needed(ledger: str | None, dataset: str | None) -> tuple[str, str]:
     if ledger is None or dataset is None:
         raise InvalidParameter("--ledger ADDRESS and --dataset NAME", "not both", "or DPHIST_LEDGER, DPHIST_DATASET.")
     return ledger, dataset
+
+
+def _address(ledger: str | None) -> str:
+    if ledger is None:
+        raise InvalidParameter("--ledger ADDRESS", "none", "or set DPHIST_LEDGER.")
+    return ledger
+
+
+def _to_read(opened: Ledger, dataset: str | None) -> str:
+    """The data set to look at: the one that is named, or the only one there is. Spending always needs its name."""
+    names = opened.names() if dataset is None else [dataset]
+    if len(names) != 1:
+        raise InvalidParameter("--dataset NAME", "none", f"there are: {', '.join(names) or 'no data sets yet'}.")
+    return names[0]
 
 
 @app.command("create")
@@ -85,9 +99,7 @@ def show(ledger: options.Ledger = None, dataset: options.Dataset = None, as_json
     """
     from dphist.ledger import Ledger
 
-    if ledger is None:
-        raise InvalidParameter("--ledger ADDRESS", "none", "or set DPHIST_LEDGER.")
-    with Ledger(ledger) as opened:
+    with Ledger(_address(ledger)) as opened:
         found = [opened.status(name) for name in ([dataset] if dataset is not None else opened.names())]
     if as_json:
         typer.echo(json.dumps([status.to_data() for status in found], indent=2, allow_nan=False))
@@ -103,9 +115,8 @@ def history(ledger: options.Ledger = None, dataset: options.Dataset = None, as_j
     """
     from dphist.ledger import Ledger
 
-    address, name = _needed(ledger, dataset)
-    with Ledger(address) as opened:
-        status = opened.status(name)
+    with Ledger(_address(ledger)) as opened:
+        status = opened.status(_to_read(opened, dataset))
     if as_json:
         typer.echo(json.dumps([entry.to_data() for entry in status.entries], indent=2, allow_nan=False))
         return
@@ -123,7 +134,9 @@ def _facts(entry: Entry) -> str:
     if entry.kind == "create":
         return f"epsilon {body['epsilon']:g}, delta {body['delta']:g}, unit {body['unit']}, {body['accountant']}"
     if entry.kind == "commit":
-        return f"entry {body['entry']:,} was written" + (f" to {body['output']}" if body["output"] else "")
+        if body["output"]:
+            return f"the result of entry {body['entry']:,} was written to {body['output']}"
+        return f"the result of entry {body['entry']:,} was returned; where it was written, if at all, is not known here"
     cost = entry.cost
     what = body.get("note") or body.get("mechanism", "")
     return (
@@ -141,15 +154,15 @@ def verify(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Recompute every hash and every sum. Exit code 1 if something was changed.
+    """Recompute every hash and every sum. Exit code 1 if something was changed, 3 if only recorded spends exceed the budget.
 
     Example: dphist ledger verify --ledger ledger.db --dataset events
     """
     from dphist.ledger import Ledger
+    from dphist.ledger.chain import BUDGET
 
-    address, name = _needed(ledger, dataset)
-    with Ledger(address) as opened:
-        found = opened.verify(name, head)
+    with Ledger(_address(ledger)) as opened:
+        found = opened.verify(_to_read(opened, dataset), head)
     if as_json:
         typer.echo(json.dumps([{"check": c.name, "passed": c.passed, "detail": c.detail} for c in found], indent=2))
     else:
@@ -157,8 +170,8 @@ def verify(
             typer.echo(f"  {'ok  ' if check.passed else 'FAIL'}  {check.name:<6} {check.detail}")
         if head is None:
             typer.echo("        Entries cut off at the end show only against a head kept elsewhere: --head HASH.")
-    if not all(check.passed for check in found):
-        sys.exit(1)
+    if failed := {check.name for check in found if not check.passed}:
+        sys.exit(3 if failed == {BUDGET} else 1)
 
 
 @app.command("export")
@@ -176,11 +189,10 @@ def export(
     from dphist.ledger import Ledger
     from dphist.publish import files
 
-    address, name = _needed(ledger, dataset)
     if output is not None:
         files.check_writable(output)
-    with Ledger(address) as opened:
-        data = opened.export(name)
+    with Ledger(_address(ledger)) as opened:
+        data = opened.export(_to_read(opened, dataset))
     text = json.dumps(data, indent=2, allow_nan=False)
     if output is None:
         typer.echo(text)
@@ -192,41 +204,71 @@ def export(
 @app.command("record")
 def record(
     note: Annotated[str, typer.Option("--note", help="What was released, where; public.")],
+    unit: Annotated[str, typer.Option("--unit", help="The column that names what the guarantee is for.")],
+    protects: Annotated[
+        str,
+        typer.Option(
+            "--protects", help="What of it may be added or removed. unit: all records; event: its records in one round."
+        ),
+    ],
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
     epsilon: Annotated[float | None, typer.Option("--epsilon", help="The epsilon that was spent.")] = None,
     delta: Annotated[
-        float, typer.Option("--delta", help="The delta that was spent; with --rho where rho is converted.")
+        float, typer.Option("--delta", help="The delta that was spent, also beside --rho; 1: all was told.")
     ] = 0.0,
     rho: Annotated[float | None, typer.Option("--rho", help="Or the rho of zero-concentrated privacy.")] = None,
+    convert_at: Annotated[
+        float | None,
+        typer.Option(
+            "--convert-at", help="A further delta, at which --rho becomes an epsilon for basic and gdp; try 1e-9."
+        ),
+    ] = None,
 ) -> None:
-    """Write down what was spent about these people elsewhere, as (epsilon, delta) or rho.
+    """Write down what was spent about these people elsewhere, as (epsilon, delta) or (rho, delta), whether it fits or not.
 
-    Example: dphist ledger record --ledger ledger.db --dataset events --epsilon 0.1 --delta 1e-9 --note "survey of May"
+    The guarantee must be for adding or removing; one for replacing, or for tables of known size, does not add up with it.
+
+    Example: dphist ledger record --dataset events --unit user --protects unit --epsilon 0.1 --delta 1e-9 --note "survey of May"
     """
     from dphist.ledger import Ledger
+    from dphist.ledger.dataset import WORDS
 
     address, name = _needed(ledger, dataset)
-    cost, declared = declared_cost(epsilon, delta, rho)
+    cost, declared = declared_cost(epsilon, delta, rho, convert_at)
     with Ledger(address) as opened:
-        entry = opened.record(name, cost, unit=opened.dataset(name).unit, note=note, declared=declared)
-        typer.echo(f"Entry {entry.sequence:,} recorded, hash {entry.hash[:16]}…\n")
-        typer.echo(str(opened.status(name)))
+        entry = opened.record(name, cost, unit=unit, protects=protects, note=note, declared=declared)  # type: ignore[arg-type]
+        status = opened.status(name)
+    typer.echo(f"Entry {entry.sequence:,} recorded, hash {entry.hash[:16]}…, as a guarantee for adding or removing")
+    typer.echo(f"{WORDS[status.dataset.protects].replace('unit', unit)}.\n")
+    if status.exceeded:
+        typer.echo(f"The budget of {name!r} is exceeded. Nothing more will be charged to it.\n")
+    typer.echo(str(status))
+
+
+LARGEST_RECORDED = 1e6
 
 
 def declared_cost(
-    epsilon: float | None, delta: float, rho: float | None
+    epsilon: float | None, delta: float, rho: float | None, convert_at: float | None
 ) -> tuple[composition.PrivacyCost, dict[str, float]]:
-    """A spend from what is known about it: (epsilon, delta), or rho with the delta at which it is converted."""
+    """A spend from what is known about it: (epsilon, delta), or (rho, delta) with a further delta at which it is converted."""
     if (epsilon is None) == (rho is None):
         raise InvalidParameter("--epsilon or --rho", "both" if rho is not None else "neither")
-    if not 0 <= delta < 1:
-        raise InvalidParameter("--delta in [0, 1)", delta)
-    if epsilon is not None:
-        return composition.of_pure(epsilon, delta), {"epsilon": epsilon, "delta": delta}
-    assert rho is not None
-    if delta == 0:
+    if not 0 <= delta <= 1:
+        raise InvalidParameter("--delta in [0, 1]", delta)
+    given = epsilon if rho is None else rho
+    if given is None or not 0 <= given <= LARGEST_RECORDED:
         raise InvalidParameter(
-            "--delta beside --rho", "none", "rho is converted there for accountants that cannot use it; try 1e-9."
+            f"--epsilon or --rho in [0, {LARGEST_RECORDED:g}]", given, "--delta 1 says that everything was told."
         )
-    return composition.of_declared_rho(rho, delta), {"rho": rho, "delta": delta}
+    if rho is None:
+        if convert_at is not None:
+            raise InvalidParameter("--convert-at beside --rho only", "beside --epsilon")
+        return composition.of_pure(given, delta), {"epsilon": given, "delta": delta}
+    if convert_at is None or not 0 < convert_at < 1:
+        raise InvalidParameter(
+            "--convert-at in (0, 1) beside --rho", convert_at, "basic and gdp pay it on top of --delta; try 1e-9."
+        )
+    declared = {"rho": rho, "delta": delta, "convert_at": convert_at}
+    return composition.of_declared_rho(rho, delta, convert_at=convert_at), declared

@@ -104,6 +104,10 @@ Ledger: TypeAlias = Annotated[
         "--ledger", envvar="DPHIST_LEDGER", help="Charge it to this ledger: a file, or postgresql://user@host/name."
     ),
 ]
+PaidBy: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--ledger", envvar="DPHIST_LEDGER", help="Compare it with the entry of this ledger that paid for it."),
+]
 Dataset: TypeAlias = Annotated[
     str | None, typer.Option("--dataset", envvar="DPHIST_DATASET", help="The data set of the ledger that pays.")
 ]

@@ -54,6 +54,7 @@ def query(
     null_keys: Annotated[
         str, typer.Option("--null-keys", help="group: null is a group like any other; drop: drop such records.")
     ] = "group",
+    ledger: options.PaidBy = None,
     as_json: options.AsJson = False,
 ) -> None:
     """The groups with the most people, in order, without counts. Pays for what it returns.
@@ -69,6 +70,7 @@ def query(
         k=k,
         where=where,
         null_keys=null_keys,  # type: ignore[arg-type]
+        ledger=ledger,
     )
     account = session.account
     left = {"results_left": account.left_results, "queries_left": account.left_queries}

@@ -28,6 +28,7 @@ from dphist.noise.entropy import require_secure
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.sentence import check_neighbours, layout
 from dphist.publish.charge import Spend, charging, receipt_of, spend_of_mechanism
+from dphist.publish.paid_terms import check_paid, terms_hash
 from dphist.publish.private_files import check_single_name, locked, make_durable, remove_partial, replace_private
 from dphist.publish.table import _order
 
@@ -80,6 +81,7 @@ class Continual:
             "unit": unit, "by": names, "where": where, "null_keys": null_keys,
             "epsilon": epsilon, "delta": delta, "mechanism": asdict(made),
         }  # fmt: skip
+        terms = terms_hash(settings)
         folder = Path(path)
         if not folder.resolve().parent.is_dir():
             raise InvalidParameter("an existing folder around the stream's own", str(folder.parent), "create it first.")
@@ -90,7 +92,9 @@ class Continual:
             return spend_of_mechanism(
                 "continual", made, epsilon, unit=unit, protects="event",
                 calibrate=lambda other: calibrate(other, delta, rounds, max_groups),
-                facts={"delta": delta, "rounds": rounds, "max_groups": max_groups, "stream": folder.name},
+                facts={
+                    "delta": delta, "rounds": rounds, "max_groups": max_groups, "stream": folder.name, "terms": terms
+                },
             )  # fmt: skip
 
         with locked(folder / STATE), charging(ledger, dataset, spend) as charge:
@@ -140,6 +144,7 @@ class Continual:
         batch: str,
         *,
         settings: PerformanceSettings | None = None,
+        ledger: str | Path | None = None,
         progress: Callable[[str], None] | None = None,
         entropy: Entropy | None = None,
     ) -> RunningCounts:
@@ -147,30 +152,35 @@ class Continual:
 
         A name that was used before is refused, so a batch that is sent twice is counted once. When this returns, the
         round is on disk; if the process dies before, the round has happened or not, never half: `batches` says which.
+        With a ledger the stream is first compared with the entry that paid for it; nothing is charged.
         """
         require_secure(entropy)
         with locked(self.path / STATE):
-            state = self._checked(batch)
+            state = self._checked(batch, ledger)
             asked = state.settings
             query = _query(asked["unit"], asked["by"], asked["where"], asked["null_keys"])
             engine = DuckDBEngine(settings or PerformanceSettings())
             bounds = ContributionBounds(_mechanism(state).max_groups)
             return self._commit(state, batch, engine.histogram(source, query, bounds, progress=progress), entropy)
 
-    def add_histogram(self, histogram: Histogram, batch: str, *, entropy: Entropy | None = None) -> RunningCounts:
+    def add_histogram(
+        self, histogram: Histogram, batch: str, *, ledger: str | Path | None = None, entropy: Entropy | None = None
+    ) -> RunningCounts:
         """The same with a histogram that an engine has bounded already."""
         require_secure(entropy)
         with locked(self.path / STATE):
-            state = self._checked(batch)
+            state = self._checked(batch, ledger)
             held, needed = histogram.bounds.max_groups, _mechanism(state).max_groups
             if held is None or held > needed:
                 raise InvalidParameter(f"a histogram bounded to {needed} groups per unit", held)
             return self._commit(state, batch, histogram, entropy)
 
-    def _checked(self, batch: str) -> State:
+    def _checked(self, batch: str, ledger: str | Path | None) -> State:
         """The state, if it can take this batch."""
         remove_partial(self.path / STATE)
         state = self._state()
+        terms = {name: value for name, value in state.settings.items() if name != "ledger"}
+        check_paid(ledger, state.settings.get("ledger"), terms, "stream")
         if not is_recorded(self.path, state.round):  # the process died behind its round
             _release(state, self.path).record()
         if not batch:

@@ -55,7 +55,8 @@ class Histogram:
         if set(self.sums) != {measure.name for measure in self.measures} or len(self.sums) != len(self.measures):
             raise InvalidParameter("one sum for each measure", sorted(self.sums))
         # Metadata of the input may tell its number of rows or more; only names, types and values stay.
-        object.__setattr__(self, "keys", pa.Table.from_arrays(self.keys.columns, names=self.keys.column_names))
+        plain = [_plain(column) for column in self.keys.columns]
+        object.__setattr__(self, "keys", pa.Table.from_arrays(plain, names=self.keys.column_names))
         object.__setattr__(self, "counts", _frozen(self.counts, self.keys.num_rows))
         frozen = {name: _frozen(values, self.keys.num_rows) for name, values in self.sums.items()}
         object.__setattr__(self, "sums", MappingProxyType(frozen))
@@ -79,6 +80,14 @@ class Histogram:
             counts=self.counts[positions],
             sums={name: values[positions] for name, values in self.sums.items()},
         )
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Each value by itself: a dictionary or a shared buffer would go along with the few keys that are released."""
+    if pa.types.is_dictionary(column.type):
+        return column.cast(column.type.value_type)
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return column.cast(views[column.type]) if column.type in views else column
 
 
 def _frozen(values: NDArray[np.int64], rows: int) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from dphist.errors import DphistError
+from dphist.errors import DphistError, UnusableLedger
 from dphist.ledger.dataset import DataSet
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.filters import Amount, amount
@@ -16,6 +16,8 @@ from dphist.privacy.filters import Amount, amount
 Kind = Literal["create", "reserve", "commit", "record"]
 SPENDS: Final = ("reserve", "record")
 BEGINNING: Final = "0" * 64
+BUDGET: Final = "budget"
+"""The check that a true history can fail: what was spent elsewhere is written down whether it fits or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +75,12 @@ def verify(entries: Sequence[Entry], head: str | None = None) -> list[Check]:
     found = [Check("chain", not problems, problems[0] if problems else f"{len(entries):,} entries, every hash holds")]
     if not problems:
         wrong = list(_wrong_sums(entries))
-        found.append(
-            Check("sums", not wrong, wrong[0] if wrong else "add up to what the entries say, within the budget")
-        )
+        found.append(Check("sums", not wrong, wrong[0] if wrong else "add up to what the entries say"))
+        if not wrong:
+            within = entries[-1].total.within(DataSet.from_data(entries[0].body).limit)
+            found.append(
+                Check(BUDGET, within, "is kept" if within else "exceeded by recorded spends; no charge passed it")
+            )
     if head is not None:
         place = next((entry.sequence for entry in entries if entry.hash == head), None)
         missing = "is not in the chain: entries were cut off, or the chain was made anew"
@@ -100,18 +105,29 @@ def _problems(entries: Sequence[Entry]) -> Iterator[str]:
 def _wrong_sums(entries: Sequence[Entry]) -> Iterator[str]:
     try:
         dataset = DataSet.from_data(entries[0].body)
-        total, open_ = Amount(), set[int]()
+    except UnusableLedger as problem:
+        yield str(problem)
+        return
+    except (KeyError, TypeError, ValueError, DphistError):
+        yield "entry 0 lacks what it should say"
+        return
+    try:
+        total, open_, reserved = Amount(), set[int](), False
         for entry in entries[1:]:
             if entry.kind in SPENDS:
                 total += amount(entry.cost, dataset.accountant)
-                open_ |= {entry.sequence} if entry.kind == "reserve" else set()
+                if entry.kind == "reserve":
+                    if not total.within(dataset.limit):
+                        yield f"entry {entry.sequence:,} was charged beyond the budget"
+                    if dataset.protects == "event" and reserved:
+                        yield f"entry {entry.sequence:,} is a second stream, whose rounds are other events"
+                    reserved = True
+                    open_.add(entry.sequence)
             elif entry.body["entry"] in open_:
                 open_.remove(entry.body["entry"])
             else:
                 yield f"entry {entry.sequence:,} confirms a reservation that is not open"
             if entry.total != total:
                 yield f"the sums of entry {entry.sequence:,} are wrong"
-        if not total.within(dataset.limit):
-            yield "more was spent than the budget allows"
-    except (KeyError, TypeError, ValueError, IndexError, DphistError):
+    except (KeyError, TypeError, ValueError, DphistError):
         yield "an entry lacks what it should say"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,14 +12,16 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from dphist.errors import MissingExtra, UnusableLedger
+from dphist.ledger import address as address_of
 from dphist.version import __version__
 
-SCHEMA: Final = 2
-"""The version this code writes. 1: the tables. 2: triggers that refuse to change or delete entries."""
+SCHEMA: Final = 3
+"""The version this code writes. 1: the tables. 2: triggers that refuse to change or delete entries. 3: or to replace them."""
 
 WAIT: Final = 60
 """Seconds a charge waits for others before it gives up."""
 
+_JOURNAL: Final = "delete"
 _ADVISORY = 0x6470_6869  # "dphi": one lock for making and migrating the schema
 
 metadata = sa.MetaData()
@@ -52,18 +55,23 @@ class Database:
     """An address, and transactions on it."""
 
     def __init__(self, address: str | Path, *, create: bool = False) -> None:
-        self._url = _parse(address, create=create)
-        self.shown = self._url.database if self.is_sqlite else self._url.render_as_string(hide_password=True)
+        self._url = address_of.parse(address, create=create)
+        self._file = Path(str(self._url.database)) if self.is_sqlite else None
+        self._check_single_name()
+        self.shown = address_of.shown(self._url)
         arguments: dict[str, Any]
+        options: dict[str, Any] = {}
         if self.is_sqlite:
             arguments = {"timeout": WAIT}
         else:
+            # After waiting for its row, a charge must see what was charged meanwhile, whatever the server's default is.
+            options = {"isolation_level": "READ COMMITTED"}
             settings = (
                 f"-c lock_timeout={WAIT}s -c synchronous_commit=on -c idle_in_transaction_session_timeout={WAIT}s"
             )
             arguments = {"connect_timeout": 10, "options": settings}
         with self._translated():
-            self._engine = sa.create_engine(self._url, connect_args=arguments)
+            self._engine = sa.create_engine(self._url, connect_args=arguments, **options)
         if self.is_sqlite:
             event.listen(self._engine, "connect", _configure_sqlite)
             event.listen(self._engine, "begin", _begin_sqlite)
@@ -79,17 +87,23 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """A transaction that sees one state."""
+        """A transaction for reading."""
         with self._translated(), self._engine.connect() as connection, connection.begin():
             self._check_version(connection)
             yield connection
 
     @contextmanager
-    def write(self, dataset: str) -> Iterator[sa.Connection]:
-        """A transaction that is alone on this data set until it ends: SQLite locks the file, PostgreSQL its row."""
+    def write(self, dataset: str, *, alone: bool = False) -> Iterator[sa.Connection]:
+        """A transaction that is alone on this data set until it ends: SQLite locks the file, PostgreSQL its row.
+
+        alone: for a data set that has no row yet; no two of these run at the same time.
+        """
         with self._translated(), self._engine.connect() as plain:
             connection = plain.execution_options(dphist_begin="BEGIN IMMEDIATE")
             with connection.begin():
+                self._check_in_file(connection)
+                if alone:
+                    self._lock_schema(connection)
                 if self._check_version(connection, dataset) < SCHEMA:
                     self._lock_schema(connection)
                     _migrate(connection, self._check_version(connection))
@@ -97,22 +111,36 @@ class Database:
 
     def prepare(self) -> None:
         """Make the tables if there are none, and bring older ones up to date."""
-        if self.is_sqlite:
-            with self._translated(), self._engine.connect() as plain:  # the mode cannot change inside a transaction
-                bare = plain.execution_options(dphist_begin="")
-                mode = bare.exec_driver_sql("PRAGMA journal_mode=WAL").scalar()
-                if mode != "wal":
-                    raise UnusableLedger(
-                        "a file system with write-ahead logging", mode, "put the ledger on a local disk."
-                    )
         with self._translated(), self._engine.connect() as plain:
             connection = plain.execution_options(dphist_begin="BEGIN IMMEDIATE")
             with connection.begin():
+                self._check_in_file(connection)
                 self._lock_schema(connection)
                 if not sa.inspect(connection).has_table(schema_table.name):
                     metadata.create_all(connection)
                     connection.execute(sa.insert(schema_table).values(version=1))
                 _migrate(connection, self._check_version(connection))
+
+    def _check_in_file(self, connection: sa.Connection) -> None:
+        """What this transaction writes will be in the one file of this name when it ends, and nowhere else."""
+        if self._file is None:
+            return
+        self._check_single_name()
+        if (mode := connection.exec_driver_sql("PRAGMA journal_mode").scalar()) != _JOURNAL:
+            raise UnusableLedger(
+                f"a ledger with the journal mode {_JOURNAL}",
+                mode,
+                "close whatever else has the file open, and try again; nothing was charged.",
+            )
+
+    def _check_single_name(self) -> None:
+        """Under a second name SQLite would keep, and after a crash look for, another journal: two names, two budgets."""
+        if self._file is not None and self._file.exists() and self._file.stat().st_nlink > 1:
+            raise UnusableLedger(
+                f"{self._file.name} to be a file with one name",
+                "one with a second (a hard link)",
+                "remove the other name first, or make it a symbolic link; nothing was charged.",
+            )
 
     def _lock_schema(self, connection: sa.Connection) -> None:
         if not self.is_sqlite:
@@ -129,7 +157,7 @@ class Database:
         except (exc.OperationalError, exc.ProgrammingError):
             if sa.inspect(self._engine).has_table(schema_table.name):
                 raise
-            raise UnusableLedger(f"a ledger at {self.shown}", "a database without one", _CREATE) from None
+            raise UnusableLedger(f"a ledger at {self.shown}", "a database without one", address_of.CREATE) from None
         if version is None or not 1 <= version <= SCHEMA:
             raise UnusableLedger(
                 f"a ledger of version {SCHEMA} or older",
@@ -140,79 +168,50 @@ class Database:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Errors of drivers as errors of the ledger; their first line, which holds no password."""
+        """Errors of drivers as errors of the ledger: their first line, without the password."""
         try:
             yield
         except ModuleNotFoundError as problem:
             if problem.name != "psycopg":
                 raise
             raise MissingExtra("postgres", "a ledger in PostgreSQL") from None
-        except exc.NoSuchModuleError:
+        except exc.ArgumentError:
             raise UnusableLedger("a path, sqlite:// or postgresql:// address", self.shown) from None
         except exc.DBAPIError as problem:
-            reason = str(problem.orig).strip().splitlines()[0]
-            raise UnusableLedger(f"to use the ledger at {self.shown}", f"an error ({reason})", _hint(reason)) from None
-
-
-_CREATE = "dphist ledger create makes one."
-
-
-def _hint(reason: str) -> str:
-    if "unable to open" in reason:
-        return f"check the path; {_CREATE}"
-    if "readonly" in reason or "read-only" in reason or "permission denied" in reason:
-        return "nothing was charged: it cannot be written to."
-    if "locked" in reason or "timeout" in reason:
-        return "another process held it for too long; try again."
-    if "not a database" in reason or "malformed" in reason:
-        return "the file is something else or damaged; restore a backup."
-    return "check the address, the server and the user's rights."
-
-
-def _parse(address: str | Path, *, create: bool) -> sa.URL:
-    """A path is a file of SQLite, which is made only on purpose: a wrong path must not begin an empty ledger."""
-    text = str(address)
-    if not text:
-        raise UnusableLedger("a path or an address of a ledger", "nothing")
-    if "://" not in text:
-        text = f"sqlite:///{text}"
-    try:
-        url = sa.make_url(text)
-    except (exc.ArgumentError, ValueError):
-        raise UnusableLedger("a path, sqlite:// or postgresql:// address", "something else") from None
-    if url.get_backend_name() in ("postgresql", "postgres"):
-        return url.set(drivername="postgresql+psycopg")
-    if url.get_backend_name() != "sqlite":
-        raise UnusableLedger("a path, sqlite:// or postgresql:// address", url.get_backend_name() + "://")
-    if not url.database or url.database == ":memory:":
-        raise UnusableLedger("a file", "memory", "a ledger must outlive the process.")
-    if url.database.startswith("file:"):
-        return url
-    path = Path(url.database).absolute()
-    if create and not path.parent.is_dir():
-        raise UnusableLedger("an existing folder for the ledger", str(path.parent), "create it first.")
-    if not create and not path.exists():
-        raise UnusableLedger(f"a ledger at {path}", "no file", f"check the path; {_CREATE}")
-    return url.set(database=str(path))
+            reason = address_of.without_secrets(str(problem.orig).strip().splitlines()[0], self._url)
+            raise UnusableLedger(
+                f"to use the ledger at {self.shown}", f"an error ({reason})", address_of.hint(reason)
+            ) from None
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
+    """A rollback journal, and not the faster write-ahead log: what is charged must be in the file itself.
+
+    With a log, a finished charge can be in ledger.db-wal alone, and ledger.db moved or copied without it forgets the charge.
+    EXTRA also makes the end of the journal durable: a journal that a loss of power brought back would undo a finished charge.
+    """
     connection.isolation_level = None  # transactions begin where we say so
     cursor = connection.cursor()
-    cursor.execute("PRAGMA synchronous=FULL")
+    try:
+        cursor.execute(f"PRAGMA journal_mode={_JOURNAL}")  # also turns a log that is there into the file
+    except sqlite3.OperationalError as problem:
+        if "readonly" not in str(problem):  # which can be read as it is; a charge will be refused
+            raise
+    cursor.execute("PRAGMA synchronous=EXTRA")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    if statement := connection.get_execution_options().get("dphist_begin", "BEGIN"):
-        connection.exec_driver_sql(statement)
+    connection.exec_driver_sql(connection.get_execution_options().get("dphist_begin", "BEGIN"))
 
 
 def _migrate(connection: sa.Connection, version: int) -> None:
     """Bring the schema up to date, step by step, inside the transaction of the caller."""
     if version < 2:
         _refuse_changes(connection)
+    if version < 3:
+        _refuse_replacing(connection)
     if version < SCHEMA:
         connection.execute(sa.update(schema_table).values(version=SCHEMA))
 
@@ -235,3 +234,14 @@ def _refuse_changes(connection: sa.Connection) -> None:
         f"CREATE TRIGGER {name}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {name}"
         f" FOR EACH STATEMENT EXECUTE FUNCTION {name}_refuse()"
     )
+
+
+def _refuse_replacing(connection: sa.Connection) -> None:
+    """Version 3: INSERT OR REPLACE deletes without a trigger in SQLite. In PostgreSQL such a statement is an update already."""
+    name = entries.name
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(
+            f"CREATE TRIGGER {name}_no_replace BEFORE INSERT ON {name} WHEN EXISTS (SELECT 1 FROM {name}"  # noqa: S608
+            " WHERE (dataset = NEW.dataset AND sequence = NEW.sequence) OR rowid = NEW.rowid)"
+            " BEGIN SELECT RAISE(ABORT, 'entries of a ledger are never changed'); END"
+        )

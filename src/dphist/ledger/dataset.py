@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+import unicodedata
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal, get_args
 
 from dphist import checks
-from dphist.errors import InvalidParameter
+from dphist.errors import InvalidParameter, UnusableLedger
 from dphist.mechanisms.mechanism import LARGEST_EPSILON
 from dphist.privacy import filters
 from dphist.privacy.filters import Accountant, Amount
@@ -17,13 +18,30 @@ WORDS: Final = {"unit": "all records of one unit", "event": "what one unit adds 
 NOISE: Final = {"basic": "epsilon", "gdp": "mu^2", "zcdp": "rho"}
 """What the noise is counted in."""
 
+OTHER_VERSIONS: Final = 10**9
+"""Limits that were computed by other versions of numerical libraries may differ by one part in so many."""
+
+
+def check_new_name(name: str) -> None:
+    """Refuse names that could be taken for others: each would have a budget of its own."""
+    if name != name.strip() or name != unicodedata.normalize("NFC", name):
+        raise InvalidParameter(
+            "a name of a data set without blanks around it, its accents composed (NFC)", ascii(name), "type it anew."
+        )
+
+
+def folded(name: str) -> str:
+    """Names with the same form are mixed up by people."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
     """A total budget (epsilon, delta) for the people in `unit`, and how spends are added up. Nothing of it ever changes.
 
     protects: ``unit``, adding or removing all records of one unit; ``event``, what one unit adds in one round of a stream.
-    delta_share: the part of delta for the d's, for gdp and zcdp. The limits are computed once and kept.
+    delta_share: the part of delta for the d's, for gdp and zcdp. The limits follow from the budget. They are kept
+    with it, so that another version of a numerical library does not move them.
     """
 
     name: str
@@ -33,8 +51,8 @@ class DataSet:
     accountant: Accountant
     protects: Protects = "unit"
     delta_share: float = filters.DELTA_SHARE
-    noise_limit: int = -1
-    delta_limit: int = -1
+    noise_limit: int = field(init=False)
+    delta_limit: int = field(init=False)
 
     def __post_init__(self) -> None:
         if not (self.name and len(self.name) <= 200 and self.name.isprintable()):
@@ -53,10 +71,11 @@ class DataSet:
         checks.check_choice("what is protected", self.protects, PROTECTS)
         if not 0 < self.delta_share < 1:
             raise InvalidParameter("a share of delta in (0, 1)", self.delta_share, "0.5 is the default.")
-        if self.noise_limit < 0 or self.delta_limit < 0:
-            found = filters.limit(self.accountant, self.epsilon, self.delta, self.delta_share)
-            object.__setattr__(self, "noise_limit", found.noise)
-            object.__setattr__(self, "delta_limit", found.delta)
+        self._set_limits(filters.limit(self.accountant, self.epsilon, self.delta, self.delta_share))
+
+    def _set_limits(self, limit: Amount) -> None:
+        object.__setattr__(self, "noise_limit", limit.noise)
+        object.__setattr__(self, "delta_limit", limit.delta)
 
     @property
     def limit(self) -> Amount:
@@ -69,12 +88,22 @@ class DataSet:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> DataSet:
-        """The inverse of `to_data`; further fields are ignored."""
-        known = {field.name: data[field.name] for field in fields(cls)}
-        return cls(**{**known, "noise_limit": int(data["noise_limit"]), "delta_limit": int(data["delta_limit"])})
+        """The inverse of `to_data`; further fields are ignored. Limits above those of the budget are refused."""
+        made = cls(**{field.name: data[field.name] for field in fields(cls) if field.init})
+        stored, most = Amount(int(data["noise_limit"]), int(data["delta_limit"])), made.limit
+        slack = Amount(most.noise // OTHER_VERSIONS, most.delta // OTHER_VERSIONS)
+        if min(stored.noise, stored.delta) <= 0 or not stored.within(most + slack):
+            raise UnusableLedger(
+                f"limits that the budget of {made.name!r} allows: {made.words(most)}",
+                made.words(stored),
+                "they were changed.",
+            )
+        made._set_limits(stored)
+        return made
 
     def check_charge(self, unit: str, protects: Protects) -> None:
         """Only guarantees about the same neighbours add up."""
+        checks.check_choice("what is protected", protects, PROTECTS)
         if protects != self.protects:
             raise InvalidParameter(
                 f"a guarantee for {WORDS[self.protects]}, as {self.name!r} protects",

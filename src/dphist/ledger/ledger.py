@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from dphist.errors import BudgetExceeded, InvalidParameter, UnusableLedger
 from dphist.ledger import chain, database
 from dphist.ledger.chain import Check, Entry, Kind
-from dphist.ledger.dataset import DataSet, Protects
+from dphist.ledger.dataset import DataSet, Protects, check_new_name, folded
 from dphist.ledger.status import Status
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.filters import Amount, amount
@@ -51,15 +51,18 @@ class Ledger:
         self._database.close()
 
     def create(self, dataset: DataSet) -> Entry:
-        """Begin a data set. A name is used once."""
-        with self._database.write(dataset.name) as connection:
-            known = sa.select(database.datasets.c.name).where(database.datasets.c.name == dataset.name)
-            if connection.execute(known).first() is not None:
-                raise InvalidParameter(
-                    "a new name for a data set", repr(dataset.name), "a budget is never changed once it is there."
-                )
+        """Begin a data set. A name is used once, and so is one that looks like it."""
+        check_new_name(dataset.name)
+        with self._database.write(dataset.name, alone=True) as connection:
+            for row in connection.execute(sa.select(database.datasets)):
+                if folded(row.name) == folded(dataset.name):
+                    raise InvalidParameter(
+                        "a new name for a data set",
+                        f"{dataset.name!r} beside {row.name!r}",
+                        "a budget is never changed once it is there, and names that differ in case only are mixed up.",
+                    )
+            body = {**DataSet.from_data(dataset.to_data()).to_data(), "dphist": __version__}
             connection.execute(sa.insert(database.datasets).values(name=dataset.name))
-            body = {**dataset.to_data(), "dphist": __version__}
             return _append(connection, dataset.name, None, "create", body, Amount())
 
     def names(self) -> list[str]:
@@ -100,49 +103,50 @@ class Ledger:
         Whatever happens then, it stays spent. `facts` must hold nothing derived from data. `advise` is asked what would fit
         if this does not.
         """
-        return self._spend(name, cost, "reserve", unit, protects, {"command": command, **facts}, advise)
+        with self._database.write(name) as connection:
+            dataset = self._dataset(connection, name)
+            left = _left_for(connection, dataset, unit, protects)
+            if amount(cost, dataset.accountant).within(left):
+                return _append_spend(connection, dataset, "reserve", cost, {"command": command, **facts})
+        raise _exceeded(dataset, left, cost, advise)
 
-    def record(self, name: str, cost: PrivacyCost, *, unit: str, note: str, declared: Mapping[str, float]) -> Entry:
-        """Write down what was spent elsewhere. It must fit, like any other spend."""
-        dataset = self.dataset(name)
-        facts = {"command": "record", "note": note, "declared": dict(declared)}
-        return self._spend(name, cost, "record", unit, dataset.protects, facts, None)
-
-    def _spend(
-        self,
-        name: str,
-        cost: PrivacyCost,
-        kind: Kind,
-        unit: str,
-        protects: Protects,
-        facts: Mapping[str, Any],
-        advise: Advise | None,
+    def record(
+        self, name: str, cost: PrivacyCost, *, unit: str, protects: Protects, note: str, declared: Mapping[str, float]
     ) -> Entry:
+        """Write down what was spent elsewhere, whether it fits or not: it has happened. Beyond the budget nothing is charged.
+
+        Its guarantee must be for adding or removing what `protects` says of one `unit`, as for everything in the data set.
+        """
+        facts = {"command": "record", "note": note, "protects": protects, "declared": dict(declared)}
         with self._database.write(name) as connection:
             dataset = self._dataset(connection, name)
             dataset.check_charge(unit, protects)
-            before = _last(connection, name)
-            total = before.total + amount(cost, dataset.accountant)
-            if total.within(dataset.limit):
-                body = {**facts, "cost": asdict(cost), "dphist": __version__}
-                return _append(connection, name, before, kind, body, total)
-        raise _exceeded(dataset, dataset.limit - before.total, cost, advise)
+            return _append_spend(connection, dataset, "record", cost, facts)
 
     def check(
         self, name: str, cost: PrivacyCost, *, unit: str, protects: Protects = "unit", advise: Advise | None = None
     ) -> None:
         """Refuse now what would be refused later. Charges nothing and promises nothing: another may be first."""
-        dataset, left = self.left(name)
-        dataset.check_charge(unit, protects)
+        with self._database.read() as connection:
+            dataset = self._dataset(connection, name)
+            left = _left_for(connection, dataset, unit, protects)
         if not amount(cost, dataset.accountant).within(left):
             raise _exceeded(dataset, left, cost, advise)
 
     def commit(self, name: str, sequence: int, *, output: str | None = None) -> Entry:
-        """Confirm that the result of a reservation was written. Changes no sum."""
+        """Confirm that the result of a reservation was written to `output`, or without one, returned. Changes no sum."""
         with self._database.write(name) as connection:
             before = _last(connection, name)
             _check_open(connection, name, sequence)
             return _append(connection, name, before, "commit", {"entry": sequence, "output": output}, before.total)
+
+    def entry(self, name: str, sequence: int) -> Entry:
+        """One entry, unchanged."""
+        with self._database.read() as connection:
+            found = _at(connection, name, sequence)
+        if found is None:
+            raise InvalidParameter(f"an entry of the data set {name!r}", f"number {sequence:,}", "is it this ledger?")
+        return found
 
     def entries(self, name: str) -> list[Entry]:
         """The history of a data set, oldest first."""
@@ -187,7 +191,9 @@ def _exceeded(dataset: DataSet, left: Amount, cost: PrivacyCost, advise: Advise 
         return amount(other, dataset.accountant).within(left)
 
     needed = amount(cost, dataset.accountant)
-    if needed.delta > left.delta:  # which another epsilon would not mend
+    if min(left.noise, left.delta) < 0:
+        advice = ["spends recorded from elsewhere exceed the budget; nothing more is charged to it"]
+    elif needed.delta > left.delta:  # which another epsilon would not mend
         advice = ["its delta is more than what is left; ask for a smaller one"]
     else:
         advice = list(advise(fits)) if advise is not None else []
@@ -199,12 +205,17 @@ def _exceeded(dataset: DataSet, left: Amount, cost: PrivacyCost, advise: Advise 
 
 
 def _dataset(connection: sa.Connection, name: str) -> DataSet:
-    table = database.entries
-    first = sa.select(table).where(table.c.dataset == name, table.c.sequence == 0)
-    row = connection.execute(first).first()
-    if row is None:
+    first = _at(connection, name, 0)
+    if first is None:
         raise _unknown(name)
-    return DataSet.from_data(_intact(_entry(row)).body)
+    return DataSet.from_data(first.body)
+
+
+def _at(connection: sa.Connection, name: str, sequence: int) -> Entry | None:
+    table = database.entries
+    wanted = sa.select(table).where(table.c.dataset == name, table.c.sequence == sequence)
+    row = connection.execute(wanted).first()
+    return None if row is None else _intact(_entry(row))
 
 
 def _last(connection: sa.Connection, name: str) -> Entry:
@@ -214,6 +225,33 @@ def _last(connection: sa.Connection, name: str) -> Entry:
     if row is None:
         raise _unknown(name)
     return _intact(_entry(row))
+
+
+def _left_for(connection: sa.Connection, dataset: DataSet, unit: str, protects: Protects) -> Amount:
+    """What is left for a charge with such a guarantee, if it adds up with what is there.
+
+    Of streams there is one: an event is what a unit adds in one round, and the rounds of two streams (days and weeks, or days
+    that begin at other hours) are different events, about which two guarantees do not add up.
+    """
+    dataset.check_charge(unit, protects)
+    if dataset.protects == "event":
+        table = database.entries
+        stream = sa.select(table.c.sequence).where(table.c.dataset == dataset.name, table.c.kind == "reserve")
+        if (first := connection.execute(stream.limit(1)).scalar()) is not None:
+            raise InvalidParameter(
+                f"the only stream of {dataset.name!r}",
+                f"a second one (the first is entry {first:,})",
+                "rounds of two streams are different events, which do not add up; make a data set for each stream.",
+            )
+    return dataset.limit - _last(connection, dataset.name).total
+
+
+def _append_spend(
+    connection: sa.Connection, dataset: DataSet, kind: Kind, cost: PrivacyCost, facts: Mapping[str, Any]
+) -> Entry:
+    before = _last(connection, dataset.name)
+    body = {**facts, "cost": asdict(cost), "dphist": __version__}
+    return _append(connection, dataset.name, before, kind, body, before.total + amount(cost, dataset.accountant))
 
 
 def _check_open(connection: sa.Connection, name: str, sequence: int) -> None:

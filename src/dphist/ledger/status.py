@@ -59,11 +59,18 @@ class Status:
         """What is left of the two limits."""
         return self.dataset.limit - self.total
 
+    @property
+    def exceeded(self) -> bool:
+        """Whether spends recorded from elsewhere went beyond the budget. Charges cannot."""
+        return not self.total.within(self.dataset.limit)
+
     def more_like_the_last(self) -> int | None:
         """How many more spends like the last one fit; None before the first."""
         if not self.spends:
             return None
         one, left = amount(self.spends[-1].cost, self.dataset.accountant), self.left
+        if self.exceeded:
+            return 0
         return min(left.noise // one.noise if one.noise else 2**62, left.delta // one.delta if one.delta else 2**62)
 
     def comparison(self) -> dict[str, float | None]:
@@ -73,6 +80,8 @@ class Status:
         for name in ACCOUNTANTS:
             epsilon = filters.composed_epsilon(self._total(name), name, delta)
             found[name] = epsilon if math.isfinite(epsilon) else None
+        if self.exceeded:  # recorded spends have no bound, and a grid of losses would have none
+            return found
         try:
             epsilon = epsilon_of_losses(self.costs, delta) if self.spends else 0.0
             found["pld"] = epsilon if math.isfinite(epsilon) else None
@@ -90,6 +99,7 @@ class Status:
             "unit": self.dataset.unit,
             "protects": self.dataset.protects,
             "accountant": self.dataset.accountant,
+            "exceeded": self.exceeded,
             "spends": len(self.spends),
             "unconfirmed": len(self.unconfirmed),
             "spent": {
@@ -141,6 +151,8 @@ class Status:
         more = self.more_like_the_last()
         if more is None:
             return "nothing is spent yet"
+        if self.exceeded:
+            return "none: recorded spends exceed the budget, so its promise does not hold for these people"
         return f"{more:,} more like the last one ({self.spends[-1].body['command']}) fit"
 
 

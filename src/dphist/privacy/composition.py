@@ -94,9 +94,14 @@ def of_rho(rho: float, d: float, *, epsilon: float, delta: float) -> PrivacyCost
     return PrivacyCost(epsilon, delta, rho, d, mu_of_pure(epsilon), delta)
 
 
-def of_declared_rho(rho: float, delta: float) -> PrivacyCost:
-    """A spend that is known as rho-zCDP only; delta is where it is converted for those who add up otherwise."""
-    return of_rho(rho, 0.0, epsilon=epsilon_from_rho(rho, delta) if rho > 0 else 0.0, delta=delta)
+def of_declared_rho(rho: float, d: float, *, convert_at: float) -> PrivacyCost:
+    """[BS16] Section 8: a spend known as d-approximate rho-zCDP; `convert_at` is a further delta for other ways to add up.
+
+    Cut down to events of probability exactly 1 - d, P(S) <= (1 - d) P'(S) + d and (1 - d) Q'(S) <= Q(S), so the
+    (epsilon, delta) of P', Q' turns into (epsilon, delta + d). Rounded up.
+    """
+    epsilon = epsilon_from_rho(rho, convert_at) if rho > 0 else 0.0
+    return of_rho(rho, d, epsilon=epsilon, delta=min(1.0, (d + convert_at) * _UP))
 
 
 def together(costs: Iterable[PrivacyCost]) -> PrivacyCost:

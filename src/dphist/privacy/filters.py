@@ -75,7 +75,8 @@ def limit(accountant: Accountant, epsilon: float, delta: float, delta_share: flo
     if accountant == "gdp":
         mu = largest_mu(epsilon, left / (1 + 2 * ROUNDING))
         noise = Fraction(mu) ** 2
-        assert raise_for_rounding(float(delta_gaussian(mu, epsilon))) <= left, "only the forward map is trusted"
+        if not raise_for_rounding(float(delta_gaussian(mu, epsilon))) <= left:  # only the forward map is trusted
+            raise Infeasible("a budget that some mu meets", f"epsilon = {epsilon:g}, delta = {delta:g}", "raise it.")
     else:
         noise = Fraction(largest_rho(epsilon, left))
     return Amount(math.floor(noise * UNITS), math.floor(for_events * UNITS))

@@ -1,4 +1,4 @@
-"""Where releases meet the ledger: what each command spends, charged before its noise is drawn, confirmed when it is written."""
+"""Where releases meet the ledger: what each command spends, charged before its noise is drawn, confirmed when it is there."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Receipt:
 
 
 class Charge:
-    """One spend on its way: `check` early, call it before the first noise, `confirm` when the result is written."""
+    """One spend on its way: `check` early, call it before the first noise, `confirm` when the result is there."""
 
     def __init__(self, address: str | Path, dataset: str, spend: Spend) -> None:
         from dphist.ledger import Ledger
@@ -114,7 +114,7 @@ class Charge:
         self.receipt = Receipt(self._dataset, entry.sequence, entry.hash)
 
     def confirm(self, output: str | Path | None = None) -> None:
-        """Say that the result is written; only the name of the file is kept."""
+        """Say that the result is written, of which only the name of the file is kept; or without one, that it is returned."""
         assert self.receipt is not None
         name = None if output is None else Path(output).name
         self._ledger.commit(self._dataset, self.receipt.entry, output=name)

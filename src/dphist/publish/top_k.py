@@ -99,6 +99,7 @@ def release_largest(
 
     To charge it to a ledger, say what was counted as the unit.
     """
+    require_secure(entropy)
     if count not in groups.column_names or groups.num_columns < 2:
         raise InvalidParameter("a table with key columns and a column of counts", groups.column_names)
     if groups.num_rows < plan.needed and not all_groups:
@@ -110,8 +111,10 @@ def release_largest(
         )
     counts = groups.column(count).to_numpy().astype(np.int64)
     histogram = Histogram(groups.drop_columns([count]), counts, ContributionBounds(max_groups))
+    _check_list(histogram, plan)
+    largest = largest_groups(histogram, plan.needed)
     with charging(ledger, dataset, lambda: spend_of_top_k(plan, unit)) as charge:
-        return paid(charge, lambda: privatise_largest(histogram, plan, entropy))
+        return paid(charge, lambda: privatise_list(largest, plan, entropy))
 
 
 def privatise_largest(histogram: Histogram, plan: TopKPlan, entropy: Entropy | None = None) -> TopK:
@@ -121,10 +124,7 @@ def privatise_largest(histogram: Histogram, plan: TopKPlan, entropy: Entropy | N
 
 def privatise_list(largest: Histogram, plan: TopKPlan, entropy: Entropy | None = None) -> TopK:
     """Draw the noise of the plan on the `needed` largest groups, largest first, equal counts in the order of their keys."""
-    held, bound = largest.bounds.max_groups, plan.max_groups
-    if bound is not None and (held is None or held > bound):
-        raise InvalidParameter(f"a histogram bounded to {bound} groups per unit", held)
-    _check_names(largest.key_names, plan)
+    _check_list(largest, plan)
     created = dt.datetime.now(dt.UTC)
     if isinstance(plan.mechanism, Ranked):
         chosen = plan.mechanism.choose(largest.counts, plan.k, entropy)
@@ -138,6 +138,13 @@ def privatise_list(largest: Histogram, plan: TopKPlan, entropy: Entropy | None =
     table = table.append_column("count" + STD_ERROR, pa.array(np.full(len(whole), plan.mechanism.noise_std)))
     table = table.take(_order(table, keys.column_names, "count"))
     return TopK(table, plan, largest.key_names, len(whole) == plan.k, created)
+
+
+def _check_list(histogram: Histogram, plan: TopKPlan) -> None:
+    held, bound = histogram.bounds.max_groups, plan.max_groups
+    if bound is not None and (held is None or held > bound):
+        raise InvalidParameter(f"a histogram bounded to {bound} groups per unit", held)
+    _check_names(histogram.key_names, plan)
 
 
 def _check_names(names: Sequence[str], plan: TopKPlan) -> None:

@@ -28,6 +28,7 @@ from dphist.noise.entropy import require_secure
 from dphist.planning.describe import number
 from dphist.planning.sentence import check_neighbours, layout, sentence
 from dphist.publish.charge import Spend, charging, receipt_of, spend_of_mechanism
+from dphist.publish.paid_terms import check_paid, terms_hash
 from dphist.publish.private_files import check_single_name, locked, remove_partial, replace_private
 
 _FORMAT = "dphist-session"
@@ -45,6 +46,11 @@ class Account:
     used_queries: int = 0
     reserved: int = 0
     ledger: dict[str, Any] | None = None
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What a ledger paid for: everything that no query changes."""
+        return {"unit": self.unit, "epsilon": self.epsilon, "delta": self.delta, "mechanism": asdict(self.mechanism)}
 
     @property
     def left_results(self) -> int:
@@ -111,17 +117,22 @@ class Session:
             raise InvalidParameter("an existing folder for the session", str(target.parent), "create it first.")
         mechanism = calibrate(epsilon, delta, results, shortlist, queries=queries)
 
+        account = Account(unit, epsilon, delta, mechanism)
+        facts = {
+            "delta": delta, "results": results, "queries": queries, "session": target.name, "terms": terms_hash(account.terms)
+        }  # fmt: skip
+
         def spend() -> Spend:
             return spend_of_mechanism(
                 "session", mechanism, epsilon, unit=unit,
                 calibrate=lambda other: calibrate(other, delta, results, shortlist, queries=queries),
-                facts={"delta": delta, "results": results, "queries": queries, "session": target.name},
+                facts=facts,
             )  # fmt: skip
 
         with locked(target), charging(ledger, dataset, spend) as charge:
             if target.exists():
                 raise InvalidParameter("a new file for the session", str(target), "a session is never overwritten.")
-            _store(target, Account(unit, epsilon, delta, mechanism, ledger=receipt_of(charge)))
+            _store(target, replace(account, ledger=receipt_of(charge)))
             if charge is not None:
                 charge.confirm(target)
         return cls(target)
@@ -179,17 +190,20 @@ class Session:
         where: str | None = None,
         null_keys: NullKeys = "group",
         settings: PerformanceSettings | None = None,
+        ledger: str | Path | None = None,
         entropy: Entropy | None = None,
     ) -> tuple[pa.Table, bool]:
         """(keys with their rank, whether k groups were found): at most k groups with the most units, in order.
 
-        What is returned is paid for, the end of a list that ends early included.
+        What is returned is paid for, the end of a list that ends early included. With a ledger the session is first compared
+        with the entry that paid for it; nothing is charged.
         """
         require_secure(entropy)
         names = (by,) if isinstance(by, str) else tuple(by)
         with locked(self.path):
             remove_partial(self.path)
             account = self._load()
+            check_paid(ledger, account.ledger, account.terms, "session")
             made = account.mechanism
             account.reserve(k)  # refuse before reading
             keys = tuple(parse_key(name) for name in names)

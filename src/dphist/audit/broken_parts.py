@@ -1,0 +1,101 @@
+"""Parts of the product that are broken on purpose, to be put in the place of the real ones in an attack."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet
+
+from dphist.audit.ledger_attack import charged
+from dphist.audit.trials import KEY, UNIT, published
+from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.query import GroupByQuery, Key
+from dphist.histogram import ContributionBounds, Histogram
+from dphist.noise.entropy import allow_test_entropy
+from dphist.noise.testing import SeededEntropy
+from dphist.planning import Plan
+from dphist.publish.release import Release
+
+
+class Unbounded(DuckDBEngine):
+    """Bounds nothing, and says that it did."""
+
+    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
+        """Count all pairs."""
+        return replace(DuckDBEngine.histogram(self, source, query, ContributionBounds(), **options), bounds=bounds)
+
+
+class OneThrough(DuckDBEngine):
+    """Bounds everybody but the unit named `heavy`."""
+
+    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
+        """Two histograms, added up."""
+        assert isinstance(source, pa.Table)
+        through = pa.compute.fill_null(pa.compute.equal(source.column(UNIT), "heavy"), False)
+        parts = [
+            DuckDBEngine.histogram(self, source.filter(chosen), query, limit, **options)
+            for chosen, limit in ((pa.compute.invert(through), bounds), (through, ContributionBounds()))
+        ]
+        keys = pa.concat_tables([part.keys for part in parts])
+        added = keys.append_column("units", pa.array(np.concatenate([part.counts for part in parts])))
+        added = added.append_column("steps", pa.array(np.concatenate([part.sums["sum_value"] for part in parts])))
+        merged = added.group_by(KEY).aggregate([("units", "sum"), ("steps", "sum")])
+        counts, steps = (merged.column(f"{name}_sum").to_numpy() for name in ("units", "steps"))
+        return Histogram(merged.select([KEY]), counts, bounds, {"sum_value": steps}, query.measures)
+
+
+def with_doubles(table: pa.Table, plan: Plan) -> Release:
+    """Normal noise in doubles, for counts that are published as they come."""
+    made = published(table, plan)
+    counts = made.table.column("count").to_numpy()
+    words = SeededEntropy(1).words(2 * len(counts)).astype(np.float64) / 2.0**64
+    radius = np.sqrt(-2 * np.log(np.maximum(words[: len(counts)], 1e-300)))
+    noisy = np.floor(counts) + 3.0 * radius * np.cos(2 * np.pi * words[len(counts) :])
+    return replace(made, table=made.table.set_column(1, "count", pa.array(noisy)))
+
+
+def with_one_seed(table: pa.Table, plan: Plan) -> Release:
+    """The same words for every release, and groups in the order of their keys."""
+    with allow_test_entropy():
+        made = plan.mechanism.perturb(_in_key_order(table).counts, SeededEntropy(7))  # type: ignore[union-attr]
+    histogram = _in_key_order(table)
+    shown = histogram.keys.take(pa.array(made.index)).append_column("count", pa.array(made.counts))
+    return replace(published(table.slice(0, 0), plan), table=shown)
+
+
+def _in_key_order(table: pa.Table) -> Histogram:
+    found = DuckDBEngine().histogram(table, GroupByQuery(UNIT, (Key(KEY),)), ContributionBounds(1))
+    return found.take(np.argsort(found.keys.column(0).to_numpy(), kind="stable"))
+
+
+def as_read(table: pa.Table, plan: Plan) -> Release:
+    """The rows of a release in the order in which their keys first appear."""
+    made = published(table, plan)
+    first = table.column(KEY).unique().to_pylist()
+    place = pa.array([first.index(key) for key in made.table.column(KEY).to_pylist()])
+    return replace(made, table=made.table.append_column("place", place).sort_by("place").drop_columns(["place"]))
+
+
+def with_dictionary(source: pa.Table, folder: Path) -> Iterator[Path]:
+    """Released keys as they would be if the keys of the source were taken as they are."""
+    keys = source.column(KEY)
+    whole = keys.combine_chunks() if pa.types.is_dictionary(keys.type) else keys.combine_chunks().dictionary_encode()
+    path = folder / "released.parquet"
+    pa.parquet.write_table(pa.table({KEY: whole.take(pa.array([0, 1, 2]))}), path)
+    yield path
+
+
+def charged_to_a_copy(path: Path) -> bool:
+    """A ledger that does not remember what was charged."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        shutil.copy(path, copy)
+        return charged(copy)

@@ -1,0 +1,152 @@
+"""The audit as text for a terminal, as Markdown for the documentation, and as a page to look at."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from dphist.audit.findings import Finding
+from dphist.audit.run import Audit, Caught
+from dphist.report import page
+from dphist.version import __version__
+
+BEGIN, END = "<!-- audit: begin -->", "<!-- audit: end -->"
+_HEAD = ("claim", "attack", "setting", "epsilon", "claimed delta", "attacked delta", "ratio", "gap", "verdict")
+
+
+def text(audit: Audit) -> str:
+    """For a terminal: what was claimed, what was reached, and what stands."""
+    lines = [f"  {'claim':<46} {'attack':<8} {'epsilon':>7} {'claimed':>9} {'attacked':>9} {'ratio':>6}  verdict"]
+    for finding in audit.findings:
+        if finding.attack == "implementation":
+            continue
+        lines.append(
+            f"  {finding.claim:<46} {finding.attack:<8} {_number(finding.epsilon):>7} {_number(finding.claimed):>9}"
+            f" {_number(finding.attacked):>9} {_ratio(finding):>6}  {verdict(finding)}"
+        )
+    attacks = [f"  {f.claim:<22} {verdict(f):<9} {f.detail}" for f in audit.findings if f.attack == "implementation"]
+    lines += ["", "  attack on the implementation", *attacks] if attacks else []
+    caught = [f"  {one.name:<36} {_caught(one):<10} {_evidence(one.finding)}" for one in audit.caught]
+    lines += ["", "  broken on purpose", *caught] if caught else []
+    return "\n".join([title(audit), "", *lines, "", conclusion(audit)])
+
+
+def title(audit: Audit) -> str:
+    """What was done."""
+    return f"{'Thorough' if audit.thorough else 'Quick'} audit of dphist {__version__}"
+
+
+def conclusion(audit: Audit) -> str:
+    """The result in words, with its confidence."""
+    failed = [finding.claim for finding in audit.findings if not finding.holds]
+    missed = [one.name for one in audit.caught if not one.caught]
+    count = len(audit.findings)
+    words = [
+        f"{count - len(failed)} of {count} attacks were withstood; {len(audit.caught) - len(missed)} of"
+        f" {len(audit.caught)} broken mechanisms were caught.",
+        f"Sampled bounds hold together with {audit.confidence:.2%} confidence, whatever seeds were drawn.",
+    ]
+    if failed:
+        words.insert(0, f"BROKEN: {', '.join(dict.fromkeys(failed))}.")
+    if missed:
+        words.insert(0, f"NOT CAUGHT: {', '.join(missed)}.")
+    return " ".join(words)
+
+
+def verdict(finding: Finding) -> str:
+    """One word."""
+    if finding.holds:
+        return "a limit" if finding.detail.startswith("known limit") else "holds"
+    return "BROKEN"
+
+
+def _caught(one: Caught) -> str:
+    return "caught" if one.caught else "NOT CAUGHT"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
+
+
+def _ratio(finding: Finding) -> str:
+    return "–" if finding.ratio is None else f"{finding.ratio:.3f}"
+
+
+def _evidence(finding: Finding) -> str:
+    if finding.attack == "implementation":
+        return finding.detail
+    return (
+        f"{finding.attack}: at epsilon {_number(finding.epsilon)} delta is at least {_number(finding.attacked)},"
+        f" {_number(finding.claimed)} was claimed"
+    )
+
+
+def _row(finding: Finding) -> list[str]:
+    runs = "" if finding.trials is None else f" ({finding.trials:,} runs)"
+    return [
+        finding.claim,
+        finding.attack + runs,
+        finding.setting,
+        _number(finding.epsilon),
+        _number(finding.claimed),
+        _number(finding.attacked),
+        _ratio(finding),
+        _number(finding.gap),
+        verdict(finding),
+    ]
+
+
+def _tables(audit: Audit) -> list[tuple[str, Sequence[str], list[list[str]]]]:
+    """(heading, columns, rows) of everything that was found."""
+    numbers = [_row(finding) for finding in audit.findings if finding.attack != "implementation"]
+    attacks = [[f.claim, f.setting, f.detail, verdict(f)] for f in audit.findings if f.attack == "implementation"]
+    wrong = [[one.name, one.wrong, _evidence(one.finding), _caught(one)] for one in audit.caught]
+    sizes = [[one.name, _evidence(one.finding), "caught" if one.caught else "too small to see"] for one in audit.power]
+    found: list[tuple[str, Sequence[str], list[list[str]]]] = [
+        ("Claims", _HEAD, numbers),
+        ("The implementation", ("attack", "what it would mean", "what was tried", "verdict"), attacks),
+        ("Broken on purpose", ("broken", "what is wrong", "evidence", "verdict"), wrong),
+        ("How small an error is caught", ("error", "evidence", "verdict"), sizes),
+    ]
+    return [table for table in found if table[2]]
+
+
+def markdown(audit: Audit) -> str:
+    """The tables for docs/audit.md."""
+    parts = [f"{title(audit)}. {conclusion(audit)}", ""]
+    for heading, head, rows in _tables(audit):
+        parts += [f"### {heading}", "", f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
+        parts += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
+        parts.append("")
+    return "\n".join(parts).rstrip()
+
+
+def replaced(document: str, table: str) -> str:
+    """A document with the part between its two marks replaced."""
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"the document has no part between {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+
+
+def _cell(words: str) -> str:
+    return f'<td class="key">{html.escape(words)}</td>'
+
+
+def render(audit: Audit) -> str:
+    """The audit as one HTML file that needs no network."""
+    result = "Passed" if audit.passed else "Failed"
+    body = [
+        f"<h1>{html.escape(title(audit))}</h1>",
+        '<p class="lead">Attacks on every guarantee, and on copies of the product that are broken on purpose.</p>',
+        f'<p class="guarantee"><strong>{result}.</strong> {html.escape(conclusion(audit))}</p>',
+        "<p>Claimed and attacked are deltas at an epsilon; an attacked delta is one that the mechanism has at least. A ratio of"
+        " 1 is as tight as a claim can be, more than 1 would be a broken promise.</p>",
+    ]
+    for heading, head, rows in _tables(audit):
+        titles = "".join(f'<th class="key">{html.escape(name)}</th>' for name in head)
+        lines = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
+        table = f'<div class="scroll"><table><tr>{titles}</tr>{lines}</table></div>'
+        body.append(f"<section><h2>{html.escape(heading)}</h2>{table}</section>")
+    return page.document(title(audit), body)

@@ -1,0 +1,48 @@
+"""`dphist audit`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dphist.cli import options
+from dphist.planning import Plan
+
+
+def command(
+    mechanism: Annotated[
+        str | None, typer.Option("--mechanism", help="Attack only this mechanism, e.g. laplace.")
+    ] = None,
+    thorough: Annotated[
+        bool, typer.Option("--thorough/--quick", help="Thorough: many more runs, half an hour; quick: a minute or two.")
+    ] = False,
+    plan: Annotated[
+        Path | None, typer.Option("--plan", help="Attack a plan saved by `dphist plan --save`, at its own parameters.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Try to break every guarantee, and check that mechanisms broken on purpose are caught. Reads no data of yours.
+
+    Exit code 1 if a claim does not hold or a broken mechanism is not caught.
+
+    Example: dphist audit --mechanism truncated-laplace --report audit.html
+    """
+    from dphist.audit.run import audit
+    from dphist.audit.tables import render, text
+
+    found = audit(
+        thorough=thorough,
+        mechanism=mechanism,
+        plan=None if plan is None else Plan.load(plan),
+        progress=None if as_json else lambda phase: typer.echo(f"… {phase}", err=True),
+    )
+    typer.echo(json.dumps(found.to_data(), indent=2, allow_nan=False) if as_json else text(found))
+    if report is not None:
+        report.write_text(render(found), encoding="utf-8")
+        typer.echo(f"\nReport written to {report}", err=as_json)
+    if not found.passed:
+        raise typer.Exit(1)

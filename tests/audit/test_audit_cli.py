@@ -1,0 +1,133 @@
+"""`dphist audit` as a user meets it, and the tables and reports made of an audit."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import dphist
+from dphist.audit import __main__ as command
+from dphist.audit import run as audit_run
+from dphist.audit import tables
+from dphist.audit.broken import Broken, discrete_noise, quiet_noise
+from dphist.audit.claims_of_plans import of_plan
+from dphist.audit.findings import Claim
+from dphist.audit.run import Audit, attacked, audit
+from dphist.cli.app import app
+from dphist.errors import InvalidParameter
+
+
+@pytest.fixture(scope="module")
+def found() -> Audit:
+    return audit(mechanism="ranked")
+
+
+def test_one_mechanism_on_the_command_line(tmp_path: Path) -> None:
+    report = tmp_path / "audit.html"
+    done = CliRunner().invoke(app, ["audit", "--mechanism", "truncated-laplace", "--report", str(report)])
+    assert done.exit_code == 0, done.output
+    assert "Quick audit" in done.output
+    assert "1.000  holds" in done.output
+    assert "data-dependent q" in done.output
+    assert "99.99% confidence" in done.output
+    page = report.read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "truncated-laplace (exact)" in page
+    assert "http" not in page
+
+
+def test_json_is_one_object(found: Audit) -> None:
+    data = json.loads(json.dumps(found.to_data(), allow_nan=False))
+    assert data["passed"] is True
+    assert data["confidence"] == pytest.approx(0.9999)
+    assert {finding["claim"] for finding in data["findings"]} == {"ranked"}
+    assert [one["name"] for one in data["broken"]] == ["the paper's unscaled threshold"]
+    assert data["broken"][0]["caught"] is True
+    exact = [finding for finding in data["findings"] if finding["attack"] == "exact"]
+    assert all(0.9 < finding["ratio"] <= 1 for finding in exact)
+
+
+def test_a_broken_claim_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_run, "claims", lambda *, thorough: (discrete_noise(),))
+    monkeypatch.setattr(audit_run, "ATTACKS", ())
+    monkeypatch.setattr(audit_run, "broken", list)
+    done = CliRunner().invoke(app, ["audit"])
+    assert done.exit_code == 1
+    assert "BROKEN: discrete-gaussian (normal profile)." in done.output
+
+
+def test_a_break_that_is_not_caught_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = replace(quiet_noise(1.0), quick=4000)
+    monkeypatch.setattr(audit_run, "claims", lambda *, thorough: ())
+    monkeypatch.setattr(audit_run, "ATTACKS", ())
+    monkeypatch.setattr(audit_run, "broken", lambda: [Broken("not broken at all", "nothing", sound)])
+    done = CliRunner().invoke(app, ["audit", "--json"])
+    assert done.exit_code == 1
+    assert json.loads(done.output)["passed"] is False
+    assert json.loads(done.output)["broken"][0]["caught"] is False
+
+
+def test_a_mechanism_that_does_not_exist() -> None:
+    with pytest.raises(InvalidParameter, match=r"a mechanism out of adaptive, .*, got gaussian"):
+        audit(mechanism="gaussian")
+
+
+PLANS = {
+    "gaussian": {"max_groups": 10},
+    "gaussian with sums": {"max_groups": 3, "sums": {"likes": (0, 1)}},
+    "laplace": {"max_groups": 2, "mechanism": "laplace"},
+    "correlated": {"sparsity": 50, "mechanism": "correlated-gaussian"},
+    "listed": {"keys": 10, "max_groups": 3},
+    "sketch": {"sketch": 8},
+    "adaptive": {"mechanism": "adaptive"},
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans_at_their_own_parameters(name: str) -> None:
+    """Integrated at 1e-8: as tight as the claims are, except where the adaptive release pays for 300 groups at once."""
+    plan = dphist.plan(epsilon=1, delta=1e-8, **PLANS[name])  # type: ignore[arg-type]
+    first, *others = of_plan(plan)
+    found = attacked(first, 1e-6, thorough=False)
+    assert found.holds
+    assert found.ratio is not None
+    assert found.ratio > (1e-3 if name == "adaptive" else 0.999)
+    assert all(claim.trials is not None for claim in others)
+
+
+def test_a_plan_with_too_little_noise_is_broken() -> None:
+    """A plan for half of the groups that it is used with: its integrated law gives it away."""
+    plan = dphist.plan(epsilon=1, delta=1e-8, max_groups=10, mechanism="sparse-gaussian")
+    promised = dphist.plan(epsilon=1, delta=1e-8, max_groups=5, mechanism="sparse-gaussian").mechanism
+    (claim, *_) = of_plan(plan)
+    quiet = Claim(claim.mechanism, claim.analysis, "", promised.delta, claim.pairs)
+    assert not attacked(quiet, 1e-6, thorough=False).holds
+
+
+def test_a_saved_plan_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_run, "ATTACKS", ())
+    monkeypatch.setattr(audit_run, "broken", list)
+    dphist.plan(epsilon=1, delta=1e-6, sketch=5).save(tmp_path / "plan.json")
+    done = CliRunner().invoke(app, ["audit", "--plan", str(tmp_path / "plan.json"), "--json"])
+    assert done.exit_code == 0, done.output
+    (only,) = json.loads(done.output)["findings"]
+    assert only["setting"] == "the plan's own parameters"
+
+
+def test_the_document_keeps_everything_but_its_tables(
+    found: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "audit.md"
+    path.write_text(f"# Before\n{tables.BEGIN}\nan earlier table\n{tables.END}\nafter\n")
+    monkeypatch.setattr(command, "audit", lambda **_: replace(found, thorough=True, power=found.caught))
+    assert command.main(path) == 0
+    text = path.read_text()
+    assert text.startswith("# Before\n")
+    assert text.endswith(f"{tables.END}\nafter\n")
+    assert "an earlier table" not in text
+    assert "| ranked | exact |" in text
+    assert "### How small an error is caught" in text
+    with pytest.raises(ValueError, match="no part between"):
+        tables.replaced("nothing here", "")
