@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import csr_array, vstack
 
 from dphist.errors import InvalidParameter
 from dphist.flexible.masses import Floats, share, to_common_total, whole
@@ -20,6 +18,9 @@ def lossy_average_distance(
 
     What is not moved costs nothing: the expectation is over a coupling that has the lost mass on the diagonal.
     """
+    from scipy.optimize import linprog  # a fifth of the time every command takes to start, and used here only
+    from scipy.sparse import csr_array, vstack
+
     loss = share("theta", theta)
     costs = np.asarray(distances, dtype=np.float64)
     rows, columns = len(first), len(second)
