@@ -59,7 +59,7 @@ def with_doubles(table: pa.Table, plan: Plan) -> Release:
     words = SeededEntropy(1).words(2 * len(counts)).astype(np.float64) / 2.0**64
     radius = np.sqrt(-2 * np.log(np.maximum(words[: len(counts)], 1e-300)))
     noisy = np.floor(counts) + 3.0 * radius * np.cos(2 * np.pi * words[len(counts) :])
-    return replace(made, table=made.table.set_column(1, "count", pa.array(noisy)))
+    return replace(made, held=made.table.set_column(1, "count", pa.array(noisy)))
 
 
 def with_one_seed(table: pa.Table, plan: Plan) -> Release:
@@ -68,7 +68,7 @@ def with_one_seed(table: pa.Table, plan: Plan) -> Release:
         made = plan.mechanism.perturb(_in_key_order(table).counts, SeededEntropy(7))  # type: ignore[union-attr]
     histogram = _in_key_order(table)
     shown = histogram.keys.take(pa.array(made.index)).append_column("count", pa.array(made.counts))
-    return replace(published(table.slice(0, 0), plan), table=shown)
+    return replace(published(table.slice(0, 0), plan), held=shown)
 
 
 def _in_key_order(table: pa.Table) -> Histogram:
@@ -81,7 +81,7 @@ def as_read(table: pa.Table, plan: Plan) -> Release:
     made = published(table, plan)
     first = table.column(KEY).unique().to_pylist()
     place = pa.array([first.index(key) for key in made.table.column(KEY).to_pylist()])
-    return replace(made, table=made.table.append_column("place", place).sort_by("place").drop_columns(["place"]))
+    return replace(made, held=made.table.append_column("place", place).sort_by("place").drop_columns(["place"]))
 
 
 def with_dictionary(source: pa.Table, folder: Path) -> Iterator[Path]:
