@@ -45,15 +45,16 @@ types: $(READY)
 imports: $(READY)
 	@$(BIN)/lint-imports
 
-# The ledger is tested on a real PostgreSQL server, which the tests start themselves.
-postgres:
-	@command -v pg_ctl >/dev/null || ls /usr/lib/postgresql/*/bin/pg_ctl >/dev/null 2>&1 || { \
-	    echo "Installing PostgreSQL ..."; SUDO=$$(test $$(id -u) = 0 || echo sudo); \
-	    $$SUDO apt-get update -q >/dev/null && $$SUDO env DEBIAN_FRONTEND=noninteractive apt-get install -y -q postgresql >/dev/null; }
+# Real servers and Java come from the system's packages where they are missing.
+APT = SUDO=$$(test $$(id -u) = 0 || echo sudo); $$SUDO apt-get update -q >/dev/null && \
+    $$SUDO env DEBIAN_FRONTEND=noninteractive apt-get install -y -q
 
-# Spark needs Java. Where it is missing and we may install it, we do.
-java:
-	@command -v java >/dev/null || { apt-get update -q && apt-get install -y -q openjdk-17-jre-headless; }
+postgres:  # the ledger is tested on a real server, which the tests start themselves
+	@command -v pg_ctl >/dev/null || ls /usr/lib/postgresql/*/bin/pg_ctl >/dev/null 2>&1 || { \
+	    echo "Installing PostgreSQL ..."; $(APT) postgresql >/dev/null; }
+
+java:  # for Spark
+	@command -v java >/dev/null || { echo "Installing Java ..."; $(APT) openjdk-17-jre-headless >/dev/null; }
 
 pytest: $(READY) java postgres
 	@$(BIN)/pytest -q -n auto --dist loadgroup
