@@ -194,7 +194,7 @@ def plot(results: dict[int, dict[str, Found]], target: Path) -> None:
         axes.set_xlabel("rows")
         axes.set_ylabel(label)
         axes.grid(alpha=0.3)
-    time_axes.legend()
+    figure.legend(*time_axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(WAYS))
     figure.savefig(target, dpi=130)
 
 
