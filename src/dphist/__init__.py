@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from dphist.engines.settings import Files, PerformanceSettings
     from dphist.engines.spark import SparkEngine
     from dphist.ledger import DataSet, Ledger
-    from dphist.publish.release import Release, release
+    from dphist.publish.release import release
+    from dphist.publish.released import Release
     from dphist.publish.stat import PrivateStatistic, stat
     from dphist.publish.top_k import TopK, release_largest, top_k
     from dphist.publish.verify import verify
@@ -86,7 +87,7 @@ _LAZY = {
     "Ledger": "dphist.ledger",
     "PerformanceSettings": "dphist.engines.settings",
     "PrivateStatistic": "dphist.publish.stat",
-    "Release": "dphist.publish.release",
+    "Release": "dphist.publish.released",
     "Session": "dphist.session",
     "SparkEngine": "dphist.engines.spark",
     "TopK": "dphist.publish.top_k",

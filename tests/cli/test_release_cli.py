@@ -113,7 +113,9 @@ def test_nothing_derived_from_data_is_printed_unless_asked(folder: Path) -> None
         "--show",
         "0",
     ]
-    assert "4000" not in dphist(*command, cwd=folder).stderr
+    shown = dphist(*command, cwd=folder)
+    assert "4000" not in shown.stderr
+    assert "more groups" in shown.stdout
     unsafe = dphist(*command, "--unsafe-diagnostics", cwd=folder)
     assert "UNSAFE, private, do not publish: non-empty groups" in unsafe.stderr
 

@@ -119,6 +119,7 @@ def test_a_noisy_release_is_written_by_spark_verified_and_removed(plan: dict[str
     assert left.stat().st_mode & 0o077 == 0
     table = found.to_arrow()
     assert table.num_rows > 2
+    assert found.first(2) == (table.slice(0, 2), table.num_rows)
     assert found.to_spark().columns == table.column_names
     assert found.to_pandas().shape == found.to_polars().shape == table.shape
     for name in ("out.parquet", "out.csv"):

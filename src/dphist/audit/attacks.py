@@ -30,7 +30,7 @@ from dphist.errors import DphistError
 from dphist.histogram import ContributionBounds, Measure
 from dphist.planning import Plan, plan_for
 from dphist.planning.top_k import METHODS, plan_top_k
-from dphist.publish.release import Release
+from dphist.publish.released import Release
 from dphist.publish.top_k import release_largest
 from dphist.session import Session
 

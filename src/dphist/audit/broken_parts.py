@@ -22,7 +22,7 @@ from dphist.histogram import ContributionBounds, Histogram
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.planning import Plan
-from dphist.publish.release import Release
+from dphist.publish.released import Release
 
 
 class Unbounded(DuckDBEngine):

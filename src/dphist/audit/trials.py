@@ -24,7 +24,9 @@ from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms import GaussianRecords, KnownGroups, LaplaceRecords
 from dphist.planning import Plan
 from dphist.planning.top_k import TopKPlan
-from dphist.publish.release import Release, prepare, privatise
+from dphist.publish.privatise import privatise
+from dphist.publish.release import prepare
+from dphist.publish.released import Release
 from dphist.publish.stat import stat
 from dphist.publish.top_k import privatise_largest
 from dphist.session import Session

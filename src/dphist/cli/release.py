@@ -88,6 +88,7 @@ def command(
     from dphist.publish import explain as explanation
     from dphist.publish import files
     from dphist.publish import release as releasing
+    from dphist.publish.text import table_text
 
     if output is None and report is None and not (explain or dry_run):
         raise InvalidParameter("-o FILE or --report FILE", "neither", "add -o out.parquet.")
@@ -144,19 +145,18 @@ def command(
     with charges.charging(ledger, dataset, lambda: charges.spend_of_plan(job.plan, unit)) as charge:
         release = job.run(progress=say.phase, diagnose=_unsafe if unsafe_diagnostics else None, charge=charge)
         release = release if charge is None else replace(release, receipt=charge.receipt)
-        if output is not None:
-            release.write(output)
-        if report is not None:
-            release.report(report)
-        if charge is not None:
-            charge.confirm(output or report)
+        with release:
+            if output is not None:
+                release.write(output)
+            if report is not None:
+                release.report(report)
+            if charge is not None:
+                charge.confirm(output or report)
+            first, groups = release.first(show)
     if as_json:
-        typer.echo(
-            json.dumps({**release.metadata(), "released_groups": release.table.num_rows}, indent=2, allow_nan=False)
-        )
-    say.line(_result(release, show))
+        typer.echo(json.dumps({**release.metadata(), "released_groups": groups}, indent=2, allow_nan=False))
+    say.line(table_text(first, release.plan, groups))
     say.line(_closing(release, output, report))
-    release.close()
 
 
 def _budget(plan: Path | None, given: dict[str, Any], chosen: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
@@ -189,13 +189,6 @@ class _Talk:
 def _unsafe(facts: dict[str, int]) -> None:
     for name, value in facts.items():
         typer.echo(f"UNSAFE, private, do not publish: {name} = {value}", err=True)
-
-
-def _result(release: dphist.Release, most: int) -> str:
-    """The first rows as a table."""
-    from dphist.publish.text import table_text
-
-    return table_text(release.table, release.plan, most)
 
 
 def _closing(release: dphist.Release, output: Path | None, report: Path | None) -> str:

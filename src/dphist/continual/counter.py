@@ -30,7 +30,7 @@ from dphist.planning.sentence import check_neighbours, layout
 from dphist.publish.charge import Spend, charging, receipt_of, spend_of_mechanism
 from dphist.publish.paid_terms import check_paid, terms_hash
 from dphist.publish.private_files import check_single_name, locked, make_durable, remove_partial, replace_private
-from dphist.publish.table import _order
+from dphist.publish.table import row_order
 
 STATE = "state.arrow"
 
@@ -248,5 +248,5 @@ def _release(state: State, folder: Path) -> RunningCounts:
         keys = state.keys.take(pa.array(kept)).rename_columns(names)
     table = keys.append_column("count", pa.array(noisy[kept]))
     table = table.append_column("count" + STD_ERROR, pa.array(np.full(len(kept), made.std_at(state.round))))
-    table = table.take(_order(table, names, "count"))
+    table = table.take(row_order(table, names, "count"))
     return RunningCounts(table, state.round, asked, made, dt.datetime.now(dt.UTC), folder)

@@ -9,7 +9,9 @@ from dphist.engines.spark import SparkEngine
 from dphist.mechanisms import AdaptiveGaussian
 from dphist.planning.describe import guarantee
 from dphist.planning.summary import thresholded
-from dphist.publish.release import Job, bounds_of, estimand
+from dphist.publish.privatise import bounds_of
+from dphist.publish.release import Job
+from dphist.publish.released import estimand
 
 Step = tuple[str, str, str]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-class Published:
+class Published(ABC):
     """A private table. Holds no true value."""
 
     __slots__ = ()
@@ -36,13 +37,13 @@ class Published:
         assert isinstance(frame, pl.DataFrame)
         return frame
 
+    @abstractmethod
     def metadata(self) -> dict[str, Any]:
         """Everything public about how the table was made."""
-        raise NotImplementedError
 
+    @abstractmethod
     def html(self) -> str:
         """The report as text."""
-        raise NotImplementedError
 
     def write(self, path: str | Path) -> None:
         """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it."""

@@ -1,19 +1,15 @@
-"""The one place where a histogram and a plan meet: bounded counts in, a table that is safe to publish out."""
+"""The road of a release: checked and planned, counted, charged, noised. The one place where source, plan and ledger meet."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from dphist import checks
 from dphist.engines.duckdb import DuckDBEngine
 from dphist.engines.pairs import open_pairs
 from dphist.engines.query import GroupByQuery, NullKeys, parse_key
@@ -21,177 +17,22 @@ from dphist.engines.settings import PerformanceSettings
 from dphist.engines.spark import SparkEngine
 from dphist.engines.spark_resolve import is_spark_frame
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram, Measure
-from dphist.mechanisms import AdaptiveGaussian, Kept, LaplaceThreshold
-from dphist.noise import DiscreteLaplace, Entropy, Law, RoundedGaussian, sample
+from dphist.histogram import Histogram, Measure
+from dphist.mechanisms import AdaptiveGaussian
+from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.planning import Plan, plan_for
 from dphist.planning import storage as plan_storage
 from dphist.planning.aggregates import AggregateNoise
-from dphist.planning.describe import guarantee
-from dphist.publish import files
 from dphist.publish.adaptive import decide, run_rounds
-from dphist.publish.charge import Receipt, charging, spend_of_plan
-from dphist.publish.columns import columns
+from dphist.publish.charge import charging, spend_of_plan
 from dphist.publish.keys import public_keys
-from dphist.publish.table import ORDERS, Order, build_table, check_names
-from dphist.report import html
-from dphist.version import __version__
+from dphist.publish.privatise import bounds_of, noisy_total, privatise
+from dphist.publish.released import Release, Request
+from dphist.publish.table import Order, build_table, check_names
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
-    from pyspark.sql import DataFrame
-
-    from dphist.publish.spark import SparkTable
-
-Integers = NDArray[np.int64]
 Progress = Callable[[str], None]
 Diagnose = Callable[[dict[str, int]], None]
-
-LARGEST_SUM = 2**61
-"""Sums in steps are saturated at this public limit before noise: with noise of at most 2^58 steps int64 is enough."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is released beside the plan: which records, which keys, in which form. All of it public."""
-
-    unit: str
-    by: tuple[str, ...]
-    where: str | None = None
-    null_keys: NullKeys = "group"
-    order: Order = "count"
-    intervals: float | None = None
-    integers: bool = False
-
-    def __post_init__(self) -> None:
-        checks.check_choice("order", self.order, ORDERS)
-        if self.intervals is not None and not 0 < self.intervals < 1:
-            raise InvalidParameter("a level of intervals in (0, 1)", self.intervals, "0.95 is a common choice.")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Release:
-    """A private table with its plan. Holds no true value.
-
-    One that was made by Spark stays where Spark wrote it, in a private directory, until it is asked for; `close`, the end of
-    a with block or the end of this object removes it.
-    """
-
-    held: pa.Table | SparkTable
-    plan: Plan
-    request: Request
-    total: float | None
-    created: dt.datetime
-    receipt: Receipt | None = None
-
-    @property
-    def table(self) -> pa.Table:
-        """The same as `to_arrow()`."""
-        return self.to_arrow()
-
-    def to_arrow(self) -> pa.Table:
-        """The table as Arrow."""
-        return self.held if isinstance(self.held, pa.Table) else self.held.to_arrow()
-
-    def to_spark(self) -> DataFrame:
-        """The table of a release on Spark as a DataFrame, in its order; nothing of it comes to this machine."""
-        if isinstance(self.held, pa.Table):
-            raise InvalidParameter("a release that was made by Spark", "one that was not", "use to_arrow().")
-        return self.held.to_spark()
-
-    def close(self) -> None:
-        """Remove the private directory of a release on Spark; nothing to do for others."""
-        if not isinstance(self.held, pa.Table):
-            self.held.close()
-
-    def __enter__(self) -> Release:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The table as a pandas frame."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> pl.DataFrame:
-        """The table as a Polars frame."""
-        import polars as pl
-
-        frame = pl.from_arrow(self.to_arrow())
-        assert isinstance(frame, pl.DataFrame)
-        return frame
-
-    def metadata(self) -> dict[str, Any]:
-        """Plan, guarantee, noise, threshold, version and time. Nothing but public parameters and noisy values."""
-        return describe_release(self.plan, self.request, self.total, self.created, self.receipt)
-
-    def write(self, path: str | Path) -> None:
-        """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it.
-
-        Spark writes a folder of such files, with the metadata in it.
-        """
-        if isinstance(self.held, pa.Table):
-            files.write_table(self.held, self.metadata(), Path(path))
-        else:
-            self.held.write(str(path), self.metadata())
-
-    def report(self, path: str | Path) -> None:
-        """Write a report to look at: one HTML file that needs no network."""
-        files.write_text(html.render(self.to_arrow(), self.plan, self.metadata()), Path(path))
-
-
-def describe_release(
-    plan: Plan, request: Request, total: float | None, created: dt.datetime, receipt: Receipt | None = None
-) -> dict[str, Any]:
-    """The metadata of a release, wherever its table is."""
-    summary = plan.summary()
-    return {
-        "format": "dphist-release",
-        "version": 1,
-        "dphist": __version__,
-        "created": created.isoformat(timespec="seconds"),
-        "unit": request.unit,
-        "by": [parse_key(key).name for key in request.by],
-        "keys": list(request.by),
-        "where": request.where,
-        "null_keys": request.null_keys,
-        "order": request.order,
-        "intervals": request.intervals,
-        "integers": request.integers,
-        "guarantee": guarantee(plan.request, plan.mechanism),
-        "epsilon": plan.epsilon,
-        "delta": plan.delta,
-        "noise_std": summary.noise_std,
-        "threshold": None if isinstance(plan.mechanism, AdaptiveGaussian) else summary.threshold,
-        "total_units": None if total is None else {"value": total, "std_error": _total_std(plan)},
-        "estimand": estimand(plan),
-        "ledger": None if receipt is None else receipt.to_data(),
-        "plan": plan_storage.to_data(plan.request, plan.mechanism, plan.alternatives),
-    }
-
-
-def estimand(plan: Plan) -> str:
-    """What a count estimates, in words: intervals cover the noise, not what bounding left out."""
-    most = plan.request.groups_per_unit
-    if isinstance(plan.mechanism, AdaptiveGaussian):
-        return (
-            "the number of units in the group, all of them; intervals cover the noise and an estimate of what is lost where"
-            " units in many groups are scaled down (sums and means: of values clamped to their bounds)"
-        )
-    if plan.request.sketch is not None:
-        return "the count of units in a sketch of the data, which is never larger than the count in the data"
-    return (
-        f"the count of units after each unit was limited to {most:,} of its groups, chosen at random; intervals cover the"
-        " noise, not what this limit left out"
-    )
-
-
-def _total_std(plan: Plan) -> float | None:
-    scale = plan.request.total_scale
-    return None if scale is None else float(np.sqrt(2.0) * scale)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -395,64 +236,3 @@ def _measure(noisy: AggregateNoise) -> Measure:
         step=aggregate.step,
         sensitivity_steps=aggregate.sensitivity_steps,
     )
-
-
-def bounds_of(plan: Plan) -> ContributionBounds:
-    """How much one unit may contribute: what the plan's guarantee assumes."""
-    return ContributionBounds(max_groups=plan.request.groups_per_unit)
-
-
-def privatise(histogram: Histogram, plan: Plan, request: Request, entropy: Entropy | None = None) -> Release:
-    """Draw the noise of the plan on a bounded histogram. The only function that turns true values into published ones."""
-    _require_bounds(histogram, plan)
-    assert not isinstance(plan.mechanism, AdaptiveGaussian)  # which has no bounded histogram
-    kept = plan.mechanism.perturb(histogram.counts, entropy)
-    sums = noisy_sums(plan, kept, histogram.sums, entropy)
-    table = build_table(
-        histogram.keys.take(pa.array(kept.index)),
-        columns(plan, kept.counts, sums),
-        plan,
-        level=request.intervals,
-        integers=request.integers,
-        order=request.order,
-    )
-    return Release(table, plan, request, noisy_total(histogram.total_units, plan, entropy), dt.datetime.now(dt.UTC))
-
-
-def _require_bounds(histogram: Histogram, plan: Plan) -> None:
-    """A histogram carries the evidence of its bounds; without it there is no guarantee."""
-    sketch, bounds = plan.request.sketch, histogram.bounds
-    held = bounds.sparsity if sketch is not None else bounds.max_groups
-    needed = sketch if sketch is not None else plan.request.groups_per_unit
-    if held is None or held > needed:
-        raise InvalidParameter(f"a histogram bounded to {needed} groups per unit", held)
-    if (plan.request.keys is not None) != histogram.listed:
-        raise InvalidParameter("a histogram over the public list of keys, as the plan says", "another")
-
-
-def noisy_sums(plan: Plan, kept: Kept, sums: Mapping[str, Integers], entropy: Entropy | None) -> dict[str, Integers]:
-    """Fresh noise on the recentred sums of the released groups, in steps."""
-    found = {}
-    for noisy in plan.aggregates:
-        true = np.clip(sums[noisy.aggregate.name][kept.index], -LARGEST_SUM, LARGEST_SUM)
-        found[noisy.aggregate.name] = true + sample(aggregate_law(plan, noisy), len(true), entropy)
-    return found
-
-
-def aggregate_law(plan: Plan, noisy: AggregateNoise) -> Law:
-    """The law of the noise on a recentred sum, in steps of its lattice."""
-    aggregate = noisy.aggregate
-    if isinstance(plan.mechanism, LaplaceThreshold):
-        return DiscreteLaplace(
-            Fraction(plan.mechanism.scale) * aggregate.sensitivity_steps / Fraction(aggregate.weight)
-        )
-    return RoundedGaussian(Fraction(noisy.noise_std) / Fraction(aggregate.step), 0)
-
-
-def noisy_total(units: int | None, plan: Plan, entropy: Entropy | None) -> float | None:
-    """The number of units with discrete Laplace noise: one unit changes it by one."""
-    scale = plan.request.total_scale
-    if scale is None:
-        return None
-    assert units is not None
-    return float(units + int(sample(DiscreteLaplace(Fraction(scale)), 1, entropy)[0]))

@@ -22,7 +22,9 @@ from dphist.mechanisms.parts import draw_shared, sparsity_to_enforce
 from dphist.noise import Entropy
 from dphist.planning import Plan
 from dphist.publish import files
-from dphist.publish.release import Job, Release, Request, bounds_of, noisy_total
+from dphist.publish.privatise import bounds_of, noisy_total
+from dphist.publish.release import Job
+from dphist.publish.released import Release, Request
 from dphist.publish.spark_noise import OnBatches, noise_groups
 from dphist.publish.table import Order, column_names
 from dphist.version import __version__
@@ -54,6 +56,10 @@ class SparkTable:
     def to_arrow(self) -> pa.Table:
         """The private table, brought to this machine."""
         return without_leaks(lambda: self.to_spark().toArrow())
+
+    def first(self, most: int) -> tuple[pa.Table, int]:
+        """The first rows, and how many there are in all."""
+        return without_leaks(lambda: (self.to_spark().limit(most).toArrow(), self.committed.count()))
 
     def write(self, path: str, metadata: dict[str, Any]) -> None:
         """Let Spark write a folder of Parquet, CSV or JSON files, with the metadata in a folder inside it."""

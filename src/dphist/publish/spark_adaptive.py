@@ -22,14 +22,14 @@ from dphist.mechanisms.adaptive_tuning import MOST_RELEASED
 from dphist.planning import Plan
 from dphist.planning.aggregates import sum_noise
 from dphist.publish.adaptive import decide
-from dphist.publish.release import bounds_of
+from dphist.publish.privatise import bounds_of
 from dphist.publish.spark_estimates import caps_of_groups, estimate_groups, noise_clipped, noise_round, weigh_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from dphist.publish.release import Release
+    from dphist.publish.released import Release
     from dphist.publish.spark import Work
 
 NOTHING_SELECTED = (1.0, 4.0)

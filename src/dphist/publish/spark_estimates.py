@@ -21,9 +21,9 @@ from dphist.mechanisms.adaptive_tuning import LATTICE_BITS
 from dphist.noise.entropy import Entropy
 from dphist.planning import Plan
 from dphist.publish.adaptive import estimated_columns
-from dphist.publish.release import Request
+from dphist.publish.released import Request
 from dphist.publish.spark_noise import OnBatches, gate, numbered, whole
-from dphist.publish.table import build_table, key_order
+from dphist.publish.table import build_table, row_order
 
 Caps = tuple[float, float]
 
@@ -131,7 +131,7 @@ def _together(work: Callable[[pa.Table], pa.Table]) -> OnBatches:
         found = list(batches)
         if found:
             table = pa.Table.from_batches(found)
-            yield from work(table.take(key_order(table, _keys(table).column_names))).to_batches()
+            yield from work(table.take(row_order(table, _keys(table).column_names, "key"))).to_batches()
 
     return on_all_batches
 

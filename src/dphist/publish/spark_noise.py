@@ -16,7 +16,8 @@ from dphist.mechanisms.parts import perturb_part
 from dphist.noise.entropy import Entropy, SystemEntropy, allow_test_entropy
 from dphist.planning import Plan
 from dphist.publish.columns import columns
-from dphist.publish.release import Request, noisy_sums
+from dphist.publish.privatise import noisy_sums
+from dphist.publish.released import Request
 from dphist.publish.table import build_table
 
 OnBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

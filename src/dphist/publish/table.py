@@ -46,15 +46,10 @@ def build_table(
             low, high = interval(plan, column, level)
             arrays[column.name + LOW], arrays[column.name + HIGH] = pa.array(low), pa.array(high)
     table = pa.table(arrays)
-    return table.take(_order(table, keys.column_names, order))
+    return table.take(row_order(table, keys.column_names, order))
 
 
-def key_order(table: pa.Table, keys: Sequence[str]) -> pa.Array:
-    """Positions in the order of the keys."""
-    return _order(table, keys, "key")
-
-
-def _order(table: pa.Table, keys: Sequence[str], order: Order) -> pa.Array:
+def row_order(table: pa.Table, keys: Sequence[str], order: Order) -> pa.Array:
     """Positions in order: by key, or by noisy count and then key. Keys of a released table differ, so nothing is left open."""
     sortable = pa.table({f"key_{i}": _sortable(table.column(name)) for i, name in enumerate(keys)})
     by: list[tuple[str, str]] = [(name, "ascending") for name in sortable.column_names]

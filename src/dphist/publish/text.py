@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from dphist.planning import Plan
@@ -9,29 +11,20 @@ from dphist.planning.describe import with_error
 from dphist.planning.plan import STD_ERROR
 
 _WIDEST = 40
+_ERROR = ["", "± is one standard error of the noise."]
 
 
-def table_text(table: pa.Table, plan: Plan, most: int) -> str:
-    """The first rows: keys, values and their standard errors."""
-    if table.num_rows == 0:
+def table_text(first: pa.Table, plan: Plan, groups: int) -> str:
+    """The first rows of a release of so many groups: keys, values and their standard errors."""
+    if groups == 0:
         return "No group was released: none had a noisy count above the threshold."
     values = plan.value_names
-    keys = table.column_names[: table.column_names.index("count")]
+    keys = first.column_names[: first.column_names.index("count")]
     rows = [(*keys, *values)]
-    for row in table.slice(0, most).to_pylist():
+    for row in first.to_pylist():
         shown = [with_error(row[name], row[name + STD_ERROR]) for name in values]
         rows.append((*(_cut(row[key]) for key in keys), *shown))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [
-            f"{cell:<{w}}" if i < len(keys) else f"{cell:>{w}}"
-            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  " + "  ".join(cells).rstrip())
-    left = table.num_rows - most
-    lines += [f"  … and {left:,} more groups"] if left > 0 else []
-    return "\n".join([*lines, "", "± is one standard error of the noise."])
+    return "\n".join([*_lines(rows, len(keys), groups), *_ERROR])
 
 
 def rows_text(table: pa.Table, most: int) -> str:
@@ -45,12 +38,20 @@ def rows_text(table: pa.Table, most: int) -> str:
         rows.append(
             tuple(with_error(row[n], error) if n == "count" and error is not None else _cut(row[n]) for n in names)
         )
-    widths = [max(len(row[i]) for row in rows) for i in range(len(names))]
-    lines = ["  " + "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-    left = table.num_rows - most
-    lines += [f"  … and {left:,} more groups"] if left > 0 else []
-    lines += ["", "± is one standard error of the noise."] if "count" in names else []
-    return "\n".join(lines)
+    return "\n".join([*_lines(rows, len(names), table.num_rows), *(_ERROR if "count" in names else [])])
+
+
+def _lines(rows: Sequence[Sequence[str]], keys: int, groups: int) -> list[str]:
+    """A heading and rows in columns, the keys to the left and values to the right; then how many groups are not shown."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            f"{cell:<{w}}" if i < keys else f"{cell:>{w}}" for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  " + "  ".join(cells).rstrip())
+    left = groups - (len(rows) - 1)
+    return [*lines, f"  … and {left:,} more groups"] if left > 0 else lines
 
 
 def _cut(value: object) -> str:

@@ -24,7 +24,7 @@ from dphist.planning.top_k import Method, TopKPlan, plan_top_k
 from dphist.publish.charge import Receipt, charging, paid, spend_of_top_k
 from dphist.publish.published import Published
 from dphist.publish.release import choose_engine
-from dphist.publish.table import _order
+from dphist.publish.table import row_order
 from dphist.report import lists
 from dphist.version import __version__
 
@@ -136,7 +136,7 @@ def privatise_list(largest: Histogram, plan: TopKPlan, entropy: Entropy | None =
     whole = kept.noisy if kept.lattice_bits == 0 else kept.counts
     table = keys.append_column("count", pa.array(whole))
     table = table.append_column("count" + STD_ERROR, pa.array(np.full(len(whole), plan.mechanism.noise_std)))
-    table = table.take(_order(table, keys.column_names, "count"))
+    table = table.take(row_order(table, keys.column_names, "count"))
     return TopK(table, plan, largest.key_names, len(whole) == plan.k, created)
 
 
