@@ -36,6 +36,6 @@ def _in_order(histogram: Histogram, positions: np.typing.NDArray[np.int64], most
     if most < len(positions) // 16:
         try:
             return np.asarray(positions[pc.select_k_unstable(table, most, order).to_numpy()])
-        except pa.ArrowNotImplementedError:  # pragma: no cover - a type of key without a partial sort
+        except pa.ArrowNotImplementedError:  # a type of key without a partial sort
             pass
     return np.asarray(positions[pc.sort_indices(table, sort_keys=order).to_numpy()[:most]])

@@ -58,7 +58,7 @@ class Job:
         charge: Callable[[], None] | None = None,
     ) -> Release:
         """Bound, count, charge, add noise, hide small groups. `charge` is called once, before any noise is drawn."""
-        report = progress or (lambda phase: None)
+        report, charge = progress or (lambda phase: None), charge or _nothing
         if isinstance(self.engine, SparkEngine):
             from dphist.publish import spark
 
@@ -66,12 +66,12 @@ class Job:
                 self, self.engine, report=report, entropy=require_secure(entropy), charge=charge, diagnose=diagnose
             )
         if self.plan.request.unbounded:
-            return self._run_on_pairs(self.engine, report, entropy, diagnose, charge or _nothing)
+            return self._run_on_pairs(self.engine, report, entropy, diagnose, charge)
         histogram = self._histogram(self.engine, report)
         if diagnose is not None:
             diagnose({"non-empty groups": len(histogram), "contributions": int(histogram.counts.sum())})
         report("adding noise")
-        (charge or _nothing)()
+        charge()
         return privatise(histogram, self.plan, self.request, entropy)
 
     def _run_on_pairs(
@@ -112,7 +112,7 @@ class Job:
 
 
 def _nothing() -> None:
-    pass
+    """Nobody keeps a ledger."""
 
 
 def prepare(

@@ -82,7 +82,7 @@ def run(
     *,
     report: Progress,
     entropy: Entropy | None = None,
-    charge: Charge | None = None,
+    charge: Charge,
     diagnose: Callable[[dict[str, int]], None] | None = None,
 ) -> Release:
     """Bound and count, write that down, charge, add noise once, commit.
@@ -98,7 +98,7 @@ def run(
         report(READING)
         with engine.open(job.source, job.query) as records:
             report(BOUNDING)
-            work = Work(job, records, exact, noisy, entropy, charge or _free, report, diagnose)
+            work = Work(job, records, exact, noisy, entropy, charge, report, diagnose)
             made = run_on_pairs(work) if job.plan.request.unbounded else _run_on_groups(work)
         exact.remove()
     except BaseException:
@@ -135,10 +135,6 @@ def check_executors(spark: SparkSession) -> None:
     if found[0][0] != __version__:
         raise InvalidParameter(wanted, found[0][0], hint)
     _CHECKED.add(spark)
-
-
-def _free() -> None:
-    """Nobody keeps a ledger."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
