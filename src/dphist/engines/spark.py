@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -166,9 +167,16 @@ class SparkRecords:
         return self.sql(self.histogram_sql(bounds, pairs))
 
     def pairs_sql(self) -> str:
-        """One row per unit and group, with the steps of each measure."""
-        stages = [records_sql(self.fields, SparkDialect()), pairs_sql(self.fields, SparkDialect())]
-        return "WITH " + ",\n".join(stages) + "\nSELECT * FROM pairs"
+        """One row per unit and group: the steps of each measure, and the group's place in the random order of the unit's."""
+        dialect = SparkDialect()
+        stages = [
+            records_sql(self.fields, dialect),
+            pairs_sql(self.fields, dialect),
+            ranked_sql(self.fields, self.seed, dialect),
+        ]
+        steps = [f"steps_{position}" for position in range(1, len(self.fields.measures) + 1)]
+        columns = ", ".join(["unit", *self.fields.key_names, *steps, "place"])
+        return "WITH " + ",\n".join(stages) + f"\nSELECT {columns} FROM ranked"
 
     def pairs(self) -> DataFrame:
         """The same, not yet computed."""
@@ -177,10 +185,7 @@ class SparkRecords:
     def sampled(self, pairs: str, most_groups: int) -> DataFrame:
         """Of written pairs, each unit's sample of at most `most_groups`."""
         keys = ", ".join(self.fields.key_names)
-        ranked = ranked_sql(self.fields, self.seed, SparkDialect())
-        return self.sql(
-            f"WITH pairs AS (SELECT * FROM {pairs}),\n{ranked}\nSELECT unit, {keys} FROM ranked WHERE place <= {most_groups}"
-        )
+        return self.sql(f"SELECT unit, {keys} FROM {pairs} WHERE place <= {most_groups}")
 
     def sql(self, text: str) -> DataFrame:
         """A query of the rounds or of a sketch; only names of this package are in it."""
@@ -198,6 +203,8 @@ def open_session(master: str | None, remote: str | None, staging: str | None = N
     master = None if remote is not None else master or "local[*]"
     if (master or remote or "").startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the one that has dphist
+    # What Spark says of pandas concerns nobody here: tables travel as Arrow.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder: Any = SparkSession.builder.appName("dphist").config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.log.level", "ERROR")
     builder = builder.remote(remote) if remote is not None else builder.master(master)

@@ -87,19 +87,16 @@ def histogram_sql(
 
     With `largest` only so many groups, largest first. Equal counts stand in the order of their keys, which no record can
     change: any other order would let one unit exchange every group of the smallest count that is listed. `written` names a
-    table that holds the pairs already.
+    table that holds the ranked pairs already.
     """
     keys = ", ".join(fields.key_names)
     steps = [f"steps_{position}" for position in range(1, len(fields.measures) + 1)]
-    if written is None:
-        stages = [records_sql(fields, dialect), pairs_sql(fields, dialect)]
-    else:
-        stages = [f"pairs AS (\n  SELECT * FROM {written}\n)"]
-    pairs, kept = "pairs", ""
-    if bounds.max_groups is not None or fields.want_total:
+    stages = [records_sql(fields, dialect), pairs_sql(fields, dialect)] if written is None else []
+    pairs = written or "pairs"
+    if written is None and (bounds.max_groups is not None or fields.want_total):
         pairs = "ranked"
         stages.append(ranked_sql(fields, seed, dialect))
-        kept = f"\n  WHERE place <= {bounds.max_groups}" if bounds.max_groups is not None else ""
+    kept = f"\n  WHERE place <= {bounds.max_groups}" if bounds.max_groups is not None else ""
     columns = [keys, "COUNT(*) AS units"]
     columns += [f"{saturated(dialect.exact_sum(name))} AS {name}" for name in steps]
     columns += ["COUNT(CASE WHEN place = 1 THEN 1 END) AS first_units"] if fields.want_total else []

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Charge = Callable[[], None]
+
+ROWS_IN_A_PART: Final = 1 << 17
+"""Of the released table, on average: a file for each would cost more than its rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -67,8 +70,10 @@ class SparkTable:
         writer = self.to_spark().write.options(**COMMITTER).mode("error")
         writer = writer.option("header", True) if kind == "csv" else writer
         without_leaks(lambda: writer.format(kind).save(path))
-        text = json.dumps(metadata, allow_nan=False)
-        line = self.directory.spark.createDataFrame([(text,)], "metadata string").coalesce(1)
+        from pyspark.sql import functions as F  # noqa: N812
+
+        text = F.lit(json.dumps(metadata, allow_nan=False))  # a literal: a list of rows would start a Python process
+        line = self.directory.spark.range(1).select(text.alias("metadata")).coalesce(1)
         without_leaks(lambda: line.write.mode("error").text(f"{path}/{files.FOLDER_METADATA}"))
 
     def close(self) -> None:
@@ -166,11 +171,13 @@ class Work:
         """The same for the released table; what stays of it is a copy laid out by the released keys alone.
 
         Which part of the first copy a group is in, and where Spark would therefore cut the files of a sorted table, depends on
-        groups that were not released.
+        groups that were not released. How many parts the copy has follows from the number of released rows: Spark's own
+        choice would follow the sizes of compressed parts.
         """
         keys = self.records.fields.key_names
         noised = self.noised(frame, function, schema, "noised")
-        parts = int(str(self.records.spark.conf.get("spark.sql.shuffle.partitions")))
+        most = int(str(self.records.spark.conf.get("spark.sql.shuffle.partitions")))
+        parts = max(1, min(most, without_leaks(noised.count) // ROWS_IN_A_PART))
         laid_out = noised.repartition(parts, *keys).sortWithinPartitions(*keys)
         return self.noisy.write(laid_out, "released", distinct=keys)
 

@@ -92,8 +92,7 @@ def _buckets(work: Work, sql: str, length: int) -> Integers:
 def _select(work: Work, mechanism: AdaptiveGaussian, pairs: str) -> DataFrame:
     """All rounds; the keys of the selected groups with their noisy sums of round 1."""
     records, keys = work.records, work.records.fields.key_names
-    samples = work.exact.write(records.sampled(pairs, mechanism.max_groups), "sampled", distinct=("unit", *keys))
-    sampled = records.views.add(samples, "sampled")
+    sampled = records.views.add(records.sampled(pairs, mechanism.max_groups), "sampled")
     sql, rounds = first_round_sql(sampled, keys), mechanism.tuning.rounds
     for number in range(rounds):
         exact = work.exact.write(records.sql(sql), f"round_{number}", distinct=keys)
