@@ -2,16 +2,20 @@
 
     python benchmarks/spark.py                           10^6 and 10^7 rows on two executors of this machine
     python benchmarks/spark.py --rows 1e6 1e7 1e8 --plot docs/pictures/spark-growth.png
-    python benchmarks/spark.py --skew                    one unit with a tenth of 10^7 rows, one group with half of them
+    python benchmarks/spark.py --rows 1e7 --peers        also Tumult Analytics and PipelineDP, in environments of their own
+    python benchmarks/spark.py --rows 1e7 --skew --memory 1024
+                                                         one unit with a tenth of the rows, one group with half of the others
 
 Every way has a session of its own on `local-cluster[2,1,...]`: two executor processes, one core each, that share nothing but
 files. The data are those of benchmarks/release.py. dphist is measured from end to end, the plain count until its table is
-written. The peak of an executor is the largest resident size of its JVM plus that of its Python processes.
+written. The peak of an executor is the largest resident size of its JVM plus that of its Python processes. The peers need Spark
+3.5: they are installed by pip under build/ when they are first asked for, and run on a cluster of the same shape.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import json
 import os
@@ -26,9 +30,19 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "peers")]
+
+import release  # noqa: E402 - its neighbour, which loads nothing but the standard library
+
 EPSILON, DELTA, MAX_GROUPS = 1.0, 1e-8, 10
 MOST_TIME, MOST_MORE_SHUFFLES, TARGET_ROWS = 3.0, 2, 10**7
 WAYS = ("plain count", "dphist", "dphist, adaptive")
+PEERS = {
+    "Tumult Analytics": release.Peer("spark-tumult", ("tmlt.analytics", "pyspark<3.6"), ("spark_tumult",)),
+    "PipelineDP": release.Peer(
+        "spark-pipelinedp", ("pipeline-dp", "pyspark<3.6", "pyarrow<20", "setuptools"), ("spark_pipelinedp",)
+    ),
+}
 PLAIN = "SELECT item, COUNT(DISTINCT user) AS units FROM events GROUP BY item"
 
 Found = dict[str, Any]
@@ -36,10 +50,7 @@ Found = dict[str, Any]
 
 def generate(path: Path, rows: int, *, skew: bool) -> None:
     """The data of benchmarks/release.py; with `skew` one unit has a tenth of the rows, one group half of the others."""
-    sys.path.insert(0, str(Path(__file__).parent))
     if not skew:
-        import release
-
         release.generate(path, rows)
         return
     import numpy as np
@@ -59,7 +70,7 @@ def session(memory: int) -> Any:
     import pyspark
     from pyspark.sql import SparkSession
 
-    home = BUILD / "spark-home"  # a local cluster puts its working directories there
+    home = BUILD / f"spark-home-{pyspark.__version__}"  # a local cluster puts its working directories there
     home.mkdir(parents=True, exist_ok=True)
     for part in ("bin", "jars", "python", "sbin"):
         if not (home / part).exists() and (Path(pyspark.__file__).parent / part).exists():
@@ -92,6 +103,8 @@ def measure(way: str, path: Path, memory: int) -> Found:
         out, begin = f"{directory}/out.parquet", time.perf_counter()
         if way == "plain count":
             spark.sql(PLAIN).write.parquet(out)
+        elif way in PEERS:
+            importlib.import_module(PEERS[way].command[0]).run(spark, events, out, EPSILON, DELTA, MAX_GROUPS)
         else:
             import dphist as dp
 
@@ -116,12 +129,12 @@ def measure(way: str, path: Path, memory: int) -> Found:
 
 
 def shuffles_of(spark: Any, events: Any, way: str) -> int | None:
-    """Exchanges of rows by hash in the physical plan of the count; the rounds of an adaptive release have no single plan."""
+    """Exchanges of rows by hash in the physical plan of the count; not for ways that are several queries."""
     printed = io.StringIO()
     with redirect_stdout(printed):
         if way == "plain count":
             spark.sql(PLAIN).explain()
-        elif "adaptive" in way:
+        elif "adaptive" in way or way in PEERS:
             return None
         else:
             from dphist.engines import GroupByQuery, Key
@@ -172,7 +185,10 @@ def ancestors(process: int, parents: dict[int, int]) -> list[int]:
 
 def run_child(way: str, path: Path, memory: int) -> Found:
     """A process of its own, so that its peaks are its own."""
-    command = [sys.executable, "-W", "ignore", __file__, "--child", way, "--file", str(path), "--memory", str(memory)]
+    python, failure = release.install(PEERS[way]) if way in PEERS else (Path(sys.executable), None)
+    if failure is not None:
+        raise SystemExit(f"{way} {failure}")
+    command = [str(python), "-W", "ignore", __file__, "--child", way, "--file", str(path), "--memory", str(memory)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{way} failed: {done.stderr[-1500:]}")
@@ -186,7 +202,7 @@ def plot(results: dict[int, dict[str, Found]], target: Path) -> None:
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     time_axes, memory_axes = figure.subplots(1, 2)
-    for way in WAYS:
+    for way in (*WAYS, *PEERS):
         rows = [size for size in results if way in results[size]]
         time_axes.loglog(rows, [results[size][way]["seconds"] for size in rows], marker="o", label=way)
         memory_axes.loglog(rows, [max(results[size][way]["peak_mb"]) for size in rows], marker="o", label=way)
@@ -204,7 +220,8 @@ def main() -> None:
     parser.add_argument("--rows", type=float, nargs="+", default=[1e6, 1e7])
     parser.add_argument("--memory", type=int, default=2048, help="MB of each executor's heap")
     parser.add_argument("--skew", action="store_true")
-    parser.add_argument("--ways", nargs="+", default=list(WAYS))
+    parser.add_argument("--ways", nargs="+", choices=(*WAYS, *PEERS), default=list(WAYS))
+    parser.add_argument("--peers", action="store_true", help="also the other libraries")
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
@@ -216,12 +233,13 @@ def main() -> None:
     print(
         f"{platform.machine()}, {os.cpu_count()} cores, two executors with one core and {given.memory} MB of heap each\n"
     )
+    ways = [*given.ways, *(PEERS if given.peers else ())]
     results: dict[int, dict[str, Found]] = {}
     for rows in map(int, given.rows):
         path = BUILD / f"{'skewed' if given.skew else 'events'}-{rows}.parquet"
         if not path.exists():
             generate(path, rows, skew=given.skew)
-        results[rows] = {way: run_child(way, path, given.memory) for way in given.ways}
+        results[rows] = {way: run_child(way, path, given.memory) for way in ways}
         print(f"{rows:,} rows{', skewed' if given.skew else ''}")
         print(
             f"  {'':<18}{'seconds':>9}{'× plain':>9}{'CPU s':>8}{'peak MB per executor':>22}{'shuffles':>10}{'groups':>11}"

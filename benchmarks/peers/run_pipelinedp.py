@@ -8,6 +8,7 @@ Selects groups by a Gaussian threshold; its naive accountant shares epsilon and 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pipeline_dp  # type: ignore[import-not-found, unused-ignore]
 import pyarrow.parquet as pq
@@ -16,16 +17,14 @@ from timing import report
 EPSILON, DELTA, MAX_GROUPS = 1.0, 1e-8, 10
 
 
-def run(path: str) -> int:
-    """Read the pairs into Python objects, as this backend needs them, and release."""
-    table = pq.read_table(path, columns=["user", "item"])
-    rows = list(zip(table["user"].to_pylist(), table["item"].to_pylist(), strict=True))
-    accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=EPSILON, total_delta=DELTA)
-    engine = pipeline_dp.DPEngine(accountant, pipeline_dp.LocalBackend())
+def counts(backend: Any, rows: Any, epsilon: float, delta: float, max_groups: int) -> Any:
+    """(item, (noisy number of units,)) of the selected items, in the collection of a backend."""
+    accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=epsilon, total_delta=delta)
+    engine = pipeline_dp.DPEngine(accountant, backend)
     parameters = pipeline_dp.AggregateParams(
         metrics=[pipeline_dp.Metrics.PRIVACY_ID_COUNT],
         noise_kind=pipeline_dp.NoiseKind.GAUSSIAN,
-        max_partitions_contributed=MAX_GROUPS,
+        max_partitions_contributed=max_groups,
         max_contributions_per_partition=1,
         partition_selection_strategy=pipeline_dp.PartitionSelectionStrategy.GAUSSIAN_THRESHOLDING,
     )
@@ -36,7 +35,14 @@ def run(path: str) -> int:
     )
     result = engine.aggregate(rows, parameters, extractors)
     accountant.compute_budgets()
-    return len(list(result))
+    return result
+
+
+def run(path: str) -> int:
+    """Read the pairs into Python objects, as the local backend needs them, and release."""
+    table = pq.read_table(path, columns=["user", "item"])
+    rows = list(zip(table["user"].to_pylist(), table["item"].to_pylist(), strict=True))
+    return len(list(counts(pipeline_dp.LocalBackend(), rows, EPSILON, DELTA, MAX_GROUPS)))
 
 
 if __name__ == "__main__":
