@@ -12,17 +12,13 @@ import os
 import shutil
 import sys
 import tempfile
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dphist.engines import GroupByQuery
-from dphist.engines.session import Progress, whole
+from dphist.audit.spark_parts import CollectedSpark, frame_of
 from dphist.engines.spark import SparkEngine
-from dphist.engines.spark_sketch import sketch
-from dphist.histogram import ContributionBounds, Histogram
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,53 +73,11 @@ def event_log() -> str:
 
 
 def frame(table: pa.Table, partitions: int = 1) -> DataFrame:
-    """A table of the driver as a DataFrame."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    known = table.cast(pa.schema([field.with_type(_known(field.type)) for field in table.schema]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # pandas, which nothing here uses, is newer than Spark knows
-        made = session().createDataFrame(known, from_arrow_schema(known.schema, prefer_timestamp_ntz=True))
+    """A table of the driver as a DataFrame of the session."""
+    made = frame_of(session(), table)
     return made if partitions == 1 else made.repartition(partitions)
 
 
-def _known(kind: pa.DataType) -> pa.DataType:
-    """Two types of Arrow that Spark does not read, as what somebody would turn them into."""
-    return {pa.uint64(): pa.decimal128(20, 0), pa.string_view(): pa.string()}.get(kind, kind)
-
-
-class CollectedSpark:
-    """Bounded histograms of small tables, brought to the test: what a release never does."""
-
-    def histogram(
-        self,
-        source: object,
-        query: GroupByQuery,
-        bounds: ContributionBounds,
-        *,
-        progress: Progress | None = None,
-        seed: int | None = None,
-    ) -> Histogram:
-        with SparkEngine(session()).open(self._source(source), query, seed=seed) as records:
-            table = records.histogram(bounds).toArrow()
-        return self._histogram(table, query, bounds)
-
-    def sketch(self, source: object, query: GroupByQuery, sparsity: int, *, seed: int | None = None) -> Histogram:
-        with SparkEngine(session()).open(self._source(source), query, seed=seed) as records:
-            table = sketch(records, sparsity).toArrow()
-        return self._histogram(table, query, ContributionBounds(sparsity=sparsity))
-
-    def _source(self, source: object) -> object:
-        return frame(source) if isinstance(source, pa.Table) else source
-
-    def _histogram(self, table: pa.Table, query: GroupByQuery, bounds: ContributionBounds) -> Histogram:
-        keys = table.select([f"key_{i}" for i in range(1, len(query.by) + 1)])
-        return Histogram(
-            keys=keys.rename_columns([key.name for key in query.by]),
-            counts=whole(table, "units"),
-            bounds=bounds,
-            sums={measure.name: whole(table, f"steps_{i}") for i, measure in enumerate(query.measures, 1)},
-            measures=query.measures,
-            total_units=sum(table.column("first_units").to_pylist()) if query.want_total else None,
-            listed=query.public_keys is not None,
-        )
+def collected() -> CollectedSpark:
+    """Exact histograms of the session, which is started by the first of them."""
+    return CollectedSpark(lambda: SparkEngine(session()))

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 
 import spark_sessions
+from dphist.audit.spark_parts import CollectedSpark
 from dphist.engines.duckdb import DuckDBEngine
 from dphist.histogram import Histogram, Measure
-from spark_sessions import CollectedSpark
+from spark_sessions import collected
 
 Engine = DuckDBEngine | CollectedSpark
-ENGINES: dict[str, Engine] = {"duckdb": DuckDBEngine(), "spark": CollectedSpark()}
+ENGINES: dict[str, Engine] = {"duckdb": DuckDBEngine(), "spark": collected()}
 every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 
 

@@ -12,10 +12,10 @@ from engine_oracle import MASK, Engine, every_engine, samples
 from scipy import stats
 
 import spark_sessions
+from dphist.audit.spark_parts import CollectedSpark
 from dphist.engines import GroupByQuery, Key
 from dphist.engines.duckdb import DuckDBDialect, DuckDBEngine
 from dphist.histogram import ContributionBounds
-from spark_sessions import CollectedSpark
 
 ALPHA = 1e-7
 """The chance that a uniform sampler fails one of these tests. The seeds are fixed, so it either does or does not."""

@@ -19,7 +19,7 @@ from dphist.engines.spark_expressions import quote_text, spark_expression
 from dphist.engines.spark_sketch import sketch_sql
 from dphist.engines.spark_staging import new_staging
 from dphist.histogram import largest_undercount
-from spark_sessions import CollectedSpark, frame, session
+from spark_sessions import collected, frame, session
 
 QUERY = GroupByQuery("user", (Key("item"),))
 
@@ -55,7 +55,7 @@ def test_a_tree_of_sketches_keeps_neighbours_close_and_states_its_error() -> Non
 def test_a_sketch_has_counts_alone() -> None:
     query = GroupByQuery("user", (Key("item"),), want_total=True)
     with pytest.raises(dp.InvalidParameter, match="counts alone"):
-        CollectedSpark().sketch(pa.table({"user": [1], "item": [1]}), query, 3)
+        collected().sketch(pa.table({"user": [1], "item": [1]}), query, 3)
 
 
 def subsets(priority: str | None, monkeypatch: pytest.MonkeyPatch) -> float:

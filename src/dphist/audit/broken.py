@@ -20,6 +20,7 @@ from dphist.audit.contributions import Outcome, contributions
 from dphist.audit.findings import Claim, Integers, Pair
 from dphist.audit.trials import Layout
 from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.spark import SparkEngine
 from dphist.mechanisms import FromTop, Kept, LaplaceThreshold, SparseGaussian
 from dphist.mechanisms.adaptive_pairs import MemoryPairs
 from dphist.mechanisms.adaptive_tuning import LATTICE_BITS, WEIGHT_BITS
@@ -130,22 +131,28 @@ def _sparse_plan() -> Plan:
     return plan_for(epsilon=EPSILON, delta=DELTA, max_groups=2, mechanism="sparse-gaussian")
 
 
-def _released(plan: Plan, made: Any, layout: Layout, engine: DuckDBEngine | None = None) -> Claim:
+def _released(
+    plan: Plan,
+    made: Any,
+    layout: Layout,
+    engine: DuckDBEngine | SparkEngine | None = None,
+    runs: tuple[int, int] = MANY,
+) -> Claim:
     """The claim of a plan, about releases that another mechanism or engine makes."""
     swapped = Plan(plan.request, made, plan.alternatives)
     run = trials.one_release(swapped, layout, engine=engine)
-    return Claim(made.name, made.analysis, "release", plan.mechanism.delta, None, run, *MANY)
+    return Claim(made.name, made.analysis, "release", plan.mechanism.delta, None, run, *runs)
 
 
-def quiet_noise(factor: float) -> Claim:
+def quiet_noise(factor: float, engine: SparkEngine | None = None, runs: tuple[int, int] = MANY) -> Claim:
     """Noise too small by a factor, on large groups."""
     plan = _sparse_plan()
     made: Any = plan.mechanism
     quiet = Quiet(made.max_groups, made.noise_std, made.threshold, lattice_bits=made.lattice_bits, factor=factor)
-    return _released(plan, quiet, Layout(groups=2, base=9, moved=2))
+    return _released(plan, quiet, Layout(groups=2, base=9, moved=2), engine, runs)
 
 
-def low_threshold(by: float = 1.0) -> Claim:
+def low_threshold(by: float = 1.0, engine: SparkEngine | None = None, runs: tuple[int, int] = MANY) -> Claim:
     """Groups of one unit are shown more often than delta says."""
     plan = _sparse_plan()
     made: Any = plan.mechanism
@@ -153,6 +160,8 @@ def low_threshold(by: float = 1.0) -> Claim:
         plan,
         Low(made.max_groups, made.noise_std, made.threshold, lattice_bits=made.lattice_bits, by=by),
         Layout(2, 0, 2),
+        engine,
+        runs,
     )
 
 

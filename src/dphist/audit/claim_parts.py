@@ -11,6 +11,7 @@ from typing import Any, Final
 from dphist.audit import neighbours, trials
 from dphist.audit.findings import Claim, Pair
 from dphist.audit.trials import Layout, Run
+from dphist.engines.spark import SparkEngine
 from dphist.mechanisms import CorrelatedGaussian, DiscreteCorrelatedGaussian
 from dphist.planning import Plan
 
@@ -50,13 +51,13 @@ def of_release(
     return Claim(made.name, made.analysis, setting, claimed or made.delta, None, run, *runs)
 
 
-def released(plan: Plan) -> Iterator[Claim]:
+def released(plan: Plan, engine: SparkEngine | None = None, runs: tuple[int, int] = MANY) -> Iterator[Claim]:
     """Releases of a plan whose noise is independent: groups that are new with the unit, and large ones."""
     most = plan.mechanism.max_groups
     large = math.ceil(getattr(plan.mechanism, "threshold", 0) + 5 * plan.mechanism.noise_std)
     for name, base in (("new", 0), ("large", large)):
-        run = trials.one_release(plan, Layout(groups=most, base=base, moved=most))
-        yield of_release(plan, f"release, {name} groups", run, MANY)
+        run = trials.one_release(plan, Layout(groups=most, base=base, moved=most), engine=engine)
+        yield of_release(plan, f"release, {name} groups", run, runs)
 
 
 def whole_budget(plan: Plan) -> Callable[[float], float]:
@@ -64,12 +65,18 @@ def whole_budget(plan: Plan) -> Callable[[float], float]:
     return lambda epsilon: plan.request.delta if epsilon >= plan.request.epsilon else 1.0
 
 
-def selections(plan: Plan, claimed: Callable[[float], float], *layouts: Layout) -> Iterator[Claim]:
+def selections(
+    plan: Plan,
+    claimed: Callable[[float], float],
+    *layouts: Layout,
+    engine: SparkEngine | None = None,
+    runs: tuple[int, int] = MANY,
+) -> Iterator[Claim]:
     """Which groups a release shows: independent from run to run, since weights depend on a group's own sums alone."""
     for layout in layouts:
-        run = trials.one_release(plan, layout, selection_only=True)
+        run = trials.one_release(plan, layout, engine=engine, selection_only=True)
         kind = f"groups of {layout.base}" if layout.base else "new groups"
-        yield of_release(plan, f"release, {kind}, a unit in {layout.moved}", run, MANY, claimed)
+        yield of_release(plan, f"release, {kind}, a unit in {layout.moved}", run, runs, claimed)
 
 
 def of_counts(made: neighbours.Counted, *names: str, per_group: int = 1, analysis: str | None = None) -> Claim:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +17,26 @@ from dphist.histogram import ContributionBounds, Histogram, Measure
 Outcome = tuple[bool, str]
 
 
+class Bounding(Protocol):
+    """What makes exact histograms of tables: the DuckDB engine, or Spark's collected."""
+
+    def histogram(
+        self, source: object, query: GroupByQuery, bounds: ContributionBounds, *, seed: int | None = None
+    ) -> Histogram:
+        """Bounded counts and sums."""
+        ...
+
+    def sketch(self, source: object, query: GroupByQuery, sparsity: int, *, seed: int | None = None) -> Histogram:
+        """Counters of a sketch."""
+        ...
+
+
 def withstood(problems: Sequence[str], tried: str) -> Outcome:
     """Either what was tried, or the first problem."""
     return (False, problems[0]) if problems else (True, tried)
 
 
-def contributions(engine: DuckDBEngine | None = None) -> Outcome:
+def contributions(engine: Bounding | None = None) -> Outcome:
     """Taking any one unit out of a nasty table changes at most max_groups groups, by one each, and sums by their bound."""
     worker = engine or DuckDBEngine()
     problems, tried = [], 0
@@ -104,9 +118,9 @@ def _too_much(whole: dict[Any, tuple[int, int]], less: dict[Any, tuple[int, int]
     return None
 
 
-def equal_keys() -> Outcome:
+def equal_keys(engine: Bounding | None = None) -> Outcome:
     """-0.0 and 0.0, all NaNs, whole numbers beyond 2^53: equal keys and units are one, different ones are not."""
-    problems = []
+    worker, problems = engine or DuckDBEngine(), []
     nans = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x7FF8000000000001], np.uint64).view(np.float64)
     floats = [0.0, -0.0, *nans.tolist(), 1.0, math.nextafter(1.0, 2.0)]
     whole = [2**53, 2**53 + 1, -(2**63), 2**63 - 1]
@@ -118,12 +132,12 @@ def equal_keys() -> Outcome:
                     other: pa.array(np.arange(len(values)) if column == KEY else [1] * len(values)),
                 }
             )
-            found = DuckDBEngine().histogram(table, GroupByQuery(UNIT, (Key(KEY),)), ContributionBounds())
+            found = worker.histogram(table, GroupByQuery(UNIT, (Key(KEY),)), ContributionBounds())
             size = len(found) if column == KEY else int(found.counts.sum())
             if size != groups:
                 problems.append(f"{len(values)} {name} as {column} are {size} different ones instead of {groups}")
     spelled = pa.table({UNIT: ["a", "a", "a"], KEY: ["Straße", "STRASSE", "strasse"]})
-    collated = DuckDBEngine().histogram(spelled, GroupByQuery(UNIT, (Key(KEY),)), ContributionBounds(1))
+    collated = worker.histogram(spelled, GroupByQuery(UNIT, (Key(KEY),)), ContributionBounds(1))
     if int(collated.counts.sum()) != 1:
         problems.append("keys that a collation calls equal let a unit count more than once")
     return withstood(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dphist.audit import on_spark
 from dphist.audit.attacks import ATTACKS, ImplementationAttack
 from dphist.audit.broken import Broken, broken, low_threshold, quiet_noise
 from dphist.audit.claims import claims
@@ -13,6 +14,7 @@ from dphist.audit.claims_of_plans import of_plan
 from dphist.audit.exact import exact
 from dphist.audit.findings import Claim, Finding
 from dphist.audit.sampled import FAMILY_ALPHA, sampled
+from dphist.engines.spark import SparkEngine
 from dphist.errors import InvalidParameter
 from dphist.planning import Plan
 from dphist.version import __version__
@@ -77,17 +79,22 @@ def audit(
     thorough: bool = False,
     mechanism: str | None = None,
     plan: Plan | None = None,
+    engine: SparkEngine | None = None,
     progress: Progress | None = None,
 ) -> Audit:
-    """Attack everything, one mechanism, or a plan. The auditor is audited in the same run.
+    """Attack everything, one mechanism, a plan, or an engine. The auditor is audited in the same run.
 
     With a plan its own parameters are attacked and the parts that all releases share; the broken mechanisms are always the
-    same. With `mechanism` only claims and broken mechanisms of that name are looked at.
+    same. With `mechanism` only claims and broken mechanisms of that name are looked at. With `engine` what Spark does is
+    attacked: releases and exact tables of that session, and copies of them that are broken in ways of a cluster.
     """
     tell = progress or (lambda _: None)
+    if plan is not None and engine is not None:
+        raise InvalidParameter("a plan or an engine to attack", "both", "ask for one after the other.")
     asked: Sequence[Claim] = of_plan(plan) if plan is not None else claims(thorough=thorough)
-    wrong = broken()
-    attacks: Sequence[ImplementationAttack] = ATTACKS
+    wrong, attacks = broken(), ATTACKS
+    if engine is not None:
+        asked, wrong, attacks = list(on_spark.claims(engine)), on_spark.broken(engine), on_spark.attacks_on(engine)
     if mechanism is not None:
         names = sorted({claim.mechanism for claim in asked})
         if mechanism not in names:
@@ -108,7 +115,7 @@ def audit(
         tell(f"broken: {one.name}")
         caught.append(Caught(one.name, one.wrong, judged(one, alpha, thorough=thorough)))
     power = []
-    if thorough and mechanism is None and plan is None:
+    if thorough and mechanism is None and plan is None and engine is None:
         for one in sizes():
             tell(f"power: {one.name}")
             power.append(Caught(one.name, one.wrong, judged(one, alpha, thorough=True)))

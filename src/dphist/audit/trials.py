@@ -17,9 +17,11 @@ import pyarrow as pa
 import pyarrow.compute
 
 from dphist.audit.findings import Floats, Trials
+from dphist.audit.spark_parts import source_of
 from dphist.continual import Continual
 from dphist.engines.duckdb import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
+from dphist.engines.spark import SparkEngine
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms import GaussianRecords, KnownGroups, LaplaceRecords
 from dphist.planning import Plan
@@ -67,13 +69,20 @@ class Layout:
         return Trials(found[:n], found[n:])
 
 
-def published(source: object, plan: Plan, keys: object = None, engine: DuckDBEngine | None = None) -> Release:
-    """A release as a user makes it; an engine other than the product's own only to audit the auditor."""
+def published(
+    source: object, plan: Plan, keys: object = None, engine: DuckDBEngine | SparkEngine | None = None
+) -> Release:
+    """A release as a user makes it, here or on Spark; an engine that is not the product's own audits the auditor."""
+    if isinstance(engine, SparkEngine) and isinstance(source, pa.Table):
+        with source_of(engine, source) as readable:
+            return prepare(readable, unit=UNIT, by=KEY, plan=plan, keys=keys, engine=engine).run()
     job = prepare(source, unit=UNIT, by=KEY, plan=plan, keys=keys)
     return (job if engine is None else replace(job, engine=engine)).run()
 
 
-def one_release(plan: Plan, layout: Layout, *, engine: DuckDBEngine | None = None, selection_only: bool = False) -> Run:
+def one_release(
+    plan: Plan, layout: Layout, *, engine: DuckDBEngine | SparkEngine | None = None, selection_only: bool = False
+) -> Run:
     """Many runs in one release. `selection_only` looks at which groups are shown: what is shared by all runs plays no role."""
     columns = [a.aggregate.column for a in plan.aggregates if a.aggregate.column is not None]
 

@@ -22,6 +22,12 @@ def command(
     plan: Annotated[
         Path | None, typer.Option("--plan", help="Attack a plan saved by `dphist plan --save`, at its own parameters.")
     ] = None,
+    engine: Annotated[
+        str, typer.Option("--engine", help="duckdb: everything on this machine; spark: what the Spark engine does.")
+    ] = "duckdb",
+    master: options.Master = None,
+    remote: options.Remote = None,
+    staging: options.StagingDirectory = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -38,6 +44,7 @@ def command(
         thorough=thorough,
         mechanism=mechanism,
         plan=None if plan is None else Plan.load(plan),
+        engine=options.spark_engine(engine, master, remote, staging),
         progress=None if as_json else lambda phase: typer.echo(f"… {phase}", err=True),
     )
     typer.echo(json.dumps(found.to_data(), indent=2, allow_nan=False) if as_json else text(found))
