@@ -57,6 +57,8 @@ _REFUSED_FUNCTIONS: Final = frozenset(
     | {"create_sort_key", "finalize", "combine", "to_aggregate_state", "unnest", "version", "alias", "getenv"}
 )
 _SIZED_FUNCTIONS: Final = frozenset({"array_resize", "bar", "list_resize", "lpad", "rpad"})
+_UNCHECKED_TIMES: Final = {"epoch_ms": 1, "make_timestamp": 1, "make_timestamp_ms": 1}
+"""With so many arguments they make a time of any number. Writing some of these as text ends a run, even inside TRY."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,12 @@ def _check_call(node: dict[str, Any], functions: _Functions, text: str) -> None:
         raise _refusal(text, f"the function {name} with a schema")
     if node.get("filter") or node.get("distinct") or node["order_bys"]["orders"] or not functions.is_pure(name):
         raise _refusal(text, f"the function {name}")
+    if len(node["arguments"]) == _UNCHECKED_TIMES.get(name):
+        raise InvalidParameter(
+            f"functions that check their arguments in {text!r}",
+            name,
+            "to_timestamp(seconds) makes a time of a number, epoch(time) a number of a time.",
+        )
     sizes = node["arguments"][1:] if name in _SIZED_FUNCTIONS else []
     if any(argument["expression"]["class"] != "CONSTANT" for argument in sizes):
         # One record must not be able to ask for all the memory there is.
