@@ -86,6 +86,7 @@ def session(memory: int) -> Any:
         "spark.sql.shuffle.partitions": "32",
         "spark.sql.adaptive.enabled": "true",
         "spark.driver.memory": "1g",
+        "spark.sql.warehouse.dir": str(BUILD / "spark-warehouse"),
     }.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
@@ -204,6 +205,8 @@ def plot(results: dict[int, dict[str, Found]], target: Path) -> None:
     time_axes, memory_axes = figure.subplots(1, 2)
     for way in (*WAYS, *PEERS):
         rows = [size for size in results if way in results[size]]
+        if not rows:
+            continue
         time_axes.loglog(rows, [results[size][way]["seconds"] for size in rows], marker="o", label=way)
         memory_axes.loglog(rows, [max(results[size][way]["peak_mb"]) for size in rows], marker="o", label=way)
     for axes, label in ((time_axes, "seconds"), (memory_axes, "peak MB of the larger executor")):

@@ -1,7 +1,7 @@
 """Tumult Analytics: count units per item of a Spark DataFrame, each unit in at most ten items and once in each.
 
-The groups are not listed, so half of epsilon and delta select them; the other half counts them, with geometric noise (Gaussian
-noise would need a budget in zCDP, which cannot select groups).
+The groups are not listed, so half of epsilon and all of delta select them; the other half of epsilon counts them, with
+geometric noise (Gaussian noise would need a budget in zCDP, which cannot select groups).
 """
 
 from __future__ import annotations
