@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-crash test-spark java audit postgres bench pins clean
+.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-crash test-spark java audit audit-spark postgres bench pins clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -75,6 +75,9 @@ test-spark: $(READY) java  ## every example of the engine tests on Spark
 
 audit: $(READY)  ## attack every guarantee thoroughly (half an hour) and rewrite the tables of docs/audit.md
 	@$(BIN)/python -m dphist.audit docs/audit.md
+
+audit-spark: $(READY) java  ## the same for the Spark engine, in a session on this machine
+	@$(BIN)/python -m dphist.audit docs/audit.md spark
 
 bench: $(READY) java postgres  ## every benchmark, printed as tables
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

@@ -120,12 +120,12 @@ def test_the_document_keeps_everything_but_its_tables(
     found: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "audit.md"
-    path.write_text(f"# Before\n{tables.BEGIN}\nan earlier table\n{tables.END}\nafter\n")
+    path.write_text("# Before\n<!-- audit: begin -->\nan earlier table\n<!-- audit: end -->\nafter\n")
     monkeypatch.setattr(command, "audit", lambda **_: replace(found, thorough=True, power=found.caught))
     assert command.main(path) == 0
     text = path.read_text()
     assert text.startswith("# Before\n")
-    assert text.endswith(f"{tables.END}\nafter\n")
+    assert text.endswith("<!-- audit: end -->\nafter\n")
     assert "an earlier table" not in text
     assert "| ranked | exact |" in text
     assert "### How small an error is caught" in text

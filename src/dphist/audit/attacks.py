@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from dphist.audit import ledger_attack
 from dphist.audit.contributions import Bounding, Outcome, contributions, equal_keys, withstood
 from dphist.audit.findings import Claim
-from dphist.audit.sampled import FAMILY_ALPHA, sampled
+from dphist.audit.sampled import BITS_ALPHA, sampled
 from dphist.audit.trials import KEY, UNIT, Layout, published
 from dphist.continual import Continual
 from dphist.engines.duckdb import DuckDBEngine
@@ -46,6 +46,12 @@ class ImplementationAttack:
     run: Callable[[], Outcome]
 
 
+def shown(publish: Publish, table: pa.Table, plan: Plan) -> pa.Table:
+    """What a release shows; nothing of it stays anywhere."""
+    with publish(table, plan) as made:
+        return made.table
+
+
 # Low-order bits
 
 
@@ -53,14 +59,14 @@ def low_order_bits(publish: Publish = published, n: int = 40_000) -> Outcome:
     """Every published count lies on the public lattice, and what is left of it below 1 tells nothing about the true count."""
     plan = plan_for(epsilon=1, delta=0.2, max_groups=1, mechanism="sparse-gaussian", noise_std=3.0)
     layout = Layout(groups=1, base=20, moved=1)
-    table = publish(layout.table(n), plan).table
+    table = shown(publish, layout.table(n), plan)
     counts = table.column("count").to_numpy()
     bits = plan.mechanism.lattice_bits
     off = np.flatnonzero(np.ldexp(counts, bits) % 1)
     if len(off):
         return False, f"{len(off):,} of {len(counts):,} counts are not multiples of 2^-{bits}"
     fractions = layout.split(n, table.column(KEY).to_numpy(), [counts % 1])
-    found = sampled(Claim("fractions", "", "", lambda _: 0.0, None, lambda _: fractions), n, FAMILY_ALPHA)
+    found = sampled(Claim("fractions", "", "", lambda _: 0.0, None, lambda _: fractions), n, BITS_ALPHA)
     return found.holds, f"{len(counts):,} counts on the lattice of 2^-{bits}; their fractions tell {found.attacked:.2g}"
 
 
@@ -128,7 +134,7 @@ def order(publish: Publish = published, names: Iterable[str] | None = None) -> O
     for name in names or plans:
         for table in (base, base.take(pa.array(rng[::-1])), base.sort_by(KEY)):
             tried += 1
-            released = publish(table, plans[name]).table
+            released = shown(publish, table, plans[name])
             ordered = released.sort_by([("count", "descending"), (KEY, "ascending")])
             if not released.equals(ordered):
                 problems.append(f"the rows of a {name} release are not sorted by count and key")
@@ -183,8 +189,8 @@ def sums(engine: Bounding | None = None) -> Outcome:
 def fresh_noise(publish: Publish = published) -> Outcome:
     """Two releases of the same records share no noise: else the difference of two neighbours would show the unit."""
     plan = plan_for(epsilon=1, delta=1e-6, max_groups=1, mechanism="sparse-gaussian")
-    table = Layout(groups=1, base=200, moved=1).table(1000).slice(0, 200 * 2000)
-    first, second = (publish(table, plan).table.sort_by(KEY).column("count").to_numpy() for _ in range(2))
+    table = Layout(groups=1, base=100, moved=1).table(1000).slice(0, 100 * 2000)
+    first, second = (shown(publish, table, plan).sort_by(KEY).column("count").to_numpy() for _ in range(2))
     same = float(np.mean(first == second))
     spread = float(np.corrcoef(first, second)[0, 1])
     # alpha < 1e-9: 2,000 independent noises have a correlation within 6/sqrt(2000)

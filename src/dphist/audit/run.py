@@ -13,7 +13,7 @@ from dphist.audit.claims import claims
 from dphist.audit.claims_of_plans import of_plan
 from dphist.audit.exact import exact
 from dphist.audit.findings import Claim, Finding
-from dphist.audit.sampled import FAMILY_ALPHA, sampled
+from dphist.audit.sampled import BITS_ALPHA, FAMILY_ALPHA, sampled
 from dphist.engines.spark import SparkEngine
 from dphist.errors import InvalidParameter
 from dphist.planning import Plan
@@ -44,6 +44,7 @@ class Audit:
     findings: tuple[Finding, ...]
     caught: tuple[Caught, ...]
     power: tuple[Caught, ...] = ()
+    on_spark: bool = False
 
     @property
     def passed(self) -> bool:
@@ -62,6 +63,7 @@ class Audit:
             "version": 1,
             "dphist": __version__,
             "thorough": self.thorough,
+            "engine": "spark" if self.on_spark else "duckdb",
             "passed": self.passed,
             "confidence": self.confidence,
             "findings": [finding.to_data() for finding in self.findings],
@@ -91,10 +93,12 @@ def audit(
     tell = progress or (lambda _: None)
     if plan is not None and engine is not None:
         raise InvalidParameter("a plan or an engine to attack", "both", "ask for one after the other.")
-    asked: Sequence[Claim] = of_plan(plan) if plan is not None else claims(thorough=thorough)
-    wrong, attacks = broken(), ATTACKS
+    asked: Sequence[Claim]
     if engine is not None:
         asked, wrong, attacks = list(on_spark.claims(engine)), on_spark.broken(engine), on_spark.attacks_on(engine)
+    else:
+        asked = of_plan(plan) if plan is not None else claims(thorough=thorough)
+        wrong, attacks = broken(), ATTACKS
     if mechanism is not None:
         names = sorted({claim.mechanism for claim in asked})
         if mechanism not in names:
@@ -102,7 +106,7 @@ def audit(
         asked = [claim for claim in asked if claim.mechanism == mechanism]
         wrong = [one for one in wrong if one.claim is not None and one.claim.mechanism == mechanism]
         attacks = ()
-    alpha = FAMILY_ALPHA / max(1, sum(claim.trials is not None for claim in asked))
+    alpha = (FAMILY_ALPHA - BITS_ALPHA) / max(1, sum(claim.trials is not None for claim in asked))
     findings = []
     for claim in asked:
         tell(f"{claim.name}: {claim.setting}")
@@ -119,7 +123,7 @@ def audit(
         for one in sizes():
             tell(f"power: {one.name}")
             power.append(Caught(one.name, one.wrong, judged(one, alpha, thorough=True)))
-    return Audit(thorough, tuple(findings), tuple(caught), tuple(power))
+    return Audit(thorough, tuple(findings), tuple(caught), tuple(power), engine is not None)
 
 
 def attacked(claim: Claim, alpha: float, *, thorough: bool) -> Finding:

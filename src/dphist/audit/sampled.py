@@ -25,6 +25,9 @@ from dphist.audit.findings import Claim, Finding, Floats, Trials
 FAMILY_ALPHA: Final = 1e-4
 """The chance that any claim of a table is wrongly called broken: all bounds of a run hold together with 99.99 %."""
 
+BITS_ALPHA: Final = FAMILY_ALPHA / 100
+"""The part of it that is for the attack on low-order bits."""
+
 EPSILONS: Final = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 MOST_BINS: Final = 64
 _PER_BIN = 100

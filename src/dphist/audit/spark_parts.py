@@ -50,7 +50,7 @@ def source_of(engine: SparkEngine, table: pa.Table) -> Iterator[object]:
 
 def is_elsewhere(engine: SparkEngine) -> bool:
     """Whether a session writes to a file system that is not this machine's."""
-    return engine.staging is not None and "://" in engine.staging
+    return engine.staging is not None and "://" in engine.staging and not engine.staging.startswith("file:")
 
 
 def _known(kind: pa.DataType) -> pa.DataType:
@@ -64,10 +64,12 @@ def _known(kind: pa.DataType) -> pa.DataType:
 class CollectedSpark:
     """Bounded histograms of small tables, brought to the driver: Spark in the words of the DuckDB engine.
 
-    start: the engine, asked for when a histogram is.
+    start: the engine, asked for when a histogram is. written: count from pairs that are written down first, as releases do
+    that need more than one pass over them.
     """
 
     start: Callable[[], SparkEngine]
+    written: bool = False
 
     def histogram(
         self,
@@ -79,8 +81,8 @@ class CollectedSpark:
         seed: int | None = None,
     ) -> Histogram:
         """Exact counts and sums."""
-        with self._opened(source, query, seed) as records:
-            table = records.histogram(bounds).toArrow()
+        with self._opened(source, query, seed) as records, self._pairs(records) as pairs:
+            table = records.histogram(bounds, pairs).toArrow()
         return _histogram(table, query, bounds)
 
     def sketch(self, source: object, query: GroupByQuery, sparsity: int, *, seed: int | None = None) -> Histogram:
@@ -88,6 +90,18 @@ class CollectedSpark:
         with self._opened(source, query, seed) as records:
             table = sketch(records, sparsity).toArrow()
         return _histogram(table, query, ContributionBounds(sparsity=sparsity))
+
+    @contextmanager
+    def _pairs(self, records: SparkRecords) -> Iterator[str | None]:
+        if not self.written:
+            yield None
+            return
+        staging = self.start().new_staging()
+        try:
+            pairs = staging.write(records.pairs(), "pairs", distinct=("unit", *records.fields.key_names))
+            yield records.views.add(pairs, "pairs")
+        finally:
+            staging.remove()
 
     def _opened(self, source: object, query: GroupByQuery, seed: int | None) -> AbstractContextManager[SparkRecords]:
         engine = self.start()

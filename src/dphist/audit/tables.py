@@ -10,7 +10,7 @@ from dphist.audit.run import Audit, Caught
 from dphist.report import page
 from dphist.version import __version__
 
-BEGIN, END = "<!-- audit: begin -->", "<!-- audit: end -->"
+_BEGIN, _END = "<!-- audit{}: begin -->", "<!-- audit{}: end -->"
 _HEAD = ("claim", "attack", "setting", "epsilon", "claimed delta", "attacked delta", "ratio", "gap", "verdict")
 
 
@@ -33,7 +33,7 @@ def text(audit: Audit) -> str:
 
 def title(audit: Audit) -> str:
     """What was done."""
-    return f"{'Thorough' if audit.thorough else 'Quick'} audit of dphist {__version__}"
+    return f"{'Thorough' if audit.thorough else 'Quick'} audit of dphist {__version__}{' on Spark' if audit.on_spark else ''}"
 
 
 def conclusion(audit: Audit) -> str:
@@ -121,13 +121,14 @@ def markdown(audit: Audit) -> str:
     return "\n".join(parts).rstrip()
 
 
-def replaced(document: str, table: str) -> str:
+def replaced(document: str, table: str, *, on_spark: bool = False) -> str:
     """A document with the part between its two marks replaced."""
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    first, last = (mark.format(" on Spark" if on_spark else "") for mark in (_BEGIN, _END))
+    before, begin, rest = document.partition(first)
+    _, end, after = rest.partition(last)
     if not (begin and end):
-        raise ValueError(f"the document has no part between {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+        raise ValueError(f"the document has no part between {first} and {last}")
+    return f"{before}{begin}\n{table}\n{end}{after}"
 
 
 def _cell(words: str) -> str:

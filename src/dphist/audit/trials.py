@@ -93,9 +93,10 @@ def one_release(
             size = 2 * n * layout.groups
             listed = list(range(size))
             assert isinstance(plan.mechanism, KnownGroups)
-            made = replace(plan.mechanism, groups=size)
-            asked = replace(plan, request=replace(plan.request, keys=size), mechanism=made)
-        table = published(layout.table(n, columns), asked, listed, engine).table
+            longer = replace(plan.mechanism, groups=size)
+            asked = replace(plan, request=replace(plan.request, keys=size), mechanism=longer)
+        with published(layout.table(n, columns), asked, listed, engine) as made:
+            table = made.table
         names = [name for name in plan.value_names if name in table.column_names]
         values = [table.column(name).to_numpy().astype(np.float64) for name in names]
         if selection_only:

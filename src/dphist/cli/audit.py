@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from dphist.cli import options
+from dphist.errors import InvalidParameter
 from dphist.planning import Plan
 
 
@@ -39,6 +40,9 @@ def command(
     """
     from dphist.audit.run import audit
     from dphist.audit.tables import render, text
+
+    if plan is not None and engine == "spark":  # before a session is started
+        raise InvalidParameter("--plan or --engine spark", "both", "a plan is attacked on this machine.")
 
     found = audit(
         thorough=thorough,

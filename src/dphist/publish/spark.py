@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Charge = Callable[[], None]
 
 ROWS_IN_A_PART: Final = 1 << 17
-"""Of the released table, on average: a file for each would cost more than its rows."""
+"""Of the released table, at least, if it has more than one part: a file with fewer rows costs more than they do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

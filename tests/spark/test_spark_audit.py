@@ -1,0 +1,81 @@
+"""The audit of the Spark engine, made small: the product withstands, and what is broken as only a cluster can be is caught."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import dphist as dp
+from dphist.audit import contributions, on_spark
+from dphist.audit.run import attacked, audit, judged
+from dphist.cli.app import app
+from dphist.engines import spark as spark_engine
+from spark_sessions import session
+
+ALPHA = 1e-6
+"""The chance that one of the sampled bounds here is wrong."""
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer runs, one kind of release, one nasty table."""
+    monkeypatch.setattr(on_spark, "RUNS", (2_000, 2_000))
+    monkeypatch.setattr(on_spark, "_KINDS", ("gaussian",))
+    tables = contributions.nasty_tables()[:1]
+    monkeypatch.setattr(contributions, "nasty_tables", lambda: tables)
+
+
+def engine() -> dp.SparkEngine:
+    return dp.SparkEngine(session())
+
+
+def test_claims_hold_on_executors() -> None:
+    heavy = next(claim for claim in on_spark.claims(engine()) if "5 groups" in claim.setting)
+    found = attacked(heavy, ALPHA, thorough=False)
+    assert found.holds
+    assert found.attacked is not None
+    assert found.attacked > 0  # the attack sees something: the unit is there
+
+
+WITHSTOOD = [
+    "support and staging",
+    "contribution bounds",
+    "bounds, pairs written",
+    "equal keys and units",
+    "sums",
+    "noise of two tasks",
+]
+
+
+@pytest.mark.parametrize("name", WITHSTOOD)
+def test_the_product_withstands(name: str) -> None:
+    attack = next(attack for attack in on_spark.attacks_on(engine()) if attack.name == name)
+    assert attack.run()[0]
+
+
+SEEN_IN_FEW_RUNS = [
+    "threshold one too low", "every release has one seed", "every task has one seed", "rows as files have them",
+    "bounded in each part", "places are not looked at", "exact tables stay",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SEEN_IN_FEW_RUNS)
+def test_what_is_broken_is_caught(name: str) -> None:
+    """Noise that is 10 % too small needs the 60,000 runs of `dphist audit --engine spark`."""
+    one = next(one for one in on_spark.broken(engine()) if one.name == name)
+    assert not judged(one, ALPHA, thorough=False).holds
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_engine, "open_session", lambda *_: engine())
+    done = CliRunner().invoke(app, ["audit", "--engine", "spark", "--mechanism", "discrete-gaussian", "--json"])
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert (found["engine"], found["passed"], len(found["findings"])) == ("spark", True, 2)
+
+
+def test_a_plan_is_attacked_on_its_own() -> None:
+    with pytest.raises(dp.InvalidParameter, match="a plan or an engine"):
+        audit(plan=dp.plan(epsilon=1, delta=1e-8, max_groups=1), engine=engine())
