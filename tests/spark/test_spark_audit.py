@@ -33,11 +33,11 @@ def engine() -> dp.SparkEngine:
 
 
 def test_claims_hold_on_executors() -> None:
-    heavy = next(claim for claim in on_spark.claims(engine()) if "5 groups" in claim.setting)
-    found = attacked(heavy, ALPHA, thorough=False)
+    new_groups = next(claim for claim in on_spark.claims(engine()) if "new groups" in claim.setting)
+    found = attacked(new_groups, ALPHA, thorough=False)
     assert found.holds
     assert found.attacked is not None
-    assert found.attacked > 0  # the attack sees something: the unit is there
+    assert found.attacked > 0.1  # the attack sees something: groups of the unit alone are shown now and then
 
 
 WITHSTOOD = [
@@ -57,14 +57,14 @@ def test_the_product_withstands(name: str) -> None:
 
 
 SEEN_IN_FEW_RUNS = [
-    "threshold one too low", "every release has one seed", "every task has one seed", "rows as files have them",
-    "bounded in each part", "places are not looked at", "exact tables stay",
+    "threshold one too low", "every task has one seed", "rows as files have them", "places are not looked at",
+    "exact tables stay",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SEEN_IN_FEW_RUNS)
 def test_what_is_broken_is_caught(name: str) -> None:
-    """Noise that is 10 % too small needs the 60,000 runs of `dphist audit --engine spark`."""
+    """Others need the tables and the runs of `dphist audit --engine spark`."""
     one = next(one for one in on_spark.broken(engine()) if one.name == name)
     assert not judged(one, ALPHA, thorough=False).holds
 

@@ -29,6 +29,7 @@ from dphist.engines.spark_rounds import degrees_sql, first_round_sql
 from dphist.engines.spark_settings import pinned
 from dphist.engines.spark_staging import Staging, new_staging, remove_all
 from dphist.histogram import ContributionBounds
+from dphist.publish import spark as spark_release
 from dphist.publish import spark_adaptive
 from spark_sessions import frame, session
 
@@ -201,8 +202,9 @@ def layout(folder: Path) -> list[list[Any]]:
     return [pq.ParquetFile(path).read()["key_1"].to_pylist() for path in sorted(released.glob("part-*.parquet"))]
 
 
-def test_where_files_are_cut_tells_nothing_about_hidden_groups(tmp_path: Path) -> None:
+def test_where_files_are_cut_tells_nothing_about_hidden_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark cuts a sorted table by samples of its parts: these must be the same with and without 400 hidden groups."""
+    monkeypatch.setattr(spark_release, "ROWS_IN_A_PART", 10)
     shown = pa.table({"user": np.arange(4000), "item": np.arange(4000) * 7 % 40 * 100})
     hidden = pa.table({"user": np.arange(400) + 10_000, "item": np.arange(400) * 10 + 1})
     law = dp.SparseGaussian(max_groups=1, noise_std=1.0, threshold=20.0)
