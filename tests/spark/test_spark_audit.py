@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dphist as dp
-from dphist.audit import contributions, on_spark
+from dphist.audit import broken_on_spark, contributions, on_spark
 from dphist.audit.run import attacked, audit, judged
 from dphist.cli.app import app
 from dphist.engines import spark as spark_engine
@@ -23,7 +23,7 @@ ALPHA = 1e-6
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer runs, one kind of release, one nasty table."""
     monkeypatch.setattr(on_spark, "RUNS", (2_000, 2_000))
-    monkeypatch.setattr(on_spark, "_KINDS", ("gaussian",))
+    monkeypatch.setattr(on_spark, "KINDS", ("gaussian",))
     tables = contributions.nasty_tables()[:1]
     monkeypatch.setattr(contributions, "nasty_tables", lambda: tables)
 
@@ -65,7 +65,7 @@ SEEN_IN_FEW_RUNS = [
 @pytest.mark.parametrize("name", SEEN_IN_FEW_RUNS)
 def test_what_is_broken_is_caught(name: str) -> None:
     """Others need the tables and the runs of `dphist audit --engine spark`."""
-    one = next(one for one in on_spark.broken(engine()) if one.name == name)
+    one = next(one for one in broken_on_spark.broken(engine()) if one.name == name)
     assert not judged(one, ALPHA, thorough=False).holds
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,12 +44,18 @@ class OneThrough(DuckDBEngine):
             DuckDBEngine.histogram(self, source.filter(chosen), query, limit, **options)
             for chosen, limit in ((pa.compute.invert(through), bounds), (through, ContributionBounds()))
         ]
-        keys = pa.concat_tables([part.keys for part in parts])
-        added = keys.append_column("units", pa.array(np.concatenate([part.counts for part in parts])))
-        added = added.append_column("steps", pa.array(np.concatenate([part.sums["sum_value"] for part in parts])))
-        merged = added.group_by(KEY).aggregate([("units", "sum"), ("steps", "sum")])
-        counts, steps = (merged.column(f"{name}_sum").to_numpy() for name in ("units", "steps"))
-        return Histogram(merged.select([KEY]), counts, bounds, {"sum_value": steps}, query.measures)
+        return added(parts, bounds)
+
+
+def added(parts: Sequence[Histogram], bounds: ContributionBounds) -> Histogram:
+    """Histograms of one sum, added up group by group, that say they were bounded together."""
+    tables = [
+        part.keys.append_column("units", pa.array(part.counts)).append_column("steps", pa.array(part.sums["sum_value"]))
+        for part in parts
+    ]
+    merged = pa.concat_tables(tables).group_by(KEY).aggregate([("units", "sum"), ("steps", "sum")])
+    counts, steps = (merged.column(f"{name}_sum").to_numpy() for name in ("units", "steps"))
+    return Histogram(merged.select([KEY]), counts, bounds, {"sum_value": steps}, parts[0].measures)
 
 
 def with_doubles(table: pa.Table, plan: Plan) -> Release:

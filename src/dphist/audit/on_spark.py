@@ -1,4 +1,4 @@
-"""The audit of the Spark engine: claims and attacks of the product, run through a session, and copies broken on purpose.
+"""The audit of the Spark engine: claims of the product and attacks on it, run through a session.
 
 What executors draw is attacked where one release holds many runs. Where all groups share a noise every run would be a release
 of its own, some seconds each: there the enumerated laws stand, and the law is the same (`mechanisms.parts`).
@@ -9,31 +9,24 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dphist.audit import attacks
 from dphist.audit.attacks import SECRET, ImplementationAttack, Publish, plans_of_each_kind, table_with_secret
-from dphist.audit.broken import Broken, low_threshold, quiet_noise
 from dphist.audit.claim_parts import DELTA, EPSILON, of_release, released, selections, whole_budget
 from dphist.audit.contributions import Outcome, contributions, equal_keys, withstood
 from dphist.audit.findings import Claim
-from dphist.audit.spark_parts import CollectedSpark, frame_of, is_elsewhere, source_of
+from dphist.audit.spark_parts import CollectedSpark, frame_of, is_elsewhere
 from dphist.audit.trials import KEY, UNIT, Layout, one_release, published
-from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.spark import SparkEngine
-from dphist.histogram import ContributionBounds, Histogram
-from dphist.noise.entropy import SystemEntropy, allow_test_entropy
-from dphist.noise.testing import SeededEntropy
 from dphist.planning import Plan, plan_for
 from dphist.planning.top_k import plan_top_k
-from dphist.publish.release import prepare
 from dphist.publish.released import Release
 from dphist.publish.top_k import top_k
 
@@ -43,7 +36,8 @@ RUNS = (20_000, 100_000)
 RUNS_FOR_NOISE = (60_000, 100_000)
 """Fewer would miss noise that is 10 % too small every other time."""
 
-_KINDS = ("gaussian", "correlated", "adaptive")
+KINDS = ("gaussian", "correlated", "adaptive")
+"""Plans that take different roads on Spark: one pass, a noise that all tasks share, rounds."""
 
 
 def claims(engine: SparkEngine) -> Iterator[Claim]:
@@ -89,7 +83,7 @@ def attacks_on(engine: SparkEngine) -> tuple[ImplementationAttack, ...]:
         ImplementationAttack(
             "order of rows",
             "the order of a table tells what its values do not",
-            partial(attacks.order, publish, _KINDS),
+            partial(attacks.order, publish, KINDS),
         ),
         ImplementationAttack(
             "contribution bounds", "one unit changes more than was accounted for", partial(contributions, collected)
@@ -135,7 +129,7 @@ def support(engine: SparkEngine, publish: Callable[[pa.Table, Plan, SparkEngine]
                 seen.add(path)
 
         plans = plans_of_each_kind(groups=attacks.GROUPS_WITH_SECRET)
-        for kind in _KINDS:
+        for kind in KINDS:
             with release_of(source, plans[kind], watched) as release:
                 release.write(folder / f"{kind}.parquet")
                 release.report(folder / f"{kind}.html")
@@ -199,117 +193,3 @@ def _published(table: pa.Table, plan: Plan, engine: SparkEngine) -> Release:
 
 def _files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
-
-
-# Broken on purpose
-
-
-def broken(engine: SparkEngine) -> list[Broken]:
-    """What could go wrong on a cluster and nowhere else, and two breaks of a mechanism, seen through executors."""
-    stays = Broken(
-        "exact tables stay", "the groups that noise was drawn on are not deleted", attack=lambda: support(engine, _kept)
-    )
-    return [
-        Broken("noise 10 % too small", "executors draw with 0.9 of the std", quiet_noise(0.9, engine, RUNS_FOR_NOISE)),
-        Broken("threshold one too low", "executors show a group one below it", low_threshold(1.0, engine, RUNS)),
-        Broken(
-            "every release has one seed",
-            "all releases draw the same words",
-            attack=lambda: attacks.fresh_noise(partial(_with_seed, engine, lambda: 7)),
-        ),
-        Broken(
-            "every task has one seed",
-            "the tasks of a release draw the same words, each release others",
-            attack=lambda: two_tasks(engine, partial(_with_seed, engine, lambda: int(SystemEntropy().words(1)[0]))),
-        ),
-        Broken(
-            "rows as files have them",
-            "the table keeps the order of the tasks",
-            attack=lambda: attacks.order(partial(_as_files, engine), _KINDS),
-        ),
-        Broken(
-            "bounded in each part",
-            "a unit is bounded by every task for itself",
-            attack=lambda: contributions(_InParts(engine)),
-        ),
-        Broken(
-            "places are not looked at",
-            "all written pairs of a unit are counted",
-            attack=lambda: contributions(_AllPairs(lambda: engine, written=True)),
-        ),
-        *([] if is_elsewhere(engine) else [stays]),
-    ]
-
-
-class _Seeded:
-    """A seed that travels to every task, which starts from it. (A source for tests cannot be sent to an executor.)"""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._source: SeededEntropy | None = None
-
-    def words(self, count: int) -> NDArray[np.uint64]:
-        """The next words of this task."""
-        self._source = self._source or SeededEntropy(self._seed)
-        return self._source.words(count)
-
-    def __reduce__(self) -> tuple[type[_Seeded], tuple[int]]:
-        return _Seeded, (self._seed,)
-
-
-def _with_seed(engine: SparkEngine, seed: Callable[[], int], table: pa.Table, plan: Plan) -> Release:
-    with source_of(engine, table) as source, allow_test_entropy():
-        return prepare(source, unit=UNIT, by=KEY, plan=plan, engine=engine).run(entropy=_Seeded(seed()))
-
-
-def _as_files(engine: SparkEngine, table: pa.Table, plan: Plan) -> Release:
-    """Of the committed table, rows in the order in which tasks wrote them."""
-    with published(table, plan, engine=engine) as made:
-        held: Any = made.held
-        return replace(made, held=held.committed.toDF(*held.names).toArrow())
-
-
-@dataclass(frozen=True, slots=True)
-class _InParts:
-    """Two tasks, each with half of the records, each with the whole bound."""
-
-    engine: SparkEngine
-
-    def histogram(
-        self, source: object, query: GroupByQuery, bounds: ContributionBounds, *, seed: int | None = None
-    ) -> Histogram:
-        """The sum of both parts."""
-        assert isinstance(source, pa.Table)
-        collected = CollectedSpark(lambda: self.engine)
-        rows = source.num_rows
-        parts = [
-            collected.histogram(source.take(list(range(start, rows, 2))), query, bounds, seed=seed) for start in (0, 1)
-        ]
-        columns = [
-            part.keys.append_column("units", pa.array(part.counts)).append_column(
-                "steps", pa.array(part.sums["sum_value"])
-            )
-            for part in parts
-        ]
-        merged = pa.concat_tables(columns).group_by(KEY).aggregate([("units", "sum"), ("steps", "sum")])
-        counts, steps = (merged.column(f"{name}_sum").to_numpy() for name in ("units", "steps"))
-        return Histogram(merged.select([KEY]), counts, bounds, {"sum_value": steps}, query.measures)
-
-    def sketch(self, source: object, query: GroupByQuery, sparsity: int, *, seed: int | None = None) -> Histogram:
-        """Not asked for."""
-        raise NotImplementedError
-
-
-class _AllPairs(CollectedSpark):
-    """Bounds nothing that was written, and says that it did."""
-
-    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
-        """Count all pairs."""
-        return replace(CollectedSpark.histogram(self, source, query, ContributionBounds(), **options), bounds=bounds)
-
-
-def _kept(table: pa.Table, plan: Plan, engine: SparkEngine) -> Release:
-    """A release beside which the exact groups stay."""
-    with engine.open(frame_of(engine.spark, table), GroupByQuery(UNIT, (Key(KEY),))) as records:
-        engine.new_staging().write(records.histogram(ContributionBounds(2)), "groups", distinct=("key_1",))
-    return published(table, plan, engine=engine)

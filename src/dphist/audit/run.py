@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dphist.audit import on_spark
+from dphist.audit import broken_on_spark, on_spark
 from dphist.audit.attacks import ATTACKS, ImplementationAttack
 from dphist.audit.broken import Broken, broken, low_threshold, quiet_noise
 from dphist.audit.claims import claims
@@ -95,7 +95,11 @@ def audit(
         raise InvalidParameter("a plan or an engine to attack", "both", "ask for one after the other.")
     asked: Sequence[Claim]
     if engine is not None:
-        asked, wrong, attacks = list(on_spark.claims(engine)), on_spark.broken(engine), on_spark.attacks_on(engine)
+        asked, wrong, attacks = (
+            list(on_spark.claims(engine)),
+            broken_on_spark.broken(engine),
+            on_spark.attacks_on(engine),
+        )
     else:
         asked = of_plan(plan) if plan is not None else claims(thorough=thorough)
         wrong, attacks = broken(), ATTACKS
