@@ -167,12 +167,13 @@ _TWO_TASKS = {
     "spark.sql.adaptive.coalescePartitions.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.files.minPartitionNum": "2",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",  # tasks of different length would use equal words differently
 }
 
 
 @contextmanager
 def _divided(engine: SparkEngine) -> Iterator[None]:
-    """Groups are written in two files, which two tasks read."""
+    """Groups are written in two files, which two tasks read, in batches of one size."""
     conf = engine.spark.conf
     before = {name: conf.get(name, None) for name in _TWO_TASKS}
     try:
