@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dphist.engines.counted import histogram_of
 from dphist.engines.query import GroupByQuery
-from dphist.engines.session import Progress, whole
+from dphist.engines.session import Progress
 from dphist.engines.spark import SparkEngine, SparkRecords
 from dphist.engines.spark_sketch import sketch
 from dphist.histogram import ContributionBounds, Histogram
@@ -83,13 +84,13 @@ class CollectedSpark:
         """Exact counts and sums."""
         with self._opened(source, query, seed) as records, self._pairs(records) as pairs:
             table = records.histogram(bounds, pairs).toArrow()
-        return _histogram(table, query, bounds)
+        return histogram_of(table, query, bounds)
 
     def sketch(self, source: object, query: GroupByQuery, sparsity: int, *, seed: int | None = None) -> Histogram:
         """Counters of the merged blocks."""
         with self._opened(source, query, seed) as records:
             table = sketch(records, sparsity).toArrow()
-        return _histogram(table, query, ContributionBounds(sparsity=sparsity))
+        return histogram_of(table, query, ContributionBounds(sparsity=sparsity))
 
     @contextmanager
     def _pairs(self, records: SparkRecords) -> Iterator[str | None]:
@@ -107,16 +108,3 @@ class CollectedSpark:
         engine = self.start()
         table = frame_of(engine.spark, source) if isinstance(source, pa.Table) else source
         return engine.open(table, query, seed=seed)
-
-
-def _histogram(table: pa.Table, query: GroupByQuery, bounds: ContributionBounds) -> Histogram:
-    keys = table.select([f"key_{i}" for i in range(1, len(query.by) + 1)])
-    return Histogram(
-        keys=keys.rename_columns([key.name for key in query.by]),
-        counts=whole(table, "units"),
-        bounds=bounds,
-        sums={measure.name: whole(table, f"steps_{i}") for i, measure in enumerate(query.measures, 1)},
-        measures=query.measures,
-        total_units=sum(table.column("first_units").to_pylist()) if query.want_total else None,
-        listed=query.public_keys is not None,
-    )

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from dphist import checks
+from dphist.engines.counted import histogram_of, whole
 from dphist.engines.query import GroupByQuery
 from dphist.engines.resolve import resolve, resolve_without_source
 from dphist.engines.session import (
@@ -25,7 +26,6 @@ from dphist.engines.session import (
     fresh,
     session,
     silent,
-    whole,
     without_leaks,
 )
 from dphist.engines.settings import PerformanceSettings
@@ -93,17 +93,7 @@ class DuckDBEngine:
             tell(BOUNDING)
             sql = histogram_sql(fields, bounds, fresh(seed), DuckDBDialect(), largest=largest)
             table = fetch(connection, sql)
-        total = int(whole(table, "first_units").sum()) if query.want_total else None
-        sums = {measure.name: whole(table, f"steps_{i}") for i, measure in enumerate(query.measures, 1)}
-        return Histogram(
-            keys=_named(table, query),
-            counts=whole(table, "units"),
-            bounds=replace(bounds, sparsity=None),
-            sums=sums,
-            measures=query.measures,
-            total_units=total,
-            listed=query.public_keys is not None,
-        )
+        return histogram_of(table, query, replace(bounds, sparsity=None))
 
     def sketch(
         self,
@@ -167,8 +157,3 @@ def _fold(reader: pa.RecordBatchReader, query: GroupByQuery, sparsity: int) -> H
     flush()
     histogram = sketch.histogram()
     return replace(histogram, keys=histogram.keys.rename_columns([key.name for key in query.by]))
-
-
-def _named(table: pa.Table, query: GroupByQuery) -> pa.Table:
-    names = [f"key_{position}" for position in range(1, len(query.by) + 1)]
-    return table.select(names).rename_columns([key.name for key in query.by])

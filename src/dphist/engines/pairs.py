@@ -22,10 +22,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dphist.engines.counted import histogram_of, named, whole
 from dphist.engines.duckdb import DuckDBDialect
 from dphist.engines.query import GroupByQuery
 from dphist.engines.resolve import resolve, resolve_without_source
-from dphist.engines.session import BOUNDING, READING, Progress, execute, fetch, fresh, session, silent, whole
+from dphist.engines.session import BOUNDING, READING, Progress, execute, fetch, fresh, session, silent
 from dphist.engines.settings import PerformanceSettings
 from dphist.engines.sql import Fields, pairs_sql, records_sql, saturated
 from dphist.engines.sql_pairs import SqlPairs, bucket_sql
@@ -74,14 +75,8 @@ class PairTable:
         table = fetch(
             self.connection, f"SELECT {keys}, COUNT(*) AS units{sums} FROM {kept} AS kept {where} GROUP BY {keys}"
         )
-        return Histogram(
-            keys=self._named(table),
-            counts=whole(table, "units"),
-            bounds=ContributionBounds(bounds.max_groups),
-            sums={measure.name: whole(table, f"steps_{i}") for i, measure in enumerate(self.query.measures, 1)},
-            measures=self.query.measures,
-            total_units=self.total_units() if self.query.want_total else None,
-        )
+        total = self.total_units() if self.query.want_total else None
+        return histogram_of(table, self.query, ContributionBounds(bounds.max_groups), total_units=total)
 
     def coded(self, most_groups: int, *, in_memory: bool | None = None) -> Pairs:
         """The pairs as dense codes with each unit's sample of at most `most_groups` groups: arrays if they fit.
@@ -139,7 +134,7 @@ class PairTable:
         self.connection.register("wanted", pa.table({"group_code": index, "place": np.arange(len(index))}))
         keys = ", ".join(self.fields.key_names)
         table = fetch(self.connection, f"SELECT {keys} FROM groups JOIN wanted USING (group_code) ORDER BY place")
-        return self._named(table)
+        return named(table, self.query)
 
     def _priority(self, table: str) -> str:
         return DuckDBDialect().priority(self.seed, [f"{table}.{name}" for name in ("unit", *self.fields.key_names)])
@@ -147,9 +142,6 @@ class PairTable:
     def _numbers(self, sql: str) -> dict[str, NDArray[np.int64]]:
         table = fetch(self.connection, sql)
         return {name: whole(table, name) for name in table.column_names}
-
-    def _named(self, table: pa.Table) -> pa.Table:
-        return table.select(list(self.fields.key_names)).rename_columns([key.name for key in self.query.by])
 
     def _memory_limit(self) -> float:
         found = self.connection.execute("SELECT current_setting('memory_limit')").fetchall()

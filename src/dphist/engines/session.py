@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import duckdb
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dphist.engines.settings import PerformanceSettings
 from dphist.engines.sources import quote_text
@@ -95,9 +93,3 @@ def execute(connection: duckdb.DuckDBPyConnection, *statements: str) -> None:
     """Run statements, with the same care."""
     for sql in statements:
         without_leaks(lambda sql=sql: connection.execute(sql))  # type: ignore[misc]
-
-
-def whole(table: pa.Table, column: str) -> NDArray[np.int64]:
-    """A column as int64."""
-    values: NDArray[np.int64] = table.column(column).to_numpy().astype(np.int64, copy=False)
-    return values

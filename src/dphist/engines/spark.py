@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dphist.engines.counted import histogram_of
 from dphist.engines.query import GroupByQuery
-from dphist.engines.session import BOUNDING, READING, Progress, fresh, silent, whole
+from dphist.engines.session import BOUNDING, READING, Progress, fresh, silent
 from dphist.engines.spark_errors import without_leaks
 from dphist.engines.spark_expressions import quote_identifier
 from dphist.engines.spark_resolve import resolve
@@ -108,8 +109,7 @@ class SparkEngine:
             tell(BOUNDING)
             sql = records.histogram_sql(bounds, largest=most)
             table = without_leaks(records.sql(sql).toArrow)
-        named = table.select(list(records.fields.key_names)).rename_columns([key.name for key in query.by])
-        return Histogram(named, whole(table, "units"), bounds)
+        return histogram_of(table, query, bounds)
 
     def explain(self, query: GroupByQuery, bounds: ContributionBounds, source: object = None) -> str:
         """The SQL that a run executes, on a source whose schema is read."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from dphist.engines.counted import whole
 from dphist.mechanisms import AdaptiveGaussian
 from dphist.mechanisms.adaptive_counting import (
     SumNoise,
@@ -22,7 +23,7 @@ from dphist.noise.entropy import Entropy
 from dphist.planning import Plan
 from dphist.publish.adaptive import estimated_columns
 from dphist.publish.released import Request
-from dphist.publish.spark_noise import OnBatches, gate, numbered, whole
+from dphist.publish.spark_noise import OnBatches, gate, numbered
 from dphist.publish.table import build_table, row_order
 
 Caps = tuple[float, float]

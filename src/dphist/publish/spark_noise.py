@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
-import numpy as np
 import pyarrow as pa
 
+from dphist.engines.counted import whole
 from dphist.mechanisms.parts import perturb_part
 from dphist.noise.entropy import Entropy, SystemEntropy, allow_test_entropy
 from dphist.planning import Plan
@@ -58,8 +58,3 @@ def numbered(table: pa.Table, keys: list[str]) -> pa.Table:
 def gate(entropy: Entropy | None) -> AbstractContextManager[None]:
     """A source for tests was let in on the driver, or it would not be here; the worker is another process."""
     return nullcontext() if entropy is None or type(entropy) is SystemEntropy else allow_test_entropy()
-
-
-def whole(table: pa.Table, column: str) -> np.typing.NDArray[np.int64]:
-    """A column as int64."""
-    return np.asarray(table.column(column).to_numpy().astype(np.int64, copy=False))
