@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ import pyarrow.parquet as pq
 
 from dphist.engines.counted import histogram_of
 from dphist.engines.query import GroupByQuery
-from dphist.engines.session import Progress
 from dphist.engines.spark import SparkEngine, SparkRecords
 from dphist.engines.spark_sketch import sketch
 from dphist.histogram import ContributionBounds, Histogram
@@ -29,9 +27,7 @@ def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     known = table.cast(pa.schema([field.with_type(_known(field.type)) for field in table.schema]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # pandas, which nothing here uses, is newer than Spark knows
-        return spark.createDataFrame(known, from_arrow_schema(known.schema, prefer_timestamp_ntz=True))
+    return spark.createDataFrame(known, from_arrow_schema(known.schema, prefer_timestamp_ntz=True))
 
 
 @contextmanager
@@ -73,13 +69,7 @@ class CollectedSpark:
     written: bool = False
 
     def histogram(
-        self,
-        source: object,
-        query: GroupByQuery,
-        bounds: ContributionBounds,
-        *,
-        progress: Progress | None = None,
-        seed: int | None = None,
+        self, source: object, query: GroupByQuery, bounds: ContributionBounds, *, seed: int | None = None
     ) -> Histogram:
         """Exact counts and sums."""
         with self._opened(source, query, seed) as records, self._pairs(records) as pairs:

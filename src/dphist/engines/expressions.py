@@ -57,8 +57,8 @@ _REFUSED_FUNCTIONS: Final = frozenset(
     | {"create_sort_key", "finalize", "combine", "to_aggregate_state", "unnest", "version", "alias", "getenv"}
 )
 _SIZED_FUNCTIONS: Final = frozenset({"array_resize", "bar", "list_resize", "lpad", "rpad"})
-_UNCHECKED_TIMES: Final = {"epoch_ms": 1, "make_timestamp": 1, "make_timestamp_ms": 1}
-"""With so many arguments they make a time of any number. Writing some of these as text ends a run, even inside TRY."""
+_UNCHECKED_TIMES: Final = frozenset({"epoch_ms", "make_timestamp", "make_timestamp_ms"})
+"""With one argument they make a time of any number. Writing some of these as text ends a run, even inside TRY."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _check_call(node: dict[str, Any], functions: _Functions, text: str) -> None:
         raise _refusal(text, f"the function {name} with a schema")
     if node.get("filter") or node.get("distinct") or node["order_bys"]["orders"] or not functions.is_pure(name):
         raise _refusal(text, f"the function {name}")
-    if len(node["arguments"]) == _UNCHECKED_TIMES.get(name):
+    if name in _UNCHECKED_TIMES and len(node["arguments"]) == 1:
         raise InvalidParameter(
             f"functions that check their arguments in {text!r}",
             name,
