@@ -1,0 +1,128 @@
+"""Cases for the fuzzer: what is listed, with each combination of types and literals, or some of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from function_values import CONSTANTS, PLAINEST, SYNTAX_SQL, TYPES, VALUES
+
+from dphist.engines.functions import CASTS, FUNCTIONS, SYNTAX, Function
+
+Argument = tuple[str, str | None]
+"""The type of a column, or a literal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much to try: combinations of one overload, how many of them with a literal for a column, tuples, calls alone."""
+
+    combinations: int
+    literals: int
+    rows: int
+    alone: int
+    all_types: bool = True
+    seed: int = 0
+
+
+QUICK: Final = Effort(combinations=3, literals=1, rows=100, alone=2, all_types=False)
+THOROUGH: Final = Effort(combinations=400, literals=60, rows=1_000, alone=8)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A call as SQL over the columns c0, c1, ..., its guard, and the types of the columns."""
+
+    name: str
+    call: str
+    guard: str | None
+    types: tuple[str, ...]
+
+    @property
+    def tried(self) -> str:
+        """The call as the writer of expressions runs it."""
+        return f"TRY({self.call if self.guard is None else f'CASE WHEN {self.guard} THEN {self.call} END'})"
+
+
+def all_cases(effort: Effort) -> Iterator[Case]:
+    """Cases of everything that is listed: functions, syntax and casts."""
+    for function in itertools.chain(*FUNCTIONS.values(), *SYNTAX.values()):
+        yield from cases_of(function, effort)
+    for target, families in CASTS.items():
+        decimals = [f"DECIMAL({width}, {scale})" for width, scale in ((4, 1), (18, 3), (38, 38))]
+        for kind in (kind for family in sorted(families) for kind in _types(family, effort)):
+            for name in decimals if target == "DECIMAL" else [target]:
+                for how in ("CAST", "TRY_CAST"):
+                    yield Case(f"{how} {target}", f"{how}(c0 AS {name})", None, (kind,))
+
+
+def cases_of(function: Function, effort: Effort) -> Iterator[Case]:
+    """Cases of one overload, also with a literal in place of a column: DuckDB has other code for those."""
+    chance = random.Random(f"{function.name} {function.arguments} {effort.seed}")
+    for more in (0, 1, 2) if function.repeated else (0,):
+        families = [*function.arguments, *function.arguments[-1:] * more]
+        choices: list[list[Argument]] = []
+        for position, union in enumerate(families):
+            if position in function.constants:
+                texts = CONSTANTS[function.name, len(families), position]
+                choices.append([("", text) for text in texts if _is_accepted(function, position, len(families), text)])
+            else:
+                choices.append([(kind, None) for family in union.split("|") for kind in _types(family, effort)])
+        drawn = _drawn(choices, effort, chance)
+        yield from (_case(function, arguments) for arguments in drawn)
+        for _ in range(effort.literals if len(families) > 1 else 0):
+            arguments = chance.choice(drawn)
+            position = chance.choice([p for p, (_, text) in enumerate(arguments) if text is None])
+            kind = arguments[position][0]
+            literal = ("", f"CAST({chance.choice(VALUES[kind])} AS {kind})")
+            yield _case(function, (*arguments[:position], literal, *arguments[position + 1 :]))
+
+
+def batches(cases: Iterable[Case], size: int) -> list[list[Case]]:
+    """Cases over the same columns together, as many as fit into one query."""
+    by_types: dict[tuple[str, ...], list[Case]] = {}
+    for case in dict.fromkeys(cases):
+        by_types.setdefault(case.types, []).append(case)
+    return [group[at : at + size] for group in by_types.values() for at in range(0, len(group), size)]
+
+
+def _types(family: str, effort: Effort) -> Sequence[str]:
+    return TYPES[family] if effort.all_types else PLAINEST[family]
+
+
+def _drawn(choices: list[list[Argument]], effort: Effort, chance: random.Random) -> list[tuple[Argument, ...]]:
+    """A product, or some of it: first arguments of the same type, which are the ones that bind, then any."""
+    if math.prod(map(len, choices)) <= effort.combinations:
+        return list(itertools.product(*choices))
+    longest = max(map(len, choices))
+    alike = [tuple(choice[step % len(choice)] for choice in choices) for step in range(longest)]
+    mixed = [tuple(chance.choice(choice) for choice in choices) for _ in range(effort.combinations)]
+    return list(dict.fromkeys([*alike, *mixed]))[: max(longest, effort.combinations)]
+
+
+def _is_accepted(function: Function, position: int, count: int, text: str) -> bool:
+    """Whether the check lets a literal through, next to literals that it does let through."""
+    if function.check is None:
+        return True
+    others = [CONSTANTS[function.name, count, p] if p in function.constants else ["NULL"] for p in range(count)]
+    others[position] = [text]
+    return any(function.check(tuple(map(value_of, texts))) is None for texts in itertools.product(*others))
+
+
+def value_of(text: str) -> object:
+    """What a literal in SQL means."""
+    if text == "NULL":
+        return None
+    return text[1:-1].replace("''", "'") if text.startswith("'") else int(text)
+
+
+def _case(function: Function, arguments: Sequence[Argument]) -> Case:
+    columns = itertools.count()
+    texts = [f"c{next(columns)}" if text is None else text for _, text in arguments]
+    call = SYNTAX_SQL[function.name](*texts) if function.name in SYNTAX_SQL else f'"{function.name}"({", ".join(texts)})'
+    guard = None if function.guard is None else function.guard.format(*texts)
+    return Case(function.name, call, guard, tuple(kind for kind, text in arguments if text is None))
