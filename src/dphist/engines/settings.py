@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -37,14 +37,15 @@ class Files:
     """Files to read as one table, when their names do not say enough.
 
     `paths` may hold globs. Text formats carry no types: every column is read as text, unless `types` declares one (a
-    value that does not fit becomes null). `quote=None` reads every line of a CSV file as one record, whatever is in it.
+    value that does not fit becomes null). One line of a CSV file is one record; with `quote=None` nothing in it is special.
+    `header` False, or the names of the columns, for a CSV file whose first line is a record.
     """
 
     paths: tuple[str | Path, ...]
     format: Format | None = None
     delimiter: str | None = None
     quote: str | None = '"'
-    header: bool = True
+    header: bool | Sequence[str] = True
     types: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -53,8 +54,12 @@ class Files:
         if self.format is not None:
             checks.check_choice("format", self.format, get_args(Format))
         for name, value in (("delimiter", self.delimiter), ("quote", self.quote)):
-            if value is not None and (len(value) != 1 or value in "\r\n"):
-                raise InvalidParameter(f"one character as {name}", repr(value))
+            if value is not None and (len(value) != 1 or not value.isascii() or value in "\r\n\0"):
+                raise InvalidParameter(f"one ASCII character as {name}", repr(value))
+        if self.quote is not None and self.quote == self.delimiter:
+            raise InvalidParameter("a quote that is not the delimiter", repr(self.quote))
+        if isinstance(self.header, str) or (not isinstance(self.header, bool) and not all(self.header)):
+            raise InvalidParameter("True, False or the names of the columns as header", repr(self.header))
         for column, type_name in self.types.items():
             if not _TYPE.fullmatch(type_name):
                 raise InvalidParameter(

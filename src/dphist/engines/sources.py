@@ -1,28 +1,35 @@
 """Attach a table of records to a DuckDB connection, with types that no single record can change.
 
 Parquet, Arrow and frames bring a schema. Text formats do not, and a schema guessed from the whole file would let one record
-turn everybody's key from a number into a text: their columns are text unless a type is declared.
+turn everybody's key from a number into a text: their columns are text unless a type is declared. Nothing is read here but
+schemas, first lines and footers: records are read when the engine asks for the first one.
 """
 
 # ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
 from __future__ import annotations
 
-import csv
 import glob
-import gzip
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
 
+from dphist.engines.frames import Arrow, as_arrow, readable_parquet
+from dphist.engines.functions import CASTS
+from dphist.engines.lines import CsvFormat, csv_batches, first_line, is_json_array, json_lines
 from dphist.engines.settings import Files, Format
 from dphist.errors import InvalidParameter, UnreadableSource
 
 SOURCE: Final = "source"
+Folder = dict[str, str | None]
+"""The columns that the names of a file's folders add, as in year=2026/month=11/events.parquet."""
+
 _SUFFIXES: Final[dict[str, Format]] = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -34,19 +41,26 @@ _SUFFIXES: Final[dict[str, Format]] = {
     ".ndjson": "json",
 }
 _COMPRESSIONS: Final = (".gz", ".zst")
+_NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """The columns of `source` with their DuckDB types; `typed` if the types were declared by the source itself."""
+    """The columns of `source` with their DuckDB types.
+
+    typed: the types were declared by the source itself. shown: the names may be shown; those of a CSV file may be a record, if
+    it has no header. reread: reads the source another way, slowly, with null for values that DuckDB's reader would not take.
+    """
 
     columns: dict[str, str]
     typed: bool
     paths: tuple[str, ...] = ()
+    shown: bool = True
+    reread: Callable[[], None] | None = None
 
 
 def attach(connection: duckdb.DuckDBPyConnection, source: object, needed: Sequence[str]) -> Attached:
-    """Make `source` readable under the name SOURCE and say what columns it has."""
+    """Make `source` readable under the name SOURCE and say what columns it has. No record is read."""
     if isinstance(source, str | Path):
         source = Files((source,))
     elif isinstance(source, list | tuple) and source and all(isinstance(path, str | Path) for path in source):
@@ -74,15 +88,16 @@ def quote_text(value: str) -> str:
 
 def _attach_arrow(connection: duckdb.DuckDBPyConnection, source: object, needed: Sequence[str]) -> Attached:
     """Only the columns that are needed have to be of a type that DuckDB reads."""
-    table, names, typed = _as_arrow(source, needed)
-    check_unique(names)
-    if isinstance(table, pa.Table):
-        table = table.select(_wanted(names, needed))
+
+    def wanted(names: Sequence[str]) -> list[str]:
+        check_unique(names)
+        return _wanted(names, needed)
+
+    table, names, typed = as_arrow(source, wanted)
     if not table.schema.names:  # none of the columns exists: whoever asked for them will say which
         return Attached(dict.fromkeys(names, ""), typed)
     try:
-        connection.register("arrow_source", table)
-        _create_view(connection, "*", "arrow_source")
+        _create_view(connection, table)
         return Attached({**dict.fromkeys(names, ""), **described(connection, SOURCE)}, typed)
     except duckdb.Error:
         types = ", ".join(sorted({str(field.type) for field in table.schema}))
@@ -95,139 +110,137 @@ def _wanted(names: Sequence[str], needed: Sequence[str]) -> list[str]:
     return [name for name in names if name.casefold() in folded]
 
 
-def _as_arrow(source: Any, needed: Sequence[str]) -> tuple[pa.Table | pa.RecordBatchReader, list[str], bool]:
-    """Arrow data, all column names and whether it has declared types; frames go by their module, none must be installed."""
-    module = type(source).__module__.partition(".")[0]
-    if module == "pandas":
-        return _from_pandas(source, needed)
-    if isinstance(source, pa.Table | pa.RecordBatchReader):
-        table = source
-    elif isinstance(source, pa.RecordBatch):
-        table = pa.Table.from_batches([source])
-    elif isinstance(source, duckdb.DuckDBPyRelation):
-        return _from_relation(source, needed), list(source.columns), True
-    elif module == "polars":
-        table = (source.collect() if hasattr(source, "collect") else source).to_arrow()
-    else:
-        expected = "a path, an Arrow table, a pandas or Polars frame or a DuckDB relation"
-        raise UnreadableSource(expected, type(source).__name__)
-    return table, list(table.schema.names), True
-
-
-def _from_relation(relation: duckdb.DuckDBPyRelation, needed: Sequence[str]) -> pa.RecordBatchReader | pa.Table:
-    """Arrow has no 128-bit integers and no bits: 39 digits would come out as another number, so they become null."""
-    columns = []
-    wanted = set(_wanted(relation.columns, needed))
-    for name, kind in zip(relation.columns, map(str, relation.types), strict=True):
-        quoted = quote_identifier(name)
-        target = {"HUGEINT": "DECIMAL(38, 0)", "UHUGEINT": "DECIMAL(38, 0)", "BIT": "VARCHAR"}.get(kind)
-        if name in wanted:
-            columns.append(quoted if target is None else f"TRY_CAST({quoted} AS {target}) AS {quoted}")
-    return relation.project(", ".join(columns)).to_arrow_reader() if columns else pa.table({})
-
-
-def _from_pandas(frame: Any, needed: Sequence[str]) -> tuple[pa.Table, list[str], bool]:
-    """Columns of Python objects become text, value by value: guessing their type would let one record decide it."""
-    names = [str(name) for name in frame.columns]
-    check_unique(names)
-    arrays: dict[str, pa.Array] = {}
-    typed = True
-    for name in _wanted(names, needed):
-        column = frame.iloc[:, names.index(name)]
-        if column.dtype == object:
-            texts = [None if gone else str(value) for value, gone in zip(column, column.isna(), strict=True)]
-            arrays[name] = pa.array(texts, pa.large_string())
-            typed = False
-        else:
-            arrays[name] = pa.Array.from_pandas(column)
-    return pa.table(arrays), names, typed
-
-
 def _attach_files(connection: duckdb.DuckDBPyConnection, files: Files, needed: Sequence[str]) -> Attached:
     paths = tuple(path for pattern in files.paths for path in _expand(str(pattern)))
     formats = {files.format or format_of_file(path) for path in paths}
     if len(formats) > 1:
         raise UnreadableSource("files of one format", ", ".join(sorted(formats)))
+    kind = formats.pop()
+    attach_format = {"parquet": _attach_parquet, "csv": _attach_csv, "json": _attach_json}[kind]
     try:
-        if formats == {"parquet"}:
-            return _attach_parquet(connection, paths, needed)
-        if formats == {"csv"}:
-            return _attach_csv(connection, paths, files)
-        return _attach_json(connection, paths, files, needed)
-    except duckdb.Error:
-        kind = formats.pop()
+        return attach_format(connection, paths, files, needed)
+    except (duckdb.Error, pa.ArrowException, OSError):
+        pass
     raise UnreadableSource(f"readable {kind} files", ", ".join(paths[:3]), "a file is damaged or of another format.")
 
 
-def _attach_parquet(connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], needed: Sequence[str]) -> Attached:
-    scans = [_scan("read_parquet", [path], {"hive_types_autocast": "false"}) for path in paths]
-    first = described(connection, scans[0])
-    for path, scan in zip(paths[1:], scans[1:], strict=True):
-        other = described(connection, scan)
+def _attach_parquet(
+    connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files, needed: Sequence[str]
+) -> Attached:
+    folders = _folders(paths)
+    options = {
+        "hive_partitioning": "true" if folders[0] else "false",
+        "hive_types_autocast": "false",
+        "can_have_nan": "true",  # the statistics of most writers leave NaN out
+    }
+    schemas = [described(connection, _parquet([path], {**options, "hive_partitioning": "false"})) for path in paths]
+    for path, schema in zip(paths, schemas, strict=True):
         for name in needed:
-            if other.get(name) != first.get(name):
+            if schema.get(name) != schemas[0].get(name):
                 raise UnreadableSource(
-                    f"the same type of {name!r} in every file ({first.get(name)})",
-                    f"{other.get(name)} in {path}",
+                    f"the same type of {name!r} in every file ({schemas[0].get(name)})",
+                    f"{schema.get(name)} in {path}",
                     "rewrite the files with one schema.",
                 )
-    _create_view(connection, "*", _scan("read_parquet", paths, {"hive_types_autocast": "false"}))
-    return Attached(first, typed=True, paths=paths)
+        _check_folders(folders[0], schema)
+    connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT * FROM {_parquet(paths, options)}")
+    columns = described(connection, SOURCE)
+
+    def reread() -> None:
+        read = with_folders([readable_parquet(path, _wanted(list(schemas[0]), needed)) for path in paths], folders)
+        typed = [
+            f"TRY_CAST({name} AS {columns[raw]}) AS {name}"
+            for raw in read.schema.names
+            if (name := quote_identifier(raw))
+        ]
+        _create_view(connection, read, ", ".join(typed))
+
+    return Attached(columns, typed=True, paths=paths, reread=reread)
 
 
-def _attach_csv(connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files) -> Attached:
+def _attach_csv(
+    connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files, needed: Sequence[str]
+) -> Attached:
     delimiter = files.delimiter or ("\t" if ".tsv" in Path(paths[0]).suffixes else ",")
-    headers = [_first_line(connection, path, delimiter, files.quote) for path in paths]
-    if any(header != headers[0] for header in headers) and files.header:
+    form = CsvFormat(delimiter, files.quote, header=files.header is True)
+    first = [first_line(path, form) for path in paths]
+    if any(len(line) != len(first[0]) or (form.header and line != first[0]) for line in first):
         raise UnreadableSource("the same header in every file", "different ones", "rewrite the files with one header.")
-    names = headers[0] if files.header else [f"column{position}" for position in range(len(headers[0]))]
-    check_unique(names)
-    if not names:
+    names = _column_names(files, first[0])
+    folders = _folders(paths)
+    _check_folders(folders[0], names)
+    wanted = _wanted(names, [*needed, *files.types])
+    if wanted:
+        readers = [csv_batches(path, form, names, wanted) for path in paths]
+        _create_view(connection, with_folders(readers, folders), _declared([*wanted, *folders[0]], files))
+    columns = {**dict.fromkeys([*names, *folders[0]], ""), **(described(connection, SOURCE) if wanted else {})}
+    return Attached(columns, typed=False, paths=paths, shown=not form.header)
+
+
+def _column_names(files: Files, first: Sequence[str]) -> list[str]:
+    """From the first line, or as given. A first line may be a record, so it is not shown."""
+    if not first:
         raise UnreadableSource(
             "a header in the first line", "an empty file", "write at least the names of the columns."
         )
-    options = {
-        "auto_detect": "false",
-        "header": "true" if files.header else "false",
-        "delim": quote_text(delimiter),
-        "quote": quote_text(files.quote or ""),
-        "escape": quote_text(files.quote or ""),
-        "new_line": "'\\n'",
-        "ignore_errors": "true",
-        "strict_mode": "false",
-        "columns": _struct(dict.fromkeys(names, "VARCHAR")),
-    }
-    _create_view(connection, _declared(names, files), _scan("read_csv", paths, options))
-    return Attached(described(connection, SOURCE), typed=False, paths=paths)
+    if files.header is True:
+        if len({name.casefold() for name in first}) < len(first):
+            raise UnreadableSource(
+                f"different names in the {len(first)} columns of the first line",
+                "some that are equal",
+                "if the file has no header, name its columns: dp.Files(paths, header=[...]), --no-header.",
+            )
+        return list(first)
+    names = [f"column{place}" for place in range(len(first))] if files.header is False else list(files.header)
+    if len(names) != len(first):
+        raise UnreadableSource(f"a name for each of the {len(first)} columns", f"{len(names)} names")
+    check_unique(names)
+    return names
 
 
 def _attach_json(
     connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files, needed: Sequence[str]
 ) -> Attached:
     """Only the columns that the query asks for exist, so that no record can add or change one."""
-    names = list(dict.fromkeys(needed))
+    folders = _folders(paths)
+    names = [name for name in dict.fromkeys([*needed, *files.types]) if name not in folders[0]]
     check_unique(names)
-    options = {
-        "columns": _struct(dict.fromkeys(names, "VARCHAR")),
-        "format": "'array'" if _is_json_array(paths[0]) else "'newline_delimited'",
-        "ignore_errors": "true",
-    }
-    _create_view(connection, _declared(names, files), _scan("read_json", paths, options))
+    array = is_json_array(paths[0])
+    lines = with_folders([json_lines(path, array=array) for path in paths], folders)
+    structure = quote_text(json.dumps(dict.fromkeys(names, "VARCHAR")))
+    record = f"TRY(CASE WHEN json_valid(line) THEN from_json(line, {structure}) END)"
+    fields = [f"record.{quote_identifier(name)} AS {quote_identifier(name)}" for name in names]
+    outer = ", ".join([*fields, *map(quote_identifier, folders[0])])
+    inner = ", ".join([f"{record} AS record", *map(quote_identifier, folders[0])])
+    connection.register("arrow_source", lines)
+    text = f"(SELECT {outer} FROM (SELECT {inner} FROM arrow_source) AS parsed) AS text"
+    connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT {_declared([*names, *folders[0]], files)} FROM {text}")
     return Attached(described(connection, SOURCE), typed=False, paths=paths)
 
 
-def _is_json_array(path: str) -> bool:
-    """A .json file may be one array of records; anything else is read as one record per line."""
-    if ".json" not in Path(path).suffixes:
-        return False
-    with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as opened:
-        return opened.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+def with_folders(readers: Sequence[Arrow], folders: Sequence[Folder]) -> pa.RecordBatchReader:
+    """One file after the other, with the columns of its folders."""
+    kinds = [*readers[0].schema, *(pa.field(name, pa.large_string()) for name in folders[0])]
+    schema = pa.schema([pa.field(kind.name, kind.type) for kind in kinds])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for reader, folder in zip(readers, folders, strict=True):
+            for batch in reader:
+                constants = [pa.repeat(pa.scalar(value, pa.large_string()), len(batch)) for value in folder.values()]
+                yield pa.RecordBatch.from_arrays([*batch.columns, *constants], schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def _declared(names: Sequence[str], files: Files) -> str:
     unknown = set(files.types) - set(names)
     if unknown:
         raise InvalidParameter("types for columns that exist", ", ".join(sorted(unknown)))
+    for column, kind in files.types.items():
+        if kind.partition("(")[0].strip().upper() not in CASTS:
+            raise InvalidParameter(
+                f"a simple type for {column}", repr(kind), f"what works: {', '.join(sorted(CASTS))}."
+            )
     columns = []
     for name in names:
         quoted = quote_identifier(name)
@@ -235,40 +248,35 @@ def _declared(names: Sequence[str], files: Files) -> str:
     return ", ".join(columns)
 
 
-def _first_line(connection: duckdb.DuckDBPyConnection, path: str, delimiter: str, quote: str | None) -> list[str]:
-    """The fields of a file's first line. DuckDB unpacks it; a control character as delimiter keeps it in one piece."""
-    options = {
-        "auto_detect": "false",
-        "header": "false",
-        "delim": "'\x01'",
-        "quote": "''",
-        "escape": "''",
-        "new_line": "'\\n'",
-        "ignore_errors": "true",
-        "strict_mode": "false",
-        "columns": "{'line': 'VARCHAR'}",
-    }
-    rows = connection.execute(f"SELECT line FROM {_scan('read_csv', [path], options)} LIMIT 1").fetchall()
-    if not rows or rows[0][0] is None:
-        return []
-    line = str(rows[0][0]).removeprefix("\ufeff")
-    if quote is None:
-        return line.split(delimiter)
-    return next(csv.reader([line], delimiter=delimiter, quotechar=quote), [])
+def _create_view(connection: duckdb.DuckDBPyConnection, table: Arrow, columns: str = "*") -> None:
+    connection.register("arrow_source", table)
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW {SOURCE} AS SELECT {columns} FROM arrow_source")
 
 
-def _create_view(connection: duckdb.DuckDBPyConnection, columns: str, scan: str) -> None:
-    connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT {columns} FROM {scan}")
-
-
-def _scan(function: str, paths: Sequence[str], options: dict[str, str]) -> str:
+def _parquet(paths: Sequence[str], options: dict[str, str]) -> str:
     listed = ", ".join(quote_text(path) for path in paths)
     named = "".join(f", {name} = {value}" for name, value in options.items())
-    return f"{function}([{listed}]{named})"
+    return f"read_parquet([{listed}]{named})"
 
 
-def _struct(fields: dict[str, str]) -> str:
-    return "{" + ", ".join(f"{quote_text(name)}: {quote_text(value)}" for name, value in fields.items()) + "}"
+def _folders(paths: Sequence[str]) -> list[Folder]:
+    """The columns of each file's folders; none at all unless every file has the same ones."""
+    folders: list[Folder] = []
+    for path in paths:
+        pairs = [part.split("=", 1) for part in Path(path).parts[:-1] if part.partition("=")[1] and part[0] != "="]
+        folders.append({name: None if value == _NULL_FOLDER else unquote(value) for name, value in pairs})
+    return folders if all(list(folder) == list(folders[0]) for folder in folders) else [{} for _ in paths]
+
+
+def _check_folders(folder: Folder, names: Sequence[str] | dict[str, str]) -> None:
+    """A folder's name must not stand in for a column of the file: every record would be counted under it."""
+    inside = {name.casefold() for name in names}
+    if clash := [name for name in folder if name.casefold() in inside]:
+        raise UnreadableSource(
+            f"{clash[0]!r} as a column of the files or in the names of their folders",
+            "both",
+            "rename the folder or the column: one would silently replace the other.",
+        )
 
 
 def _expand(pattern: str) -> list[str]:

@@ -1,0 +1,215 @@
+"""Tables in memory as Arrow: Arrow itself, pandas and Polars frames, DuckDB relations, readers.
+
+The types of a frame are its schema. What carries no type (pandas columns of Python objects) becomes text, value by value:
+guessing a type would let one record decide it. A value that the engine could not take is null. What is computed lazily (a
+LazyFrame, a relation, a reader) is not computed before its first record is asked for.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pa_dataset
+
+from dphist.errors import UnreadableSource
+
+Arrow: TypeAlias = "pa.Table | pa.RecordBatchReader"
+
+_MOST_DIGITS: Final = 400
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+_EXPECTED: Final = "a path, an Arrow table, a pandas or Polars frame or a DuckDB relation"
+
+
+def as_arrow(source: object, needed: Callable[[Sequence[str]], list[str]]) -> tuple[Arrow, list[str], bool]:
+    """The needed columns as Arrow, the names of all columns, and whether the source declares their types.
+
+    No record is read here from what is lazy. Frames go by their module: none must be installed.
+    """
+    try:
+        return _convert(source, needed)
+    except UnreadableSource:
+        raise
+    except Exception:
+        kind = f"{type(source).__module__.partition('.')[0]}.{type(source).__name__}"
+    raise UnreadableSource(
+        "columns of types that Arrow can hold", f"a {kind} that has others", "cast the unusual ones."
+    )
+
+
+def _convert(source: Any, needed: Callable[[Sequence[str]], list[str]]) -> tuple[Arrow, list[str], bool]:
+    module = type(source).__module__.partition(".")[0]
+    if module == "pandas":
+        return _from_pandas(source, needed)
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    if isinstance(source, pa.Table):
+        names = list(source.schema.names)
+        table = source.select([names.index(name) for name in needed(names)])
+        return pa.table([readable(column) for column in table.columns], schema=_plain(table.schema)), names, True
+    if isinstance(source, pa.RecordBatchReader):
+        names = list(source.schema.names)
+        return _reader(source.schema, needed(names), lambda: source), names, True
+    if isinstance(source, duckdb.DuckDBPyRelation):
+        return _from_relation(source, needed), list(source.columns), True
+    if module == "polars":
+        if hasattr(source, "collect"):
+            names = list(source.collect_schema().names())
+            lazy = source.select(needed(names))
+            schema = lazy.collect_schema().to_frame().to_arrow().schema
+            return _reader(schema, schema.names, lambda: lazy.collect().to_arrow().to_batches()), names, True
+        names = list(source.columns)
+        return _convert(source.select(needed(names)).to_arrow(), needed)[0], names, True
+    raise UnreadableSource(_EXPECTED, type(source).__name__)
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(item.name, item.type) for item in schema])
+
+
+def _reader(schema: pa.Schema, names: Sequence[str], open_batches: Callable[[], Iterable[pa.RecordBatch]]) -> Arrow:
+    """The needed columns of batches that are not asked for before the first record is."""
+    places = [schema.names.index(name) for name in names]
+    narrow = pa.schema([pa.field(schema.names[place], schema.types[place]) for place in places])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in open_batches():
+            columns = [readable(batch.column(place)).cast(schema.types[place]) for place in places]
+            yield pa.RecordBatch.from_arrays(columns, schema=narrow)
+
+    return pa.RecordBatchReader.from_batches(narrow, batches()) if places else pa.table({})
+
+
+def readable_parquet(path: str, names: Sequence[str]) -> Arrow:
+    """Columns of a Parquet file with null for what DuckDB's own reader would not take."""
+    dataset = pa_dataset.dataset(path, format="parquet", partitioning=None)
+    schema = pa.schema([dataset.schema.field(name) for name in names])
+    return _reader(schema, names, lambda: dataset.to_batches(columns=list(names)))
+
+
+def readable(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """A column with null for every value at which DuckDB would end the run, or which it would take at its word.
+
+    Those are texts that are not UTF-8, and times that it cannot count in microseconds.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([readable(chunk) for chunk in column.chunks], column.type)
+    if pa.types.is_timestamp(column.type):
+        return _in_range(column)
+    if not _may_be_unreadable(column.type) or _is_valid(column):
+        return column
+    if len(column) == 1:
+        return pa.nulls(1, column.type)
+    middle = len(column) // 2
+    return pa.concat_arrays([readable(column[:middle]), readable(column[middle:])])
+
+
+def _in_range(column: pa.Array) -> pa.Array:
+    """Times of the years 1 to 9999, the others null."""
+    ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[column.type.unit]
+    if ticks == 10**9:  # 64 bits of nanoseconds stay inside
+        return column
+    first, last = _FIRST_SECOND * ticks, (_LAST_SECOND + 1) * ticks - 1
+    number = column.view(pa.int64())
+    inside = pc.and_(pc.greater_equal(number, first), pc.less_equal(number, last))
+    return pc.if_else(inside, column, pa.scalar(None, column.type))
+
+
+def _may_be_unreadable(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _may_be_unreadable(kind.value_type)
+    if pa.types.is_nested(kind):
+        return any(_may_be_unreadable(kind.field(place).type) for place in range(kind.num_fields))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_valid(column: pa.Array) -> bool:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _from_relation(relation: duckdb.DuckDBPyRelation, needed: Callable[[Sequence[str]], list[str]]) -> Arrow:
+    """Arrow has no 128-bit integers and no bits: 39 digits would come out as another number, so they become null."""
+    from dphist.engines.sources import quote_identifier
+
+    columns = []
+    wanted = set(needed(relation.columns))
+    for name, kind in zip(relation.columns, map(str, relation.types), strict=True):
+        quoted = quote_identifier(name)
+        target = {"HUGEINT": "DECIMAL(38, 0)", "UHUGEINT": "DECIMAL(38, 0)", "BIT": "VARCHAR"}.get(kind)
+        if name in wanted:
+            columns.append(quoted if target is None else f"TRY_CAST({quoted} AS {target}) AS {quoted}")
+    if not columns:
+        return pa.table({})
+    narrow = relation.project(", ".join(columns))
+    schema = narrow.limit(0).to_arrow_table().schema
+    return _reader(schema, schema.names, narrow.to_arrow_reader)
+
+
+def _from_pandas(frame: Any, needed: Callable[[Sequence[str]], list[str]]) -> tuple[pa.Table, list[str], bool]:
+    names = [str(name) for name in frame.columns]
+    arrays: dict[str, pa.Array] = {}
+    typed = True
+    for name in needed(names):
+        column = frame.iloc[:, names.index(name)]
+        if _is_untyped(column.dtype):
+            arrays[name] = _texts(column)
+            typed = False
+        else:
+            arrays[name] = _typed(column)
+    return pa.table(arrays), names, typed
+
+
+def _is_untyped(dtype: Any) -> bool:
+    """Python objects, also as the categories of a category."""
+    return "object" in (str(dtype), str(getattr(getattr(dtype, "categories", None), "dtype", "")))
+
+
+def _typed(column: Any) -> pa.Array:
+    try:
+        return readable(pa.Array.from_pandas(column))
+    except (pa.ArrowException, UnicodeError, TypeError, ValueError):
+        pass
+    if str(column.dtype) in ("str", "string"):  # a text that is no Unicode is a null, the others stay
+        return _texts(column)
+    raise UnreadableSource(
+        f"a type that Arrow can hold in {column.name!r}", type(column.dtype).__name__, "cast the column first."
+    )
+
+
+def _texts(column: Any) -> pa.Array:
+    texts = [None if gone else _text(value) for value, gone in zip(column, column.isna(), strict=True)]
+    return pa.array(texts, pa.large_string())
+
+
+def _text(value: object) -> str | None:
+    """One spelling for values that Python calls equal (1, 1.0, True): one person must not become three."""
+    try:
+        plain: Any = value.item() if hasattr(value, "item") else value  # NumPy's scalars
+        if isinstance(plain, numbers.Real | Decimal):
+            return _number(plain)
+        text = str(plain)
+        text.encode()
+    except Exception:
+        return None
+    return text
+
+
+def _number(value: Any) -> str | None:
+    if value != value:
+        return None
+    if isinstance(value, Decimal) and abs(value.adjusted()) > _MOST_DIGITS:
+        return str(value.normalize())
+    if value in (float("inf"), float("-inf")):
+        return str(float(value))
+    if value == int(value):
+        return str(int(value))
+    return repr(float(value)) if float(value) == value else str(value)

@@ -1,0 +1,313 @@
+"""CSV and JSON files as Arrow batches: one line is one record, and what is wrong with a line costs that line alone.
+
+A reader that lets a quoted field run over the end of a line lets one person's open quote swallow other people's lines. So
+lines are cut first, at every line feed. A CSV line is then read as Python's csv module reads it in strict mode: an open quote,
+text behind a closing quote or another number of fields than the header has drops it. So does a line that is not UTF-8 or longer
+than LONGEST_LINE. The elements of a JSON array are cut in the same way, at the commas between them.
+
+Lines without oddities, all of them in most files, are parsed by Arrow in bulk; the others one by one.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+from numpy.typing import NDArray
+
+from dphist.errors import UnreadableSource
+
+LONGEST_LINE: Final = 2**20
+"""Bytes of a line, or of an element of a JSON array; a longer one is dropped."""
+
+_BLOCK: Final = 2**23
+_AHEAD: Final = 3
+_COMPRESSIONS: Final = {".gz": "gzip", ".zst": "zstd"}
+_LINE_FEED, _RETURN, _QUOTE = 10, 13, 34
+_T = TypeVar("_T")
+_U = TypeVar("_U")
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFormat:
+    """How the lines of a CSV file are divided; `quote` None if no character is special."""
+
+    delimiter: str
+    quote: str | None
+    header: bool
+
+
+def first_line(path: str, form: CsvFormat) -> list[str]:
+    """The fields of a file's first line, read from its first bytes: nothing of another line gets in."""
+    with _open(path) as stream:
+        start = stream.read(LONGEST_LINE + 4).removeprefix(b"\xef\xbb\xbf")
+    line, feed, _ = start.partition(b"\n")
+    if not feed and len(start) > LONGEST_LINE:
+        raise UnreadableSource("a first line of at most 1 MiB", "a longer one", "is this a text file with lines?")
+    try:
+        fields = _parse_line(line.removesuffix(b"\r").decode(), form)
+    except UnicodeDecodeError:
+        fields = None
+    if fields is None:
+        raise UnreadableSource(
+            "a first line of UTF-8 text with closed quotes", "another one", "save the file as UTF-8, with a header."
+        )
+    return fields
+
+
+def csv_batches(path: str, form: CsvFormat, names: Sequence[str], needed: Sequence[str]) -> pa.RecordBatchReader:
+    """The needed columns of all records, as text; an empty field is null."""
+    schema = pa.schema([(name, pa.large_string()) for name in needed])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for block in _ahead(lambda block: _parse_block(block, form, names, schema), _lines_of(path, form.header)):
+            yield from block
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def json_lines(path: str, *, array: bool) -> pa.RecordBatchReader:
+    """One text per record, under the name `line`: a line of the file, or an element of its array."""
+    schema = pa.schema([("line", pa.large_string())])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for lines in _elements_of(path) if array else _ahead(_as_lines, _lines_of(path, skip_first=False)):
+            yield pa.RecordBatch.from_arrays([lines], schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def is_json_array(path: str) -> bool:
+    """Whether a .json file is one array of records. A first line that ends as an array of its own is a line like any other."""
+    if ".json" not in Path(path).suffixes:
+        return False
+    with _open(path) as stream:
+        start = stream.read(LONGEST_LINE).removeprefix(b"\xef\xbb\xbf").lstrip()
+    return start.startswith(b"[") and not _is_line(start)
+
+
+def _is_line(start: bytes) -> bool:
+    line, feed, rest = start.partition(b"\n")
+    if not feed or not rest.strip():
+        return False
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _open(path: str) -> pa.NativeFile:
+    return pa.input_stream(path, compression=_COMPRESSIONS.get(Path(path).suffix.lower()))
+
+
+def _lines_of(path: str, skip_first: bool) -> Iterator[bytes]:
+    """Blocks of whole lines, each at most LONGEST_LINE; the last line may lack its line feed in the file, not here."""
+    with _open(path) as stream:
+        left = stream.read(3)
+        left = b"" if left == b"\xef\xbb\xbf" else left
+        skipping = skip_first
+        while True:
+            read = stream.read(_BLOCK)
+            block = left + (read or (b"\n" if left and not left.endswith(b"\n") else b""))
+            if skipping and block:
+                start = block.find(b"\n") + 1
+                skipping, block = start == 0, block[start:] if start else b""
+            end = block.rfind(b"\n") + 1
+            if end:
+                yield block[:end]
+            left = block[end:]
+            if len(left) > LONGEST_LINE:  # it is dropped up to its end
+                skipping, left = True, b""
+            if not read:
+                return
+
+
+def _ahead(work: Callable[[_T], _U], items: Iterable[_T]) -> Iterator[_U]:
+    """`map` with a few items in work at once, in order."""
+    with ThreadPoolExecutor(_AHEAD) as pool:
+        waiting: deque[Future[_U]] = deque()
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _parse_block(block: bytes, form: CsvFormat, names: Sequence[str], schema: pa.Schema) -> list[pa.RecordBatch]:
+    ends = np.flatnonzero(_bytes(block) == _LINE_FEED)
+    odd = _odd_lines(block, ends, form)
+    plain, others = _separate(block, ends, odd)
+    found = []
+    if plain:
+        table = pa_csv.read_csv(
+            pa.BufferReader(plain),
+            pa_csv.ReadOptions(column_names=list(names), block_size=_BLOCK + LONGEST_LINE, use_threads=False),
+            pa_csv.ParseOptions(
+                delimiter=form.delimiter,
+                quote_char=form.quote if form.quote is not None else False,
+                invalid_row_handler=lambda _: "skip",
+            ),
+            pa_csv.ConvertOptions(
+                column_types={name: pa.large_string() for name in names},
+                include_columns=schema.names,
+                null_values=[""],
+                strings_can_be_null=True,
+                check_utf8=False,  # checked above, line by line
+            ),
+        )
+        found += table.to_batches()
+    rows = [fields for line in others if (fields := _parse_line(line, form)) is not None and len(fields) == len(names)]
+    if rows:
+        places = [names.index(name) for name in schema.names]
+        columns = [pa.array([row[place] or None for row in rows], pa.large_string()) for place in places]
+        found.append(pa.RecordBatch.from_arrays(columns, schema=schema))
+    return found
+
+
+def _odd_lines(block: bytes, ends: NDArray[np.intp], form: CsvFormat) -> NDArray[np.intp]:
+    """The lines on which Arrow's parser and a strict one might differ, or which no parser should see.
+
+    A quote is in its place where it opens a field, closes one, or stands beside another: counted from the start of the line
+    every second one closes. Whatever deviates makes its line odd, and so does a carriage return that does not end it.
+    """
+    data = _bytes(block)
+    odd = [np.flatnonzero(np.diff(ends, prepend=-1) > LONGEST_LINE)]
+    if b"\r" in block:
+        returns = np.flatnonzero(data == _RETURN)
+        odd.append(np.searchsorted(ends, returns[data[returns + 1] != _LINE_FEED]))
+    if form.quote is not None and form.quote.encode() in block:
+        quote, delimiter = ord(form.quote), ord(form.delimiter)
+        quotes = np.flatnonzero(data == quote)
+        line = np.searchsorted(ends, quotes)
+        first = np.searchsorted(quotes, np.append(0, ends[:-1] + 1))[line]
+        opens = (np.arange(len(quotes)) - first) % 2 == 0
+        before = np.where(quotes > 0, data[quotes - 1], _LINE_FEED)
+        behind = data[quotes + 1]  # a line feed is last
+        opened = (before == delimiter) | (before == _LINE_FEED) | (before == quote)
+        closed = (behind == delimiter) | (behind == _LINE_FEED) | (behind == _RETURN) | (behind == quote)
+        last_of_line = np.append(line[1:] != line[:-1], True)
+        odd.append(line[np.where(opens, ~opened | last_of_line, ~closed)])
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        odd.append(np.array([i for i, text in enumerate(_cut(block, ends)) if not _is_utf8(text)], np.intp))
+    return np.unique(np.concatenate(odd))
+
+
+def _separate(block: bytes, ends: NDArray[np.intp], odd: NDArray[np.intp]) -> tuple[bytes, list[str]]:
+    """The block without its odd lines, and those of them that are text of an allowed length."""
+    if not len(odd):
+        return block, []
+    starts = np.append(0, ends[:-1] + 1)
+    kept, others, position = [], [], 0
+    for start, end in zip(starts[odd].tolist(), ends[odd].tolist(), strict=True):
+        kept.append(block[position:start])
+        position = end + 1
+        line = block[start:end].removesuffix(b"\r")
+        if len(line) < LONGEST_LINE and _is_utf8(line):
+            others.append(line.decode())
+    kept.append(block[position:])
+    return b"".join(kept), others
+
+
+def _parse_line(line: str, form: CsvFormat) -> list[str] | None:
+    """The fields of one line; None if it is not one record. Empty lines have no fields."""
+    reader = csv.reader(
+        [line],
+        delimiter=form.delimiter,
+        quotechar=form.quote,
+        quoting=csv.QUOTE_NONE if form.quote is None else csv.QUOTE_MINIMAL,
+        strict=True,
+    )
+    previous = csv.field_size_limit(LONGEST_LINE)
+    try:
+        return next(reader, [])
+    except csv.Error:
+        return None
+    finally:
+        csv.field_size_limit(previous)
+
+
+def _as_lines(block: bytes) -> pa.Array:
+    """The lines of a block as texts, their line feeds included; those that are too long or not UTF-8 are null."""
+    ends = np.flatnonzero(_bytes(block) == _LINE_FEED)
+    lengths = np.diff(ends, prepend=-1)
+    try:
+        block.decode()
+        bad = lengths > LONGEST_LINE
+    except UnicodeDecodeError:
+        bad = np.array([not _is_utf8(line) for line in _cut(block, ends)]) | (lengths > LONGEST_LINE)
+    if bad.any():
+        return _texts(line for line, wrong in zip(_cut(block, ends), bad, strict=True) if not wrong)
+    offsets = pa.py_buffer(np.append(0, ends + 1).astype(np.int64))
+    return pa.Array.from_buffers(pa.large_string(), len(ends), [None, offsets, pa.py_buffer(block)])
+
+
+def _elements_of(path: str) -> Iterator[pa.Array]:
+    """The elements of a JSON array, cut at the commas between them. One that is not closed is a fault of its writer."""
+    pending: bytes | None = b""  # an element that goes on; None if it is too long already
+    depth, in_string, held = 0, False, b""
+    with _open(path) as stream:
+        held = stream.read(3).removeprefix(b"\xef\xbb\xbf")
+        while read := stream.read(_BLOCK):
+            block = (held + read).rstrip(b"\\")  # what a backslash escapes may be in the next block
+            held = (held + read)[len(block) :]
+            cuts, depth, in_string = _cuts(block, depth, in_string)
+            elements, start = [], 0
+            for cut in cuts:
+                if pending is not None:
+                    elements.append(pending + block[start:cut])
+                pending, start = b"", cut + 1
+            if pending is not None:
+                pending = pending + block[start:]
+                pending = pending if len(pending) <= LONGEST_LINE else None
+            yield _texts(text for text in elements if len(text) <= LONGEST_LINE and text.strip())
+    if depth or in_string or held or pending is None or pending.strip():
+        raise UnreadableSource("a JSON array that is closed", "one that is not", "write one record per line instead.")
+
+
+def _cuts(block: bytes, depth: int, in_string: bool) -> tuple[list[int], int, bool]:
+    """Where the array begins and ends and the commas between its elements; the depth and whether a string is open behind."""
+    codes = _bytes(block.replace(b"\\\\", b"..").replace(b'\\"', b".."))  # escaped quotes are none
+    outside = (np.cumsum(codes == _QUOTE) + in_string) % 2 == 0
+    change = np.zeros(len(codes), np.int64)
+    change[outside & ((codes == ord("[")) | (codes == ord("{")))] = 1
+    change[outside & ((codes == ord("]")) | (codes == ord("}")))] = -1
+    levels = np.cumsum(change) + depth
+    between = (levels == 1) & ((codes == ord(",")) | (codes == ord("[")))
+    cuts = np.flatnonzero(outside & (between | ((levels == 0) & (codes == ord("]")))))
+    return cuts.tolist(), int(levels[-1]) if len(levels) else depth, not outside[-1] if len(outside) else in_string
+
+
+def _texts(lines: Iterable[bytes]) -> pa.Array:
+    return pa.array([line.decode() for line in lines if _is_utf8(line)], pa.large_string())
+
+
+def _cut(block: bytes, ends: NDArray[np.intp]) -> Iterator[bytes]:
+    start = 0
+    for end in ends.tolist():
+        yield block[start:end]
+        start = end + 1
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _bytes(block: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(block, np.uint8)
