@@ -37,3 +37,11 @@ def whole(table: pa.Table, column: str) -> NDArray[np.int64]:
     """A column as int64."""
     values: NDArray[np.int64] = table.column(column).to_numpy().astype(np.int64, copy=False)
     return values
+
+
+def commented(query: GroupByQuery, sql: str) -> str:
+    """SQL with what its numbered columns stand for."""
+    names = [f"key_{i}: {key.name}" for i, key in enumerate(query.by, 1)]
+    names += [f"steps_{i}: {measure.name}" for i, measure in enumerate(query.measures, 1)]
+    comments = [f"-- {text}".replace("\n", " ") for text in (*names, "the seed 0 stands for a fresh one in each run")]
+    return "\n".join([*comments, sql])

@@ -5,36 +5,38 @@ One query per run, in a session of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeVar
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
 from dphist import checks
-from dphist.engines.counted import histogram_of, whole
+from dphist.engines.counted import commented, histogram_of, whole
 from dphist.engines.query import GroupByQuery
-from dphist.engines.resolve import resolve, resolve_without_source
+from dphist.engines.resolve import resolve
 from dphist.engines.session import (
     BOUNDING,
     READING,
     SKETCHING,
     Progress,
-    fetch,
     fresh,
     session,
     silent,
     without_leaks,
 )
 from dphist.engines.settings import PerformanceSettings
-from dphist.engines.sources import quote_identifier
-from dphist.engines.sql import blocks_sql, histogram_sql
+from dphist.engines.sources import Attached, quote_identifier
+from dphist.engines.sql import Fields, blocks_sql, histogram_sql, pairs_sql, records_sql
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram, MisraGries
 
 SKETCH_BLOCKS: Final = 64
+_UNREADABLE: Final = (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException)
+_T = TypeVar("_T")
 
 
 class DuckDBDialect:
@@ -89,10 +91,10 @@ class DuckDBEngine:
         tell = progress or silent
         with session(self.settings) as connection:
             tell(READING)
-            fields = resolve(connection, source, query)
+            fields, attached = resolve(connection, source, query)
             tell(BOUNDING)
             sql = histogram_sql(fields, bounds, fresh(seed), DuckDBDialect(), largest=largest)
-            table = fetch(connection, sql)
+            table = reading(attached, lambda: connection.sql(sql).to_arrow_table())
         return histogram_of(table, query, replace(bounds, sparsity=None))
 
     def sketch(
@@ -111,24 +113,46 @@ class DuckDBEngine:
         tell = progress or silent
         with session(self.settings) as connection:
             tell(READING)
-            fields = resolve(connection, source, query)
+            fields, attached = resolve(connection, source, query)
             tell(SKETCHING)
             sql = blocks_sql(fields, SKETCH_BLOCKS, fresh(seed), DuckDBDialect())
-            return without_leaks(lambda: _fold(connection.sql(sql).to_arrow_reader(), query, sparsity))
+            return reading(attached, lambda: _fold(connection.sql(sql).to_arrow_reader(), query, sparsity))
 
-    def explain(self, query: GroupByQuery, bounds: ContributionBounds, source: object = None) -> str:
-        """The SQL that a run executes; without a source the canonical forms that depend on types are left out."""
+    def explain(self, query: GroupByQuery, bounds: ContributionBounds, source: object) -> str:
+        """The SQL that a run executes. Reads the schema of the source and no record."""
         with session(self.settings) as connection:
-            fields = (
-                resolve(connection, source, query) if source is not None else resolve_without_source(connection, query)
-            )
-            sql = histogram_sql(fields, bounds, 0, DuckDBDialect())
-        names = [f"{inner}: {key.name}" for inner, key in zip(fields.key_names, query.by, strict=True)]
-        names += [f"steps_{i}: {measure.name}" for i, measure in enumerate(query.measures, 1)]
-        comments = [
-            f"-- {text}".replace("\n", " ") for text in (*names, "the seed 0 stands for a fresh one in each run")
-        ]
-        return "\n".join([*comments, sql])
+            fields, _ = resolve(connection, source, query)
+            return commented(query, histogram_sql(fields, bounds, 0, DuckDBDialect()))
+
+    def explain_pairs(self, query: GroupByQuery, source: object) -> str:
+        """The SQL that makes the pairs of units and groups."""
+        with session(self.settings) as connection:
+            fields, _ = resolve(connection, source, query)
+            return commented(query, ";\n".join([materialise_sql(fields), UNITS_SQL]))
+
+
+UNITS_SQL: Final = (
+    "CREATE TEMP TABLE units AS SELECT unit, CAST(ROW_NUMBER() OVER () - 1 AS INTEGER) AS unit_code,"
+    " COUNT(*) AS degree FROM pairs GROUP BY unit"
+)
+
+
+def materialise_sql(fields: Fields) -> str:
+    """One row per distinct pair, with what the unit adds to the group in whole steps."""
+    stages = [records_sql(fields, DuckDBDialect()), pairs_sql(fields, DuckDBDialect())]
+    return "CREATE TEMP TABLE pairs AS WITH " + ",\n".join(stages) + "\nSELECT * FROM pairs"
+
+
+def reading(attached: Attached, work: Callable[[], _T]) -> _T:
+    """Do what reads the records. Where DuckDB's reader does not take a value, once more with null for such values."""
+    if attached.reread is None:
+        return without_leaks(work)
+    try:
+        return without_leaks(work, let_through=_UNREADABLE)
+    except _UNREADABLE:
+        pass
+    without_leaks(attached.reread)
+    return without_leaks(work)
 
 
 def _fold(reader: pa.RecordBatchReader, query: GroupByQuery, sparsity: int) -> Histogram:

@@ -1,10 +1,9 @@
-"""One canonical form for each key and unit: equal values have equal bits, and every value can be written out.
+"""The types of DuckDB: which family each belongs to, which values are read as null, and what a key or a unit may be.
 
-Grouping treats 0.0 and -0.0, or two NaNs, as equal and keeps whichever came first; a later hash or file would show which.
-Writing them alike before anything else makes equality the same in every later step.
-
-The rules that turn a value into null exist so that a run cannot fail because of one record: such values cannot be
-represented in Arrow, Python or a file. They are public and depend on the value alone.
+Every column and every step of an expression passes `guarded`: NaN, times that nothing outside the engine can represent and
+text without end are null before anything compares, filters, groups or adds them. Equal values have equal bits: 0.0 and -0.0
+are one value. The rules are public and depend on the value alone, so a run cannot fail because of one record, and no record
+changes how another is read.
 """
 
 from __future__ import annotations
@@ -15,17 +14,18 @@ from typing import Final
 from dphist.errors import InvalidParameter
 
 LONGEST_KEY: Final = 65_536
-"""Bytes of a text or binary key; a longer one becomes null."""
+"""Bytes of a text or binary value; a longer one becomes null."""
 
-NUMBERS: Final = frozenset(
-    {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
-    | {"HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN"}
-)
+LONGEST_LIST: Final = 4_096
+"""Elements of a list; a longer one becomes null."""
 
-_AS_THEY_ARE: Final = frozenset(
-    {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "DECIMAL", "BOOLEAN"}
+_WHOLE: Final = frozenset(
+    {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "UHUGEINT"}
 )
-_AS_TEXT: Final = frozenset({"ENUM", "JSON", "NULL", "UUID"})
+_FLOATS: Final = frozenset({"FLOAT", "DOUBLE"})
+NUMBERS: Final = _WHOLE | _FLOATS | {"DECIMAL", "BOOLEAN"}
+"""What can be summed."""
+
 _RANGES: Final = {
     "DATE": ("0001-01-01", "9999-12-31"),
     "TIME": ("00:00:00", "23:59:59.999999"),
@@ -35,61 +35,79 @@ _RANGES: Final = {
     "TIMESTAMP_NS": ("1677-09-22", "2262-04-11"),
     "TIMESTAMP WITH TIME ZONE": ("0001-01-02 00:00:00+00", "9999-12-30 23:59:59.999999+00"),
 }
+_FAMILIES: Final = {
+    **dict.fromkeys(_WHOLE, "whole"),
+    **dict.fromkeys((*_FLOATS, "DECIMAL"), "number"),
+    **{name: "timestamp" for name in _RANGES if name.startswith("TIMESTAMP")},
+    "DATE": "date", "TIME": "time", "BOOLEAN": "boolean", "VARCHAR": "text", "BLOB": "blob", "UUID": "uuid",
+    "INTERVAL": "interval", "LIST": "list", "STRUCT": "struct", "NULL": "null",
+}  # fmt: skip
+_READ_AS: Final = {
+    **dict.fromkeys(("ENUM", "JSON", "NULL"), "VARCHAR"),
+    # To the microsecond, which is all that most files can hold.
+    "TIME_NS": "TIME",
+    "TIMESTAMPTZ_NS": "TIMESTAMP WITH TIME ZONE",
+}
 
 
-def family(type_name: str) -> str:
+def base(type_name: str) -> str:
     """The type without its parameters: DECIMAL(18,3) -> DECIMAL, INTEGER[] -> LIST."""
     if type_name.endswith("]"):
         return "LIST"
     return re.sub(r"\(.*", "", type_name, flags=re.DOTALL).strip('" ')
 
 
-def canonical(sql: str, type_name: str, role: str) -> str:
-    """The canonical form of an expression of some DuckDB type, or a refusal by its type."""
-    kind = family(type_name)
-    if kind in _AS_THEY_ARE:
-        return sql
-    if kind in _AS_TEXT:
-        return _short(f"CAST({sql} AS VARCHAR)", "strlen")
+def family(type_name: str) -> str:
+    """What functions see in a type: text, whole, number, date, ...; "other" for what no expression may use."""
+    return _FAMILIES.get(base(type_name), "other")
+
+
+def guarded(sql: str, type_name: str) -> str:
+    """A column or a step of an expression, with null for what must not go on. `sql` is written out up to three times."""
+    kind = base(type_name)
+    if kind in _FLOATS:
+        return f"CASE WHEN isnan({sql}) THEN NULL WHEN {sql} = 0 THEN CAST(0 AS {kind}) ELSE {sql} END"
     if kind == "VARCHAR":
-        return _short(sql, "strlen")
+        return f"CASE WHEN strlen({sql}) <= {LONGEST_KEY} THEN {sql} END"
     if kind == "BLOB":
-        return _short(sql, "octet_length")
-    if kind in ("FLOAT", "DOUBLE"):
-        zero, nan = f"CAST(0 AS {kind})", f"CAST('NaN' AS {kind})"
-        return f"CASE WHEN {sql} = 0 THEN {zero} WHEN isnan({sql}) THEN {nan} ELSE {sql} END"
+        return f"CASE WHEN octet_length({sql}) <= {LONGEST_KEY} THEN {sql} END"
+    if kind == "LIST":
+        return f"CASE WHEN len({sql}) <= {LONGEST_LIST} THEN {sql} END"
+    if kind in _RANGES:
+        first, last = _RANGES[kind]
+        return f"CASE WHEN {sql} BETWEEN CAST('{first}' AS {kind}) AND CAST('{last}' AS {kind}) THEN {sql} END"
+    return sql
+
+
+def column(sql: str, type_name: str) -> tuple[str, str]:
+    """A column of the source as every later step sees it, and its type."""
+    if (kind := _READ_AS.get(base(type_name))) is not None:
+        sql, type_name = f"CAST({sql} AS {kind})", kind
+    return guarded(sql, type_name), type_name
+
+
+def canonical(sql: str, type_name: str, role: str) -> str:
+    """A guarded column or step as a key or a unit that any file can hold, or a refusal by its type."""
+    kind = base(type_name)
     if kind in ("HUGEINT", "UHUGEINT"):
         return f"TRY_CAST({sql} AS DECIMAL(38, 0))"
-    if has_range(kind):
-        return in_range(sql, kind)
+    if kind in ("NULL", "UUID"):
+        return f"CAST({sql} AS VARCHAR)"
+    if kind in NUMBERS or kind in _RANGES or kind in ("VARCHAR", "BLOB"):
+        return sql
     raise InvalidParameter(
         f"{role} to be of a simple type",
         kind,
-        "text, numbers, booleans, dates and times work; derive one from it, such as name=CAST(column AS VARCHAR).",
+        "text, numbers, booleans, dates and times work; derive one from it, such as name=column.field.",
     )
 
 
-def has_range(type_name: str) -> bool:
-    """Whether a type has values that nothing outside the engine can represent: dates and times."""
-    return family(type_name) in _RANGES
-
-
-def in_range(sql: str, type_name: str) -> str:
-    """A date or time that is outside its range as null."""
-    kind = family(type_name)
-    first, last = _RANGES[kind]
-    return f"CASE WHEN {sql} BETWEEN CAST('{first}' AS {kind}) AND CAST('{last}' AS {kind}) THEN {sql} END"
+def check_unit(type_name: str, name: str) -> None:
+    """Refuse a unit that reading would shorten: two people could become one, who would be bounded as one."""
+    if base(type_name) in ("TIME_NS", "TIMESTAMPTZ_NS"):
+        raise InvalidParameter(f"the unit {name!r} to be read as it is", type_name, "cast it to text or microseconds.")
 
 
 def is_text(type_name: str) -> bool:
     """Whether values of a type are compared letter by letter in their canonical form."""
-    return family(type_name) in _AS_TEXT | {"VARCHAR", "BLOB"}
-
-
-def without_nan(sql: str, type_name: str) -> str:
-    """NaN as null; only floats have it."""
-    return f"CASE WHEN NOT isnan({sql}) THEN {sql} END" if family(type_name) in ("FLOAT", "DOUBLE") else sql
-
-
-def _short(sql: str, length: str) -> str:
-    return f"CASE WHEN {length}({sql}) <= {LONGEST_KEY} THEN {sql} END"
+    return base(type_name) in ("VARCHAR", "BLOB", "ENUM", "JSON", "NULL", "UUID")

@@ -23,12 +23,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dphist.engines.counted import histogram_of, named, whole
-from dphist.engines.duckdb import DuckDBDialect
+from dphist.engines.duckdb import UNITS_SQL, DuckDBDialect, materialise_sql, reading
 from dphist.engines.query import GroupByQuery
-from dphist.engines.resolve import resolve, resolve_without_source
+from dphist.engines.resolve import resolve
 from dphist.engines.session import BOUNDING, READING, Progress, execute, fetch, fresh, session, silent
 from dphist.engines.settings import PerformanceSettings
-from dphist.engines.sql import Fields, pairs_sql, records_sql, saturated
+from dphist.engines.sql import Fields, saturated
 from dphist.engines.sql_pairs import SqlPairs, bucket_sql
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
@@ -169,25 +169,8 @@ def open_pairs(
     tell = progress or silent
     with session(settings) as connection:
         tell(READING)
-        fields = resolve(connection, source, query)
+        fields, attached = resolve(connection, source, query)
         tell(BOUNDING)
-        execute(connection, materialise_sql(fields), UNITS_SQL)
+        reading(attached, lambda: connection.execute(materialise_sql(fields)))
+        execute(connection, UNITS_SQL)
         yield PairTable(connection, fields, query, fresh(seed))
-
-
-def explain_pairs(query: GroupByQuery, settings: PerformanceSettings) -> str:
-    """The SQL that makes the pairs, as far as it goes without knowing the types of a source."""
-    with session(settings) as connection:
-        return ";\n".join([materialise_sql(resolve_without_source(connection, query)), UNITS_SQL])
-
-
-UNITS_SQL: Final = (
-    "CREATE TEMP TABLE units AS SELECT unit, CAST(ROW_NUMBER() OVER () - 1 AS INTEGER) AS unit_code,"
-    " COUNT(*) AS degree FROM pairs GROUP BY unit"
-)
-
-
-def materialise_sql(fields: Fields) -> str:
-    """One row per distinct pair, with what the unit adds to the group in whole steps."""
-    stages = [records_sql(fields, DuckDBDialect()), pairs_sql(fields, DuckDBDialect())]
-    return "CREATE TEMP TABLE pairs AS WITH " + ",\n".join(stages) + "\nSELECT * FROM pairs"

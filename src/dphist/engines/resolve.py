@@ -12,8 +12,9 @@ import duckdb
 from dphist.engines import keytypes
 from dphist.engines.expressions import RecordExpression, check_expression
 from dphist.engines.query import GroupByQuery, Key
-from dphist.engines.sources import SOURCE, Attached, attach, described, quote_identifier, quote_text
+from dphist.engines.sources import SOURCE, Attached, attach, described, quote_text
 from dphist.engines.sql import Fields
+from dphist.engines.steps import Piece, Steps
 from dphist.errors import InvalidParameter
 
 _LISTED: Final = "listed_keys"
@@ -27,134 +28,83 @@ def _close_doors(connection: duckdb.DuckDBPyConnection, attached: Attached) -> N
     connection.execute("SET lock_configuration = true")
 
 
-def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupByQuery) -> Fields:
+def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupByQuery) -> tuple[Fields, Attached]:
     """Check everything that can be checked without reading a record."""
-    keys, where = _expressions(connection, query)
-    columns = [query.unit, *(measure.column for measure in query.measures if measure.column is not None)]
-    for expression in (*keys, *([where] if where is not None else [])):
-        columns += expression.columns
-    attached = attach(connection, source, columns)
+    derived = {key.name: check_expression(key.expression, connection) for key in query.by if key.expression is not None}
+    where = None if query.where is None else check_expression(query.where, connection)
+    plain = [query.unit, *(m.column for m in query.measures if m.column is not None)]
+    plain += [key.name for key in query.by if key.expression is None]
+    read = [name for expression in (*derived.values(), where) if expression for name in expression.columns]
+    attached = attach(connection, source, [*plain, *read])
     _close_doors(connection, attached)
-    plain = {
-        query.unit,
-        *(m.column for m in query.measures if m.column),
-        *(k.name for k in query.by if not k.expression),
-    }
-    for column in columns:
-        check_column(column, list(attached.columns), exact=column in plain)
-    unit = quote_identifier(query.unit)
-    key_sql = [_tried(expression, key) for expression, key in zip(keys, query.by, strict=True)]
-    types = _types(connection, [unit, *key_sql])
-    for key in query.by:
-        if key.numbers_in is not None:
-            _check_numbers(key.numbers_in, attached)
-    values = []
-    for measure in query.measures:
-        values.append(None if measure.column is None else _value(measure.column, attached))
-    canonical = tuple(_canonical(sql, kind, key) for sql, kind, key in zip(key_sql, types[1:], query.by, strict=True))
-    derived = [*(found for found, key in zip(keys, query.by, strict=True) if key.expression is not None), where]
+    for column in plain:
+        check_column(column, list(attached.columns), exact=True, shown=attached.shown)
+    for column in read:
+        check_column(column, list(attached.columns), exact=False, shown=attached.shown)
+    keytypes.check_unit(attached.columns[query.unit], query.unit)
+    folded = {name.casefold() for name in (*plain, *read)}
+    steps = Steps(connection, {name: kind for name, kind in attached.columns.items() if name.casefold() in folded})
+    unit = steps.column(query.unit)
+    keys = [steps.write(derived[key.name]) if key.name in derived else steps.column(key.name) for key in query.by]
+    canonical = tuple(_canonical(piece, key, attached) for piece, key in zip(keys, query.by, strict=True))
     return Fields(
-        source=_in_range(attached, [expression for expression in derived if expression is not None]),
-        unit=keytypes.canonical(unit, types[0], f"the unit {query.unit!r}"),
+        unit=keytypes.canonical(unit.sql, unit.type_name, f"the unit {query.unit!r}"),
         keys=canonical,
-        values=tuple(values),
+        values=tuple(None if m.column is None else _value(m.column, steps, attached) for m in query.measures),
         measures=query.measures,
-        where=None if where is None else _condition(connection, where, query),
+        where=None if where is None else _condition(steps, where),
+        source=steps.source(SOURCE),  # last: by now it has all steps
         drop_null_keys=query.null_keys == "drop",
-        listed=None if query.public_keys is None else _list_keys(connection, query, canonical),
+        listed=None if query.public_keys is None else _list_keys(connection, query, steps, canonical),
         want_total=query.want_total,
-    )
+    ), attached
 
 
-def _in_range(attached: Attached, expressions: Sequence[RecordExpression]) -> str:
-    """The source, with dates and times that an expression reads in range: some casts of others end the run, even inside TRY."""
-    read = {column.casefold() for expression in expressions for column in expression.columns}
-    guarded = [
-        f"{keytypes.in_range(quote_identifier(name), kind)} AS {quote_identifier(name)}"
-        for name, kind in attached.columns.items()
-        if name.casefold() in read and keytypes.has_range(kind)
-    ]
-    return f"(SELECT * REPLACE ({', '.join(guarded)}) FROM {SOURCE}) AS in_range" if guarded else SOURCE
-
-
-def resolve_without_source(connection: duckdb.DuckDBPyConnection, query: GroupByQuery) -> Fields:
-    """The same as far as it goes without knowing a type, to read, not to run."""
-    keys, where = _expressions(connection, query)
-    return Fields(
-        source=SOURCE,
-        unit=quote_identifier(query.unit),
-        keys=tuple(_tried(expression, key) for expression, key in zip(keys, query.by, strict=True)),
-        values=tuple(quote_identifier(m.column) if m.column is not None else None for m in query.measures),
-        measures=query.measures,
-        where=None if where is None else f"TRY({where.sql})",
-        drop_null_keys=query.null_keys == "drop",
-        listed=None if query.public_keys is None else _LISTED,
-        want_total=query.want_total,
-    )
-
-
-def _expressions(
-    connection: duckdb.DuckDBPyConnection, query: GroupByQuery
-) -> tuple[list[RecordExpression], RecordExpression | None]:
-    keys = [
-        RecordExpression(quote_identifier(key.name), (key.name,))
-        if key.expression is None
-        else check_expression(key.expression, connection)
-        for key in query.by
-    ]
-    return keys, None if query.where is None else check_expression(query.where, connection)
-
-
-def _tried(expression: RecordExpression, key: Key) -> str:
-    """An error in one record becomes a null key, it does not end the run."""
-    return expression.sql if key.expression is None else f"TRY({expression.sql})"
-
-
-def check_column(name: str, names: Sequence[str], *, exact: bool) -> None:
-    """Refuse a column that does not exist, with the closest ones that do."""
+def check_column(name: str, names: Sequence[str], *, exact: bool, shown: bool = True) -> None:
+    """Refuse a column that does not exist, with the closest ones that do. Names that may be a record are not shown."""
     if name in names or (not exact and name.casefold() in {other.casefold() for other in names}):
         return
     by_fold = {other.casefold(): other for other in names}
     close = [by_fold[fold] for fold in difflib.get_close_matches(name.casefold(), by_fold, n=3, cutoff=0.5)]
-    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"the columns are {', '.join(names[:20])}."
+    if not shown:
+        hint = (
+            f"the first line has {len(names)} columns, none of this name. If it is no header, name the columns:"
+            " --no-header a,b,c or dp.Files(paths, header=[...])."
+        )
+    elif close:
+        hint = f"did you mean {' or '.join(map(repr, close))}?"
+    else:
+        hint = f"the columns are {', '.join(names[:20])}."
     raise InvalidParameter("a column that exists", repr(name), hint)
 
 
-def _types(connection: duckdb.DuckDBPyConnection, expressions: Sequence[str]) -> list[str]:
-    """The types of expressions over one record, from the schema alone."""
-    listed = ", ".join(f"{sql} AS column_{position}" for position, sql in enumerate(expressions))
-    try:
-        return list(described(connection, f"(SELECT {listed} FROM {SOURCE}) AS typed").values())
-    except duckdb.Error as error:  # binding knows the schema and the user's own text, no record
-        reason = str(error).partition("\n")[0]
-    raise InvalidParameter("expressions that fit the columns", reason)
-
-
-def _value(column: str, attached: Attached) -> str:
-    kind = keytypes.family(attached.columns[column])
-    quoted = quote_identifier(column)
+def _value(column: str, steps: Steps, attached: Attached) -> str:
+    piece = steps.column(column)
+    kind = keytypes.base(piece.type_name)
     if kind in keytypes.NUMBERS:
-        return f"CAST({quoted} AS DOUBLE)"
-    if kind == "NULL" or (kind == "VARCHAR" and not attached.typed):
-        return f"TRY_CAST({quoted} AS DOUBLE)"
+        return f"CAST({piece.sql} AS DOUBLE)"
+    if keytypes.base(attached.columns[column]) == "NULL" or (kind == "VARCHAR" and not attached.typed):
+        number = steps.add(f"CAST({piece.sql} AS DOUBLE)", [piece], column)
+        return number.sql
     raise InvalidParameter(f"numbers in {column!r}", f"the type {kind}", "sums and means need a numeric column.")
 
 
-def _canonical(sql: str, type_name: str, key: Key) -> str:
+def _canonical(piece: Piece, key: Key, attached: Attached) -> str:
     """The canonical form of a key, by its type and its role."""
-    found = keytypes.canonical(sql, type_name, f"the key {key.name!r}")
-    if key.role == "ordered value" and keytypes.is_text(type_name):
+    if key.role == "ordered value" and keytypes.is_text(piece.type_name):
         raise InvalidParameter(
             f"numbers, dates or times in {key.name!r}, which are compared",
-            f"the type {keytypes.family(type_name)}",
+            f"the type {keytypes.base(piece.type_name)}",
             "CSV and JSON columns are text: read them as numbers (--as number), or compare letters (--as text).",
         )
-    return found if key.role == "group" else keytypes.without_nan(found, type_name)
+    if key.numbers_in is not None:
+        _check_numbers(key.numbers_in, attached)
+    return keytypes.canonical(piece.sql, piece.type_name, f"the key {key.name!r}")
 
 
 def _check_numbers(column: str, attached: Attached) -> None:
     """By the type: a date, say, casts to no number, and every record would be null."""
-    kinds = {name.casefold(): keytypes.family(kind) for name, kind in attached.columns.items()}
+    kinds = {name.casefold(): keytypes.base(kind) for name, kind in attached.columns.items()}
     kind = kinds[column.casefold()]
     if kind not in keytypes.NUMBERS and not keytypes.is_text(kind):
         raise InvalidParameter(
@@ -164,30 +114,41 @@ def _check_numbers(column: str, attached: Attached) -> None:
         )
 
 
-def _condition(connection: duckdb.DuckDBPyConnection, where: RecordExpression, query: GroupByQuery) -> str:
-    tried = f"TRY({where.sql})"
-    if (kind := _types(connection, [tried])[0]) != "BOOLEAN":
-        raise InvalidParameter(f"a condition that is true or false in {query.where!r}", kind)
-    return tried
+def _condition(steps: Steps, where: RecordExpression) -> str:
+    piece = steps.write(where)
+    if piece.family not in ("boolean", "null"):
+        raise InvalidParameter(f"a condition that is true or false in {where.text!r}", piece.type_name)
+    return piece.sql
 
 
-def _list_keys(connection: duckdb.DuckDBPyConnection, query: GroupByQuery, canonical: Sequence[str]) -> str:
-    """Register the public list under the types of the keys, each key once. Its values are public and may be named."""
+def _list_keys(
+    connection: duckdb.DuckDBPyConnection, query: GroupByQuery, steps: Steps, canonical: Sequence[str]
+) -> str:
+    """Register the public list under the types of the keys. Its values are public and may be named."""
     if query.public_keys is None:
         raise AssertionError("asked for only with a list")
-    types = _types(connection, canonical)
-    names = [f"key_{position}" for position in range(1, len(types) + 1)]
-    given = query.public_keys.select([key.name for key in query.by]).rename_columns(names)
+    typed = ", ".join(f"{sql} AS key_{position}" for position, sql in enumerate(canonical, 1))
+    types = described(connection, f"(SELECT {typed} FROM {steps.source(SOURCE)}) AS typed")
+    given = query.public_keys.select([key.name for key in query.by]).rename_columns(list(types))
     connection.register("given_keys", given)
     casts = []
-    for name, kind, key in zip(names, types, query.by, strict=True):
-        misfit = (
-            f"SELECT {name} FROM given_keys WHERE {name} IS NOT NULL AND TRY_CAST({name} AS {kind}) IS NULL LIMIT 1"
-        )
+    for (name, kind), key in zip(types.items(), query.by, strict=True):
+        cast = keytypes.guarded(f"TRY_CAST({name} AS {kind})", kind)
+        misfit = f"SELECT {name} FROM given_keys WHERE {name} IS NOT NULL AND {cast} IS NULL LIMIT 1"
         if misfits := connection.execute(misfit).fetchall():
             raise InvalidParameter(f"public keys of the type {kind} for {key.name!r}", repr(misfits[0][0]))
-        casts.append(f"{keytypes.canonical(f'CAST({name} AS {kind})', kind, key.name)} AS {name}")
-    keep = " AND ".join(f"{name} IS NOT NULL" for name in names) if query.null_keys == "drop" else "TRUE"
-    listed = f"SELECT DISTINCT * FROM (SELECT {', '.join(casts)} FROM given_keys) AS keys WHERE {keep}"
-    connection.execute(f"CREATE TEMP TABLE {_LISTED} AS {listed}")
+        if query.null_keys == "drop" and given.column(name).null_count:
+            raise InvalidParameter(
+                f"no null among the public keys for {key.name!r}", "one", "--null-keys drop drops it."
+            )
+        casts.append(f"{cast} AS {name}")
+    connection.execute(f"CREATE TEMP TABLE {_LISTED} AS SELECT {', '.join(casts)} FROM given_keys")
+    names = ", ".join(types)
+    twice = f"SELECT {names} FROM {_LISTED} GROUP BY {names} HAVING COUNT(*) > 1 LIMIT 1"
+    if repeated := connection.execute(twice).fetchall():
+        raise InvalidParameter(
+            f"public keys that differ, read as {', '.join(types.values())}",
+            f"{', '.join(map(repr, repeated[0]))} more than once",
+            "list each group once, spelled as in the data.",
+        )
     return _LISTED

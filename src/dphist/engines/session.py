@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dphist.engines.settings import PerformanceSettings
 from dphist.engines.sources import quote_text
-from dphist.errors import EngineFailure, InvalidParameter
+from dphist.errors import DphistError, EngineFailure, InvalidParameter
 from dphist.noise.entropy import SystemEntropy
 
 Progress = Callable[[str], None]
@@ -71,15 +71,21 @@ def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection
         shutil.rmtree(spill, ignore_errors=True)
 
 
-def without_leaks(work: Callable[[], _T]) -> _T:
-    """Replace the engine's errors, which may quote a record, by ours, raised where the original is no longer in sight."""
+def without_leaks(work: Callable[[], _T], *, let_through: tuple[type[Exception], ...] = ()) -> _T:
+    """Replace any error but ours, which may quote a record, by one of ours, raised where the original is out of sight.
+
+    Not only the engine's: the records may come from a frame, a reader or a relation with errors of its own.
+    """
+    ours: tuple[type[Exception], ...] = (DphistError, *let_through)
     try:
         return work()
-    except duckdb.OutOfMemoryException:
+    except ours:
+        raise
+    except (duckdb.OutOfMemoryException, MemoryError):
         failure = EngineFailure("enough memory and disk", "raise the memory limit or free space for temporary files.")
-    except duckdb.IOException:
+    except (duckdb.IOException, OSError):
         failure = EngineFailure("readable files and space for temporary ones", "check the disk and the source.")
-    except (duckdb.Error, pa.ArrowException):
+    except Exception:
         failure = EngineFailure("a source that can be read to its end", "a file may be damaged.")
     raise failure
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dphist.engines.counted import histogram_of
+from dphist.engines.counted import commented, histogram_of
 from dphist.engines.query import GroupByQuery
 from dphist.engines.session import BOUNDING, READING, Progress, fresh, silent
 from dphist.engines.spark_errors import without_leaks
@@ -111,22 +111,15 @@ class SparkEngine:
             table = without_leaks(records.sql(sql).toArrow)
         return histogram_of(table, query, bounds)
 
-    def explain(self, query: GroupByQuery, bounds: ContributionBounds, source: object = None) -> str:
+    def explain(self, query: GroupByQuery, bounds: ContributionBounds, source: object) -> str:
         """The SQL that a run executes, on a source whose schema is read."""
         with self.open(source, query, seed=0) as records:
-            return _commented(query, records.histogram_sql(bounds))
+            return commented(query, records.histogram_sql(bounds))
 
     def explain_pairs(self, query: GroupByQuery, source: object) -> str:
         """The SQL that makes the pairs of units and groups."""
         with self.open(source, query, seed=0) as records:
-            return _commented(query, records.pairs_sql())
-
-
-def _commented(query: GroupByQuery, sql: str) -> str:
-    names = [f"key_{i}: {key.name}" for i, key in enumerate(query.by, 1)]
-    names += [f"steps_{i}: {measure.name}" for i, measure in enumerate(query.measures, 1)]
-    comments = [f"-- {text}".replace("\n", " ") for text in (*names, "the seed 0 stands for a fresh one in each run")]
-    return "\n".join([*comments, sql])
+            return commented(query, records.pairs_sql())
 
 
 class Views:

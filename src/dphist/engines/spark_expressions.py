@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import duckdb
 
-from dphist.engines.expressions import RecordExpression, check_expression, parse
+from dphist.engines.expressions import check_expression
 from dphist.engines.spark_types import in_range, is_moment
 from dphist.errors import InvalidParameter
 
@@ -48,12 +48,10 @@ _SAME_NAME: Final = {
 
 def spark_expression(
     text: str, connection: duckdb.DuckDBPyConnection, name: Callable[[str], str], kind: Callable[[str], str]
-) -> RecordExpression:
+) -> str:
     """A checked expression in Spark SQL; `name` turns a column of the record into an identifier, `kind` tells Spark's type of
     an expression. No date or time that it hands on is outside the years 1 to 9999, if none in a column is."""
-    checked = check_expression(text, connection)
-    writer = _Writer(text, name, kind)
-    return RecordExpression(writer.write(parse(checked.sql, connection)), checked.columns)
+    return _Writer(text, name, kind).write(check_expression(text, connection).tree)
 
 
 class _Writer:

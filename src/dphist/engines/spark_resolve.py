@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import duckdb
 
 from dphist.engines import spark_types
-from dphist.engines.expressions import RecordExpression, check_expression
+from dphist.engines.expressions import check_expression
 from dphist.engines.query import GroupByQuery
 from dphist.engines.resolve import check_column
 from dphist.engines.settings import Files, Format
@@ -64,21 +64,18 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: _Vi
             named(column)
         view = views.add(_narrowed(frame, names), "source")
 
-        def written(text: str) -> RecordExpression:
+        def written(text: str) -> str:
             return spark_expression(text, connection, named, lambda sql: _types(spark, view, [sql])[0])
 
-        keys = [
-            RecordExpression(named(key.name), (key.name,)) if key.expression is None else written(key.expression)
-            for key in query.by
-        ]
+        keys = [named(key.name) if key.expression is None else written(key.expression) for key in query.by]
         where = None if query.where is None else written(query.where)
-    types = _types(spark, view, [named(query.unit), *(key.sql for key in keys)])
+    types = _types(spark, view, [named(query.unit), *keys])
     spark_types.check_unit(types[0], query.unit)
     canonical = tuple(
-        spark_types.canonical(expression.sql, kind, f"the key {key.name!r}")
+        spark_types.canonical(expression, kind, f"the key {key.name!r}")
         for expression, kind, key in zip(keys, types[1:], query.by, strict=True)
     )
-    if where is not None and (kind := _types(spark, view, [where.sql])[0]) != "boolean":
+    if where is not None and (kind := _types(spark, view, [where])[0]) != "boolean":
         raise InvalidParameter(f"a condition that is true or false in {query.where!r}", kind)
     return Fields(
         source=view,
@@ -88,7 +85,7 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: _Vi
             None if m.column is None else _value(spark, view, named(m.column), m.column, typed) for m in query.measures
         ),
         measures=query.measures,
-        where=None if where is None else where.sql,
+        where=where,
         drop_null_keys=query.null_keys == "drop",
         listed=None if query.public_keys is None else _list_keys(spark, query, view, canonical, views),
         want_total=query.want_total,

@@ -162,15 +162,14 @@ def ranked_sql(fields: Fields, seed: int, dialect: Dialect) -> str:
 
 
 def _totals(measure: Measure, position: int, dialect: Dialect) -> list[str]:
-    """What the records of one unit in one group add up to. Null and NaN are left out, infinities saturate."""
+    """What the records of one unit in one group add up to. Nulls are left out (NaN is one), infinities saturate."""
     if measure.kind == "rows":
         return [f"COUNT(*) AS number_{position}"]
     value = f"value_{position}"
-    usable = f"{value} IS NOT NULL AND NOT isnan({value})"
     scaled = _clamped(f"{value} / {_double(measure.record_step)}", -LARGEST_RECORD, LARGEST_RECORD)
-    whole = f"CASE WHEN {usable} THEN {dialect.nearest(scaled)} END"
+    whole = f"CASE WHEN {value} IS NOT NULL THEN {dialect.nearest(scaled)} END"
     total = f"{dialect.exact_sum(whole)} AS total_{position}"
-    return [total] if measure.kind == "sum" else [total, f"COUNT(CASE WHEN {usable} THEN 1 END) AS number_{position}"]
+    return [total] if measure.kind == "sum" else [total, f"COUNT({value}) AS number_{position}"]
 
 
 def _steps(measure: Measure, position: int, dialect: Dialect) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import textwrap
 
-from dphist.engines.pairs import explain_pairs
-from dphist.engines.spark import SparkEngine
 from dphist.mechanisms import AdaptiveGaussian
 from dphist.planning.describe import guarantee
 from dphist.planning.summary import thresholded
@@ -26,23 +24,11 @@ def explain(job: Job) -> str:
 def _explain_one_pass(job: Job) -> list[Step]:
     return [
         ("Plan", "Chosen from public parameters alone; no record is read for it.", str(job.plan)),
-        ("Bound and count", _bounding(job), _counting_sql(job)),
+        ("Bound and count", _bounding(job), job.engine.explain(job.query, bounds_of(job.plan), job.source)),
         ("Noise", _noise(job), ""),
         ("Threshold", _threshold(job), ""),
         ("Publish", _publishing(job), ""),
     ]
-
-
-def _counting_sql(job: Job) -> str:
-    """Spark knows no types without the source; reading its schema reads no record."""
-    source = job.source if isinstance(job.engine, SparkEngine) else None
-    return job.engine.explain(job.query, bounds_of(job.plan), source)
-
-
-def _pairs_sql(job: Job) -> str:
-    if isinstance(job.engine, SparkEngine):
-        return job.engine.explain_pairs(job.query, job.source)
-    return explain_pairs(job.query, job.engine.settings)
 
 
 def render(steps: list[Step]) -> str:
@@ -105,7 +91,7 @@ def _publishing(job: Job) -> str:
 def explain_rounds(job: Job) -> list[Step]:
     """The rounds of the adaptive release, and the choice before them."""
     steps: list[Step] = [("Plan", "Chosen from public parameters alone; no record is read for it.", str(job.plan))]
-    steps.append(("Pairs", _PAIRS, _pairs_sql(job)))
+    steps.append(("Pairs", _PAIRS, job.engine.explain_pairs(job.query, job.source)))
     request = job.plan.request
     if request.undecided:
         steps.append(("Choice", _CHOICE.format(epsilon=request.choice_epsilon, left=request.mechanism_epsilon), ""))
