@@ -208,10 +208,10 @@ def test_no_file_of_several_is_skipped(
     false, none = files
     more = tmp_path / "more.parquet"
     more.write_bytes(written(table_of(LIES["int"].claims).set_column(1, "row", pa.array(np.arange(ROWS) + ROWS))))
-    want = run("where", "int", [none, more])
+    want = run("list", "int", [none, more])
     for paths in ([false, more], [more, false]):
-        assert run("where", "int", paths) == want
-        assert believing(partial(run, "where", "int", paths)) != want
+        assert run("list", "int", paths) == want
+        assert believing(partial(run, "list", "int", paths)) != want
 
 
 @pytest.mark.parametrize("use", NULL_USES)
