@@ -209,7 +209,8 @@ def test_a_stream_that_is_not_what_was_paid_for_is_refused(ledger: str, tmp_path
         rich.add(TABLE, "monday", ledger=ledger)
     state = rich._state()
     forged = replace(state, settings={**state.settings, "ledger": paid.receipt})
-    forged.save(tmp_path / "rich" / "state.arrow")
+    with (tmp_path / "rich" / "state.arrow").open("wb") as sink:
+        forged.save(sink)
     histogram = Histogram(pa.table({"url": ["a"]}), np.array([5]), ContributionBounds(2))
     said = "a stream as entry 1 of 'events' paid for, got another one"
     with pytest.raises(InvalidParameter, match=said):

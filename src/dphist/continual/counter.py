@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import lru_cache, partial
 from pathlib import Path
@@ -29,7 +30,7 @@ from dphist.planning.plan import STD_ERROR
 from dphist.planning.sentence import check_neighbours, layout
 from dphist.publish.charge import Spend, charging, receipt_of, spend_of_mechanism
 from dphist.publish.paid_terms import check_paid, terms_hash
-from dphist.publish.private_files import check_single_name, locked, make_durable, remove_partial, replace_private
+from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
 from dphist.publish.table import row_order
 
 STATE = "state.arrow"
@@ -85,8 +86,6 @@ class Continual:
         folder = Path(path)
         if not folder.resolve().parent.is_dir():
             raise InvalidParameter("an existing folder around the stream's own", str(folder.parent), "create it first.")
-        folder.mkdir(mode=0o700, exist_ok=True)
-        os.chmod(folder, 0o700)
 
         def spend() -> Spend:
             return spend_of_mechanism(
@@ -97,23 +96,22 @@ class Continual:
                 },
             )  # fmt: skip
 
-        with locked(folder / STATE), charging(ledger, dataset, spend) as charge:
-            if (folder / STATE).exists():
-                raise InvalidParameter("a folder without a stream", str(folder), "a stream is never overwritten.")
+        with _creating(folder) as file, charging(ledger, dataset, spend) as charge:
             state = State({**settings, "ledger": receipt_of(charge)}, (), pa.table({}), np.zeros(0, np.int64), {})
-            replace_private(folder / STATE, state.save)
+            os.chmod(folder, 0o700)
+            file.replace(state.save)
             if charge is not None:
                 charge.confirm(folder)
         return cls(folder)
 
-    def _state(self) -> State:
+    def _state(self, file: LockedFile | None = None) -> State:
         check_single_name(self.path / STATE)
-        return State.load(self.path / STATE)
+        return State.load(self.path / STATE, file)
 
-    def _durable(self) -> State:
+    def _durable(self, file: LockedFile) -> State:
         """The state, on disk to stay: a round that a loss of power took back would be drawn again with other noise."""
-        state = self._state()
-        make_durable(self.path / STATE)
+        state = self._state(file)
+        file.make_durable()
         return state
 
     @property
@@ -135,8 +133,8 @@ class Continual:
     @property
     def batches(self) -> tuple[str, ...]:
         """The names of the batches that are in, to stay."""
-        with locked(self.path / STATE):
-            return self._durable().batches
+        with locked(self.path / STATE) as file:
+            return self._durable(file).batches
 
     def add(
         self,
@@ -155,30 +153,30 @@ class Continual:
         With a ledger the stream is first compared with the entry that paid for it; nothing is charged.
         """
         require_secure(entropy)
-        with locked(self.path / STATE):
-            state = self._checked(batch, ledger)
+        with locked(self.path / STATE) as file:
+            state = self._checked(file, batch, ledger)
             asked = state.settings
             query = _query(asked["unit"], asked["by"], asked["where"], asked["null_keys"])
             engine = DuckDBEngine(settings or PerformanceSettings())
             bounds = ContributionBounds(_mechanism(state).max_groups)
-            return self._commit(state, batch, engine.histogram(source, query, bounds, progress=progress), entropy)
+            counted = engine.histogram(source, query, bounds, progress=progress)
+            return self._commit(file, state, batch, counted, entropy)
 
     def add_histogram(
         self, histogram: Histogram, batch: str, *, ledger: str | Path | None = None, entropy: Entropy | None = None
     ) -> RunningCounts:
         """The same with a histogram that an engine has bounded already."""
         require_secure(entropy)
-        with locked(self.path / STATE):
-            state = self._checked(batch, ledger)
+        with locked(self.path / STATE) as file:
+            state = self._checked(file, batch, ledger)
             held, needed = histogram.bounds.max_groups, _mechanism(state).max_groups
             if held is None or held > needed:
                 raise InvalidParameter(f"a histogram bounded to {needed} groups per unit", held)
-            return self._commit(state, batch, histogram, entropy)
+            return self._commit(file, state, batch, histogram, entropy)
 
-    def _checked(self, batch: str, ledger: str | Path | None) -> State:
+    def _checked(self, file: LockedFile, batch: str, ledger: str | Path | None) -> State:
         """The state, if it can take this batch."""
-        remove_partial(self.path / STATE)
-        state = self._state()
+        state = self._state(file)
         terms = {name: value for name, value in state.settings.items() if name != "ledger"}
         check_paid(ledger, state.settings.get("ledger"), terms, "stream")
         if not is_recorded(self.path, state.round):  # the process died behind its round
@@ -193,7 +191,9 @@ class Continual:
             )
         return state
 
-    def _commit(self, state: State, batch: str, histogram: Histogram, entropy: Entropy | None) -> RunningCounts:
+    def _commit(
+        self, file: LockedFile, state: State, batch: str, histogram: Histogram, entropy: Entropy | None
+    ) -> RunningCounts:
         """Draw the noise of the round, make it durable, and only then let anything out."""
         made = _mechanism(state)
         names = [f"key_{i}" for i in range(1, histogram.keys.num_columns + 1)]
@@ -202,15 +202,15 @@ class Continual:
         # on running counts would not do: where they reach it, one event also moves the nodes of that later round.
         added = np.minimum(histogram.counts, made.most_per_round)
         after = state.advanced(batch, keys, added, partial(made.draw, entropy=entropy))
-        replace_private(self.path / STATE, after.save)
+        file.replace(after.save)
         released = _release(after, self.path)
         released.record()
         return released
 
     def show(self) -> RunningCounts:
         """The counts after the last round, as they were released then: no new noise, no cost."""
-        with locked(self.path / STATE):
-            released = _release(self._durable(), self.path)
+        with locked(self.path / STATE) as file:
+            released = _release(self._durable(file), self.path)
             released.record()
         return released
 
@@ -218,6 +218,26 @@ class Continual:
         state = self._state()
         told = facts(_mechanism(state), state.settings, state.round)
         return layout("Stream: running counts per group", told)
+
+
+@contextmanager
+def _creating(folder: Path) -> Iterator[LockedFile]:
+    """The place of a new state. If that is refused, the folder is as it was: not there, or untouched."""
+    try:
+        folder.mkdir(mode=0o700)
+        new = True
+    except FileExistsError:
+        new = False
+    if not folder.is_dir():
+        raise InvalidParameter("a folder for the stream", f"the file {str(folder)!r}")
+    try:
+        with creating(folder / STATE, "stream") as file:
+            yield file
+    except BaseException:
+        if new:
+            with suppress(OSError):  # it is not empty: another process has begun a stream in it
+                folder.rmdir()
+        raise
 
 
 def _query(unit: str, by: Sequence[str], where: str | None, null_keys: NullKeys) -> GroupByQuery:

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 import pyarrow as pa
@@ -77,7 +77,7 @@ class RunningCounts(Published):
         if not is_recorded(self.folder, self.round):
             path.parent.mkdir(mode=0o700, exist_ok=True)
             remove_partial(path)
-            replace_private(path, lambda partial: _write(self.table.slice(0, MOST_KEPT), partial))
+            replace_private(path, lambda sink: _write(self.table.slice(0, MOST_KEPT), sink))
 
     def history(self) -> list[tuple[int, pa.Table]]:
         """Rounds up to this one, at most some hundred of them evenly spaced, with what was released then."""
@@ -125,8 +125,8 @@ def _file(folder: Path, number: int) -> Path:
     return folder / ROUNDS / f"{number:07}.arrow"
 
 
-def _write(table: pa.Table, path: Path) -> None:
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+def _write(table: pa.Table, sink: BinaryIO) -> None:
+    with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
 
 

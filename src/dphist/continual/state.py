@@ -13,13 +13,14 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from dphist.errors import InvalidParameter
+from dphist.publish.private_files import LockedFile
 
 Integers = NDArray[np.int64]
 _COUNT, _ADDED, _PLACE = "count", "added", "place"
@@ -65,22 +66,22 @@ class State:
         noise[begun] = draw(len(counts))
         return State(self.settings, (*self.batches, batch), all_keys, counts, noise)
 
-    def save(self, path: Path) -> None:
+    def save(self, sink: BinaryIO) -> None:
         """Write the state as an Arrow file."""
         table = self.keys.append_column(_COUNT, pa.array(self.counts))
         for level, values in self.noise.items():
             table = table.append_column(f"noise_{level}", pa.array(values))
         record = {"format": "dphist-continual", "version": 1, "settings": self.settings, "batches": self.batches}
         table = table.replace_schema_metadata({_METADATA: json.dumps(record, allow_nan=False)})
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
 
     @classmethod
-    def load(cls, path: Path) -> State:
-        """Read a state back."""
+    def load(cls, path: Path, file: LockedFile | None = None) -> State:
+        """Read a state back: the one in the file that is locked, or at the path. A copy: nothing may change under it."""
         try:
-            with pa.OSFile(str(path)) as source:  # a copy: nothing may change under a state that is in use
-                table = pa.ipc.open_file(source).read_all()
+            content = path.read_bytes() if file is None else file.read()
+            table = pa.ipc.open_file(content).read_all()
             record = json.loads((table.schema.metadata or {})[_METADATA])
             if record["format"] != "dphist-continual" or record["version"] != 1:
                 raise ValueError

@@ -1,4 +1,11 @@
-"""Files that only their owner may read, replaced all or nothing, used by one process at a time."""
+"""Files that only their owner may read, replaced all or nothing, used by one process at a time.
+
+The lock of a state is on the state itself, not on a file beside it that can be removed. A replacement is a new file: it is
+locked before it gets the name, and the old one stays locked until it has it. Whoever opens the name therefore finds a file
+that is locked, or one that has lost the name. Before and after each replacement the name must belong to the locked file.
+
+Not seen: an old copy that is put back while nobody uses the state. Files cannot know that they were copied.
+"""
 
 from __future__ import annotations
 
@@ -6,61 +13,126 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO, Final
 
 from dphist.errors import InvalidParameter
 
-_PARTIAL = ".partial"
+Write = Callable[[BinaryIO], object]
+
+_PARTIAL: Final = ".partial"
+_TRIES: Final = 100
+_OPEN: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class LockedFile:
+    """A file that this process alone may replace. `locked` and `creating` make one and end it."""
+
+    def __init__(self, path: Path, handle: int) -> None:
+        self.path = path
+        self._handle = handle
+        self._size = os.fstat(handle).st_size
+
+    def read(self) -> bytes:
+        """The content of the file that is locked, whatever its name belongs to by now."""
+        with open(self._handle, "rb", closefd=False) as opened:
+            opened.seek(0)
+            return opened.read()
+
+    def check(self) -> None:
+        """Refuse if the file was removed, replaced, linked or cut since it was locked."""
+        held = os.fstat(self._handle)
+        if not (_names(self.path, self._handle) and held.st_nlink == 1 and held.st_size == self._size):
+            raise _changed(self.path)
+
+    def make_durable(self) -> None:
+        """Let a file that another process put in its place survive a loss of power, before anything is built on it."""
+        os.fsync(self._handle)
+        _sync_folder(self.path.parent)
+        self.check()
+
+    def replace(self, write: Write) -> None:
+        """Put a new file in the place of this one, all or nothing, and hold its lock from then on.
+
+        When this returns, the new file survives a loss of power. If it raises, either of the two may have the name.
+        """
+        before = self._handle
+        with _partial(self.path) as (partial, handle):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # first: whoever opens it by its new name has to wait
+            _fill(handle, write)
+            self.check()
+            os.rename(partial, self.path)
+            self._handle, self._size = os.dup(handle), os.fstat(handle).st_size  # a lock goes with its copies
+        try:
+            _sync_folder(self.path.parent)
+            self.check()
+            if os.fstat(before).st_nlink:  # somebody moved it behind the first check, and could bring it back
+                os.ftruncate(before, 0)
+        finally:
+            os.close(before)
+
+    def close(self) -> None:
+        """Give the lock up."""
+        os.close(self._handle)
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file that belongs to `path`; refuse at once if another process has it.
+def locked(path: Path) -> Iterator[LockedFile]:
+    """Hold the lock of the file at `path`; refuse at once if another process has it.
 
-    The lock goes with the process: a killed one leaves nothing behind.
+    The lock goes with the process: a killed one leaves at most something half written, which is removed here.
     """
-    handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    check_single_name(path)
+    file = _lock(path, _OPEN)
     try:
+        file.check()
+        remove_partial(path)
+        yield file
+    finally:
+        file.close()
+
+
+@contextmanager
+def creating(path: Path, what: str) -> Iterator[LockedFile]:
+    """Hold a new, empty file for `what` (a session, a stream), that `replace` fills; it goes again if that does not happen.
+
+    Of several processes one gets it. An empty file that nobody holds is what a killed process left: it is taken over.
+    """
+    check_single_name(path)
+    file = _lock(path, _OPEN | os.O_CREAT)
+    try:
+        if file.read():
+            raise InvalidParameter(f"a new place for the {what}", str(path), f"a {what} is never overwritten.")
+        file.check()
+        remove_partial(path)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InvalidParameter(
-                f"{path.name} to be free", "a lock of another process", "try again when it has ended."
-            ) from None
-        yield
+            yield file
+        except BaseException:
+            _remove_empty(file)
+            raise
     finally:
-        os.close(handle)
+        file.close()
 
 
-def replace_private(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file under another name, make it durable, and put it in the place of `path`: the old one or the new one.
+def replace_private(path: Path, write: Write) -> None:
+    """Write a file of which nobody keeps an account; call it under the lock of the state it belongs to.
 
-    Readable by the owner alone from the first byte. When this returns, the new file survives a loss of power.
+    Readable by the owner alone from the first byte; the old file or the new one, after a loss of power too.
     """
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_PARTIAL, dir=path.parent)  # made with mode 0600
-    os.close(handle)
-    partial = Path(name)
-    try:
-        write(partial)
-        _sync(partial)
-        partial.replace(path)
-        _sync(path.parent)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def make_durable(path: Path) -> None:
-    """Let a file that another process put in its place survive a loss of power, before anything is built on it."""
-    _sync(path)
-    _sync(path.parent)
+    with _partial(path) as (partial, handle):
+        _fill(handle, write)
+        os.rename(partial, path)
+        _sync_folder(path.parent)
 
 
 def check_single_name(path: Path) -> None:
     """Refuse a file that has another name: replacing it under one would leave the other behind, with a budget of its own."""
-    if not path.exists():
+    try:
+        linked = path.is_symlink() or path.stat().st_nlink > 1
+    except FileNotFoundError:
         return
-    if path.is_symlink() or path.stat().st_nlink > 1:
+    if linked:
         raise InvalidParameter(
             f"{path.name} to be a file with one name", "one with a second (a link)", "remove the other name first."
         )
@@ -72,7 +144,73 @@ def remove_partial(path: Path) -> None:
         left.unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> None:
+def _lock(path: Path, flags: int) -> LockedFile:
+    """Open, lock, and look whether the name still belongs to what is locked: if not, somebody was faster."""
+    for _ in range(_TRIES):
+        try:
+            handle = os.open(path, flags, 0o600)
+        except (FileNotFoundError, IsADirectoryError):
+            raise InvalidParameter(f"a file {path.name}", "none", "was it removed or moved?") from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _names(path, handle):
+                return LockedFile(path, handle)
+        except BlockingIOError:
+            os.close(handle)
+            break
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+    raise InvalidParameter(f"{path.name} to be free", "a lock of another process", "try again when it has ended.")
+
+
+def _names(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(handle))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _changed(path: Path) -> InvalidParameter:
+    return InvalidParameter(
+        f"{path.name} to stay in its place while it is in use",
+        "one that was removed, replaced, linked or cut",
+        "nothing was given out. If it was moved, move it back; never put an old copy in its place.",
+    )
+
+
+@contextmanager
+def _partial(path: Path) -> Iterator[tuple[Path, int]]:
+    """A file beside `path`, readable by the owner alone; gone at the end unless it was renamed."""
+    try:
+        handle, name = tempfile.mkstemp(
+            prefix=f".{path.name}.", suffix=_PARTIAL, dir=path.parent
+        )  # made with mode 0600
+        try:
+            yield Path(name), handle
+        finally:
+            os.close(handle)
+            Path(name).unlink(missing_ok=True)
+    except FileNotFoundError:  # somebody removed the partial file, or moved its folder
+        raise _changed(path) from None
+
+
+def _fill(handle: int, write: Write) -> None:
+    """Through the descriptor, not the name: that may belong to another file by now, which others can read."""
+    with open(handle, "wb", closefd=False) as sink:
+        write(sink)
+    os.fsync(handle)
+
+
+def _remove_empty(file: LockedFile) -> None:
+    with suppress(InvalidParameter):
+        if not file.read():
+            file.check()
+            file.path.unlink(missing_ok=True)
+
+
+def _sync_folder(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -29,7 +29,7 @@ from dphist.planning.describe import number
 from dphist.planning.sentence import check_neighbours, layout, sentence
 from dphist.publish.charge import Spend, charging, receipt_of, spend_of_mechanism
 from dphist.publish.paid_terms import check_paid, terms_hash
-from dphist.publish.private_files import check_single_name, locked, remove_partial, replace_private
+from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
 
 _FORMAT = "dphist-session"
 
@@ -129,18 +129,17 @@ class Session:
                 facts=facts,
             )  # fmt: skip
 
-        with locked(target), charging(ledger, dataset, spend) as charge:
-            if target.exists():
-                raise InvalidParameter("a new file for the session", str(target), "a session is never overwritten.")
-            _store(target, replace(account, ledger=receipt_of(charge)))
+        with creating(target, "session") as file, charging(ledger, dataset, spend) as charge:
+            _store(file, replace(account, ledger=receipt_of(charge)))
             if charge is not None:
                 charge.confirm(target)
         return cls(target)
 
-    def _load(self) -> Account:
+    def _load(self, file: LockedFile | None = None) -> Account:
+        """What is in the file that is locked, or at the path."""
         check_single_name(self.path)
         try:
-            data = json.loads(self.path.read_text(encoding="utf-8"))
+            data = json.loads(self.path.read_bytes() if file is None else file.read())
             if data["format"] != _FORMAT or data["version"] != 1:
                 raise ValueError
             account = Account(**{**data["account"], "mechanism": Ranked(**data["account"]["mechanism"])})
@@ -200,9 +199,8 @@ class Session:
         """
         require_secure(entropy)
         names = (by,) if isinstance(by, str) else tuple(by)
-        with locked(self.path):
-            remove_partial(self.path)
-            account = self._load()
+        with locked(self.path) as file:
+            account = self._load(file)
             check_paid(ledger, account.ledger, account.terms, "session")
             made = account.mechanism
             account.reserve(k)  # refuse before reading
@@ -213,19 +211,15 @@ class Session:
             engine = DuckDBEngine(settings or PerformanceSettings())
             largest = engine.histogram(source, query, ContributionBounds(), largest=made.shortlist + 1)
             account = account.reserve(k)
-            _store(self.path, account)
+            _store(file, account)
             chosen = made.choose(largest.counts, k, entropy)
-            _store(self.path, account.settle(chosen.symbols))
+            _store(file, account.settle(chosen.symbols))
         table = largest.keys.take(pa.array(chosen.index))
         ranks = pa.array(np.arange(1, len(chosen.index) + 1))
         return table.add_column(0, "rank", ranks), not chosen.stopped
 
 
-def _store(path: Path, account: Account) -> None:
+def _store(file: LockedFile, account: Account) -> None:
     record: dict[str, Any] = {"format": _FORMAT, "version": 1, "account": asdict(account)}
     text = json.dumps(record, indent=2, allow_nan=False) + "\n"
-    replace_private(path, lambda partial: _write(partial, text))
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+    file.replace(lambda sink: sink.write(text.encode()))
