@@ -13,7 +13,7 @@ import pyarrow as pa
 import dphist as dp
 from dphist.engines.duckdb import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
-from dphist.histogram import ContributionBounds
+from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms import ContinualCounts, Ranked
 
 RESULTS = 10
@@ -86,8 +86,13 @@ def use_up(path: str, seed: int, ready: Barrier, pipe: Connection) -> None:
     session, total = dp.Session(path), 0
     asked = GroupByQuery("user", (Key("page"),))
     largest = DuckDBEngine().histogram(EVENTS, asked, ContributionBounds(), largest=21)
+
+    def count(*_: object, **__: object) -> Histogram:
+        time.sleep(0.02)
+        return largest
+
     ready.wait()
-    with patch.object(DuckDBEngine, "histogram", lambda *_, **__: time.sleep(0.02) or largest):
+    with patch.object(DuckDBEngine, "histogram", count):
         for turn in range(1000):
             try:
                 total += query(path, 1 + (turn + seed) % 3)
