@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from dphist.audit import ledger_attack
 from dphist.audit.contributions import Bounding, Outcome, contributions, equal_keys, withstood
 from dphist.audit.findings import Claim
+from dphist.audit.locality import locality
 from dphist.audit.sampled import BITS_ALPHA, sampled
 from dphist.audit.trials import KEY, UNIT, Layout, published
 from dphist.continual import Continual
@@ -252,6 +253,7 @@ ATTACKS: tuple[ImplementationAttack, ...] = (
     ImplementationAttack("order of rows", "the order of a table tells what its values do not", order),
     ImplementationAttack("contribution bounds", "one unit changes more than was accounted for", contributions),
     ImplementationAttack("equal keys and units", "one person or group under two names, or two under one", equal_keys),
+    ImplementationAttack("locality", "one unit's value changes how another's is read", locality),
     ImplementationAttack("sketches", "one unit moves counters up and down at once", sketch_moves),
     ImplementationAttack("sums", "a sum that overflows, loses integers or depends on order", sums),
     ImplementationAttack("fresh noise", "noise that repeats cancels between two releases", fresh_noise),

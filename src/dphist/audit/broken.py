@@ -18,6 +18,7 @@ from dphist.audit import attacks, broken_parts, laws, ledger_attack, neighbours,
 from dphist.audit.claim_parts import DELTA, EPSILON, MANY
 from dphist.audit.contributions import Outcome, contributions
 from dphist.audit.findings import Claim, Integers, Pair
+from dphist.audit.locality import locality
 from dphist.audit.trials import Layout
 from dphist.engines.duckdb import DuckDBEngine
 from dphist.engines.spark import SparkEngine
@@ -59,6 +60,8 @@ def broken() -> list[Broken]:
         ),
         Broken("no bounding", "a unit in 5 groups is counted in all of them where 2 are allowed", unbounded()),
         Broken("bounding lets one unit through", "one unit of a table is not bounded", attack=_one_through),
+        Broken("row groups are skipped", "a file's largest value, which leaves NaN out, hides records", attack=_skips),
+        Broken("types by all records", "keys are numbers or texts as all records together have them", attack=_guesses),
         Broken("noise in doubles", "count + a normal double, as it is", attack=_doubles),
         Broken("a seed used twice", "every release draws the same noise", attack=_one_seed),
         Broken("rows as they were read", "the table keeps the order of the engine", attack=_as_read),
@@ -69,6 +72,14 @@ def broken() -> list[Broken]:
 
 def _one_through() -> Outcome:
     return contributions(broken_parts.OneThrough())
+
+
+def _skips() -> Outcome:
+    return locality(broken_parts.SkipsRowGroups())
+
+
+def _guesses() -> Outcome:
+    return locality(broken_parts.GuessesTypes())
 
 
 def _doubles() -> Outcome:

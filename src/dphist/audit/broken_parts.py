@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +46,33 @@ class OneThrough(DuckDBEngine):
             for chosen, limit in ((pa.compute.invert(through), bounds), (through, ContributionBounds()))
         ]
         return added(parts, bounds)
+
+
+class SkipsRowGroups(DuckDBEngine):
+    """Skips row groups of a file in which `first` is at most 5, as their statistics have it: they leave NaN out."""
+
+    skipped: ClassVar[float] = 5.0
+
+    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
+        """Read what is left into memory and count that."""
+        if isinstance(source, Path):
+            with pa.parquet.ParquetFile(source) as file:
+                place = file.schema_arrow.names.index("first")
+                told = [file.metadata.row_group(i).column(place).statistics for i in range(file.num_row_groups)]
+                kept = [i for i, one in enumerate(told) if not (one and one.has_min_max and one.max <= self.skipped)]
+                source = file.read_row_groups(kept)
+        return DuckDBEngine.histogram(self, source, query, bounds, **options)
+
+
+class GuessesTypes(DuckDBEngine):
+    """Keys are numbers if all records have one: 1 and 01 are one group then, and two if one unit has a word."""
+
+    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
+        """Count with the type that fits all records."""
+        assert isinstance(source, pa.Table)
+        with suppress(pa.ArrowInvalid):
+            source = source.set_column(1, KEY, source.column(KEY).cast(pa.int64()).cast(pa.string()))
+        return DuckDBEngine.histogram(self, source, query, bounds, **options)
 
 
 def added(parts: Sequence[Histogram], bounds: ContributionBounds) -> Histogram:

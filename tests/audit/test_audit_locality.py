@@ -1,0 +1,74 @@
+"""The attack on locality sees what it is meant to see, and nothing else."""
+
+import math
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dphist.audit import locality as attack
+from dphist.audit.broken_parts import SkipsRowGroups
+from dphist.audit.locality import LARGE, locality, sources, table_of
+from dphist.audit.trials import KEY, UNIT
+from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.query import GroupByQuery, Key
+from dphist.errors import EngineFailure
+from dphist.histogram import ContributionBounds, Histogram
+
+EVERYBODY = {"unknown", "small", "large"}
+
+
+class ReadsAll(SkipsRowGroups):
+    """The broken engine without its break."""
+
+    skipped: ClassVar[float] = -math.inf
+
+
+class GivesUp(ReadsAll):
+    """A run ends when one unit is there."""
+
+    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
+        if isinstance(source, pa.Table) and source.num_rows == len(table_of({"small", "large"})):
+            raise EngineFailure("a source that can be read to its end")
+        return super().histogram(source, query, bounds, **options)
+
+
+def test_what_reads_everything_withstands() -> None:
+    holds, detail = locality(ReadsAll())
+    assert holds, detail
+    assert all(name in detail for name in sources())
+
+
+def test_a_run_that_ends_because_of_another_unit_is_seen() -> None:
+    assert locality(GivesUp()) == (
+        False,
+        "Arrow: the units unknown and small together are not what each of them is alone",
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in sources() if name.startswith("Parquet")])
+def test_statistics_are_believed_and_seen(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every writer by itself: an engine that skips by statistics is caught wherever NaN is left out of them."""
+    path = sources()[name](table_of(EVERYBODY - {"large"}), tmp_path)
+    assert isinstance(path, Path)
+    told = pq.read_metadata(path).row_group(0).column(2).statistics
+    leaves_nan_out = told is not None and told.has_min_max and told.max == 1.0
+    monkeypatch.setattr(attack, "sources", lambda: {name: sources()[name]})
+    assert locality(SkipsRowGroups())[0] is not (leaves_nan_out or "wrong" in name)
+
+
+def test_wrong_statistics_are_wrong(tmp_path: Path) -> None:
+    path = sources()["Parquet with wrong statistics"](table_of(EVERYBODY), tmp_path)
+    assert isinstance(path, Path)
+    assert pq.read_metadata(path).row_group(0).column(2).statistics.max == 2.0
+    assert LARGE in pq.read_table(path).column("first").to_pylist()
+
+
+@pytest.mark.parametrize("name", sources())
+def test_every_source_has_the_records(name: str, tmp_path: Path) -> None:
+    query = GroupByQuery(UNIT, (Key(KEY),))
+    found = DuckDBEngine().histogram(sources()[name](table_of(EVERYBODY), tmp_path), query, ContributionBounds())
+    counts = dict(zip(found.keys.column(0).to_pylist(), found.counts.tolist(), strict=True))
+    assert counts == {"1": 3, "01": 1, "x": 1}
