@@ -3,6 +3,7 @@
 The process at work is a real one (lock_child.py), stopped at each point where it may be caught.
 """
 
+import fcntl
 import multiprocessing
 import os
 import shutil
@@ -210,17 +211,19 @@ def test_a_state_that_was_moved_in_the_last_moment_cannot_be_brought_back(
 
 
 @pytest.mark.parametrize("where", ["partial", "state"])
+@pytest.mark.parametrize("use", [query, add])
 def test_what_is_put_in_the_place_of_a_new_file_is_not_taken_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    tmp_path: Path, begun: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[str], object], where: str
 ) -> None:
     """Between the last look and the rename another file gets the name of the new one, or behind it that of the state."""
-    state = tmp_path / "s.json"
-    start_session(str(state))
+    shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
+    path, state = ("s.json", "s.json") if use is query else ("stream", "stream/state.arrow")
     other = tmp_path / "other"
-    shutil.copy(state, other)
-    rename = os.rename
+    shutil.copy(tmp_path / state, other)
+    rename, times = os.rename, []
 
     def swap(source: Path, target: Path) -> None:
+        times.append(target)
         if where == "partial":
             rename(other, source)
         rename(source, target)
@@ -229,18 +232,43 @@ def test_what_is_put_in_the_place_of_a_new_file_is_not_taken_for_it(
 
     monkeypatch.setattr(os, "rename", swap)
     with pytest.raises(InvalidParameter, match="stay in its place"):
-        query(str(state))
+        use(str(tmp_path / path))
+    assert len(times) == 1  # and nothing more is written
 
 
-def test_what_is_changed_in_place_is_refused(tmp_path: Path) -> None:
+def cut(state: Path) -> None:
+    state.write_text("{}")
+
+
+@pytest.mark.parametrize("change", [cut, link_state, remove_state, replace_state])
+def test_what_is_changed_while_it_is_locked_is_refused(
+    tmp_path: Path, begun: Path, change: Callable[[Path], None]
+) -> None:
     state = tmp_path / "s.json"
-    start_session(str(state))
+    shutil.copy(begun / "s.json", state)
     with locked(state) as file:
-        state.write_text("{}")
+        change(state)
+        left = {path.name: path.read_text() for path in tmp_path.iterdir()}
         with pytest.raises(InvalidParameter, match="removed, replaced, linked or cut"):
             file.replace(lambda sink: sink.write(b"new"))
-    assert state.read_text() == "{}"
-    assert os.listdir(tmp_path) == ["s.json"]
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == left
+
+
+def test_a_state_that_was_replaced_before_it_was_locked_is_opened_again(
+    tmp_path: Path, begun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "s.json"
+    shutil.copy(begun / "s.json", state)
+    flock = fcntl.flock
+
+    def be_slow(handle: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        query(str(state))
+        flock(handle, operation)
+
+    monkeypatch.setattr(fcntl, "flock", be_slow)
+    assert query(str(state)) == 5
+    assert dp.Session(state).account.left_results == 0
 
 
 def test_a_lock_file_of_an_earlier_version_is_no_harm(tmp_path: Path) -> None:
