@@ -79,7 +79,8 @@ def main() -> None:
     arguments = parser.parse_args()
     path = path_of_spill() / f"optimizers-rows{int(arguments.rows)}.parquet"
     if arguments.one:
-        print(json.dumps(measure(*arguments.one, path, arguments.threads)))
+        case, settings = arguments.one
+        print(json.dumps(measure(case, settings, path, arguments.threads)))
         return
     if not path.exists():
         generate(path, int(arguments.rows))
