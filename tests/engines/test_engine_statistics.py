@@ -248,7 +248,8 @@ def test_a_cast_stays_out_of_the_reader(tmp_path: Path) -> None:
     """A reader of text that casts leaves out the whole record of a value that does not fit."""
     path = tmp_path / "some.csv"
     path.write_text("user,x\n1,1\n2,oops\n")
-    read = f"read_csv('{path}', auto_detect=false, header=true, ignore_errors=true, columns={{'user': 'VARCHAR', 'x': 'VARCHAR'}})"
+    columns = "columns={'user': 'VARCHAR', 'x': 'VARCHAR'}"
+    read = f"read_csv('{path}', auto_detect=false, header=true, ignore_errors=true, {columns})"
     with sessions.session(SETTINGS) as connection:
         found = connection.execute(f'SELECT "user", TRY_CAST(x AS DOUBLE) FROM {read}').fetchall()
     assert sorted(found) == [("1", 1.0), ("2", None)]
