@@ -24,6 +24,7 @@ import pytest
 from engine_oracle import groups_of
 
 from dphist.engines import GroupByQuery, Key, PerformanceSettings
+from dphist.engines import duckdb as duckdb_engine
 from dphist.engines import session as sessions
 from dphist.engines.duckdb import DuckDBEngine
 from dphist.engines.pairs import open_pairs
@@ -151,7 +152,7 @@ CONDITIONS = {
 CASES = [
     *[("int", use, "v1") for use in USES if use not in ("expression", "sum")],
     *[("decimal", use, "index") for use in ("key", "list", "pairs")],
-    *[("date", use, "v2") for use in ("unit", "list")],
+    ("date", "unit", "v2"),
     ("time", "unit", "v1"),
     ("large int", "expression", "v1"),
     ("nan", "sum", "v2"),
@@ -183,6 +184,7 @@ def believing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], 
     def run_believing(work: Callable[[], Any]) -> Any:
         with monkeypatch.context() as patch:
             patch.setattr(sessions, "KEPT_OPTIMIZERS", frozenset(optimizers()) - {"common_subexpressions"})
+            patch.setattr(duckdb_engine, "_UNREADABLE", ())  # a failure is not made good by another reader
             try:
                 return work()
             except EngineFailure:
@@ -198,7 +200,9 @@ def test_values_count_and_not_what_statistics_say(
     false, none = files
     want = run(use, kind, none)
     assert repr(run(use, kind, false)) == repr(want)
-    assert repr(believing(lambda: run(use, kind, false))) != repr(want), "this lie deceives nobody: find a better one"
+    if kind not in ("nan", "double"):  # of floats the reader is told not to use statistics (can_have_nan)
+        deceived = repr(believing(lambda: run(use, kind, false))) != repr(want)
+        assert deceived, "this lie deceives nobody: find a better one"
 
 
 @pytest.mark.parametrize(("kind", "layout"), [("int", "v1")])
