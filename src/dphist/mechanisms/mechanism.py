@@ -73,9 +73,18 @@ def sampler_surcharge(epsilon: float, changed_counters: int) -> float:
 
 def round_up_to_lattice(value: float, lattice_bits: int) -> float:
     """The smallest multiple of 2^-lattice_bits that is not below value; exact in a double up to 2^53 steps."""
-    steps = math.ceil(Fraction(value) * 2**lattice_bits)
+    return _on_lattice(math.ceil(Fraction(value) * 2**lattice_bits), lattice_bits, value)
+
+
+def round_down_to_lattice(value: float | Fraction, lattice_bits: int) -> float:
+    """The largest multiple of 2^-lattice_bits that is not above value: for a threshold that is fixed already."""
+    return _on_lattice(math.floor(Fraction(value) * 2**lattice_bits), lattice_bits, value)
+
+
+def _on_lattice(steps: int, lattice_bits: int, value: float | Fraction) -> float:
     if abs(steps) > 2**53:
-        raise InvalidParameter(f"a threshold below 2^{53 - lattice_bits} on this lattice", value, "a coarser lattice")
+        most = f"a threshold of at most 2^{53 - lattice_bits} on this lattice"
+        raise InvalidParameter(most, f"{float(value):g}", "a coarser lattice")
     return math.ldexp(steps, -lattice_bits)
 
 

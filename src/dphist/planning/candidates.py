@@ -251,10 +251,12 @@ def laplace_threshold(request: Request) -> LaplaceThreshold:
 
 
 def scale_of_std(noise_std: float) -> float:
-    """The scale at which discrete Laplace noise has this standard deviation: 2r/(1-r)^2 = variance, r = exp(-1/scale)."""
-    inverse = 1 / noise_std**2
-    # cosh(1/scale) = 1 + 1/variance
-    return 1 / math.acosh(1 + inverse) if inverse > 1e-12 else noise_std / math.sqrt(2)
+    """The scale at which discrete Laplace noise has this standard deviation: 2r/(1-r)^2 = variance, r = exp(-1/scale).
+
+    cosh(1/scale) = 1 + 1/variance, so sinh(1/(2 scale))^2 = 1/(2 variance): written so that nothing cancels. Within a few
+    units in the last place.
+    """
+    return 1 / (2 * math.asinh(1 / (math.sqrt(2) * noise_std)))
 
 
 def known_groups(request: Request, *, correlated: bool) -> KnownGroups:
