@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Protocol
 
 from scipy.special import ndtr, ndtri
@@ -66,8 +67,12 @@ def with_sampler_error(delta_at: Callable[[float], float], epsilon: float, chang
     return min(1.0, delta_at(capped) + sampler_surcharge(capped, changed_counters))
 
 
+@lru_cache(maxsize=256)
 def sampler_surcharge(epsilon: float, changed_counters: int) -> float:
-    """What is added to delta for the sampler, at an epsilon of at most `LARGEST_EPSILON`."""
+    """What is added to delta for the sampler, at an epsilon of at most `LARGEST_EPSILON`.
+
+    Kept, since a profile is asked at one epsilon again and again, and an enclosure of e^epsilon takes longer than the rest.
+    """
     return delta_surcharge(epsilon, changed_counters, SAMPLER_ERROR)
 
 

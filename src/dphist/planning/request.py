@@ -129,6 +129,9 @@ class Request:
             checks.check_positive("noise_std", self.noise_std)
         if self.correlation is not None:
             checks.check_not_negative("correlation", self.correlation)
+        for name in ("sparse_keys", "total"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidParameter(f"true or false as {name}", repr(getattr(self, name)))
         checks.check_choice("noise", self.noise, NOISES)
         checks.check_choice("choice", self.choice, CHOICES)
         self._check_groups()

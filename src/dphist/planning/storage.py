@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, fields
 from fractions import Fraction
 from pathlib import Path
@@ -24,6 +25,7 @@ from dphist.planning.request import Aggregate, Request
 FORMAT: Final = "dphist-plan"
 VERSION: Final = 1
 
+_FRACTION: Final = re.compile(r"[0-9]{1,1000}(/[0-9]{1,1000})?", re.ASCII)
 _MECHANISMS: Final[dict[str, type[Any]]] = {kind.name: kind for kind in get_args(Mechanism)}
 
 
@@ -96,11 +98,18 @@ def _mechanism(data: dict[str, Any]) -> Mechanism:
     types = {f.name: f.type for f in fields(kind)}
     for name, value in parameters.items():
         if types.get(name) == "Fraction":
-            parameters[name] = Fraction(value)
+            parameters[name] = _fraction(value)
         elif types.get(name) == "Tuning":
             parameters[name] = Tuning(**value)
     mechanism: Mechanism = kind(**parameters)
     return mechanism
+
+
+def _fraction(text: str) -> Fraction:
+    """Whole numbers alone: a power of ten in a few letters (1e999999999) would fill the memory."""
+    if _FRACTION.fullmatch(text) is None:
+        raise InvalidParameter("a fraction of whole numbers", "something else")
+    return Fraction(text)
 
 
 def check(request: Request, mechanism: Mechanism, source: str) -> None:
