@@ -61,7 +61,11 @@ def test_verify_fails_on_a_changed_file(folder: Path) -> None:
     path.write_text(path.read_text() + path.read_text().splitlines()[1] + "\n")
     done = dphist("verify", "out.csv", "--json", cwd=folder)
     assert done.returncode == 1
-    assert {check["check"] for check in json.loads(done.stdout) if not check["passed"]} == {"file", "keys"}
+    assert {check["check"] for check in json.loads(done.stdout) if check["state"] == "failed"} == {
+        "file",
+        "keys",
+        "order",
+    }
 
 
 def test_saved_plans_json_and_quiet(folder: Path) -> None:

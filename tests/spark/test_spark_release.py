@@ -125,7 +125,7 @@ def test_a_noisy_release_is_written_by_spark_verified_and_removed(plan: dict[str
     for name in ("out.parquet", "out.csv"):
         found.write(tmp_path / name)
         checks = dp.verify(tmp_path / name)
-        assert all(check.passed for check in checks), checks
+        assert not any(check.failed for check in checks), checks
         assert {"guarantee", "columns", "threshold", "lattice"} <= {check.name for check in checks}
     found.report(tmp_path / "out.html")
     assert "Private counts by item" in (tmp_path / "out.html").read_text()
@@ -189,7 +189,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "xxhash64" in done.output
     assert "groups" in done.output or "±" in done.output
-    assert all(check.passed for check in dp.verify(out))
+    assert not any(check.failed for check in dp.verify(out))
     for wrong, message in (
         ([*arguments, "-o", str(out)], "a new folder"),
         ([*arguments[:-4], "--master", "local", "-o", str(tmp_path / "x.csv")], "--engine spark with --master"),
@@ -248,4 +248,4 @@ def test_through_spark_connect(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout[done.stdout.index("{") :])["format"] == "dphist-release"
-    assert all(check.passed for check in dp.verify(out))
+    assert not any(check.failed for check in dp.verify(out))

@@ -204,18 +204,26 @@ def _closing(release: dphist.Release, output: Path | None, report: Path | None) 
 
 def verify_command(
     file: Annotated[Path, typer.Argument(help="A file written by dphist release, top-k or continual.")],
+    ledger: options.PaidBy = None,
+    head: Annotated[
+        str | None, typer.Option("--head", help="A hash noted earlier, which must still be in the ledger's chain.")
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Check a published file against its plan and guarantee, without the data. Exit code 1 if a check fails.
 
     Example: dphist verify out.parquet
     """
-    checks = dphist.verify(file)
+    from dphist.publish.verify import NOT_KNOWN
+
+    checks = dphist.verify(file, ledger=ledger, head=head)
     if as_json:
-        found = [{"check": c.name, "passed": c.passed, "detail": c.detail} for c in checks]
+        found = [{"check": c.name, "state": c.state, "passed": c.passed, "detail": c.detail} for c in checks]
         typer.echo(json.dumps(found, indent=2))
     else:
+        marks = {"passed": "ok  ", "failed": "FAIL", "not checked": "--  "}
         for check in checks:
-            typer.echo(f"  {'ok  ' if check.passed else 'FAIL'}  {check.name:<10} {check.detail}")
-    if not all(check.passed for check in checks):
+            typer.echo(f"  {marks[check.state]}  {check.name:<10} {check.detail}")
+        typer.echo(f"\n{NOT_KNOWN}")
+    if any(check.failed for check in checks):
         sys.exit(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -14,13 +14,10 @@ import pyarrow as pa
 from dphist.engines.query import parse_key
 from dphist.mechanisms import ContinualCounts
 from dphist.planning.describe import number
-from dphist.planning.sentence import sentence
 from dphist.publish.private_files import remove_partial, replace_private
 from dphist.publish.published import Published
+from dphist.publish.stream import describe_stream, stream_guarantee
 from dphist.report import lists
-from dphist.version import __version__
-
-PROTECTED = "what one unit adds in one round"
 
 ROUNDS: Final = "rounds"
 """The folder of what was released in each round, beside the state."""
@@ -49,22 +46,7 @@ class RunningCounts(Published):
 
     def metadata(self) -> dict[str, Any]:
         """Round, mechanism, guarantee, version and time: public parameters only."""
-        return {
-            "format": "dphist-continual-release",
-            "version": 1,
-            "dphist": __version__,
-            "created": self.created.isoformat(timespec="seconds"),
-            "unit": self.settings["unit"],
-            "by": list(self.by),
-            "where": self.settings["where"],
-            "round": self.round,
-            "epsilon": self.settings["epsilon"],
-            "delta": self.settings["delta"],
-            "mechanism": asdict(self.mechanism),
-            "guarantee": guarantee(self.mechanism, self.settings),
-            "assumption": self.mechanism.assumption,
-            "ledger": self.settings.get("ledger"),
-        }
+        return describe_stream(self.mechanism, self.settings, self.round, self.created)
 
     def html(self) -> str:
         """The report as text."""
@@ -91,11 +73,6 @@ def is_recorded(folder: Path, number: int) -> bool:
     return number == 0 or _file(folder, number).exists()
 
 
-def guarantee(made: ContinualCounts, settings: Mapping[str, Any]) -> str:
-    """The guarantee of all rounds together, in one sentence."""
-    return f"over all rounds, {sentence(made, settings['epsilon'], settings['delta'], PROTECTED)}"
-
-
 def facts(made: ContinualCounts, settings: Mapping[str, Any], rounds_used: int) -> list[tuple[str, str]]:
     """A stream in words."""
     now, worst = made.std_at(max(rounds_used, 1)), made.noise_std * made.rounds.bit_length() ** 0.5
@@ -115,7 +92,7 @@ def facts(made: ContinualCounts, settings: Mapping[str, Any], rounds_used: int) 
             f"a group is released when its noisy running count exceeds {made.threshold:,}: now with probability 95 % at"
             f" {number(made.count_released_with(0.95, max(rounds_used, 1)))} units",
         ),
-        ("guarantee", guarantee(made, settings)),
+        ("guarantee", stream_guarantee(made, settings)),
         ("provided", f"the unit is {settings['unit']}; {made.assumption}."),
         ("keep safe", "the folder holds true counts and the noise; only its owner may read it"),
     ]

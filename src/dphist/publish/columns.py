@@ -12,6 +12,7 @@ from scipy.special import ndtri
 
 from dphist.mechanisms import LaplaceThreshold
 from dphist.planning import Plan
+from dphist.planning.aggregates import AggregateNoise
 from dphist.planning.request import Aggregate
 
 Floats = NDArray[np.float64]
@@ -37,27 +38,37 @@ def columns(plan: Plan, counts: Floats, sums: Mapping[str, Integers]) -> list[Co
     count_std = np.full(len(counts), plan.mechanism.noise_std)
     found = [Column("count", counts, (count_std,))]
     for noisy in plan.aggregates:
-        recentred = np.asarray(sums[noisy.aggregate.name] * noisy.aggregate.step, np.float64)
-        std = np.full(len(counts), noisy.noise_std)
-        build = _mean if noisy.aggregate.kind == "mean" else _sum
-        found.append(build(noisy.aggregate, recentred, std, counts, count_std))
+        aggregate = noisy.aggregate
+        recentred = np.asarray(sums[aggregate.name] * aggregate.step, np.float64)
+        values = (_mean if aggregate.kind == "mean" else _sum)(aggregate, recentred, counts)
+        found.append(Column(aggregate.name, values, noises(noisy, values, counts, count_std)))
     return found
 
 
-def _sum(aggregate: Aggregate, recentred: Floats, std: Floats, counts: Floats, count_std: Floats) -> Column:
-    """recentred + centre * count: the noise of the count enters with the centre."""
-    values = recentred + aggregate.centre * counts
-    return Column(aggregate.name, values, (std, abs(aggregate.centre) * count_std))
+def _sum(aggregate: Aggregate, recentred: Floats, counts: Floats) -> Floats:
+    return recentred + aggregate.centre * counts
 
 
-def _mean(aggregate: Aggregate, recentred: Floats, std: Floats, counts: Floats, count_std: Floats) -> Column:
-    """centre + recentred/count, cut to the bounds; the standard error to first order in the noise.
+def _mean(aggregate: Aggregate, recentred: Floats, counts: Floats) -> Floats:
+    """centre + recentred/count, cut to the bounds."""
+    return np.clip(aggregate.centre + recentred / _size(counts), aggregate.lower, aggregate.upper)
 
-    A count below one (only groups of a public list can have one) is taken as one.
+
+def noises(noisy: AggregateNoise, values: Floats, counts: Floats, count_std: Floats) -> tuple[Floats, ...]:
+    """The noises in published sums or means: their own, and the count's, which enters with the centre.
+
+    Of means to first order, with the noise of recentred/count.
     """
-    size = np.maximum(counts, 1.0)
-    values = np.clip(aggregate.centre + recentred / size, aggregate.lower, aggregate.upper)
-    return Column(aggregate.name, values, (std / size, np.abs(values - aggregate.centre) * count_std / size))
+    std, centre = np.full(len(counts), noisy.noise_std), noisy.aggregate.centre
+    if noisy.aggregate.kind != "mean":
+        return std, abs(centre) * count_std
+    size = _size(counts)
+    return std / size, np.abs(values - centre) * count_std / size
+
+
+def _size(counts: Floats) -> Floats:
+    """What a mean divides by. A count below one (only groups of a public list can have one) is taken as one."""
+    return np.maximum(counts, 1.0)
 
 
 def interval(plan: Plan, column: Column, level: float) -> tuple[Floats, Floats]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dphist.errors import InvalidParameter
+from dphist.publish.digests import FILE, seal, with_content
 
 METADATA_KEY: Final = b"dphist"
 FOLDER_METADATA: Final = "_dphist"
@@ -66,11 +67,12 @@ def write_table(table: pa.Table, metadata: dict[str, Any], path: Path) -> None:
     kind = format_of(path)
     with _replacement(path) as partial:
         if kind == "parquet":
-            tagged = table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata)})
+            metadata = with_content(metadata, table)
+            tagged = table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata, allow_nan=False)})
             pq.write_table(tagged, partial, compression="zstd")
         else:
             _copy_as_text(table, partial, kind)
-        record = {**metadata, "file": {"name": path.name, "sha256": sha256(partial)}}
+        record = seal({**metadata, FILE: {"name": path.name, "sha256": sha256(partial)}})
         with _replacement(sidecar(path)) as beside:
             beside.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 

@@ -19,6 +19,7 @@ from dphist.planning import storage as plan_storage
 from dphist.planning.describe import guarantee
 from dphist.publish import files
 from dphist.publish.charge import Receipt
+from dphist.publish.digests import VERSION
 from dphist.publish.table import ORDERS, Order
 from dphist.report import html
 from dphist.version import __version__
@@ -134,7 +135,7 @@ def describe_release(
     summary = plan.summary()
     return {
         "format": "dphist-release",
-        "version": 1,
+        "version": VERSION,
         "dphist": __version__,
         "created": created.isoformat(timespec="seconds"),
         "unit": request.unit,

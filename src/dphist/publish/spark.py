@@ -22,6 +22,7 @@ from dphist.mechanisms.parts import draw_shared, sparsity_to_enforce
 from dphist.noise import Entropy
 from dphist.planning import Plan
 from dphist.publish import files
+from dphist.publish.digests import without_content
 from dphist.publish.privatise import bounds_of, noisy_total
 from dphist.publish.release import Job
 from dphist.publish.released import Release, Request
@@ -72,7 +73,8 @@ class SparkTable:
         without_leaks(lambda: writer.format(kind).save(path))
         from pyspark.sql import functions as F  # noqa: N812
 
-        text = F.lit(json.dumps(metadata, allow_nan=False))  # a literal: a list of rows would start a Python process
+        # a literal: a list of rows would start a Python process
+        text = F.lit(json.dumps(without_content(metadata), allow_nan=False))
         line = self.directory.spark.range(1).select(text.alias("metadata")).coalesce(1)
         without_leaks(lambda: line.write.mode("error").text(f"{path}/{files.FOLDER_METADATA}"))
 

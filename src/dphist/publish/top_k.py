@@ -22,6 +22,7 @@ from dphist.noise.entropy import require_secure
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.top_k import Method, TopKPlan, plan_top_k
 from dphist.publish.charge import Receipt, charging, paid, spend_of_top_k
+from dphist.publish.digests import VERSION
 from dphist.publish.published import Published
 from dphist.publish.release import choose_engine
 from dphist.publish.table import row_order
@@ -52,7 +53,7 @@ class TopK(Published):
         """Method, mechanism, guarantee, version and time: public parameters only."""
         return {
             "format": "dphist-top-k",
-            "version": 1,
+            "version": VERSION,
             "dphist": __version__,
             "created": self.created.isoformat(timespec="seconds"),
             "unit": self.unit,

@@ -2,143 +2,141 @@
 
 from __future__ import annotations
 
-import json
-import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
-import pyarrow.dataset as pa_dataset
-import pyarrow.json as pa_json
-import pyarrow.parquet as pq
 
-from dphist.errors import InvalidParameter, InvalidPlan
-from dphist.mechanisms import AdaptiveGaussian, KnownGroups
-from dphist.planning import Plan, storage
-from dphist.planning.plan import STD_ERROR
-from dphist.publish.check import Check, columns, distinct_keys
-from dphist.publish.files import FOLDER_METADATA, METADATA_KEY, format_of, sha256, sidecar
-from dphist.publish.table import column_names
+from dphist.errors import DphistError, InvalidParameter
+from dphist.publish import claims
+from dphist.publish.check import Check, skipped
+from dphist.publish.digests import DIGEST, FILE, TABLE, digest_of, table_digest
+from dphist.publish.files import sha256
+from dphist.publish.stored import Stored, open_stored
+from dphist.publish.verified import Findings, Loaded
 from dphist.publish.verify_lists import check_running, check_top_k
+from dphist.publish.verify_release import check_release
+
+NOT_KNOWN: Final = (
+    "Not known: whether the table came from the data by this mechanism, whether somebody edited the file and computed"
+    " its digests anew, and what else was released about these people."
+)
+
+_KINDS: Final[dict[str, Callable[[Loaded], Findings]]] = {
+    "dphist-release": check_release,
+    "dphist-top-k": check_top_k,
+    "dphist-continual-release": check_running,
+}
 
 
-def verify(path: str | Path) -> list[Check]:
-    """Re-check plan, guarantee and file against each other. Reads only what was published."""
-    file = Path(path)
-    kind = format_of(file)
-    beside = _load_json(sidecar(file))
-    table, inside = _read_folder(file, kind) if file.is_dir() else _read(file, kind)
-    metadata = inside if inside is not None else beside
-    if metadata is None:
-        raise InvalidParameter(f"the metadata of {file.name} inside it or in {sidecar(file).name}", "none")
-    check = {
-        "dphist-release": _check_release,
-        "dphist-top-k": check_top_k,
-        "dphist-continual-release": check_running,
-    }.get(str(metadata.get("format")))
+def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> list[Check]:
+    """Re-check metadata, plan, guarantee and table of a published file against each other.
+
+    Reads only what was published. A check has passed, failed, or was not made since there was nothing to compare with.
+
+    Args:
+        path: a file that `release`, `top-k` or `continual` wrote, or a folder that Spark wrote.
+        ledger: compare the file with the entry of this ledger that paid for it.
+        head: a hash that was noted earlier and must still be in the ledger's chain.
+
+    Returns:
+        What was looked at, each with a name, an outcome and a sentence.
+
+    Raises:
+        DphistError: if the file cannot be read or is none of dphist's.
+    """
+    if head is not None and ledger is None:
+        raise InvalidParameter("a ledger with the head", "none", "it is looked for in a chain: --ledger ADDRESS.")
+    stored = open_stored(Path(path))
+    metadata = stored.metadata
+    check = _KINDS.get(str(metadata.get("format")))
     if check is None:
-        raise InvalidParameter("a file written by dphist release, top-k or continual", repr(metadata.get("format")))
-    checks = [_check_digest(file, beside)]
-    if inside is not None and beside is not None:
-        same = {key: value for key, value in beside.items() if key != "file"} == inside
-        checks.append(Check("metadata", same, "inside the file and beside it are the same" if same else "they differ"))
-    return checks + check(table, metadata)
-
-
-def _check_release(table: pa.Table, metadata: dict[str, Any]) -> list[Check]:
-    try:
-        plan = Plan(*storage.from_data(metadata.get("plan"), "the metadata"))
-    except InvalidPlan as problem:
-        return [Check("guarantee", False, str(problem))]
-    detail = f"delta({plan.request.mechanism_epsilon:g}) = {plan.delta:.4g} <= {plan.request.delta:g}, computed anew"
-    return [Check("guarantee", True, detail), *_check_table(table, plan, metadata)]
-
-
-def _check_digest(file: Path, beside: dict[str, Any] | None) -> Check:
-    if beside is None:
-        return Check("file", True, "no digest to compare with")
-    same = beside.get("file", {}).get("sha256") == sha256(file)
-    return Check("file", same, "is the one that was written" if same else "was changed after it was written")
-
-
-def _check_table(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> list[Check]:
-    keys = list(metadata.get("by", []))
-    expected = [*keys, *column_names(plan, metadata.get("intervals"))]
-    checks = [columns(table, expected)]
-    if table.num_columns == 0 or not checks[0].passed:
-        return checks
-    checks.append(distinct_keys(table, keys))
-    counts = table.column("count").to_numpy().astype(np.float64)
-    checks += _check_counts(counts, plan, bool(metadata.get("integers")))
-    checks.append(_check_errors(table, plan))
-    return checks
-
-
-def _check_counts(counts: np.ndarray[Any, np.dtype[np.float64]], plan: Plan, integers: bool) -> list[Check]:
-    mechanism = plan.mechanism
-    if isinstance(mechanism, AdaptiveGaussian):
-        finite = bool(np.isfinite(counts).all())
-        return [Check("counts", finite, "are numbers; selected keys have no threshold on counts")]
-    if isinstance(mechanism, KnownGroups):
-        whole = len(counts) == mechanism.groups
-        return [Check("groups", whole, "are all that were listed" if whole else f"expected {mechanism.groups}")]
-    least = mechanism.threshold - (0.5 if integers else 0.0)  # rounding to integers can lower a count by a half
-    above = bool((counts > least).all()) if not integers else bool((counts >= least).all())
-    checks = [
-        Check("threshold", above, f"every count exceeds {mechanism.threshold:g}" if above else "a count is below it")
-    ]
-    bits = 0 if integers else mechanism.lattice_bits
-    steps = np.ldexp(counts, bits)
-    on_lattice = bool((steps == np.rint(steps)).all())
-    checks.append(
-        Check("lattice", on_lattice, f"every count is a multiple of 2^-{bits}" if on_lattice else "a count is not")
-    )
-    return checks
-
-
-def _check_errors(table: pa.Table, plan: Plan) -> Check:
-    errors = pc.min_max(table.column("count" + STD_ERROR)).as_py()
-    if isinstance(plan.mechanism, AdaptiveGaussian):
-        known = table.num_rows == 0 or (errors["min"] > 0 and math.isfinite(errors["max"]))
-        return Check("errors", known, "every count has its own standard error" if known else "one is missing")
-    expected = plan.mechanism.noise_std
-    same = table.num_rows == 0 or all(math.isclose(errors[end], expected, rel_tol=1e-12) for end in ("min", "max"))
-    return Check("errors", same, "standard errors are those of the plan" if same else f"expected {expected:g}")
-
-
-def _read(file: Path, kind: str) -> tuple[pa.Table, dict[str, Any] | None]:
-    try:
-        if kind == "parquet":
-            table = pq.read_table(file)
-            stored = (table.schema.metadata or {}).get(METADATA_KEY)
-            return table, None if stored is None else json.loads(stored)
-        if kind == "json" and file.stat().st_size == 0:
-            return pa.table({}), None
-        return (pa_csv.read_csv(file) if kind == "csv" else pa_json.read_json(file)), None
-    except (OSError, ValueError) as problem:
-        raise InvalidParameter(f"a released file at {file}", f"an unreadable one ({type(problem).__name__})") from None
-
-
-def _read_folder(folder: Path, kind: str) -> tuple[pa.Table, dict[str, Any]]:
-    """What Spark wrote: files of the table, and the metadata in a folder that readers of data skip."""
-    try:
-        table = pa_dataset.dataset(folder, format=kind).to_table()
-        parts = sorted((folder / FOLDER_METADATA).glob("part-*"))
-        return table, dict(json.loads("".join(part.read_text(encoding="utf-8") for part in parts)))
-    except (OSError, ValueError) as problem:
         raise InvalidParameter(
-            f"a released folder at {folder}", f"an unreadable one ({type(problem).__name__})"
-        ) from None
+            "a file written by dphist release, top-k or continual", ascii(metadata.get("format"))[:60]
+        )
+    version = claims.check_version(metadata)
+    keys = metadata.get("by")
+    table = stored.table(keys if isinstance(keys, list) else ())
+    found = [*_check_file(stored), *_check_agreement(stored), *_check_digests(stored, table, version)]
+    findings = _findings(check, Loaded(table, metadata, stored.kind == "parquet", stored.is_folder))
+    return [*found, *findings.checks, *_check_ledger(ledger, head, metadata, findings)]
 
 
-def _load_json(path: Path) -> dict[str, Any] | None:
+def _findings(check: Callable[[Loaded], Findings], loaded: Loaded) -> Findings:
+    """The checks of this kind of file. Anyone may have made it, so that whatever they stumble over is a failed check."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError):
-        raise InvalidParameter(f"readable metadata in {path.name}", "something else") from None
-    return data if isinstance(data, dict) else None
+        with np.errstate(all="ignore"):
+            return check(loaded)
+    except Exception as problem:  # a hostile file must not end the process that looks at it
+        said = str(problem) if isinstance(problem, DphistError) else f"could not be checked ({type(problem).__name__})"
+        return Findings([Check("content", False, said)])
+
+
+def _check_file(stored: Stored) -> Iterator[Check]:
+    if stored.is_folder:
+        return
+    if stored.beside is None:
+        yield skipped("file", "no digest to compare with")
+        return
+    written = stored.beside.get(FILE)
+    if not isinstance(written, dict) or set(written) != {"name", "sha256"} or not isinstance(written["name"], str):
+        yield Check("file", False, "the metadata beside it does not say which file it belongs to")
+        return
+    same = written["sha256"] == sha256(stored.path)
+    yield Check("file", same, "is the one that was written" if same else "was changed after it was written")
+
+
+def _check_agreement(stored: Stored) -> Iterator[Check]:
+    """Metadata inside a file and beside it say the same, but for the digest of the file."""
+    if stored.kind != "parquet" and not stored.is_folder:
+        return
+    if stored.inside is None:
+        yield Check("metadata", False, "is beside the file and no longer inside it")
+    elif stored.beside is not None:
+        inside, beside = (
+            {name: value for name, value in data.items() if name not in (FILE, DIGEST)}
+            for data in (stored.inside, stored.beside)
+        )
+        same = inside == beside and FILE not in stored.inside
+        yield Check("metadata", same, "inside the file and beside it are the same" if same else "they differ")
+    elif not stored.is_folder:
+        yield skipped("metadata", "is inside the file, and none is beside it to compare with")
+
+
+def _check_digests(stored: Stored, table: pa.Table, version: int) -> Iterator[Check]:
+    """Of the metadata over itself, and of the table in it."""
+    held = [data for data in (stored.inside, stored.beside) if data is not None]
+    if version == 1:
+        yield skipped("digest", "metadata had none when this file was written")
+    else:
+        same = all(data.get(DIGEST) == digest_of(data) for data in held)
+        yield Check("digest", same, "is that of the metadata" if same else "the metadata was changed")
+    if stored.kind != "parquet" and not stored.is_folder:
+        return  # the digest of the file is that of the table
+    written = stored.metadata.get(TABLE)
+    if version == 1:
+        yield skipped("table", "its content had no digest when this file was written")
+    elif stored.is_folder and written is None:
+        yield skipped("table", "Spark wrote it in parts, without a digest of their content")
+    else:
+        same = isinstance(written, dict) and written == {"sha256": table_digest(table)}
+        yield Check("table", same, "has the content that was written" if same else "its content was changed")
+
+
+def _check_ledger(
+    ledger: str | Path | None, head: str | None, metadata: dict[str, Any], findings: Findings
+) -> Iterator[Check]:
+    try:
+        receipt = claims.receipt_of_file(metadata)
+    except DphistError as problem:
+        yield Check("ledger", False, str(problem))
+        return
+    if ledger is not None:
+        from dphist.publish.verify_ledger import check_paid_for
+
+        yield from check_paid_for(ledger, head, receipt, findings, metadata)
+    elif receipt is not None:
+        named = f"entry {receipt.entry:,} of {receipt.dataset!a}"
+        yield skipped("ledger", f"{named} should have paid for it; --ledger ADDRESS compares")

@@ -1,74 +1,125 @@
-"""Check files of the largest groups and of running counts against the guarantee that their metadata states."""
+"""Check files of the largest groups and of running counts against what their metadata states."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dphist import checks
+from dphist.engines.query import parse_key
 from dphist.errors import DphistError
-from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Ranked
+from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Profile, Ranked
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.top_k import TopKPlan
+from dphist.publish import claims
+from dphist.publish.charge import Spend, spend_of_mechanism, spend_of_top_k
 from dphist.publish.check import Check, columns, distinct_keys
+from dphist.publish.columns import Floats
+from dphist.publish.paid_terms import terms_hash
+from dphist.publish.stream import describe_stream
+from dphist.publish.top_k import TopK
+from dphist.publish.verified import Findings, Loaded, close, numbers
 
 _METHODS = {"correlated": CorrelatedTopK, "from-top": FromTop, "ranked": Ranked}
 
 
-def check_top_k(table: pa.Table, metadata: dict[str, Any]) -> list[Check]:
+def check_top_k(loaded: Loaded) -> Findings:
     """The plan computed anew from its parameters, and a table such a plan can give."""
+    stated = loaded.metadata
     try:
-        made: CorrelatedTopK | FromTop | Ranked = _METHODS[metadata["method"]](**metadata["mechanism"])
-        plan = TopKPlan(*_budget(metadata), metadata["k"], metadata["method"], made)
-        keys = list(metadata["by"])
-    except (DphistError, KeyError, TypeError, ValueError) as problem:
-        return [_broken(problem)]
-    found = [_proved(made.delta(plan.epsilon), plan.epsilon, plan.delta)]
+        made: CorrelatedTopK | FromTop | Ranked = _METHODS[stated["method"]](**stated["mechanism"])
+        checks.check_whole("k", stated["k"])
+        plan = TopKPlan(*_budget(stated), stated["k"], stated["method"], made)
+        proved = made.delta(plan.epsilon)
+        keys = claims.check_names(stated, "by")
+        unit, where = (claims.check_text_or_none(stated, name) for name in ("unit", "where"))
+        receipt = claims.receipt_of_file(stated)
+        again = TopK(loaded.table, plan, keys, True, claims.created_of(stated), unit, where, receipt)
+        expected = again.metadata()
+    except (DphistError, KeyError, TypeError, ValueError, ArithmeticError) as problem:
+        return Findings([_broken(problem)])
+    found = [_proved(proved, plan.epsilon, plan.delta), *claims.compare(stated, expected)]
+    found += _check_list(loaded.table, plan, keys)
+    return Findings(found, lambda: spend_of_top_k(plan, unit or ""))
+
+
+def _check_list(table: pa.Table, plan: TopKPlan, keys: tuple[str, ...]) -> Iterator[Check]:
+    made = plan.mechanism
     expected = ["rank", *keys] if isinstance(made, Ranked) else [*keys, "count", "count" + STD_ERROR]
-    found.append(columns(table, expected))
-    if table.num_columns == 0 or not found[-1].passed:
-        return found
-    found.append(distinct_keys(table, keys))
+    yield (named := columns(table, expected))
+    if not named.passed:
+        return
+    yield distinct_keys(table, keys)
     few = table.num_rows <= plan.k
-    found.append(Check("groups", few, f"are at most {plan.k:,}" if few else f"are more than {plan.k:,}"))
+    yield Check("groups", few, f"are at most {plan.k:,}" if few else f"are more than {plan.k:,}")
     if isinstance(made, Ranked):
-        ranks = table.column("rank").to_pylist() == list(range(1, table.num_rows + 1))
-        return [*found, Check("ranks", ranks, "are 1, 2, 3, …" if ranks else "are not 1, 2, 3, …")]
-    counts = _column(table, "count")
-    bits = made.lattice_bits if isinstance(made, CorrelatedTopK) else 0
-    falling = bool((np.diff(counts) <= 0).all())
-    found.append(Check("order", falling, "largest count first" if falling else "is not by count"))
-    return [*found, _lattice(counts, bits), _errors(table, made.noise_std)]
+        ranks = numbers(table, "rank").tolist() == list(range(1, table.num_rows + 1))
+        yield Check("ranks", ranks, "are 1, 2, 3, …" if ranks else "are not 1, 2, 3, …")
+        return
+    yield from _check_counts(table, made.lattice_bits if isinstance(made, CorrelatedTopK) else 0, made.noise_std)
 
 
-def check_running(table: pa.Table, metadata: dict[str, Any]) -> list[Check]:
+def check_running(loaded: Loaded) -> Findings:
     """The mechanism computed anew from its parameters, and counts above its threshold."""
+    stated = loaded.metadata
     try:
-        made = ContinualCounts(**metadata["mechanism"])
-        (epsilon, delta), number, keys = _budget(metadata), metadata["round"], list(metadata["by"])
+        made = ContinualCounts(**stated["mechanism"])
+        (epsilon, delta), number = _budget(stated), stated["round"]
         checks.check_whole("round", number, 0)
         proved = made.delta(epsilon)
-    except (DphistError, KeyError, TypeError, ValueError) as problem:
-        return [_broken(problem)]
-    found = [_proved(proved, epsilon, delta)]
+        old = stated["version"] == 1  # which had names for keys and nothing about nulls
+        settings = {
+            "unit": claims.check_text(stated, "unit"),
+            "by": list(claims.check_names(stated, "by" if old else "keys")),
+            "where": claims.check_text_or_none(stated, "where"),
+            "null_keys": "group" if old else claims.check_text(stated, "null_keys"),
+            "epsilon": epsilon,
+            "delta": delta,
+            "mechanism": stated["mechanism"],
+        }
+        checks.check_choice("null_keys", settings["null_keys"], ("group", "drop"))
+        receipt = claims.receipt_of_file(stated)
+        named = {**settings, "ledger": None if receipt is None else receipt.to_data()}
+        expected = describe_stream(made, named, number, claims.created_of(stated))
+    except (DphistError, KeyError, TypeError, ValueError, ArithmeticError) as problem:
+        return Findings([_broken(problem)])
+    keys = settings["by"] if old else [parse_key(name).name for name in settings["by"]]
+    found = [_proved(proved, epsilon, delta), *claims.compare(stated, {**expected, "by": keys})]
     in_time = number <= made.rounds
     found.append(Check("round", in_time, f"{number:,} of {made.rounds:,} declared"))
-    expected = [*keys, "count", "count" + STD_ERROR]
-    found.append(columns(table, expected))
-    if table.num_columns == 0 or not found[-1].passed:
-        return found
-    found.append(distinct_keys(table, keys))
-    counts = _column(table, "count")
-    above = bool((counts > made.threshold).all())
-    said = f"every count exceeds {made.threshold:,}" if above else "a count is not above it"
-    return [*found, Check("threshold", above, said), _lattice(counts, 0), _errors(table, made.std_at(number))]
+    found += _check_running_counts(loaded.table, made, number, keys)
+    return Findings(found, lambda: _spend_of_stream(made, settings, old=old))
 
 
-def _budget(metadata: dict[str, Any]) -> tuple[float, float]:
-    epsilon, delta = metadata["epsilon"], metadata["delta"]
+def _check_running_counts(table: pa.Table, made: ContinualCounts, number: int, keys: list[str]) -> Iterator[Check]:
+    yield (named := columns(table, [*keys, "count", "count" + STD_ERROR]))
+    if not named.passed:
+        return
+    yield distinct_keys(table, keys)
+    above = bool((numbers(table, "count") > made.threshold).all())
+    yield Check("threshold", above, f"every count exceeds {made.threshold:,}" if above else "a count is not above it")
+    yield from _check_counts(table, 0, made.std_at(number))
+
+
+def _spend_of_stream(made: ContinualCounts, settings: dict[str, Any], *, old: bool) -> Spend:
+    """What was charged when it started; its terms are known where the metadata has all of them."""
+    facts = {"delta": settings["delta"], "rounds": made.rounds, "max_groups": made.max_groups}
+    if not old:
+        facts["terms"] = terms_hash(settings)
+
+    def same(_epsilon: float) -> Profile:
+        return made
+
+    return spend_of_mechanism(
+        "continual", made, settings["epsilon"], unit=settings["unit"], protects="event", calibrate=same, facts=facts
+    )
+
+
+def _budget(stated: dict[str, Any]) -> tuple[float, float]:
+    epsilon, delta = stated["epsilon"], stated["delta"]
     checks.check_epsilon(epsilon)
     checks.check_delta(delta)
     return epsilon, delta
@@ -84,17 +135,17 @@ def _proved(proved: float, epsilon: float, delta: float) -> Check:
     return Check("guarantee", proved <= delta, f"delta({epsilon:g}) = {proved:.4g} {sign} {delta:g}, computed anew")
 
 
-def _column(table: pa.Table, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.asarray(table.column(name).to_numpy(), np.float64)
+def _check_counts(table: pa.Table, bits: int, std: float) -> Iterator[Check]:
+    counts = numbers(table, "count")
+    yield _lattice(counts, bits)
+    falling = bool((np.diff(counts) <= 0).all())
+    yield Check("order", falling, "largest count first" if falling else "is not by count")
+    same = close(numbers(table, "count" + STD_ERROR), np.full(len(counts), std))
+    yield Check("errors", same, "standard errors are those of the noise" if same else f"expected {std:g}")
 
 
-def _lattice(counts: np.ndarray[Any, np.dtype[np.float64]], bits: int) -> Check:
+def _lattice(counts: Floats, bits: int) -> Check:
     steps = np.ldexp(counts, bits)
-    whole = bool((steps == np.rint(steps)).all())
+    whole = bool((steps == np.rint(steps)).all()) and bool(np.isfinite(counts).all())
     of_them = f"a multiple of 2^-{bits}" if bits else "a whole number"
     return Check("lattice", whole, f"every count is {of_them}" if whole else f"a count is not {of_them}")
-
-
-def _errors(table: pa.Table, std: float) -> Check:
-    same = all(math.isclose(error, std, rel_tol=1e-12) for error in _column(table, "count" + STD_ERROR).tolist())
-    return Check("errors", same, "standard errors are those of the noise" if same else f"expected {std:g}")

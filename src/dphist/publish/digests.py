@@ -1,0 +1,96 @@
+"""Digests of what is published: of the table's content, and of the metadata that holds it.
+
+They show that something was edited, not by whom: whoever edits a file can compute them anew. Only what is kept elsewhere, a
+ledger or a digest that was written down, tells then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+VERSION: Final = 2
+"""Of the metadata. 1 had no digests; what it lacks is not checked."""
+
+DIGEST: Final = "digest"
+TABLE: Final = "table"
+FILE: Final = "file"
+
+
+def canonical(data: object) -> str:
+    """One text for one value: sorted keys, no spaces, ASCII, numbers in the shortest form that reads back to the same bits."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def seal(metadata: dict[str, Any]) -> dict[str, Any]:
+    """The metadata with a digest over all the rest of it."""
+    return {**metadata, DIGEST: digest_of(metadata)}
+
+
+def digest_of(metadata: dict[str, Any]) -> str:
+    """SHA-256 over the metadata as canonical JSON, but for the digest in it."""
+    content = {name: value for name, value in metadata.items() if name != DIGEST}
+    return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+def with_content(metadata: dict[str, Any], table: pa.Table) -> dict[str, Any]:
+    """The metadata with a digest of the table as it will be read from a Parquet file, sealed."""
+    return seal({**metadata, TABLE: {"sha256": table_digest(as_stored(table))}})
+
+
+def without_content(metadata: dict[str, Any]) -> dict[str, Any]:
+    """The metadata of a table whose content nobody has in one place, sealed."""
+    return seal({**metadata, TABLE: None})
+
+
+def as_stored(table: pa.Table) -> pa.Table:
+    """The table with the types that Parquet gives back: it knows no seconds, for example."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.schema.empty_table(), sink)
+    return table.cast(pq.read_schema(pa.BufferReader(sink.getvalue())).remove_metadata())
+
+
+def table_digest(table: pa.Table) -> str:
+    """SHA-256 over names, types and, column by column, which values are there and what they are; not how they are stored."""
+    fields = [[field.name, str(field.type)] for field in table.schema]
+    found = hashlib.sha256(canonical([table.num_rows, fields]).encode())
+    for column in table.columns:
+        found.update(column.is_valid().to_numpy().astype(np.uint8).tobytes())
+        for part in _content(column):
+            found.update(part)
+    return found.hexdigest()
+
+
+def _content(column: pa.ChunkedArray) -> Iterator[bytes]:
+    """The values as bytes: doubles, 64-bit integers, or lengths and texts; of a null, those of nothing."""
+    try:
+        plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        if pa.types.is_floating(plain.type):
+            yield pc.fill_null(plain.cast(pa.float64()), 0.0).to_numpy().astype("<f8").tobytes()
+            return
+        if pa.types.is_temporal(plain.type):
+            plain = plain.cast(pa.int32() if plain.type.bit_width == 32 else pa.int64())
+        if pa.types.is_signed_integer(plain.type):
+            yield pc.fill_null(plain.cast(pa.int64()), 0).to_numpy().astype("<i8").tobytes()
+            return
+        binary = pa.types.is_binary(plain.type) or pa.types.is_large_binary(plain.type)
+        texts = (plain if binary else plain.cast(pa.large_string())).cast(pa.large_binary())
+    except pa.ArrowException:  # types without such a cast, none of which a release has today
+        texts = pa.chunked_array([pa.array([repr(value) for value in column.to_pylist()], pa.large_binary())])
+    texts = pc.fill_null(texts, b"")
+    yield pc.binary_length(texts).to_numpy().astype("<i8").tobytes()
+    yield from (_joined(chunk) for chunk in texts.chunks if len(chunk))
+
+
+def _joined(texts: pa.LargeBinaryArray) -> bytes:
+    """All texts, one behind the other."""
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, "<i8")[texts.offset : texts.offset + len(texts) + 1]
+    return b"" if data is None else data.slice(int(ends[0]), int(ends[-1] - ends[0])).to_pybytes()

@@ -1,0 +1,199 @@
+"""Reading a published file back. It may have been made by anyone: whatever is in it, the answer is a table or a DphistError."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from dphist.errors import InvalidParameter
+from dphist.publish.files import FOLDER_METADATA, METADATA_KEY, format_of, sidecar
+
+MOST_METADATA: Final = 16 << 20
+"""Bytes of metadata: plans have some thousand."""
+
+_MOST_DIGITS: Final = 20
+_CSV_BLOCK: Final = 64 << 20
+"""A row of sixteen quoted keys of 65,536 bytes has to fit."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored:
+    """A file or a folder that Spark wrote, with its metadata: inside (Parquet, folders) and beside it."""
+
+    path: Path
+    kind: str
+    inside: dict[str, Any] | None
+    beside: dict[str, Any] | None
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether Spark wrote it."""
+        return self.path.is_dir()
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What is inside goes first: it cannot be taken for that of another file."""
+        found = self.inside if self.inside is not None else self.beside
+        if found is None:
+            raise InvalidParameter(
+                f"the metadata of {self.path.name} inside it or in {sidecar(self.path).name}", "none"
+            )
+        return found
+
+    def table(self, keys: Sequence[str]) -> pa.Table:
+        """The table. Text formats know no types: keys are read as text, everything else as numbers."""
+        try:
+            parts = _parts(self.path) if self.is_folder else [self.path]
+            tables = [_read(part, self.kind, keys, complete=not self.is_folder) for part in parts]
+            named = [table for table in tables if table.num_columns]
+            return pa.concat_tables(named) if named else pa.table({})
+        except (OSError, ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException) as problem:
+            raise _unreadable(self.path, problem) from None
+
+
+def open_stored(path: Path) -> Stored:
+    """Find a published file and its metadata."""
+    kind = format_of(path)
+    try:
+        return Stored(path, kind, _inside(path, kind), _beside(path))
+    except (OSError, ValueError, pa.ArrowException) as problem:
+        if isinstance(problem, InvalidParameter):
+            raise
+        raise _unreadable(path, problem) from None
+
+
+def parse_metadata(text: bytes, name: str) -> dict[str, Any]:
+    """JSON from anyone: one object, no name twice, only finite numbers of ordinary length."""
+    try:
+        if len(text) > MOST_METADATA:
+            raise ValueError("too long")
+        found = json.loads(
+            text.decode("utf-8"),
+            parse_constant=_refuse,
+            parse_float=_finite,
+            parse_int=_short,
+            object_pairs_hook=_without_repeats,
+        )
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidParameter(f"readable metadata in {name}", "something else")
+    return found
+
+
+def _refuse(_text: str) -> float:
+    raise ValueError("no number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse(text)
+
+
+def _short(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError("too long")
+    return int(text)
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a name that is there twice readers take one or the other, so that two people can read two claims."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name twice")
+    return found
+
+
+def _unreadable(path: Path, problem: BaseException) -> InvalidParameter:
+    what = "a released folder" if path.is_dir() else "a released file"
+    return InvalidParameter(f"{what} at {path}", f"an unreadable one ({type(problem).__name__})")
+
+
+def _inside(path: Path, kind: str) -> dict[str, Any] | None:
+    if path.is_dir():
+        parts = sorted((path / FOLDER_METADATA).glob("part-*"))
+        if not parts:
+            raise FileNotFoundError(FOLDER_METADATA)
+        return parse_metadata(_bytes(parts), f"{path.name}/{FOLDER_METADATA}")
+    if kind != "parquet":
+        path.open("rb").close()
+        return None
+    stored = (pq.read_schema(path).metadata or {}).get(METADATA_KEY)
+    return None if stored is None else parse_metadata(stored, path.name)
+
+
+def _beside(path: Path) -> dict[str, Any] | None:
+    file = sidecar(path)
+    return parse_metadata(_bytes([file]), file.name) if file.exists() else None
+
+
+def _bytes(files: Iterable[Path]) -> bytes:
+    """Their content, but not much more of it than may be metadata."""
+    found = b""
+    for file in files:
+        with file.open("rb") as data:
+            found += data.read(MOST_METADATA + 1 - len(found))
+    return found
+
+
+def _parts(folder: Path) -> list[Path]:
+    """The files of a table; readers of data skip other names."""
+    return sorted(file for file in folder.iterdir() if file.name[0] not in "._" and file.is_file())
+
+
+def _read(file: Path, kind: str, keys: Sequence[str], *, complete: bool) -> pa.Table:
+    if kind == "parquet":
+        return (
+            pq.ParquetFile(file).read().replace_schema_metadata(None)
+        )  # read_table would add the folders' names as columns
+    return _read_csv(file, keys) if kind == "csv" else _read_json(file, keys, complete=complete)
+
+
+def _read_csv(file: Path, keys: Sequence[str]) -> pa.Table:
+    """A null is written as nothing and an empty text in quotes, so that both can be told apart."""
+    if file.stat().st_size == 0:
+        raise ValueError("no header")
+    read = pa_csv.ReadOptions(block_size=_CSV_BLOCK)
+    parse = pa_csv.ParseOptions(newlines_in_values=True)
+    with pa_csv.open_csv(file, read_options=read, parse_options=parse) as opened:
+        names = opened.schema.names
+    convert = pa_csv.ConvertOptions(
+        column_types={name: pa.string() if name in keys else pa.float64() for name in names},
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        null_values=[""],
+    )
+    return pa_csv.read_csv(file, read_options=read, parse_options=parse, convert_options=convert)
+
+
+def _read_json(file: Path, keys: Sequence[str], *, complete: bool) -> pa.Table:
+    """One object a line, by Python's own parser: Arrow's ends the process at a line `null`.
+
+    complete: Spark leaves out nulls, so that a key may be missing in a row or in all of them.
+    """
+    with file.open("rb") as lines:
+        rows = [json.loads(line.decode("utf-8")) for line in lines if line.strip()]
+    if not all(isinstance(row, dict) for row in rows):
+        raise TypeError("a line that is no object")
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if complete and any(len(row) != len(names) for row in rows):
+        raise ValueError("a row that lacks a column")
+    if rows and not complete:
+        names = [*keys, *(name for name in names if name not in keys)]
+    return pa.table({name: _column([row.get(name) for row in rows], text=name in keys) for name in names})
+
+
+def _column(values: list[Any], *, text: bool) -> pa.Array:
+    if text:  # 1 and "1" are different keys
+        return pa.array([None if value is None else json.dumps(value) for value in values], pa.string())
+    if not all(value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in values):
+        raise TypeError("a value that is no number")
+    return pa.array([None if value is None else float(value) for value in values], pa.float64())
