@@ -99,14 +99,16 @@ def _record(scaled: float) -> int:
 
 
 def canonical(value: Any) -> Hashable:
+    """NaN is null, zeros have no sign."""
     if isinstance(value, float):
-        return "NaN" if math.isnan(value) else value + 0.0
+        return None if math.isnan(value) else value + 0.0
     return value  # type: ignore[no-any-return]
 
 
 def groups_of(histogram: Histogram) -> Groups:
     """A histogram as the oracle writes it."""
     columns = [column.to_pylist() for column in histogram.keys.columns]
+    assert not any(isinstance(value, float) and math.isnan(value) for column in columns for value in column)
     keys = [tuple(map(canonical, key)) for key in zip(*columns, strict=True)]
     assert len(set(keys)) == len(keys), "a group appears twice"
     sums = [histogram.sums[measure.name] for measure in histogram.measures]
