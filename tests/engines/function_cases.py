@@ -19,18 +19,22 @@ Argument = tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much to try: combinations of one overload, how many of them with a literal for a column, tuples, calls alone."""
+    """How much to try: combinations of one overload, how many of them with a literal for a column, tuples, calls alone.
+
+    `shifts` move the tuples along DuckDB's vectors, which hold 2,048 rows.
+    """
 
     combinations: int
     literals: int
     rows: int
     alone: int
     all_types: bool = True
+    shifts: tuple[int, ...] = (1, 2047)
     seed: int = 0
 
 
-QUICK: Final = Effort(combinations=3, literals=1, rows=100, alone=2, all_types=False)
-THOROUGH: Final = Effort(combinations=400, literals=60, rows=1_000, alone=8)
+QUICK: Final = Effort(combinations=1, literals=1, rows=100, alone=2, all_types=False, shifts=(2047,))
+THOROUGH: Final = Effort(combinations=40, literals=12, rows=600, alone=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,8 @@ def value_of(text: str) -> object:
 def _case(function: Function, arguments: Sequence[Argument]) -> Case:
     columns = itertools.count()
     texts = [f"c{next(columns)}" if text is None else text for _, text in arguments]
-    call = SYNTAX_SQL[function.name](*texts) if function.name in SYNTAX_SQL else f'"{function.name}"({", ".join(texts)})'
+    call = (
+        SYNTAX_SQL[function.name](*texts) if function.name in SYNTAX_SQL else f'"{function.name}"({", ".join(texts)})'
+    )
     guard = None if function.guard is None else function.guard.format(*texts)
     return Case(function.name, call, guard, tuple(kind for kind, text in arguments if text is None))

@@ -1,9 +1,9 @@
 """Call every function of the list with nasty arguments, in a child process that may fail, die or swell without harm.
 
-The child builds tables of nasty tuples, evaluates `TRY(CASE WHEN guard THEN call END)` over them and says what went wrong: an
-error that TRY let through, a result that depends on the other rows or on the position, text that is not UTF-8, more memory than a
-call may take. A batch of cases shares a query; one that goes wrong is halved until a single case is to blame. When the
-child dies (a crash, or more time than a batch may take), the parent halves the batch it was at.
+The child builds tables of nasty tuples, evaluates `TRY(CASE WHEN guard THEN call END)` over them and says what went wrong:
+an error that TRY let through, a result that depends on the other rows or on the position, text that is not UTF-8, more
+memory than a call may take. A batch of cases shares a query; one that goes wrong is halved until a single case is to
+blame. When the child dies (a crash, or more time than a batch may take), the parent halves the batch it was at.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import duckdb
 from function_cases import Case, Effort, batches
-from function_values import VALUES, is_long
+from function_values import CORE, VALUES, is_long
 
 LONGEST: Final = 65_536
 MOST_ELEMENTS: Final = 4_096
@@ -31,7 +31,6 @@ MEMORY_OF_A_CALL: Final = 4 << 20
 MEMORY_OF_A_QUERY: Final = 4 << 20  # what DuckDB takes for any query: buffers of 2,048 rows, a plan
 SECONDS_OF_A_BATCH: Final = 60
 BATCH: Final = 25
-SHIFTS: Final = (0, 1, 2047)
 _RANGES: Final = {
     "DATE": ("0001-01-01", "9999-12-31"),
     "TIMESTAMP": ("0001-01-01", "9999-12-31 23:59:59.999999"),
@@ -106,19 +105,26 @@ def _tuples(types: tuple[str, ...], effort: Effort) -> list[tuple[int, ...]]:
     shuffled = [chance.sample(range(size), size) for size in sizes]
     once = [tuple(order[step % len(order)] for order in shuffled) for step in range(max(sizes))]
     drawn = [tuple(chance.randrange(size) for size in sizes) for _ in range(effort.rows)]
-    return list(dict.fromkeys([*once, *drawn]))[: max(effort.rows, len(once))]
+    some = [*_core(types), *once]
+    return list(dict.fromkeys([*some, *drawn]))[: max(effort.rows, len(some))]
+
+
+def _core(types: tuple[str, ...]) -> list[tuple[int, ...]]:
+    return list(itertools.product(*([VALUES[kind].index(value) for value in CORE[kind]] for kind in types)))[:100]
 
 
 def _long_rows(types: tuple[str, ...], effort: Effort) -> list[tuple[int, ...]]:
-    """Tuples of nothing but long values, as far as the types have some."""
+    """Tuples with long values: what it takes to amplify, and nothing but long ones as far as the types have some."""
     chance = random.Random(f"{types} {effort.seed} long")
     choices = [[k for k, value in enumerate(VALUES[kind]) if is_long(value)] for kind in types]
     if not any(choices):
         return []
-    return [
+    drawn = [
         tuple(chance.choice(long or range(len(VALUES[kind]))) for kind, long in zip(types, choices, strict=True))
-        for _ in range(4 * effort.alone)
+        for _ in range(2 * effort.alone)
     ]
+    core = [row for row in _core(types) if any(k in long for k, long in zip(row, choices, strict=True))]
+    return list(dict.fromkeys([*drawn, *core]))
 
 
 class _Problem(Exception):
@@ -139,6 +145,7 @@ class _Child:
         self._values: set[str] = set()
         for option in ("memory_limit = '1GB'", "TimeZone = 'UTC'", "threads = 1", "enable_progress_bar = false"):
             self._connection.execute(f"SET {option}")
+        self._connection.execute("SET temp_directory = ''")  # too much memory is an error, not a file
         self._connection.execute("SET disabled_optimizers = 'common_subexpressions'")
 
     def answer(self, batch: Sequence[Case]) -> dict[str, Any]:
@@ -161,7 +168,10 @@ class _Child:
         tried = ", ".join(f"{case.tried} AS r{position}" for position, case in enumerate(batch))
         columns = ", ".join(f"CAST(NULL AS {kind}) AS c{position}" for position, kind in enumerate(types)) or "1"
         try:
-            return [row[1] for row in self._connection.execute(f"DESCRIBE SELECT {tried} FROM (SELECT {columns})").fetchall()]
+            return [
+                row[1]
+                for row in self._connection.execute(f"DESCRIBE SELECT {tried} FROM (SELECT {columns})").fetchall()
+            ]
         except duckdb.Error:
             if len(batch) == 1:
                 return [None]
@@ -194,7 +204,7 @@ class _Child:
         """The results among other rows, at other positions and alone are the same."""
         select, (table, size) = self._select(part), self._table(part[0][0].types)
         want = self._run(f"{select}{table}0)")
-        for shift in SHIFTS[1:]:
+        for shift in self._effort.shifts:
             if self._run(f"{select}{table}{shift})") != want:
                 raise _Problem(f"the result depends on the position, moved by {shift}")
         for row in random.Random(select).sample(range(size), min(size, self._effort.alone)):
@@ -207,7 +217,9 @@ class _Child:
         """The memory and time of calls with long arguments."""
         select, types = self._select(part), part[0][0].types
         for row in _long_rows(types, self._effort):
-            values = "".join(f", CAST({VALUES[t][k]} AS {t}) AS c{p}" for p, (t, k) in enumerate(zip(types, row, strict=True)))
+            values = "".join(
+                f", CAST({VALUES[t][k]} AS {t}) AS c{p}" for p, (t, k) in enumerate(zip(types, row, strict=True))
+            )
             self._connection.execute(f"CREATE OR REPLACE TEMP TABLE alone AS SELECT 0 AS i{values}")
             before, used = _memory(reset=True), resource.getrusage(resource.RUSAGE_SELF).ru_utime
             self._run(f"{select}alone)")
@@ -242,9 +254,13 @@ class _Child:
         self._connection.execute(
             f"CREATE TABLE {name}0 AS SELECT n.i{columns} FROM (VALUES {keys}) AS n(i{names}){joins} ORDER BY n.i"
         )
-        short = (row for row, t in enumerate(chosen) if not any(is_long(VALUES[kind][k]) for kind, k in zip(types, t, strict=True)))
+        short = (
+            row
+            for row, t in enumerate(chosen)
+            if not any(is_long(VALUES[kind][k]) for kind, k in zip(types, t, strict=True))
+        )
         filler = next(short, 0)
-        for shift in SHIFTS[1:]:
+        for shift in self._effort.shifts:
             fillers = f"SELECT b.* FROM range({shift}) AS f(j) JOIN {name}0 AS b ON b.i = {filler}"
             moved = f"({fillers}) UNION ALL (SELECT * FROM {name}0 ORDER BY i)"
             self._connection.execute(f"CREATE TABLE {name}{shift} AS {moved}")
@@ -276,7 +292,7 @@ def _memory(*, reset: bool = False) -> int:
 
 def _main() -> None:
     order = json.load(sys.stdin)
-    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+    resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     child = _Child(Effort(**order["effort"]), memory=order["memory"])
     for batch in order["batches"]:

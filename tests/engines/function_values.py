@@ -1,5 +1,6 @@
 """Nasty values of each type, as SQL, and literals for the arguments that must be literal."""
 
+# ruff: noqa: E501 - lists of values read better in long lines
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,7 +16,17 @@ _WHOLE: Final = {
 _FRACTIONS: Final = (
     "FLOAT", "DOUBLE", "DECIMAL(4, 1)", "DECIMAL(9, 2)", "DECIMAL(18, 3)", "DECIMAL(38, 0)", "DECIMAL(38, 10)", "DECIMAL(38, 38)",
 )  # fmt: skip
-_LISTS: Final = ("VARCHAR[]", "BIGINT[]", "DOUBLE[]", "BOOLEAN[]", "DATE[]", "TIMESTAMP[]", "DECIMAL(18, 3)[]", "HUGEINT[]", "UUID[]")
+_LISTS: Final = (
+    "VARCHAR[]",
+    "BIGINT[]",
+    "DOUBLE[]",
+    "BOOLEAN[]",
+    "DATE[]",
+    "TIMESTAMP[]",
+    "DECIMAL(18, 3)[]",
+    "HUGEINT[]",
+    "UUID[]",
+)
 
 TYPES: Final[dict[str, tuple[str, ...]]] = {
     "text": ("VARCHAR",),
@@ -77,10 +88,47 @@ def _fitting(values: list[str], first: str, last: str) -> list[str]:
 
 
 def _whole(bits: int) -> list[str]:
-    least, most = (0, 2 ** -bits - 1) if bits < 0 else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    edges = [0, 1, -1, 2, -2, 3, 7, 10, 12, 13, 28, 31, 32, 63, 64, 100, -100, 127, 128, 255, 9999, 10_000, 55_296, 65_535, 65_536, 1_114_111, 1_114_112]
+    least, most = (0, 2**-bits - 1) if bits < 0 else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    edges = [
+        0,
+        1,
+        -1,
+        2,
+        -2,
+        3,
+        7,
+        10,
+        12,
+        13,
+        28,
+        31,
+        32,
+        63,
+        64,
+        100,
+        -100,
+        127,
+        128,
+        255,
+        9999,
+        10_000,
+        55_296,
+        65_535,
+        65_536,
+        1_114_111,
+        1_114_112,
+    ]
     edges += [sign * 2**power + by for power in (15, 31, 32, 53, 63, 64, 127) for sign in (1, -1) for by in (-1, 0, 1)]
-    edges += [least, least + 1, most - 1, most, -62_135_596_800, 253_402_300_800, 253_402_300_799_999, -62_135_596_800_000_000]
+    edges += [
+        least,
+        least + 1,
+        most - 1,
+        most,
+        -62_135_596_800,
+        253_402_300_800,
+        253_402_300_799_999,
+        -62_135_596_800_000_000,
+    ]
     return ["NULL", *(f"'{edge}'" for edge in dict.fromkeys(edges) if least <= edge <= most)]
 
 
@@ -94,7 +142,21 @@ def _decimal(width: int, scale: int) -> list[str]:
 
 
 def _floats(most: str, least: str) -> list[str]:
-    values = ["0", "-0.0", "1", "-1", "0.5", "-2.5", "10", "1e-10", "1e10", "9007199254740993", "9223372036854775808", "-62135596801", "253402300799.9"]
+    values = [
+        "0",
+        "-0.0",
+        "1",
+        "-1",
+        "0.5",
+        "-2.5",
+        "10",
+        "1e-10",
+        "1e10",
+        "9007199254740993",
+        "9223372036854775808",
+        "-62135596801",
+        "253402300799.9",
+    ]
     return ["NULL", *(f"'{value}'" for value in [*values, "1e30", most, f"-{most}", least, f"-{least}", "inf", "-inf"])]
 
 
@@ -138,9 +200,25 @@ VALUES: Final[dict[str, list[str]]] = {
 for _kind in _LISTS:
     _element = _kind.removesuffix("[]")
     _values = VALUES[_element]
-    VALUES[_kind] = _list([f"CAST({value} AS {_element})" for value in (_LIGHT_TEXT if _element == "VARCHAR" else _values)])
+    VALUES[_kind] = _list(
+        [f"CAST({value} AS {_element})" for value in (_LIGHT_TEXT if _element == "VARCHAR" else _values)]
+    )
 VALUES["VARCHAR[]"].append("[repeat('a', 65536), repeat('b', 65536)]")
 VALUES["DOUBLE[]"].append("['NaN'::DOUBLE, 1]")
+
+CORE: Final[dict[str, list[str]]] = {
+    **{
+        kind: ["'0'", "'1'", values[-1]]
+        for kind, values in VALUES.items()
+        if kind in TYPES["number"] and kind != "DECIMAL(38, 38)"
+    },
+    "VARCHAR": ["'a'", "''", "repeat('a', 65536)"],
+    "BLOB": ["'abc'", "encode(repeat('a', 65536))"],
+    "INTERVAL": ["'0 days'", "'1 day'", "'1 month'", "'2147483647 days'"],
+}
+"""Values of which every tuple is tried: those of which it takes two or three together to go wrong."""
+for _kind, _values in VALUES.items():
+    CORE.setdefault(_kind, [_values[1], _values[-1]])
 
 
 def is_long(value: str) -> bool:
@@ -154,16 +232,37 @@ def _quoted(words: frozenset[str]) -> list[str]:
 
 _PATTERNS: Final = [
     "'a'", "''", "'(a)(b)?'", "'.*'", "'(?s).*.a.*.b'", "'^$'", "'(a|b)*c'", "'(a*)*b'", "'(a?){50}a{50}$'", "'[^,]+'", "'\\pL+'", "'(?i)ß'", "'\\x00'", "'([ab]*)a([ab]{20})c'",
-    "'(.{0,10}a){0,20}b$'", "'\\b'", "'(((a?){5}){5}){5}c'", "'[[:alpha:]]{100}$'", "'.{125}b.{0,100}$'",
+    "'(.{0,10}a){0,20}b$'", "'\\b'", "'(((a?){5}){5}){5}c'", "'[[:alpha:]]{90}$'", "'.{40}b.{0,60}$'",
 ]  # fmt: skip
-_REPLACEMENTS: Final = ["''", "'x'", "'" + "\\0" * 30 + "'", "'" + "y" * 60 + "'", "'\\1\\2'", "'\\9'", "'\\'", "'$1'"]
+_REPLACEMENTS: Final = [
+    "''",
+    "'x'",
+    "'" + "\\0" * 30 + "'",
+    "'" + "y" * 60 + "'",
+    "'\\1\\2'",
+    "'\\9'",
+    "'\\'",
+    "'$1'",
+    "'" + "z" * 600 + "'",
+]
 _FORMATS: Final = ["'%Y-%m-%d'", "'%c'", "''", "'%%'", "'" + "%A" * 100 + "'", "'" + "".join(f"%{letter}" for letter in sorted(literals.FORMAT_LETTERS - {"-", "%"})) + "'", "'%-d%-m%-y%-H%-I%-M%-S%-j'", "'é%Y'"]  # fmt: skip
 _READ_FORMATS: Final = [
     "'%Y-%m-%d'", "'%Y-%m-%d %H:%M:%S %z'", "''", "'%A, %d %B %Y %I:%M:%S %p'", "'%Y-%j'", "'%y %m %d'", "'%H:%M:%S.%f'", "'%H:%M:%S.%n'", "'%H:%M:%S.%g'", "'%d'", "'%p'",
-    "'" + "%Y" * 100 + "'", "'%%%Y'", "'a'", "'%a%b%j'", "'%-d'", "'%S%S%S'",
+    "'" + "%Y" * 100 + "'", "'%%%Y'", "'a'", "'%a%b%j'", "'%-d'", "'%S%S%S'", "'%Y-%m-%d %H:%M:%S %Z'",
 ]  # fmt: skip
-_ZONES: Final = ["'UTC'", "'Europe/Zurich'", "'America/New_York'", "'Asia/Kathmandu'", "'Pacific/Apia'", "'Antarctica/Troll'", "'Africa/Monrovia'", "'Etc/GMT+12'", "'Pacific/Kiritimati'"]
-_SIZES: Final = ["0", "1", "10", "65536"]
+_ZONES: Final = [
+    "'UTC'",
+    "'Europe/Zurich'",
+    "'America/New_York'",
+    "'Asia/Kathmandu'",
+    "'Pacific/Apia'",
+    "'Antarctica/Troll'",
+    "'Africa/Monrovia'",
+    "'Etc/GMT+12'",
+    "'Pacific/Kiritimati'",
+    "'Mars/Phobos'",
+]
+_SIZES: Final = ["0", "1", "10", "1000"]
 _DIGITS: Final = ["-38", "-5", "0", "2", "38"]
 _GROUPS: Final = ["0", "1", "2", "9"]
 
@@ -187,7 +286,7 @@ CONSTANTS: Final[dict[tuple[str, int, int], list[str]]] = {
     **{(name, 3, 1): ["'%a$_b'", "'$$'", "'%\\\\'", "''", "'a'", "'aaa%_'", "'%%b%%'"] for name in ("like_escape", "ilike_escape", "not_like_escape", "not_ilike_escape")},
     **{(name, 2, 1): ["'a'", "'b'"] for name in ("struct_extract", "array_extract")},
 }  # fmt: skip
-"""Literals by name, number of arguments and position. Those that a check refuses are not tried."""
+"""Literals by name, number of arguments and position. Those that a check refuses are not tried: some are there to be refused."""
 
 
 def _infix(sign: str) -> Callable[..., str]:

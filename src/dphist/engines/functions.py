@@ -1,11 +1,11 @@
-"""The functions an expression may use, each examined alone: with any argument it returns, or fails in a way that TRY turns into null.
+"""The functions an expression may use: each, called alone, returns or fails in a way that TRY turns into null.
 
-TRY does not catch everything: errors of the kinds 'not implemented', 'internal' and 'out of memory' pass it, and some
-functions end the process. One record could then decide whether a run succeeds, and an analyst who runs it again reads a value
-bit by bit. So this is a list of what is safe, not of what is not. tests/engines/function_fuzz.py examines every entry.
+TRY does not catch everything: errors of the kinds 'not implemented', 'syntax', 'internal' and 'out of memory' pass it, and
+some functions end the process. One record could then decide whether a run succeeds, and an analyst who runs it again reads a
+value bit by bit. So this is a list of what is safe, not of what is not. tests/engines/function_fuzz.py examines every entry.
 
-Hypotheses about every argument, which the writer of expressions keeps: text and binary values of at most 65,536 bytes, no NaN, dates
-and times of the years 1 to 9999, lists of at most 4,096 simple values. It keeps them by nulling results that break them, step by step.
+Hypotheses about every argument, which the writer of expressions keeps by nulling what breaks them, step by step: text and
+binary values of at most 65,536 bytes, no NaN, dates and times of the years 1 to 9999, lists of at most 4,096 simple values.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ _NUMBERS: Final = [
     *_each("^ ** pow power", ("number", "number")),
     *_each("abs @ sign floor ceil ceiling round trunc even", ("number",)),
     *_with("round trunc", "number", "whole", constants=(1,), check=literals.whole(1, -38, 38)),
-    *_each("sqrt cbrt exp ln log log2 log10 sin cos tan cot asin acos atan sinh cosh tanh degrees radians", ("number",)),
+    *_each(
+        "sqrt cbrt exp ln log log2 log10 sin cos tan cot asin acos atan sinh cosh tanh degrees radians", ("number",)
+    ),
     *_each("log atan2", ("number", "number")),
     *_each("pi", ()),
     *_each("isnan isinf isfinite", ("number",)),
@@ -103,7 +105,14 @@ _TEXT: Final = [
     *_each("string_split str_split split string_to_array", ("text", "text")),
     *_each("split_part", ("text", "text", "whole")),
     *_each("~~ !~~ ~~* !~~*", ("text", "text")),
-    *_with("like_escape ilike_escape not_like_escape not_ilike_escape", "text", "text", "text", constants=(1, 2), check=literals.escaped(1, 2)),
+    *_with(
+        "like_escape ilike_escape not_like_escape not_ilike_escape",
+        "text",
+        "text",
+        "text",
+        constants=(1, 2),
+        check=literals.escaped(1, 2),
+    ),
     *_each("url_encode url_decode", ("text",)),
     *_each("hex to_hex", ("text|blob|whole",)),
     *_each("unhex from_hex from_base64", ("text",)),
@@ -112,37 +121,131 @@ _TEXT: Final = [
 ]
 
 _PATTERNS: Final = [
-    *_with("regexp_matches regexp_full_match regexp_extract", "text", "text", constants=(1,), check=literals.pattern(1)),
-    *_with("regexp_matches regexp_full_match", "text", "text", "text", constants=(1, 2), check=literals.pattern(1, options=2)),
-    *_with("regexp_extract", "text", "text", "whole", constants=(1, 2), check=every(literals.pattern(1), literals.whole(2, 0, 9))),
-    *_with("regexp_extract", "text", "text", "whole", "text", constants=(1, 2, 3), check=every(literals.pattern(1, options=3), literals.whole(2, 0, 9))),
-    *_with("regexp_replace", "text", "text", "text", constants=(1, 2), check=every(literals.pattern(1), literals.short(2))),
     *_with(
-        "regexp_replace", "text", "text", "text", "text", constants=(1, 2, 3),
+        "regexp_matches regexp_full_match regexp_extract", "text", "text", constants=(1,), check=literals.pattern(1)
+    ),
+    *_with(
+        "regexp_matches regexp_full_match",
+        "text",
+        "text",
+        "text",
+        constants=(1, 2),
+        check=literals.pattern(1, options=2),
+    ),
+    *_with(
+        "regexp_extract",
+        "text",
+        "text",
+        "whole",
+        constants=(1, 2),
+        check=every(literals.pattern(1), literals.whole(2, 0, 9)),
+    ),
+    *_with(
+        "regexp_extract",
+        "text",
+        "text",
+        "whole",
+        "text",
+        constants=(1, 2, 3),
+        check=every(literals.pattern(1, options=3), literals.whole(2, 0, 9)),
+    ),
+    *_with(
+        "regexp_replace", "text", "text", "text", constants=(1, 2), check=every(literals.pattern(1), literals.short(2))
+    ),
+    *_with(
+        "regexp_replace",
+        "text",
+        "text",
+        "text",
+        "text",
+        constants=(1, 2, 3),
         check=every(literals.pattern(1, options=3, everywhere=True), literals.short(2)),
     ),
-]  # fmt: skip
+]
 
 _TIMES: Final = [
-    *_each("year month quarter week weekofyear yearweek isoyear day dayofmonth dayofweek weekday isodow dayofyear", (_MOMENT,)),
+    *_each(
+        "year month quarter week weekofyear yearweek isoyear day dayofmonth dayofweek weekday isodow dayofyear",
+        (_MOMENT,),
+    ),
     *_each("decade century millennium era julian dayname monthname last_day days_in_month", (_MOMENT,)),
     *_each("hour minute second millisecond microsecond", ("date|time|timestamp",)),
     *_each("epoch epoch_ms epoch_us", ("date|timestamp|interval",)),
-    *_with("date_trunc datetrunc", "text", "date|timestamp|interval", constants=(0,), check=literals.words(0, literals.TRUNCATED_PARTS, "a part of a date")),
-    *_with("date_part datepart", "text", _MOMENT, constants=(0,), check=literals.words(0, literals.DATE_PARTS, "a part of a date")),
-    *_with("date_part datepart", "text", "time", constants=(0,), check=literals.words(0, literals.CLOCK_PARTS, "a part of a time")),
-    *_with("date_part datepart", "text", "interval", constants=(0,), check=literals.words(0, literals.INTERVAL_PARTS, "a part of an interval")),
-    *_with("date_diff datediff date_sub datesub", "text", _MOMENT, _MOMENT, constants=(0,), check=literals.words(0, literals.COUNTED_PARTS, "a part of a date")),
-    *_with("date_diff datediff date_sub datesub", "text", "time", "time", constants=(0,), check=literals.words(0, literals.CLOCK_PARTS, "a part of a time")),
+    *_with(
+        "date_trunc datetrunc",
+        "text",
+        "date|timestamp|interval",
+        constants=(0,),
+        check=literals.words(0, literals.TRUNCATED_PARTS, "a part of a date"),
+    ),
+    *_with(
+        "date_part datepart",
+        "text",
+        _MOMENT,
+        constants=(0,),
+        check=literals.words(0, literals.DATE_PARTS, "a part of a date"),
+    ),
+    *_with(
+        "date_part datepart",
+        "text",
+        "time",
+        constants=(0,),
+        check=literals.words(0, literals.CLOCK_PARTS, "a part of a time"),
+    ),
+    *_with(
+        "date_part datepart",
+        "text",
+        "interval",
+        constants=(0,),
+        check=literals.words(0, literals.INTERVAL_PARTS, "a part of an interval"),
+    ),
+    *_with(
+        "date_diff datediff date_sub datesub",
+        "text",
+        _MOMENT,
+        _MOMENT,
+        constants=(0,),
+        check=literals.words(0, literals.COUNTED_PARTS, "a part of a date"),
+    ),
+    *_with(
+        "date_diff datediff date_sub datesub",
+        "text",
+        "time",
+        "time",
+        constants=(0,),
+        check=literals.words(0, literals.CLOCK_PARTS, "a part of a time"),
+    ),
     *_each("age", (_MOMENT, _MOMENT)),
-    *_each("+", ("date|time|timestamp", "interval"), ("interval", "date|time|timestamp"), ("date", "whole"), ("whole", "date"), ("date", "time"), ("time", "date"), ("interval", "interval")),
-    *_each("-", ("date|time|timestamp", "interval"), ("date", "date"), ("date", "whole"), ("timestamp", "timestamp"), ("interval", "interval"), ("interval",)),
+    *_each(
+        "+",
+        ("date|time|timestamp", "interval"),
+        ("interval", "date|time|timestamp"),
+        ("date", "whole"),
+        ("whole", "date"),
+        ("date", "time"),
+        ("time", "date"),
+        ("interval", "interval"),
+    ),
+    *_each(
+        "-",
+        ("date|time|timestamp", "interval"),
+        ("date", "date"),
+        ("date", "whole"),
+        ("timestamp", "timestamp"),
+        ("interval", "interval"),
+        ("interval",),
+    ),
     *_each("*", ("interval", "number"), ("number", "interval")),
     *_each("/", ("interval", "number")),
     *_each("date_add", (_MOMENT, "interval")),
     *_each("to_years to_months to_weeks to_days to_hours to_minutes to_microseconds to_quarters", ("whole",)),
     *_each("to_seconds to_milliseconds", ("number",)),
-    *_with("time_bucket", "interval", _MOMENT, guard="{0} >= INTERVAL 1 SECOND AND date_part('month', {0}) = 0 AND date_part('year', {0}) = 0"),
+    *_with(
+        "time_bucket",
+        "interval",
+        _MOMENT,
+        guard="{0} >= INTERVAL 1 SECOND AND date_part('month', {0}) = 0 AND date_part('year', {0}) = 0",
+    ),
     *_with("timezone", "text", "timestamp", constants=(0,), check=literals.zone(0)),
     *_with("strftime", "date|timestamp", "text", constants=(1,), check=literals.format_of(1, literals.FORMAT_LETTERS)),
     *_with("strftime", "text", "date|timestamp", constants=(0,), check=literals.format_of(0, literals.FORMAT_LETTERS)),
@@ -153,14 +256,17 @@ _TIMES: Final = [
     *_with("make_date", "whole", "whole", "whole", guard=_between(1, 9999)),
     *_with("make_time", "whole", "whole", "number"),
     *_with("make_timestamp", "whole", "whole", "whole", "whole", "whole", "number", guard=_between(1, 9999)),
-]  # fmt: skip
+]
 
 _NESTED: Final = [
     *_each("list_extract list_element array_extract", ("list", "whole")),
     *_with("struct_extract array_extract", "struct", "text", constants=(1,)),
     *_each("len length array_length list_unique array_unique list_count", ("list",)),
     *_each("list_min list_max list_sum list_avg list_first list_last", ("list",)),
-    *_each("list_contains list_has array_contains array_has contains list_position list_indexof array_position", ("list", _PLAIN)),
+    *_each(
+        "list_contains list_has array_contains array_has contains list_position list_indexof array_position",
+        ("list", _PLAIN),
+    ),
     *_each("list_has_any array_has_any && list_has_all array_has_all @>", ("list", "list")),
     *_each("array_slice list_slice", ("list", "whole", "whole")),
     *_with("list_value", _PLAIN, repeated=True),
@@ -195,12 +301,12 @@ SYNTAX: Final[Mapping[str, tuple[Function, ...]]] = _by_name(
         *_each("CASE_EXPR", ("boolean", "any", "any")),
     ]
 )
-"""What the parser does not turn into functions, by the type of the node; [n] and [a:b] are array_extract and array_slice."""
+"""What the parser does not turn into functions, by the type of its node. [n] and [a:b] are array_extract and array_slice."""
 
-_NUMERIC: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")  # fmt: skip
+_WHOLE: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 
 CASTS: Final[Mapping[str, frozenset[str]]] = {
-    **{name: frozenset({"text", "number", "boolean"}) for name in (*_NUMERIC, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")},
+    **{name: frozenset({"text", "number", "boolean"}) for name in (*_WHOLE, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")},
     "VARCHAR": frozenset({"text", "number", "boolean", "date", "time", "timestamp", "interval", "uuid", "blob"}),
     "DATE": frozenset({"text", "date", "timestamp"}),
     "TIME": frozenset({"text", "time", "timestamp"}),

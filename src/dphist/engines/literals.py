@@ -19,8 +19,8 @@ LONGEST_PATTERN: Final = 1_000
 LONGEST_FORMAT: Final = 200
 LONGEST_REPLACEMENT: Final = 60
 """Bytes. Each of 65,537 matches writes at most that much, or twice the match for each reference: about 4 MB."""
-MOST_REPEATS: Final = 250
-WIDEST: Final = 65_536
+MOST_REPEATS: Final = 100
+WIDEST: Final = 1_000
 
 _CLOCK: Final = frozenset({"hour", "minute", "second", "millisecond", "microsecond"})
 _CALENDAR: Final = frozenset({"millennium", "century", "decade", "year", "quarter", "month", "week", "day"})
