@@ -62,7 +62,7 @@ def main() -> None:
                 state = State.load(Path(folder) / "stream" / STATE)  # private! only because this data is public
                 bounded.append(dict(zip(state.keys["key_1"].to_pylist(), state.counts.tolist(), strict=True)))
                 if options.report and month == months[-1]:
-                    stream.show().report(options.report)
+                    stream.show().report(options.report, overwrite=True)
             threshold, noise = stream.mechanism.threshold, stream.mechanism.noise_std
         final = sorted(released[-1], key=lambda item: -released[-1][item])
         shown = final[:4] + final[len(final) // 2 : len(final) // 2 + 1] + final[-1:]

@@ -156,7 +156,7 @@ def figure_3(folder: Path, letter: str, k: int, points: int) -> None:
         axes.set_xlabel("total noise on a count (standard deviation)")
         axes.set_ylabel("smallest gap τ")
         axes.set_title(f"(ε = {EPSILON}, δ = $10^{{-5}}$), k = {k:,}; points: smallest gap of each curve", fontsize=10)
-        save_figure(figure, picture)
+        save_figure(figure, picture, overwrite=True)
 
 
 def minima(folder: Path) -> None:

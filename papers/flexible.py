@@ -119,7 +119,7 @@ def draw_figure(errors: Errors, path: Path) -> None:
     figure.supylabel("mean error in % of the range: actual (line), flexible (dots)", fontsize=10)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=9, frameon=False)
-    save_figure(figure, path)
+    save_figure(figure, path, overwrite=True)
 
 
 def write_errors(errors: Errors, names: list[str], title: str, path: Path) -> None:

@@ -93,7 +93,7 @@ def figure_1a(folder: Path, points: int) -> None:
         axes.set_ylabel("smallest release threshold T = gap + 1")
         axes.set_title(f"(ε = {EPSILON}, δ = $10^{{-5}}$), one person in up to {MAX_GROUPS:,} groups", fontsize=10)
         axes.legend(fontsize=9, frameon=False, loc="lower right")
-        save_figure(figure, picture)
+        save_figure(figure, picture, overwrite=True)
 
 
 def figure_1b(folder: Path, points: int) -> None:
@@ -139,7 +139,7 @@ def figure_1b(folder: Path, points: int) -> None:
         axes.set_ylabel("δ of the analysis / exact δ")
         axes.set_title(f"σ = {NOISE_STD:g}, gap {GAP:,.0f}, one person in up to {MAX_GROUPS:,} groups", fontsize=10)
         axes.legend(fontsize=9, frameon=False, loc="upper left")
-        save_figure(figure, picture)
+        save_figure(figure, picture, overwrite=True)
 
 
 def epsilon_where(delta: float) -> float:
@@ -346,7 +346,7 @@ def trade_off(folder: Path, points: int) -> None:
             f"Trade-off curve at σ = {noise_std:,.2f}, gap {gap:,.2f}, ε = {EPSILON}, δ = $10^{{-5}}$", fontsize=10
         )
         axes.legend(fontsize=9, frameon=False, loc="upper left")
-        save_figure(figure, picture)
+        save_figure(figure, picture, overwrite=True)
 
 
 def main() -> None:

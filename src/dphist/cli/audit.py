@@ -29,7 +29,8 @@ def command(
     master: options.Master = None,
     remote: options.Remote = None,
     staging: options.StagingDirectory = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")] = None,
+    report: options.Report = None,
+    overwrite: options.Overwrite = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Try to break every guarantee, and check that mechanisms broken on purpose are caught. Reads no data of yours.
@@ -40,7 +41,11 @@ def command(
     """
     from dphist.audit.run import audit
     from dphist.audit.tables import render, text
+    from dphist.outputs import check_outputs, write_text
+    from dphist.publish.files import files_of
 
+    inputs = files_of(plan)
+    check_outputs(report, inputs=inputs, overwrite=overwrite)
     if plan is not None and engine == "spark":  # before a session is started
         raise InvalidParameter("--plan or --engine spark", "both", "a plan is attacked on this machine.")
 
@@ -53,7 +58,7 @@ def command(
     )
     typer.echo(json.dumps(found.to_data(), indent=2, allow_nan=False) if as_json else text(found))
     if report is not None:
-        report.write_text(render(found), encoding="utf-8")
+        write_text(render(found), report, inputs=inputs, overwrite=overwrite)
         typer.echo(f"\nReport written to {report}", err=as_json)
     if not found.passed:
         raise typer.Exit(1)

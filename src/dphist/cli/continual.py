@@ -69,6 +69,7 @@ def add(
     batch: Annotated[str, typer.Option("--batch", help="A name for the batch, such as its date; each counts once.")],
     output: Output = None,
     report: options.Report = None,
+    overwrite: options.Overwrite = False,
     show: Show = 20,
     ledger: options.PaidBy = None,
     as_json: options.AsJson = False,
@@ -79,9 +80,9 @@ def add(
     """
     from dphist.publish import files
 
-    files.check_outputs(output, report)
+    files.check_table(output, report, inputs=(folder, *files.files_of(source)), overwrite=overwrite)
     added = dphist.Continual(folder).add(dphist.Files(tuple(source)), batch, ledger=ledger)
-    _print(added, output, report, show, as_json)
+    _print(added, output, report, show, overwrite, as_json)
 
 
 @app.command("show")
@@ -89,6 +90,7 @@ def show(
     folder: Folder,
     output: Output = None,
     report: options.Report = None,
+    overwrite: options.Overwrite = False,
     show: Show = 20,
     batches: Annotated[bool, typer.Option("--batches", help="Print the names of the batches that are in.")] = False,
     as_json: options.AsJson = False,
@@ -97,22 +99,27 @@ def show(
 
     Example: dphist continual show stream
     """
+    from dphist.publish import files
+
+    files.check_table(output, report, inputs=(folder,), overwrite=overwrite)
     stream = dphist.Continual(folder)
     if batches:
         typer.echo("\n".join(stream.batches))
         return
     if not as_json:
         typer.echo(f"{stream}\n")
-    _print(stream.show(), output, report, show, as_json)
+    _print(stream.show(), output, report, show, overwrite, as_json)
 
 
-def _print(found: RunningCounts, output: Path | None, report: Path | None, most: int, as_json: bool) -> None:
+def _print(
+    found: RunningCounts, output: Path | None, report: Path | None, most: int, overwrite: bool, as_json: bool
+) -> None:
     from dphist.publish.text import rows_text
 
     if output is not None:
-        found.write(output)
+        found.write(output, overwrite=overwrite)
     if report is not None:
-        found.report(report)
+        found.report(report, overwrite=overwrite)
     if as_json:
         record = {**found.metadata(), "released_groups": found.table.num_rows}
         if output is None:

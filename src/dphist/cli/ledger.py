@@ -181,23 +181,23 @@ def export(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write the JSON; else printed.")
     ] = None,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Everything about a data set as JSON, with the head of its chain: keep it where the ledger's writers cannot.
 
     Example: dphist ledger export --ledger ledger.db --dataset events -o events-ledger.json
     """
     from dphist.ledger import Ledger
-    from dphist.publish import files
+    from dphist.outputs import check_outputs, write_text
 
-    if output is not None:
-        files.check_writable(output)
+    check_outputs(output, overwrite=overwrite)
     with Ledger(_address(ledger)) as opened:
         data = opened.export(_to_read(opened, dataset))
     text = json.dumps(data, indent=2, allow_nan=False)
     if output is None:
         typer.echo(text)
         return
-    files.write_text(text + "\n", output)
+    write_text(text + "\n", output, overwrite=overwrite)
     typer.echo(f"Written to {output}. Head: {data['head']}")
 
 

@@ -113,6 +113,9 @@ Dataset: TypeAlias = Annotated[
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Report: TypeAlias = Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")]
+Overwrite: TypeAlias = Annotated[
+    bool, typer.Option("--overwrite", help="Replace outputs that exist; never the source, a ledger or what is no file.")
+]
 Plot: TypeAlias = Annotated[Path | None, typer.Option("--plot", help="Write a picture (.png, .svg, .pdf).")]
 
 

@@ -33,12 +33,16 @@ def command(
     noise: options.Noise = "rounded",
     save: Annotated[Path | None, typer.Option("--save", help="Write the plan as JSON, for a later release.")] = None,
     plot: options.Plot = None,
+    overwrite: options.Overwrite = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Choose a mechanism, its noise and its threshold for a privacy budget. Touches no data.
 
     Example: dphist plan --epsilon 1 --delta 1e-8
     """
+    from dphist.outputs import check_outputs
+
+    check_outputs(save, plot, inputs=() if keys is None else (keys,), overwrite=overwrite)
     plan = dphist.plan(
         epsilon=epsilon,
         delta=delta,
@@ -62,10 +66,10 @@ def command(
     )
     typer.echo(plan.to_json() if as_json else str(plan))
     if save is not None:
-        plan.save(save)
+        plan.save(save, overwrite=overwrite)
         typer.echo(f"\nPlan written to {save}", err=as_json)
     if plot is not None:
         from dphist.report.plots import plot_plan
 
-        plot_plan(plan, plot)
+        plot_plan(plan, plot, overwrite=overwrite)
         typer.echo(f"\nPicture written to {plot}", err=as_json)

@@ -35,6 +35,7 @@ def command(
     ] = None,
     delta: Annotated[float | None, typer.Option("--delta", help="Print the smallest epsilon for this delta.")] = None,
     plot: options.Plot = None,
+    overwrite: options.Overwrite = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Delta at epsilon, or epsilon at delta, of a mechanism that is already chosen. Touches no data.
@@ -64,7 +65,7 @@ def command(
     if plot is not None:
         from dphist.report.plots import plot_profile
 
-        plot_profile(built, title(built), [max(e, 1e-3) for e, _ in points], plot)
+        plot_profile(built, title(built), [max(e, 1e-3) for e, _ in points], plot, overwrite=overwrite)
         typer.echo(f"\nPicture written to {plot}", err=as_json)
 
 

@@ -6,7 +6,7 @@ import datetime as dt
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from dphist.noise.entropy import require_secure
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.sentence import check_neighbours, layout
 from dphist.publish.charge import Spend, charging, receipt_of, spend_of_mechanism
+from dphist.publish.files import files_of
 from dphist.publish.paid_terms import check_paid, terms_hash
 from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
 from dphist.publish.table import row_order
@@ -160,7 +161,8 @@ class Continual:
             engine = DuckDBEngine(settings or PerformanceSettings())
             bounds = ContributionBounds(_mechanism(state).max_groups)
             counted = engine.histogram(source, query, bounds, progress=progress)
-            return self._commit(file, state, batch, counted, entropy)
+            released = self._commit(file, state, batch, counted, entropy)
+        return replace(released, inputs=files_of(source))
 
     def add_histogram(
         self, histogram: Histogram, batch: str, *, ledger: str | Path | None = None, entropy: Entropy | None = None

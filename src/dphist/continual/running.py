@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -38,6 +38,7 @@ class RunningCounts(Published):
     mechanism: ContinualCounts
     created: dt.datetime
     folder: Path
+    inputs: tuple[Path, ...] = field(default=(), repr=False)
 
     @property
     def by(self) -> tuple[str, ...]:

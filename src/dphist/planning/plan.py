@@ -64,9 +64,9 @@ class Plan:
         others = [summarise(self.request, mechanism).to_dict() for mechanism in self.alternatives]
         return {**self.summary().to_dict(), "alternatives": others}
 
-    def save(self, path: str | Path) -> None:
-        """Write the plan as JSON."""
-        storage.write(self.request, self.mechanism, self.alternatives, Path(path))
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the plan as JSON; an existing file is refused unless `overwrite`."""
+        storage.write(self.request, self.mechanism, self.alternatives, Path(path), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:

@@ -19,6 +19,7 @@ from dphist.mechanisms import (
     Mechanism,
 )
 from dphist.mechanisms.adaptive_tuning import Tuning
+from dphist.outputs import write_text
 from dphist.planning.aggregates import covers_aggregates, require_drawable
 from dphist.planning.request import Aggregate, Request
 
@@ -29,9 +30,12 @@ _FRACTION: Final = re.compile(r"[0-9]{1,1000}(/[0-9]{1,1000})?", re.ASCII)
 _MECHANISMS: Final[dict[str, type[Any]]] = {kind.name: kind for kind in get_args(Mechanism)}
 
 
-def write(request: Request, mechanism: Mechanism, alternatives: tuple[Mechanism, ...], path: Path) -> None:
+def write(
+    request: Request, mechanism: Mechanism, alternatives: tuple[Mechanism, ...], path: Path, *, overwrite: bool = False
+) -> None:
     """Write a plan; numbers are written so that they are read back to the same bits."""
-    path.write_text(json.dumps(to_data(request, mechanism, alternatives), indent=2, allow_nan=False) + "\n")
+    text = json.dumps(to_data(request, mechanism, alternatives), indent=2, allow_nan=False) + "\n"
+    write_text(text, path, overwrite=overwrite)
 
 
 def to_data(request: Request, mechanism: Mechanism, alternatives: tuple[Mechanism, ...]) -> dict[str, Any]:

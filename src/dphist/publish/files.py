@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dphist.errors import InvalidParameter
+from dphist.engines.settings import Files
+from dphist.engines.spark_errors import without_leaks
+from dphist.engines.spark_resolve import is_spark_frame
+from dphist.errors import EngineFailure, InvalidParameter
+from dphist.outputs import OTHER_NAME, OVERWRITE, check_outputs, check_precious, replacement
 from dphist.publish.digests import FILE, seal, with_content
 
 METADATA_KEY: Final = b"dphist"
 FOLDER_METADATA: Final = "_dphist"
 """Where a folder that Spark wrote has its metadata; readers of data skip names that begin with an underscore."""
 
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json"}
 
 
@@ -36,36 +42,86 @@ def sidecar(path: Path) -> Path:
     return path.with_name(path.name + ".dphist.json")
 
 
-def check_writable(path: Path) -> None:
-    """Find out before any budget is spent that the result could not be written."""
-    folder = path.resolve().parent
-    if not folder.is_dir():
-        raise InvalidParameter("an existing folder for the output", str(path.parent), "create it first.")
-    if path.is_dir():
-        raise InvalidParameter("a file as the output", str(path))
-    if not os.access(folder, os.W_OK):
-        raise InvalidParameter("a folder that can be written to", str(path.parent))
+def files_of(*sources: object) -> tuple[Path, ...]:
+    """The files and folders of this machine behind sources, as far as they name any: what no output may replace."""
+    return tuple(path for source in sources for name in _names(source) for path in _expanded(name))
 
 
-def check_new_folder(path: Path) -> None:
-    """Find out before any budget is spent that Spark would refuse to write; paths on other file systems are left to Spark."""
-    if "://" not in str(path) and ":/" not in str(path) and path.exists():
-        raise InvalidParameter("a new folder for the output of Spark", str(path), "remove it or choose another name.")
+def _names(source: object) -> Iterable[object]:
+    if isinstance(source, str | Path):
+        return (source,)
+    if isinstance(source, Files):
+        return source.paths
+    if isinstance(source, list | tuple):
+        return source
+    return _behind(source) if is_spark_frame(source) else ()
 
 
-def check_outputs(table: Path | None, report: Path | None) -> None:
-    """The same for a table, whose name says its format, and a report."""
-    for path in (table, report):
-        if path is not None:
-            check_writable(path)
+def _behind(frame: Any) -> Iterable[object]:
+    """The files of a Spark frame; a frame that cannot tell them will say why when it is read."""
+    try:
+        return tuple(without_leaks(frame.inputFiles))
+    except EngineFailure:
+        return ()
+
+
+def _expanded(name: object) -> Iterable[Path]:
+    if not isinstance(name, str | Path) or (here := local(str(name))) is None:
+        return ()
+    return (here,) if os.path.exists(here) else map(Path, glob.glob(str(here), recursive=True))
+
+
+def local(address: str) -> Path | None:
+    """An address as a path of this machine; None if it is on another file system."""
+    if address.startswith("file:"):
+        return Path(unquote(urlsplit(address).path))
+    return None if _SCHEME.match(address) and not os.path.lexists(address) else Path(address)
+
+
+def check_table(
+    table: Path | None, report: Path | None, *, inputs: Iterable[Path] = (), overwrite: bool = False
+) -> None:
+    """Refuse a table, the metadata beside it, or a report that could not be written or would destroy something."""
     if table is not None:
         format_of(table)
+    beside = None if table is None else sidecar(table)
+    check_outputs(table, beside, report, inputs=inputs, overwrite=overwrite)
 
 
-def write_table(table: pa.Table, metadata: dict[str, Any], path: Path) -> None:
+def check_folder(
+    folder: str | Path | None, report: Path | None, *, inputs: Iterable[Path] = (), overwrite: bool = False
+) -> None:
+    """The same for a folder that Spark writes: a new one, or with `overwrite` one of dphist. Others Spark itself looks at."""
+    here = None if folder is None else local(str(folder))
+    if folder is not None:
+        format_of(Path(folder))
+    if here is not None:
+        check_precious(here, inputs)
+        if os.path.lexists(here):
+            if here.is_symlink() or not (here / FOLDER_METADATA).is_dir():
+                got = f"{here}, which is something else"
+                raise InvalidParameter("a new folder for the output, or one that dphist wrote", got, OTHER_NAME)
+            if not overwrite:
+                raise InvalidParameter("a new folder for the output", f"{here}, which exists", OVERWRITE)
+        # Spark makes the folders that are missing: a file of a name nobody has is tried in the last that exists.
+        existing = next(parent for parent in Path(os.path.abspath(here)).parents if parent.exists())
+        check_outputs(existing / f"{here.name}.{os.getpid()}")
+    kept = () if here is None else (here,)
+    check_outputs(report, inputs=(*inputs, *kept), overwrite=overwrite)
+
+
+def write_table(
+    table: pa.Table,
+    metadata: dict[str, Any],
+    path: Path,
+    *,
+    inputs: Iterable[Path] = (),
+    overwrite: bool = False,
+) -> None:
     """Write the table and its metadata. A killed run leaves the old files or the new ones, never half of one."""
     kind = format_of(path)
-    with _replacement(path) as partial:
+    check_table(path, None, inputs=inputs, overwrite=overwrite)
+    with replacement(path, overwrite=overwrite) as partial:
         if kind == "parquet":
             metadata = with_content(metadata, table)
             tagged = table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata, allow_nan=False)})
@@ -73,7 +129,7 @@ def write_table(table: pa.Table, metadata: dict[str, Any], path: Path) -> None:
         else:
             _copy_as_text(table, partial, kind)
         record = seal({**metadata, FILE: {"name": path.name, "sha256": sha256(partial)}})
-        with _replacement(sidecar(path)) as beside:
+        with replacement(sidecar(path), overwrite=overwrite) as beside:
             beside.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
@@ -85,34 +141,6 @@ def _copy_as_text(table: pa.Table, path: Path, kind: str) -> None:
         connection.register("released", table)
         target = str(path).replace("'", "''")
         connection.execute(f"COPY (SELECT * FROM released) TO '{target}' ({options})")  # noqa: S608
-
-
-@contextmanager
-def _replacement(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path` that takes its place when the block ends well, and vanishes when it does not."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.resolve().parent)
-    os.close(handle)
-    partial = Path(name)
-    try:
-        yield partial
-        with partial.open("rb+") as written:
-            os.fsync(written.fileno())
-        partial.chmod(0o666 & ~_umask())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def write_text(text: str, path: Path) -> None:
-    """Write a text file, all or nothing."""
-    with _replacement(path) as partial:
-        partial.write_text(text, encoding="utf-8")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def sha256(path: Path) -> str:

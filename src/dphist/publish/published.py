@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from dphist.outputs import write_text
 from dphist.publish import files
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ class Published(ABC):
 
     __slots__ = ()
     table: pa.Table
+    inputs: tuple[Path, ...]
+    """The files it was made from, which it never replaces."""
 
     def to_arrow(self) -> pa.Table:
         """The table as Arrow."""
@@ -45,10 +48,13 @@ class Published(ABC):
     def html(self) -> str:
         """The report as text."""
 
-    def write(self, path: str | Path) -> None:
-        """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it."""
-        files.write_table(self.table, self.metadata(), Path(path))
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it.
 
-    def report(self, path: str | Path) -> None:
-        """Write a report to look at: one HTML file that needs no network."""
-        files.write_text(self.html(), Path(path))
+        An existing file is refused unless `overwrite`, and then too if it was the source.
+        """
+        files.write_table(self.table, self.metadata(), Path(path), inputs=self.inputs, overwrite=overwrite)
+
+    def report(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a report to look at: one HTML file that needs no network. Existing files as in `write`."""
+        write_text(self.html(), Path(path), inputs=self.inputs, overwrite=overwrite)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from dphist import checks
 from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter
 from dphist.mechanisms import AdaptiveGaussian
+from dphist.outputs import write_text
 from dphist.planning import Plan
 from dphist.planning import storage as plan_storage
 from dphist.planning.describe import guarantee
@@ -55,7 +56,7 @@ class Release:
     """A private table with its plan. Holds no true value.
 
     One that was made by Spark stays where Spark wrote it, in a private directory, until it is asked for; `close`, the end of
-    a with block or the end of this object removes it.
+    a with block or the end of this object removes it. inputs: the files it was made from, which it never replaces.
     """
 
     held: pa.Table | SparkTable
@@ -64,6 +65,7 @@ class Release:
     total: float | None
     created: dt.datetime
     receipt: Receipt | None = None
+    inputs: tuple[Path, ...] = field(default=(), repr=False)
 
     @property
     def table(self) -> pa.Table:
@@ -113,19 +115,21 @@ class Release:
         """Plan, guarantee, noise, threshold, version and time. Nothing but public parameters and noisy values."""
         return describe_release(self.plan, self.request, self.total, self.created, self.receipt)
 
-    def write(self, path: str | Path) -> None:
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it.
 
-        Spark writes a folder of such files, with the metadata in it.
+        Spark writes a folder of such files, with the metadata in it. An existing file, or folder that dphist wrote, is refused
+        unless `overwrite`, and then too if it was read for this release.
         """
         if isinstance(self.held, pa.Table):
-            files.write_table(self.held, self.metadata(), Path(path))
+            files.write_table(self.held, self.metadata(), Path(path), inputs=self.inputs, overwrite=overwrite)
         else:
-            self.held.write(str(path), self.metadata())
+            self.held.write(str(path), self.metadata(), inputs=self.inputs, overwrite=overwrite)
 
-    def report(self, path: str | Path) -> None:
-        """Write a report to look at: one HTML file that needs no network."""
-        files.write_text(html.render(self.to_arrow(), self.plan, self.metadata()), Path(path))
+    def report(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a report to look at: one HTML file that needs no network. Existing files as in `write`."""
+        page = html.render(self.to_arrow(), self.plan, self.metadata())
+        write_text(page, Path(path), inputs=self.inputs, overwrite=overwrite)
 
 
 def describe_release(

@@ -21,6 +21,7 @@ from dphist.mechanisms import (
     SparseGaussian,
     discrete_gaussian,
 )
+from dphist.outputs import check_outputs, replacement
 from dphist.planning import Plan, Request
 from dphist.planning.candidates import correlated_gaussian, laplace_threshold, sparse_gaussian
 from dphist.planning.describe import title
@@ -50,12 +51,14 @@ def new_figure(width: float = 7.2, height: float = 4.5) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write the picture; the suffix of the path is its format."""
-    formats = figure.canvas.get_supported_filetypes()
-    if path.suffix.lstrip(".").lower() not in formats:
+def save_figure(figure: Figure, path: Path, *, overwrite: bool = False) -> None:
+    """Write the picture; the suffix of the path is its format. An existing file is refused unless `overwrite`."""
+    kind = path.suffix.lstrip(".").lower()
+    if kind not in figure.canvas.get_supported_filetypes():
         raise InvalidParameter("a picture name ending in .png, .svg or .pdf", path.name)
-    figure.savefig(path)
+    check_outputs(path, overwrite=overwrite)
+    with replacement(path, overwrite=overwrite) as partial:
+        figure.savefig(partial, format=kind)
 
 
 def draw_lines(axes: Axes, curves: Sequence[tuple[str, Sequence[float], Sequence[float]]]) -> None:
@@ -64,10 +67,10 @@ def draw_lines(axes: Axes, curves: Sequence[tuple[str, Sequence[float], Sequence
         axes.plot(x, y, label=label, color=_COLOURS[i % 7], linestyle=_STYLES[i % 7], linewidth=1.8)
 
 
-def plot_plan(plan: Plan, path: str | Path) -> None:
+def plot_plan(plan: Plan, path: str | Path, *, overwrite: bool = False) -> None:
     """Threshold against noise for every candidate: what each noise would cost, and where the plan lies."""
     if plan.request.choice != "given" or plan.request.unbounded:
-        plot_choice(plan, path)
+        plot_choice(plan, path, overwrite=overwrite)
         return
     figure, axes = new_figure()
     curves = []
@@ -90,10 +93,10 @@ def plot_plan(plan: Plan, path: str | Path) -> None:
         fontsize=10,
     )
     axes.legend(fontsize=8, frameon=False)
-    save_figure(figure, Path(path))
+    save_figure(figure, Path(path), overwrite=overwrite)
 
 
-def plot_choice(plan: Plan, path: str | Path) -> None:
+def plot_choice(plan: Plan, path: str | Path, *, overwrite: bool = False) -> None:
     """The probability of release by the size of a group, for everything that a release may choose."""
     figure, axes = new_figure()
     branches = [m for m in map(thresholded, (plan.mechanism, *plan.alternatives)) if m is not None]
@@ -107,7 +110,7 @@ def plot_choice(plan: Plan, path: str | Path) -> None:
     axes.set_ylabel("probability that it is released")
     axes.set_title(f"ε = {plan.request.epsilon:g}, δ = {plan.request.delta:g}", fontsize=10)
     axes.legend(fontsize=8, frameon=False)
-    save_figure(figure, Path(path))
+    save_figure(figure, Path(path), overwrite=overwrite)
 
 
 def _frame(plan: Plan, axes: Axes) -> None:
@@ -160,7 +163,9 @@ def _rebuild(request: Request, like: Mechanism) -> Mechanism:
     return laplace_threshold(request)
 
 
-def plot_profile(mechanism: Profile, label: str, epsilons: Sequence[float], path: str | Path) -> None:
+def plot_profile(
+    mechanism: Profile, label: str, epsilons: Sequence[float], path: str | Path, *, overwrite: bool = False
+) -> None:
     """delta as a function of epsilon."""
     figure, axes = new_figure()
     top = max(epsilons) * 1.5
@@ -171,7 +176,7 @@ def plot_profile(mechanism: Profile, label: str, epsilons: Sequence[float], path
     axes.set_xlabel("ε")
     axes.set_ylabel("δ")
     axes.set_title(f"Privacy profile of {label}", fontsize=10)
-    save_figure(figure, Path(path))
+    save_figure(figure, Path(path), overwrite=overwrite)
 
 
 def _positive(function: Callable[[float], float], grid: Sequence[float]) -> list[float]:

@@ -1,0 +1,172 @@
+"""The files that commands write: one set of rules, asked before anything is spent and again when a file is put in its place.
+
+An output is a new file. An existing one is replaced only on request (`overwrite`), and even then never
+
+- a file or folder that the command reads (`inputs`: its source, plan, keys) or another of its outputs,
+- a database (a ledger is one), a session, anything in the folder of a stream, or a file that belongs to one of them,
+- anything but a regular file with a name of its own: no device, pipe, socket, folder or link.
+
+Files are the same if they are one file on the disk, whatever they are called.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from dphist.errors import InvalidParameter
+
+OVERWRITE: Final = "choose another name, or add --overwrite (overwrite=True in Python)."
+OTHER_NAME: Final = "choose another name."
+
+_STATE: Final = "state.arrow"
+_COMPANIONS: Final = ("-journal", "-wal", "-shm", ".lock")
+_HEAD: Final = 1 << 20
+_KINDS: Final = (
+    ("a database, which may be a ledger", re.compile(rb"SQLite format 3\0")),
+    ("a session", re.compile(rb'\s*\{\s*"format":\s*"dphist-session"')),
+    ("the state of a stream", re.compile(rb'ARROW1.*"dphist-continual"', re.DOTALL)),
+)
+
+
+def check_outputs(*outputs: Path | None, inputs: Iterable[Path] = (), overwrite: bool = False) -> None:
+    """Refuse outputs that would destroy something or cannot be written. Leaves nothing behind.
+
+    outputs: what one command writes, None for what it does not. inputs: the files and folders it reads.
+    """
+    named = [path for path in outputs if path is not None]
+    for number, path in enumerate(named):
+        if not path.parent.is_dir():
+            raise InvalidParameter("an existing folder for the output", str(path.parent), "create it first.")
+        if any(_is_one_name(path, other) for other in named[:number]):
+            raise InvalidParameter("a different name for every output", f"{path} twice", OTHER_NAME)
+        check_precious(path, inputs)
+        if os.path.lexists(path):
+            _check_existing(path, overwrite=overwrite)
+        _check_writable(path)
+
+
+def check_precious(path: Path, inputs: Iterable[Path]) -> None:
+    """Refuse to write over, into or around what nobody may lose, whoever asks for it."""
+    for read in inputs:
+        if is_same(path, read) or _is_within(path, read) or _is_within(read, path):
+            raise InvalidParameter("an output that is not read by the same command", str(path), OTHER_NAME)
+    for folder in _folders(path):
+        if _kind_of(folder / _STATE) is not None:
+            raise InvalidParameter("an output outside the folder of a stream", str(path), OTHER_NAME)
+    owners = [path.with_name(path.name.removesuffix(end)) for end in _COMPANIONS if path.name.endswith(end)]
+    for owner in (path, *owners):
+        if owner.name and (kind := _kind_of(owner)) is not None:
+            got = f"{path}, {kind}" if owner is path else f"{path}, which belongs to {kind}"
+            raise InvalidParameter("an output that replaces no ledger, session or stream", got, OTHER_NAME)
+
+
+def is_same(one: Path, other: Path) -> bool:
+    """Whether two names mean one file, through links and other spellings."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # one of them does not exist
+        return os.path.realpath(one) == os.path.realpath(other)
+
+
+@contextmanager
+def replacement(path: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A temporary file beside `path` that takes its place when the block ends well, and vanishes when it does not.
+
+    Without `overwrite` a file that appeared meanwhile is not replaced either.
+    """
+    partial = _new_file_beside(path)
+    try:
+        yield partial
+        with partial.open("rb+") as written:
+            os.fsync(written.fileno())
+        partial.chmod(0o666 & ~_umask())
+        if overwrite:
+            partial.replace(path)
+        else:
+            _put_in_place(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_text(text: str, path: Path, *, inputs: Iterable[Path] = (), overwrite: bool = False) -> None:
+    """Check and write a text file, all or nothing."""
+    check_outputs(path, inputs=inputs, overwrite=overwrite)
+    with replacement(path, overwrite=overwrite) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def _check_existing(path: Path, *, overwrite: bool) -> None:
+    found = path.lstat()
+    if not stat.S_ISREG(found.st_mode):
+        raise InvalidParameter("a regular file as the output", f"{path}, which is something else", OTHER_NAME)
+    if not overwrite:
+        raise InvalidParameter("a new file for the output", f"{path}, which exists", OVERWRITE)
+    folder = path.parent.stat()
+    if folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, folder.st_uid, found.st_uid):
+        raise InvalidParameter("an output that you may replace", f"{path}, which is someone else's", OTHER_NAME)
+
+
+def _check_writable(path: Path) -> None:
+    """By doing it: rights, quotas, read-only disks and names that are too long have too many rules to ask about."""
+    try:
+        _new_file_beside(path).unlink()
+    except OSError as problem:
+        raise InvalidParameter("an output that can be written", f"{path} ({problem.strerror})") from None
+
+
+def _new_file_beside(path: Path) -> Path:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    os.close(handle)
+    return Path(name)
+
+
+def _put_in_place(partial: Path, path: Path) -> None:
+    """Under a name that is free: a hard link fails where there is a file, in one step."""
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        raise InvalidParameter("a new file for the output", f"{path}, which exists", OVERWRITE) from None
+    except OSError:  # a file system without hard links
+        if os.path.lexists(path):
+            raise InvalidParameter("a new file for the output", f"{path}, which exists", OVERWRITE) from None
+        partial.replace(path)
+
+
+def _is_one_name(one: Path, other: Path) -> bool:
+    """Whether two outputs would be one file, also where the file system does not tell large from small letters."""
+    return is_same(one, other) or os.path.realpath(one).casefold() == os.path.realpath(other).casefold()
+
+
+def _is_within(path: Path, folder: Path) -> bool:
+    return folder.is_dir() and any(is_same(parent, folder) for parent in Path(os.path.realpath(path)).parents)
+
+
+def _folders(path: Path) -> tuple[Path, ...]:
+    """Where the state of a stream would be that `path` is a part of: it keeps its rounds in a folder of its own."""
+    parents = Path(os.path.realpath(path)).parents
+    return (path, *parents[:2])
+
+
+def _kind_of(path: Path) -> str | None:
+    """What of ours a file is, by its first bytes; a file that cannot be read may be anything."""
+    if not path.is_file():
+        return None
+    try:
+        with path.open("rb") as opened:
+            head = opened.read(_HEAD)
+    except OSError:
+        return "a file that cannot be read"
+    return next((kind for kind, begins in _KINDS if begins.match(head)), None)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
