@@ -29,7 +29,15 @@ __all__ = [
 
 
 class DphistError(Exception):
-    """The root: catch this to catch everything dphist raises on purpose."""
+    """The root: catch this to catch everything dphist raises on purpose.
+
+    aftermath: what a run that failed has spent all the same, in words; the message ends with it.
+    """
+
+    aftermath: str = ""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} {self.aftermath}".strip()
 
 
 class InvalidParameter(DphistError, ValueError):
@@ -39,8 +47,8 @@ class InvalidParameter(DphistError, ValueError):
         self.expected, self.got, self.hint = expected, got, hint
         super().__init__(f"Expected {expected}, got {got}." + (f" Hint: {hint}" if hint else ""))
 
-    def __reduce__(self) -> tuple[type[InvalidParameter], tuple[str, object, str]]:
-        return type(self), (self.expected, self.got, self.hint)
+    def __reduce__(self) -> tuple[type[InvalidParameter], tuple[str, object, str], dict[str, object]]:
+        return type(self), (self.expected, self.got, self.hint), self.__dict__
 
 
 class Infeasible(InvalidParameter):
@@ -66,8 +74,8 @@ class EngineFailure(DphistError):
         self.expected, self.hint = expected, hint
         super().__init__(f"Expected {expected}, got a failure of the engine." + (f" Hint: {hint}" if hint else ""))
 
-    def __reduce__(self) -> tuple[type[EngineFailure], tuple[str, str]]:
-        return type(self), (self.expected, self.hint)
+    def __reduce__(self) -> tuple[type[EngineFailure], tuple[str, str], dict[str, object]]:
+        return type(self), (self.expected, self.hint), self.__dict__
 
 
 class InvalidPlan(DphistError):
@@ -81,5 +89,5 @@ class MissingExtra(DphistError, ImportError):
         self.extra, self.needed_for = extra, needed_for
         super().__init__(f"Expected the extra [{extra}] for {needed_for}. Hint: pip install 'dphist[{extra}]'")
 
-    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
-        return type(self), (self.extra, self.needed_for)
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str], dict[str, object]]:
+        return type(self), (self.extra, self.needed_for), self.__dict__

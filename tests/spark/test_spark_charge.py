@@ -1,4 +1,4 @@
-"""One way to pay for both engines: a charge is called once, before any noise, and a release says which entry paid for it."""
+"""One way to pay for both engines: a charge is called once, before anything is read, and a release says which entry paid."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from spark_tables import EVENTS
 
@@ -14,7 +15,8 @@ from dphist.engines.spark_staging import Staging
 from dphist.ledger import DataSet, Ledger
 from dphist.noise.entropy import allow_test_entropy
 from dphist.publish.release import prepare
-from spark_sessions import frame
+from dphist.publish.spark import check_elsewhere, out_of_the_way
+from spark_sessions import frame, session
 
 OPTIONS: dict[str, Any] = {"unit": "user", "by": "item", "epsilon": 1, "delta": 1e-6}
 
@@ -25,7 +27,9 @@ def source(place: str) -> object:
 
 @pytest.mark.parametrize("plan", [{"max_groups": 2}, {"mechanism": "adaptive"}])
 @pytest.mark.parametrize("place", ["duckdb", "spark"])
-def test_no_noise_is_drawn_before_the_charge(place: str, plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_counted_before_the_charge(
+    place: str, plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     events: list[str] = []
     write = Staging.write
 
@@ -46,9 +50,62 @@ def test_no_noise_is_drawn_before_the_charge(place: str, plan: dict[str, Any], m
     job = prepare(source(place), **OPTIONS, **plan)
     with allow_test_entropy(), pytest.raises(RuntimeError, match="nothing left"):
         job.run(entropy=Watched(), charge=refused)
-    assert events.count("charge") == 1
-    assert events[-1] == "charge"
-    assert set(events) <= {"charge", "pairs", "groups"}  # what is exact
+    assert events == ["charge"]
+
+
+@pytest.mark.parametrize("plan", [{"max_groups": 2}, {"mechanism": "adaptive"}, None])
+def test_a_failure_on_a_record_is_charged_on_spark(plan: dict[str, Any] | None, tmp_path: Path) -> None:
+    address = tmp_path / "ledger.db"
+    with Ledger(address, create=True) as opened:
+        opened.create(DataSet("people", 9.0, 1e-3, "user", "gdp"))
+    failing = session().sql(
+        "SELECT id AS user, CASE WHEN id = 3 THEN raise_error('salary 4711') ELSE 'a' END AS item FROM range(5)"
+    )
+    paid = {**OPTIONS, "ledger": address, "dataset": "people"}
+    for wrong in ({"unit": "nobody"}, {"where": "item"}):
+        with pytest.raises(dp.InvalidParameter):
+            dp.release(failing, **{**paid, **(plan or {}), **wrong})
+    with Ledger(address) as opened:
+        assert opened.status("people").spends == []
+    run, more = (dp.top_k, {"k": 1, "method": "ranked"}) if plan is None else (dp.release, plan)
+    with pytest.raises(dp.EngineFailure, match=r"Charged to 'people', entry 1, .* The charge stays") as problem:
+        run(failing, **paid, **more)
+    assert "4711" not in str(problem.value)
+    with Ledger(address) as opened:
+        status = opened.status("people")
+    assert (len(status.spends), len(status.unconfirmed)) == (1, 1)
+
+
+def test_a_folder_of_spark_is_replaced_on_request_and_comes_back_if_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.parquet"
+
+    def parts() -> set[str]:
+        return {path.name for path in out.iterdir()}
+
+    with dp.release(frame(EVENTS), **OPTIONS, max_groups=2) as found:
+        found.write(out)
+        first = parts()
+        with pytest.raises(dp.InvalidParameter, match="which exists"):
+            found.write(out)
+        assert parts() == first
+        found.write(out, overwrite=True)
+        second = parts()
+        assert second != first  # Spark gives every file a name of its own
+        with pytest.raises(ZeroDivisionError), out_of_the_way(out):
+            out.write_text(str(1 / 0))
+        assert parts() == second
+        monkeypatch.setattr("dphist.publish.files.local", lambda _: None)  # as if on another file system
+        with pytest.raises(dp.InvalidParameter, match="only folders of this machine"):
+            check_elsewhere(session(), str(out))
+        monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]
+    assert all(check.passed for check in dp.verify(out))
+    pq.write_table(EVENTS, tmp_path / "events.parquet")
+    read = session().read.parquet(str(tmp_path / "events.parquet"))
+    with dp.release(read, **OPTIONS, max_groups=2) as found, pytest.raises(dp.InvalidParameter, match="not read by"):
+        found.report(tmp_path / "events.parquet", overwrite=True)
 
 
 @pytest.mark.parametrize("place", ["duckdb", "spark"])

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import dphist
 from dphist.cli import audit, continual, ledger, plan, profile, release, session, stat, top_k
 from dphist.errors import DphistError
 
+
+class _Commands(TyperGroup):
+    """Passes on what an interrupt has to say, which typer would turn into a bare exit code."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as problem:
+            raise typer.Abort from problem
+
+
 app = typer.Typer(
     name="dphist",
+    cls=_Commands,
     help="Counts and sums per group under differential privacy, without knowing the groups in advance.",
     no_args_is_help=True,
     add_completion=False,
@@ -52,8 +65,8 @@ def main() -> None:
         code = app(standalone_mode=False)
     except DphistError as problem:
         _fail(str(problem))
-    except (typer.Abort, KeyboardInterrupt):
-        _fail("Interrupted.", code=130)
+    except (typer.Abort, KeyboardInterrupt) as problem:
+        _fail(f"Interrupted. {problem.__cause__ or problem}".strip(), code=130)
     except typer.TyperException as problem:
         _fail(_usage(problem))
     except OSError as problem:

@@ -55,7 +55,8 @@ def command(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write the table (.parquet, .csv, .json).")
     ] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")] = None,
+    report: options.Report = None,
+    overwrite: options.Overwrite = False,
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
     threads: Annotated[int | None, typer.Option("--threads", help="Threads of the engine.")] = None,
@@ -92,13 +93,11 @@ def command(
 
     if output is None and report is None and not (explain or dry_run):
         raise InvalidParameter("-o FILE or --report FILE", "neither", "add -o out.parquet.")
-    for path in (path for path in (output, report) if path is not None):
-        if path is report or engine == "duckdb":
-            files.check_writable(path)
-        else:
-            files.check_new_folder(path)
-    if output is not None:
-        files.format_of(output)
+    inputs = files.files_of(source, plan, keys)
+    if engine == "duckdb":
+        files.check_table(output, report, inputs=inputs, overwrite=overwrite)
+    else:
+        files.check_folder(output, report, inputs=inputs, overwrite=overwrite)
     budget = _budget(
         plan,
         {
@@ -115,6 +114,11 @@ def command(
             "low_threshold": (low_threshold, 1),
         },
     )  # fmt: skip
+    on_spark = options.spark_engine(engine, master, remote, staging)
+    if on_spark is not None and output is not None:
+        from dphist.publish.spark import check_elsewhere
+
+        check_elsewhere(on_spark.spark, str(output))
     job = releasing.prepare(
         dphist.Files(tuple(source)),
         unit=unit,
@@ -127,7 +131,7 @@ def command(
         intervals=intervals,
         integers=integers,
         settings=dphist.PerformanceSettings(threads, memory_limit, temp_directory),
-        engine=options.spark_engine(engine, master, remote, staging),
+        engine=on_spark,
         **budget,
     )
     say = _Talk(quiet=quiet or as_json)
@@ -147,11 +151,13 @@ def command(
         release = release if charge is None else replace(release, receipt=charge.receipt)
         with release:
             if output is not None:
-                release.write(output)
+                release.write(output, overwrite=overwrite)
+                if charge is not None:
+                    charge.confirm(output)
             if report is not None:
-                release.report(report)
-            if charge is not None:
-                charge.confirm(output or report)
+                release.report(report, overwrite=overwrite)
+                if charge is not None and output is None:
+                    charge.confirm(report)
             first, groups = release.first(show)
     if as_json:
         typer.echo(json.dumps({**release.metadata(), "released_groups": groups}, indent=2, allow_nan=False))

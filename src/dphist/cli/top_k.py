@@ -42,6 +42,7 @@ def command(
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
     report: options.Report = None,
+    overwrite: options.Overwrite = False,
     threads: Annotated[int | None, typer.Option("--threads", help="Threads of the engine.")] = None,
     memory_limit: Annotated[str | None, typer.Option("--memory-limit", help="Memory of the engine, e.g. 4GB.")] = None,
     engine: options.Engine = "duckdb",
@@ -56,7 +57,7 @@ def command(
     Example: dphist top-k events.parquet --unit user_id --by url --k 10 --epsilon 1 --delta 1e-8
     """
     from dphist.publish import files
-    from dphist.publish.charge import NOT_RECORDED
+    from dphist.publish.charge import NOT_RECORDED, stays_charged, telling
     from dphist.publish.text import rows_text
 
     plan = dphist.plan_top_k(
@@ -67,7 +68,7 @@ def command(
         max_groups=max_groups,
         shortlist=shortlist,
     )
-    files.check_outputs(output, report)
+    files.check_table(output, report, inputs=files.files_of(source), overwrite=overwrite)
     if dry_run:
         typer.echo(str(plan))
         return
@@ -84,10 +85,12 @@ def command(
         engine=options.spark_engine(engine, master, remote, None),
         progress=None if as_json else lambda phase: typer.echo(f"… {phase}", err=True),
     )
-    if output is not None:
-        found.write(output)
-    if report is not None:
-        found.report(report)
+    receipt = found.receipt
+    with telling(lambda: "" if receipt is None else stays_charged(receipt)):
+        if output is not None:
+            found.write(output, overwrite=overwrite)
+        if report is not None:
+            found.report(report, overwrite=overwrite)
     if as_json:
         record = {**found.metadata(), "complete": found.complete, "released_groups": found.table.num_rows}
         if output is None:

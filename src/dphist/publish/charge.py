@@ -1,4 +1,8 @@
-"""Where releases meet the ledger: what each command spends, charged before its noise is drawn, confirmed when it is there."""
+"""Where releases meet the ledger: what a command spends, charged before a record is read, confirmed when the result is there.
+
+Why before the first record: a run that fails on one record tells something about it, and whoever could ask for failures free
+of charge could ask often. So everything that needs no record is checked first, and what fails after the charge stays paid.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from dphist.errors import Infeasible, InvalidParameter, InvalidPlan
+from dphist.errors import DphistError, EngineFailure, Infeasible, InvalidParameter, InvalidPlan
 from dphist.flexible.plan import StatisticPlan
 from dphist.mechanisms import (
     DiscreteGaussianThreshold,
@@ -77,7 +81,7 @@ class Receipt:
 
 
 class Charge:
-    """One spend on its way: `check` early, call it before the first noise, `confirm` when the result is there."""
+    """One spend on its way: `check` early, call it before the first record is read, `confirm` when the result is there."""
 
     def __init__(self, address: str | Path, dataset: str, spend: Spend) -> None:
         from dphist.ledger import Ledger
@@ -85,6 +89,7 @@ class Charge:
         self._spend = spend
         self._dataset = dataset
         self.receipt: Receipt | None = None
+        self._published: str | None = None
         self._ledger = Ledger(address)
         try:
             self._composed = self._ledger.dataset(dataset).epsilon
@@ -100,7 +105,7 @@ class Charge:
 
     def __call__(self) -> None:
         """Charge, once. When this returns, the spend is on disk, whatever happens next."""
-        assert self.receipt is None, "noise is drawn once for a charge"
+        assert self.receipt is None, "a source is read once for a charge"
         spend = self._spend
         entry = self._ledger.reserve(
             self._dataset,
@@ -116,8 +121,12 @@ class Charge:
     def confirm(self, output: str | Path | None = None) -> None:
         """Say that the result is written, of which only the name of the file is kept; or without one, that it is returned."""
         assert self.receipt is not None
-        name = None if output is None else Path(output).name
-        self._ledger.commit(self._dataset, self.receipt.entry, output=name)
+        self._published = None if output is None else Path(output).name
+        self._ledger.commit(self._dataset, self.receipt.entry, output=self._published)
+
+    def aftermath(self) -> str:
+        """What a run that fails now has spent all the same; nothing before the charge."""
+        return "" if self.receipt is None else stays_charged(self.receipt, self._published)
 
     def close(self) -> None:
         """Close the connection to the ledger."""
@@ -156,21 +165,52 @@ def open_charge(ledger: str | Path | None, dataset: str | None, spend: Callable[
 
 @contextmanager
 def charging(ledger: str | Path | None, dataset: str | None, spend: Callable[[], Spend]) -> Iterator[Charge | None]:
-    """`open_charge`, closed at the end; without a ledger there is nothing to call."""
+    """`open_charge`, closed at the end; without a ledger there is nothing to call. What fails in between says what it cost."""
     charge = open_charge(ledger, dataset, spend)
-    try:
-        yield charge
-    finally:
-        if charge is not None:
-            charge.close()
-
-
-def paid(charge: Charge | None, draw: Callable[[], T]) -> T:
-    """Charge, draw, confirm; the result names the entry. Without a charge just draw."""
     if charge is None:
-        return draw()
+        yield None
+        return
+    try:
+        with telling(charge.aftermath):
+            yield charge
+    finally:
+        charge.close()
+
+
+@contextmanager
+def telling(aftermath: Callable[[], str]) -> Iterator[None]:
+    """Let whatever goes wrong in the block end with the words of `aftermath`, if it has any by then."""
+    try:
+        yield
+    except DphistError as problem:
+        problem.aftermath = problem.aftermath or aftermath()
+        raise
+    except KeyboardInterrupt as problem:
+        if words := aftermath():
+            problem.args = (words,)
+        raise
+    except Exception as problem:  # GeneratorExit and SystemExit are no failures
+        if not (words := aftermath()):
+            raise
+        reason = (problem.strerror if isinstance(problem, OSError) else None) or type(problem).__name__
+        failure = EngineFailure("a run that reaches its end", f"the reason was: {reason}.")
+        failure.aftermath = words
+        raise failure from problem
+
+
+def stays_charged(receipt: Receipt, published: str | None = None) -> str:
+    """What is said where a run fails after its charge."""
+    told = "Nothing was published" if published is None else f"{published} is written and may be published"
+    return f"{receipt}. The charge stays, as records may have been read. {told}; another run is charged again."
+
+
+def paid(charge: Charge | None, check: Callable[[], object], run: Callable[[], T]) -> T:
+    """Check, charge, run, confirm; the result names the entry. `check` reads no record. Without a charge just run."""
+    if charge is None:
+        return run()
+    check()
     charge()
-    found = replace(draw(), receipt=charge.receipt)
+    found = replace(run(), receipt=charge.receipt)
     charge.confirm()
     return found
 

@@ -1,4 +1,4 @@
-"""The road of a release: checked and planned, counted, charged, noised. The one place where source, plan and ledger meet."""
+"""The road of a release: checked and planned, charged, counted, noised. The one place where source, plan and ledger meet."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from dphist.planning import storage as plan_storage
 from dphist.planning.aggregates import AggregateNoise
 from dphist.publish.adaptive import decide, run_rounds
 from dphist.publish.charge import charging, spend_of_plan
+from dphist.publish.files import files_of
 from dphist.publish.keys import public_keys
 from dphist.publish.privatise import bounds_of, noisy_total, privatise
 from dphist.publish.released import Release, Request
@@ -44,6 +45,7 @@ class Job:
     request: Request
     query: GroupByQuery
     engine: DuckDBEngine | SparkEngine
+    inputs: tuple[Path, ...] = ()
 
     def check_source(self) -> None:
         """Refuse by schema what would be refused later; reads no record."""
@@ -57,34 +59,39 @@ class Job:
         diagnose: Diagnose | None = None,
         charge: Callable[[], None] | None = None,
     ) -> Release:
-        """Bound, count, charge, add noise, hide small groups. `charge` is called once, before any noise is drawn."""
-        report, charge = progress or (lambda phase: None), charge or _nothing
+        """Check the source by its schema, charge, bound, count, add noise, hide small groups.
+
+        `charge` is called once, before the first record is read.
+        """
+        report = progress or (lambda phase: None)
         if isinstance(self.engine, SparkEngine):
             from dphist.publish import spark
 
-            return spark.run(
-                self, self.engine, report=report, entropy=require_secure(entropy), charge=charge, diagnose=diagnose
-            )
-        if self.plan.request.unbounded:
-            return self._run_on_pairs(self.engine, report, entropy, diagnose, charge)
-        histogram = self._histogram(self.engine, report)
+            secure = require_secure(entropy)
+            found = spark.run(self, self.engine, report=report, entropy=secure, charge=charge, diagnose=diagnose)
+        else:
+            if charge is not None:
+                self.check_source()
+                charge()
+            road = self._run_on_pairs if self.plan.request.unbounded else self._run_on_groups
+            found = road(self.engine, report, entropy, diagnose)
+        return replace(found, inputs=self.inputs)
+
+    def _run_on_groups(
+        self, engine: DuckDBEngine, report: Progress, entropy: Entropy | None, diagnose: Diagnose | None
+    ) -> Release:
+        """One pass: a bounded histogram, then noise."""
+        histogram = self._histogram(engine, report)
         if diagnose is not None:
             diagnose({"non-empty groups": len(histogram), "contributions": int(histogram.counts.sum())})
         report("adding noise")
-        charge()
         return privatise(histogram, self.plan, self.request, entropy)
 
     def _run_on_pairs(
-        self,
-        engine: DuckDBEngine,
-        report: Progress,
-        entropy: Entropy | None,
-        diagnose: Diagnose | None,
-        charge: Callable[[], None],
+        self, engine: DuckDBEngine, report: Progress, entropy: Entropy | None, diagnose: Diagnose | None
     ) -> Release:
         """What needs more than one pass: a choice from the data, and the rounds of an adaptive release."""
         with open_pairs(self.source, self.query, engine.settings, progress=report) as table:
-            charge()  # the choice draws noise already
             plan = decide(self.plan, table, entropy)
             if not isinstance(plan.mechanism, AdaptiveGaussian):
                 return privatise(table.histogram(bounds_of(plan)), plan, self.request, entropy)
@@ -111,10 +118,6 @@ class Job:
         return engine.histogram(self.source, self.query, bounds_of(self.plan), progress=report)
 
 
-def _nothing() -> None:
-    """Nobody keeps a ledger."""
-
-
 def prepare(
     source: object,
     *,
@@ -139,7 +142,8 @@ def prepare(
     made = _plan(plan, budget, None if listed is None else listed.num_rows)
     check_names(key_names, made, intervals)
     query = build_query(made, request, listed)
-    return Job(source, made, request, query, choose_engine(source, engine, settings))
+    inputs = files_of(source, plan, keys if isinstance(keys, str | Path) else None)
+    return Job(source, made, request, query, choose_engine(source, engine, settings), inputs)
 
 
 def choose_engine(
@@ -177,7 +181,8 @@ def release(
     (group or drop), ``order`` (count or key), ``intervals`` (a level such as 0.95), ``integers``, ``settings`` (threads,
     memory), ``engine`` (a `SparkEngine`).
 
-    ledger, dataset: where the release is charged before its noise is drawn; without them nothing is recorded.
+    ledger, dataset: where the release is charged before the first record is read; without them nothing is recorded. What
+    names, types, options and budget rule out is refused before the charge; a run that fails later stays charged, and says so.
 
     A release does exactly what its plan paid for.
     """

@@ -1,11 +1,14 @@
-"""A release on Spark: counted and written down, noised once on the executors, committed, and read from there."""
+"""A release on Spark: charged, counted and written down, noised once on the executors, committed, and read from there."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
+import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -65,18 +68,23 @@ class SparkTable:
         """The first rows, and how many there are in all."""
         return without_leaks(lambda: (self.to_spark().limit(most).toArrow(), self.committed.count()))
 
-    def write(self, path: str, metadata: dict[str, Any]) -> None:
+    def write(
+        self, path: str, metadata: dict[str, Any], *, inputs: Iterable[Path] = (), overwrite: bool = False
+    ) -> None:
         """Let Spark write a folder of Parquet, CSV or JSON files, with the metadata in a folder inside it."""
-        kind = files.format_of(Path(path))
-        writer = self.to_spark().write.options(**COMMITTER).mode("error")
-        writer = writer.option("header", True) if kind == "csv" else writer
-        without_leaks(lambda: writer.format(kind).save(path))
         from pyspark.sql import functions as F  # noqa: N812
 
+        kind = files.format_of(Path(path))
+        files.check_folder(path, None, inputs=inputs, overwrite=overwrite)
+        check_elsewhere(self.directory.spark, path)
+        writer = self.to_spark().write.options(**COMMITTER).mode("error")
+        writer = writer.option("header", True) if kind == "csv" else writer
         # a literal: a list of rows would start a Python process
         text = F.lit(json.dumps(without_content(metadata), allow_nan=False))
         line = self.directory.spark.range(1).select(text.alias("metadata")).coalesce(1)
-        without_leaks(lambda: line.write.mode("error").text(f"{path}/{files.FOLDER_METADATA}"))
+        with out_of_the_way(files.local(path)):
+            without_leaks(lambda: writer.format(kind).save(path))
+            without_leaks(lambda: line.write.mode("error").text(f"{path}/{files.FOLDER_METADATA}"))
 
     def close(self) -> None:
         """Delete the private directory."""
@@ -89,12 +97,12 @@ def run(
     *,
     report: Progress,
     entropy: Entropy | None = None,
-    charge: Charge,
+    charge: Charge | None = None,
     diagnose: Callable[[dict[str, int]], None] | None = None,
 ) -> Release:
-    """Bound and count, write that down, charge, add noise once, commit.
+    """Check what needs no record, charge, bound and count, write that down, add noise once, commit.
 
-    `charge` is called on the driver, once, after everything that can fail for want of data and before any noise is drawn.
+    `charge` is called on the driver, once, before the first record is read.
     """
     from dphist.publish.spark_adaptive import run_on_pairs
 
@@ -104,8 +112,12 @@ def run(
     try:
         report(READING)
         with engine.open(job.source, job.query) as records:
+            work = Work(job, records, exact, noisy, entropy, report, diagnose)
+            if records.fields.listed is not None:
+                _check_listed(work, job.plan)
+            if charge is not None:
+                charge()
             report(BOUNDING)
-            work = Work(job, records, exact, noisy, entropy, charge, report, diagnose)
             made = run_on_pairs(work) if job.plan.request.unbounded else _run_on_groups(work)
         exact.remove()
     except BaseException:
@@ -114,6 +126,40 @@ def run(
     if noisy.here is not None:
         weakref.finalize(made.held, delete_here, noisy.here)
     return made
+
+
+def check_elsewhere(spark: SparkSession, path: str) -> None:
+    """Refuse a folder that exists on a file system that only Spark reaches, where nothing is overwritten."""
+    if files.local(path) is None and _is_there(spark, path):
+        hint = "remove it or choose another name: only folders of this machine are overwritten."
+        raise InvalidParameter("a new folder for the output of Spark", f"{path}, which exists", hint)
+
+
+def _is_there(spark: SparkSession, path: str) -> bool:
+    """On a file system that only Spark reaches: whoever reads a path that does not exist is refused."""
+    try:
+        without_leaks(lambda: spark.read.text(path).schema)
+    except EngineFailure:
+        return False
+    return True
+
+
+@contextmanager
+def out_of_the_way(folder: Path | None) -> Iterator[None]:
+    """Put a folder aside while another is written in its place; it comes back if that fails, and is deleted if not."""
+    if folder is None or not folder.exists():
+        yield
+        return
+    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    folder.rename(aside / folder.name)
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        (aside / folder.name).rename(folder)
+        raise
+    finally:
+        shutil.rmtree(aside)
 
 
 _CHECKED: weakref.WeakSet[SparkSession] = weakref.WeakSet()
@@ -153,7 +199,6 @@ class Work:
     exact: Staging
     noisy: Staging
     entropy: Entropy | None
-    charge: Charge
     report: Progress
     diagnose: Callable[[dict[str, int]], None] | None
 
@@ -197,19 +242,15 @@ def _run_on_groups(work: Work) -> Release:
         counted = sketch(records, plan.request.sketch)
     else:
         counted = records.histogram(bounds_of(plan))
-    if records.fields.listed is not None:
-        _check_listed(work, plan)
     return noise_written(work, plan, work.exact.write(counted, "groups", distinct=records.fields.key_names))
 
 
-def noise_written(work: Work, plan: Plan, groups: DataFrame, *, charged: bool = False) -> Release:
+def noise_written(work: Work, plan: Plan, groups: DataFrame) -> Release:
     """From written groups to a committed release."""
     view = work.records.views.add(groups, "groups")
     total = work.scalar(f"SELECT SUM(first_units) FROM {view}") if plan.request.total else None  # noqa: S608
     if work.diagnose is not None:
         work.diagnose({"non-empty groups": work.scalar(f"SELECT COUNT(*) FROM {view}")})  # noqa: S608
-    if not charged:
-        work.charge()
     work.report("adding noise")
     sparse = enforced(work, view, groups.columns, plan)
     function = noise_groups(plan, work.job.request, draw_shared(plan.mechanism, work.entropy), work.entropy)

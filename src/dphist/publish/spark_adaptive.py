@@ -43,11 +43,10 @@ def run_on_pairs(work: Work) -> Release:
     keys = records.fields.key_names
     pairs = records.views.add(work.exact.write(records.pairs(), "pairs", distinct=("unit", *keys)), "pairs")
     size = _check_size(work, pairs)
-    work.charge()
     plan = decide(plan, _Degrees(work, pairs), work.entropy)
     if not isinstance(plan.mechanism, AdaptiveGaussian):
         groups = work.exact.write(records.histogram(bounds_of(plan), pairs), "groups", distinct=keys)
-        return noise_written(work, plan, groups, charged=True)
+        return noise_written(work, plan, groups)
     work.report("selecting groups in rounds, counting them")
     selected = _select(work, plan.mechanism, pairs)
     _check_selected(work, records.views.add(selected, "selected"), size)

@@ -110,7 +110,7 @@ def stat(
 
     `options` are those of `plan_statistic`: epsilon, delta, lower, upper, error, drop, min_records, max_records, max_values,
     probability, k. A plan that is known not to keep its promise is refused before anything is read. ledger, dataset: where
-    it is charged before its noise is drawn; without them nothing is recorded.
+    it is charged before the first record is read; without them nothing is recorded.
     """
     require_secure(entropy)
     plan = plan_statistic(name, **options)
@@ -118,9 +118,12 @@ def stat(
     query = build_query(plan, unit=unit, column=column, where=where)
     bounds = ContributionBounds(plan.mechanism.max_groups)
     engine = DuckDBEngine(settings or PerformanceSettings())
+
+    def run() -> PrivateStatistic:
+        return privatise_statistic(engine.histogram(source, query, bounds, progress=progress), plan, entropy)
+
     with charging(ledger, dataset, lambda: spend_of_statistic(plan, unit)) as charge:
-        histogram = engine.histogram(source, query, bounds, progress=progress)
-        return paid(charge, lambda: privatise_statistic(histogram, plan, entropy))
+        return paid(charge, lambda: engine.explain(query, bounds, source), run)
 
 
 def build_query(plan: StatisticPlan, *, unit: str, column: str | None, where: str | None) -> GroupByQuery:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from dphist.planning.plan import STD_ERROR
 from dphist.planning.top_k import Method, TopKPlan, plan_top_k
 from dphist.publish.charge import Receipt, charging, paid, spend_of_top_k
 from dphist.publish.digests import VERSION
+from dphist.publish.files import files_of
 from dphist.publish.published import Published
 from dphist.publish.release import choose_engine
 from dphist.publish.table import row_order
@@ -48,6 +49,7 @@ class TopK(Published):
     unit: str | None = None
     where: str | None = None
     receipt: Receipt | None = None
+    inputs: tuple[Path, ...] = field(default=(), repr=False)
 
     def metadata(self) -> dict[str, Any]:
         """Method, mechanism, guarantee, version and time: public parameters only."""
@@ -103,19 +105,23 @@ def release_largest(
     require_secure(entropy)
     if count not in groups.column_names or groups.num_columns < 2:
         raise InvalidParameter("a table with key columns and a column of counts", groups.column_names)
-    if groups.num_rows < plan.needed and not all_groups:
-        raise InvalidParameter(
-            f"the {plan.needed} largest groups",
-            "fewer",
-            f"ask the source for LIMIT {plan.needed}: the one behind the last is needed too; all_groups=True says that"
-            " there are no others.",
-        )
-    counts = groups.column(count).to_numpy().astype(np.int64)
-    histogram = Histogram(groups.drop_columns([count]), counts, ContributionBounds(max_groups))
-    _check_list(histogram, plan)
-    largest = largest_groups(histogram, plan.needed)
+    _check_bound(max_groups, plan)
+    _check_names([name for name in groups.column_names if name != count], plan)
+
+    def run() -> TopK:
+        if groups.num_rows < plan.needed and not all_groups:
+            raise InvalidParameter(
+                f"the {plan.needed} largest groups",
+                "fewer",
+                f"ask the source for LIMIT {plan.needed}: the one behind the last is needed too; all_groups=True says that"
+                " there are no others.",
+            )
+        counts = groups.column(count).to_numpy().astype(np.int64)
+        histogram = Histogram(groups.drop_columns([count]), counts, ContributionBounds(max_groups))
+        return privatise_largest(histogram, plan, entropy)
+
     with charging(ledger, dataset, lambda: spend_of_top_k(plan, unit)) as charge:
-        return paid(charge, lambda: privatise_list(largest, plan, entropy))
+        return paid(charge, lambda: None, run)
 
 
 def privatise_largest(histogram: Histogram, plan: TopKPlan, entropy: Entropy | None = None) -> TopK:
@@ -142,10 +148,14 @@ def privatise_list(largest: Histogram, plan: TopKPlan, entropy: Entropy | None =
 
 
 def _check_list(histogram: Histogram, plan: TopKPlan) -> None:
-    held, bound = histogram.bounds.max_groups, plan.max_groups
+    _check_bound(histogram.bounds.max_groups, plan)
+    _check_names(histogram.key_names, plan)
+
+
+def _check_bound(held: int | None, plan: TopKPlan) -> None:
+    bound = plan.max_groups
     if bound is not None and (held is None or held > bound):
         raise InvalidParameter(f"a histogram bounded to {bound} groups per unit", held)
-    _check_names(histogram.key_names, plan)
 
 
 def _check_names(names: Sequence[str], plan: TopKPlan) -> None:
@@ -193,12 +203,17 @@ def top_k(
     query = GroupByQuery(unit, tuple(parse_key(name) for name in names), where=where, null_keys=null_keys)
     _check_names([key.name for key in query.by], plan)
     chosen, made = choose_engine(source, engine, settings), plan
-    with charging(ledger, dataset, lambda: spend_of_top_k(made, unit)) as charge:
-        bounds = ContributionBounds(made.max_groups)
+    bounds = ContributionBounds(made.max_groups)
+
+    def run() -> TopK:
         if isinstance(chosen, SparkEngine):
             largest = chosen.largest(source, query, bounds, made.needed, progress=progress)
         else:
             largest = chosen.histogram(source, query, bounds, progress=progress, largest=made.needed)
         if progress is not None:
             progress("adding noise")
-        return paid(charge, lambda: replace(privatise_list(largest, made, entropy), unit=unit, where=where))
+        found = privatise_list(largest, made, entropy)
+        return replace(found, unit=unit, where=where, inputs=files_of(source))
+
+    with charging(ledger, dataset, lambda: spend_of_top_k(made, unit)) as charge:
+        return paid(charge, lambda: chosen.explain(query, bounds, source), run)

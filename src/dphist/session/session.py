@@ -1,7 +1,7 @@
 """Pay what you get [Rogers24, Theorem 10]: at most so many results over at most so many queries, kept in a file.
 
-A query first reserves what it may return and makes the reservation durable, then draws, then settles for what it did
-return. If the process dies in between, the reservation stays spent.
+A query first reserves what it may return and makes the reservation durable, then reads and draws, then settles for what it
+did return. If it fails or the process dies in between, the reservation stays spent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.planning.describe import number
 from dphist.planning.sentence import check_neighbours, layout, sentence
-from dphist.publish.charge import Spend, charging, receipt_of, spend_of_mechanism
+from dphist.publish.charge import Spend, charging, receipt_of, spend_of_mechanism, telling
 from dphist.publish.paid_terms import check_paid, terms_hash
 from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
 
@@ -209,10 +209,12 @@ class Session:
                 raise InvalidParameter("keys with other names than rank", "rank", 'rename: --by "my_rank=rank".')
             query = GroupByQuery(account.unit, keys, where=where, null_keys=null_keys)
             engine = DuckDBEngine(settings or PerformanceSettings())
-            largest = engine.histogram(source, query, ContributionBounds(), largest=made.shortlist + 1)
+            engine.explain(query, ContributionBounds(), source)  # what names and types rule out costs nothing
             account = account.reserve(k)
             _store(file, account)
-            chosen = made.choose(largest.counts, k, entropy)
+            with telling(lambda: f"One query and the {k} results it reserved stay spent. Nothing was published."):
+                largest = engine.histogram(source, query, ContributionBounds(), largest=made.shortlist + 1)
+                chosen = made.choose(largest.counts, k, entropy)
             _store(file, account.settle(chosen.symbols))
         table = largest.keys.take(pa.array(chosen.index))
         ranks = pa.array(np.arange(1, len(chosen.index) + 1))
