@@ -114,7 +114,7 @@ def test_sums_means_rows_totals_and_several_keys() -> None:
 def test_plans_are_saved_shown_and_checked_again(tmp_path: Path) -> None:
     for asked in ({}, {"mechanism": "adaptive"}, {"max_groups": "auto"}, {"sums": {"x": (0, 1)}}):
         made = dp.plan(**BUDGET, **asked)
-        made.save(tmp_path / "plan.json")
+        made.save(tmp_path / "plan.json", overwrite=True)
         assert dp.Plan.load(tmp_path / "plan.json") == made
         assert "choice" in str(made) or asked.get("mechanism") == "adaptive"
         assert made.delta <= 1e-6
@@ -205,7 +205,7 @@ def test_the_command_line_without_a_bound(tmp_path: Path) -> None:
     run = CliRunner().invoke(app, [*common, "--delta", "1e-6", "-o", out, "--unsafe-diagnostics"])
     assert run.exit_code == 0, run.output
     assert CliRunner().invoke(app, ["verify", out]).exit_code == 0
-    run = CliRunner().invoke(app, [*common, "--delta", "1e-6", "--max-groups", "auto", "-o", out])
+    run = CliRunner().invoke(app, [*common, "--delta", "1e-6", "--max-groups", "auto", "-o", out, "--overwrite"])
     assert run.exit_code == 0, run.output
     picture = str(tmp_path / "plan.svg")
     shown = CliRunner().invoke(

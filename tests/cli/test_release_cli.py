@@ -114,6 +114,7 @@ def test_nothing_derived_from_data_is_printed_unless_asked(folder: Path) -> None
         *BUDGET,
         "-o",
         "out.parquet",
+        "--overwrite",
         "--show",
         "0",
     ]
@@ -132,7 +133,8 @@ def test_nothing_derived_from_data_is_printed_unless_asked(folder: Path) -> None
         (["--by", "urll", *BUDGET, "-o", "o.csv"], "url"),
         (["--by", "url", *BUDGET, "-o", "missing/o.csv"], "existing folder"),
         (["--by", "url", *BUDGET, "-o", "o.xlsx"], "output name ending in"),
-        (["--by", "url", *BUDGET, "-o", "."], "a file as the output"),
+        (["--by", "url", *BUDGET, "-o", "."], "an output name ending in"),
+        (["--by", "url", *BUDGET, "--report", "."], "a regular file as the output"),
         (["--by", "url", *BUDGET, "--sum", "country:0:1", "-o", "o.csv"], "country"),
         (["--by", "url", *BUDGET, "--where", "likes = (select 1)", "-o", "o.csv"], "Expected"),
         (["--by", "url", *BUDGET, "--where", "likes >", "-o", "o.csv"], "Expected"),

@@ -18,7 +18,7 @@ import dphist as dp
 from dphist.cli.app import app
 from dphist.ledger import DataSet, Ledger
 from dphist.outputs import check_outputs, write_text
-from dphist.publish.files import check_folder, files_of, write_table
+from dphist.publish.files import check_folder, check_table, files_of, write_table
 
 EVENTS = pa.table({"user": list(range(600)), "item": [f"i{n % 3}" for n in range(600)]})
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
@@ -112,6 +112,8 @@ def test_a_file_that_appears_in_the_meantime_is_not_replaced(folder: Path, monke
 def test_a_table_is_refused_with_its_metadata(folder: Path) -> None:
     Path("out.csv.dphist.json").write_text("someone's")
     before = tree(folder)
+    with pytest.raises(dp.InvalidParameter, match="which exists"):
+        check_table(Path("out.csv"), None)
     with pytest.raises(dp.InvalidParameter, match="which exists"):
         write_table(EVENTS, {}, Path("out.csv"))
     assert tree(folder) == before

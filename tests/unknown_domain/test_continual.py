@@ -180,7 +180,7 @@ def test_files_can_be_verified(tmp_path: Path) -> None:
     good = shown.metadata()
 
     def failed(table: pa.Table, **changes: object) -> set[str]:
-        write_table(table, {**good, **changes}, tmp_path / "wrong.parquet")
+        write_table(table, {**good, **changes}, tmp_path / "wrong.parquet", overwrite=True)
         return {check.name for check in dp.verify(tmp_path / "wrong.parquet") if not check.passed}
 
     table, law = shown.table, good["mechanism"]

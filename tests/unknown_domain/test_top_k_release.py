@@ -105,7 +105,7 @@ def test_files_can_be_verified_and_reported(events: pa.Table, method: Method, tm
     assert (good["unit"], good["by"]) == ("user", ["a<b"])
 
     def failed(table: pa.Table, **changes: object) -> set[str]:
-        write_table(table, {**good, **changes}, tmp_path / "wrong.parquet")
+        write_table(table, {**good, **changes}, tmp_path / "wrong.parquet", overwrite=True)
         return {check.name for check in dp.verify(tmp_path / "wrong.parquet") if not check.passed}
 
     law = good["mechanism"]

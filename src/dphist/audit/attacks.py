@@ -101,12 +101,13 @@ def _write_everything(source: pa.Table, folder: Path) -> Iterator[Path]:
     for name, plan in plans_of_each_kind(groups=GROUPS_WITH_SECRET).items():
         release = published(source, plan)
         for ending in ("parquet", "csv", "json"):
-            release.write(folder / f"{name}.{ending}")
-        release.report(folder / f"{name}.html")
+            release.write(folder / f"{name}.{ending}", overwrite=True)
+        release.report(folder / f"{name}.html", overwrite=True)
     counted = source.group_by(KEY).aggregate([(UNIT, "count")]).rename_columns([KEY, "units"])
     for method in METHODS:
         largest = plan_top_k(k=5, epsilon=1, delta=1e-8, method=method)
-        release_largest(counted, count="units", plan=largest, all_groups=True).write(folder / f"{method}.parquet")
+        found = release_largest(counted, count="units", plan=largest, all_groups=True)
+        found.write(folder / f"{method}.parquet", overwrite=True)
     yield from (path for path in folder.iterdir() if path.is_file())
 
 

@@ -119,8 +119,8 @@ def write_table(
     overwrite: bool = False,
 ) -> None:
     """Write the table and its metadata. A killed run leaves the old files or the new ones, never half of one."""
-    kind = format_of(path)
     check_table(path, None, inputs=inputs, overwrite=overwrite)
+    kind = format_of(path)
     with replacement(path, overwrite=overwrite) as partial:
         if kind == "parquet":
             metadata = with_content(metadata, table)
