@@ -14,6 +14,9 @@ from dphist.errors import DphistError, EngineFailure
 
 _T = TypeVar("_T")
 
+OTHER_HEADER: Final = "dphist: the header of a CSV file differs from that of the first"
+"""What a task says that finds one. It quotes nothing."""
+
 _LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -28,7 +31,9 @@ def without_leaks(work: Callable[[], _T]) -> _T:
         spark = type(error).__module__.partition(".")[0] in ("pyspark", "py4j", "grpc")
         if not spark and not isinstance(error, pa.ArrowException):
             raise
-        name = type(error).__name__
+        name, other_header = type(error).__name__, OTHER_HEADER in str(error)
+    if other_header:
+        raise EngineFailure("the same header in every CSV file", "rewrite the files with one header.")
     raise EngineFailure("a Spark job that runs to its end", f"Spark reported {name}; its own logs say more.")
 
 

@@ -3,6 +3,8 @@
 An expression is first checked as for every engine (`expressions`): a pure function of one record. What passes is written
 in Spark's words, node by node; a function that is not listed here, because Spark lacks it or means something else by it, is
 refused. Arithmetic and casts use the forms that give null where they fail: whether a run succeeds must not depend on a record.
+Every step hands on what `spark_types.guarded` lets through: no NaN, no text over the limit, no time outside the years 1 to
+9999. An error is null for its step alone.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from typing import Any, Final
 import duckdb
 
 from dphist.engines.expressions import check_expression
-from dphist.engines.spark_types import in_range, is_moment
+from dphist.engines.keytypes import LONGEST_KEY
+from dphist.engines.spark_types import guarded, in_range, is_moment
 from dphist.errors import InvalidParameter
 
 _COMPARISONS: Final = {
@@ -31,7 +34,8 @@ _TYPES: Final = {
     "TIMESTAMP": "TIMESTAMP_NTZ", "TIMESTAMP WITH TIME ZONE": "TIMESTAMP_LTZ",
 }  # fmt: skip
 _FAMILIES: Final = {"TIMESTAMP_LTZ": "timestamp"}
-_MAY_MOVE_DATES: Final = ("+", "-")
+_MAY_OVERFLOW: Final = ("+", "-", "*", "%")
+"""Their results may be NaN or leave the years 1 to 9999, by the types they are applied to."""
 _PARTS: Final = {"year", "quarter", "month", "week", "day", "hour", "minute"}
 _BINARY: Final = {
     "+": "try_add({}, {})", "-": "try_subtract({}, {})", "*": "try_multiply({}, {})",
@@ -42,15 +46,22 @@ _BINARY: Final = {
 }  # fmt: skip
 _SAME_NAME: Final = {
     1: ("lower", "upper", "trim", "ltrim", "rtrim", "abs", "isnan"),
-    3: ("if", "replace"),
+    3: ("if",),
 }
+_MAY_GROW: Final = ("lower", "upper", "||")
+_REPLACED: Final = (
+    "transform(array(named_struct('s', {}, 'f', {}, 't', {})), v -> CASE WHEN octet_length(v.s)"
+    " + coalesce((octet_length(v.s) - octet_length(replace(v.s, v.f, ''))) DIV nullif(octet_length(v.f), 0), 0)"
+    f" * (octet_length(v.t) - octet_length(v.f)) <= {LONGEST_KEY} THEN replace(v.s, v.f, v.t) END)[0]"
+)
+"""The length is known before the text is built: replace(url, 'a', url) could ask for all the memory there is."""
 
 
 def spark_expression(
     text: str, connection: duckdb.DuckDBPyConnection, name: Callable[[str], str], kind: Callable[[str], str]
 ) -> str:
-    """A checked expression in Spark SQL; `name` turns a column of the record into an identifier, `kind` tells Spark's type of
-    an expression. No date or time that it hands on is outside the years 1 to 9999, if none in a column is."""
+    """A checked expression in Spark SQL; `name` turns a column of the record, which is guarded, into an identifier, `kind`
+    tells Spark's type of an expression."""
     return _Writer(text, name, kind).write(check_expression(text, connection).tree)
 
 
@@ -86,7 +97,7 @@ class _Writer:
             return f"CASE {branches} ELSE {self.write(node['else_expr'])} END"
         if kind == "CAST":
             wanted = self._type(node["type_expr"])
-            return in_range(f"TRY_CAST({self.write(node['child'])} AS {wanted})", _FAMILIES.get(wanted, wanted))
+            return guarded(f"TRY_CAST({self.write(node['child'])} AS {wanted})", _FAMILIES.get(wanted, wanted))
         if kind == "OPERATOR":
             return self._operator(node)
         if kind == "FUNCTION":
@@ -113,10 +124,11 @@ class _Writer:
         given = [argument["expression"] for argument in node["arguments"]]
         written = [self.write(argument) for argument in given]
         if len(written) in _SAME_NAME and name in _SAME_NAME[len(written)]:
-            return f"{name}({', '.join(written)})"
+            return self._bounded(f"{name}({', '.join(written)})", name)
+        if name == "replace" and len(written) == 3:
+            return _REPLACED.format(*written)
         if len(written) == 2 and name in _BINARY:
-            sql = _BINARY[name].format(*written)
-            return in_range(sql, self._kind(sql)) if name in _MAY_MOVE_DATES else sql
+            return self._bounded(_BINARY[name].format(*written), name)
         if name in ("date_trunc", "datetrunc") and len(written) == 2:
             part, kind = self._part(given[0]), self._kind(written[1])
             if not is_moment(kind):  # Spark would make a time of a number or of a text
@@ -130,7 +142,7 @@ class _Writer:
             return f"CAST(char_length({written[0]}) AS BIGINT)"
         if name == "//" and all(map(_is_whole, given)):
             return f"({written[0]} DIV nullif({written[1]}, 0))"
-        if name in ("~~", "!~~") and "\\" not in str(given[1].get("literal", {}).get("text", "\\")):
+        if name in ("~~", "!~~") and _is_simple_pattern(str(given[1].get("literal", {}).get("text", "\\"))):
             return f"({written[0]} {'LIKE' if name == '~~' else 'NOT LIKE'} {written[1]})"
         if name in _PARTS and len(written) == 1:
             return (
@@ -143,6 +155,12 @@ class _Writer:
         if name == "split_part" and len(written) == 3 and _is_count(given[2]):
             return f"split_part({', '.join(written)})"
         raise self._refusal(f"the function {name}")
+
+    def _bounded(self, sql: str, name: str) -> str:
+        """A result without NaN, texts over the limit and times out of range, where a function can make such."""
+        if name == "/":
+            return guarded(sql, "double")
+        return guarded(sql, self._kind(sql)) if name in _MAY_OVERFLOW or name in _MAY_GROW else sql
 
     def _part(self, node: dict[str, Any]) -> str:
         given = str(node.get("literal", {}).get("text", "")).lower()
@@ -193,6 +211,11 @@ def _is_count(node: dict[str, Any]) -> bool:
     """A positive constant: negative positions and zero mean different things to the two engines."""
     literal = node.get("literal", {})
     return literal.get("kind") == "INTEGER" and int(literal["text"]) > 0
+
+
+def _is_simple_pattern(pattern: str) -> bool:
+    """Matched in one pass. Spark backtracks over other patterns, and one record of 65,536 letters could last for days."""
+    return "\\" not in pattern and (pattern.count("%") <= 1 or "%" not in pattern[1:-1])
 
 
 def quote_text(value: str) -> str:

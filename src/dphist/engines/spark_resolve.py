@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import unquote
 
 import duckdb
 
@@ -13,25 +14,23 @@ from dphist.engines import spark_types
 from dphist.engines.expressions import check_expression
 from dphist.engines.query import GroupByQuery
 from dphist.engines.resolve import check_column
-from dphist.engines.settings import Files, Format
+from dphist.engines.settings import Files
 from dphist.engines.sources import check_unique, format_of_file
 from dphist.engines.spark_errors import without_leaks
 from dphist.engines.spark_expressions import quote_identifier, spark_expression
+from dphist.engines.spark_lines import read_csv, read_json
 from dphist.engines.sql import Fields
 from dphist.errors import EngineFailure, InvalidParameter, UnreadableSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MOST_FIELDS: Final = 2**20
-"""Fields in one line of a CSV file. Spark's parser makes room for so many in each task; a longer line ends the run."""
+BARRIER: Final = "spark_partition_id() >= 0"
+"""True for every record, which Spark does not know: it moves no filter past a condition that is not deterministic.
 
-_READERS: Final[dict[Format, dict[str, str]]] = {
-    "parquet": {},
-    # Headers are compared with the names in use, file by file; a line may have as many fields as Spark can hold at once.
-    "csv": {"mode": "DROPMALFORMED", "escape": '"', "enforceSchema": "false", "maxColumns": str(MOST_FIELDS)},
-    "json": {"mode": "DROPMALFORMED"},
-}
+So no filter of ours, and none that Spark infers from one, reaches a source, whatever it is (Parquet, ORC, JDBC, Delta, a cached
+table), where statistics would answer it: they leave NaN out, and may be wrong.
+"""
 
 
 class _Views(Protocol):
@@ -93,11 +92,16 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: _Vi
 
 
 def _narrowed(frame: DataFrame, names: dict[str, str]) -> DataFrame:
-    """Only the columns that are needed, under names of ours: no name from outside gets into the SQL. Dates are in range."""
+    """Only the columns that are needed, under names of ours: no name from outside gets into the SQL. Values are guarded."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    types = {name.casefold(): (quote_identifier(name), kind) for name, kind in frame.dtypes}
-    return frame.select(*(F.expr(spark_types.in_range(*types[fold])).alias(ours) for fold, ours in names.items()))
+    types = {name.casefold(): (name, kind) for name, kind in frame.dtypes}
+    taken = frame.where(BARRIER).select(
+        *(F.col(quote_identifier(types[fold][0])).alias(ours) for fold, ours in names.items())
+    )
+    return taken.select(
+        *(F.expr(spark_types.guarded(ours, types[fold][1])).alias(ours) for fold, ours in names.items())
+    )
 
 
 def _types(spark: SparkSession, view: str, expressions: Sequence[str]) -> list[str]:
@@ -123,20 +127,30 @@ def _list_keys(spark: SparkSession, query: GroupByQuery, view: str, canonical: S
     given = views.add(
         spark.createDataFrame(query.public_keys.select([key.name for key in query.by]).rename_columns(names)), "given"
     )
-    casts = []
-    for name, kind, key in zip(names, types, query.by, strict=True):
-        cast = f"TRY_CAST({name} AS {kind})"
-        misfits = without_leaks(
-            lambda name=name, cast=cast: spark.sql(  # type: ignore[misc]
-                f"SELECT {name} FROM {given} WHERE {name} IS NOT NULL AND {cast} IS NULL LIMIT 1"
-            ).collect()
-        )
-        if misfits:
+    casts = [f"TRY_CAST({name} AS {kind})" for name, kind in zip(names, types, strict=True)]
+    for name, cast, kind, key in zip(names, casts, types, query.by, strict=True):
+        lost = f"{name} IS NOT NULL AND {spark_types.canonical(cast, kind, key.name)} IS NULL"
+        if misfits := _collected(spark, f"SELECT {name} FROM {given} WHERE {lost} LIMIT 1"):
             raise InvalidParameter(f"public keys of the type {kind} for {key.name!r}", repr(misfits[0][0]))
-        casts.append(f"{spark_types.canonical(cast, kind, key.name)} AS {name}")
+    listed = ", ".join(
+        f"{spark_types.canonical(cast, kind, key.name)} AS {name}"
+        for name, cast, kind, key in zip(names, casts, types, query.by, strict=True)
+    )
+    once = ", ".join(names)
+    spelled = f"SELECT DISTINCT struct({once}) AS given, {listed} FROM {given}"
+    merged = f"SELECT min(given), max(given) FROM ({spelled}) AS keys GROUP BY {once} HAVING COUNT(*) > 1 LIMIT 1"
+    if alike := _collected(spark, merged):
+        pair = " and ".join(repr(value[0] if len(names) == 1 else tuple(value)) for value in alike[0])
+        raise InvalidParameter(
+            "public keys that stay different under the types of the keys", pair, "list each group once."
+        )
     keep = " AND ".join(f"{name} IS NOT NULL" for name in names) if query.null_keys == "drop" else "TRUE"
-    listed = f"SELECT DISTINCT * FROM (SELECT {', '.join(casts)} FROM {given}) AS keys WHERE {keep}"
-    return views.add(without_leaks(lambda: spark.sql(listed)), "listed")
+    distinct = f"SELECT DISTINCT {once} FROM ({spelled}) AS keys WHERE {keep}"
+    return views.add(without_leaks(lambda: spark.sql(distinct)), "listed")
+
+
+def _collected(spark: SparkSession, sql: str) -> list[Any]:
+    return without_leaks(lambda: spark.sql(sql).collect())
 
 
 def _frame(spark: SparkSession, source: object, needed: Sequence[str]) -> tuple[DataFrame, bool]:
@@ -153,19 +167,34 @@ def _frame(spark: SparkSession, source: object, needed: Sequence[str]) -> tuple[
     if len(formats) > 1:
         raise UnreadableSource("files of one format", ", ".join(sorted(formats)))
     kind = formats.pop()
-    reader = spark.read.options(**_READERS[kind])
     try:
         if kind == "parquet":
-            return without_leaks(lambda: _read(reader.parquet(*paths))), True
+            return without_leaks(lambda: _read_parquet(spark, paths, needed)), True
         if kind == "csv":
             delimiter = source.delimiter or ("\t" if ".tsv" in Path(paths[0]).suffixes else ",")
-            text = reader.options(header=source.header, sep=delimiter, quote=source.quote or "\0")
-            return without_leaks(lambda: _declared(_read(text.csv(paths)), source)), False
-        schema = ", ".join(f"{quote_identifier(name)} STRING" for name in dict.fromkeys(needed))
-        return without_leaks(lambda: _declared(_read(reader.schema(schema).json(paths)), source)), False
+            return without_leaks(lambda: _declared(read_csv(spark, paths, source, delimiter, needed), source)), False
+        return without_leaks(lambda: _declared(_read(read_json(spark, paths, needed)), source)), False
     except EngineFailure:
         pass
     raise UnreadableSource(f"readable {kind} files", ", ".join(paths[:3]), "check that the cluster can read the paths.")
+
+
+def _read_parquet(spark: SparkSession, paths: Sequence[str], needed: Sequence[str]) -> DataFrame:
+    """Refuse a path that would replace a column of its file: k=all/x.parquet makes every k 'all'."""
+    frame = _read(spark.read.parquet(*paths))
+    folders = {folder for path in frame.inputFiles() for folder in path.split("/")[:-1]}
+    parts = {unquote(folder.partition("=")[0]).casefold() for folder in folders if "=" in folder}
+    wanted = parts & {name.casefold() for name in needed}
+    if wanted:
+        inside = {name.casefold() for name in spark.read.option("recursiveFileLookup", "true").parquet(*paths).columns}
+        if both := wanted & inside:
+            names = ", ".join(sorted(both))
+            raise UnreadableSource(
+                "columns that are either in the files or in the names of their folders",
+                f"{names} in both",
+                "rename the folders, or drop the column from the files.",
+            )
+    return frame
 
 
 def _read(frame: DataFrame) -> DataFrame:

@@ -30,6 +30,34 @@ SETTINGS: Final = {
     # A part of a table that cannot be read ends the run.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreInvalidPartitionPaths": "false",
+    # Names are told apart as everywhere here, and are those of all records or of none.
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.parquet.mergeSchema": "false",
+    # One folder of another name must not turn a key of every record from a number into a text.
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    # Files are not believed to hold what they were divided by: a unit in two of them would be counted twice.
+    "spark.sql.sources.bucketing.enabled": "false",
+    "spark.sql.sources.v2.bucketing.enabled": "false",
+    "spark.sql.legacy.bucketedTableScan.outputOrdering": "false",
+    # Statistics leave NaN out, and answer nothing: not even a filter of the owner's own DataFrame. (None of ours gets as far
+    # as a source: see `spark_resolve.BARRIER`.)
+    "spark.sql.parquet.filterPushdown": "false",
+    "spark.sql.orc.filterPushdown": "false",
+    "spark.sql.csv.filterPushdown.enabled": "false",
+    "spark.sql.json.filterPushdown.enabled": "false",
+    "spark.sql.avro.filterPushdown.enabled": "false",
+    "spark.sql.parquet.aggregatePushdown": "false",
+    "spark.sql.orc.aggregatePushdown": "false",
+    "spark.sql.optimizer.metadataOnly": "false",
+    "spark.sql.inMemoryColumnarStorage.partitionPruning": "false",
+    # No rule that somebody left out changes a result; but we have tried them all, not all but some.
+    "spark.sql.optimizer.excludedRules": "",
+    "spark.sql.adaptive.optimizer.excludedRules": "",
+    # A batch of lines of a CSV file on its way to Python: the longest of them must not fill the memory together.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1024",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(1 << 26),
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
 
 _LOCKS: Final[defaultdict[str, threading.RLock]] = defaultdict(threading.RLock)

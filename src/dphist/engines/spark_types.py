@@ -5,11 +5,13 @@ Spark's types are named as `DataFrame.dtypes` names them: bigint, decimal(38,0),
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from dphist.engines.keytypes import LONGEST_KEY
 from dphist.errors import InvalidParameter
 
+_TEXT: Final = frozenset({"string", "varchar", "char"})
 _WHOLE: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 NUMBERS: Final = _WHOLE | {"float", "double", "decimal", "boolean"}
 _RANGES: Final = {
@@ -24,20 +26,43 @@ def family(type_name: str) -> str:
     return type_name.partition("(")[0].partition("<")[0].partition(" collate ")[0].strip().lower()
 
 
+def guarded(sql: str, type_name: str) -> str:
+    """A column or a step of an expression, with null for every value that the next step must not see.
+
+    NaN, because statistics of files leave it out and engines disagree on what it is less than. Text over the limit or
+    that is not UTF-8, because a later step would build more of it or could not write it. Dates and times outside the years 1
+    to 9999, because some of Spark's functions overflow far outside and end the run, in every mode.
+    """
+    kind = family(type_name)
+    if kind in ("float", "double"):
+        return f"nullif({sql}, CAST('NaN' AS {kind}))"  # Spark compares NaN as equal to itself
+    if kind in _TEXT:
+        return once(
+            sql, lambda value: f"CASE WHEN octet_length({value}) <= {LONGEST_KEY} THEN try_validate_utf8({value}) END"
+        )
+    if kind == "binary":
+        return once(sql, lambda value: f"CASE WHEN octet_length({value}) <= {LONGEST_KEY} THEN {value} END")
+    return in_range(sql, kind)
+
+
+def once(sql: str, body: Callable[[str], str]) -> str:
+    """A form that mentions `sql` once, however often `body` does: the length of nested guards is a sum, not a product."""
+    return body(sql) if sql.isidentifier() else f"transform(array({sql}), v -> {body('v')})[0]"
+
+
 def canonical(sql: str, type_name: str, role: str) -> str:
-    """The canonical form of an expression of some Spark type, or a refusal by its type."""
+    """The canonical form of an expression of some Spark type, or a refusal by its type. NaN is null."""
     kind = family(type_name)
     if kind in _WHOLE | {"decimal", "boolean", "time"}:
         return sql
-    if kind in ("string", "varchar", "char", "void"):
+    if kind in _TEXT or kind == "void":
         # A collation of the source must not join groups or units that differ.
         text = f"CAST({sql} AS STRING) COLLATE UTF8_BINARY" if kind != "string" or "collate" in type_name else sql
         return f"CASE WHEN octet_length({sql}) <= {LONGEST_KEY} THEN {text} END" if kind != "void" else text
     if kind == "binary":
         return f"CASE WHEN octet_length({sql}) <= {LONGEST_KEY} THEN {sql} END"
     if kind in ("float", "double"):
-        zero, nan = f"CAST(0 AS {kind})", f"CAST('NaN' AS {kind})"
-        return f"CASE WHEN {sql} = 0 THEN {zero} WHEN isnan({sql}) THEN {nan} ELSE {sql} END"
+        return f"CASE WHEN {sql} = 0 THEN CAST(0 AS {kind}) WHEN NOT isnan({sql}) THEN {sql} END"
     if kind in _RANGES:
         return in_range(sql, kind)
     raise InvalidParameter(
@@ -48,16 +73,12 @@ def canonical(sql: str, type_name: str, role: str) -> str:
 
 
 def in_range(sql: str, type_name: str) -> str:
-    """Dates and times outside the years 1 to 9999 as null; other types as they are.
-
-    Every column, cast and sum is treated like that before another function sees it: some of Spark's functions on dates
-    overflow far outside and end the run, in every mode.
-    """
+    """Dates and times outside the years 1 to 9999 as null; other types as they are."""
     kind = family(type_name)
     if not is_moment(kind):
         return sql
     first, last = _RANGES[kind]
-    return f"CASE WHEN {sql} BETWEEN {first} AND {last} THEN {sql} END"
+    return once(sql, lambda value: f"CASE WHEN {value} BETWEEN {first} AND {last} THEN {value} END")
 
 
 def check_unit(type_name: str, column: str) -> None:
