@@ -16,7 +16,7 @@ import duckdb
 
 from dphist.engines.expressions import check_expression
 from dphist.engines.keytypes import LONGEST_KEY
-from dphist.engines.spark_types import guarded, in_range, is_moment
+from dphist.engines.spark_types import guarded, in_range, is_moment, short
 from dphist.errors import InvalidParameter
 
 _COMPARISONS: Final = {
@@ -158,9 +158,11 @@ class _Writer:
 
     def _bounded(self, sql: str, name: str) -> str:
         """A result without NaN, texts over the limit and times out of range, where a function can make such."""
+        if name in _MAY_GROW:
+            return short(sql)
         if name == "/":
             return guarded(sql, "double")
-        return guarded(sql, self._kind(sql)) if name in _MAY_OVERFLOW or name in _MAY_GROW else sql
+        return guarded(sql, self._kind(sql)) if name in _MAY_OVERFLOW else sql
 
     def _part(self, node: dict[str, Any]) -> str:
         given = str(node.get("literal", {}).get("text", "")).lower()

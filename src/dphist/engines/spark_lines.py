@@ -11,7 +11,7 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -139,5 +139,5 @@ def _place(name: str, header: Sequence[str] | None) -> int:
     raise InvalidParameter("a column that the header of the CSV file names once", repr(name), hint)
 
 
-def _lines(spark: SparkSession, paths: Sequence[str]) -> Any:
+def _lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     return spark.read.options(**_LINES).text(list(dict.fromkeys(paths)))

@@ -35,14 +35,19 @@ def guarded(sql: str, type_name: str) -> str:
     """
     kind = family(type_name)
     if kind in ("float", "double"):
-        return f"nullif({sql}, CAST('NaN' AS {kind}))"  # Spark compares NaN as equal to itself
+        return f"nanvl({sql}, CAST(NULL AS {kind}))"
     if kind in _TEXT:
-        return once(
-            sql, lambda value: f"CASE WHEN octet_length({value}) <= {LONGEST_KEY} THEN try_validate_utf8({value}) END"
-        )
-    if kind == "binary":
-        return once(sql, lambda value: f"CASE WHEN octet_length({value}) <= {LONGEST_KEY} THEN {value} END")
-    return in_range(sql, kind)
+        return once(sql, lambda value: f"CASE WHEN {_is_short(value)} THEN try_validate_utf8({value}) END")
+    return short(sql) if kind == "binary" else in_range(sql, kind)
+
+
+def short(sql: str) -> str:
+    """A text or bytes over the limit as null."""
+    return once(sql, lambda value: f"CASE WHEN {_is_short(value)} THEN {value} END")
+
+
+def _is_short(sql: str) -> str:
+    return f"octet_length({sql}) <= {LONGEST_KEY}"
 
 
 def once(sql: str, body: Callable[[str], str]) -> str:
@@ -58,9 +63,9 @@ def canonical(sql: str, type_name: str, role: str) -> str:
     if kind in _TEXT or kind == "void":
         # A collation of the source must not join groups or units that differ.
         text = f"CAST({sql} AS STRING) COLLATE UTF8_BINARY" if kind != "string" or "collate" in type_name else sql
-        return f"CASE WHEN octet_length({sql}) <= {LONGEST_KEY} THEN {text} END" if kind != "void" else text
+        return f"CASE WHEN {_is_short(sql)} THEN {text} END" if kind != "void" else text
     if kind == "binary":
-        return f"CASE WHEN octet_length({sql}) <= {LONGEST_KEY} THEN {sql} END"
+        return short(sql)
     if kind in ("float", "double"):
         return f"CASE WHEN {sql} = 0 THEN CAST(0 AS {kind}) WHEN NOT isnan({sql}) THEN {sql} END"
     if kind in _RANGES:
