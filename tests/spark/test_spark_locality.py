@@ -139,7 +139,7 @@ def test_statistics_that_lie_are_not_asked(source: str, tmp_path: Path) -> None:
             # Were the settings not ours to make, there would still be nothing to prune by.
             for name, value in HOSTILE.items():
                 session().conf.set(name, value)
-            plan = records.pairs()._jdf.queryExecution().toString()  # type: ignore[operator]
+            plan = records.pairs()._jdf.queryExecution().toString()
         assert "GreaterThan" not in plan
         assert "IsNotNull(" not in plan
     finally:
