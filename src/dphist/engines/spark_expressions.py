@@ -45,7 +45,7 @@ _BINARY: Final = {
     "contains": "contains({}, {})", "nullif": "nullif({}, {})",
 }  # fmt: skip
 _SAME_NAME: Final = {
-    1: ("lower", "upper", "trim", "ltrim", "rtrim", "abs", "isnan"),
+    1: ("lower", "upper", "trim", "ltrim", "rtrim", "abs"),
     3: ("if",),
 }
 _MAY_GROW: Final = ("lower", "upper", "||")
@@ -136,6 +136,8 @@ class _Writer:
             return f"date_trunc('{part}', {in_range(f'TRY_CAST({written[1]} AS TIMESTAMP_LTZ)', 'timestamp')})"
         if name in ("date_part", "datepart") and len(written) == 2:
             return f"CAST(extract({self._part(given[0])} FROM {written[1]}) AS BIGINT)"
+        if name == "isnan" and len(written) == 1:
+            return f"nullif({written[0]} IS NULL, TRUE)"  # NaN is null by now, and DuckDB's answer to null is null
         if name == "-" and len(written) == 1:
             return f"try_subtract(0, {written[0]})"
         if name in ("length", "len") and len(written) == 1:
