@@ -134,8 +134,8 @@ def test_csv_dialects(tmp_path: Path) -> None:
     files = Files((tmp_path / "x.txt",), delimiter=";", quote="'")
     assert run(files, GroupByQuery("us;er", (Key("key"),))) == {("a;b",): (1,)}
     (tmp_path / "y.csv").write_text("1,a\n2,a\n")
-    bare = Files((tmp_path / "y.csv",), header=False)
-    assert run(bare, GroupByQuery("column0", (Key("column1"),))) == {("a",): (2,)}
+    assert run(Files((tmp_path / "y.csv",), header=["user", "key"])) == {("a",): (2,)}
+    assert run(Files((tmp_path / "y.csv",), header=["user", "key", "more"])) == {}
     (tmp_path / "z.csv.gz").write_bytes(gzip.compress(b"user,key\n1,a\n"))
     assert run(tmp_path / "z.csv.gz") == {("a",): (1,)}
 
@@ -298,7 +298,13 @@ def test_settings_are_checked() -> None:
             pa.table({"user": [1], "key": [1]}), KEY, ContributionBounds(1)
         )
     files: Any
-    for files in ({"delimiter": ";;"}, {"quote": "\n"}, {"format": "xml"}, {"types": {"x": "INT) --"}}):
+    for files in (
+        {"delimiter": ";;"},
+        {"quote": "\n"},
+        {"format": "xml"},
+        {"types": {"x": "INT) --"}},
+        {"header": False},
+    ):
         with pytest.raises(InvalidParameter):
             Files(("x.csv",), **files)
     with pytest.raises(InvalidParameter):

@@ -14,10 +14,12 @@ from scipy import stats
 import dphist as dp
 from dphist.engines import GroupByQuery, Key
 from dphist.engines.expressions import check_expression
+from dphist.engines.sources import described
 from dphist.engines.spark import SparkDialect, SparkEngine
 from dphist.engines.spark_expressions import quote_text, spark_expression
 from dphist.engines.spark_sketch import sketch_sql
 from dphist.engines.spark_staging import new_staging
+from dphist.engines.steps import Steps
 from dphist.histogram import largest_undercount
 from spark_sessions import collected, frame, session
 
@@ -110,12 +112,13 @@ def test_expressions_mean_what_they_mean_in_duckdb() -> None:
     frame(rows).createOrReplaceTempView("rows_of_expressions")
     with duckdb.connect() as connection:
         connection.register("record", rows)
-        here = [f"TRY({check_expression(text, connection).sql}) AS c{i}" for i, text in enumerate(EXPRESSIONS)]
+        steps = Steps(connection, described(connection, "record"))
+        here = [f"{steps.write(check_expression(text, connection)).sql} AS c{i}" for i, text in enumerate(EXPRESSIONS)]
         there = [
-            f"{spark_expression(text, connection, lambda name: f'`{name}`', _kind).sql} AS c{i}"
+            f"{spark_expression(text, connection, lambda name: f'`{name}`', _kind)} AS c{i}"
             for i, text in enumerate(EXPRESSIONS)
         ]
-        want = connection.sql(f"SELECT {', '.join(here)} FROM record").to_arrow_table().to_pylist()
+        want = connection.sql(f"SELECT {', '.join(here)} FROM {steps.source('record')}").to_arrow_table().to_pylist()
     session().conf.set("spark.sql.ansi.enabled", "false")
     try:
         got = session().sql(f"SELECT {', '.join(there)} FROM rows_of_expressions").toArrow().to_pylist()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import dphist as dp
 import spark_sessions
 from dphist.engines import Files, GroupByQuery, Key
-from dphist.engines.spark_lines import LONGEST_RECORD, fields_of
+from dphist.engines.spark_lines import LONGEST_LINE, fields_of
 from dphist.histogram import Measure
 from spark_sessions import frame, session
 
@@ -207,8 +207,8 @@ CSV: dict[bytes, Pairs] = {
     b"3,b\r": {"3": {("b",)}},
     b"3," + b"," * 30_000: {},
     b'3,"' + b'""' * 300_000 + b'"': {"3": {(None,)}},
-    b"3," + b"x" * (LONGEST_RECORD - 2): {"3": {(None,)}},
-    b"3," + b"x" * (LONGEST_RECORD - 1): {},
+    b"3," + b"x" * (LONGEST_LINE - 2): {"3": {(None,)}},
+    b"3," + b"x" * (LONGEST_LINE - 1): {},
     b"3,b" + b"x" * 8_000_000: {},
 }
 JSON: dict[bytes, Pairs] = {
@@ -275,7 +275,7 @@ def test_files_without_header_or_with_another_one_quote_nothing(tmp_path: Path, 
     errors = []
     for source, key in (
         (Files((path,)), "k"),
-        (Files((path,), header=False), "k"),
+        (Files((path,), header=["a", "b"]), "k"),
         (Files((path,), types={"age": "INTEGER"}), "k"),
         (Files((path, other)), MARKER),
     ):
@@ -283,8 +283,8 @@ def test_files_without_header_or_with_another_one_quote_nothing(tmp_path: Path, 
             dp.release(source, unit="1", by=key, epsilon=1, delta=1e-6, max_groups=1, engine=dp.SparkEngine(session()))
         assert caught.value.__cause__ is None
         errors.append(str(caught.value).replace(f"got {MARKER!r}", "") if key == MARKER else str(caught.value))
-    bare = Files((path,), header=False)
-    query = GroupByQuery("column0", (Key("column1"),))
+    bare = Files((path,), header=["who", "what"])
+    query = GroupByQuery("who", (Key("what"),))
     with dp.SparkEngine(session()).open(bare, query, seed=1) as records:
         assert {(row["unit"], row["key_1"]) for row in records.pairs().collect()} == {("1", MARKER), ("2", MARKER)}
     told = capfd.readouterr()

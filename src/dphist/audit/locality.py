@@ -47,7 +47,11 @@ _ROWS: Final = (
 
 _MEASURE = Measure("sum_second", "sum", "second", 0.0, 10.0, 5.0, 2.0**-10, 5 * 2**10)
 _QUERY = GroupByQuery(
-    UNIT, (Key(KEY), Key("low", "second <= 5")), measures=(_MEASURE,), where="first > 5 OR first IS NULL", want_total=True
+    UNIT,
+    (Key(KEY), Key("low", "second <= 5")),
+    measures=(_MEASURE,),
+    where="first > 5 OR first IS NULL",
+    want_total=True,
 )
 Source = Callable[[pa.Table, Path], object]
 

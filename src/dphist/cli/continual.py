@@ -67,6 +67,7 @@ def add(
     folder: Folder,
     source: Annotated[list[str], typer.Argument(help="The records of one batch: Parquet, CSV or JSON files.")],
     batch: Annotated[str, typer.Option("--batch", help="A name for the batch, such as its date; each counts once.")],
+    no_header: options.NoHeader = None,
     output: Output = None,
     report: options.Report = None,
     overwrite: options.Overwrite = False,
@@ -81,7 +82,7 @@ def add(
     from dphist.publish import files
 
     files.check_table(output, report, inputs=(folder, *files.files_of(source)), overwrite=overwrite)
-    added = dphist.Continual(folder).add(dphist.Files(tuple(source)), batch, ledger=ledger)
+    added = dphist.Continual(folder).add(options.files(source, no_header), batch, ledger=ledger)
     _print(added, output, report, show, overwrite, as_json)
 
 

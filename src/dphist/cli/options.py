@@ -10,6 +10,7 @@ import typer
 from dphist.errors import InvalidParameter
 
 if TYPE_CHECKING:
+    from dphist.engines.settings import Files
     from dphist.engines.spark import SparkEngine
 
 Epsilon: TypeAlias = Annotated[
@@ -17,6 +18,12 @@ Epsilon: TypeAlias = Annotated[
 ]
 Delta: TypeAlias = Annotated[
     float, typer.Option("--delta", help="Privacy budget: the probability of failure, for example 1e-8.")
+]
+NoHeader: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--no-header", metavar="NAMES", help="CSV files without a header: the names of all columns, as a,b,c."
+    ),
 ]
 MaxGroups: TypeAlias = Annotated[
     int | None, typer.Option("--max-groups", help="The most groups one unit may be counted in.")
@@ -117,6 +124,13 @@ Overwrite: TypeAlias = Annotated[
     bool, typer.Option("--overwrite", help="Replace outputs that exist; never the source, a ledger or what is no file.")
 ]
 Plot: TypeAlias = Annotated[Path | None, typer.Option("--plot", help="Write a picture (.png, .svg, .pdf).")]
+
+
+def files(source: list[str], no_header: str | None) -> Files:
+    """What a command reads."""
+    from dphist.engines.settings import Files
+
+    return Files(tuple(source)) if no_header is None else Files(tuple(source), header=no_header.split(","))
 
 
 def parse_max_groups(text: str | None) -> int | Literal["auto"] | None:

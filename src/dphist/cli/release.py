@@ -43,6 +43,7 @@ def command(
     noise: options.Noise = "rounded",
     plan: Annotated[Path | None, typer.Option("--plan", help="Release a plan saved by `dphist plan --save`.")] = None,
     where: Annotated[str | None, typer.Option("--where", help="An SQL condition on a record's own columns.")] = None,
+    no_header: options.NoHeader = None,
     null_keys: Annotated[
         str, typer.Option("--null-keys", help="group: null is a group like any other; drop: drop such records.")
     ] = "group",
@@ -120,7 +121,7 @@ def command(
 
         check_elsewhere(on_spark.spark, str(output))
     job = releasing.prepare(
-        dphist.Files(tuple(source)),
+        options.files(source, no_header),
         unit=unit,
         by=by,
         plan=plan,

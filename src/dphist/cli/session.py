@@ -51,6 +51,7 @@ def query(
     ],
     k: Annotated[int, typer.Option("--k", help="The most groups to return.")],
     where: Annotated[str | None, typer.Option("--where", help="An SQL condition on a record's own columns.")] = None,
+    no_header: options.NoHeader = None,
     null_keys: Annotated[
         str, typer.Option("--null-keys", help="group: null is a group like any other; drop: drop such records.")
     ] = "group",
@@ -65,7 +66,7 @@ def query(
 
     session = dphist.Session(file)
     table, complete = session.query(
-        dphist.Files(tuple(source)),
+        options.files(source, no_header),
         by=by,
         k=k,
         where=where,

@@ -58,6 +58,7 @@ def command(
         ),
     ] = None,
     where: Annotated[str | None, typer.Option("--where", help="An SQL condition on a record's own columns.")] = None,
+    no_header: options.NoHeader = None,
     table: Annotated[
         bool,
         typer.Option(
@@ -99,7 +100,7 @@ def command(
         raise InvalidParameter("FILE and --unit COLUMN", "not both", "or --dry-run, which reads nothing.")
     found = dphist.stat(
         statistic,
-        dphist.Files(tuple(source)),
+        options.files(source, no_header),
         unit=unit,
         column=column,
         where=where,

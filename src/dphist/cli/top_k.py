@@ -33,6 +33,7 @@ def command(
         int | None, typer.Option("--shortlist", help="ranked: how many of the largest groups may be chosen (10 k).")
     ] = None,
     where: Annotated[str | None, typer.Option("--where", help="An SQL condition on a record's own columns.")] = None,
+    no_header: options.NoHeader = None,
     null_keys: Annotated[
         str, typer.Option("--null-keys", help="group: null is a group like any other; drop: drop such records.")
     ] = "group",
@@ -73,7 +74,7 @@ def command(
         typer.echo(str(plan))
         return
     found = dphist.top_k(
-        dphist.Files(tuple(source)),
+        options.files(source, no_header),
         unit=unit,
         by=by,
         plan=plan,

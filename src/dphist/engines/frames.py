@@ -22,6 +22,7 @@ from dphist.errors import UnreadableSource
 Arrow: TypeAlias = "pa.Table | pa.RecordBatchReader"
 
 _MOST_DIGITS: Final = 400
+_ROWS: Final = 2**17
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _EXPECTED: Final = "a path, an Arrow table, a pandas or Polars frame or a DuckDB relation"
 
@@ -154,18 +155,24 @@ def _from_relation(relation: duckdb.DuckDBPyRelation, needed: Callable[[Sequence
     return _reader(schema, schema.names, narrow.to_arrow_reader)
 
 
-def _from_pandas(frame: Any, needed: Callable[[Sequence[str]], list[str]]) -> tuple[pa.Table, list[str], bool]:
+def _from_pandas(frame: Any, needed: Callable[[Sequence[str]], list[str]]) -> tuple[Arrow, list[str], bool]:
     names = [str(name) for name in frame.columns]
-    arrays: dict[str, pa.Array] = {}
-    typed = True
-    for name in needed(names):
-        column = frame.iloc[:, names.index(name)]
-        if _is_untyped(column.dtype):
-            arrays[name] = _texts(column)
-            typed = False
-        else:
-            arrays[name] = _typed(column)
-    return pa.table(arrays), names, typed
+    wanted = needed(names)
+    places = [names.index(name) for name in wanted]
+    empty = [_column(frame.iloc[:0, place]) for place in places]
+    schema = pa.schema([pa.field(name, column.type) for name, column in zip(wanted, empty, strict=True)])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(frame), _ROWS):
+            columns = [_column(frame.iloc[start : start + _ROWS, place]) for place in places]
+            yield from pa.table(columns, names=wanted).cast(schema).to_batches()
+
+    typed = not any(_is_untyped(frame.dtypes.iloc[place]) for place in places)
+    return _reader(schema, wanted, batches), names, typed
+
+
+def _column(column: Any) -> pa.Array:
+    return _texts(column) if _is_untyped(column.dtype) else _typed(column)
 
 
 def _is_untyped(dtype: Any) -> bool:

@@ -12,7 +12,7 @@ import duckdb
 from dphist.engines import keytypes
 from dphist.engines.expressions import RecordExpression, check_expression
 from dphist.engines.query import GroupByQuery, Key
-from dphist.engines.sources import SOURCE, Attached, attach, described, quote_text
+from dphist.engines.sources import NO_HEADER, SOURCE, Attached, attach, described, quote_text
 from dphist.engines.sql import Fields
 from dphist.engines.steps import Piece, Steps
 from dphist.errors import InvalidParameter
@@ -67,10 +67,7 @@ def check_column(name: str, names: Sequence[str], *, exact: bool, shown: bool = 
     by_fold = {other.casefold(): other for other in names}
     close = [by_fold[fold] for fold in difflib.get_close_matches(name.casefold(), by_fold, n=3, cutoff=0.5)]
     if not shown:
-        hint = (
-            f"the first line has {len(names)} columns, none of this name. If it is no header, name the columns:"
-            " --no-header a,b,c or dp.Files(paths, header=[...])."
-        )
+        hint = f"the first line has {len(names)} columns, none of this name; {NO_HEADER}"
     elif close:
         hint = f"did you mean {' or '.join(map(repr, close))}?"
     else:

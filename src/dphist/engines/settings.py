@@ -38,14 +38,14 @@ class Files:
 
     `paths` may hold globs. Text formats carry no types: every column is read as text, unless `types` declares one (a
     value that does not fit becomes null). One line of a CSV file is one record; with `quote=None` nothing in it is special.
-    `header` False, or the names of the columns, for a CSV file whose first line is a record.
+    `header` holds the names of the columns of a CSV file that has no header, whose first line is a record.
     """
 
     paths: tuple[str | Path, ...]
     format: Format | None = None
     delimiter: str | None = None
     quote: str | None = '"'
-    header: bool | Sequence[str] = True
+    header: Literal[True] | Sequence[str] = True
     types: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,8 +58,9 @@ class Files:
                 raise InvalidParameter(f"one ASCII character as {name}", repr(value))
         if self.quote is not None and self.quote == self.delimiter:
             raise InvalidParameter("a quote that is not the delimiter", repr(self.quote))
-        if isinstance(self.header, str) or (not isinstance(self.header, bool) and not all(self.header)):
-            raise InvalidParameter("True, False or the names of the columns as header", repr(self.header))
+        if self.header is not True and (not isinstance(self.header, list | tuple) or not all(self.header)):
+            # How many columns there are must not be read off the first record: it would decide which others are read.
+            raise InvalidParameter("True or a list of the columns' names as header", repr(self.header))
         for column, type_name in self.types.items():
             if not _TYPE.fullmatch(type_name):
                 raise InvalidParameter(

@@ -41,6 +41,7 @@ _SUFFIXES: Final[dict[str, Format]] = {
     ".ndjson": "json",
 }
 _COMPRESSIONS: Final = (".gz", ".zst")
+NO_HEADER: Final = "if the file has no header, name its columns: --no-header a,b,c or dp.Files(paths, header=[...])."
 _NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -163,10 +164,8 @@ def _attach_csv(
 ) -> Attached:
     delimiter = files.delimiter or ("\t" if ".tsv" in Path(paths[0]).suffixes else ",")
     form = CsvFormat(delimiter, files.quote, header=files.header is True)
-    first = [first_line(path, form) for path in paths]
-    if any(len(line) != len(first[0]) or (form.header and line != first[0]) for line in first):
-        raise UnreadableSource("the same header in every file", "different ones", "rewrite the files with one header.")
-    names = _column_names(files, first[0])
+    names = _header(paths, form) if files.header is True else list(files.header)
+    check_unique(names)
     folders = _folders(paths)
     _check_folders(folders[0], names)
     wanted = _wanted(names, [*needed, *files.types])
@@ -177,25 +176,20 @@ def _attach_csv(
     return Attached(columns, typed=False, paths=paths, shown=not form.header)
 
 
-def _column_names(files: Files, first: Sequence[str]) -> list[str]:
-    """From the first line, or as given. A first line may be a record, so it is not shown."""
+def _header(paths: Sequence[str], form: CsvFormat) -> list[str]:
+    """The names in the first line of every file. They may be a record, so none is shown."""
+    first, *others = [first_line(path, form) for path in paths]
+    if any(line != first for line in others):
+        raise UnreadableSource("the same header in every file", "different ones", "rewrite the files with one header.")
     if not first:
         raise UnreadableSource(
             "a header in the first line", "an empty file", "write at least the names of the columns."
         )
-    if files.header is True:
-        if len({name.casefold() for name in first}) < len(first):
-            raise UnreadableSource(
-                f"different names in the {len(first)} columns of the first line",
-                "some that are equal",
-                "if the file has no header, name its columns: dp.Files(paths, header=[...]), --no-header.",
-            )
-        return list(first)
-    names = [f"column{place}" for place in range(len(first))] if files.header is False else list(files.header)
-    if len(names) != len(first):
-        raise UnreadableSource(f"a name for each of the {len(first)} columns", f"{len(names)} names")
-    check_unique(names)
-    return names
+    if len({name.casefold() for name in first}) < len(first):
+        raise UnreadableSource(
+            f"different names in the {len(first)} columns of the first line", "some that are equal", NO_HEADER
+        )
+    return first
 
 
 def _attach_json(

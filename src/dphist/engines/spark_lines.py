@@ -8,14 +8,15 @@ not a record (too long, not UTF-8, malformed) costs itself.
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from dphist.engines.lines import LONGEST_LINE
 from dphist.engines.settings import Files
+from dphist.engines.sources import NO_HEADER
 from dphist.engines.spark_errors import OTHER_HEADER
 from dphist.engines.spark_expressions import quote_identifier, quote_text
 from dphist.errors import InvalidParameter, UnreadableSource
@@ -23,16 +24,13 @@ from dphist.errors import InvalidParameter, UnreadableSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LONGEST_RECORD: Final = 1 << 20
-"""Bytes of a line of a CSV or JSON file; a longer one is dropped."""
-
-_LONGEST_LINE: Final = 1 << 26
+_HELD_LINE: Final = 1 << 26
 """Bytes of a line that Spark holds in memory before we see it. It skips a longer one while it reads."""
 
 _LINES: Final = {
     "lineSep": "\n",
     "recursiveFileLookup": "true",  # a part of a path is no column
-    "mapreduce.input.linerecordreader.line.maxlength": str(_LONGEST_LINE),
+    "mapreduce.input.linerecordreader.line.maxlength": str(_HELD_LINE),
 }
 _JSON: Final = {
     "mode": "PERMISSIVE",
@@ -40,7 +38,6 @@ _JSON: Final = {
     "allowNonNumericNumbers": "false",
 }
 _START: Final = "_metadata.file_block_start"
-_WITHOUT_HEADER: Final = re.compile(r"column(0|[1-9]\d{0,5})")
 
 
 def read_json(spark: SparkSession, paths: Sequence[str], needed: Sequence[str]) -> DataFrame:
@@ -50,7 +47,7 @@ def read_json(spark: SparkSession, paths: Sequence[str], needed: Sequence[str]) 
     options = {**_JSON, "columnNameOfCorruptRecord": malformed}
     schema = ", ".join(f"{quote_identifier(name)} STRING" for name in (*names, malformed))
     listed = ", ".join(f"{quote_text(name)}, {quote_text(value)}" for name, value in options.items())
-    line = f"CASE WHEN octet_length(value) <= {LONGEST_RECORD} THEN try_validate_utf8(value) END"
+    line = f"CASE WHEN octet_length(value) <= {LONGEST_LINE} THEN try_validate_utf8(value) END"
     records = _lines(spark, paths).selectExpr(f"from_json({line}, {quote_text(schema)}, map({listed})) AS record")
     kept = records.where(f"record IS NOT NULL AND record.{malformed} IS NULL")
     return kept.selectExpr(*(f"record.{quote_identifier(name)} AS {quote_identifier(name)}" for name in names))
@@ -60,44 +57,45 @@ def read_csv(
     spark: SparkSession, paths: Sequence[str], files: Files, delimiter: str, needed: Sequence[str]
 ) -> DataFrame:
     """The columns that are asked for, as text. Nothing that may be a record is quoted: a file may lack its header."""
-    header = _header(spark, paths, delimiter, files.quote) if files.header else None
-    places = {_place(name, header): name for name in (*needed, *files.types)}
-    names = [name if header is None else header[place] for place, name in places.items()]
-    records = CsvRecords(header, dict(zip(names, places, strict=True)), delimiter, files.quote)
-    line = f"CASE WHEN octet_length(value) <= {LONGEST_RECORD} THEN CAST(value AS BINARY) END AS line"
+    named = files.header is True
+    header = _header(spark, paths, delimiter, files.quote) if files.header is True else tuple(files.header)
+    places = {header[place]: place for place in (_place(name, header) for name in (*needed, *files.types))}
+    records = CsvRecords(header, places, delimiter, files.quote, named)
+    line = f"CASE WHEN octet_length(value) <= {LONGEST_LINE} THEN CAST(value AS BINARY) END AS line"
     lines = _lines(spark, paths).selectExpr("xxhash64(_metadata.file_path) AS file", f"{_START} AS start", line)
-    return lines.mapInArrow(records, ", ".join(f"{quote_identifier(name)} STRING" for name in names))
+    return lines.mapInArrow(records, ", ".join(f"{quote_identifier(name)} STRING" for name in places))
 
 
 @dataclass(frozen=True, slots=True)
 class CsvRecords:
-    """From lines to fields, on the executors: the ones at `places` of every line that has the fields of the header."""
+    """From lines to fields, on the executors: the ones at `places` of every line that has the fields of the header.
 
-    header: tuple[str, ...] | None
+    named: the header is the first line of each file.
+    """
+
+    header: tuple[str, ...]
     places: dict[str, int]
     delimiter: str
     quote: str | None
+    named: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Lines of a file come in their order, and the first one of each file is in the part that starts at 0."""
-        csv.field_size_limit(max(csv.field_size_limit(), LONGEST_RECORD))
+        csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
         last = None
         for batch in batches:
             columns: list[list[str | None]] = [[] for _ in self.places]
             for file, start, line in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 fields = None if line is None else fields_of(line, self.delimiter, self.quote)
-                if self.header is not None and start == 0 and file != last:
+                if self.named and start == 0 and file != last:
                     last = file
                     if fields is None or _names(fields) != self.header:
                         raise ValueError(OTHER_HEADER)
-                elif fields is not None and self._fits(len(fields)):
+                elif fields is not None and len(fields) == len(self.header):
                     for column, place in zip(columns, self.places.values(), strict=True):
                         column.append(fields[place] or None)
             arrays = [pa.array(column, pa.string()) for column in columns]
             yield pa.RecordBatch.from_arrays(arrays, list(self.places))
-
-    def _fits(self, fields: int) -> bool:
-        return fields == len(self.header) if self.header is not None else fields > max(self.places.values())
 
 
 def fields_of(line: bytes, delimiter: str, quote: str | None) -> list[str] | None:
@@ -118,7 +116,7 @@ def _header(spark: SparkSession, paths: Sequence[str], delimiter: str, quote: st
     fields = fields_of(bytes(first[0][0]), delimiter, quote) if first else None
     if fields is None:
         raise UnreadableSource(
-            "a header in the first line", "none", "write the names of the columns there, or say header=False."
+            "a header in the first line", "none", "write the names of the columns there, or give them (--no-header)."
         )
     return _names(fields)
 
@@ -127,16 +125,11 @@ def _names(fields: Sequence[str]) -> tuple[str, ...]:
     return (fields[0].removeprefix("\ufeff"), *fields[1:])
 
 
-def _place(name: str, header: Sequence[str] | None) -> int:
-    if header is None:
-        if (found := _WITHOUT_HEADER.fullmatch(name)) is None:
-            raise InvalidParameter("a column of a file without a header, such as 'column0'", repr(name))
-        return int(found[1])
+def _place(name: str, header: Sequence[str]) -> int:
     places = [place for place, other in enumerate(header) if other.casefold() == name.casefold()]
     if len(places) == 1:
         return places[0]
-    hint = "its first line must name the columns; say header=False if there is none." if not places else "rename one."
-    raise InvalidParameter("a column that the header of the CSV file names once", repr(name), hint)
+    raise InvalidParameter("a column that the header of the CSV file names once", repr(name), NO_HEADER)
 
 
 def _lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
