@@ -46,6 +46,8 @@ def check_outputs(*outputs: Path | None, inputs: Iterable[Path] = (), overwrite:
             raise InvalidParameter("an existing folder for the output", str(path.parent), "create it first.")
         if any(_is_one_name(path, other) for other in named[:number]):
             raise InvalidParameter("a different name for every output", f"{path} twice", OTHER_NAME)
+        if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+            raise InvalidParameter("a regular file as the output", f"{path}, which is something else", OTHER_NAME)
         check_precious(path, inputs)
         if os.path.lexists(path):
             _check_existing(path, overwrite=overwrite)
@@ -103,13 +105,10 @@ def write_text(text: str, path: Path, *, inputs: Iterable[Path] = (), overwrite:
 
 
 def _check_existing(path: Path, *, overwrite: bool) -> None:
-    found = path.lstat()
-    if not stat.S_ISREG(found.st_mode):
-        raise InvalidParameter("a regular file as the output", f"{path}, which is something else", OTHER_NAME)
     if not overwrite:
         raise InvalidParameter("a new file for the output", f"{path}, which exists", OVERWRITE)
     folder = path.parent.stat()
-    if folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, folder.st_uid, found.st_uid):
+    if folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, folder.st_uid, path.stat().st_uid):
         raise InvalidParameter("an output that you may replace", f"{path}, which is someone else's", OTHER_NAME)
 
 
