@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import dphist as dp
 import spark_sessions
 from dphist.engines import Files, GroupByQuery, Key
+from dphist.engines.lines import LONGEST_LINE
 from dphist.engines.spark_lines import fields_of
 from dphist.histogram import Measure
 from spark_sessions import frame, session
