@@ -72,11 +72,10 @@ def cases_of(function: Function, effort: Effort) -> Iterator[Case]:
         choices: list[list[Argument]] = []
         for position, union in enumerate(families):
             if position in function.constants:
-                texts = CONSTANTS[function.name, len(families), position]
-                choices.append([("", text) for text in texts if _is_accepted(function, position, len(families), text)])
+                choices.append([("", text) for text in CONSTANTS[function.name, len(families), position]])
             else:
                 choices.append([(kind, None) for family in union.split("|") for kind in _types(family, effort)])
-        drawn = _drawn(choices, effort, chance)
+        drawn = [arguments for arguments in _drawn(choices, effort, chance) if _is_accepted(function, arguments)]
         yield from (_case(function, arguments) for arguments in drawn)
         for _ in range(effort.literals if len(families) > 1 else 0):
             arguments = chance.choice(drawn)
@@ -108,19 +107,14 @@ def _drawn(choices: list[list[Argument]], effort: Effort, chance: random.Random)
     return list(dict.fromkeys([*alike, *mixed]))[: max(longest, effort.combinations)]
 
 
-def _is_accepted(function: Function, position: int, count: int, text: str) -> bool:
-    """Whether the check lets a literal through, next to literals that it does let through."""
-    if function.check is None:
-        return True
-    others = [CONSTANTS[function.name, count, p] if p in function.constants else ["NULL"] for p in range(count)]
-    others[position] = [text]
-    return any(function.check(tuple(map(value_of, texts))) is None for texts in itertools.product(*others))
+def _is_accepted(function: Function, arguments: Sequence[Argument]) -> bool:
+    """Whether the check lets these literals through."""
+    values = tuple(None if text is None else value_of(text) for _, text in arguments)
+    return function.check is None or function.check(values) is None
 
 
 def value_of(text: str) -> object:
     """What a literal in SQL means."""
-    if text == "NULL":
-        return None
     return text[1:-1].replace("''", "'") if text.startswith("'") else int(text)
 
 

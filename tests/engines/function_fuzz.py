@@ -31,6 +31,7 @@ MEMORY_OF_A_CALL: Final = 4 << 20
 MEMORY_OF_A_QUERY: Final = 4 << 20  # what DuckDB takes for any query: buffers of 2,048 rows, a plan
 SECONDS_OF_A_BATCH: Final = 60
 BATCH: Final = 25
+MOST_LONG: Final = 200  # tuples of a table with long values: the tables have to fit into memory, too
 _RANGES: Final = {
     "DATE": ("0001-01-01", "9999-12-31"),
     "TIMESTAMP": ("0001-01-01", "9999-12-31 23:59:59.999999"),
@@ -100,13 +101,21 @@ def _tuples(types: tuple[str, ...], effort: Effort) -> list[tuple[int, ...]]:
     """All tuples of values, or each value at least once and then random ones."""
     chance = random.Random(f"{types} {effort.seed}")
     sizes = [len(VALUES[kind]) for kind in types]
-    if math.prod(sizes) <= effort.rows:
+    if math.prod(sizes) <= min(effort.rows, MOST_LONG):
         return list(itertools.product(*map(range, sizes)))
     shuffled = [chance.sample(range(size), size) for size in sizes]
     once = [tuple(order[step % len(order)] for order in shuffled) for step in range(max(sizes))]
     drawn = [tuple(chance.randrange(size) for size in sizes) for _ in range(effort.rows)]
-    some = [*_core(types), *once]
-    return list(dict.fromkeys([*some, *drawn]))[: max(effort.rows, len(some))]
+    some = list(dict.fromkeys([*_core(types), *once]))
+    more = [row for row in dict.fromkeys(drawn) if row not in some]
+    room = max(0, MOST_LONG - sum(is_long_row(types, row) for row in some))
+    long = [row for row in more if is_long_row(types, row)][:room]
+    return [*some, *[*long, *(row for row in more if not is_long_row(types, row))][: max(0, effort.rows - len(some))]]
+
+
+def is_long_row(types: tuple[str, ...], row: tuple[int, ...]) -> bool:
+    """Whether a tuple has a long value."""
+    return any(is_long(VALUES[kind][k]) for kind, k in zip(types, row, strict=True))
 
 
 def _core(types: tuple[str, ...]) -> list[tuple[int, ...]]:
@@ -254,12 +263,7 @@ class _Child:
         self._connection.execute(
             f"CREATE TABLE {name}0 AS SELECT n.i{columns} FROM (VALUES {keys}) AS n(i{names}){joins} ORDER BY n.i"
         )
-        short = (
-            row
-            for row, t in enumerate(chosen)
-            if not any(is_long(VALUES[kind][k]) for kind, k in zip(types, t, strict=True))
-        )
-        filler = next(short, 0)
+        filler = next((row for row, picked in enumerate(chosen) if not is_long_row(types, picked)), 0)
         for shift in self._effort.shifts:
             fillers = f"SELECT b.* FROM range({shift}) AS f(j) JOIN {name}0 AS b ON b.i = {filler}"
             moved = f"({fillers}) UNION ALL (SELECT * FROM {name}0 ORDER BY i)"

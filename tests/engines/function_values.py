@@ -304,7 +304,6 @@ SYNTAX_SQL: Final[dict[str, Callable[..., str]]] = {
     "COMPARE_NOT_DISTINCT_FROM": _infix("IS NOT DISTINCT FROM"),
     "CONJUNCTION_AND": _infix("AND"),
     "CONJUNCTION_OR": _infix("OR"),
-    "COMPARE_BETWEEN": lambda value, least, most: f"({value}) BETWEEN ({least}) AND ({most})",
     "COMPARE_IN": lambda value, *others: f"({value}) IN ({', '.join(others)})",
     "COMPARE_NOT_IN": lambda value, *others: f"({value}) NOT IN ({', '.join(others)})",
     "OPERATOR_NOT": lambda value: f"NOT ({value})",
