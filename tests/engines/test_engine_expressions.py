@@ -26,6 +26,7 @@ PURE = {
     "x::DECIMAL(3, 2)": ("x",),
     "s.field": ("s",),
     "l[1]": ("l",),
+    "l[1:2]": ("l",),
     "x IN (1, 2)": ("x",),
     "x BETWEEN y AND 2": ("x", "y"),
     "x LIKE 'a%'": ("x",),
@@ -83,7 +84,6 @@ REFUSED = {
     "damerau_levenshtein(x, y)": "docs/expressions.md",
     "json_contains(x, y)": "the function json_contains",
     "{'a': x}": "the function struct_pack with a named argument",
-    "l[1:2]": "the operator array_slice",
 }
 NOT_ONE = ["", " ", "x, y", "x FROM y", "x; SELECT 1", "x) FROM (SELECT 1", "x WHERE y", "x FROM record LIMIT 1", "x;"]
 NOT_ONE += ["(", "'", "x FROM record UNION SELECT 1", "x FROM record, other", "DISTINCT x", "x FROM record GROUP BY x"]

@@ -26,7 +26,15 @@ _CLASSES: Final = frozenset(
     {"BETWEEN", "CASE", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR", "TYPE"}
 )
 _OPERATORS: Final = frozenset(
-    {"ARRAY_EXTRACT", "COMPARE_IN", "OPERATOR_COALESCE", "OPERATOR_IS_NOT_NULL", "OPERATOR_IS_NULL", "OPERATOR_NOT"}
+    {
+        "ARRAY_EXTRACT",
+        "ARRAY_SLICE",
+        "COMPARE_IN",
+        "OPERATOR_COALESCE",
+        "OPERATOR_IS_NOT_NULL",
+        "OPERATOR_IS_NULL",
+        "OPERATOR_NOT",
+    }
     | {"OPERATOR_TRY"}
 )
 _NAMES: Final = {

@@ -154,9 +154,9 @@ class _Writer:
             case "COMPARISON":
                 return self._compare(_COMPARISONS[node["type"]], self._all([node["left"], node["right"]]))
             case "BETWEEN":
-                parts = self._all([node["input"], node["lower"], node["upper"]])
-                self._check_comparable(parts)
-                return self._add(f"{parts[0].sql} BETWEEN {parts[1].sql} AND {parts[2].sql}", parts)
+                value, lower, upper = self._all([node["input"], node["lower"], node["upper"]])
+                ends = [self._compare(">=", [value, lower]), self._compare("<=", [value, upper])]
+                return self._add(f"{ends[0].sql} AND {ends[1].sql}", ends)
             case "CONJUNCTION":
                 word = " AND " if node["type"] == "CONJUNCTION_AND" else " OR "
                 parts = self._all(node["children"])
@@ -231,6 +231,8 @@ class _Writer:
             case "COMPARE_IN":
                 self._check_comparable(parts)
                 return self._add(f"{parts[0].sql} IN ({', '.join(part.sql for part in parts[1:])})", parts)
+            case "ARRAY_SLICE":
+                return self._call("array_slice", parts)
             case "ARRAY_EXTRACT":
                 return self._call("struct_extract" if parts[0].family == "struct" else "array_extract", parts)
             case _:
