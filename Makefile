@@ -24,7 +24,7 @@ $(DEMO): $(READY) examples/flights.py
 
 demo: $(DEMO)  ## a private table from real flights: destinations by the aircraft that flew there
 	$(BIN)/dphist release $(DEMO) --unit tailnum --by dest --epsilon 1 --delta 1e-8 --max-groups 10 \
-	    --mean arr_delay:-60:120 -o build/destinations.parquet --report build/destinations.html
+	    --mean arr_delay:-60:120 -o build/destinations.parquet --report build/destinations.html --overwrite
 	@echo "Open build/destinations.html in a browser."
 
 test: lint types imports coverage  ## everything CI checks

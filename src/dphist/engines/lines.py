@@ -33,6 +33,7 @@ _BLOCK: Final = 2**23
 _AHEAD: Final = 3
 _COMPRESSIONS: Final = {".gz": "gzip", ".zst": "zstd"}
 _LINE_FEED, _RETURN, _QUOTE = 10, 13, 34
+_MARK: Final = b"\xef\xbb\xbf"
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 
@@ -49,7 +50,7 @@ class CsvFormat:
 def first_line(path: str, form: CsvFormat) -> list[str]:
     """The fields of a file's first line, read from its first bytes: nothing of another line gets in."""
     with _open(path) as stream:
-        start = stream.read(LONGEST_LINE + 4).removeprefix(b"\xef\xbb\xbf")
+        start = stream.read(LONGEST_LINE + 4).removeprefix(_MARK)
     line, feed, _ = start.partition(b"\n")
     if not feed and len(start) > LONGEST_LINE:
         raise UnreadableSource("a first line of at most 1 MiB", "a longer one", "is this a text file with lines?")
@@ -91,7 +92,7 @@ def is_json_array(path: str) -> bool:
     if ".json" not in Path(path).suffixes:
         return False
     with _open(path) as stream:
-        start = stream.read(LONGEST_LINE).removeprefix(b"\xef\xbb\xbf").lstrip()
+        start = stream.read(LONGEST_LINE).removeprefix(_MARK).lstrip()
     return start.startswith(b"[") and not _is_line(start)
 
 
@@ -114,7 +115,7 @@ def _lines_of(path: str, skip_first: bool) -> Iterator[bytes]:
     """Blocks of whole lines, each at most LONGEST_LINE; the last line may lack its line feed in the file, not here."""
     with _open(path) as stream:
         left = stream.read(3)
-        left = b"" if left == b"\xef\xbb\xbf" else left
+        left = b"" if left == _MARK else left
         skipping = skip_first
         while True:
             read = stream.read(_BLOCK)
@@ -198,10 +199,12 @@ def _odd_lines(block: bytes, ends: NDArray[np.intp], form: CsvFormat) -> NDArray
         closed = (behind == delimiter) | (behind == _LINE_FEED) | (behind == _RETURN) | (behind == quote)
         last_of_line = np.append(line[1:] != line[:-1], True)
         odd.append(line[np.where(opens, ~opened | last_of_line, ~closed)])
+    if _MARK in block:  # Arrow would drop it where a block begins
+        odd.append(np.array([i for i, line in enumerate(_cut(block, ends)) if line.startswith(_MARK)], np.intp))
     try:
         block.decode()
     except UnicodeDecodeError:
-        odd.append(np.array([i for i, text in enumerate(_cut(block, ends)) if not _is_utf8(text)], np.intp))
+        odd.append(np.array([i for i, line in enumerate(_cut(block, ends)) if not _is_utf8(line)], np.intp))
     return np.unique(np.concatenate(odd))
 
 
@@ -230,13 +233,11 @@ def _parse_line(line: str, form: CsvFormat) -> list[str] | None:
         quoting=csv.QUOTE_NONE if form.quote is None else csv.QUOTE_MINIMAL,
         strict=True,
     )
-    previous = csv.field_size_limit(LONGEST_LINE)
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))  # of the process: lines are read in several threads
     try:
         return next(reader, [])
     except csv.Error:
         return None
-    finally:
-        csv.field_size_limit(previous)
 
 
 def _as_lines(block: bytes) -> pa.Array:
@@ -259,7 +260,7 @@ def _elements_of(path: str) -> Iterator[pa.Array]:
     pending: bytes | None = b""  # an element that goes on; None if it is too long already
     depth, in_string, held = 0, False, b""
     with _open(path) as stream:
-        held = stream.read(3).removeprefix(b"\xef\xbb\xbf")
+        held = stream.read(3).removeprefix(_MARK)
         while read := stream.read(_BLOCK):
             block = (held + read).rstrip(b"\\")  # what a backslash escapes may be in the next block
             held = (held + read)[len(block) :]

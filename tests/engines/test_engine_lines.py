@@ -1,0 +1,132 @@
+"""Text files line by line: what one line holds has no say in how another is read."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dphist.engines import lines
+from dphist.engines.lines import CsvFormat, csv_batches, first_line, is_json_array, json_lines
+from dphist.errors import UnreadableSource
+
+NAMES = ["a", "b"]
+COMMA = CsvFormat(",", '"', header=True)
+PIECES = st.sampled_from(
+    [b"a", b",", b'"', b'""', b"\r", b"\x00", b" ", b"\xc3\xa9", b"\xff", b"x,y", b'"p,q"', b'"r""s",', b"\xef\xbb\xbf"]
+)
+LINES = st.lists(st.lists(PIECES, max_size=6).map(b"".join), max_size=12)
+
+
+def record(line: bytes, form: CsvFormat) -> tuple[str | None, ...] | None:
+    """What Python's csv module makes of one line."""
+    quoting: Any = csv.QUOTE_MINIMAL if form.quote else csv.QUOTE_NONE
+    try:
+        text = [line.removesuffix(b"\r").decode()]
+        rows = list(csv.reader(text, delimiter=form.delimiter, quotechar=form.quote, quoting=quoting, strict=True))
+    except (UnicodeDecodeError, csv.Error):
+        return None
+    return tuple(field or None for field in rows[0]) if rows and len(rows[0]) == len(NAMES) else None
+
+
+def read(path: Path, form: CsvFormat) -> list[tuple[str | None, ...]]:
+    table = csv_batches(str(path), form, NAMES, NAMES).read_all()
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+@pytest.mark.parametrize("quote", ['"', None])
+@given(content=LINES, ended=st.booleans(), block=st.integers(1, 40))
+@example(content=[b'1,"a', b"2,b", b'3,"c'], ended=True, block=40)
+@example(content=[b'a"b,"c', b'd,"e"'], ended=True, block=40)
+@example(content=[b"1,a\r2,b"], ended=False, block=40)
+def test_each_line_is_read_alone(
+    tmp_path_factory: pytest.TempPathFactory, quote: str | None, content: list[bytes], ended: bool, block: int
+) -> None:
+    form = CsvFormat(",", quote, header=True)
+    path = tmp_path_factory.mktemp("lines") / "x.csv"
+    path.write_bytes(b"\n".join([b"a,b", *content]) + (b"\n" if ended else b""))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "_BLOCK", block)
+        found = read(path, form)
+    want = [row for row in (record(line, form) for line in content) if row is not None]
+    assert sorted(found, key=repr) == sorted(want, key=repr)
+
+
+@pytest.mark.parametrize("block", [7, 100, 2**23])
+@pytest.mark.parametrize("length", [-1, 0, 1, 500])
+def test_a_long_line_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int, block: int) -> None:
+    monkeypatch.setattr(lines, "LONGEST_LINE", 60)
+    monkeypatch.setattr(lines, "_BLOCK", block)
+    long = b"x," + b"y" * (60 + length - 3)
+    path = tmp_path / "x.csv.gz"
+    path.write_bytes(gzip.compress(b"a,b\n1,2\n" + long + b"\n3,4\n"))
+    kept = {("1", "2"), ("3", "4")} | ({("x", "y" * (57 + length))} if length <= 0 else set())
+    assert set(read(path, COMMA)) == kept
+
+
+def test_the_header_is_the_first_line_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(b'\xef\xbb\xbf"the, user",key\r\nsecret,1\r\n')
+    assert first_line(str(path), COMMA) == ["the, user", "key"]
+    for content in (b"caf\xe9,key\nsecret,1\n", b'user,"key\nsecret,1\n', b"x" * 2**21):
+        path.write_bytes(content)
+        with pytest.raises(UnreadableSource) as caught:
+            first_line(str(path), COMMA)
+        assert "secret" not in str(caught.value)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(alphabet='a"\\[]{},: \n', max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(alphabet='a"],', max_size=3), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(values=st.lists(VALUES, max_size=6), indent=st.sampled_from([None, 0, 2]), block=st.integers(1, 60))
+def test_arrays_are_cut_at_the_commas_between_their_elements(
+    tmp_path_factory: pytest.TempPathFactory, values: list[Any], indent: int | None, block: int
+) -> None:
+    path = tmp_path_factory.mktemp("arrays") / "x.json"
+    path.write_text("\n" + json.dumps(values, indent=indent) + "\n ")
+    assert is_json_array(str(path))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "_BLOCK", block)
+        found = json_lines(str(path), array=True).read_all().column("line").to_pylist()
+    assert [json.loads(text) for text in found] == values
+
+
+def test_an_array_whose_brackets_do_not_match_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    for content in ('[{"a": 1}', '[{"a": "1}]', "[1]]", "[1] 2", "[1, [2]"):
+        path.write_text(content)
+        with pytest.raises((UnreadableSource, pa.ArrowException)):
+            json_lines(str(path), array=True).read_all()
+
+
+def test_lines_that_begin_like_an_array_are_lines(tmp_path: Path) -> None:
+    for name, content, want in (
+        ("x.ndjson", '[1]\n{"a": 1}\n', False),
+        ("x.json", '[1]\n{"a": 1}\n', False),
+        ("x.json", '[\n{"a": 1}\n]', True),
+        ("x.json", "[1]\n", True),
+        ("x.json", '{"a": 1}\n', False),
+    ):
+        (tmp_path / name).write_text(content)
+        assert is_json_array(str(tmp_path / name)) is want
+
+
+def test_text_beyond_a_limit_or_not_utf8_is_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "LONGEST_LINE", 9)
+    path = tmp_path / "x.ndjson"
+    path.write_bytes(b'{"a":1}\n\xff\n' + b"x" * 30 + b'\n{"a":2}')
+    found = json_lines(str(path), array=False).read_all().column("line").to_pylist()
+    assert [text.strip() for text in found] == ['{"a":1}', '{"a":2}']
