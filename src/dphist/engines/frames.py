@@ -24,6 +24,7 @@ Arrow: TypeAlias = "pa.Table | pa.RecordBatchReader"
 _MOST_DIGITS: Final = 400
 _ROWS: Final = 2**17
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+_SECONDS: Final = _LAST_SECOND - _FIRST_SECOND
 _EXPECTED: Final = "a path, an Arrow table, a pandas or Polars frame or a DuckDB relation"
 
 
@@ -100,9 +101,11 @@ def readable(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([readable(chunk) for chunk in column.chunks], column.type)
-    if pa.types.is_timestamp(column.type):
-        return _in_range(column)
-    if not _may_be_unreadable(column.type) or _is_valid(column):
+    if (inside := _inside(column)) is not None and inside.true_count < len(column):
+        inside = pc.and_(inside, column.is_valid())
+        numbers = pc.if_else(inside, _numbers(column), 0)  # DuckDB converts what is under a null as well
+        return pc.if_else(inside, numbers.view(column.type), pa.scalar(None, column.type))
+    if _is_readable(column):
         return column
     if len(column) == 1:
         return pa.nulls(1, column.type)
@@ -110,26 +113,36 @@ def readable(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return pa.concat_arrays([readable(column[:middle]), readable(column[middle:])])
 
 
-def _in_range(column: pa.Array) -> pa.Array:
-    """Times of the years 1 to 9999, the others null."""
+def _inside(column: pa.Array) -> pa.BooleanArray | None:
+    """Which times are of the years 1 to 9999 and which durations fit between them; None for other types."""
+    if not (pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type)):
+        return None
     ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[column.type.unit]
-    if ticks == 10**9:  # 64 bits of nanoseconds stay inside
-        return column
-    first, last = _FIRST_SECOND * ticks, (_LAST_SECOND + 1) * ticks - 1
-    number = column.view(pa.int64())
-    inside = pc.and_(pc.greater_equal(number, first), pc.less_equal(number, last))
-    return pc.if_else(inside, column, pa.scalar(None, column.type))
+    first, last = (_FIRST_SECOND, _LAST_SECOND) if pa.types.is_timestamp(column.type) else (-_SECONDS, _SECONDS)
+    least, most = max(first * ticks, -(2**63)), min((last + 1) * ticks - 1, 2**63 - 1)
+    return pc.and_(pc.greater_equal(_numbers(column), least), pc.less_equal(_numbers(column), most))
 
 
-def _may_be_unreadable(kind: pa.DataType) -> bool:
+def _numbers(column: pa.Array) -> pa.Array:
+    """The 64-bit integers that times are made of, also those under nulls."""
+    return pa.Array.from_buffers(pa.int64(), len(column), [None, column.buffers()[1]], offset=column.offset)
+
+
+def _is_readable(column: pa.Array) -> bool:
+    """Whether DuckDB takes every value, also of what is nested."""
+    kind = column.type
     if pa.types.is_dictionary(kind):
-        return _may_be_unreadable(kind.value_type)
+        return _is_readable(column.dictionary)
+    if pa.types.is_map(kind):
+        return _is_readable(column.keys) and _is_readable(column.items)
+    if pa.types.is_struct(kind):
+        return all(map(_is_readable, column.flatten()))
     if pa.types.is_nested(kind):
-        return any(_may_be_unreadable(kind.field(place).type) for place in range(kind.num_fields))
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _is_valid(column: pa.Array) -> bool:
+        return not hasattr(column, "flatten") or _is_readable(column.flatten())
+    if (inside := _inside(column)) is not None:
+        return bool(inside.true_count == len(column))
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+        return True
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
@@ -214,7 +227,9 @@ def _number(value: Any) -> str | None:
     if value != value:
         return None
     if isinstance(value, Decimal) and abs(value.adjusted()) > _MOST_DIGITS:
-        return str(value.normalize())
+        sign, digits, exponent = value.as_tuple()
+        short = "".join(map(str, digits)).rstrip("0")
+        return f"{'-' * sign}{short}E{int(exponent) + len(digits) - len(short)}"
     if value in (float("inf"), float("-inf")):
         return str(float(value))
     if value == int(value):

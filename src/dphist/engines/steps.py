@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final
 
 import duckdb
@@ -94,26 +95,22 @@ class Steps:
             return self._constant(sql, text)
         if level > _MOST_LEVELS:
             raise InvalidParameter(f"an expression at most {_MOST_LEVELS} levels deep in {text!r}", "a deeper one")
-        sql, kind = f"TRY({sql})", self._type_of(f"TRY({sql})", text)
-        if keytypes.base(kind) == "NULL":
-            sql, kind = f"CAST({sql} AS VARCHAR)", "VARCHAR"
+        kind = self._type_of(f"TRY({sql})", text)
         while len(self._levels) <= level + 1:
             self._levels.append({})
-        raw, name = self._name(), self._name()
-        guarded = keytypes.guarded(quote_identifier(raw), kind)
-        self._types[raw] = self._types[name] = kind
-        self._levels[level][raw] = sql
+        raw = self._new_name()
+        self._levels[level][raw] = f"TRY({sql})"
+        guarded, kind = keytypes.column(quote_identifier(raw), kind)
         if guarded == quote_identifier(raw):
-            return Piece(quote_identifier(raw), kind, level)
-        self._levels[level + 1][name] = guarded
+            self._types[raw] = kind
+            return Piece(guarded, kind, level)
+        name = self._new_name()
+        self._levels[level + 1][name], self._types[name] = guarded, kind
         return Piece(quote_identifier(name), kind, level + 1)
 
-    def _name(self) -> str:
-        number = len(self._types)
-        while (name := f"step_{number}").casefold() in self._names or name in self._types:
-            number += 1
-        self._types[name] = "NULL"
-        return name
+    def _new_name(self) -> str:
+        taken = {name.casefold() for level in self._levels for name in level}
+        return next(name for number in count(1) if (name := f"step_{number}") not in taken)
 
     def _type_of(self, sql: str, text: str) -> str:
         """From the types of columns and earlier steps alone."""

@@ -1,0 +1,180 @@
+"""Tables in memory and odd files: a value that the engine cannot take costs that value, and nothing is computed too early."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from engine_oracle import groups_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dphist.engines import GroupByQuery, Key, parse_key
+from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.frames import readable
+from dphist.errors import InvalidParameter, UnreadableSource
+from dphist.histogram import ContributionBounds
+
+ENGINE = DuckDBEngine()
+QUERY = GroupByQuery("user", (Key("key"),))
+LARGEST = 2**63 - 1
+
+
+def run(source: object, key: str = "key") -> dict[Any, Any]:
+    return groups_of(ENGINE.histogram(source, GroupByQuery("user", (parse_key(key),)), ContributionBounds()))
+
+
+def of_numbers(kind: pa.DataType, numbers: list[int | None]) -> pa.Array:
+    return pa.array(numbers, pa.int64()).view(kind)
+
+
+TIMES = [make(unit) for unit in ("s", "ms", "us", "ns") for make in (pa.timestamp, pa.duration)]
+TIMES += [pa.timestamp(unit, "Europe/Berlin") for unit in ("s", "ms", "us", "ns")]
+
+
+@pytest.mark.parametrize("kind", TIMES, ids=str)
+@pytest.mark.parametrize("nested", ["plain", "list", "struct"])
+def test_no_time_ends_a_run(kind: pa.DataType, nested: str) -> None:
+    """Nor does a number under a null, which DuckDB converts too."""
+    numbers = of_numbers(kind, [0, LARGEST, -LARGEST - 1, LARGEST])
+    column = pa.Array.from_buffers(kind, 4, [pa.py_buffer(b"\x07"), numbers.buffers()[1]])
+    key = "k=key"
+    if nested == "list":
+        column, key = pa.ListArray.from_arrays(pa.array(range(5), pa.int32()), column), "k=key[1]"
+    elif nested == "struct":
+        column, key = pa.StructArray.from_arrays([column], ["f"]), "k=key.f"
+    if pa.types.is_duration(kind):
+        key = f"k=TIMESTAMP '2000-01-01' + {key.removeprefix('k=')}"
+    found = run(pa.table({"user": range(4), "key": column}), key)
+    assert sum(count for (count,) in found.values()) == 4
+    assert all(value is None or value.year in (1970, 2000, 1677, 2262, 1707, 2292) for (value,) in found)
+
+
+@given(texts=st.lists(st.binary(max_size=4) | st.none(), max_size=20))
+def test_texts_that_are_not_utf8_are_null(texts: list[bytes | None]) -> None:
+    def decoded(text: bytes | None) -> str | None:
+        try:
+            return None if text is None else text.decode()
+        except UnicodeDecodeError:
+            return None
+
+    column = pa.array(texts, pa.binary())
+    text = pa.Array.from_buffers(pa.string(), len(texts), column.buffers())
+    assert readable(text).to_pylist() == list(map(decoded, texts))
+    assert readable(pa.chunked_array([text, text])).to_pylist() == list(map(decoded, texts)) * 2
+
+
+def test_text_in_parquet_that_is_not_utf8_is_null(tmp_path: Path) -> None:
+    raw = pa.array([b"a", b"\xff\xfe", b"a", b"\xc3\xa9"], pa.binary())
+    text = pa.Array.from_buffers(pa.string(), 4, raw.buffers())
+    folder = tmp_path / "day=1%2F2"
+    folder.mkdir()
+    path = folder / "x.parquet"
+    table = pa.table({"user": text, "key": text, "n": pa.array([1, 2, 3, 4], pa.uint8()), "s.t": text})
+    pq.write_table(table, path)
+    assert run(path) == {("a",): (1,), ("é",): (1,)}
+    by = GroupByQuery("n", (Key("key"), Key("day"), Key("s.t")))
+    found = groups_of(ENGINE.histogram(path, by, ContributionBounds()))
+    assert found == {("a", "1/2", "a"): (2,), (None, "1/2", None): (1,), ("é", "1/2", "é"): (1,)}
+
+
+def test_a_folder_does_not_replace_a_column(tmp_path: Path) -> None:
+    folder = tmp_path / "key=all"
+    folder.mkdir()
+    table = pa.table({"user": [1, 2], "KEY": ["a", "b"]})
+    pq.write_table(table, folder / "x.parquet")
+    table.to_pandas().to_csv(folder / "x.csv", index=False)
+    for name in ("x.parquet", "x.csv"):
+        with pytest.raises(UnreadableSource, match="'key' as a column of the files or in the names of their folders"):
+            run(folder / name)
+    pq.write_table(table.select(["user"]), folder / "y.parquet")
+    (folder / "y.ndjson").write_text('{"user": 1, "key": "b"}\n{"user": 2}\n')
+    for name in ("y.parquet", "y.ndjson"):
+        assert run(folder / name) == {("all",): (2,)}
+
+
+class Unspeakable:
+    """An object that quotes itself when it fails."""
+
+    def __str__(self) -> str:
+        raise ValueError("alice has HIV")
+
+
+EQUAL = [1, 1.0, True, np.int8(1), np.float32(1), np.True_, Decimal("1.00"), Fraction(2, 2), "1"]
+
+
+@pytest.mark.parametrize("values", [EQUAL, EQUAL[::-1]])
+def test_values_that_are_equal_are_one_unit(values: list[Any]) -> None:
+    frame = pd.DataFrame({"user": pd.Series(values, dtype=object), "key": ["a"] * len(values)})
+    assert run(frame) == {("a",): (1,)}
+
+
+def test_objects_are_text_one_by_one() -> None:
+    odd = [2.5, Decimal("2.5"), "\ud800", Unspeakable(), None, float("nan"), 1e300, int(1e300), Decimal("1E+999999999")]
+    odd += [b"x", dt.date(2024, 1, 1), float("inf"), -0.0, 0]
+    frame = pd.DataFrame({"user": range(len(odd)), "key": pd.Series(odd, dtype=object)})
+    found = run(frame)
+    assert found[("2.5",)] == (2,)
+    assert found[(None,)] == (4,)
+    assert found[(str(int(1e300)),)] == (2,)
+    assert found[("0",)] == (2,)
+    assert ("1E999999999",) in found
+    mixed = pd.DataFrame({"user": [1, 2, 3], "key": pd.Categorical([1, 1, "alice has HIV"])})
+    assert run(mixed) == {("1",): (2,), ("alice has HIV",): (1,)}
+
+
+@pytest.mark.parametrize("column", [[1j, 2j], pd.Series([1, 2]).astype("Sparse[int]")])
+def test_types_that_arrow_lacks_are_refused_by_type(column: Any) -> None:
+    with pytest.raises(InvalidParameter):
+        run(pd.DataFrame({"user": [1, 2], "key": column}))
+
+
+def lazies(seen: list[str]) -> dict[str, Callable[[], object]]:
+    """Sources that say when they are computed."""
+    table = pa.table({"user": [1, 2], "key": ["a", "b"]})
+
+    def told(frame: pl.DataFrame) -> pl.DataFrame:
+        seen.append("computed")
+        return frame
+
+    def batches() -> Any:
+        seen.append("computed")
+        yield from table.to_batches()
+
+    def tell(key: str) -> str:
+        seen.append("computed")
+        return key
+
+    def relation() -> object:
+        connection = duckdb.connect()
+        connection.create_function("tell", tell, ["VARCHAR"], "VARCHAR")  # type: ignore[list-item, arg-type]
+        connection.register("records", table)
+        return connection.sql('SELECT "user", tell(key) AS key FROM records')
+
+    return {
+        "polars": lambda: pl.from_arrow(table).lazy().map_batches(told),  # type: ignore[union-attr]
+        "reader": lambda: pa.RecordBatchReader.from_batches(table.schema, batches()),
+        "relation": relation,
+    }
+
+
+@pytest.mark.parametrize("name", ["polars", "reader", "relation"])
+def test_what_is_lazy_is_not_computed_for_its_schema(name: str) -> None:
+    """A ledger is charged between the check of the schema and the first record."""
+    seen: list[str] = []
+    source = lazies(seen)[name]()
+    ENGINE.explain(QUERY, ContributionBounds(1), source)
+    assert seen == []
+    assert run(source) == {("a",): (1,), ("b",): (1,)}
+    assert seen
