@@ -158,7 +158,7 @@ def lazies(seen: list[str]) -> dict[str, Callable[[], object]]:
 
     def relation() -> object:
         connection = duckdb.connect()
-        connection.create_function("tell", tell, ["VARCHAR"], "VARCHAR")  # type: ignore[list-item, arg-type]
+        connection.create_function("tell", tell, ["VARCHAR"], "VARCHAR")
         connection.register("records", table)
         return connection.sql('SELECT "user", tell(key) AS key FROM records')
 
