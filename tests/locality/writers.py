@@ -1,0 +1,318 @@
+"""The same table through every writer and frame that a user may have.
+
+What a source holds is a function of the schema and of each record, never of the records together: a column that pandas would
+store as float because one value is missing is stored so always. `seen` says what the engine is expected to find, as Arrow.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from nasty_tables import UNIT
+from oracle import tag_of, values_of
+from record_expressions import Value
+
+from dphist.engines import Files
+
+Write = Callable[[pa.Table, Path], Any]
+See = Callable[[pa.Table], pa.Table]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A name, how a table becomes a source, which table the engine finds there, and whether text may be summed."""
+
+    name: str
+    write: Write
+    see: See
+    untyped: bool = False
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _without(*tags: str) -> See:
+    """All columns but those of some types, which the writer does not take."""
+
+    def see(table: pa.Table) -> pa.Table:
+        kept = [n for n in table.column_names if n == UNIT or not {tag_of(table.schema.field(n).type), str(table.schema.field(n).type)} & {*tags}]
+        return table.select(kept)
+
+    return see
+
+
+def _parquet(**options: Any) -> Write:
+    def write(table: pa.Table, folder: Path) -> Path:
+        path = folder / "x.parquet"
+        pq.write_table(_without_null_words(table), path, **options)
+        return path
+
+    return write
+
+
+def _without_null_words(table: pa.Table) -> pa.Table:
+    """Arrow does not write dictionaries in which a word is null."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            plain = table.column(place).cast(field.type.value_type)
+            table = table.set_column(place, field.name, plain.dictionary_encode())
+    return table
+
+
+def _many_parquet(table: pa.Table, folder: Path) -> str:
+    """Several files, one of them empty."""
+    cuts = [0, 1, 1, len(table) // 2, len(table)]
+    for number, (first, last) in enumerate(zip(cuts, cuts[1:], strict=False)):
+        part = _without_null_words(table.slice(first, max(last - first, 0)))
+        pq.write_table(part, folder / f"part{number}.parquet", row_group_size=2)
+    return str(folder / "part*.parquet")
+
+
+def _bloom(table: pa.Table, folder: Path) -> Path:
+    simple = [f.name for f in table.schema if not pa.types.is_boolean(f.type) and not pa.types.is_nested(f.type)]
+    options = {name: {"ndv": 10, "fpp": 0.1} for name in simple if not pa.types.is_null(table.schema.field(name).type)}
+    path: Path = _parquet(bloom_filter_options=options, row_group_size=2)(table, folder)
+    return path
+
+
+def _polars(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _polars_parquet(**options: Any) -> Write:
+    def write(table: pa.Table, folder: Path) -> Path:
+        _polars(table).write_parquet(folder / "x.parquet", **options)
+        return folder / "x.parquet"
+
+    return write
+
+
+def _duckdb_parquet(options: str) -> Write:
+    def write(table: pa.Table, folder: Path) -> Path:
+        with duckdb.connect(config={"threads": 1}) as connection:
+            connection.register("given", table)
+            connection.execute(f"COPY (SELECT * FROM given) TO '{folder}/x.parquet' (FORMAT parquet{options})")
+        return folder / "x.parquet"
+
+    return write
+
+
+def _relation(of_file: bool) -> Write:
+    def write(table: pa.Table, folder: Path) -> duckdb.DuckDBPyRelation:
+        connection = duckdb.connect(config={"threads": 1})
+        if of_file:
+            return connection.read_parquet(str(_parquet(row_group_size=2)(table, folder)))
+        connection.register("given", table)
+        connection.execute("CREATE TABLE kept AS SELECT * FROM given")
+        return connection.table("kept")
+
+    return write
+
+
+def _chunked(table: pa.Table, folder: Path) -> pa.Table:
+    """Odd borders, empty chunks, offsets into larger buffers."""
+    cuts = sorted({0, 0, 1, len(table) // 3, len(table)})
+    pieces = [table.slice(a, b - a) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return pa.concat_tables([table.slice(0, 0), *pieces])
+
+
+def _reader(table: pa.Table, folder: Path) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(table.schema, iter(_chunked(table, folder).to_batches(max_chunksize=3)))
+
+
+def _numpy_frame(table: pa.Table) -> pd.DataFrame:
+    """NumPy columns: integers that may be missing are floats, whether or not one is missing."""
+    columns: dict[str, Any] = {}
+    for field in table.schema:
+        column = table.column(field.name)
+        if pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
+            width = np.float32 if pa.types.is_float32(field.type) else np.float64
+            columns[field.name] = np.array([np.nan if v is None else v[1] for v in values_of(column)], width)
+        elif pa.types.is_timestamp(field.type):
+            columns[field.name] = column.to_pandas(timestamp_as_object=False)
+        else:
+            columns[field.name] = pd.Series(column.to_pylist(), dtype=object)
+    return pd.DataFrame(columns)
+
+
+_NULLABLE: Final = {
+    **{getattr(pa, f"{u}int{n}")(): getattr(pd, f"{u.upper()}Int{n}Dtype")() for u in ("", "u") for n in (8, 16, 32, 64)},
+    pa.float32(): pd.Float32Dtype(),
+    pa.float64(): pd.Float64Dtype(),
+    pa.bool_(): pd.BooleanDtype(),
+    pa.string(): pd.StringDtype(),
+    pa.large_string(): pd.StringDtype(),
+}
+
+
+def _nullable_frame(table: pa.Table) -> pd.DataFrame:
+    return table.to_pandas(types_mapper=_NULLABLE.get)
+
+
+def _arrow_frame(table: pa.Table) -> pd.DataFrame:
+    return table.to_pandas(types_mapper=pd.ArrowDtype)
+
+
+def _object_frame(table: pa.Table) -> pd.DataFrame:
+    return pd.DataFrame({name: pd.Series(table.column(name).to_pylist(), dtype=object) for name in table.column_names})
+
+
+def _category_frame(table: pa.Table) -> pd.DataFrame:
+    """Categories of the words of everybody, in the frame of each."""
+    frame = pd.DataFrame(index=range(len(table)))
+    for name in table.column_names:
+        values = table.column(name).to_pylist()
+        known = sorted({value for value in values if value is not None})
+        frame[name] = pd.Categorical(values, categories=[*known, "unused category"])
+    return frame
+
+
+def _only(*tags: str) -> See:
+    def see(table: pa.Table) -> pa.Table:
+        return table.select([n for n in table.column_names if n == UNIT or tag_of(table.schema.field(n).type) in tags])
+
+    return see
+
+
+def _as_text(table: pa.Table) -> pa.Table:
+    """Every simple column as text."""
+    columns = {}
+    for name in table.column_names:
+        if name == UNIT or tag_of(table.schema.field(name).type) not in ("struct", "list", "binary", "null", "decimal"):
+            columns[name] = pa.array([_spelled(value) for value in values_of(table.column(name))], pa.string())
+    return pa.table(columns)
+
+
+def _spelled(value: Value) -> str | None:
+    if value is None:
+        return None
+    return value[1] if value[0] == "text" else str(value[1]).lower() if value[0] == "bool" else str(value[1])
+
+
+_CSV: Final = {"": None, "\r": None}
+"""Python and pandas do not quote a lone carriage return, and a line that is cut there is nobody's promise."""
+
+
+def _csv_text(table: pa.Table) -> pa.Table:
+    """An empty field is null."""
+    text = _as_text(table)
+    return pa.table({n: pa.array([_CSV.get(v, v) for v in text.column(n).to_pylist()], pa.string()) for n in text.column_names})
+
+
+def _rows(table: pa.Table) -> list[list[str]]:
+    columns = [[value or "" for value in column.to_pylist()] for column in _csv_text(table).columns]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _python_csv(*, header: bool = True, suffix: str = ".csv", **options: Any) -> Write:
+    def write(table: pa.Table, folder: Path) -> Any:
+        path = folder / f"x{suffix}"
+        opened = gzip.open(path, "wt", newline="", encoding="utf-8") if suffix.endswith(".gz") else open(path, "w", newline="", encoding="utf-8")
+        with opened as file:
+            writer = csv.writer(file, **options)
+            if header:
+                writer.writerow(_csv_text(table).column_names)
+            writer.writerows(_rows(table))
+        return path if header else Files((path,), header=False)
+
+    return write
+
+
+def _pandas_csv(table: pa.Table, folder: Path) -> Path:
+    pd.DataFrame(_rows(table), columns=_csv_text(table).column_names).to_csv(folder / "x.csv", index=False)
+    return folder / "x.csv"
+
+
+def _polars_csv(table: pa.Table, folder: Path) -> Path:
+    _polars(_csv_text(table)).write_csv(folder / "x.csv")
+    return folder / "x.csv"
+
+
+def _json_records(table: pa.Table) -> list[Mapping[str, Any]]:
+    return [dict(row) for row in _as_text(table).to_pylist()]
+
+
+def _json_lines(table: pa.Table, folder: Path) -> Path:
+    lines = [json.dumps(record, ensure_ascii=number % 2 == 0) for number, record in enumerate(_json_records(table))]
+    (folder / "x.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return folder / "x.jsonl"
+
+
+def _json_array(table: pa.Table, folder: Path) -> Path:
+    (folder / "x.json").write_text(json.dumps(_json_records(table), indent=1, ensure_ascii=False), encoding="utf-8")
+    return folder / "x.json"
+
+
+def _polars_json(table: pa.Table, folder: Path) -> Path:
+    _polars(_as_text(table)).write_ndjson(folder / "x.ndjson")
+    return folder / "x.ndjson"
+
+
+def _pandas_json(table: pa.Table, folder: Path) -> Path:
+    _object_frame(_as_text(table)).to_json(folder / "x.jsonl", orient="records", lines=True)
+    return folder / "x.jsonl"
+
+
+_all: See = _without()
+_no_views: See = _without("string_view")
+_polars_takes: See = _without("string_view", "date64[day]", "date64[ms]", "time")
+_TYPED: Final = {
+    "pyarrow": (_parquet(), _no_views),
+    "pyarrow groups of 1": (_parquet(row_group_size=1), _no_views),
+    "pyarrow groups of 2": (_parquet(row_group_size=2, write_page_index=True), _no_views),
+    "pyarrow groups of 7": (_parquet(row_group_size=7, data_page_version="2.0", compression="gzip"), _no_views),
+    "pyarrow without statistics": (_parquet(write_statistics=False, compression="none"), _no_views),
+    "pyarrow without dictionary": (_parquet(use_dictionary=False, compression="zstd", max_rows_per_page=2), _no_views),
+    "pyarrow version 1.0": (_parquet(version="1.0", compression="lz4", store_schema=False), _without("string_view", "timestamp[ns]", "timestamp[ns, tz=UTC]", "uint32", "time64[ns]")),
+    "pyarrow bloom filters": (_bloom, _no_views),
+    "pyarrow brotli": (_parquet(compression="brotli", use_content_defined_chunking=True), _no_views),
+    "pyarrow several files": (_many_parquet, _no_views),
+    "polars parquet": (_polars_parquet(), _polars_takes),
+    "polars parquet groups of 2": (_polars_parquet(row_group_size=2, statistics="full"), _polars_takes),
+    "polars parquet without statistics": (_polars_parquet(statistics=False, compression="snappy"), _polars_takes),
+    "duckdb parquet": (_duckdb_parquet(""), _all),
+    "duckdb parquet v2": (_duckdb_parquet(", PARQUET_VERSION V2, ROW_GROUP_SIZE 2048, COMPRESSION zstd"), _all),
+    "arrow": (lambda table, folder: table, _all),
+    "arrow chunks": (_chunked, _all),
+    "arrow reader": (_reader, _all),
+    "arrow batch": (lambda table, folder: table.combine_chunks().to_batches()[0] if len(table) else table, _all),
+    "polars": (lambda table, folder: _polars(table), _polars_takes),
+    "polars lazy": (lambda table, folder: _polars(table).lazy(), _polars_takes),
+    "duckdb relation": (_relation(of_file=False), _all),
+    "duckdb relation of a file": (_relation(of_file=True), _no_views),
+    "pandas pyarrow": (lambda table, folder: _arrow_frame(table), _all),
+}  # fmt: skip
+WRITERS: Final = (
+    *(Writer(name, write, see) for name, (write, see) in _TYPED.items()),
+    *(
+        Writer(f"csv {name}", write, _csv_text, untyped=True)
+        for name, write in {
+            "python": _python_csv(lineterminator="\n"),
+            "python crlf": _python_csv(),
+            "python quoted": _python_csv(quoting=csv.QUOTE_ALL, lineterminator="\n"),
+            "python tabs": _python_csv(suffix=".tsv", delimiter="\t", lineterminator="\n"),
+            "python gzip": _python_csv(suffix=".csv.gz", lineterminator="\n"),
+            "without header": _python_csv(header=False, lineterminator="\n"),
+            "pandas": _pandas_csv,
+            "polars": _polars_csv,
+        }.items()
+    ),
+    *(
+        Writer(f"json {name}", write, _as_text, untyped=True)
+        for name, write in {"lines": _json_lines, "array": _json_array, "polars": _polars_json, "pandas": _pandas_json}.items()
+    ),
+)
