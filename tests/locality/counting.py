@@ -22,13 +22,20 @@ Outcome = Groups | str
 
 
 def count(
-    writer: Writer, table: pa.Table, question: Question, *, pairs: bool = False, settings: PerformanceSettings = ONE_THREAD
+    writer: Writer,
+    table: pa.Table,
+    question: Question,
+    *,
+    pairs: bool = False,
+    settings: PerformanceSettings = ONE_THREAD,
 ) -> Outcome:
     """Write the table, count it, and read the histogram bit by bit. Only a refusal by type may end a run."""
     with tempfile.TemporaryDirectory(prefix="dphist-locality-") as folder:
         source = writer.write(table, Path(folder))
         try:
-            return _groups(_from_pairs(source, question, settings) if pairs else _in_one_pass(source, question, settings))
+            return _groups(
+                _from_pairs(source, question, settings) if pairs else _in_one_pass(source, question, settings)
+            )
         except InvalidParameter as refusal:
             return str(refusal)
 

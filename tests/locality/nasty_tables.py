@@ -25,9 +25,46 @@ _NANS32: Final = (0x7FC0_0000, 0xFFC0_0000, 0x7FC0_BEEF, 0x7F80_0001)
 _NUMBERS64: Final = (0, 1 << 63, 0x7FF0 << 48, 0xFFF0 << 48, 1, (1 << 63) + 1, 0x3FF0 << 48, 0x4022 << 48, 0x7FE1 << 48)
 _NUMBERS32: Final = (0, 1 << 31, 0x7F80_0000, 0xFF80_0000, 1, 0x3F80_0000, 0x4110_0000, 0x7F7F_FFFF)
 _TEXTS: Final = (
-    ("", "a", "A", "b", "ä", "a\u0308", "NaN", "nan", "inf", "-inf", "1", "1.0", "=1+1", "null", "NULL", "\\N", " ", "🦆")
-    + ('"', 'a"b', '""', "'", "a,b", "a\nb", "a\r\nb", "\r", "\n", "\t", "\x00", "a\x00b", "\\ud800", "\\", "{", "[1", "\x01")
-    + ("\ufeff", "'; DROP TABLE source; --", "yz" * 1500)
+    *(
+        "",
+        "a",
+        "A",
+        "b",
+        "ä",
+        "a\u0308",
+        "NaN",
+        "nan",
+        "inf",
+        "-inf",
+        "1",
+        "1.0",
+        "=1+1",
+        "null",
+        "NULL",
+        "\\N",
+        " ",
+        "🦆",
+    ),
+    *(
+        '"',
+        'a"b',
+        '""',
+        "'",
+        "a,b",
+        "a\nb",
+        "a\r\nb",
+        "\r",
+        "\n",
+        "\t",
+        "\x00",
+        "a\x00b",
+        "\\ud800",
+        "\\",
+        "{",
+        "[1",
+        "\x01",
+    ),
+    *("\ufeff", "'; DROP TABLE source; --", "yz" * 1500),
 )
 _DAY: Final = 86_400
 _FIRST, _LAST = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31 as days since 1970
@@ -110,7 +147,12 @@ def _instants(unit: str, zone: str | None) -> ColumnKind:
 
 
 def _far(second: int) -> tuple[int, ...]:
-    ends = (_FIRST * _DAY * second, _FIRST * _DAY * second - 1, (_LAST + 1) * _DAY * second - 1, (_LAST + 1) * _DAY * second)
+    ends = (
+        _FIRST * _DAY * second,
+        _FIRST * _DAY * second - 1,
+        (_LAST + 1) * _DAY * second - 1,
+        (_LAST + 1) * _DAY * second,
+    )
     # What does not fit into microseconds is a test of its own: some writers themselves give up on it.
     finer = 10**6 // second
     return (*ends, _SMALLEST // finer + 1, _LARGEST // finer)
@@ -122,16 +164,20 @@ KINDS: Final = (
     _FLOATS,
     ColumnKind("float32", _NANS32 + _NUMBERS32, _viewed(pa.uint32(), pa.float32()), weight=4),
     _WORDS,
-    ColumnKind("large text", ("", "a", "yz" * 1500, HUGE_TEXT, HUGE_TEXT + "y"), _plain(pa.large_string())),
+    ColumnKind("large text", ("", "a", "yz" * 1500, HUGE_TEXT, "ä" * 40_000), _plain(pa.large_string())),
     ColumnKind("text view", ("", "a", "a text that is not inlined", "another that is not"), _plain(pa.string_view())),
     ColumnKind("binary", (b"", b"\x00", b"\xff\xfe", b"a", b"x" * 65_536, b"x" * 65_537), _plain(pa.binary())),
     ColumnKind("fixed binary", (b"\x00\xff", b"ab", b"NN"), _plain(pa.binary(2))),
     ColumnKind("bool", (True, False), _plain(pa.bool_())),
     ColumnKind("null", (None,), _plain(pa.null())),
     *(_integers(bits, signed=signed) for bits in (8, 16, 32, 64) for signed in (True, False)),
-    ColumnKind("decimal", (*map(Decimal, ("0.00", "-0.01", "1.50", "999.99", "-999.99")),), _plain(pa.decimal128(5, 2))),
     ColumnKind(
-        "wide decimal", (Decimal(0), Decimal("1.5"), Decimal(10**35 - 1), Decimal(1 - 10**35)), _plain(pa.decimal128(38, 3))
+        "decimal", (*map(Decimal, ("0.00", "-0.01", "1.50", "999.99", "-999.99")),), _plain(pa.decimal128(5, 2))
+    ),
+    ColumnKind(
+        "wide decimal",
+        (Decimal(0), Decimal("1.5"), Decimal(10**35 - 1), Decimal(1 - 10**35)),
+        _plain(pa.decimal128(38, 3)),
     ),
     ColumnKind(
         "date32",
@@ -139,7 +185,9 @@ KINDS: Final = (
         _viewed(pa.int32(), pa.date32()),
     ),
     ColumnKind(
-        "date64", tuple(day * _DAY * 1000 for day in (0, 19_675, _FIRST, _LAST, _LAST + 1)), _viewed(pa.int64(), pa.date64())
+        "date64",
+        tuple(day * _DAY * 1000 for day in (0, 19_675, _FIRST, _LAST, _LAST + 1)),
+        _viewed(pa.int64(), pa.date64()),
     ),
     ColumnKind("time32", (0, 1, 43_200, _DAY - 1), _viewed(pa.int32(), pa.time32("s"))),
     ColumnKind("time64", (0, 1, 43_200 * 10**6, _DAY * 10**6 - 1, _DAY * 10**6), _viewed(pa.int64(), pa.time64("us"))),
@@ -170,23 +218,36 @@ KINDS: Final = (
     ),
 )
 _BY_NAME: Final = {kind.name: kind for kind in KINDS}
-_UNIT_KINDS: Final = ("int64", "int64", "text", "text", "float64", "large text", "words", "uint64", "timestamp[s]", "date32")
+_UNIT_KINDS: Final = (
+    "int64",
+    "int64",
+    "text",
+    "text",
+    "float64",
+    "large text",
+    "words",
+    "uint64",
+    "timestamp[s]",
+    "date32",
+)
 _WEIGHTED: Final = tuple(kind for kind in KINDS for _ in range(kind.weight))
 
 
 @st.composite
-def tables(draw: st.DrawFn, most_columns: int = 5) -> pa.Table:
-    """Six to twelve records of up to four units. The first column is the unit, the second text, the others anything."""
+def tables(draw: st.DrawFn, most_columns: int = 6) -> pa.Table:
+    """Six to twelve records of up to four units. The columns are the unit, text, floats, and then anything."""
     size = draw(st.integers(6, 12))
-    kinds = [_BY_NAME[draw(st.sampled_from(_UNIT_KINDS))], _WORDS]
-    kinds += draw(st.lists(st.sampled_from(_WEIGHTED), min_size=2, max_size=most_columns - 1))
-    columns = [_column(draw, kind, size, most=4 if position == 0 else 3) for position, kind in enumerate(kinds)]
+    kinds = [_BY_NAME[draw(st.sampled_from(_UNIT_KINDS))], _WORDS, draw(st.sampled_from(KINDS[:2]))]
+    kinds += draw(st.lists(st.sampled_from(_WEIGHTED), min_size=1, max_size=most_columns - 3))
+    columns = [_column(draw, kind, size, least=3 if position == 0 else 2) for position, kind in enumerate(kinds)]
     return pa.table(columns, [f"column{position}" for position in range(len(columns))])
 
 
-def _column(draw: st.DrawFn, kind: ColumnKind, size: int, most: int) -> pa.Array:
-    chosen = st.lists(st.sampled_from(kind.pool), min_size=1, max_size=most, unique_by=repr)
-    pool = draw(chosen) + ([None] if draw(st.booleans()) else [])
+def _column(draw: st.DrawFn, kind: ColumnKind, size: int, least: int) -> pa.Array:
+    """Few values, so that a unit more or less changes the smallest or the largest."""
+    least = min(least, len(set(kind.pool)))
+    pool = draw(st.lists(st.sampled_from(kind.pool), min_size=least, max_size=least + 1, unique_by=repr))
+    pool += [None] if draw(st.booleans()) else []
     return kind.build(draw(st.lists(st.sampled_from(pool), min_size=size, max_size=size)))
 
 

@@ -79,9 +79,7 @@ class Question:
 
     def query(self) -> GroupByQuery:
         """For the engine."""
-        keys = tuple(
-            Key(part.column if part.sql is None else f"key_{i}", part.sql) for i, part in enumerate(self.keys)
-        )
+        keys = tuple(Key(part.column if part.sql is None else f"key_{i}", part.sql) for i, part in enumerate(self.keys))
         where = None if self.where is None else self.where.sql
         return GroupByQuery(self.unit, keys, self.measures, where=where, null_keys=self.null_keys)
 
@@ -161,7 +159,10 @@ def readable(value: Value) -> Value:
     if tag.startswith("float"):
         return None if math.isnan(inner) else value
     if tag == "struct":
-        return (tag, {name: part if part and part[0] == "timestamp" else readable(part) for name, part in inner.items()})
+        return (
+            tag,
+            {name: part if part and part[0] == "timestamp" else readable(part) for name, part in inner.items()},
+        )
     if tag == "list":
         return (tag, [readable(part) for part in inner])
     if tag not in _RANGES:

@@ -1,8 +1,8 @@
 """The expressions that queries draw from, and what each means on one record, in Python.
 
 A value is None or (tag, value): a float keeps its width, a date or time is a number of days or nanoseconds. NaN, and a column's
-time out of range, are null before an expression sees them. Where DuckDB's own spelling or rounding is the only definition there is no meaning: such an expression is
-compared with itself on other files, not with the oracle.
+time out of range, are null before an expression sees them. Where DuckDB's own spelling or rounding is the only definition there
+is no meaning: such an expression is compared with itself on other files, not with the oracle.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ _OF_TIMES = [
     Expression("timestamp", "date_trunc('month', {c})", None),
     Expression("instant", "date_trunc('day', {c})", lambda ns: ("instant", ns // _DAY * _DAY)),
     Expression("instant", "{c} IS NULL", _flag(lambda ns: False), boolean=True, of_null=YES),
-    Expression("instant", "{c} > TIMESTAMPTZ '2000-01-01 00:00:00+00'", _flag(lambda ns: ns > _YEAR_2000 * _DAY), boolean=True),
+    Expression(
+        "instant", "{c} > TIMESTAMPTZ '2000-01-01 00:00:00+00'", _flag(lambda ns: ns > _YEAR_2000 * _DAY), boolean=True
+    ),
     Expression("instant", "CAST({c} AS DATE)", lambda ns: ("date", ns // _DAY)),
     Expression("instant", "CAST({c} AS VARCHAR)", None),
     Expression("instant_ns", "{c} IS NULL", None, boolean=True),

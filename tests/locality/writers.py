@@ -11,11 +11,11 @@ import gzip
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
-import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -47,7 +47,11 @@ def _without(*tags: str) -> See:
     """All columns but those of some types, which the writer does not take."""
 
     def see(table: pa.Table) -> pa.Table:
-        kept = [n for n in table.column_names if n == UNIT or not {tag_of(table.schema.field(n).type), str(table.schema.field(n).type)} & {*tags}]
+        kept = [
+            n
+            for n in table.column_names
+            if n == UNIT or not {tag_of(table.schema.field(n).type), str(table.schema.field(n).type)} & {*tags}
+        ]
         return table.select(kept)
 
     return see
@@ -74,7 +78,7 @@ def _without_null_words(table: pa.Table) -> pa.Table:
 def _many_parquet(table: pa.Table, folder: Path) -> str:
     """Several files, one of them empty."""
     cuts = [0, 1, 1, len(table) // 2, len(table)]
-    for number, (first, last) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for number, (first, last) in enumerate(pairwise(cuts)):
         part = _without_null_words(table.slice(first, max(last - first, 0)))
         pq.write_table(part, folder / f"part{number}.parquet", row_group_size=2)
     return str(folder / "part*.parquet")
@@ -125,8 +129,8 @@ def _relation(of_file: bool) -> Write:
 
 def _chunked(table: pa.Table, folder: Path) -> pa.Table:
     """Odd borders, empty chunks, offsets into larger buffers."""
-    cuts = sorted({0, 0, 1, len(table) // 3, len(table)})
-    pieces = [table.slice(a, b - a) for a, b in zip(cuts, cuts[1:], strict=False)]
+    cuts = sorted({0, 1, len(table) // 3, len(table)})
+    pieces = [table.slice(a, b - a) for a, b in pairwise(cuts)]
     return pa.concat_tables([table.slice(0, 0), *pieces])
 
 
@@ -134,23 +138,36 @@ def _reader(table: pa.Table, folder: Path) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(table.schema, iter(_chunked(table, folder).to_batches(max_chunksize=3)))
 
 
+def _in_numpy(table: pa.Table) -> pa.Table:
+    """NumPy columns: integers that may be missing are floats, whether or not one is missing, and what is missing is NaN."""
+    widths = {"int": pa.float64(), "float64": pa.float64(), "float32": pa.float32()}
+    columns = {}
+    for name in table.column_names:
+        tag, values = tag_of(table.schema.field(name).type), values_of(table.column(name))
+        if tag in widths:
+            columns[name] = pa.array([None if _is_missing(v) else float(v[1]) for v in values], widths[tag])  # type: ignore[index]
+        elif tag == "text" or name == UNIT:
+            columns[name] = pa.array([_spelled(v) for v in values], pa.string())
+    return pa.table(columns)
+
+
+def _is_missing(value: Value) -> bool:
+    return value is None or value[1] != value[1]
+
+
 def _numpy_frame(table: pa.Table) -> pd.DataFrame:
-    """NumPy columns: integers that may be missing are floats, whether or not one is missing."""
-    columns: dict[str, Any] = {}
-    for field in table.schema:
-        column = table.column(field.name)
-        if pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
-            width = np.float32 if pa.types.is_float32(field.type) else np.float64
-            columns[field.name] = np.array([np.nan if v is None else v[1] for v in values_of(column)], width)
-        elif pa.types.is_timestamp(field.type):
-            columns[field.name] = column.to_pandas(timestamp_as_object=False)
-        else:
-            columns[field.name] = pd.Series(column.to_pylist(), dtype=object)
-    return pd.DataFrame(columns)
+    seen = _in_numpy(table)
+    kinds = [f.type.to_pandas_dtype() if pa.types.is_floating(f.type) else object for f in seen.schema]
+    columns = zip(seen.column_names, seen.columns, kinds, strict=True)
+    return pd.DataFrame({name: pd.Series(column.to_pylist(), dtype=kind) for name, column, kind in columns})
 
 
 _NULLABLE: Final = {
-    **{getattr(pa, f"{u}int{n}")(): getattr(pd, f"{u.upper()}Int{n}Dtype")() for u in ("", "u") for n in (8, 16, 32, 64)},
+    **{
+        getattr(pa, f"{u}int{n}")(): getattr(pd, f"{u.upper()}Int{n}Dtype")()
+        for u in ("", "u")
+        for n in (8, 16, 32, 64)
+    },
     pa.float32(): pd.Float32Dtype(),
     pa.float64(): pd.Float64Dtype(),
     pa.bool_(): pd.BooleanDtype(),
@@ -159,33 +176,51 @@ _NULLABLE: Final = {
 }
 
 
+def _nullable(table: pa.Table) -> pa.Table:
+    """The columns that have a nullable type in pandas; the unit as text if need be."""
+    kept = table.select([n for n in table.column_names if n == UNIT or table.schema.field(n).type in _NULLABLE])
+    if table.schema.field(UNIT).type in _NULLABLE:
+        return kept
+    return kept.set_column(0, UNIT, pa.array([_spelled(v) for v in values_of(table.column(UNIT))], pa.string()))
+
+
 def _nullable_frame(table: pa.Table) -> pd.DataFrame:
-    return table.to_pandas(types_mapper=_NULLABLE.get)
+    return _nullable(table).to_pandas(types_mapper=_NULLABLE.get)
 
 
-def _arrow_frame(table: pa.Table) -> pd.DataFrame:
-    return table.to_pandas(types_mapper=pd.ArrowDtype)
+def _pandas_parquet(table: pa.Table, folder: Path) -> Path:
+    _nullable_frame(table).to_parquet(folder / "x.parquet", row_group_size=3)
+    return folder / "x.parquet"
+
+
+def _in_objects(table: pa.Table) -> pa.Table:
+    """Python objects are text, value by value; NaN is missing."""
+    columns = {}
+    for name in table.column_names:
+        if name == UNIT or tag_of(table.schema.field(name).type) in ("int", "bool", "text", "float64"):
+            spelled = [None if _is_missing(v) else str(v[1]) for v in values_of(table.column(name))]  # type: ignore[index]
+            columns[name] = pa.array(spelled, pa.string())
+    return pa.table(columns)
 
 
 def _object_frame(table: pa.Table) -> pd.DataFrame:
-    return pd.DataFrame({name: pd.Series(table.column(name).to_pylist(), dtype=object) for name in table.column_names})
+    columns = {name: values_of(table.column(name)) for name in _in_objects(table).column_names}
+    return pd.DataFrame(
+        {name: pd.Series([v and v[1] for v in values], dtype=object) for name, values in columns.items()}
+    )
+
+
+def _text_frame(table: pa.Table) -> pd.DataFrame:
+    return pd.DataFrame({n: pd.Series(table.column(n).to_pylist(), dtype=object) for n in table.column_names})
 
 
 def _category_frame(table: pa.Table) -> pd.DataFrame:
-    """Categories of the words of everybody, in the frame of each."""
+    seen = _as_text(table)
     frame = pd.DataFrame(index=range(len(table)))
-    for name in table.column_names:
-        values = table.column(name).to_pylist()
-        known = sorted({value for value in values if value is not None})
-        frame[name] = pd.Categorical(values, categories=[*known, "unused category"])
+    for name, column in zip(seen.column_names, seen.columns, strict=True):
+        known = sorted({value for value in column.to_pylist() if value is not None})
+        frame[name] = pd.Categorical(column.to_pylist(), categories=[*known, "unused category"])
     return frame
-
-
-def _only(*tags: str) -> See:
-    def see(table: pa.Table) -> pa.Table:
-        return table.select([n for n in table.column_names if n == UNIT or tag_of(table.schema.field(n).type) in tags])
-
-    return see
 
 
 def _as_text(table: pa.Table) -> pa.Table:
@@ -210,7 +245,9 @@ _CSV: Final = {"": None, "\r": None}
 def _csv_text(table: pa.Table) -> pa.Table:
     """An empty field is null."""
     text = _as_text(table)
-    return pa.table({n: pa.array([_CSV.get(v, v) for v in text.column(n).to_pylist()], pa.string()) for n in text.column_names})
+    return pa.table(
+        {n: pa.array([_CSV.get(v, v) for v in text.column(n).to_pylist()], pa.string()) for n in text.column_names}
+    )
 
 
 def _rows(table: pa.Table) -> list[list[str]]:
@@ -218,11 +255,13 @@ def _rows(table: pa.Table) -> list[list[str]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
+_TEXT: Final[dict[str, Any]] = {"newline": "", "encoding": "utf-8"}
+
+
 def _python_csv(*, header: bool = True, suffix: str = ".csv", **options: Any) -> Write:
     def write(table: pa.Table, folder: Path) -> Any:
         path = folder / f"x{suffix}"
-        opened = gzip.open(path, "wt", newline="", encoding="utf-8") if suffix.endswith(".gz") else open(path, "w", newline="", encoding="utf-8")
-        with opened as file:
+        with gzip.open(path, "wt", **_TEXT) if suffix.endswith(".gz") else path.open("w", **_TEXT) as file:
             writer = csv.writer(file, **options)
             if header:
                 writer.writerow(_csv_text(table).column_names)
@@ -263,12 +302,13 @@ def _polars_json(table: pa.Table, folder: Path) -> Path:
 
 
 def _pandas_json(table: pa.Table, folder: Path) -> Path:
-    _object_frame(_as_text(table)).to_json(folder / "x.jsonl", orient="records", lines=True)
+    _text_frame(_as_text(table)).to_json(folder / "x.jsonl", orient="records", lines=True)
     return folder / "x.jsonl"
 
 
 _all: See = _without()
 _no_views: See = _without("string_view")
+_version_1: See = _without("string_view", "timestamp[ns]", "timestamp[ns, tz=UTC]", "uint32", "time64[ns]")
 _polars_takes: See = _without("string_view", "date64[day]", "date64[ms]", "time")
 _TYPED: Final = {
     "pyarrow": (_parquet(), _no_views),
@@ -277,7 +317,7 @@ _TYPED: Final = {
     "pyarrow groups of 7": (_parquet(row_group_size=7, data_page_version="2.0", compression="gzip"), _no_views),
     "pyarrow without statistics": (_parquet(write_statistics=False, compression="none"), _no_views),
     "pyarrow without dictionary": (_parquet(use_dictionary=False, compression="zstd", max_rows_per_page=2), _no_views),
-    "pyarrow version 1.0": (_parquet(version="1.0", compression="lz4", store_schema=False), _without("string_view", "timestamp[ns]", "timestamp[ns, tz=UTC]", "uint32", "time64[ns]")),
+    "pyarrow version 1.0": (_parquet(version="1.0", compression="lz4", store_schema=False), _version_1),
     "pyarrow bloom filters": (_bloom, _no_views),
     "pyarrow brotli": (_parquet(compression="brotli", use_content_defined_chunking=True), _no_views),
     "pyarrow several files": (_many_parquet, _no_views),
@@ -289,14 +329,19 @@ _TYPED: Final = {
     "arrow": (lambda table, folder: table, _all),
     "arrow chunks": (_chunked, _all),
     "arrow reader": (_reader, _all),
-    "arrow batch": (lambda table, folder: table.combine_chunks().to_batches()[0] if len(table) else table, _all),
+    "arrow batch": (lambda table, folder: table.combine_chunks().to_batches()[0] if len(table) else table, _no_views),
     "polars": (lambda table, folder: _polars(table), _polars_takes),
     "polars lazy": (lambda table, folder: _polars(table).lazy(), _polars_takes),
     "duckdb relation": (_relation(of_file=False), _all),
     "duckdb relation of a file": (_relation(of_file=True), _no_views),
-    "pandas pyarrow": (lambda table, folder: _arrow_frame(table), _all),
+    "pandas pyarrow": (lambda table, folder: table.to_pandas(types_mapper=pd.ArrowDtype), _all),
+    "pandas nullable": (lambda table, folder: _nullable_frame(table), _nullable),
+    "pandas parquet": (_pandas_parquet, _nullable),
+    "pandas categories": (lambda table, folder: _category_frame(table), _as_text),
 }  # fmt: skip
 WRITERS: Final = (
+    Writer("pandas objects", lambda table, folder: _object_frame(table), _in_objects, untyped=True),
+    Writer("pandas numpy", lambda table, folder: _numpy_frame(table), _in_numpy),
     *(Writer(name, write, see) for name, (write, see) in _TYPED.items()),
     *(
         Writer(f"csv {name}", write, _csv_text, untyped=True)
@@ -313,6 +358,11 @@ WRITERS: Final = (
     ),
     *(
         Writer(f"json {name}", write, _as_text, untyped=True)
-        for name, write in {"lines": _json_lines, "array": _json_array, "polars": _polars_json, "pandas": _pandas_json}.items()
+        for name, write in {
+            "lines": _json_lines,
+            "array": _json_array,
+            "polars": _polars_json,
+            "pandas": _pandas_json,
+        }.items()
     ),
 )
