@@ -91,12 +91,17 @@ VALUES = st.recursive(
 )
 
 
-@given(values=st.lists(VALUES, max_size=6), indent=st.sampled_from([None, 0, 2]), block=st.integers(1, 60))
+@given(
+    values=st.lists(VALUES, max_size=6),
+    indent=st.sampled_from([None, 0, 2]),
+    block=st.integers(1, 60),
+    end=st.sampled_from(["", "\n"]),
+)
 def test_arrays_are_cut_at_the_commas_between_their_elements(
-    tmp_path_factory: pytest.TempPathFactory, values: list[Any], indent: int | None, block: int
+    tmp_path_factory: pytest.TempPathFactory, values: list[Any], indent: int | None, block: int, end: str
 ) -> None:
     path = tmp_path_factory.mktemp("arrays") / "x.json"
-    path.write_text("\n" + json.dumps(values, indent=indent) + "\n ")
+    path.write_text(end + json.dumps(values, indent=indent) + end)
     assert is_json_array(str(path))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "_BLOCK", block)

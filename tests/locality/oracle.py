@@ -1,7 +1,7 @@
 """What each record yields, in plain Python: the rules of docs/release.md, obviously right and slow.
 
-NaN is null wherever it stands. A date or time out of its range is null. Zero has one sign. A key or unit of more than 65,536
-bytes is null. A record without a unit is dropped, and so is one for which the condition is not true.
+NaN is null wherever it stands. A date or time out of its range is null. Zero has one sign. Text and binary values of more than
+65,536 bytes are null. A record without a unit is dropped, and so is one for which the condition is not true.
 """
 
 from __future__ import annotations
@@ -132,8 +132,6 @@ def canonical(value: Value) -> Value:
     tag, inner = value
     if tag.startswith("float"):
         return _in_bits((tag, inner + 0.0))
-    if tag in ("text", "binary"):
-        return value if len(inner.encode() if tag == "text" else inner) <= LONGEST else None
     return _in_bits(readable(value))
 
 
@@ -152,17 +150,16 @@ def _in_bits(value: Value) -> Value:
 
 
 def readable(value: Value) -> Value:
-    """NaN is null, inside of lists and structs too; and so are dates and times of a column that are out of range."""
+    """What a step may see: no NaN, no date or time out of range, no text without end, inside of lists and structs too."""
     if value is None:
         return None
     tag, inner = value
     if tag.startswith("float"):
         return None if math.isnan(inner) else value
+    if tag in ("text", "binary"):
+        return value if len(inner.encode() if tag == "text" else inner) <= LONGEST else None
     if tag == "struct":
-        return (
-            tag,
-            {name: part if part and part[0] == "timestamp" else readable(part) for name, part in inner.items()},
-        )
+        return (tag, {name: readable(part) for name, part in inner.items()})
     if tag == "list":
         return (tag, [readable(part) for part in inner])
     if tag not in _RANGES:

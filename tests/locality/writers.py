@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -194,13 +195,19 @@ def _pandas_parquet(table: pa.Table, folder: Path) -> Path:
 
 
 def _in_objects(table: pa.Table) -> pa.Table:
-    """Python objects are text, value by value; NaN is missing."""
+    """Python objects are text, value by value, with one spelling for values that are equal; NaN is missing."""
     columns = {}
     for name in table.column_names:
         if name == UNIT or tag_of(table.schema.field(name).type) in ("int", "bool", "text", "float64"):
-            spelled = [None if _is_missing(v) else str(v[1]) for v in values_of(table.column(name))]  # type: ignore[index]
+            spelled = [None if _is_missing(v) else _spelled_once(v[1]) for v in values_of(table.column(name))]  # type: ignore[index]
             columns[name] = pa.array(spelled, pa.string())
     return pa.table(columns)
+
+
+def _spelled_once(value: Any) -> str:
+    if isinstance(value, str) or value in (math.inf, -math.inf) or value != int(value):
+        return str(value)
+    return str(int(value))
 
 
 def _object_frame(table: pa.Table) -> pd.DataFrame:
@@ -238,16 +245,12 @@ def _spelled(value: Value) -> str | None:
     return value[1] if value[0] == "text" else str(value[1]).lower() if value[0] == "bool" else str(value[1])
 
 
-_CSV: Final = {"": None, "\r": None}
-"""Python and pandas do not quote a lone carriage return, and a line that is cut there is nobody's promise."""
-
-
 def _csv_text(table: pa.Table) -> pa.Table:
-    """An empty field is null."""
+    """An empty field is null; a field does not go on in the next line, which `test_engine_lines` looks at."""
     text = _as_text(table)
-    return pa.table(
-        {n: pa.array([_CSV.get(v, v) for v in text.column(n).to_pylist()], pa.string()) for n in text.column_names}
-    )
+    columns = {name: text.column(name).to_pylist() for name in text.column_names}
+    lines = {name: [v if v and not {*v} & {*"\r\n"} else None for v in values] for name, values in columns.items()}
+    return pa.table({name: pa.array(values, pa.string()) for name, values in lines.items()})
 
 
 def _rows(table: pa.Table) -> list[list[str]]:
@@ -266,7 +269,7 @@ def _python_csv(*, header: bool = True, suffix: str = ".csv", **options: Any) ->
             if header:
                 writer.writerow(_csv_text(table).column_names)
             writer.writerows(_rows(table))
-        return path if header else Files((path,), header=False)
+        return path if header else Files((path,), header=_csv_text(table).column_names)
 
     return write
 

@@ -107,6 +107,9 @@ def readable(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
         return pc.if_else(inside, numbers.view(column.type), pa.scalar(None, column.type))
     if _is_readable(column):
         return column
+    if pa.types.is_struct(column.type):
+        fields = [readable(part) for part in column.flatten()]
+        return pa.StructArray.from_arrays(fields, fields=list(column.type), mask=column.is_null())
     if len(column) == 1:
         return pa.nulls(1, column.type)
     middle = len(column) // 2

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -260,8 +261,7 @@ def _elements_of(path: str) -> Iterator[pa.Array]:
     pending: bytes | None = b""  # an element that goes on; None if it is too long already
     depth, in_string, held = 0, False, b""
     with _open(path) as stream:
-        held = stream.read(3).removeprefix(_MARK)
-        while read := stream.read(_BLOCK):
+        for read in chain([stream.read(3).removeprefix(_MARK)], iter(lambda: stream.read(_BLOCK), b"")):
             block = (held + read).rstrip(b"\\")  # what a backslash escapes may be in the next block
             held = (held + read)[len(block) :]
             cuts, depth, in_string = _cuts(block, depth, in_string)

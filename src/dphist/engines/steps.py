@@ -108,6 +108,13 @@ class Steps:
         self._levels[level + 1][name], self._types[name] = guarded, kind
         return Piece(quote_identifier(name), kind, level + 1)
 
+    def type_named(self, name: str) -> str:
+        """The type that a name or an alias stands for, without its parameters; the name itself if there is none."""
+        try:
+            return keytypes.base(self._described(f"SELECT CAST(NULL AS {quote_identifier(name)})", name))
+        except InvalidParameter:
+            return name
+
     def _new_name(self) -> str:
         taken = {name.casefold() for level in self._levels for name in level}
         return next(name for number in count(1) if (name := f"step_{number}") not in taken)
@@ -203,7 +210,7 @@ class _Writer:
         return self._add(f"CASE {' '.join(branches)} ELSE {otherwise.sql} END", [*parts, otherwise])
 
     def _cast(self, part: Piece, target: dict[str, Any]) -> Piece:
-        name = target["type_name"].upper()
+        name = self._steps.type_named(target["type_name"])
         parameters = [str(child.get("literal", {}).get("text", "")) for child in target["children"]]
         examined = CASTS.get(name)
         if examined is None or not all(parameter.isdigit() for parameter in parameters):
@@ -212,7 +219,7 @@ class _Writer:
             raise self._refusal(
                 f"a cast from {part.type_name} to {name}", f"it works from {', '.join(sorted(examined))}."
             )
-        wanted = f"{name}({', '.join(parameters)})" if parameters else name
+        wanted = f"{name}({', '.join(parameters)})" if parameters and name == "DECIMAL" else name
         return self._add(f"CAST({part.sql} AS {wanted})", [part])
 
     def _operator(self, kind: str, parts: list[Piece]) -> Piece:
