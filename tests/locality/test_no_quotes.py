@@ -12,6 +12,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -214,26 +215,34 @@ CASES: dict[str, Make] = {
 }  # fmt: skip
 
 
+@cache
+def plan_of_counts() -> dp.Plan:
+    """Made once: to plan takes longer than to count sixty people."""
+    return dp.plan(epsilon=1, delta=1e-9, max_groups=1)
+
+
+@cache
+def plan_with_sum() -> dp.Plan:
+    return dp.plan(epsilon=1, delta=1e-9, sums={"v": (0, 1)})
+
+
+@cache
+def plan_of_ranks() -> dp.TopKPlan:
+    return dp.plan_top_k(k=2, epsilon=1, delta=1e-9)
+
+
 def released(source: Any, folder: Path) -> None:
-    found = dp.release(source, unit="user", by="key", epsilon=1, delta=1e-9, max_groups=1)
+    found = dp.release(source, unit="user", by="key", plan=plan_of_counts())
     found.write(folder / "out.parquet")
     found.report(folder / "out.html")
 
 
 def released_with_sum(source: Any, folder: Path) -> None:
-    dp.release(
-        source,
-        unit="user",
-        by="key",
-        epsilon=1,
-        delta=1e-9,
-        sums={"v": (0, 1)},
-        where="length(CAST(key AS VARCHAR)) > 0",
-    )
+    dp.release(source, unit="user", by="key", plan=plan_with_sum(), where="length(CAST(key AS VARCHAR)) > 0")
 
 
 def ranked(source: Any, folder: Path) -> None:
-    dp.top_k(source, unit="user", by="key", k=2, epsilon=1, delta=1e-9)
+    dp.top_k(source, unit="user", by="key", plan=plan_of_ranks())
 
 
 def median(source: Any, folder: Path) -> None:
