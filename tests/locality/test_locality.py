@@ -277,7 +277,9 @@ def test_the_first_record_of_a_file_without_header_decides_nothing(first: str, t
     """Not even how many columns there are."""
     path = tmp_path / "x.csv"
     path.write_bytes(FIRST_RECORDS[first] + b"1,a,x\n2,a,x\n")
-    writer = Writer("as it is", lambda table, folder: Files((path,), header=False), lambda table: table)
+    writer = Writer(
+        "as it is", lambda table, folder: Files((path,), header=["column0", "column1", "column2"]), lambda table: table
+    )
     found = count(writer, pa.table({}), Question((Part("column2"),)))
     assert not isinstance(found, str), found
     assert found[("text", "x"),] == (2,)
