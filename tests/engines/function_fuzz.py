@@ -250,12 +250,16 @@ class _Child:
         """Tables of nasty tuples, one for each shift, where fillers come first; and how many tuples there are."""
         if types in self._tables:
             return self._tables[types]
+        for name, _ in self._tables.values():  # batches come by their types: the tables of the last are done with
+            for shift in (0, *self._effort.shifts):
+                self._connection.execute(f"DROP TABLE {name}{shift}")
+        self._tables.clear()
         chosen = _tuples(types, self._effort)
         for kind in sorted(set(types) - self._values):
             self._values.add(kind)
             union = " UNION ALL ".join(f"SELECT {k} AS k, CAST({v} AS {kind}) AS v" for k, v in enumerate(VALUES[kind]))
             self._connection.execute(f'CREATE TABLE "{kind}" AS {union}')
-        name = f"nasty_{len(self._tables)}_"
+        name = "nasty_"
         keys = ", ".join(f"({row}{''.join(f', {key}' for key in picked)})" for row, picked in enumerate(chosen))
         names = "".join(f", k{position}" for position in range(len(types)))
         joins = "".join(f' JOIN "{kind}" AS v{p} ON v{p}.k = n.k{p}' for p, kind in enumerate(types))
