@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-crash test-spark java audit audit-spark postgres bench pins clean
+.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-fuzz test-crash test-spark java audit audit-spark postgres bench pins clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -66,6 +66,9 @@ coverage: $(READY) java postgres
 
 test-statistical: $(READY)  ## the long statistical runs
 	@$(BIN)/pytest -q -m statistical -n auto
+
+test-fuzz: $(READY)  ## every function of expressions with 1.5 million nasty calls
+	@$(BIN)/pytest -q -m fuzz tests/engines
 
 test-crash: $(READY) postgres  ## kill `continual add`, and processes that charge a ledger, at 200 random points
 	@$(BIN)/pytest -q -m crash

@@ -36,7 +36,7 @@ _RANGES: Final = {
     "TIMESTAMP WITH TIME ZONE": ("0001-01-02 00:00:00+00", "9999-12-30 23:59:59.999999+00"),
 }
 _FAMILIES: Final = {
-    **dict.fromkeys(_WHOLE, "whole"),
+    **dict.fromkeys(_WHOLE - {"UHUGEINT"}, "whole"),  # with which no function was examined
     **dict.fromkeys((*_FLOATS, "DECIMAL"), "number"),
     **{name: "timestamp" for name in _RANGES if name.startswith("TIMESTAMP")},
     "DATE": "date", "TIME": "time", "BOOLEAN": "boolean", "VARCHAR": "text", "BLOB": "blob", "UUID": "uuid",
