@@ -42,6 +42,7 @@ def check_outputs(*outputs: Path | None, inputs: Iterable[Path] = (), overwrite:
     """
     named = [path for path in outputs if path is not None]
     for number, path in enumerate(named):
+        _check_name(path)
         if not path.parent.is_dir():
             raise InvalidParameter("an existing folder for the output", str(path.parent), "create it first.")
         if any(_is_one_name(path, other) for other in named[:number]):
@@ -62,11 +63,19 @@ def check_precious(path: Path, inputs: Iterable[Path]) -> None:
     for folder in _folders(path):
         if _kind_of(folder / _STATE) is not None:
             raise InvalidParameter("an output outside the folder of a stream", str(path), OTHER_NAME)
-    owners = [path.with_name(path.name.removesuffix(end)) for end in _COMPANIONS if path.name.endswith(end)]
-    for owner in (path, *owners):
-        if owner.name and (kind := _kind_of(owner)) is not None:
-            got = f"{path}, {kind}" if owner is path else f"{path}, which belongs to {kind}"
-            raise InvalidParameter("an output that replaces no ledger, session or stream", got, OTHER_NAME)
+    check_companion(path)
+    if (kind := _kind_of(path)) is not None:
+        raise InvalidParameter("an output that replaces no ledger, session or stream", f"{path}, {kind}", OTHER_NAME)
+
+
+def check_companion(path: Path) -> None:
+    """Refuse a name that belongs to a ledger, a session or a stream: a database removes a journal that is not its own."""
+    for end in _COMPANIONS:
+        owner = path.with_name(path.name.removesuffix(end)) if path.name not in ("", end) else path
+        if owner != path and (kind := _kind_of(owner)) is not None:
+            raise InvalidParameter(
+                "a name that belongs to nothing else", f"{path}, which belongs to {kind}", OTHER_NAME
+            )
 
 
 def is_same(one: Path, other: Path) -> bool:
@@ -102,6 +111,14 @@ def write_text(text: str, path: Path, *, inputs: Iterable[Path] = (), overwrite:
     check_outputs(path, inputs=inputs, overwrite=overwrite)
     with replacement(path, overwrite=overwrite) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def _check_name(path: Path) -> None:
+    """Most writers take names in UTF-8 only, and would say so after the charge."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InvalidParameter("an output with a name in UTF-8", ascii(str(path)), OTHER_NAME) from None
 
 
 def _check_existing(path: Path, *, overwrite: bool) -> None:

@@ -166,6 +166,15 @@ def test_functions_are_refused_by_the_types_of_their_arguments(text: str, got: s
     assert f"got {got}" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text", ["x < 'nan'", "x = CAST('NaN' AS DOUBLE)", "x IN ('nan', '7')", "x BETWEEN 0 AND 'NaN'"]
+)
+def test_nan_is_null_in_literals_too(text: str) -> None:
+    table = pa.table({"user": [1, 2], "x": [1.0, float("nan")]})
+    query = GroupByQuery("user", (Key("user"),), where=text)
+    assert groups_of(DuckDBEngine().histogram(table, query, ContributionBounds(1))) == {}
+
+
 def test_deep_expressions_are_linear_in_their_depth() -> None:
     """A guard mentions its argument more than once: written in place, each level would double the text."""
     table = pa.table({"user": [1, 2], "x": ["a", "b" * 60_000]})

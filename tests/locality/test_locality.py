@@ -168,7 +168,8 @@ def check_settings(case: tuple[Writer, pa.Table, Question], other: Writer, order
     for threads in (2, 4):
         assert_same(count(writer, wider, question, settings=PerformanceSettings(threads=threads)), whole, question)
         wider = table
-    if other.untyped == writer.untyped and other.see(table).schema.equals(writer.see(table).schema):
+    alike = other.untyped == writer.untyped and ("csv" in other.name) == ("csv" in writer.name)
+    if alike and other.see(table).schema.equals(writer.see(table).schema):
         assert_same(count(other, table, question), whole, question)
 
 

@@ -148,7 +148,7 @@ def _plain(value: object) -> object:
         ("text LIKE 'a\\%'", "the function ~~"),
         ("date_trunc('decade', day)", "the part 'decade'"),
         ("CAST(x AS UUID)", "the type UUID"),
-        ("list_transform(l, lambda y: y + 1)", "a lambda"),
+        ("list_transform(l, lambda y: y + 1)", "the function list_transform"),
         ("substring(text, -2, 1)", "the function substring"),
         ("l[1]", "array_extract"),
         ("sum(x)", "the function sum"),

@@ -25,6 +25,7 @@ from dphist.audit.findings import Claim
 from dphist.audit.spark_parts import CollectedSpark, frame_of, is_elsewhere
 from dphist.audit.trials import KEY, UNIT, Layout, one_release, published
 from dphist.engines.spark import SparkEngine
+from dphist.engines.spark_settings import SETTINGS
 from dphist.planning import Plan, plan_for
 from dphist.planning.top_k import plan_top_k
 from dphist.publish.released import Release
@@ -167,20 +168,22 @@ _TWO_TASKS = {
     "spark.sql.adaptive.coalescePartitions.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.files.minPartitionNum": "2",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",  # tasks of different length would use equal words differently
 }
+_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 @contextmanager
 def _divided(engine: SparkEngine) -> Iterator[None]:
     """Groups are written in two files, which two tasks read, in batches of one size."""
     conf = engine.spark.conf
-    before = {name: conf.get(name, None) for name in _TWO_TASKS}
+    before, rows = {name: conf.get(name, None) for name in _TWO_TASKS}, SETTINGS[_BATCH]
     try:
         for name, value in _TWO_TASKS.items():
             conf.set(name, value)
+        SETTINGS[_BATCH] = "64"  # a run pins it; tasks of different length would use equal words differently
         yield
     finally:
+        SETTINGS[_BATCH] = rows
         for name, old in before.items():
             if old is None:
                 conf.unset(name)

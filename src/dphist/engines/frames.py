@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from decimal import Decimal
+from decimal import Decimal, Inexact, localcontext
+from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
 import duckdb
@@ -23,6 +24,10 @@ Arrow: TypeAlias = "pa.Table | pa.RecordBatchReader"
 
 _MOST_DIGITS: Final = 400
 _ROWS: Final = 2**17
+_IN_ARROW: Final = {
+    **dict.fromkeys(("HUGEINT", "UHUGEINT"), "DECIMAL(38, 0)"),
+    **dict.fromkeys(("BIT", "TIME WITH TIME ZONE"), "VARCHAR"),
+}
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _SECONDS: Final = _LAST_SECOND - _FIRST_SECOND
 _EXPECTED: Final = "a path, an Arrow table, a pandas or Polars frame or a DuckDB relation"
@@ -75,16 +80,23 @@ def _plain(schema: pa.Schema) -> pa.Schema:
 
 
 def _reader(schema: pa.Schema, names: Sequence[str], open_batches: Callable[[], Iterable[pa.RecordBatch]]) -> Arrow:
-    """The needed columns of batches that are not asked for before the first record is."""
+    """The needed columns of batches that are not asked for before the first record is; dictionaries are written out."""
     places = [schema.names.index(name) for name in names]
-    narrow = pa.schema([pa.field(schema.names[place], schema.types[place]) for place in places])
+    kinds = [schema.types[place] for place in places]
+    plain = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in kinds]
+    narrow = pa.schema([pa.field(schema.names[place], kind) for place, kind in zip(places, plain, strict=True)])
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in open_batches():
-            columns = [readable(batch.column(place)).cast(schema.types[place]) for place in places]
+            columns = [_written_out(readable(batch.column(place))) for place in places]
+            columns = [column.cast(kind) for column, kind in zip(columns, plain, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=narrow)
 
     return pa.RecordBatchReader.from_batches(narrow, batches()) if places else pa.table({})
+
+
+def _written_out(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def readable_parquet(path: str, names: Sequence[str]) -> Arrow:
@@ -105,6 +117,9 @@ def readable(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
         inside = pc.and_(inside, column.is_valid())
         numbers = pc.if_else(inside, _numbers(column), 0)  # DuckDB converts what is under a null as well
         return pc.if_else(inside, numbers.view(column.type), pa.scalar(None, column.type))
+    if pa.types.is_dictionary(column.type):  # all rows share the words: one that is bad must not take the others along
+        words = readable(column.dictionary)
+        return column if words is column.dictionary else pa.DictionaryArray.from_arrays(column.indices, words)
     if _is_readable(column):
         return column
     if pa.types.is_struct(column.type):
@@ -154,14 +169,14 @@ def _is_readable(column: pa.Array) -> bool:
 
 
 def _from_relation(relation: duckdb.DuckDBPyRelation, needed: Callable[[Sequence[str]], list[str]]) -> Arrow:
-    """Arrow has no 128-bit integers and no bits: 39 digits would come out as another number, so they become null."""
+    """Arrow has no 128-bit integers, bits or times with a zone. 39 digits would come out as another number: they are null."""
     from dphist.engines.sources import quote_identifier
 
     columns = []
     wanted = set(needed(relation.columns))
     for name, kind in zip(relation.columns, map(str, relation.types), strict=True):
         quoted = quote_identifier(name)
-        target = {"HUGEINT": "DECIMAL(38, 0)", "UHUGEINT": "DECIMAL(38, 0)", "BIT": "VARCHAR"}.get(kind)
+        target = _IN_ARROW.get(kind)
         if name in wanted:
             columns.append(quoted if target is None else f"TRY_CAST({quoted} AS {target}) AS {quoted}")
     if not columns:
@@ -229,12 +244,15 @@ def _text(value: object) -> str | None:
 def _number(value: Any) -> str | None:
     if value != value:
         return None
-    if isinstance(value, Decimal) and abs(value.adjusted()) > _MOST_DIGITS:
-        sign, digits, exponent = value.as_tuple()
-        short = "".join(map(str, digits)).rstrip("0")
-        return f"{'-' * sign}{short}E{int(exponent) + len(digits) - len(short)}"
     if value in (float("inf"), float("-inf")):
         return str(float(value))
-    if value == int(value):
-        return str(int(value))
-    return repr(float(value)) if float(value) == value else str(value)
+    if isinstance(value, Decimal) and value and abs(value.adjusted()) > _MOST_DIGITS:
+        return None  # its fraction would have millions of digits
+    exact = Fraction(value)
+    if exact.denominator == 1:
+        return str(exact.numerator)
+    if Fraction(float(exact)) == exact:
+        return repr(float(exact))
+    with localcontext(prec=4 * _MOST_DIGITS) as context:
+        decimal = Decimal(exact.numerator) / Decimal(exact.denominator)
+        return str(exact) if context.flags[Inexact] else format(decimal.normalize(), "f")

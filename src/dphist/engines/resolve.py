@@ -41,12 +41,15 @@ def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupB
         check_column(column, list(attached.columns), exact=True, shown=attached.shown)
     for column in read:
         check_column(column, list(attached.columns), exact=False, shown=attached.shown)
+    for key in query.by:
+        if key.numbers_in is not None:
+            _check_numbers(key.numbers_in, attached)
     keytypes.check_unit(attached.columns[query.unit], query.unit)
     folded = {name.casefold() for name in (*plain, *read)}
     steps = Steps(connection, {name: kind for name, kind in attached.columns.items() if name.casefold() in folded})
     unit = steps.column(query.unit)
     keys = [steps.write(derived[key.name]) if key.name in derived else steps.column(key.name) for key in query.by]
-    canonical = tuple(_canonical(piece, key, attached) for piece, key in zip(keys, query.by, strict=True))
+    canonical = tuple(_canonical(piece, key) for piece, key in zip(keys, query.by, strict=True))
     return Fields(
         unit=keytypes.canonical(unit.sql, unit.type_name, f"the unit {query.unit!r}"),
         keys=canonical,
@@ -86,7 +89,7 @@ def _value(column: str, steps: Steps, attached: Attached) -> str:
     raise InvalidParameter(f"numbers in {column!r}", f"the type {kind}", "sums and means need a numeric column.")
 
 
-def _canonical(piece: Piece, key: Key, attached: Attached) -> str:
+def _canonical(piece: Piece, key: Key) -> str:
     """The canonical form of a key, by its type and its role."""
     if key.role == "ordered value" and keytypes.is_text(piece.type_name):
         raise InvalidParameter(
@@ -94,8 +97,6 @@ def _canonical(piece: Piece, key: Key, attached: Attached) -> str:
             f"the type {keytypes.base(piece.type_name)}",
             "CSV and JSON columns are text: read them as numbers (--as number), or compare letters (--as text).",
         )
-    if key.numbers_in is not None:
-        _check_numbers(key.numbers_in, attached)
     return keytypes.canonical(piece.sql, piece.type_name, f"the key {key.name!r}")
 
 

@@ -136,13 +136,7 @@ def _attach_parquet(
     }
     schemas = [described(connection, _parquet([path], {**options, "hive_partitioning": "false"})) for path in paths]
     for path, schema in zip(paths, schemas, strict=True):
-        for name in needed:
-            if schema.get(name) != schemas[0].get(name):
-                raise UnreadableSource(
-                    f"the same type of {name!r} in every file ({schemas[0].get(name)})",
-                    f"{schema.get(name)} in {path}",
-                    "rewrite the files with one schema.",
-                )
+        _check_same_types(schemas[0], schema, needed, path)
         _check_folders(folders[0], schema)
     connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT * FROM {_parquet(paths, options)}")
     columns = described(connection, SOURCE)
@@ -157,6 +151,18 @@ def _attach_parquet(
         _create_view(connection, read, ", ".join(typed))
 
     return Attached(columns, typed=True, paths=paths, reread=reread)
+
+
+def _check_same_types(first: dict[str, str], other: dict[str, str], needed: Sequence[str], path: str) -> None:
+    """Without regard to case, as SQL reads names."""
+    wanted, found = ({name.casefold(): kind for name, kind in schema.items()} for schema in (first, other))
+    for name in dict.fromkeys(map(str.casefold, needed)):
+        if wanted.get(name) != found.get(name):
+            raise UnreadableSource(
+                f"the same type of {name!r} in every file ({wanted.get(name)})",
+                f"{found.get(name)} in {path}",
+                "rewrite the files with one schema.",
+            )
 
 
 def _attach_csv(
@@ -200,12 +206,13 @@ def _attach_json(
     names = [name for name in dict.fromkeys([*needed, *files.types]) if name not in folders[0]]
     check_unique(names)
     array = is_json_array(paths[0])
-    lines = with_folders([json_lines(path, array=array) for path in paths], folders)
+    line = "line" + "_" * max(map(len, folders[0]), default=0)  # no folder has this name
+    lines = with_folders([json_lines(path, line, array=array) for path in paths], folders)
     structure = quote_text(json.dumps(dict.fromkeys(names, "VARCHAR")))
-    record = f"TRY(CASE WHEN json_valid(line) THEN from_json(line, {structure}) END)"
-    fields = [f"record.{quote_identifier(name)} AS {quote_identifier(name)}" for name in names]
+    record = f"TRY(CASE WHEN json_valid({line}) THEN from_json({line}, {structure}) END)"
+    fields = [f"{line}.{quote_identifier(name)} AS {quote_identifier(name)}" for name in names]
     outer = ", ".join([*fields, *map(quote_identifier, folders[0])])
-    inner = ", ".join([f"{record} AS record", *map(quote_identifier, folders[0])])
+    inner = ", ".join([f"{record} AS {line}", *map(quote_identifier, folders[0])])
     connection.register("arrow_source", lines)
     text = f"(SELECT {outer} FROM (SELECT {inner} FROM arrow_source) AS parsed) AS text"
     connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT {_declared([*names, *folders[0]], files)} FROM {text}")

@@ -126,14 +126,18 @@ class Steps:
 
     def _constant(self, sql: str, text: str) -> Piece:
         kind = self._described(f"SELECT {sql} AS step", text)
-        plain = keytypes.family(kind) in ("text", "whole", "number", "boolean", "null")
+        if sql == "NULL":
+            return Piece(sql, "NULL", -1, constant=True)
+        plain = keytypes.family(kind) in ("text", "whole", "number", "boolean")
+        guarded = keytypes.guarded(sql, kind)
         try:
-            rows = self._connection.execute(f"SELECT {sql if plain else f'CAST({sql} AS VARCHAR)'}").fetchall()
+            rows = self._connection.execute(f"SELECT {guarded if plain else f'CAST({guarded} AS VARCHAR)'}").fetchall()
         except duckdb.Error:  # of the user's own literals
             rows = []
         if not rows:
             raise InvalidParameter(f"literals that can be read in {text!r}", sql)
-        return Piece(sql, "NULL" if sql == "NULL" else kind, -1, constant=True, value=rows[0][0])
+        value = rows[0][0]
+        return Piece(f"CAST(NULL AS {kind})" if value is None else sql, kind, -1, constant=True, value=value)
 
     def _described(self, query: str, text: str) -> str:
         try:
@@ -182,6 +186,8 @@ class _Writer:
 
     def _column(self, names: Sequence[str]) -> Piece:
         piece = self._steps.column(names[0])
+        if piece.family == "other":
+            raise self._refusal(f"{names[0]!r} of the type {piece.type_name}", "no function was examined with it.")
         for field_name in names[1:]:
             if piece.family != "struct":
                 raise self._refusal("a field of something that has none", f"{names[0]!r} is of type {piece.type_name}.")
@@ -189,15 +195,20 @@ class _Writer:
         return piece
 
     def _compare(self, operator: str, parts: Sequence[Piece]) -> Piece:
-        self._check_comparable(parts)
+        parts = self._comparable(parts)
         return self._add(f"{parts[0].sql} {operator} {parts[1].sql}", parts)
 
-    def _check_comparable(self, parts: Sequence[Piece]) -> None:
+    def _comparable(self, parts: Sequence[Piece]) -> list[Piece]:
+        """Simple values; a quoted literal beside another type is read as that type, so that 'NaN' is null here too."""
         for part in parts:
             if part.family not in _COMPARABLE:
                 raise self._refusal(
                     f"a comparison of the type {part.type_name}", "compare a field or an element of it."
                 )
+        kinds = [part.type_name for part in parts if not part.constant and part.family not in ("text", "null")]
+        if not kinds:
+            return list(parts)
+        return [self._add(f"CAST({p.sql} AS {kinds[0]})", [p]) if p.is_text_literal else p for p in parts]
 
     def _case(self, node: dict[str, Any]) -> Piece:
         parts: list[Piece] = []
@@ -233,7 +244,7 @@ class _Writer:
             case "OPERATOR_COALESCE":
                 return self._add(f"coalesce({', '.join(part.sql for part in parts)})", parts)
             case "COMPARE_IN":
-                self._check_comparable(parts)
+                parts = self._comparable(parts)
                 return self._add(f"{parts[0].sql} IN ({', '.join(part.sql for part in parts[1:])})", parts)
             case "ARRAY_SLICE":
                 return self._call("array_slice", parts)
@@ -296,7 +307,7 @@ def _fits(part: Piece, wanted: str) -> bool:
         allowed.add("whole")
     if part.family == "other":
         return False
-    return "any" in allowed or part.family in allowed | {"null"} or part.is_text_literal
+    return "any" in allowed or part.family in allowed | {"null"}
 
 
 def _spelled(function: Function) -> str:

@@ -10,6 +10,7 @@ Not seen: an old copy that is put back while nobody uses the state. Files cannot
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from dphist.errors import InvalidParameter
+from dphist.outputs import check_companion
 
 Write = Callable[[BinaryIO], object]
 
@@ -100,6 +102,7 @@ def creating(path: Path, what: str) -> Iterator[LockedFile]:
     Of several processes one gets it. An empty file that nobody holds is what a killed process left: it is taken over.
     """
     check_single_name(path)
+    check_companion(path)
     file = _lock(path, _OPEN | os.O_CREAT)
     try:
         if file.read():
@@ -140,7 +143,7 @@ def check_single_name(path: Path) -> None:
 
 def remove_partial(path: Path) -> None:
     """Remove what a killed process left half written; call it under the lock."""
-    for left in path.parent.glob(f".{path.name}.*{_PARTIAL}"):
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*{_PARTIAL}"):
         left.unlink(missing_ok=True)
 
 

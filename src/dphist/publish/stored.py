@@ -55,13 +55,24 @@ class Stored:
             tables = [_read(part, self.kind, keys, complete=not self.is_folder) for part in parts]
             named = [table for table in tables if table.num_columns]
             return pa.concat_tables(named) if named else pa.table({})
-        except (OSError, ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException) as problem:
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            ArithmeticError,
+            RecursionError,
+            MemoryError,
+            pa.ArrowException,
+        ) as problem:
             raise _unreadable(self.path, problem) from None
 
 
 def open_stored(path: Path) -> Stored:
     """Find a published file and its metadata."""
     kind = format_of(path)
+    for file in (path, sidecar(path)):
+        if file.exists() and not (file.is_file() or (file is path and file.is_dir())):
+            raise InvalidParameter(f"a released file at {file}", "a pipe, a device or something else")
     try:
         return Stored(path, kind, _inside(path, kind), _beside(path))
     except (OSError, ValueError, pa.ArrowException) as problem:
@@ -180,7 +191,8 @@ def _read_json(file: Path, keys: Sequence[str], *, complete: bool) -> pa.Table:
     complete: Spark leaves out nulls, so that a key may be missing in a row or in all of them.
     """
     with file.open("rb") as lines:
-        rows = [json.loads(line.decode("utf-8")) for line in lines if line.strip()]
+        bounded = iter(lambda: lines.readline(_CSV_BLOCK), b"")
+        rows = [json.loads(line.decode("utf-8")) for line in bounded if line.strip()]
     if not all(isinstance(row, dict) for row in rows):
         raise TypeError("a line that is no object")
     names = list(dict.fromkeys(name for row in rows for name in row))

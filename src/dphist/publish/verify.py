@@ -109,7 +109,7 @@ def _check_digests(stored: Stored, table: pa.Table, version: int) -> Iterator[Ch
     """Of the metadata over itself, and of the table in it."""
     held = [data for data in (stored.inside, stored.beside) if data is not None]
     if version == 1:
-        yield skipped("digest", "metadata had none when this file was written")
+        yield skipped("digest", "metadata of version 1 has none: whoever edited it left no trace")
     else:
         same = all(data.get(DIGEST) == digest_of(data) for data in held)
         yield Check("digest", same, "is that of the metadata" if same else "the metadata was changed")
@@ -117,7 +117,7 @@ def _check_digests(stored: Stored, table: pa.Table, version: int) -> Iterator[Ch
         return  # the digest of the file is that of the table
     written = stored.metadata.get(TABLE)
     if version == 1:
-        yield skipped("table", "its content had no digest when this file was written")
+        yield skipped("table", "metadata of version 1 has no digest of its content")
     elif stored.is_folder and written is None:
         yield skipped("table", "Spark wrote it in parts, without a digest of their content")
     else:
