@@ -91,10 +91,47 @@ def test_files_differ_in_a_type_whatever_the_case(tmp_path: Path) -> None:
         run(tmp_path / "*.parquet", "k=AGE + 1")
 
 
-def test_types_that_no_function_was_examined_with_are_refused() -> None:
-    twice = pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64()))
-    with pytest.raises(InvalidParameter, match="'key' of the type MAP"):
-        run(pa.table({"user": [1], "key": twice}), "k=key IS NULL")
+ODD = {
+    "map": pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64())),
+    "map in a struct": pa.array([{"m": [("a", 1)]}], pa.struct([("m", pa.map_(pa.string(), pa.int64()))])),
+    "dictionary in a list": pa.array([["a"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+    "run-end encoded": pa.RunEndEncodedArray.from_arrays([1], ["a"]),
+    "half a float": pa.array([1.0], pa.float16()),
+    "wide decimal": pa.array([Decimal(1)], pa.decimal256(70, 2)),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_types_that_one_record_could_break_are_refused(name: str) -> None:
+    with pytest.raises(InvalidParameter, match="'key' to be of a simple type"):
+        run(pa.table({"user": [1], "key": ODD[name]}), "k=key IS NULL")
+
+
+def test_what_a_parquet_file_means_does_not_depend_on_who_reads_it(tmp_path: Path) -> None:
+    """One text that is not UTF-8 sends all records through another reader."""
+    bad = pa.Array.from_buffers(pa.string(), 3, pa.array([b"a", b"\xff", b"b"], pa.binary()).buffers())
+    late = of_numbers(pa.timestamp("us"), [253_370_764_800_000_000, 0, 1])
+    good = {
+        "user": pa.array([1, 2, 3]),
+        "span": of_numbers(pa.duration("us"), [5, 6, 7]),
+        "late": late,
+        "name.with.dots": pa.array(["x", "y", "z"]),
+        "__filename": pa.array([1.5, 2.5, 3.5]),
+        "word": pa.array(["p", "q", "p"]).dictionary_encode(),
+    }
+    keys = tuple(map(Key, [*list(good)[1:], "Text"]))
+    for options in ({}, {"use_deprecated_int96_timestamps": True}):
+        found = []
+        for number, text in enumerate((pa.array(["a", None, "b"]), bad)):
+            folder = tmp_path / f"{len(options)}{number}"
+            folder.mkdir()
+            table = pa.table({**good, "Text": text})
+            pq.write_table(table, folder / "a.parquet", **options)
+            pq.write_table(table.rename_columns([*good, "text"]).slice(0, 0), folder / "b.parquet", **options)
+            query = GroupByQuery("user", keys)
+            found.append(groups_of(ENGINE.histogram(folder / "*.parquet", query, ContributionBounds())))
+        assert found[0] == found[1]
+        assert len(found[0]) == 3
 
 
 def test_folders_of_any_name(tmp_path: Path) -> None:

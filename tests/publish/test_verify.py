@@ -157,7 +157,7 @@ def test_every_leaf_is_compared_even_with_digests_computed_anew(folder: Path, na
 
 JSON = st.recursive(
     st.one_of(
-        st.none(), st.booleans(), st.integers(-(10**30), 10**30), st.floats(allow_nan=False), st.text(max_size=8),
+        st.none(), st.booleans(), st.integers(-(10**30), 10**30), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=8),
         st.sampled_from([2**40, -1, 1e308, 5e-324, "1e999999999", "1/0", "\x1b[2J\x00"]),
     ),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=6), inner, max_size=3)),
@@ -408,7 +408,7 @@ def test_a_ledger_is_asked_about_its_entry(tmp_path: Path) -> None:
         path = tmp_path / f"{name}.parquet"
         found.write(path)
         assert [check.state for check in dp.verify(path) if check.name == "ledger"] == ["not checked"]
-        assert [check for check in dp.verify(path, ledger=address) if not check.passed] == []
+        assert not any(check.failed for check in dp.verify(path, ledger=address))
         good = metadata_of(path)
         receipts = [None, *({**good["ledger"], **change} for change in OTHER_ENTRIES)]
         wrongs: list[dict[str, Any]] = [{"unit": "user_id"}, *({"ledger": receipt} for receipt in receipts)]

@@ -310,5 +310,5 @@ def test_a_session_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter):
         dp.Session(tmp_path / "s.json")
     assert start_session(str(tmp_path / "s.json")) == 1
-    with pytest.raises(InvalidParameter, match="a file"):
+    with pytest.raises(InvalidParameter, match="a regular file"):
         start_session(str(tmp_path))

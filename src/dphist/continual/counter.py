@@ -26,6 +26,7 @@ from dphist.mechanisms import ContinualCounts
 from dphist.mechanisms.continual import calibrate
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
+from dphist.outputs import check_companion
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.sentence import check_neighbours, layout
 from dphist.publish.charge import Spend, charging, receipt_of, spend_of_mechanism
@@ -87,6 +88,7 @@ class Continual:
         folder = Path(path)
         if not folder.resolve().parent.is_dir():
             raise InvalidParameter("an existing folder around the stream's own", str(folder.parent), "create it first.")
+        check_companion(folder)
 
         def spend() -> Spend:
             return spend_of_mechanism(

@@ -129,6 +129,10 @@ def _parse(text: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
 
 
 def _serialized(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
+    try:
+        sql.encode()
+    except UnicodeEncodeError:
+        return {"error": True}
     return dict(json.loads(connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0]))
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pa_dataset
+import pyarrow.parquet as pq
 
 from dphist.errors import UnreadableSource
 
@@ -57,8 +57,10 @@ def _convert(source: Any, needed: Callable[[Sequence[str]], list[str]]) -> tuple
         source = pa.Table.from_batches([source])
     if isinstance(source, pa.Table):
         names = list(source.schema.names)
-        table = source.select([names.index(name) for name in needed(names)])
-        return pa.table([readable(column) for column in table.columns], schema=_plain(table.schema)), names, True
+        places = [names.index(name) for name in needed(names)]
+        schema = _plain_schema(source.schema, places)
+        columns = [_as_plain(source.column(place), kind) for place, kind in zip(places, schema.types, strict=True)]
+        return pa.table(columns, schema=schema), names, True
     if isinstance(source, pa.RecordBatchReader):
         names = list(source.schema.names)
         return _reader(source.schema, needed(names), lambda: source), names, True
@@ -75,35 +77,94 @@ def _convert(source: Any, needed: Callable[[Sequence[str]], list[str]]) -> tuple
     raise UnreadableSource(_EXPECTED, type(source).__name__)
 
 
-def _plain(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(item.name, item.type) for item in schema])
-
-
 def _reader(schema: pa.Schema, names: Sequence[str], open_batches: Callable[[], Iterable[pa.RecordBatch]]) -> Arrow:
-    """The needed columns of batches that are not asked for before the first record is; dictionaries are written out."""
+    """The needed columns of batches that are not asked for before the first record is."""
     places = [schema.names.index(name) for name in names]
-    kinds = [schema.types[place] for place in places]
-    plain = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in kinds]
-    narrow = pa.schema([pa.field(schema.names[place], kind) for place, kind in zip(places, plain, strict=True)])
+    plain = _plain_schema(schema, places)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in open_batches():
-            columns = [_written_out(readable(batch.column(place))) for place in places]
-            columns = [column.cast(kind) for column, kind in zip(columns, plain, strict=True)]
-            yield pa.RecordBatch.from_arrays(columns, schema=narrow)
+            columns = [_as_plain(batch.column(place), kind) for place, kind in zip(places, plain.types, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=plain)
 
-    return pa.RecordBatchReader.from_batches(narrow, batches()) if places else pa.table({})
+    return pa.RecordBatchReader.from_batches(plain, batches()) if places else pa.table({})
 
 
-def _written_out(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+def _plain_schema(schema: pa.Schema, places: Sequence[int]) -> pa.Schema:
+    """Types that mean one thing to Arrow and to DuckDB, whatever one record holds; others are refused."""
+    return pa.schema(
+        [pa.field(schema.names[place], plain_type(schema.types[place], schema.names[place])) for place in places]
+    )
+
+
+def plain_type(kind: pa.DataType, name: str) -> pa.DataType:
+    """What a column is written out as: dictionaries as their words, JSON as text."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.json":
+        kind = kind.storage_type
+    if not _is_plain(kind):
+        raise UnreadableSource(
+            f"{name!r} to be of a simple type", str(kind), "cast it first; text and numbers always work."
+        )
+    return kind
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_struct(kind):
+        return all(_is_plain(field.type) for field in kind)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _is_plain(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return bool(kind.extension_name == "arrow.uuid")
+    odd = (types.is_dictionary, types.is_nested, types.is_float16, types.is_decimal256, types.is_run_end_encoded)
+    return not any(is_odd(kind) for is_odd in odd)
+
+
+def _as_plain(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([_as_plain(chunk, kind) for chunk in column.chunks], kind)
+    if pa.types.is_dictionary(column.type):
+        words = pa.DictionaryArray.from_arrays(column.indices, readable(_storage(column.dictionary)))
+        return readable(words.dictionary_decode())
+    return readable(_storage(column))
+
+
+def _storage(column: pa.Array) -> pa.Array:
+    is_json = isinstance(column.type, pa.BaseExtensionType) and column.type.extension_name == "arrow.json"
+    return column.storage if is_json else column
 
 
 def readable_parquet(path: str, names: Sequence[str]) -> Arrow:
-    """Columns of a Parquet file with null for what DuckDB's own reader would not take."""
-    dataset = pa_dataset.dataset(path, format="parquet", partitioning=None)
-    schema = pa.schema([dataset.schema.field(name) for name in names])
-    return _reader(schema, names, lambda: dataset.to_batches(columns=list(names)))
+    """Columns of a Parquet file, under these names, with null for what DuckDB's own reader would not take."""
+    file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+    found = {name.casefold(): name for name in file.schema_arrow.names}
+    own = [found[name.casefold()] for name in names]
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in file.iter_batches(columns=own):
+            columns = [_as_stored(batch.column(name)) for name in own]
+            yield pa.RecordBatch.from_arrays(columns, names=list(names))
+
+    kinds = [_stored_type(file.schema_arrow.field(name).type) for name in own]
+    return _reader(pa.schema(list(zip(names, kinds, strict=True))), names, batches)
+
+
+def check_parquet(path: str, needed: Sequence[str]) -> None:
+    """Refuse a column that `readable_parquet` and DuckDB's reader would understand in two ways."""
+    for field in pq.read_schema(path):
+        if field.name.casefold() in needed:
+            plain_type(_stored_type(field.type), field.name)
+
+
+def _stored_type(kind: pa.DataType) -> pa.DataType:
+    """Durations are stored as numbers, and DuckDB reads what is stored."""
+    return pa.int64() if pa.types.is_duration(kind) else kind
+
+
+def _as_stored(column: pa.Array) -> pa.Array:
+    return column.view(pa.int64()) if pa.types.is_duration(column.type) else column
 
 
 def readable(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -117,9 +178,6 @@ def readable(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
         inside = pc.and_(inside, column.is_valid())
         numbers = pc.if_else(inside, _numbers(column), 0)  # DuckDB converts what is under a null as well
         return pc.if_else(inside, numbers.view(column.type), pa.scalar(None, column.type))
-    if pa.types.is_dictionary(column.type):  # all rows share the words: one that is bad must not take the others along
-        words = readable(column.dictionary)
-        return column if words is column.dictionary else pa.DictionaryArray.from_arrays(column.indices, words)
     if _is_readable(column):
         return column
     if pa.types.is_struct(column.type):
@@ -133,10 +191,11 @@ def readable(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 def _inside(column: pa.Array) -> pa.BooleanArray | None:
     """Which times are of the years 1 to 9999 and which durations fit between them; None for other types."""
-    if not (pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type)):
+    is_date = pa.types.is_date64(column.type)
+    if not (is_date or pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type)):
         return None
-    ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[column.type.unit]
-    first, last = (_FIRST_SECOND, _LAST_SECOND) if pa.types.is_timestamp(column.type) else (-_SECONDS, _SECONDS)
+    ticks = 10**3 if is_date else {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[column.type.unit]
+    first, last = (-_SECONDS, _SECONDS) if pa.types.is_duration(column.type) else (_FIRST_SECOND, _LAST_SECOND)
     least, most = max(first * ticks, -(2**63)), min((last + 1) * ticks - 1, 2**63 - 1)
     return pc.and_(pc.greater_equal(_numbers(column), least), pc.less_equal(_numbers(column), most))
 
@@ -149,10 +208,6 @@ def _numbers(column: pa.Array) -> pa.Array:
 def _is_readable(column: pa.Array) -> bool:
     """Whether DuckDB takes every value, also of what is nested."""
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _is_readable(column.dictionary)
-    if pa.types.is_map(kind):
-        return _is_readable(column.keys) and _is_readable(column.items)
     if pa.types.is_struct(kind):
         return all(map(_is_readable, column.flatten()))
     if pa.types.is_nested(kind):
@@ -216,7 +271,7 @@ def _typed(column: Any) -> pa.Array:
         return readable(pa.Array.from_pandas(column))
     except (pa.ArrowException, UnicodeError, TypeError, ValueError):
         pass
-    if str(column.dtype) in ("str", "string"):  # a text that is no Unicode is a null, the others stay
+    if str(column.dtype) in ("str", "string", "category"):  # a text that is no Unicode is a null, the others stay
         return _texts(column)
     raise UnreadableSource(
         f"a type that Arrow can hold in {column.name!r}", type(column.dtype).__name__, "cast the column first."
@@ -246,8 +301,10 @@ def _number(value: Any) -> str | None:
         return None
     if value in (float("inf"), float("-inf")):
         return str(float(value))
-    if isinstance(value, Decimal) and value and abs(value.adjusted()) > _MOST_DIGITS:
-        return None  # its fraction would have millions of digits
+    if isinstance(value, Decimal) and (
+        len(value.as_tuple().digits) > _MOST_DIGITS or abs(value.adjusted()) > _MOST_DIGITS
+    ):
+        return None if value else "0"  # its fraction could have millions of digits
     exact = Fraction(value)
     if exact.denominator == 1:
         return str(exact.numerator)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dphist.engines import literals
+from dphist.engines.keytypes import LONGEST_KEY
 from dphist.engines.literals import Check, every
 
 
@@ -31,7 +32,9 @@ class Function:
     check: Check | None = None
 
 
-_MEMORY: Final = 4_194_304
+_FEW_MATCHES: Final = "strlen({0}) * (strlen({2}) + 1) <= 262144"
+"""Every letter may be a match, and every reference in the replacement repeats it."""
+
 _PLAIN: Final = "text|number|boolean|date|time|timestamp|interval|uuid"
 _MOMENT: Final = "date|timestamp"
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
@@ -102,7 +105,8 @@ _TEXT: Final = [
         "text",
         "text",
         "text",
-        guard=f"strlen({{0}}) // greatest(strlen({{1}}), 1) * strlen({{2}}) <= {_MEMORY}",
+        guard="strlen({0}) + (strlen({0}) - strlen(replace({0}, {1}, ''))) // greatest(strlen({1}), 1)"
+        f" * (strlen({{2}}) - strlen({{1}})) <= {LONGEST_KEY}",
     ),
     *_with("translate", "text", "text", "text"),
     *_with("lpad rpad", "text", "whole", "text", constants=(1,), check=literals.whole(1, 0, literals.WIDEST)),
@@ -164,6 +168,7 @@ _PATTERNS: Final = [
         "text",
         "text",
         constants=(1, 2, 3),
+        guard=_FEW_MATCHES,
         check=every(literals.pattern(1, options=3, everywhere=True), literals.short(2)),
     ),
 ]

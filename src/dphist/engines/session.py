@@ -105,6 +105,8 @@ def without_leaks(work: Callable[[], _T], *, let_through: tuple[type[Exception],
         return work()
     except ours:
         raise
+    except duckdb.InterruptException:
+        failure: BaseException = KeyboardInterrupt()
     except (duckdb.OutOfMemoryException, MemoryError):
         failure = EngineFailure("enough memory and disk", "raise the memory limit or free space for temporary files.")
     except (duckdb.IOException, OSError):

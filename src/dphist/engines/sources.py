@@ -20,7 +20,7 @@ from urllib.parse import unquote
 import duckdb
 import pyarrow as pa
 
-from dphist.engines.frames import Arrow, as_arrow, readable_parquet
+from dphist.engines.frames import Arrow, as_arrow, check_parquet, readable_parquet
 from dphist.engines.functions import CASTS
 from dphist.engines.lines import CsvFormat, csv_batches, first_line, is_json_array, json_lines
 from dphist.engines.settings import Files, Format
@@ -138,16 +138,15 @@ def _attach_parquet(
     for path, schema in zip(paths, schemas, strict=True):
         _check_same_types(schemas[0], schema, needed, path)
         _check_folders(folders[0], schema)
+        check_parquet(path, [name.casefold() for name in needed])
     connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT * FROM {_parquet(paths, options)}")
     columns = described(connection, SOURCE)
 
     def reread() -> None:
-        read = with_folders([readable_parquet(path, _wanted(list(schemas[0]), needed)) for path in paths], folders)
-        typed = [
-            f"TRY_CAST({name} AS {columns[raw]}) AS {name}"
-            for raw in read.schema.names
-            if (name := quote_identifier(raw))
-        ]
+        wanted = _wanted(list(schemas[0]), needed)
+        read = with_folders([readable_parquet(path, wanted) for path in paths], folders)
+        quoted = {name: quote_identifier(name) for name in read.schema.names}
+        typed = [f"TRY_CAST({sql} AS {columns[name]}) AS {sql}" for name, sql in quoted.items()]
         _create_view(connection, read, ", ".join(typed))
 
     return Attached(columns, typed=True, paths=paths, reread=reread)

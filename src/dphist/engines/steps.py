@@ -38,6 +38,7 @@ _COMPARABLE: Final = frozenset(
     {"text", "whole", "number", "boolean", "date", "time", "timestamp", "blob", "uuid", "null"}
 )
 _MOST_LEVELS: Final = 64
+_JOINING: Final = frozenset({"concat", "concat_ws", "list_value"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +258,12 @@ class _Writer:
         function = self._examined(name, parts)
         arguments = [part.sql for part in parts]
         call = f'"{name}"({", ".join(arguments)})'
-        if function.guard is not None:
-            call = f"CASE WHEN {function.guard.format(*arguments)} THEN {call} END"
+        guards = [] if function.guard is None else [function.guard.format(*arguments)]
+        if name in _JOINING:  # what is longer would be built for nothing, of as many arguments as somebody writes
+            lengths = [f"coalesce(strlen({part.sql}), 0)" for part in parts if part.family == "text"]
+            guards += [f"{' + '.join([*lengths, '0'])} <= {keytypes.LONGEST_KEY}"]
+        if guards:
+            call = f"CASE WHEN {' AND '.join(f'({guard})' for guard in guards)} THEN {call} END"
         return self._add(call, parts)
 
     def _examined(self, name: str, parts: Sequence[Piece]) -> Function:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import glob
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -132,9 +133,11 @@ def replace_private(path: Path, write: Write) -> None:
 def check_single_name(path: Path) -> None:
     """Refuse a file that has another name: replacing it under one would leave the other behind, with a budget of its own."""
     try:
-        linked = path.is_symlink() or path.stat().st_nlink > 1
+        linked, regular = path.is_symlink() or path.stat().st_nlink > 1, path.is_file()
     except FileNotFoundError:
         return
+    if not regular:
+        raise InvalidParameter(f"{path.name} to be a regular file", "a folder, a device or something else")
     if linked:
         raise InvalidParameter(
             f"{path.name} to be a file with one name", "one with a second (a link)", "remove the other name first."
@@ -151,7 +154,7 @@ def _lock(path: Path, flags: int) -> LockedFile:
     """Open, lock, and look whether the name still belongs to what is locked: if not, somebody was faster."""
     for _ in range(_TRIES):
         try:
-            handle = os.open(path, flags, 0o600)
+            handle = os.open(path, flags | os.O_NONBLOCK, 0o600)  # a pipe would keep us waiting
         except (FileNotFoundError, IsADirectoryError):
             raise InvalidParameter(f"a file {path.name}", "none", "was it removed or moved?") from None
         try:
@@ -170,7 +173,8 @@ def _lock(path: Path, flags: int) -> LockedFile:
 
 def _names(path: Path, handle: int) -> bool:
     try:
-        return os.path.samestat(path.lstat(), os.fstat(handle))
+        opened = os.fstat(handle)
+        return stat.S_ISREG(opened.st_mode) and os.path.samestat(path.lstat(), opened)
     except (FileNotFoundError, NotADirectoryError):
         return False
 

@@ -137,8 +137,12 @@ def _inside(path: Path, kind: str) -> dict[str, Any] | None:
     if kind != "parquet":
         path.open("rb").close()
         return None
-    stored = (pq.read_schema(path).metadata or {}).get(METADATA_KEY)
-    return None if stored is None else parse_metadata(stored, path.name)
+    # A writer stores it twice, and readers take one or the other: both must be there and say the same.
+    with pq.ParquetFile(path) as file:
+        copies = [(held or {}).get(METADATA_KEY) for held in (file.metadata.metadata, file.schema_arrow.metadata)]
+    if copies[0] != copies[1]:
+        raise InvalidParameter(f"one set of metadata in {path.name}", "two that differ")
+    return None if copies[0] is None else parse_metadata(copies[0], path.name)
 
 
 def _beside(path: Path) -> dict[str, Any] | None:

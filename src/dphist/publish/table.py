@@ -26,10 +26,15 @@ def column_names(plan: Plan, level: float | None) -> list[str]:
 
 
 def check_names(by: Sequence[str], plan: Plan, level: float | None) -> None:
-    """A key may not have the name of a column that the release adds."""
-    if clash := sorted(set(by) & set(column_names(plan, level))):
+    """A key may not have the name of a column that the release adds, nor of another key, without regard to case.
+
+    Some formats do not tell such names apart, and writers would rename one of them.
+    """
+    added = {name.casefold() for name in column_names(plan, level)}
+    folded = [name.casefold() for name in by]
+    if clash := sorted(name for name in by if name.casefold() in added or folded.count(name.casefold()) > 1):
         raise InvalidParameter(
-            "keys with other names than the released columns", clash, 'rename: --by "my_count=count".'
+            "keys with other names than each other and the released columns", clash, 'rename: --by "my_count=count".'
         )
 
 
