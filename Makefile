@@ -74,7 +74,7 @@ test-crash: $(READY) postgres  ## kill `continual add`, and processes that charg
 	@$(BIN)/pytest -q -m crash
 
 test-spark: $(READY) java  ## every example of the engine tests on Spark
-	@$(BIN)/pytest -q --engines spark tests/engines tests/spark
+	@$(BIN)/pytest -q --engines spark -m "not statistical and not crash and not fuzz" tests/engines tests/spark
 
 audit: $(READY)  ## attack every guarantee thoroughly (half an hour) and rewrite the tables of docs/audit.md
 	@$(BIN)/python -m dphist.audit docs/audit.md

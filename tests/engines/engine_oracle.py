@@ -29,7 +29,7 @@ def every_engine_given(examples: int, **strategies: Any) -> Callable[[Callable[.
         def test(engine: Engine) -> None:
             few = isinstance(engine, CollectedSpark) and not spark_sessions.thorough
 
-            @settings(max_examples=max(4, examples // 10) if few else examples, deadline=None)
+            @settings(max_examples=3 if few else examples, deadline=None)
             @given(**strategies)
             def holds(**drawn: Any) -> None:
                 check(engine, **drawn)

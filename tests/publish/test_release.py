@@ -340,7 +340,7 @@ def test_verify_catches_changed_metadata(tmp_path: Path) -> None:
 
 
 def test_names_that_clash_are_refused() -> None:
-    with pytest.raises(dp.InvalidParameter, match="other names than the released columns"):
+    with pytest.raises(dp.InvalidParameter, match="other names than each other and the released columns"):
         dp.release(EVENTS, unit="user", by="count=item", **BUDGET)  # type: ignore[arg-type]
 
 

@@ -62,6 +62,7 @@ SEEN_IN_FEW_RUNS = [
 ]  # fmt: skip
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize("name", SEEN_IN_FEW_RUNS)
 def test_what_is_broken_is_caught(name: str) -> None:
     """Others need the tables and the runs of `dphist audit --engine spark`."""
@@ -69,6 +70,7 @@ def test_what_is_broken_is_caught(name: str) -> None:
     assert not judged(one, ALPHA, thorough=False).holds
 
 
+@pytest.mark.cluster
 def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_engine, "open_session", lambda *_: engine())
     done = CliRunner().invoke(app, ["audit", "--engine", "spark", "--mechanism", "discrete-gaussian", "--json"])

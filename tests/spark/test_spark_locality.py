@@ -269,6 +269,7 @@ def test_fields_are_those_of_python(line: str) -> None:
     assert got == want or (got is None and line.endswith("\r\r")) or not line.strip("\r")
 
 
+@pytest.mark.cluster
 def test_files_without_header_or_with_another_one_quote_nothing(tmp_path: Path, capfd: Any) -> None:
     path, other = tmp_path / "x.csv", tmp_path / "y.csv"
     path.write_text(f"1,{MARKER}\n2,{MARKER}\n")
@@ -312,6 +313,7 @@ GROWING: dict[str, Callable[[str], Any]] = {
 }
 
 
+@pytest.mark.cluster
 def test_no_text_grows_beyond_the_limit() -> None:
     texts = ["a" * length for length in (1, 256, 257, 32_768, 65_536, 65_537)]
     keys = [Key(f"k{i}", text) for i, text in enumerate(GROWING)]

@@ -230,6 +230,7 @@ def test_settings_of_the_session_are_as_before() -> None:
         spark.conf.unset("spark.sql.ansi.enabled")
 
 
+@pytest.mark.cluster
 def test_through_spark_connect(tmp_path: Path) -> None:
     """A process of its own, which starts a Connect server: no RDDs, no JVM of ours."""
     import subprocess
