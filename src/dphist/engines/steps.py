@@ -38,6 +38,7 @@ _COMPARABLE: Final = frozenset(
     {"text", "whole", "number", "boolean", "date", "time", "timestamp", "blob", "uuid", "null"}
 )
 _MOST_LEVELS: Final = 64
+_INDENT: Final = "  "
 _JOINING: Final = frozenset({"concat", "concat_ws", "list_value"})
 
 
@@ -75,10 +76,14 @@ class Steps:
 
     def source(self, table: str) -> str:
         """All of it as a table expression over `table`."""
-        sql = f"SELECT {_listed(self._levels[0])} FROM {table}"
-        for position, level in enumerate(self._levels[1:], 1):
-            sql = f"SELECT *, {_listed(level)} FROM ({sql}) AS level_{position}"
-        return f"({sql}) AS read"
+        first, *steps = filter(None, self._levels)
+        lines = []  # a name or a literal may hold a line break, so that nothing can be indented afterwards
+        for depth, level in enumerate(reversed(steps), 3):
+            lines += [f"{_INDENT * depth}SELECT *,{_listed(level, depth)}", f"{_INDENT * depth}FROM ("]
+        depth = len(steps) + 3
+        lines += [f"{_INDENT * depth}SELECT{_listed(first, depth)}", f"{_INDENT * depth}FROM {table}"]
+        lines += [f"{_INDENT * (depth - number)}) AS level_{number}" for number in range(1, len(steps) + 1)]
+        return "(\n" + "\n".join(lines) + "\n    ) AS read"
 
     def column(self, name: str) -> Piece:
         """A column of the source, without regard to case, as SQL reads names."""
@@ -294,8 +299,9 @@ class _Writer:
         )
 
 
-def _listed(columns: Mapping[str, str]) -> str:
-    return ", ".join(f"{sql} AS {quote_identifier(name)}" for name, sql in columns.items())
+def _listed(columns: Mapping[str, str], depth: int) -> str:
+    start = "\n" + _INDENT * (depth + 1)
+    return start + f",{start}".join(f"{sql} AS {quote_identifier(name)}" for name, sql in columns.items())
 
 
 def _families(function: Function, number: int) -> Sequence[str] | None:
