@@ -26,10 +26,10 @@ LINES = st.lists(st.lists(PIECES, max_size=6).map(b"".join), max_size=12)
 
 
 def record(line: bytes, form: CsvFormat) -> tuple[str | None, ...] | None:
-    """What Python's csv module makes of one line."""
+    """What Python's csv module makes of one line, without a byte order mark."""
     quoting: Any = csv.QUOTE_MINIMAL if form.quote else csv.QUOTE_NONE
     try:
-        text = [line.removesuffix(b"\r").decode()]
+        text = [line.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\r").decode()]
         rows = list(csv.reader(text, delimiter=form.delimiter, quotechar=form.quote, quoting=quoting, strict=True))
     except (UnicodeDecodeError, csv.Error):
         return None
@@ -69,6 +69,19 @@ def test_a_long_line_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path.write_bytes(gzip.compress(b"a,b\n1,2\n" + long + b"\n3,4\n"))
     kept = {("1", "2"), ("3", "4")} | ({("x", "y" * (57 + length))} if length <= 0 else set())
     assert set(read(path, COMMA)) == kept
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_byte_order_mark_is_dropped_wherever_a_line_begins(tmp_path: Path, place: int) -> None:
+    """Otherwise who is first in a file without a header would be read differently."""
+    rows = [b"1,2\n", b"3,4\n"]
+    rows.insert(place, b"\xef\xbb\xbf5,6\n")
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"".join(rows))
+    assert set(read(path, CsvFormat(",", '"', header=False))) == {("1", "2"), ("3", "4"), ("5", "6")}
+    (tmp_path / "x.ndjson").write_bytes(b"".join(rows))
+    found = json_lines(str(tmp_path / "x.ndjson"), "line", array=False).read_all().column("line").to_pylist()
+    assert sorted(text.strip() for text in found) == ["1,2", "3,4", "5,6"]
 
 
 def test_the_header_is_the_first_line_and_nothing_else(tmp_path: Path) -> None:

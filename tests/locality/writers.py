@@ -246,10 +246,12 @@ def _spelled(value: Value) -> str | None:
 
 
 def _csv_text(table: pa.Table) -> pa.Table:
-    """An empty field is null; a field does not go on in the next line, which `test_engine_lines` looks at."""
+    """An empty field is null. Lines inside a field, and marks before a line, are what `test_engine_lines` looks at."""
     text = _as_text(table)
     columns = {name: text.column(name).to_pylist() for name in text.column_names}
-    lines = {name: [v if v and not {*v} & {*"\r\n"} else None for v in values] for name, values in columns.items()}
+    lines = {
+        name: [v if v and not {*v} & {*"\r\n\ufeff"} else None for v in values] for name, values in columns.items()
+    }
     return pa.table({name: pa.array(values, pa.string()) for name, values in lines.items()})
 
 

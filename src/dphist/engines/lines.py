@@ -3,7 +3,8 @@
 A reader that lets a quoted field run over the end of a line lets one person's open quote swallow other people's lines. So
 lines are cut first, at every line feed. A CSV line is then read as Python's csv module reads it in strict mode: an open quote,
 text behind a closing quote or another number of fields than the header has drops it. So does a line that is not UTF-8 or longer
-than LONGEST_LINE. The elements of a JSON array are cut in the same way, at the commas between them.
+than LONGEST_LINE. A byte order mark is dropped at the start of every line. The elements of a JSON array are cut in the same
+way, at the commas between them.
 
 Lines without oddities, all of them in most files, are parsed by Arrow in bulk; the others one by one.
 """
@@ -187,7 +188,7 @@ def _odd_lines(block: bytes, ends: NDArray[np.intp], form: CsvFormat) -> NDArray
         closed = (behind == delimiter) | (behind == _LINE_FEED) | (behind == _RETURN) | (behind == quote)
         last_of_line = np.append(line[1:] != line[:-1], True)
         odd.append(line[np.where(opens, ~opened | last_of_line, ~closed)])
-    if _MARK in block:  # Arrow would drop it where a block begins
+    if _MARK in block:  # dropped at the start of every line, or it would depend on who is first in a file
         odd.append(np.array([i for i, line in enumerate(_cut(block, ends)) if line.startswith(_MARK)], np.intp))
     try:
         block.decode()
@@ -205,7 +206,7 @@ def _separate(block: bytes, ends: NDArray[np.intp], odd: NDArray[np.intp]) -> tu
     for start, end in zip(starts[odd].tolist(), ends[odd].tolist(), strict=True):
         kept.append(block[position:start])
         position = end + 1
-        line = block[start:end].removesuffix(b"\r")
+        line = block[start:end].removeprefix(_MARK).removesuffix(b"\r")
         if len(line) < LONGEST_LINE and _is_utf8(line):
             others.append(line.decode())
     kept.append(block[position:])
@@ -230,6 +231,8 @@ def _parse_line(line: str, form: CsvFormat) -> list[str] | None:
 
 def _as_lines(block: bytes) -> pa.Array:
     """The lines of a block as texts, their line feeds included; those that are too long or not UTF-8 are null."""
+    if _MARK in block:
+        block = b"\n".join(line.removeprefix(_MARK) for line in block.split(b"\n"))
     ends = np.flatnonzero(_bytes(block) == _LINE_FEED)
     lengths = np.diff(ends, prepend=-1)
     try:

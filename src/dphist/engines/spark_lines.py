@@ -101,7 +101,7 @@ class CsvRecords:
 def fields_of(line: bytes, delimiter: str, quote: str | None) -> list[str] | None:
     """The fields of one line as Python's `csv` reads it in strict mode, or None if it is no record."""
     try:
-        text = line.decode().removesuffix("\r")
+        text = line.decode().removeprefix("\ufeff").removesuffix("\r")
         if quote is not None and quote in text:
             rows = list(csv.reader([text], delimiter=delimiter, quotechar=quote, strict=True))
             return rows[0] if len(rows) == 1 else None
