@@ -312,3 +312,16 @@ def test_a_session_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
     assert start_session(str(tmp_path / "s.json")) == 1
     with pytest.raises(InvalidParameter, match="a regular file"):
         start_session(str(tmp_path))
+
+
+def test_nothing_but_a_regular_file_becomes_a_session_or_a_stream(tmp_path: Path) -> None:
+    """As root a device would be replaced."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "stream").mkdir()
+    os.mkfifo(tmp_path / "stream" / "state.arrow")
+    with pytest.raises(InvalidParameter, match="a regular file"):
+        start_session(str(tmp_path / "pipe"))
+    with pytest.raises(InvalidParameter, match="a regular file"):
+        start_stream(str(tmp_path / "stream"))
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "stream" / "state.arrow").is_fifo()
