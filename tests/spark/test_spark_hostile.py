@@ -326,6 +326,7 @@ def test_no_more_groups_are_selected_than_the_guarantee_is_stated_for() -> None:
         spark_adaptive._check_size(work, "pairs")
 
 
+@pytest.mark.cluster
 def test_who_stops_a_run_stops_its_tasks_before_the_directory_goes(tmp_path: Path) -> None:
     def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import time
