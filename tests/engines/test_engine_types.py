@@ -190,3 +190,13 @@ def test_columns_nobody_asked_for_may_be_of_any_type() -> None:
 def test_an_unknown_source() -> None:
     with pytest.raises(InvalidParameter, match=r"Expected a path, an Arrow table.* got int\."):
         DuckDBEngine().histogram(5, GroupByQuery("user", (Key("key"),)), ContributionBounds(1))
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()], ids=str)
+def test_the_longest_text_is_kept_and_a_longer_one_is_null(kind: pa.DataType) -> None:
+    """In bytes: two of them are one letter here."""
+    texts = [("é" * 32_768).encode(), ("é" * 32_768 + "a").encode()]
+    table = pa.table({"user": [1, 2], "key": pa.array(texts, pa.binary()).cast(kind)})
+    found = groups_of(DuckDBEngine().histogram(table, GroupByQuery("user", (Key("key"),)), ContributionBounds(1)))
+    keys: set[Any] = {key for (key,) in found}
+    assert {None if key is None else len(key) for key in keys} == {None, 32_768 if kind == pa.string() else 65_536}
