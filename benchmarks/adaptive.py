@@ -41,7 +41,7 @@ def generate(path: Path, rows: int) -> None:
 def measure(way: str, path: Path, memory_limit: str | None, sql: bool) -> dict[str, Any]:
     """One release in this process."""
     import dphist as dp
-    from dphist.engines import pairs
+    from dphist.engines.duckdb import pairs
 
     if sql:
         pairs.MEMORY_SHARE = 0.0  # type: ignore[misc]

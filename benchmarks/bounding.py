@@ -20,9 +20,10 @@ from pathlib import Path
 
 import duckdb
 
-from dphist.engines import GroupByQuery, Key, PerformanceSettings
-from dphist.engines.duckdb import DuckDBEngine
-from dphist.histogram import ContributionBounds, Measure
+from dphist.aggregates import Measure
+from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
+from dphist.histogram import ContributionBounds
 
 MAX_GROUPS = 10
 VALUE = Measure("sum_value", "sum", "value", 0.0, 100.0, 50.0, 2.0**-14, 819_200)

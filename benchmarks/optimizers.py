@@ -55,7 +55,8 @@ def measure(case: str, settings: str, path: Path, threads: int) -> dict[str, flo
     import duckdb
 
     from dphist import release
-    from dphist.engines import PerformanceSettings, session
+    from dphist.engines.duckdb import session
+    from dphist.engines.query import PerformanceSettings
 
     if settings == OWN:
         names = {str(name) for (name,) in duckdb.execute("SELECT name FROM duckdb_optimizers()").fetchall()}

@@ -93,7 +93,7 @@ def generate(path: Path, rows: int) -> None:
 def with_dphist(settings: Settings) -> Callable[[Path], Found]:
     """A release from file to file."""
     from dphist import release as release_of  # loaded on first use, which is here, before the clock starts
-    from dphist.engines import PerformanceSettings
+    from dphist.engines.query import PerformanceSettings
 
     performance = PerformanceSettings(settings.threads, settings.memory_limit, path_of_spill())
 

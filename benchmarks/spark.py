@@ -138,8 +138,8 @@ def shuffles_of(spark: Any, events: Any, way: str) -> int | None:
         elif "adaptive" in way or way in PEERS:
             return None
         else:
-            from dphist.engines import GroupByQuery, Key
-            from dphist.engines.spark import SparkEngine
+            from dphist.engines.query import GroupByQuery, Key
+            from dphist.engines.spark.engine import SparkEngine
             from dphist.histogram import ContributionBounds
 
             with SparkEngine(spark).open(events, GroupByQuery("user", (Key("item"),))) as records:

@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 import dphist as dp
-from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.histogram import ContributionBounds, Histogram, largest_groups
-from dphist.publish.top_k import privatise_largest
+from dphist.lists.top_k import privatise_largest
 
 
 def generate(groups: int) -> Histogram:

@@ -25,13 +25,13 @@ import numpy as np
 from generated_tables import Data, Floats, generated
 from utility_runs import Result, branches, pairs_of, released, repeat, result, two_rounds
 
+from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate
-from dphist.mechanisms.adaptive_counting import NoisyCounts, count
-from dphist.mechanisms.adaptive_estimates import estimate
-from dphist.mechanisms.adaptive_pairs import MemoryPairs
-from dphist.mechanisms.adaptive_selection import Selection, select
-from dphist.mechanisms.adaptive_tuning import Tuning
-from dphist.mechanisms.choice import DEGREE_EDGES, choose, noisy_degrees
+from dphist.mechanisms.tuning import Tuning
+from dphist.selection.choice import DEGREE_EDGES, choose, noisy_degrees
+from dphist.selection.counting import NoisyCounts, count
+from dphist.selection.estimates import estimate
+from dphist.selection.rounds import Selection, select
 
 Change = dict[str, Any]
 

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 import dphist as dp
+from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms import LaplaceThreshold, SparseGaussian
 from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate
-from dphist.mechanisms.adaptive_counting import count
-from dphist.mechanisms.adaptive_estimates import estimate
-from dphist.mechanisms.adaptive_pairs import MemoryPairs
-from dphist.mechanisms.adaptive_selection import select
-from dphist.mechanisms.adaptive_tuning import Tuning
-from dphist.mechanisms.choice import DEGREE_EDGES, choose, noisy_degrees
+from dphist.mechanisms.tuning import Tuning
 from dphist.privacy.gaussian import largest_mu
+from dphist.selection.choice import DEGREE_EDGES, choose, noisy_degrees
+from dphist.selection.counting import count
+from dphist.selection.estimates import estimate
+from dphist.selection.rounds import select
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ import duckdb
 import pyarrow.compute as pc
 
 import dphist as dp
-from dphist.continual.counter import STATE
-from dphist.continual.state import State
+from dphist.lists.continual import STATE
+from dphist.lists.state import State
 from dphist.mechanisms.continual import calibrate
 
 DELTA = 1e-6

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dphist.audit.spark_parts import CollectedSpark, frame_of
-from dphist.engines.spark import SparkEngine
+from dphist.engines.spark.engine import SparkEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

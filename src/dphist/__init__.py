@@ -28,16 +28,16 @@ from dphist.planning.top_k import TopKPlan, plan_top_k
 from dphist.version import __version__
 
 if TYPE_CHECKING:
-    from dphist.continual import Continual
-    from dphist.engines.settings import Files, PerformanceSettings
-    from dphist.engines.spark import SparkEngine
+    from dphist.engines.query import Files, PerformanceSettings
+    from dphist.engines.spark.engine import SparkEngine
     from dphist.ledger import DataSet, Ledger
-    from dphist.publish.release import release
-    from dphist.publish.released import Release
+    from dphist.lists.continual import Continual
+    from dphist.lists.session import Session
+    from dphist.lists.top_k import TopK, release_largest, top_k
+    from dphist.publish.result import Release
+    from dphist.publish.run import release
     from dphist.publish.stat import PrivateStatistic, stat
-    from dphist.publish.top_k import TopK, release_largest, top_k
-    from dphist.publish.verify import verify
-    from dphist.session import Session
+    from dphist.verification.verify import verify
 
 __all__ = [
     "AdaptiveGaussian",
@@ -81,21 +81,21 @@ __all__ = [
 
 # Planning needs no engine: what reads data is loaded when it is first asked for.
 _LAZY = {
-    "Continual": "dphist.continual",
+    "Continual": "dphist.lists.continual",
     "DataSet": "dphist.ledger",
-    "Files": "dphist.engines.settings",
+    "Files": "dphist.engines.query",
     "Ledger": "dphist.ledger",
-    "PerformanceSettings": "dphist.engines.settings",
+    "PerformanceSettings": "dphist.engines.query",
     "PrivateStatistic": "dphist.publish.stat",
-    "Release": "dphist.publish.released",
-    "Session": "dphist.session",
-    "SparkEngine": "dphist.engines.spark",
-    "TopK": "dphist.publish.top_k",
-    "release": "dphist.publish.release",
+    "Release": "dphist.publish.result",
+    "Session": "dphist.lists.session",
+    "SparkEngine": "dphist.engines.spark.engine",
+    "TopK": "dphist.lists.top_k",
+    "release": "dphist.publish.run",
     "stat": "dphist.publish.stat",
-    "release_largest": "dphist.publish.top_k",
-    "top_k": "dphist.publish.top_k",
-    "verify": "dphist.publish.verify",
+    "release_largest": "dphist.lists.top_k",
+    "top_k": "dphist.lists.top_k",
+    "verify": "dphist.verification.verify",
 }
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms.adaptive import AdaptiveGaussian
-from dphist.mechanisms.adaptive_pairs import MemoryPairs
-from dphist.mechanisms.adaptive_tuning import Tuning
+from dphist.mechanisms.tuning import Tuning
 
 
 def table(rows: list[tuple[int, int]], groups: int, units: int | None = None) -> MemoryPairs:

@@ -15,12 +15,11 @@ import pytest
 from adaptive_tables import loose, table
 from numpy.typing import NDArray
 
+from dphist.engines.memory import MemoryPairs, draw_sample
 from dphist.mechanisms.adaptive import AdaptiveGaussian
-from dphist.mechanisms.adaptive_counting import count
-from dphist.mechanisms.adaptive_norms import EDGES
-from dphist.mechanisms.adaptive_pairs import MemoryPairs, draw_sample
-from dphist.mechanisms.adaptive_selection import Selection, rounds, select
-from dphist.mechanisms.adaptive_tuning import LATTICE_BITS, WEIGHT_BITS
+from dphist.mechanisms.tuning import LATTICE_BITS, WEIGHT_BITS
+from dphist.selection.counting import EDGES, count
+from dphist.selection.rounds import Selection, rounds, select
 
 EPSILON = 0.5
 RUNS = 500

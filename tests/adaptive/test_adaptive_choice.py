@@ -6,9 +6,9 @@ import pytest
 import dphist as dp
 from dphist.mechanisms import LaplaceThreshold, SparseGaussian
 from dphist.mechanisms.adaptive import calibrate
-from dphist.mechanisms.choice import DEGREE_EDGES, Branch, choose, noisy_degrees, predicted_releases
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
+from dphist.selection.choice import DEGREE_EDGES, Branch, choose, noisy_degrees, predicted_releases
 
 
 def branches() -> list[Branch]:

@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 from adaptive_tables import loose, table, true_counts, zipf
 
+from dphist.engines.memory import MemoryPairs, draw_sample
 from dphist.mechanisms.adaptive import calibrate
-from dphist.mechanisms.adaptive_counting import choose_caps, count
-from dphist.mechanisms.adaptive_estimates import Estimates, estimate
-from dphist.mechanisms.adaptive_norms import CAPS, CENTRES, Norms, norms_from
-from dphist.mechanisms.adaptive_pairs import MemoryPairs, draw_sample
-from dphist.mechanisms.adaptive_selection import Selection, select
-from dphist.mechanisms.adaptive_tuning import Tuning
+from dphist.mechanisms.tuning import Tuning
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
+from dphist.selection.counting import CAPS, CENTRES, Norms, choose_caps, count, norms_from
+from dphist.selection.estimates import Estimates, estimate
+from dphist.selection.rounds import Selection, select
 
 Counts = np.ndarray[tuple[int], np.dtype[np.int64]]
 

@@ -11,12 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dphist.errors import Infeasible, InvalidParameter
-from dphist.mechanisms import adaptive_pairs
-from dphist.mechanisms.adaptive import calibrate
-from dphist.mechanisms.adaptive_counting import SumNoise, count, group_weights, require_room
-from dphist.mechanisms.adaptive_norms import EDGES
-from dphist.mechanisms.adaptive_pairs import (
+from dphist.engines import memory as adaptive_pairs
+from dphist.engines.memory import (
     MemoryPairs,
     bucket,
     clip_factors,
@@ -26,10 +22,13 @@ from dphist.mechanisms.adaptive_pairs import (
     norm_factors,
     unit_weights,
 )
-from dphist.mechanisms.adaptive_selection import ONE, Selection, next_weights, rounds, select
-from dphist.mechanisms.adaptive_tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, WEIGHT_BITS, Tuning
+from dphist.errors import Infeasible, InvalidParameter
+from dphist.mechanisms.adaptive import calibrate
+from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, WEIGHT_BITS, Tuning
 from dphist.noise.entropy import SystemEntropy, allow_test_entropy
 from dphist.noise.testing import SeededEntropy
+from dphist.selection.counting import EDGES, SumNoise, count, group_weights, require_room
+from dphist.selection.rounds import ONE, Selection, next_weights, rounds, select
 
 WEIGHTS = st.lists(st.integers(0, ONE), min_size=1, max_size=300)
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 import dphist as dp
-from dphist.engines import GroupByQuery, Key, PerformanceSettings
-from dphist.engines.pairs import open_pairs
-from dphist.mechanisms.adaptive_tuning import Tuning
+from dphist.engines.duckdb.pairs import open_pairs
+from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
+from dphist.mechanisms.tuning import Tuning
 
 GROUPS = [f"group {i * 7919 % 1000:04d}" for i in range(400)]
 

@@ -11,20 +11,20 @@ import pytest
 from typer.testing import CliRunner
 
 import dphist as dp
+from dphist.aggregates import Measure
 from dphist.cli.app import app
-from dphist.engines import GroupByQuery, Key, PerformanceSettings
-from dphist.engines.pairs import PairTable, open_pairs
-from dphist.engines.sql_pairs import SqlPairs
+from dphist.engines.duckdb.pairs import PairTable, SqlPairs, open_pairs
+from dphist.engines.memory import MemoryPairs, Pairs
+from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import InvalidParameter, InvalidPlan
-from dphist.histogram import ContributionBounds, Measure
+from dphist.histogram import ContributionBounds
 from dphist.mechanisms import AdaptiveGaussian, CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian
-from dphist.mechanisms.adaptive_norms import EDGES
-from dphist.mechanisms.adaptive_pairs import MemoryPairs, Pairs
-from dphist.mechanisms.choice import DEGREE_EDGES
 from dphist.planning import storage
 from dphist.planning.aggregates import covers_aggregates
 from dphist.publish.explain import explain
-from dphist.publish.release import prepare
+from dphist.publish.run import prepare
+from dphist.selection.choice import DEGREE_EDGES
+from dphist.selection.counting import EDGES
 
 MEASURE = Measure("sum_value", "sum", "value", 0.0, 10.0, 5.0, 2.0**-17, 655_360)
 
@@ -262,10 +262,10 @@ def test_shuffled_rows_threads_and_sql_give_the_same_bits() -> None:
 def test_what_does_not_fit_is_left_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     query = GroupByQuery("user", (Key("item"),))
     for share, kind in ((0.4, MemoryPairs), (0.0, SqlPairs)):
-        monkeypatch.setattr("dphist.engines.pairs.MEMORY_SHARE", share)
+        monkeypatch.setattr("dphist.engines.duckdb.pairs.MEMORY_SHARE", share)
         with open_pairs(events(50, 10, 2), query, PerformanceSettings()) as table:
             assert isinstance(table.coded(300), kind)
-    monkeypatch.setattr("dphist.engines.pairs.MOST_RELEASED", 5)
+    monkeypatch.setattr("dphist.engines.duckdb.pairs.MOST_RELEASED", 5)
     with (
         open_pairs(events(50, 10, 2), query, PerformanceSettings()) as table,
         pytest.raises(InvalidParameter, match="fewer than"),

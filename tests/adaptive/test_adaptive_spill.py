@@ -10,12 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from dphist.engines import GroupByQuery, Key, PerformanceSettings
-from dphist.engines.pairs import open_pairs
-from dphist.engines.sql_pairs import SqlPairs
-from dphist.mechanisms.adaptive_norms import EDGES
-from dphist.mechanisms.adaptive_pairs import MemoryPairs
-from dphist.mechanisms.adaptive_selection import ONE
+from dphist.engines.duckdb.pairs import SqlPairs, open_pairs
+from dphist.engines.memory import MemoryPairs
+from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
+from dphist.selection.counting import EDGES
+from dphist.selection.rounds import ONE
 
 ROWS, LIMIT = 600_000, 40_000_000
 QUERY = GroupByQuery("user", (Key("item"),))

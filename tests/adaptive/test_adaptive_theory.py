@@ -10,8 +10,8 @@ from scipy.special import ndtr, ndtri
 
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate
-from dphist.mechanisms.adaptive_tuning import LATTICE_BITS, Tuning
-from dphist.mechanisms.mechanism import epsilon_at
+from dphist.mechanisms.base import epsilon_at
+from dphist.mechanisms.tuning import LATTICE_BITS, Tuning
 from dphist.privacy import adaptive as theory
 from dphist.privacy.gaussian import delta_gaussian
 

@@ -12,7 +12,7 @@ from dphist.audit import locality as attack
 from dphist.audit.broken_parts import SkipsRowGroups
 from dphist.audit.locality import LARGE, locality, sources, table_of
 from dphist.audit.trials import KEY, UNIT
-from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import EngineFailure
 from dphist.histogram import ContributionBounds, Histogram

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 
 import spark_sessions
+from dphist.aggregates import Measure
 from dphist.audit.spark_parts import CollectedSpark
-from dphist.engines.duckdb import DuckDBEngine
-from dphist.histogram import Histogram, Measure
+from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.histogram import Histogram
 from spark_sessions import collected
 
 Engine = DuckDBEngine | CollectedSpark

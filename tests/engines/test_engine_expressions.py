@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 from engine_oracle import Engine, every_engine, groups_of
 
-from dphist.engines import GroupByQuery, Key, parse_key
-from dphist.engines.duckdb import DuckDBEngine
+from dphist.aggregates import Measure
+from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.expressions import check_expression
+from dphist.engines.query import GroupByQuery, Key, parse_key
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Measure
+from dphist.histogram import ContributionBounds
 
 CONNECTION = duckdb.connect()
 

@@ -20,9 +20,9 @@ from engine_oracle import groups_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dphist.engines import GroupByQuery, Key, parse_key
-from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.frames import readable
+from dphist.engines.query import GroupByQuery, Key, parse_key
 from dphist.errors import InvalidParameter, UnreadableSource
 from dphist.histogram import ContributionBounds
 

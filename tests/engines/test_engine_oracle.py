@@ -22,8 +22,9 @@ from engine_oracle import (
 )
 from hypothesis import strategies as st
 
-from dphist.engines import GroupByQuery, Key, parse_key
-from dphist.histogram import LARGEST_SUM, ContributionBounds, Measure
+from dphist.aggregates import Measure
+from dphist.engines.query import GroupByQuery, Key, parse_key
+from dphist.histogram import LARGEST_SUM, ContributionBounds
 
 SUM = Measure("sum_value", "sum", "value", -2.0, 6.0, 2.0, 2.0**-18, 2**20)
 MEAN = Measure("mean_value", "mean", "value", 1.0, 5.0, 3.0, 2.0**-19, 2**20)

@@ -13,8 +13,8 @@ from scipy import stats
 
 import spark_sessions
 from dphist.audit.spark_parts import CollectedSpark
-from dphist.engines import GroupByQuery, Key
-from dphist.engines.duckdb import DuckDBDialect, DuckDBEngine
+from dphist.engines.duckdb.engine import DuckDBDialect, DuckDBEngine
+from dphist.engines.query import GroupByQuery, Key
 from dphist.histogram import ContributionBounds
 
 ALPHA = 1e-7

@@ -13,11 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from engine_oracle import groups_of
 
-from dphist.engines import Files, GroupByQuery, Key, PerformanceSettings, parse_key
-from dphist.engines.duckdb import DuckDBEngine
-from dphist.engines.session import PHASES
+from dphist.aggregates import Measure
+from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.duckdb.session import PHASES
+from dphist.engines.query import Files, GroupByQuery, Key, PerformanceSettings, parse_key
 from dphist.errors import EngineFailure, InvalidParameter, UnreadableSource
-from dphist.histogram import ContributionBounds, Measure
+from dphist.histogram import ContributionBounds
 
 ENGINE = DuckDBEngine()
 KEY = GroupByQuery("user", (Key("key"),))
@@ -321,8 +322,8 @@ def test_progress_names_phases_only(tmp_path: Path) -> None:
 
 def test_a_run_touches_no_other_file_and_no_network(tmp_path: Path) -> None:
     """What an expression could reach if the checks had a hole: the connection itself is shut."""
-    from dphist.engines.resolve import resolve
-    from dphist.engines.session import session
+    from dphist.engines.duckdb.resolve import resolve
+    from dphist.engines.duckdb.session import session
 
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"user": [1], "key": ["a"]}), path)

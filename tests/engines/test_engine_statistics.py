@@ -23,13 +23,14 @@ import pyarrow.parquet as pq
 import pytest
 from engine_oracle import groups_of
 
-from dphist.engines import GroupByQuery, Key, PerformanceSettings
-from dphist.engines import duckdb as duckdb_engine
-from dphist.engines import session as sessions
-from dphist.engines.duckdb import DuckDBEngine
-from dphist.engines.pairs import open_pairs
+from dphist.aggregates import Measure
+from dphist.engines.duckdb import engine as duckdb_engine
+from dphist.engines.duckdb import session as sessions
+from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.duckdb.pairs import open_pairs
+from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import EngineFailure
-from dphist.histogram import ContributionBounds, Histogram, Measure
+from dphist.histogram import ContributionBounds, Histogram
 
 ROWS = 64
 FAR = 2_932_897

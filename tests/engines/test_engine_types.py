@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from engine_oracle import Engine, canonical, every_engine, groups_of
 
-from dphist.engines import GroupByQuery, Key
-from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds
 

@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dphist.aggregates import Measure
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram, Measure
+from dphist.histogram import ContributionBounds, Histogram
 
 KEYS = pa.table({"country": ["secret", "x"]})
 COUNTS = np.array([3, 1])

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dphist.engines import GroupByQuery, Key
-from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram, MisraGries, largest_undercount
+from dphist.histogram import ContributionBounds, Histogram
+from dphist.sketch import MisraGries, largest_undercount
 
 SCHEMA = pa.schema([("item", pa.int64())])
 units = st.lists(st.sets(st.integers(0, 9), min_size=1), max_size=25)

@@ -27,7 +27,7 @@ from dphist.noise import entropy as entropy_module
 from dphist.planning import Plan
 from dphist.privacy.composition import of_pure
 from dphist.privacy.filters import Accountant, amount, value
-from dphist.publish import release as releasing
+from dphist.publish import run as releasing
 from dphist.publish.charge import NOT_RECORDED, spend_of_plan, spend_of_top_k
 
 USERS = 400
@@ -149,7 +149,7 @@ def test_a_release_that_fails_after_the_charge_stays_spent(ledger: str, monkeypa
     def broken(*_: object, **__: object) -> None:
         raise EngineFailure("noise")
 
-    monkeypatch.setattr("dphist.publish.release.privatise", broken)
+    monkeypatch.setattr("dphist.publish.run.privatise", broken)
     with pytest.raises(EngineFailure):
         COMMANDS["release"](ledger, Path())
     assert statuses(ledger) == (1, 1)

@@ -10,9 +10,9 @@ import pyarrow as pa
 from oracle import Groups, Question, published
 from writers import Writer
 
-from dphist.engines import PerformanceSettings
-from dphist.engines.duckdb import DuckDBEngine
-from dphist.engines.pairs import open_pairs
+from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.duckdb.pairs import open_pairs
+from dphist.engines.query import PerformanceSettings
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 

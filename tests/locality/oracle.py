@@ -19,8 +19,8 @@ import pyarrow as pa
 from nasty_tables import UNIT
 from record_expressions import Expression, Value, number
 
-from dphist.engines import GroupByQuery, Key
-from dphist.histogram import Measure
+from dphist.aggregates import Measure
+from dphist.engines.query import GroupByQuery, Key
 
 Group = tuple[Value, ...]
 Amounts = tuple[int, ...]

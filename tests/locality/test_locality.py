@@ -21,8 +21,8 @@ from oracle import Part, Question, add_up, answer, tag_of, take_away, units_of, 
 from record_expressions import EXPRESSIONS, Value
 from writers import WRITERS, Writer
 
-from dphist.engines import Files, PerformanceSettings
-from dphist.histogram import Measure
+from dphist.aggregates import Measure
+from dphist.engines.query import Files, PerformanceSettings
 
 ALONE, REMOVED, SETTINGS = 16, 10, 6
 """Examples of each property: five, three and three or four runs of the engine each."""

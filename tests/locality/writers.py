@@ -25,7 +25,7 @@ from nasty_tables import UNIT
 from oracle import tag_of, values_of
 from record_expressions import Value
 
-from dphist.engines import Files
+from dphist.engines.query import Files
 
 Write = Callable[[pa.Table, Path], Any]
 See = Callable[[pa.Table], pa.Table]

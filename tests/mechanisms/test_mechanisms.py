@@ -18,8 +18,8 @@ from dphist.mechanisms import (
     SparseGaussian,
     epsilon_at,
 )
+from dphist.mechanisms.base import MOST_DRAWS, SAMPLER_ERROR, round_up_to_lattice
 from dphist.mechanisms.discrete_correlated import calibrate
-from dphist.mechanisms.mechanism import MOST_DRAWS, SAMPLER_ERROR, round_up_to_lattice
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, sampler_error
 from dphist.noise.laws import LARGEST_SCALE
 from dphist.noise.tails import log_pmf
@@ -288,7 +288,7 @@ def test_laplace_just_below_its_pure_epsilon() -> None:
 
 
 def test_the_samplers_of_all_counters_count_under_common_noise() -> None:
-    from dphist.mechanisms.mechanism import sampler_surcharge
+    from dphist.mechanisms.base import sampler_surcharge
 
     quiet = CorrelatedGaussian(10**6, 1, 1e9, 0.001, threshold=1e11)
     assert quiet.delta(20.0) >= sampler_surcharge(20.0, 10**6)

@@ -8,7 +8,7 @@ import pytest
 
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms import TruncatedLaplace
-from dphist.mechanisms.mechanism import MOST_DRAWS, SAMPLER_ERROR
+from dphist.mechanisms.base import MOST_DRAWS, SAMPLER_ERROR
 from dphist.noise import log_pmf, sampler_error
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy

@@ -17,8 +17,8 @@ from scipy.special import ndtr, ndtri
 
 from dphist.errors import Infeasible, InvalidParameter, MissingExtra
 from dphist.mechanisms import SparseGaussian, epsilon_at
+from dphist.mechanisms.base import round_up_to_lattice
 from dphist.mechanisms.costs import privacy_cost
-from dphist.mechanisms.mechanism import round_up_to_lattice
 from dphist.privacy import composition, filters
 from dphist.privacy.composition import PrivacyCost, mu_of_pure, mu_of_range, of_pure, rho_of_pure, together, worst
 from dphist.privacy.filters import ACCOUNTANTS, UNITS, Accountant, Amount, amount, composed_epsilon, limit

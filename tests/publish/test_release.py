@@ -25,8 +25,8 @@ from dphist.mechanisms.correlated_gaussian import enforce_sparsity
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.publish.privatise import privatise
-from dphist.publish.release import _measure, prepare
-from dphist.publish.released import Request
+from dphist.publish.result import Request
+from dphist.publish.run import _measure, prepare
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "max_groups": 3}
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dphist
-from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.flexible.bucketing import Buckets

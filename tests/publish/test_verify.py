@@ -21,12 +21,12 @@ import dphist as dp
 from dphist.cli.app import app
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.ledger import DataSet, Ledger
-from dphist.publish.check import Check
 from dphist.publish.digests import as_stored, seal, table_digest, without_content
 from dphist.publish.files import METADATA_KEY, sha256, sidecar, write_table
 from dphist.publish.privatise import privatise
-from dphist.publish.released import Request
-from dphist.publish.verify import NOT_KNOWN
+from dphist.publish.result import Request
+from dphist.verification.check import Check
+from dphist.verification.verify import NOT_KNOWN
 
 EVENTS = pa.table(
     {

@@ -11,7 +11,7 @@ import pyarrow as pa
 import dphist as dp
 from dphist.noise import Entropy
 from dphist.noise.entropy import allow_test_entropy
-from dphist.publish.release import prepare
+from dphist.publish.run import prepare
 
 EVENTS = pa.table(
     {

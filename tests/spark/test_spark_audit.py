@@ -12,7 +12,7 @@ import dphist as dp
 from dphist.audit import broken_on_spark, contributions, on_spark
 from dphist.audit.run import attacked, audit, judged
 from dphist.cli.app import app
-from dphist.engines import spark as spark_engine
+from dphist.engines.spark import engine as spark_engine
 from spark_sessions import session
 
 ALPHA = 1e-6

@@ -11,10 +11,10 @@ import pytest
 from spark_tables import EVENTS
 
 import dphist as dp
-from dphist.engines.spark_staging import Staging
+from dphist.engines.spark.staging import Staging
 from dphist.ledger import DataSet, Ledger
 from dphist.noise.entropy import allow_test_entropy
-from dphist.publish.release import prepare
+from dphist.publish.run import prepare
 from dphist.publish.spark import check_elsewhere, out_of_the_way
 from spark_sessions import frame, session
 

@@ -12,15 +12,15 @@ import pytest
 from scipy import stats
 
 import dphist as dp
-from dphist.engines import GroupByQuery, Key
+from dphist.engines.duckdb.expressions import Steps
+from dphist.engines.duckdb.sources import described
 from dphist.engines.expressions import check_expression
-from dphist.engines.sources import described
-from dphist.engines.spark import SparkDialect, SparkEngine
-from dphist.engines.spark_expressions import quote_text, spark_expression
-from dphist.engines.spark_sketch import sketch_sql
-from dphist.engines.spark_staging import new_staging
-from dphist.engines.steps import Steps
-from dphist.histogram import largest_undercount
+from dphist.engines.query import GroupByQuery, Key
+from dphist.engines.spark.engine import SparkDialect, SparkEngine
+from dphist.engines.spark.expressions import quote_text, spark_expression
+from dphist.engines.spark.sketch import sketch_sql
+from dphist.engines.spark.staging import new_staging
+from dphist.sketch import largest_undercount
 from spark_sessions import collected, frame, session
 
 QUERY = GroupByQuery("user", (Key("item"),))

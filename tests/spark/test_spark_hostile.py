@@ -21,13 +21,12 @@ import pytest
 from spark_tables import EVENTS, quiet
 
 import dphist as dp
-from dphist.engines import Files, GroupByQuery, Key, spark_settings
-from dphist.engines.duckdb import DuckDBEngine
-from dphist.engines.settings import PerformanceSettings
-from dphist.engines.spark_errors import without_leaks
-from dphist.engines.spark_rounds import degrees_sql, first_round_sql
-from dphist.engines.spark_settings import pinned
-from dphist.engines.spark_staging import Staging, new_staging, remove_all
+from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.query import Files, GroupByQuery, Key, PerformanceSettings
+from dphist.engines.spark import session as spark_settings
+from dphist.engines.spark.pairs import degrees_sql, first_round_sql
+from dphist.engines.spark.session import pinned, without_leaks
+from dphist.engines.spark.staging import Staging, new_staging, remove_all
 from dphist.histogram import ContributionBounds
 from dphist.publish import spark as spark_release
 from dphist.publish import spark_adaptive

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import dphist as dp
 import spark_sessions
-from dphist.engines import Files, GroupByQuery, Key
+from dphist.aggregates import Measure
 from dphist.engines.lines import LONGEST_LINE
-from dphist.engines.spark_lines import fields_of
-from dphist.histogram import Measure
+from dphist.engines.query import Files, GroupByQuery, Key
+from dphist.engines.spark.sources import fields_of
 from spark_sessions import frame, session
 
 NAN, INF = float("nan"), float("inf")

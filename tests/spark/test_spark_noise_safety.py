@@ -13,7 +13,7 @@ import pytest
 from spark_tables import EVENTS, quiet
 
 import dphist as dp
-from dphist.engines import GroupByQuery, Key
+from dphist.engines.query import GroupByQuery, Key
 from dphist.histogram import ContributionBounds
 from dphist.ledger import DataSet, Ledger
 from dphist.publish import spark as spark_publishing

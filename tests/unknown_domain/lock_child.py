@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 import dphist as dp
-from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms import ContinualCounts, Ranked

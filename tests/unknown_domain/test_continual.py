@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 import dphist as dp
 from dphist.cli import continual as commands
 from dphist.cli.app import app
-from dphist.continual.state import State
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
+from dphist.lists.state import State
 from dphist.mechanisms import ContinualCounts
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy

@@ -15,9 +15,9 @@ import dphist as dp
 from dphist.cli import session as commands
 from dphist.cli.app import app
 from dphist.errors import InvalidParameter
+from dphist.lists.session import Account
 from dphist.mechanisms import Ranked
 from dphist.publish.private_files import locked
-from dphist.session.session import Account
 
 EVENTS = pa.table({"user": list(range(6000)) * 2, "page": ["a", "b", "c"] * 2000 + ["d", None] * 3000})
 

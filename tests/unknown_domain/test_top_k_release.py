@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import dphist as dp
 from dphist.cli.app import app
-from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram, largest_groups

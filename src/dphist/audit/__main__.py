@@ -21,7 +21,7 @@ def main(document: Path, engine: str = "duckdb") -> int:
     replaced(document.read_text(encoding="utf-8"), "", on_spark=on_spark)  # refuse before an hour of work
     session = None
     if on_spark:
-        from dphist.engines.spark import open_session
+        from dphist.engines.spark.engine import open_session
 
         session = open_session(None, None)
     found = audit(

@@ -18,22 +18,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dphist.aggregates import Measure
 from dphist.audit import ledger_attack
 from dphist.audit.contributions import Bounding, Outcome, contributions, equal_keys, withstood
 from dphist.audit.findings import Claim
 from dphist.audit.locality import locality
 from dphist.audit.sampled import BITS_ALPHA, sampled
 from dphist.audit.trials import KEY, UNIT, Layout, published
-from dphist.continual import Continual
-from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import DphistError
-from dphist.histogram import ContributionBounds, Measure
+from dphist.histogram import ContributionBounds
+from dphist.lists.continual import Continual
+from dphist.lists.session import Session
+from dphist.lists.top_k import release_largest
 from dphist.planning import Plan, plan_for
 from dphist.planning.top_k import METHODS, plan_top_k
-from dphist.publish.released import Release
-from dphist.publish.top_k import release_largest
-from dphist.session import Session
+from dphist.publish.result import Release
 
 Publish = Callable[[pa.Table, Plan], Release]
 

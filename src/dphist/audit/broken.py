@@ -20,11 +20,11 @@ from dphist.audit.contributions import Outcome, contributions
 from dphist.audit.findings import Claim, Integers, Pair
 from dphist.audit.locality import locality
 from dphist.audit.trials import Layout
-from dphist.engines.duckdb import DuckDBEngine
-from dphist.engines.spark import SparkEngine
+from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.memory import MemoryPairs
+from dphist.engines.spark.engine import SparkEngine
 from dphist.mechanisms import FromTop, Kept, LaplaceThreshold, SparseGaussian
-from dphist.mechanisms.adaptive_pairs import MemoryPairs
-from dphist.mechanisms.adaptive_tuning import LATTICE_BITS, WEIGHT_BITS
+from dphist.mechanisms.tuning import LATTICE_BITS, WEIGHT_BITS
 from dphist.noise import DiscreteGaussian, Entropy, RoundedGaussian, TruncatedDiscreteLaplace
 from dphist.planning import Plan, plan_for
 from dphist.privacy import correlated_gaussian as csh

@@ -18,13 +18,13 @@ from dphist.audit.contributions import contributions
 from dphist.audit.spark_parts import CollectedSpark, frame_of, is_elsewhere, source_of
 from dphist.audit.trials import KEY, UNIT, published
 from dphist.engines.query import GroupByQuery, Key
-from dphist.engines.spark import SparkEngine
+from dphist.engines.spark.engine import SparkEngine
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.noise.entropy import SystemEntropy, allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.planning import Plan
-from dphist.publish.release import prepare
-from dphist.publish.released import Release
+from dphist.publish.result import Release
+from dphist.publish.run import prepare
 
 
 def broken(engine: SparkEngine) -> list[Broken]:

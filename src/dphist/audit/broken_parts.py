@@ -17,13 +17,13 @@ import pyarrow.parquet
 
 from dphist.audit.ledger_attack import charged
 from dphist.audit.trials import KEY, UNIT, published
-from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.planning import Plan
-from dphist.publish.released import Release
+from dphist.publish.result import Release
 
 
 class Unbounded(DuckDBEngine):

@@ -11,7 +11,7 @@ from typing import Any, Final
 from dphist.audit import neighbours, trials
 from dphist.audit.findings import Claim, Pair
 from dphist.audit.trials import Layout, Run
-from dphist.engines.spark import SparkEngine
+from dphist.engines.spark.engine import SparkEngine
 from dphist.mechanisms import CorrelatedGaussian, DiscreteCorrelatedGaussian
 from dphist.planning import Plan
 

@@ -9,10 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from dphist.aggregates import Measure
 from dphist.audit.trials import KEY, UNIT
-from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
-from dphist.histogram import ContributionBounds, Histogram, Measure
+from dphist.histogram import ContributionBounds, Histogram
 
 Outcome = tuple[bool, str]
 

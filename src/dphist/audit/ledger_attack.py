@@ -16,7 +16,7 @@ from dphist.audit.contributions import Outcome, withstood
 from dphist.audit.trials import KEY, UNIT
 from dphist.errors import DphistError
 from dphist.ledger import DataSet, Ledger
-from dphist.publish.release import release
+from dphist.publish.run import release
 
 Charge = Callable[[Path], bool]
 

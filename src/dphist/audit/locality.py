@@ -22,13 +22,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
+from dphist.aggregates import Measure
 from dphist.audit.contributions import Bounding, Outcome, withstood
 from dphist.audit.trials import KEY, UNIT
-from dphist.engines.duckdb import DuckDBEngine
-from dphist.engines.query import GroupByQuery, Key
-from dphist.engines.settings import Files
+from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.query import Files, GroupByQuery, Key
 from dphist.errors import DphistError
-from dphist.histogram import ContributionBounds, Measure
+from dphist.histogram import ContributionBounds
 
 VALUES: Final = ("first", "second")
 LARGE: Final = 10.0

@@ -14,7 +14,6 @@ from scipy.special import ndtr
 
 from dphist.audit import laws
 from dphist.audit.findings import Pair
-from dphist.histogram import MisraGries
 from dphist.mechanisms import (
     ContinualCounts,
     CorrelatedGaussian,
@@ -32,6 +31,7 @@ from dphist.mechanisms import (
 )
 from dphist.mechanisms.correlated_gaussian import enforce_sparsity
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
+from dphist.sketch import MisraGries
 
 Counted: TypeAlias = (
     SparseGaussian

@@ -24,12 +24,12 @@ from dphist.audit.contributions import Outcome, contributions, equal_keys, withs
 from dphist.audit.findings import Claim
 from dphist.audit.spark_parts import CollectedSpark, frame_of, is_elsewhere
 from dphist.audit.trials import KEY, UNIT, Layout, one_release, published
-from dphist.engines.spark import SparkEngine
-from dphist.engines.spark_settings import SETTINGS
+from dphist.engines.spark.engine import SparkEngine
+from dphist.engines.spark.session import SETTINGS
+from dphist.lists.top_k import top_k
 from dphist.planning import Plan, plan_for
 from dphist.planning.top_k import plan_top_k
-from dphist.publish.released import Release
-from dphist.publish.top_k import top_k
+from dphist.publish.result import Release
 
 RUNS = (20_000, 100_000)
 """On each side, in one release: quick, thorough."""

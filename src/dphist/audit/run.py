@@ -14,7 +14,7 @@ from dphist.audit.claims_of_plans import of_plan
 from dphist.audit.exact import exact
 from dphist.audit.findings import Claim, Finding
 from dphist.audit.sampled import BITS_ALPHA, FAMILY_ALPHA, sampled
-from dphist.engines.spark import SparkEngine
+from dphist.engines.spark.engine import SparkEngine
 from dphist.errors import InvalidParameter
 from dphist.planning import Plan
 from dphist.version import __version__

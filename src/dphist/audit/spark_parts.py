@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dphist.engines.counted import histogram_of
+from dphist.engines.base import histogram_of
 from dphist.engines.query import GroupByQuery
-from dphist.engines.spark import SparkEngine, SparkRecords
-from dphist.engines.spark_sketch import sketch
+from dphist.engines.spark.engine import SparkEngine, SparkRecords
+from dphist.engines.spark.sketch import sketch
 from dphist.histogram import ContributionBounds, Histogram
 
 if TYPE_CHECKING:

@@ -18,20 +18,20 @@ import pyarrow.compute
 
 from dphist.audit.findings import Floats, Trials
 from dphist.audit.spark_parts import source_of
-from dphist.continual import Continual
-from dphist.engines.duckdb import DuckDBEngine
+from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
-from dphist.engines.spark import SparkEngine
+from dphist.engines.spark.engine import SparkEngine
 from dphist.histogram import ContributionBounds, Histogram
+from dphist.lists.continual import Continual
+from dphist.lists.session import Session
+from dphist.lists.top_k import privatise_largest
 from dphist.mechanisms import GaussianRecords, KnownGroups, LaplaceRecords
 from dphist.planning import Plan
 from dphist.planning.top_k import TopKPlan
 from dphist.publish.privatise import privatise
-from dphist.publish.release import prepare
-from dphist.publish.released import Release
+from dphist.publish.result import Release
+from dphist.publish.run import prepare
 from dphist.publish.stat import stat
-from dphist.publish.top_k import privatise_largest
-from dphist.session import Session
 
 Run = Callable[[int], Trials]
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dphist.audit.findings import Floats, Pair, Trials
+from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms.adaptive import AdaptiveGaussian
-from dphist.mechanisms.adaptive_counting import count, draw
-from dphist.mechanisms.adaptive_pairs import MemoryPairs
-from dphist.mechanisms.adaptive_selection import Selection, next_weights, rounds
-from dphist.mechanisms.adaptive_tuning import LATTICE_BITS, WEIGHT_BITS, Tuning
+from dphist.mechanisms.tuning import LATTICE_BITS, WEIGHT_BITS, Tuning
+from dphist.selection.counting import count, draw
+from dphist.selection.rounds import Selection, next_weights, rounds
 
 Integers = NDArray[np.int64]
 Tables = Callable[[Integers, int, int], MemoryPairs]

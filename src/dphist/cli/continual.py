@@ -12,7 +12,7 @@ import dphist
 from dphist.cli import options
 
 if TYPE_CHECKING:
-    from dphist.continual import RunningCounts
+    from dphist.lists.running import RunningCounts
 
 app = typer.Typer(help="Private running counts per group over a stream of batches.", no_args_is_help=True)
 Folder = Annotated[Path, typer.Argument(help="The folder that keeps the stream. It holds true counts.")]

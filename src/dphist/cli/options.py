@@ -10,8 +10,8 @@ import typer
 from dphist.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from dphist.engines.settings import Files
-    from dphist.engines.spark import SparkEngine
+    from dphist.engines.query import Files
+    from dphist.engines.spark.engine import SparkEngine
 
 Epsilon: TypeAlias = Annotated[
     float, typer.Option("--epsilon", help="Privacy budget: how much one unit may change the odds.")
@@ -128,7 +128,7 @@ Plot: TypeAlias = Annotated[Path | None, typer.Option("--plot", help="Write a pi
 
 def files(source: list[str], no_header: str | None) -> Files:
     """What a command reads."""
-    from dphist.engines.settings import Files
+    from dphist.engines.query import Files
 
     return Files(tuple(source)) if no_header is None else Files(tuple(source), header=no_header.split(","))
 
@@ -153,7 +153,7 @@ def spark_engine(engine: str, master: str | None, remote: str | None, staging: s
         return None
     if engine != "spark":
         raise InvalidParameter("--engine duckdb or spark", repr(engine))
-    from dphist.engines.spark import open_session
+    from dphist.engines.spark.engine import open_session
 
     return open_session(master, remote, staging)
 

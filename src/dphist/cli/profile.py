@@ -13,7 +13,7 @@ from dphist import checks
 from dphist.cli import options
 from dphist.errors import InvalidParameter
 from dphist.mechanisms import CorrelatedGaussian, LaplaceThreshold, SparseGaussian, Thresholded, epsilon_at
-from dphist.mechanisms.mechanism import round_down_to_lattice
+from dphist.mechanisms.base import round_down_to_lattice
 from dphist.planning.candidates import correlated_lattice_bits, lattice_bits, scale_of_std
 from dphist.planning.describe import title
 from dphist.words import exactly, rounded_up

@@ -89,7 +89,7 @@ def command(
     from dphist.publish import charge as charges
     from dphist.publish import explain as explanation
     from dphist.publish import files
-    from dphist.publish import release as releasing
+    from dphist.publish import run as releasing
     from dphist.publish.text import table_text
 
     if output is None and report is None and not (explain or dry_run):
@@ -221,7 +221,7 @@ def verify_command(
 
     Example: dphist verify out.parquet
     """
-    from dphist.publish.verify import NOT_KNOWN
+    from dphist.verification.verify import NOT_KNOWN
 
     checks = dphist.verify(file, ledger=ledger, head=head)
     if as_json:

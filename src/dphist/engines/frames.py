@@ -225,7 +225,7 @@ def _is_readable(column: pa.Array) -> bool:
 
 def _from_relation(relation: duckdb.DuckDBPyRelation, needed: Callable[[Sequence[str]], list[str]]) -> Arrow:
     """Arrow has no 128-bit integers, bits or times with a zone. 39 digits would come out as another number: they are null."""
-    from dphist.engines.sources import quote_identifier
+    from dphist.engines.duckdb.sources import quote_identifier
 
     columns = []
     wanted = set(needed(relation.columns))

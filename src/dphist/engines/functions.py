@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dphist.engines import literals
-from dphist.engines.keytypes import LONGEST_KEY
+from dphist.engines.duckdb.types import LONGEST_KEY
 from dphist.engines.literals import Check, every
 
 

@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from dphist.histogram import LARGEST_SUM, ContributionBounds, Measure
+from dphist.aggregates import Measure
+from dphist.histogram import LARGEST_SUM, ContributionBounds
 
 LARGEST_RECORD = 2.0**62
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, get_args
 
 from dphist import checks
 from dphist.errors import InvalidParameter, UnusableLedger
-from dphist.mechanisms.mechanism import LARGEST_EPSILON
+from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.privacy import filters
 from dphist.privacy.filters import Accountant, Amount
 

@@ -3,16 +3,15 @@
 from typing import TypeAlias
 
 from dphist.mechanisms.adaptive import AdaptiveGaussian
+from dphist.mechanisms.base import Kept, Profile, epsilon_at
 from dphist.mechanisms.continual import ContinualCounts
 from dphist.mechanisms.correlated_gaussian import CorrelatedGaussian
 from dphist.mechanisms.correlated_top_k import CorrelatedTopK
 from dphist.mechanisms.discrete_correlated import DiscreteCorrelatedGaussian
 from dphist.mechanisms.discrete_gaussian import DiscreteGaussianThreshold
 from dphist.mechanisms.from_top import FromTop
-from dphist.mechanisms.kept import Kept
 from dphist.mechanisms.known_groups import KnownGroups
 from dphist.mechanisms.laplace import LaplaceThreshold
-from dphist.mechanisms.mechanism import Profile, epsilon_at
 from dphist.mechanisms.ranked import Ranked
 from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
 from dphist.mechanisms.sparse_gaussian import SparseGaussian

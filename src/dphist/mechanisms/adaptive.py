@@ -9,8 +9,7 @@ from typing import ClassVar
 
 from dphist import checks
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.mechanisms.adaptive_tuning import LATTICE_BITS, MOST_RELEASED, Tuning
-from dphist.mechanisms.mechanism import (
+from dphist.mechanisms.base import (
     gaussian_count_released_with,
     gaussian_quantile,
     gaussian_release_probability,
@@ -18,6 +17,7 @@ from dphist.mechanisms.mechanism import (
     sampler_surcharge,
     with_sampler_error,
 )
+from dphist.mechanisms.tuning import LATTICE_BITS, MOST_RELEASED, Tuning
 from dphist.privacy import adaptive as theory
 from dphist.privacy.gaussian import delta_gaussian, largest_mu, raise_for_rounding
 

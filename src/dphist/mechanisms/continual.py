@@ -9,8 +9,7 @@ from typing import ClassVar
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.kept import Integers
-from dphist.mechanisms.mechanism import LARGEST_EPSILON, gaussian_quantile, with_sampler_error
+from dphist.mechanisms.base import LARGEST_EPSILON, Integers, gaussian_quantile, with_sampler_error
 from dphist.noise import DiscreteGaussian, Entropy, require_headroom, sample
 from dphist.noise.joint_tails import log_sum_tail
 from dphist.privacy import continual

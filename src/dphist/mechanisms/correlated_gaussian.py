@@ -12,9 +12,13 @@ import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.kept import Integers, Kept, above, add_noise, draw_common
-from dphist.mechanisms.mechanism import (
+from dphist.mechanisms.base import (
     MOST_CORRELATION,
+    Integers,
+    Kept,
+    above,
+    add_noise,
+    draw_common,
     gaussian_count_released_with,
     gaussian_quantile,
     gaussian_release_probability,

@@ -11,15 +11,18 @@ import numpy as np
 
 from dphist import checks
 from dphist.errors import Infeasible
-from dphist.mechanisms.correlated_gaussian import check_correlation, common_noise
-from dphist.mechanisms.kept import LARGEST_COUNT, Integers, Kept, add_noise
-from dphist.mechanisms.mechanism import (
+from dphist.mechanisms.base import (
+    LARGEST_COUNT,
     LARGEST_EPSILON,
+    Integers,
+    Kept,
+    add_noise,
     gaussian_quantile,
     round_up_to_lattice,
     sampler_surcharge,
     with_sampler_error,
 )
+from dphist.mechanisms.correlated_gaussian import check_correlation, common_noise
 from dphist.mechanisms.sparse_gaussian import check_threshold
 from dphist.noise import Entropy, RoundedGaussian
 from dphist.privacy import top_k

@@ -11,6 +11,7 @@ from functools import singledispatch
 
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.adaptive import AdaptiveGaussian, changed_counters
+from dphist.mechanisms.base import LARGEST_EPSILON, Profile, round_up, sampler_surcharge
 from dphist.mechanisms.continual import ContinualCounts
 from dphist.mechanisms.correlated_gaussian import CorrelatedGaussian
 from dphist.mechanisms.correlated_top_k import CorrelatedTopK
@@ -19,7 +20,6 @@ from dphist.mechanisms.discrete_gaussian import DiscreteGaussianThreshold
 from dphist.mechanisms.from_top import FromTop
 from dphist.mechanisms.known_groups import KnownGroups
 from dphist.mechanisms.laplace import LaplaceThreshold
-from dphist.mechanisms.mechanism import LARGEST_EPSILON, Profile, round_up, sampler_surcharge
 from dphist.mechanisms.ranked import Ranked
 from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
 from dphist.mechanisms.sparse_gaussian import SparseGaussian

@@ -11,15 +11,18 @@ import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.correlated_gaussian import at_most_non_empty, enforce_sparsity
-from dphist.mechanisms.kept import Integers, Kept, above, add_noise
-from dphist.mechanisms.mechanism import (
+from dphist.mechanisms.base import (
     LARGEST_EPSILON,
+    Integers,
+    Kept,
+    above,
+    add_noise,
     gaussian_count_released_with,
     gaussian_quantile,
     gaussian_release_probability,
     with_sampler_error,
 )
+from dphist.mechanisms.correlated_gaussian import at_most_non_empty, enforce_sparsity
 from dphist.noise import DiscreteGaussian, Entropy, sample
 from dphist.noise.joint_tails import log_max_tail
 from dphist.noise.tails import log_cdf

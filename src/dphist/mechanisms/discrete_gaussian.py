@@ -11,9 +11,12 @@ import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.kept import Integers, Kept, above, add_noise
-from dphist.mechanisms.mechanism import (
+from dphist.mechanisms.base import (
     LARGEST_EPSILON,
+    Integers,
+    Kept,
+    above,
+    add_noise,
     gaussian_count_released_with,
     gaussian_quantile,
     gaussian_release_probability,

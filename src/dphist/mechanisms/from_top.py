@@ -10,8 +10,15 @@ from typing import ClassVar
 import numpy as np
 
 from dphist import checks
-from dphist.mechanisms.kept import LARGEST_COUNT, Integers, Kept, add_noise
-from dphist.mechanisms.mechanism import LARGEST_EPSILON, gaussian_quantile, with_sampler_error
+from dphist.mechanisms.base import (
+    LARGEST_COUNT,
+    LARGEST_EPSILON,
+    Integers,
+    Kept,
+    add_noise,
+    gaussian_quantile,
+    with_sampler_error,
+)
 from dphist.noise import DiscreteGaussian, Entropy, sample
 from dphist.noise.joint_tails import log_max_tail
 from dphist.privacy import from_top

@@ -11,9 +11,8 @@ import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
+from dphist.mechanisms.base import Integers, Kept, add_noise, gaussian_quantile, with_sampler_error
 from dphist.mechanisms.correlated_gaussian import check_correlation, common_noise
-from dphist.mechanisms.kept import Integers, Kept, add_noise
-from dphist.mechanisms.mechanism import gaussian_quantile, with_sampler_error
 from dphist.mechanisms.sparse_gaussian import check_lattice
 from dphist.noise import Entropy, RoundedGaussian
 from dphist.privacy import correlated_gaussian as csh

@@ -11,8 +11,7 @@ import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.kept import Integers, Kept, above, add_noise
-from dphist.mechanisms.mechanism import with_sampler_error
+from dphist.mechanisms.base import Integers, Kept, above, add_noise, with_sampler_error
 from dphist.mechanisms.sparse_gaussian import check_threshold, in_at_most
 from dphist.noise import DiscreteLaplace, Entropy
 from dphist.privacy import laplace

@@ -8,10 +8,10 @@ depend on how the groups are divided.
 from __future__ import annotations
 
 from dphist.errors import InvalidParameter
+from dphist.mechanisms.base import Integers, Kept
 from dphist.mechanisms.correlated_gaussian import CorrelatedGaussian
 from dphist.mechanisms.discrete_correlated import DiscreteCorrelatedGaussian
 from dphist.mechanisms.discrete_gaussian import DiscreteGaussianThreshold
-from dphist.mechanisms.kept import Integers, Kept
 from dphist.mechanisms.known_groups import KnownGroups
 from dphist.mechanisms.laplace import LaplaceThreshold
 from dphist.mechanisms.sparse_gaussian import SparseGaussian

@@ -10,8 +10,7 @@ import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.kept import LARGEST_COUNT, Integers
-from dphist.mechanisms.mechanism import LARGEST_EPSILON
+from dphist.mechanisms.base import LARGEST_COUNT, LARGEST_EPSILON, Integers
 from dphist.noise import Entropy, exponential_top_k
 from dphist.privacy import ranked
 from dphist.privacy.search import edge

@@ -15,8 +15,7 @@ import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.kept import Integers, Kept, above, add_noise
-from dphist.mechanisms.mechanism import with_sampler_error
+from dphist.mechanisms.base import Integers, Kept, above, add_noise, with_sampler_error
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Entropy, RoundedGaussian
 from dphist.noise.laws import Law
 from dphist.noise.tails import log_tail

@@ -11,8 +11,7 @@ import numpy as np
 
 from dphist import checks
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.mechanisms.kept import Integers, Kept, above, add_noise
-from dphist.mechanisms.mechanism import LARGEST_EPSILON, with_sampler_error
+from dphist.mechanisms.base import LARGEST_EPSILON, Integers, Kept, above, add_noise, with_sampler_error
 from dphist.mechanisms.sparse_gaussian import in_at_most
 from dphist.noise import Entropy, TruncatedDiscreteLaplace, log_tail
 from dphist.privacy import truncated_laplace

@@ -13,8 +13,8 @@ from dphist.mechanisms import (
     LaplaceThreshold,
     Mechanism,
 )
-from dphist.mechanisms.adaptive_counting import SumNoise, require_room
 from dphist.planning.request import Aggregate, Request
+from dphist.selection.counting import SumNoise, require_room
 
 UP = 1 + 2.0**-48
 """Past the rounding of a few floating-point operations and of a sum of sixteen weights."""

@@ -19,8 +19,8 @@ from dphist.mechanisms import (
     discrete_gaussian,
 )
 from dphist.mechanisms.adaptive import calibrate
-from dphist.mechanisms.adaptive_tuning import Tuning
-from dphist.mechanisms.mechanism import round_up, round_up_to_lattice, sampler_surcharge
+from dphist.mechanisms.base import round_up, round_up_to_lattice, sampler_surcharge
+from dphist.mechanisms.tuning import Tuning
 from dphist.planning.aggregates import UP, require_drawable
 from dphist.planning.request import Request
 from dphist.privacy import correlated_design as design

@@ -8,8 +8,8 @@ from typing import Final, Literal, get_args
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.adaptive_tuning import Tuning
-from dphist.mechanisms.mechanism import LARGEST_EPSILON
+from dphist.mechanisms.base import LARGEST_EPSILON
+from dphist.mechanisms.tuning import Tuning
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import sparse_gaussian as gshm
 

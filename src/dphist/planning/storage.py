@@ -18,7 +18,7 @@ from dphist.mechanisms import (
     LaplaceThreshold,
     Mechanism,
 )
-from dphist.mechanisms.adaptive_tuning import Tuning
+from dphist.mechanisms.tuning import Tuning
 from dphist.outputs import write_text
 from dphist.planning.aggregates import covers_aggregates, require_drawable
 from dphist.planning.request import Aggregate, Request

@@ -9,17 +9,17 @@ from typing import Protocol
 
 import numpy as np
 
+from dphist.engines.memory import Integers, Pairs
 from dphist.mechanisms import AdaptiveGaussian, LaplaceThreshold, SparseGaussian
-from dphist.mechanisms.adaptive_counting import NoisyCounts, SumNoise, count
-from dphist.mechanisms.adaptive_estimates import Estimates, estimate
-from dphist.mechanisms.adaptive_pairs import Integers, Pairs
-from dphist.mechanisms.adaptive_selection import ONE, select
-from dphist.mechanisms.adaptive_tuning import LATTICE_BITS
-from dphist.mechanisms.choice import DEGREE_EDGES, choose, noisy_degrees
+from dphist.mechanisms.tuning import LATTICE_BITS
 from dphist.noise import Entropy
 from dphist.planning import Plan, storage
 from dphist.planning.aggregates import AggregateNoise, sum_noise
-from dphist.publish.columns import Column, Floats
+from dphist.publish.table import Column, Floats
+from dphist.selection.choice import DEGREE_EDGES, choose, noisy_degrees
+from dphist.selection.counting import NoisyCounts, SumNoise, count
+from dphist.selection.estimates import Estimates, estimate
+from dphist.selection.rounds import ONE, select
 
 
 class Degrees(Protocol):

@@ -8,8 +8,8 @@ from dphist.mechanisms import AdaptiveGaussian
 from dphist.planning.describe import guarantee
 from dphist.planning.summary import thresholded
 from dphist.publish.privatise import bounds_of
-from dphist.publish.release import Job
-from dphist.publish.released import estimand
+from dphist.publish.result import estimand
+from dphist.publish.run import Job
 
 Step = tuple[str, str, str]
 

@@ -16,9 +16,8 @@ from dphist.mechanisms import AdaptiveGaussian, Kept, LaplaceThreshold
 from dphist.noise import DiscreteLaplace, Entropy, Law, RoundedGaussian, sample
 from dphist.planning import Plan
 from dphist.planning.aggregates import AggregateNoise
-from dphist.publish.columns import columns
-from dphist.publish.released import Release, Request
-from dphist.publish.table import build_table
+from dphist.publish.result import Release, Request
+from dphist.publish.table import build_table, columns
 
 Integers = NDArray[np.int64]
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from dphist.engines.session import BOUNDING, READING, Progress
-from dphist.engines.spark import SparkEngine, SparkRecords
-from dphist.engines.spark_errors import without_leaks
-from dphist.engines.spark_sketch import sketch
-from dphist.engines.spark_staging import COMMITTER, Staging, delete_here, remove_all
+from dphist.engines.duckdb.session import BOUNDING, READING, Progress
+from dphist.engines.spark.engine import SparkEngine, SparkRecords
+from dphist.engines.spark.session import without_leaks
+from dphist.engines.spark.sketch import sketch
+from dphist.engines.spark.staging import COMMITTER, Staging, delete_here, remove_all
 from dphist.errors import EngineFailure, InvalidParameter
 from dphist.mechanisms.parts import draw_shared, sparsity_to_enforce
 from dphist.noise import Entropy
@@ -27,8 +27,8 @@ from dphist.planning import Plan
 from dphist.publish import files
 from dphist.publish.digests import without_content
 from dphist.publish.privatise import bounds_of, noisy_total
-from dphist.publish.release import Job
-from dphist.publish.released import Release, Request
+from dphist.publish.result import Release, Request
+from dphist.publish.run import Job
 from dphist.publish.spark_noise import OnBatches, noise_groups
 from dphist.publish.table import Order, column_names
 from dphist.version import __version__
@@ -171,7 +171,7 @@ def check_executors(spark: SparkSession) -> None:
         return
 
     def version_of_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from dphist.publish import spark_estimates  # noqa: F401 - everything that a task may need
+        from dphist.publish import spark_noise as spark_estimates  # noqa: F401 - everything that a task may need
         from dphist.version import __version__ as found
 
         for _ in batches:

@@ -11,25 +11,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dphist.engines.spark_errors import without_leaks
-from dphist.engines.spark_rounds import clipped_sql, degrees_sql, first_round_sql, norms_sql, round_sql
+from dphist.engines.memory import Integers
+from dphist.engines.spark.pairs import clipped_sql, degrees_sql, first_round_sql, norms_sql, round_sql
+from dphist.engines.spark.session import without_leaks
 from dphist.errors import InvalidParameter
 from dphist.mechanisms import AdaptiveGaussian
-from dphist.mechanisms.adaptive_counting import noise_norms, whole_cap
-from dphist.mechanisms.adaptive_norms import EDGES
-from dphist.mechanisms.adaptive_pairs import Integers
-from dphist.mechanisms.adaptive_tuning import MOST_RELEASED
+from dphist.mechanisms.tuning import MOST_RELEASED
 from dphist.planning import Plan
 from dphist.planning.aggregates import sum_noise
 from dphist.publish.adaptive import decide
 from dphist.publish.privatise import bounds_of
-from dphist.publish.spark_estimates import caps_of_groups, estimate_groups, noise_clipped, noise_round, weigh_groups
+from dphist.publish.spark_noise import caps_of_groups, estimate_groups, noise_clipped, noise_round, weigh_groups
+from dphist.selection.counting import EDGES, noise_norms, whole_cap
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from dphist.publish.released import Release
+    from dphist.publish.result import Release
     from dphist.publish.spark import Work
 
 NOTHING_SELECTED = (1.0, 4.0)

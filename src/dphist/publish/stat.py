@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dphist.engines.duckdb import DuckDBEngine
-from dphist.engines.query import GroupByQuery, Key
-from dphist.engines.settings import PerformanceSettings
-from dphist.engines.sources import quote_identifier
+from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.duckdb.sources import quote_identifier
+from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import InvalidParameter
 from dphist.flexible.bucketing import Buckets
 from dphist.flexible.plan import StatisticPlan, plan_statistic

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from dphist.errors import InvalidParameter
+from dphist.mechanisms import LaplaceThreshold
 from dphist.planning import Plan
+from dphist.planning.aggregates import AggregateNoise
 from dphist.planning.plan import STD_ERROR
-from dphist.publish.columns import Column, interval
+from dphist.planning.request import Aggregate
 
 Order = Literal["count", "key"]
 ORDERS: tuple[Order, ...] = ("count", "key")
@@ -71,3 +77,96 @@ def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return pa.chunked_array([pa.array([repr(value) for value in column.to_pylist()], pa.string())])
     return column
+
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Noisy values with their standard errors, and the factors with which each independent noise enters their error."""
+
+    name: str
+    values: Floats
+    noises: tuple[Floats, ...]
+
+    @property
+    def std_errors(self) -> Floats:
+        """Independent noises add up in squares."""
+        return np.asarray(np.sqrt(sum(noise**2 for noise in self.noises)))
+
+
+def columns(plan: Plan, counts: Floats, sums: Mapping[str, Integers]) -> list[Column]:
+    """The count and every aggregate of the plan, from noisy counts and noisy recentred sums."""
+    count_std = np.full(len(counts), plan.mechanism.noise_std)
+    found = [Column("count", counts, (count_std,))]
+    for noisy in plan.aggregates:
+        aggregate = noisy.aggregate
+        recentred = np.asarray(sums[aggregate.name] * aggregate.step, np.float64)
+        values = (_mean if aggregate.kind == "mean" else _sum)(aggregate, recentred, counts)
+        found.append(Column(aggregate.name, values, noises(noisy, values, counts, count_std)))
+    return found
+
+
+def _sum(aggregate: Aggregate, recentred: Floats, counts: Floats) -> Floats:
+    return recentred + aggregate.centre * counts
+
+
+def _mean(aggregate: Aggregate, recentred: Floats, counts: Floats) -> Floats:
+    """centre + recentred/count, cut to the bounds."""
+    return np.clip(aggregate.centre + recentred / _size(counts), aggregate.lower, aggregate.upper)
+
+
+def noises(noisy: AggregateNoise, values: Floats, counts: Floats, count_std: Floats) -> tuple[Floats, ...]:
+    """The noises in published sums or means: their own, and the count's, which enters with the centre.
+
+    Of means to first order, with the noise of recentred/count.
+    """
+    std, centre = np.full(len(counts), noisy.noise_std), noisy.aggregate.centre
+    if noisy.aggregate.kind != "mean":
+        return std, abs(centre) * count_std
+    size = _size(counts)
+    return std / size, np.abs(values - centre) * count_std / size
+
+
+def _size(counts: Floats) -> Floats:
+    """What a mean divides by. A count below one (only groups of a public list can have one) is taken as one."""
+    return np.maximum(counts, 1.0)
+
+
+def interval(plan: Plan, column: Column, level: float) -> tuple[Floats, Floats]:
+    """Bounds that cover the value before noise with at least this probability (means: to first order in the noise)."""
+    if isinstance(plan.mechanism, LaplaceThreshold):
+        scale = plan.mechanism.scale / plan.mechanism.noise_std  # of the noise, per standard error
+        step = 1 / plan.mechanism.noise_std  # discrete noise: rounded outwards by one step of the count
+        reach = laplace_quantile([noise * scale for noise in column.noises], 1 - level) + step * sum(column.noises)
+    else:
+        reach = column.std_errors * float(ndtri(0.5 + level / 2))
+    return column.values - reach, column.values + reach
+
+
+def laplace_quantile(scales: Sequence[Floats], miss: float) -> Floats:
+    """The smallest x with P(|sum of independent Laplace noises| > x) <= miss, for one or two noises, element by element.
+
+    One noise: exp(-x/b). Two, with r = smaller scale/larger scale b: (exp(-x/b) - r^2 exp(-x/(r b)))/(1 - r^2), which tends
+    to (1 + x/(2b)) exp(-x/b) as r tends to 1; close to it the two are taken as equal, which can only widen.
+    """
+    if len(scales) == 1:
+        return np.asarray(scales[0] * math.log(1 / miss))
+    large, small = np.maximum(*scales), np.minimum(*scales)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(large > 0, small / large, 0.0)
+    equal = ratio > 0.999
+    ratio = np.where(equal, 0.5, np.maximum(ratio, 1e-9))
+
+    def tail(x: Floats) -> Floats:  # in units of the larger scale
+        apart = (np.exp(-x) - ratio**2 * np.exp(-x / ratio)) / (1 - ratio**2)
+        return np.asarray(np.where(equal, (1 + x / 2) * np.exp(-x), apart))
+
+    low, high = np.zeros(large.shape), np.full(large.shape, 2 * math.log(1 / miss) + 4)
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = tail(middle) <= miss
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return np.asarray(high * large)

@@ -1,0 +1,351 @@
+"""Users' expressions in DuckDB: each node of the syntax tree a step, each step a column of its own.
+
+    source -> level 0: the columns that are needed, guarded -> level 1: calls on those -> level 2: calls on these -> ...
+
+A step is `TRY(CASE WHEN guard THEN call END)`, guarded again by its type (`keytypes.guarded`). So every function sees only
+arguments for which it was examined (`functions`), however deep it stands in an expression; an error in one step is a null of
+that step, for that record. Steps are columns of nested SELECTs because a guard mentions its argument more than once: written in
+place, each level would double the text, and the work.
+"""
+
+# ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final
+
+import duckdb
+
+from dphist.engines.duckdb import types as keytypes
+from dphist.engines.duckdb.sources import quote_identifier, quote_text
+from dphist.engines.expressions import RecordExpression
+from dphist.engines.functions import CASTS, FUNCTIONS, Function
+from dphist.errors import InvalidParameter
+
+_COMPARISONS: Final = {
+    "COMPARE_EQUAL": "=",
+    "COMPARE_NOTEQUAL": "<>",
+    "COMPARE_GREATERTHAN": ">",
+    "COMPARE_GREATERTHANOREQUALTO": ">=",
+    "COMPARE_LESSTHAN": "<",
+    "COMPARE_LESSTHANOREQUALTO": "<=",
+    "COMPARE_NOT_DISTINCT_FROM": "IS NOT DISTINCT FROM",
+    "COMPARE_DISTINCT_FROM": "IS DISTINCT FROM",
+}
+_COMPARABLE: Final = frozenset(
+    {"text", "whole", "number", "boolean", "date", "time", "timestamp", "blob", "uuid", "null"}
+)
+_MOST_LEVELS: Final = 64
+_INDENT: Final = "  "
+_JOINING: Final = frozenset({"concat", "concat_ws", "list_value"})
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of an expression: a column, or a constant. `value` is the constant's."""
+
+    sql: str
+    type_name: str
+    level: int
+    constant: bool = False
+    value: object = None
+
+    @property
+    def family(self) -> str:
+        """What functions see in it."""
+        return keytypes.family(self.type_name)
+
+    @property
+    def is_text_literal(self) -> bool:
+        """A quoted literal, which DuckDB reads as whatever it stands beside."""
+        return self.constant and self.family == "text"
+
+
+class Steps:
+    """The columns of a source, and the steps that expressions add to them."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, columns: Mapping[str, str]) -> None:
+        self._connection = connection
+        self._names = {name.casefold(): name for name in columns}
+        self._types: dict[str, str] = {}
+        self._levels: list[dict[str, str]] = [{}]
+        for name, kind in columns.items():
+            self._levels[0][name], self._types[name] = keytypes.column(quote_identifier(name), kind)
+
+    def source(self, table: str) -> str:
+        """All of it as a table expression over `table`."""
+        first, *steps = filter(None, self._levels)
+        lines = []  # a name or a literal may hold a line break, so that nothing can be indented afterwards
+        for depth, level in enumerate(reversed(steps), 3):
+            lines += [f"{_INDENT * depth}SELECT *,{_listed(level, depth)}", f"{_INDENT * depth}FROM ("]
+        depth = len(steps) + 3
+        lines += [f"{_INDENT * depth}SELECT{_listed(first, depth)}", f"{_INDENT * depth}FROM {table}"]
+        lines += [f"{_INDENT * (depth - number)}) AS level_{number}" for number in range(1, len(steps) + 1)]
+        return "(\n" + "\n".join(lines) + "\n    ) AS read"
+
+    def column(self, name: str) -> Piece:
+        """A column of the source, without regard to case, as SQL reads names."""
+        actual = self._names[name.casefold()]
+        return Piece(quote_identifier(actual), self._types[actual], 0)
+
+    def write(self, expression: RecordExpression) -> Piece:
+        """Add the steps of an expression; the last one is its value."""
+        return _Writer(self, expression.text).write(expression.tree)
+
+    def add(self, sql: str, parts: Iterable[Piece], text: str) -> Piece:
+        """One step: null where it fails. Of constants alone it is computed now, and must not fail."""
+        level = 1 + max((part.level for part in parts), default=-1)
+        if level == 0:
+            return self._constant(sql, text)
+        if level > _MOST_LEVELS:
+            raise InvalidParameter(f"an expression at most {_MOST_LEVELS} levels deep in {text!r}", "a deeper one")
+        kind = self._type_of(f"TRY({sql})", text)
+        while len(self._levels) <= level + 1:
+            self._levels.append({})
+        raw = self._new_name()
+        self._levels[level][raw] = f"TRY({sql})"
+        guarded, kind = keytypes.column(quote_identifier(raw), kind)
+        if guarded == quote_identifier(raw):
+            self._types[raw] = kind
+            return Piece(guarded, kind, level)
+        name = self._new_name()
+        self._levels[level + 1][name], self._types[name] = guarded, kind
+        return Piece(quote_identifier(name), kind, level + 1)
+
+    def type_named(self, name: str) -> str:
+        """The type that a name or an alias stands for, without its parameters; the name itself if there is none."""
+        try:
+            return keytypes.base(self._described(f"SELECT CAST(NULL AS {quote_identifier(name)})", name))
+        except InvalidParameter:
+            return name
+
+    def _new_name(self) -> str:
+        taken = {name.casefold() for level in self._levels for name in level}
+        return next(name for number in count(1) if (name := f"step_{number}") not in taken)
+
+    def _type_of(self, sql: str, text: str) -> str:
+        """From the types of columns and earlier steps alone."""
+        nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote_identifier(name)}" for name, kind in self._types.items())
+        return self._described(f"SELECT {sql} AS step FROM (SELECT {nulls}) AS record", text)
+
+    def _constant(self, sql: str, text: str) -> Piece:
+        kind = self._described(f"SELECT {sql} AS step", text)
+        if sql == "NULL":
+            return Piece(sql, "NULL", -1, constant=True)
+        plain = keytypes.family(kind) in ("text", "whole", "number", "boolean")
+        guarded = keytypes.guarded(sql, kind)
+        try:
+            rows = self._connection.execute(f"SELECT {guarded if plain else f'CAST({guarded} AS VARCHAR)'}").fetchall()
+        except duckdb.Error:  # of the user's own literals
+            rows = []
+        if not rows:
+            raise InvalidParameter(f"literals that can be read in {text!r}", sql)
+        value = rows[0][0]
+        return Piece(f"CAST(NULL AS {kind})" if value is None else sql, kind, -1, constant=True, value=value)
+
+    def _described(self, query: str, text: str) -> str:
+        try:
+            return str(self._connection.execute(f"DESCRIBE {query}").fetchall()[0][1])
+        except duckdb.Error as error:  # binding knows the schema and the user's own text, no record
+            reason = str(error).partition("\n")[0]
+        raise InvalidParameter(f"expressions that fit the columns in {text!r}", reason)
+
+
+class _Writer:
+    """Writes one tree."""
+
+    def __init__(self, steps: Steps, text: str) -> None:
+        self._steps, self._text = steps, text
+
+    def write(self, node: dict[str, Any]) -> Piece:
+        match node["class"]:
+            case "COLUMN_REF":
+                return self._column(node["column_names"])
+            case "CONSTANT":
+                return self._steps.add(_literal(node["literal"], self._text), (), self._text)
+            case "COMPARISON":
+                return self._compare(_COMPARISONS[node["type"]], self._all([node["left"], node["right"]]))
+            case "BETWEEN":
+                value, lower, upper = self._all([node["input"], node["lower"], node["upper"]])
+                ends = [self._compare(">=", [value, lower]), self._compare("<=", [value, upper])]
+                return self._add(f"{ends[0].sql} AND {ends[1].sql}", ends)
+            case "CONJUNCTION":
+                word = " AND " if node["type"] == "CONJUNCTION_AND" else " OR "
+                parts = self._all(node["children"])
+                return self._add(word.join(part.sql for part in parts), parts)
+            case "CASE":
+                return self._case(node)
+            case "CAST":
+                return self._cast(self.write(node["child"]), node["type_expr"])
+            case "OPERATOR":
+                return self._operator(node["type"], self._all(node["children"]))
+            case _:
+                return self._call(node["function_name"].lower(), self._all(a["expression"] for a in node["arguments"]))
+
+    def _all(self, nodes: Iterable[dict[str, Any]]) -> list[Piece]:
+        return [self.write(node) for node in nodes]
+
+    def _add(self, sql: str, parts: Sequence[Piece]) -> Piece:
+        return self._steps.add(sql, parts, self._text)
+
+    def _column(self, names: Sequence[str]) -> Piece:
+        piece = self._steps.column(names[0])
+        if piece.family == "other":
+            raise self._refusal(f"{names[0]!r} of the type {piece.type_name}", "no function was examined with it.")
+        for field_name in names[1:]:
+            if piece.family != "struct":
+                raise self._refusal("a field of something that has none", f"{names[0]!r} is of type {piece.type_name}.")
+            piece = self._add(f"struct_extract({piece.sql}, {quote_text(field_name)})", [piece])
+        return piece
+
+    def _compare(self, operator: str, parts: Sequence[Piece]) -> Piece:
+        parts = self._comparable(parts)
+        return self._add(f"{parts[0].sql} {operator} {parts[1].sql}", parts)
+
+    def _comparable(self, parts: Sequence[Piece]) -> list[Piece]:
+        """Simple values; a quoted literal beside another type is read as that type, so that 'NaN' is null here too."""
+        for part in parts:
+            if part.family not in _COMPARABLE:
+                raise self._refusal(
+                    f"a comparison of the type {part.type_name}", "compare a field or an element of it."
+                )
+        kinds = [part.type_name for part in parts if not part.constant and part.family not in ("text", "null")]
+        if not kinds:
+            return list(parts)
+        return [self._add(f"CAST({p.sql} AS {kinds[0]})", [p]) if p.is_text_literal else p for p in parts]
+
+    def _case(self, node: dict[str, Any]) -> Piece:
+        parts: list[Piece] = []
+        branches = []
+        for check in node["case_checks"]:
+            when, then = self.write(check["when_expr"]), self.write(check["then_expr"])
+            branches.append(f"WHEN {when.sql} THEN {then.sql}")
+            parts += [when, then]
+        otherwise = self.write(node["else_expr"])
+        return self._add(f"CASE {' '.join(branches)} ELSE {otherwise.sql} END", [*parts, otherwise])
+
+    def _cast(self, part: Piece, target: dict[str, Any]) -> Piece:
+        name = self._steps.type_named(target["type_name"])
+        parameters = [str(child.get("literal", {}).get("text", "")) for child in target["children"]]
+        examined = CASTS.get(name)
+        if examined is None or not all(parameter.isdigit() for parameter in parameters):
+            raise self._refusal(f"a cast to {name}", f"casts work to {', '.join(sorted(CASTS))}.")
+        if not _fits(part, "|".join(examined)):
+            raise self._refusal(
+                f"a cast from {part.type_name} to {name}", f"it works from {', '.join(sorted(examined))}."
+            )
+        wanted = f"{name}({', '.join(parameters)})" if parameters and name == "DECIMAL" else name
+        return self._add(f"CAST({part.sql} AS {wanted})", [part])
+
+    def _operator(self, kind: str, parts: list[Piece]) -> Piece:
+        match kind:
+            case "OPERATOR_IS_NULL":
+                return self._add(f"{parts[0].sql} IS NULL", parts)
+            case "OPERATOR_IS_NOT_NULL":
+                return self._add(f"{parts[0].sql} IS NOT NULL", parts)
+            case "OPERATOR_NOT":
+                return self._add(f"NOT {parts[0].sql}", parts)
+            case "OPERATOR_COALESCE":
+                return self._add(f"coalesce({', '.join(part.sql for part in parts)})", parts)
+            case "COMPARE_IN":
+                parts = self._comparable(parts)
+                return self._add(f"{parts[0].sql} IN ({', '.join(part.sql for part in parts[1:])})", parts)
+            case "ARRAY_SLICE":
+                return self._call("array_slice", parts)
+            case "ARRAY_EXTRACT":
+                return self._call("struct_extract" if parts[0].family == "struct" else "array_extract", parts)
+            case _:
+                return parts[0]  # TRY: every step is tried
+
+    def _call(self, name: str, parts: list[Piece]) -> Piece:
+        function = self._examined(name, parts)
+        arguments = [part.sql for part in parts]
+        call = f'"{name}"({", ".join(arguments)})'
+        guards = [] if function.guard is None else [function.guard.format(*arguments)]
+        if name in _JOINING:  # what is longer would be built for nothing, of as many arguments as somebody writes
+            lengths = [f"coalesce(strlen({part.sql}), 0)" for part in parts if part.family == "text"]
+            guards += [f"{' + '.join([*lengths, '0'])} <= {keytypes.LONGEST_KEY}"]
+        if guards:
+            call = f"CASE WHEN {' AND '.join(f'({guard})' for guard in guards)} THEN {call} END"
+        return self._add(call, parts)
+
+    def _examined(self, name: str, parts: Sequence[Piece]) -> Function:
+        """The overload that fits the arguments; the reason why the nearest one does not, otherwise."""
+        reason = f"{name} with {len(parts)} arguments"
+        for function in FUNCTIONS.get(name, ()):
+            families = _families(function, len(parts))
+            if families is None:
+                continue
+            misfit = next((part for part, wanted in zip(parts, families, strict=True) if not _fits(part, wanted)), None)
+            if misfit is not None:
+                reason = f"{name} of the type {misfit.type_name}"
+                continue
+            if any(not parts[position].constant for position in function.constants if position < len(parts)):
+                reason = f"{name} with an argument that is not a literal"
+                continue
+            values = tuple(part.value if part.constant else None for part in parts)
+            problem = None if function.check is None else function.check(values)
+            if problem is None:
+                return function
+            reason = f"{name} with {problem}"
+        known = "; ".join(_spelled(function) for function in FUNCTIONS.get(name, ()))
+        raise self._refusal(reason, f"what works: {known}.")
+
+    def _refusal(self, got: str, hint: str) -> InvalidParameter:
+        return InvalidParameter(
+            f"examined functions of fitting types in {self._text!r}", got, f"{hint} docs/expressions.md has the list."
+        )
+
+
+def _listed(columns: Mapping[str, str], depth: int) -> str:
+    start = "\n" + _INDENT * (depth + 1)
+    return start + f",{start}".join(f"{sql} AS {quote_identifier(name)}" for name, sql in columns.items())
+
+
+def _families(function: Function, number: int) -> Sequence[str] | None:
+    """The family of each of so many arguments; None if there cannot be so many."""
+    given = function.arguments
+    if number == len(given):
+        return given
+    return [*given, *[given[-1]] * (number - len(given))] if function.repeated and number > len(given) else None
+
+
+def _fits(part: Piece, wanted: str) -> bool:
+    allowed = set(wanted.split("|"))
+    if "number" in allowed:
+        allowed.add("whole")
+    if part.family == "other":
+        return False
+    return "any" in allowed or part.family in allowed | {"null"}
+
+
+def _spelled(function: Function) -> str:
+    words = [f"{word} literal" if i in function.constants else word for i, word in enumerate(function.arguments)]
+    return f"{function.name}({', '.join(words)}{', …' if function.repeated else ''})"
+
+
+def _literal(literal: dict[str, str], text: str) -> str:
+    kind, written = literal["kind"], literal["text"]
+    match kind:
+        case "STRING":
+            return quote_text(written)
+        case "INTEGER" | "NUMERIC":
+            return repr(int(written)) if kind == "INTEGER" else _number(written, text)
+        case "BOOLEAN":
+            return "TRUE" if written == "true" else "FALSE"
+        case "NULL_LITERAL":
+            return "NULL"
+        case "HEX":
+            return f"CAST(unhex({quote_text(written)}) AS BLOB)"
+    raise InvalidParameter(f"numbers, texts, true, false or NULL as literals in {text!r}", kind.lower())
+
+
+def _number(written: str, text: str) -> str:
+    """Digits, a point and an exponent, nothing else."""
+    try:
+        float(written)
+    except ValueError:
+        raise InvalidParameter(f"a number in {text!r}", repr(written)) from None
+    return written

@@ -1,0 +1,261 @@
+"""The distinct (unit, group) pairs of a source, kept for the length of one release: what needs more than one pass.
+
+    pairs     one row per (unit, group) with the steps of each measure, materialised once
+    units     one row per unit: a dense code and the number of its groups
+    groups    one row per group: its key and a dense code
+    coded     the pairs as codes, with the mark of each unit's fixed random sample
+
+Codes are numbers without meaning: nothing that is published depends on which group has which. The sample of a unit is a
+function of the seed and of the unit's own groups, drawn once for all rounds.
+"""
+
+# ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
+# ruff: noqa: S608 - only numbers and names of this file are put into the SQL
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dphist.engines.base import histogram_of, named, whole
+from dphist.engines.duckdb.engine import UNITS_SQL, DuckDBDialect, materialise_sql, reading
+from dphist.engines.duckdb.resolve import resolve
+from dphist.engines.duckdb.session import BOUNDING, READING, Progress, execute, fetch, fresh, session, silent
+from dphist.engines.memory import Integers, MemoryPairs, Pairs
+from dphist.engines.query import GroupByQuery, PerformanceSettings
+from dphist.engines.sql import Fields, saturated
+from dphist.errors import InvalidParameter
+from dphist.histogram import ContributionBounds, Histogram
+from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, MOST_RELEASED, NORM_BITS, WEIGHT_BITS
+
+_UNITS: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS_BINARY: Final = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+MEMORY_SHARE: Final = 0.4
+"""The part of the engine's memory limit that pairs in NumPy may take: arrays live beside the engine's own buffers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PairTable:
+    """The pairs in an open session. True values: nothing here is safe to print."""
+
+    connection: duckdb.DuckDBPyConnection
+    fields: Fields
+    query: GroupByQuery
+    seed: int
+
+    def degree_histogram(self, edges: Integers) -> Integers:
+        """How many units have a number of groups in [edges_k, edges_k+1); above the last, the last."""
+        place = bucket_sql("degree", edges)
+        counted = self._numbers(f"SELECT {place} AS place, COUNT(*) AS units FROM units GROUP BY place")
+        found = np.zeros(len(edges), np.int64)
+        found[counted["place"]] = counted["units"]
+        return found
+
+    def total_units(self) -> int:
+        """How many units have at least one pair."""
+        return int(self._numbers("SELECT COUNT(*) AS units FROM units")["units"][0])
+
+    def histogram(self, bounds: ContributionBounds) -> Histogram:
+        """The bounded histogram of the same pairs, for the mechanisms that need one pass only."""
+        keys = ", ".join(self.fields.key_names)
+        measures = [f"steps_{i}" for i in range(1, len(self.query.measures) + 1)]
+        sums = "".join(f", {saturated(f'SUM({name})')} AS {name}" for name in measures)
+        order = f"ORDER BY {self._priority('pairs')}, {keys}"
+        ranked = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY unit {order}) AS place FROM pairs"
+        kept = "pairs" if bounds.max_groups is None else f"({ranked})"
+        where = "" if bounds.max_groups is None else f"WHERE place <= {bounds.max_groups}"
+        table = fetch(
+            self.connection, f"SELECT {keys}, COUNT(*) AS units{sums} FROM {kept} AS kept {where} GROUP BY {keys}"
+        )
+        total = self.total_units() if self.query.want_total else None
+        return histogram_of(table, self.query, ContributionBounds(bounds.max_groups), total_units=total)
+
+    def coded(self, most_groups: int, *, in_memory: bool | None = None) -> Pairs:
+        """The pairs as dense codes with each unit's sample of at most `most_groups` groups: arrays if they fit.
+
+        The last thing that is asked of the pairs themselves: their table makes room for the codes.
+        """
+        keys = self.fields.key_names
+        execute(
+            self.connection,
+            f"CREATE TEMP TABLE groups AS SELECT {', '.join(keys)},"
+            # In the order of the keys: an order that came from the rows would be un-noised data, and ties and sums of doubles
+            # in what is computed from noisy values would show it.
+            f" CAST(ROW_NUMBER() OVER (ORDER BY {', '.join(keys)}) - 1 AS INTEGER) AS group_code"
+            f" FROM pairs GROUP BY {', '.join(keys)}",
+        )
+        sizes = self._numbers(
+            "SELECT (SELECT COUNT(*) FROM pairs) AS pairs, (SELECT COUNT(*) FROM units) AS units,"
+            " (SELECT COUNT(*) FROM groups) AS groups"
+        )
+        pairs, units, groups = (int(sizes[name][0]) for name in ("pairs", "units", "groups"))
+        if max(units, groups) >= MOST_RELEASED:
+            raise InvalidParameter("fewer than 2^31 units and groups for the adaptive release", "more")
+        same = " AND ".join(f"pairs.{key} IS NOT DISTINCT FROM groups.{key}" for key in keys)
+        joined = f"FROM pairs JOIN units ON pairs.unit = units.unit JOIN groups ON {same}"
+        steps = "".join(f", steps_{i}" for i in range(1, len(self.query.measures) + 1))
+        qualified = ", ".join(f"pairs.{key}" for key in keys)
+        place = f"ROW_NUMBER() OVER (PARTITION BY pairs.unit ORDER BY {self._priority('pairs')}, {qualified})"
+        execute(
+            self.connection,
+            f"CREATE TEMP TABLE coded AS SELECT unit_code, group_code, TRUE AS sampled{steps}"
+            f" {joined} WHERE degree <= {most_groups}",
+            f"INSERT INTO coded SELECT unit_code, group_code, {place} <= {most_groups}{steps}"
+            f" {joined} WHERE degree > {most_groups}",
+        )
+        names = tuple(measure.name for measure in self.query.measures)
+        if in_memory is None:
+            needed = pairs * (12 + 8 * len(names)) + 64 * (units + groups)
+            in_memory = needed <= MEMORY_SHARE * self._memory_limit()
+        execute(self.connection, "DROP TABLE pairs")  # the codes stand for it from here on
+        if not in_memory:
+            return SqlPairs(self.connection, groups, names)
+        arrays = fetch(self.connection, "SELECT * FROM coded")
+        execute(self.connection, "DROP TABLE coded")
+        return MemoryPairs(
+            unit=arrays.column("unit_code").to_numpy(),
+            group=arrays.column("group_code").to_numpy(),
+            units=units,
+            groups=groups,
+            sampled=arrays.column("sampled").to_numpy(),
+            steps={name: arrays.column(f"steps_{i}").to_numpy() for i, name in enumerate(names, 1)},
+        )
+
+    def keys_of(self, index: Integers) -> pa.Table:
+        """The keys of some groups, in the order of their codes in `index`."""
+        self.connection.register("wanted", pa.table({"group_code": index, "place": np.arange(len(index))}))
+        keys = ", ".join(self.fields.key_names)
+        table = fetch(self.connection, f"SELECT {keys} FROM groups JOIN wanted USING (group_code) ORDER BY place")
+        return named(table, self.query)
+
+    def _priority(self, table: str) -> str:
+        return DuckDBDialect().priority(self.seed, [f"{table}.{name}" for name in ("unit", *self.fields.key_names)])
+
+    def _numbers(self, sql: str) -> dict[str, NDArray[np.int64]]:
+        table = fetch(self.connection, sql)
+        return {name: whole(table, name) for name in table.column_names}
+
+    def _memory_limit(self) -> float:
+        found = self.connection.execute("SELECT current_setting('memory_limit')").fetchall()
+        number, _, unit = str(found[0][0]).partition(" ")
+        return float(number) * {**_UNITS, **_UNITS_BINARY}[unit]
+
+
+@contextmanager
+def open_pairs(
+    source: object,
+    query: GroupByQuery,
+    settings: PerformanceSettings,
+    *,
+    progress: Progress | None = None,
+    seed: int | None = None,
+) -> Iterator[PairTable]:
+    """Materialise the pairs of a source; everything is gone when the block ends.
+
+    `seed` fixes the samples for tests; the guarantee holds for every seed, a fresh one is drawn for each run.
+    """
+    if query.public_keys is not None:
+        raise InvalidParameter(
+            "no public list of keys for an adaptive release", "one", "known groups need no selection."
+        )
+    tell = progress or silent
+    with session(settings) as connection:
+        tell(READING)
+        fields, attached = resolve(connection, source, query)
+        tell(BOUNDING)
+        reading(attached, lambda: connection.execute(materialise_sql(fields)))
+        execute(connection, UNITS_SQL)
+        yield PairTable(connection, fields, query, fresh(seed))
+
+
+_WEIGHTED = "FROM coded JOIN weights USING (group_code)"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SqlPairs:
+    """The table `coded` (unit_code, group_code, sampled, steps_i) of an open connection."""
+
+    connection: duckdb.DuckDBPyConnection
+    groups: int
+    measures: tuple[str, ...] = ()
+
+    def eligible(self) -> NDArray[np.bool_]:
+        """Which groups some unit sampled."""
+        table = fetch(self.connection, "SELECT DISTINCT group_code FROM coded WHERE sampled")
+        found = np.zeros(self.groups, np.bool_)
+        found[table.column("group_code").to_numpy()] = True
+        return found
+
+    def weighted_sums(self, weights: Integers) -> Integers:
+        """Norms by unit, then sums by group."""
+        self._set_weights(weights)
+        factor = f"CAST(floor(sqrt(CAST({1 << 2 * NORM_BITS} // square AS DOUBLE))) AS BIGINT)"
+        weight = f"(a * factor) >> {NORM_BITS - LATTICE_BITS}"
+        return self._by_group(factor, {"units": weight}, "WHERE sampled")["units"]
+
+    def norm_histogram(self, weights: Integers, edges: Integers) -> Integers:
+        """One bucket for each unit that has any weight."""
+        self._set_weights(weights)
+        norms = f"SELECT CAST(SUM(a * a) AS BIGINT) AS square {_WEIGHTED} GROUP BY unit_code"
+        return self._histogram("square", norms, edges)
+
+    def clipped_sums(self, weights: Integers, cap: int, shifts: Mapping[str, int]) -> dict[str, Integers]:
+        """Clipped counts, and clipped steps rounded towards zero."""
+        self._set_weights(weights)
+        root = f"CAST(floor(sqrt(CAST({cap << 2 * FACTOR_BITS} // square AS DOUBLE))) AS BIGINT)"
+        factor = f"CASE WHEN square <= {cap} THEN {1 << FACTOR_BITS} ELSE {root} END"
+        sums = {"units": f"(a * factor) >> {WEIGHT_BITS + FACTOR_BITS - LATTICE_BITS}"}
+        for name, shift in shifts.items():
+            steps = f"steps_{self.measures.index(name) + 1}"
+            down = WEIGHT_BITS + FACTOR_BITS - shift
+            sums[name] = f"sign({steps}) * ((abs({steps}) * (a * factor)) >> {down})"
+        return self._by_group(factor, sums, "")
+
+    def degree_histogram(self, edges: Integers) -> Integers:
+        """One bucket for each unit."""
+        return self._histogram("degree", "SELECT COUNT(*) AS degree FROM coded GROUP BY unit_code", edges)
+
+    def _by_group(self, factor: str, sums: Mapping[str, str], where: str) -> dict[str, Integers]:
+        listed = ", ".join(f"CAST(SUM({sql}) AS BIGINT) AS sum_{i}" for i, sql in enumerate(sums.values()))
+        table = fetch(
+            self.connection,
+            f"WITH factors AS (SELECT unit_code, {factor} AS factor FROM (SELECT unit_code,"
+            f" CAST(SUM(a * a) AS BIGINT) AS square {_WEIGHTED} {where} GROUP BY unit_code) AS norms)"
+            f" SELECT group_code, {listed} {_WEIGHTED} JOIN factors USING (unit_code) {where} GROUP BY group_code",
+        )
+        groups = table.column("group_code").to_numpy()
+        found = {}
+        for i, name in enumerate(sums):
+            found[name] = np.zeros(self.groups, np.int64)
+            found[name][groups] = table.column(f"sum_{i}").to_numpy()
+        return found
+
+    def _histogram(self, value: str, rows: str, edges: Integers) -> Integers:
+        table = fetch(
+            self.connection,
+            f"SELECT {bucket_sql(value, edges)} AS place, COUNT(*) AS units FROM ({rows}) AS rows GROUP BY place",
+        )
+        found = np.zeros(len(edges), np.int64)
+        found[table.column("place").to_numpy()] = table.column("units").to_numpy()
+        return found
+
+    def _set_weights(self, weights: Integers) -> None:
+        """The groups with any weight, as a table: public values, derived from what was published before."""
+        alive = np.flatnonzero(weights)
+        self.connection.register(
+            "given_weights", pa.table({"group_code": alive.astype(np.int32), "a": weights[alive].astype(np.int64)})
+        )
+        execute(self.connection, "CREATE OR REPLACE TEMP TABLE weights AS SELECT * FROM given_weights")
+
+
+def bucket_sql(value: str, edges: Integers) -> str:
+    """The last bucket whose lower end is not above the value, from 0; values below the first go to the first."""
+    above = " + ".join(f"CAST({value} >= {int(edge)} AS INTEGER)" for edge in edges[1:])
+    return f"CAST({above or '0'} AS BIGINT)"

@@ -1,0 +1,152 @@
+"""From a query to checked SQL over one record of a source. No record is read: every refusal here is by name or type."""
+
+# ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Final
+
+import duckdb
+
+from dphist.engines.duckdb import types as keytypes
+from dphist.engines.duckdb.expressions import Piece, Steps
+from dphist.engines.duckdb.sources import NO_HEADER, SOURCE, Attached, attach, described, quote_text
+from dphist.engines.expressions import RecordExpression, check_expression
+from dphist.engines.query import GroupByQuery, Key
+from dphist.engines.sql import Fields
+from dphist.errors import InvalidParameter
+
+_LISTED: Final = "listed_keys"
+
+
+def _close_doors(connection: duckdb.DuckDBPyConnection, attached: Attached) -> None:
+    """From here on the connection reads its source and its own temporary files, nothing else."""
+    paths = ", ".join(quote_text(path) for path in attached.paths)
+    connection.execute(f"SET allowed_paths = [{paths}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupByQuery) -> tuple[Fields, Attached]:
+    """Check everything that can be checked without reading a record."""
+    derived = {key.name: check_expression(key.expression, connection) for key in query.by if key.expression is not None}
+    where = None if query.where is None else check_expression(query.where, connection)
+    plain = [query.unit, *(m.column for m in query.measures if m.column is not None)]
+    plain += [key.name for key in query.by if key.expression is None]
+    read = [name for expression in (*derived.values(), where) if expression for name in expression.columns]
+    attached = attach(connection, source, [*plain, *read])
+    _close_doors(connection, attached)
+    for column in plain:
+        check_column(column, list(attached.columns), exact=True, shown=attached.shown)
+    for column in read:
+        check_column(column, list(attached.columns), exact=False, shown=attached.shown)
+    for key in query.by:
+        if key.numbers_in is not None:
+            _check_numbers(key.numbers_in, attached)
+    keytypes.check_unit(attached.columns[query.unit], query.unit)
+    folded = {name.casefold() for name in (*plain, *read)}
+    steps = Steps(connection, {name: kind for name, kind in attached.columns.items() if name.casefold() in folded})
+    unit = steps.column(query.unit)
+    keys = [steps.write(derived[key.name]) if key.name in derived else steps.column(key.name) for key in query.by]
+    canonical = tuple(_canonical(piece, key) for piece, key in zip(keys, query.by, strict=True))
+    return Fields(
+        unit=keytypes.canonical(unit.sql, unit.type_name, f"the unit {query.unit!r}"),
+        keys=canonical,
+        values=tuple(None if m.column is None else _value(m.column, steps, attached) for m in query.measures),
+        measures=query.measures,
+        where=None if where is None else _condition(steps, where),
+        source=steps.source(SOURCE),  # last: by now it has all steps
+        drop_null_keys=query.null_keys == "drop",
+        listed=None if query.public_keys is None else _list_keys(connection, query, steps, canonical),
+        want_total=query.want_total,
+    ), attached
+
+
+def check_column(name: str, names: Sequence[str], *, exact: bool, shown: bool = True) -> None:
+    """Refuse a column that does not exist, with the closest ones that do. Names that may be a record are not shown."""
+    if name in names or (not exact and name.casefold() in {other.casefold() for other in names}):
+        return
+    by_fold = {other.casefold(): other for other in names}
+    close = [by_fold[fold] for fold in difflib.get_close_matches(name.casefold(), by_fold, n=3, cutoff=0.5)]
+    if not shown:
+        hint = f"the first line has {len(names)} columns, none of this name; {NO_HEADER}"
+    elif close:
+        hint = f"did you mean {' or '.join(map(repr, close))}?"
+    else:
+        hint = f"the columns are {', '.join(names[:20])}."
+    raise InvalidParameter("a column that exists", repr(name), hint)
+
+
+def _value(column: str, steps: Steps, attached: Attached) -> str:
+    piece = steps.column(column)
+    kind = keytypes.base(piece.type_name)
+    if kind in keytypes.NUMBERS:
+        return f"CAST({piece.sql} AS DOUBLE)"
+    if keytypes.base(attached.columns[column]) == "NULL" or (kind == "VARCHAR" and not attached.typed):
+        number = steps.add(f"CAST({piece.sql} AS DOUBLE)", [piece], column)
+        return number.sql
+    raise InvalidParameter(f"numbers in {column!r}", f"the type {kind}", "sums and means need a numeric column.")
+
+
+def _canonical(piece: Piece, key: Key) -> str:
+    """The canonical form of a key, by its type and its role."""
+    if key.role == "ordered value" and keytypes.is_text(piece.type_name):
+        raise InvalidParameter(
+            f"numbers, dates or times in {key.name!r}, which are compared",
+            f"the type {keytypes.base(piece.type_name)}",
+            "CSV and JSON columns are text: read them as numbers (--as number), or compare letters (--as text).",
+        )
+    return keytypes.canonical(piece.sql, piece.type_name, f"the key {key.name!r}")
+
+
+def _check_numbers(column: str, attached: Attached) -> None:
+    """By the type: a date, say, casts to no number, and every record would be null."""
+    kinds = {name.casefold(): keytypes.base(kind) for name, kind in attached.columns.items()}
+    kind = kinds[column.casefold()]
+    if kind not in keytypes.NUMBERS and not keytypes.is_text(kind):
+        raise InvalidParameter(
+            f"numbers in {column!r}",
+            f"the type {kind}",
+            "derive one first, such as the year of a date or its age in days.",
+        )
+
+
+def _condition(steps: Steps, where: RecordExpression) -> str:
+    piece = steps.write(where)
+    if piece.family not in ("boolean", "null"):
+        raise InvalidParameter(f"a condition that is true or false in {where.text!r}", piece.type_name)
+    return piece.sql
+
+
+def _list_keys(
+    connection: duckdb.DuckDBPyConnection, query: GroupByQuery, steps: Steps, canonical: Sequence[str]
+) -> str:
+    """Register the public list under the types of the keys. Its values are public and may be named."""
+    if query.public_keys is None:
+        raise AssertionError("asked for only with a list")
+    typed = ", ".join(f"{sql} AS key_{position}" for position, sql in enumerate(canonical, 1))
+    types = described(connection, f"(SELECT {typed} FROM {steps.source(SOURCE)}) AS typed")
+    given = query.public_keys.select([key.name for key in query.by]).rename_columns(list(types))
+    connection.register("given_keys", given)
+    casts = []
+    for (name, kind), key in zip(types.items(), query.by, strict=True):
+        cast = keytypes.guarded(f"TRY_CAST({name} AS {kind})", kind)
+        misfit = f"SELECT {name} FROM given_keys WHERE {name} IS NOT NULL AND {cast} IS NULL LIMIT 1"
+        if misfits := connection.execute(misfit).fetchall():
+            raise InvalidParameter(f"public keys of the type {kind} for {key.name!r}", repr(misfits[0][0]))
+        if query.null_keys == "drop" and given.column(name).null_count:
+            raise InvalidParameter(
+                f"no null among the public keys for {key.name!r}", "one", "--null-keys drop drops it."
+            )
+        casts.append(f"{cast} AS {name}")
+    connection.execute(f"CREATE TEMP TABLE {_LISTED} AS SELECT {', '.join(casts)} FROM given_keys")
+    names = ", ".join(types)
+    twice = f"SELECT {names} FROM {_LISTED} GROUP BY {names} HAVING COUNT(*) > 1 LIMIT 1"
+    if repeated := connection.execute(twice).fetchall():
+        raise InvalidParameter(
+            f"public keys that differ, read as {', '.join(types.values())}",
+            f"{', '.join(map(repr, repeated[0]))} more than once",
+            "list each group once, spelled as in the data.",
+        )
+    return _LISTED

@@ -1,0 +1,127 @@
+"""One session of an embedded DuckDB: settings, a private place to spill to, errors that tell nothing about records.
+
+Each has a connection of its own, in memory, without network, extensions or any file but those of its source. What does not
+fit goes to a private directory that is removed with the session.
+
+Locality, the hypothesis of every theorem: what a record contributes depends on that record alone. Statistics of a file (the
+smallest and largest value, the number of nulls) are functions of all records, and many writers leave NaN out of them; an
+optimiser that believes them lets one unit change how others are read. So every optimiser is off, unless it is listed here
+and looks at the text of the query, the schema and sizes only. Nothing then reads a statistic: without the propagation of
+statistics no expression is folded, no sum loses its check for overflow and no perfect hash table is laid out by a minimum;
+without filters in a scan no file, row group or page is skipped.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import duckdb
+import pyarrow as pa
+
+from dphist.engines.duckdb.sources import quote_text
+from dphist.engines.query import PerformanceSettings
+from dphist.errors import DphistError, EngineFailure, InvalidParameter
+from dphist.noise.entropy import SystemEntropy
+
+Progress = Callable[[str], None]
+_T = TypeVar("_T")
+
+READING: Final = "reading the schema"
+BOUNDING: Final = "bounding and counting"
+SKETCHING: Final = "sketching"
+PHASES: Final = (READING, BOUNDING, SKETCHING)
+
+KEPT_OPTIMIZERS: Final = frozenset(
+    {
+        "expression_rewriter",  # constants are computed once; rules look at one expression at a time
+        "cte_inlining",  # the stages of one query flow into each other instead of being stored one by one
+        "deliminator",  # EXISTS becomes one hash join
+        "unused_columns",  # only the columns that a query names are read
+        "column_lifetime",  # a column is dropped after its last use
+        "build_side_probe_side",  # the smaller side of a join, by estimated size, goes into the hash table
+    }
+)
+"""The optimisers of a session; those of a later engine are off until somebody has examined them."""
+
+
+def silent(phase: str) -> None:
+    """Progress that nobody asked for."""
+
+
+def fresh(seed: int | None) -> int:
+    """The seed of a run: a new one, unless a test fixes it."""
+    return int(SystemEntropy().words(1)[0]) if seed is None else seed % 2**64
+
+
+@contextmanager
+def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with these settings; what it spilled is gone when the block ends."""
+    parent = settings.temp_directory
+    if parent is not None and not parent.is_dir():
+        raise InvalidParameter("a directory for temporary files that exists", repr(str(parent)))
+    spill = Path(tempfile.mkdtemp(prefix="dphist-", dir=parent))
+    try:
+        with duckdb.connect(":memory:") as connection:
+            options = {
+                "temp_directory": quote_text(str(spill)),
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "allow_community_extensions": "false",
+                "preserve_insertion_order": "false",
+                "arrow_large_buffer_size": "true",
+                "disabled_optimizers": quote_text(",".join(_optimizers_to_disable(connection))),
+                "enable_progress_bar": "false",
+                "TimeZone": "'UTC'",
+            }
+            if settings.threads is not None:
+                options["threads"] = str(settings.threads)
+            if settings.memory_limit is not None:
+                options["memory_limit"] = quote_text(settings.memory_limit)
+            for name, value in options.items():
+                connection.execute(f"SET {name} = {value}")
+            yield connection
+    finally:
+        shutil.rmtree(spill, ignore_errors=True)
+
+
+def _optimizers_to_disable(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """All that this engine has but the kept ones; common_subexpressions, say, would move errors out of their TRY."""
+    found = connection.execute("SELECT name FROM duckdb_optimizers() ORDER BY name").fetchall()
+    return [str(name) for (name,) in found if name not in KEPT_OPTIMIZERS]
+
+
+def without_leaks(work: Callable[[], _T], *, let_through: tuple[type[Exception], ...] = ()) -> _T:
+    """Replace any error but ours, which may quote a record, by one of ours, raised where the original is out of sight.
+
+    Not only the engine's: the records may come from a frame, a reader or a relation with errors of its own.
+    """
+    ours: tuple[type[Exception], ...] = (DphistError, *let_through)
+    try:
+        return work()
+    except ours:
+        raise
+    except duckdb.InterruptException:
+        failure: BaseException = KeyboardInterrupt()
+    except (duckdb.OutOfMemoryException, MemoryError):
+        failure = EngineFailure("enough memory and disk", "raise the memory limit or free space for temporary files.")
+    except (duckdb.IOException, OSError):
+        failure = EngineFailure("readable files and space for temporary ones", "check the disk and the source.")
+    except Exception:
+        failure = EngineFailure("a source that can be read to its end", "a file may be damaged.")
+    raise failure
+
+
+def fetch(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
+    """The result of a query; an error of the engine, which may quote a record, is replaced by ours."""
+    return without_leaks(lambda: connection.sql(sql).to_arrow_table())
+
+
+def execute(connection: duckdb.DuckDBPyConnection, *statements: str) -> None:
+    """Run statements, with the same care."""
+    for sql in statements:
+        without_leaks(lambda sql=sql: connection.execute(sql))  # type: ignore[misc]

@@ -1,0 +1,317 @@
+"""Attach a table of records to a DuckDB connection, with types that no single record can change.
+
+Parquet, Arrow and frames bring a schema. Text formats do not, and a schema guessed from the whole file would let one record
+turn everybody's key from a number into a text: their columns are text unless a type is declared. Nothing is read here but
+schemas, first lines and footers: records are read when the engine asks for the first one.
+"""
+
+# ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
+from __future__ import annotations
+
+import glob
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import duckdb
+import pyarrow as pa
+
+from dphist.engines.frames import Arrow, as_arrow, check_parquet, readable_parquet
+from dphist.engines.functions import CASTS
+from dphist.engines.lines import CsvFormat, csv_batches, first_line, is_json_array, json_lines
+from dphist.engines.query import Files, Format
+from dphist.errors import InvalidParameter, UnreadableSource
+
+SOURCE: Final = "source"
+Folder = dict[str, str | None]
+"""The columns that the names of a file's folders add, as in year=2026/month=11/events.parquet."""
+
+_SUFFIXES: Final[dict[str, Format]] = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+_COMPRESSIONS: Final = (".gz", ".zst")
+NO_HEADER: Final = "if the file has no header, name its columns: --no-header a,b,c or dp.Files(paths, header=[...])."
+_NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """The columns of `source` with their DuckDB types.
+
+    typed: the types were declared by the source itself. shown: the names may be shown; those of a CSV file may be a record, if
+    it has no header. reread: reads the source another way, slowly, with null for values that DuckDB's reader would not take.
+    """
+
+    columns: dict[str, str]
+    typed: bool
+    paths: tuple[str, ...] = ()
+    shown: bool = True
+    reread: Callable[[], None] | None = None
+
+
+def attach(connection: duckdb.DuckDBPyConnection, source: object, needed: Sequence[str]) -> Attached:
+    """Make `source` readable under the name SOURCE and say what columns it has. No record is read."""
+    if isinstance(source, str | Path):
+        source = Files((source,))
+    elif isinstance(source, list | tuple) and source and all(isinstance(path, str | Path) for path in source):
+        source = Files(tuple(source))
+    if isinstance(source, Files):
+        return _attach_files(connection, source, needed)
+    return _attach_arrow(connection, source, needed)
+
+
+def described(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str, str]:
+    """Column names and types of a relation, from its schema alone."""
+    rows = connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
+    return {str(row[0]): str(row[1]) for row in rows}
+
+
+def quote_identifier(name: str) -> str:
+    """A column name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_text(value: str) -> str:
+    """A text as an SQL literal."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _attach_arrow(connection: duckdb.DuckDBPyConnection, source: object, needed: Sequence[str]) -> Attached:
+    """Only the columns that are needed have to be of a type that DuckDB reads."""
+
+    def wanted(names: Sequence[str]) -> list[str]:
+        check_unique(names)
+        return _wanted(names, needed)
+
+    table, names, typed = as_arrow(source, wanted)
+    if not table.schema.names:  # none of the columns exists: whoever asked for them will say which
+        return Attached(dict.fromkeys(names, ""), typed)
+    try:
+        _create_view(connection, table)
+        return Attached({**dict.fromkeys(names, ""), **described(connection, SOURCE)}, typed)
+    except duckdb.Error:
+        types = ", ".join(sorted({str(field.type) for field in table.schema}))
+    raise UnreadableSource("columns of types that DuckDB reads", types, "cast the unusual ones.")
+
+
+def _wanted(names: Sequence[str], needed: Sequence[str]) -> list[str]:
+    """The columns that are needed. Without regard to case, as SQL reads names."""
+    folded = {name.casefold() for name in needed}
+    return [name for name in names if name.casefold() in folded]
+
+
+def _attach_files(connection: duckdb.DuckDBPyConnection, files: Files, needed: Sequence[str]) -> Attached:
+    paths = tuple(path for pattern in files.paths for path in _expand(str(pattern)))
+    formats = {files.format or format_of_file(path) for path in paths}
+    if len(formats) > 1:
+        raise UnreadableSource("files of one format", ", ".join(sorted(formats)))
+    kind = formats.pop()
+    attach_format = {"parquet": _attach_parquet, "csv": _attach_csv, "json": _attach_json}[kind]
+    try:
+        return attach_format(connection, paths, files, needed)
+    except (duckdb.Error, pa.ArrowException, OSError):
+        pass
+    raise UnreadableSource(f"readable {kind} files", ", ".join(paths[:3]), "a file is damaged or of another format.")
+
+
+def _attach_parquet(
+    connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files, needed: Sequence[str]
+) -> Attached:
+    folders = _folders(paths)
+    options = {
+        "hive_partitioning": "true" if folders[0] else "false",
+        "hive_types_autocast": "false",
+        "can_have_nan": "true",  # the statistics of most writers leave NaN out
+    }
+    schemas = [described(connection, _parquet([path], {**options, "hive_partitioning": "false"})) for path in paths]
+    for path, schema in zip(paths, schemas, strict=True):
+        _check_same_types(schemas[0], schema, needed, path)
+        _check_folders(folders[0], schema)
+        check_parquet(path, [name.casefold() for name in needed])
+    connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT * FROM {_parquet(paths, options)}")
+    columns = described(connection, SOURCE)
+
+    def reread() -> None:
+        wanted = _wanted(list(schemas[0]), needed)
+        read = with_folders([readable_parquet(path, wanted) for path in paths], folders)
+        quoted = {name: quote_identifier(name) for name in read.schema.names}
+        typed = [f"TRY_CAST({sql} AS {columns[name]}) AS {sql}" for name, sql in quoted.items()]
+        _create_view(connection, read, ", ".join(typed))
+
+    return Attached(columns, typed=True, paths=paths, reread=reread)
+
+
+def _check_same_types(first: dict[str, str], other: dict[str, str], needed: Sequence[str], path: str) -> None:
+    """Without regard to case, as SQL reads names."""
+    wanted, found = ({name.casefold(): kind for name, kind in schema.items()} for schema in (first, other))
+    for name in dict.fromkeys(map(str.casefold, needed)):
+        if wanted.get(name) != found.get(name):
+            raise UnreadableSource(
+                f"the same type of {name!r} in every file ({wanted.get(name)})",
+                f"{found.get(name)} in {path}",
+                "rewrite the files with one schema.",
+            )
+
+
+def _attach_csv(
+    connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files, needed: Sequence[str]
+) -> Attached:
+    delimiter = files.delimiter or ("\t" if ".tsv" in Path(paths[0]).suffixes else ",")
+    form = CsvFormat(delimiter, files.quote, header=files.header is True)
+    names = _header(paths, form) if files.header is True else list(files.header)
+    check_unique(names)
+    folders = _folders(paths)
+    _check_folders(folders[0], names)
+    wanted = _wanted(names, [*needed, *files.types])
+    if wanted:
+        readers = [csv_batches(path, form, names, wanted) for path in paths]
+        _create_view(connection, with_folders(readers, folders), _declared([*wanted, *folders[0]], files))
+    columns = {**dict.fromkeys([*names, *folders[0]], ""), **(described(connection, SOURCE) if wanted else {})}
+    return Attached(columns, typed=False, paths=paths, shown=not form.header)
+
+
+def _header(paths: Sequence[str], form: CsvFormat) -> list[str]:
+    """The names in the first line of every file. They may be a record, so none is shown."""
+    first, *others = [first_line(path, form) for path in paths]
+    if any(line != first for line in others):
+        raise UnreadableSource("the same header in every file", "different ones", "rewrite the files with one header.")
+    if not first:
+        raise UnreadableSource(
+            "a header in the first line", "an empty file", "write at least the names of the columns."
+        )
+    if len({name.casefold() for name in first}) < len(first):
+        raise UnreadableSource(
+            f"different names in the {len(first)} columns of the first line", "some that are equal", NO_HEADER
+        )
+    return first
+
+
+def _attach_json(
+    connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files, needed: Sequence[str]
+) -> Attached:
+    """Only the columns that the query asks for exist, so that no record can add or change one."""
+    folders = _folders(paths)
+    names = [name for name in dict.fromkeys([*needed, *files.types]) if name not in folders[0]]
+    check_unique(names)
+    array = is_json_array(paths[0])
+    line = "line" + "_" * max(map(len, folders[0]), default=0)  # no folder has this name
+    lines = with_folders([json_lines(path, line, array=array) for path in paths], folders)
+    structure = quote_text(json.dumps(dict.fromkeys(names, "VARCHAR")))
+    record = f"TRY(CASE WHEN json_valid({line}) THEN from_json({line}, {structure}) END)"
+    fields = [f"{line}.{quote_identifier(name)} AS {quote_identifier(name)}" for name in names]
+    outer = ", ".join([*fields, *map(quote_identifier, folders[0])])
+    inner = ", ".join([f"{record} AS {line}", *map(quote_identifier, folders[0])])
+    connection.register("arrow_source", lines)
+    text = f"(SELECT {outer} FROM (SELECT {inner} FROM arrow_source) AS parsed) AS text"
+    connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT {_declared([*names, *folders[0]], files)} FROM {text}")
+    return Attached(described(connection, SOURCE), typed=False, paths=paths)
+
+
+def with_folders(readers: Sequence[Arrow], folders: Sequence[Folder]) -> pa.RecordBatchReader:
+    """One file after the other, with the columns of its folders."""
+    kinds = [*readers[0].schema, *(pa.field(name, pa.large_string()) for name in folders[0])]
+    schema = pa.schema([pa.field(kind.name, kind.type) for kind in kinds])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for reader, folder in zip(readers, folders, strict=True):
+            for batch in reader:
+                constants = [pa.repeat(pa.scalar(value, pa.large_string()), len(batch)) for value in folder.values()]
+                yield pa.RecordBatch.from_arrays([*batch.columns, *constants], schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _declared(names: Sequence[str], files: Files) -> str:
+    unknown = set(files.types) - set(names)
+    if unknown:
+        raise InvalidParameter("types for columns that exist", ", ".join(sorted(unknown)))
+    for column, kind in files.types.items():
+        if kind.partition("(")[0].strip().upper() not in CASTS:
+            raise InvalidParameter(
+                f"a simple type for {column}", repr(kind), f"what works: {', '.join(sorted(CASTS))}."
+            )
+    columns = []
+    for name in names:
+        quoted = quote_identifier(name)
+        columns.append(f"TRY_CAST({quoted} AS {files.types[name]}) AS {quoted}" if name in files.types else quoted)
+    return ", ".join(columns)
+
+
+def _create_view(connection: duckdb.DuckDBPyConnection, table: Arrow, columns: str = "*") -> None:
+    connection.register("arrow_source", table)
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW {SOURCE} AS SELECT {columns} FROM arrow_source")
+
+
+def _parquet(paths: Sequence[str], options: dict[str, str]) -> str:
+    listed = ", ".join(quote_text(path) for path in paths)
+    named = "".join(f", {name} = {value}" for name, value in options.items())
+    return f"read_parquet([{listed}]{named})"
+
+
+def _folders(paths: Sequence[str]) -> list[Folder]:
+    """The columns of each file's folders; none at all unless every file has the same ones."""
+    folders: list[Folder] = []
+    for path in paths:
+        pairs = [part.split("=", 1) for part in Path(path).parts[:-1] if part.partition("=")[1] and part[0] != "="]
+        folders.append({name: None if value == _NULL_FOLDER else unquote(value) for name, value in pairs})
+    return folders if all(list(folder) == list(folders[0]) for folder in folders) else [{} for _ in paths]
+
+
+def _check_folders(folder: Folder, names: Sequence[str] | dict[str, str]) -> None:
+    """A folder's name must not stand in for a column of the file: every record would be counted under it."""
+    inside = {name.casefold() for name in names}
+    if clash := [name for name in folder if name.casefold() in inside]:
+        raise UnreadableSource(
+            f"{clash[0]!r} as a column of the files or in the names of their folders",
+            "both",
+            "rename the folder or the column: one would silently replace the other.",
+        )
+
+
+def _expand(pattern: str) -> list[str]:
+    if "://" in pattern:
+        raise UnreadableSource(
+            "a local path", repr(pattern), "copy the files here first; dphist opens no network connection."
+        )
+    if Path(pattern).is_file():
+        return [str(Path(pattern).resolve())]
+    if Path(pattern).is_dir():
+        raise UnreadableSource(
+            "a file or a glob", f"the directory {pattern!r}", f"try {pattern.rstrip('/')}/*.parquet."
+        )
+    found = sorted(str(Path(path).resolve()) for path in glob.glob(pattern, recursive=True) if Path(path).is_file())
+    if not found:
+        raise UnreadableSource("a file that exists", repr(pattern), "check the path; quote a glob for the shell.")
+    return found
+
+
+def format_of_file(path: str) -> Format:
+    """The format by the end of the name."""
+    suffixes = Path(path).suffixes
+    last = suffixes[-2] if len(suffixes) > 1 and suffixes[-1].lower() in _COMPRESSIONS else (suffixes or [""])[-1]
+    if (found := _SUFFIXES.get(last.lower())) is None:
+        raise UnreadableSource(
+            "a name that ends in .parquet, .csv, .tsv, .json, .jsonl or .ndjson",
+            repr(Path(path).name),
+            "say format=... otherwise.",
+        )
+    return found
+
+
+def check_unique(names: Sequence[str]) -> None:
+    """SQL does not tell names apart by case."""
+    times = Counter(name.casefold() for name in names)
+    twice = [name for name in names if times[name.casefold()] > 1]
+    if twice:
+        raise InvalidParameter("column names that differ in more than case", ", ".join(twice), "rename one of them.")

@@ -1,0 +1,202 @@
+"""What the adaptive release asks of the distinct (unit, group) pairs, and the answer of NumPy arrays.
+
+All answers are exact integers, so the order of pairs, chunks or threads cannot change one bit of them. That is part of the
+guarantee: a floating-point norm that depended on the order of rows would let one unit move another's rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dphist.errors import InvalidParameter
+from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, WEIGHT_BITS
+
+Integers = NDArray[np.int64]
+Codes = NDArray[np.int32]
+
+CHUNK = 1 << 21
+"""Pairs worked on at a time: what is held beside the pairs themselves stays near 100 MB."""
+
+
+class Pairs(Protocol):
+    """Distinct pairs of units and groups, groups numbered from 0 in an order that means nothing."""
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are, non-empty ones only."""
+        ...
+
+    def eligible(self) -> NDArray[np.bool_]:
+        """Which groups some unit sampled."""
+        ...
+
+    def weighted_sums(self, weights: Integers) -> Integers:
+        """For each group the sum over units of `unit_weights`: sampled pairs only, in steps of 2^-LATTICE_BITS."""
+        ...
+
+    def norm_histogram(self, weights: Integers, edges: Integers) -> Integers:
+        """How many units have a squared norm in [edges_k, edges_k+1), over all their pairs; outside, the nearest bucket."""
+        ...
+
+    def clipped_sums(self, weights: Integers, cap: int, shifts: Mapping[str, int]) -> dict[str, Integers]:
+        """`units`, the clipped weights of each group in steps of 2^-LATTICE_BITS, and the clipped steps of each measure."""
+        ...
+
+    def degree_histogram(self, edges: Integers) -> Integers:
+        """How many units have a number of groups in [edges_k, edges_k+1); above the last, the last."""
+        ...
+
+
+def norm_factors(squares: Integers) -> Integers:
+    """Per unit, floor(2^NORM_BITS/sqrt(squares)) by an exact integer root; 0 for a unit without weight.
+
+    The quotient is below 2^53, and the correctly rounded root of such an integer never reaches the next one from below.
+    """
+    whole = np.maximum(squares, 1)
+    roots = np.sqrt(((1 << 2 * NORM_BITS) // whole).astype(np.float64)).astype(np.int64)
+    return np.asarray(np.where(squares > 0, roots, 0))
+
+
+def unit_weights(weights: Integers, factors: Integers) -> Integers:
+    """w = floor(a f / 2^(NORM_BITS - LATTICE_BITS)) <= 2^LATTICE_BITS a/sqrt(sum a^2): rounded down twice.
+
+    So a unit's sum of w^2 is at most 4^LATTICE_BITS, that is a norm of at most 1, whatever the weights are.
+    """
+    return np.asarray((weights * factors) >> (NORM_BITS - LATTICE_BITS))
+
+
+def clip_factors(squares: Integers, cap: int) -> Integers:
+    """Per unit, floor(2^FACTOR_BITS min(1, sqrt(cap/squares))); cap and squares in units of 4^-WEIGHT_BITS."""
+    inside = squares <= cap
+    whole = np.where(inside, 1, squares)
+    roots = np.sqrt(((cap << 2 * FACTOR_BITS) // whole).astype(np.float64)).astype(np.int64)
+    return np.asarray(np.where(inside, 1 << FACTOR_BITS, roots))
+
+
+def clipped_weights(weights: Integers, factors: Integers) -> Integers:
+    """floor(2^LATTICE_BITS a f): the squares of a unit add up to at most 4^(LATTICE_BITS - WEIGHT_BITS) cap."""
+    return np.asarray((weights * factors) >> (WEIGHT_BITS + FACTOR_BITS - LATTICE_BITS))
+
+
+def clipped_steps(steps: Integers, weights: Integers, factors: Integers, shift: int) -> Integers:
+    """steps 2^shift a f, rounded towards zero, so that the norm is at most that of the exact value."""
+    scaled = np.abs(steps) * (weights * factors)
+    down = WEIGHT_BITS + FACTOR_BITS - shift
+    return np.asarray(np.sign(steps) * (scaled >> down if down >= 0 else scaled << -down))
+
+
+def bucket(values: Integers, edges: Integers) -> NDArray[np.intp]:
+    """The bucket [edges_k, edges_k+1) of each value; values outside go to the first or the last."""
+    return np.asarray(np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 1))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MemoryPairs:
+    """The pairs as arrays of dense codes, in any order. `sampled` marks each unit's fixed sample; None if all are.
+
+    Sums are kept in doubles, which hold every integer below 2^53 exactly: 2^36 pairs of at most 2^16 steps each, and the
+    squares of 2^32 groups of one unit.
+    """
+
+    unit: Codes
+    group: Codes
+    units: int
+    groups: int
+    sampled: NDArray[np.bool_] | None = None
+    steps: Mapping[str, Integers] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.unit.shape != self.group.shape or (self.sampled is not None and self.sampled.shape != self.unit.shape):
+            raise InvalidParameter("arrays of pairs of the same length", "different lengths")
+
+    def eligible(self) -> NDArray[np.bool_]:
+        """Which groups some unit sampled."""
+        found = np.zeros(self.groups, np.bool_)
+        for part in self._parts(sampled=True):
+            found[self.group[part]] = True
+        return found
+
+    def weighted_sums(self, weights: Integers) -> Integers:
+        """One pass to add up each unit's squares, one to add up the weights of each group.
+
+        `unit_weights` in doubles: a, f and their product are integers below 2^53, and a power of two scales exactly.
+        """
+        table = weights.astype(np.float64)
+        factors = norm_factors(self._squares(weights, sampled=True)) * 2.0 ** (LATTICE_BITS - NORM_BITS)
+        total = np.zeros(self.groups)
+        for part in self._weighted_parts(weights, sampled=True):
+            group = self.group[part]
+            product = table[group]
+            product *= factors[self.unit[part]]
+            total += np.bincount(group, np.floor(product, out=product), self.groups)
+        return total.astype(np.int64)
+
+    def norm_histogram(self, weights: Integers, edges: Integers) -> Integers:
+        """One bucket for each unit that has any weight."""
+        squares = self._squares(weights, sampled=False)
+        return _histogram(squares[squares > 0], edges)
+
+    def clipped_sums(self, weights: Integers, cap: int, shifts: Mapping[str, int]) -> dict[str, Integers]:
+        """One pass for the norms, one for everything that is added up."""
+        table = weights.astype(np.float64)
+        factors = clip_factors(self._squares(weights, sampled=False), cap)
+        scaled = factors * 2.0 ** (LATTICE_BITS - WEIGHT_BITS - FACTOR_BITS)
+        units = np.zeros(self.groups)
+        total = {name: np.zeros(self.groups, np.int64) for name in shifts}
+        for part in self._weighted_parts(weights, sampled=False):
+            group, unit = self.group[part], self.unit[part]
+            product = table[group]
+            product *= scaled[unit]
+            units += np.bincount(group, np.floor(product, out=product), self.groups)
+            for name, shift in shifts.items():
+                steps = clipped_steps(self.steps[name][part], weights[group], factors[unit], shift)
+                np.add.at(total[name], group, steps)
+        return {"units": units.astype(np.int64), **total}
+
+    def degree_histogram(self, edges: Integers) -> Integers:
+        """One bucket for each unit."""
+        return _histogram(np.bincount(self.unit, minlength=self.units).astype(np.int64), edges)
+
+    def _squares(self, weights: Integers, *, sampled: bool) -> Integers:
+        squares = (weights * weights).astype(np.float64)
+        total = np.zeros(self.units)
+        for part in self._weighted_parts(weights, sampled=sampled):
+            total += np.bincount(self.unit[part], squares[self.group[part]], self.units)
+        return total.astype(np.int64)
+
+    def _weighted_parts(self, weights: Integers, *, sampled: bool) -> Iterator[NDArray[np.intp] | slice]:
+        """Parts of the pairs whose group has any weight: in later rounds these are few."""
+        alive = weights > 0
+        if alive.all():
+            yield from self._parts(sampled=sampled)
+            return
+        for part in self._parts(sampled=sampled):
+            kept = np.flatnonzero(alive[self.group[part]])
+            if len(kept):
+                yield kept + part.start if isinstance(part, slice) else part[kept]
+
+    def _parts(self, *, sampled: bool) -> Iterator[NDArray[np.intp] | slice]:
+        for first in range(0, len(self.unit), CHUNK):
+            last = min(first + CHUNK, len(self.unit))
+            if sampled and self.sampled is not None:
+                yield np.flatnonzero(self.sampled[first:last]) + first
+            else:
+                yield slice(first, last)
+
+
+def _histogram(values: Integers, edges: Integers) -> Integers:
+    return np.bincount(bucket(values, edges), minlength=len(edges)).astype(np.int64)
+
+
+def draw_sample(unit: Codes, units: int, most_groups: int, priority: NDArray[Any]) -> NDArray[np.bool_]:
+    """For each unit its `most_groups` pairs of smallest priority: a function of unit, group and a seed."""
+    order = np.lexsort((priority, unit))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(unit, minlength=units))[:-1]])
+    place = np.empty(len(unit), np.int64)
+    place[order] = np.arange(len(unit)) - starts[unit[order]]
+    return np.asarray(place < most_groups)

@@ -1,0 +1,214 @@
+"""From a query to checked Spark SQL over one record of a source. No record is read: every refusal is by name or type."""
+
+# ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import unquote
+
+import duckdb
+
+from dphist.engines.duckdb.resolve import check_column
+from dphist.engines.duckdb.sources import check_unique, format_of_file
+from dphist.engines.expressions import check_expression
+from dphist.engines.query import Files, GroupByQuery
+from dphist.engines.spark import types as spark_types
+from dphist.engines.spark.expressions import quote_identifier, spark_expression
+from dphist.engines.spark.session import without_leaks
+from dphist.engines.spark.sources import read_csv, read_json
+from dphist.engines.sql import Fields
+from dphist.errors import EngineFailure, InvalidParameter, UnreadableSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BARRIER: Final = "spark_partition_id() >= 0"
+"""True for every record, which Spark does not know: it moves no filter past a condition that is not deterministic.
+
+So no filter of ours, and none that Spark infers from one, reaches a source, whatever it is (Parquet, ORC, JDBC, Delta, a cached
+table), where statistics would answer it: they leave NaN out, and may be wrong.
+"""
+
+
+class _Views(Protocol):
+    def add(self, frame: DataFrame, name: str) -> str: ...
+
+
+def is_spark_frame(source: object) -> bool:
+    """Whether a source is a DataFrame of Spark, classic or Connect; Spark is not imported to find out."""
+    return type(source).__module__.startswith("pyspark.sql")
+
+
+def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: _Views) -> Fields:
+    """Check everything that can be checked without reading a record."""
+    names: dict[str, str] = {}
+
+    def named(column: str) -> str:
+        return names.setdefault(column.casefold(), f"column_{len(names)}")
+
+    with duckdb.connect(":memory:") as connection:
+        texts = [*(key.expression for key in query.by), query.where]
+        columns = [query.unit, *(measure.column for measure in query.measures if measure.column is not None)]
+        columns += [key.name for key in query.by if key.expression is None]
+        plain = set(columns)
+        for text in filter(None, texts):
+            columns += check_expression(text, connection).columns
+        frame, typed = _frame(spark, source, columns)
+        check_unique(frame.columns)
+        for column in columns:
+            check_column(column, frame.columns, exact=column in plain)
+            named(column)
+        view = views.add(_narrowed(frame, names), "source")
+
+        def written(text: str) -> str:
+            return spark_expression(text, connection, named, lambda sql: _types(spark, view, [sql])[0])
+
+        keys = [named(key.name) if key.expression is None else written(key.expression) for key in query.by]
+        where = None if query.where is None else written(query.where)
+    types = _types(spark, view, [named(query.unit), *keys])
+    spark_types.check_unit(types[0], query.unit)
+    canonical = tuple(
+        spark_types.canonical(expression, kind, f"the key {key.name!r}")
+        for expression, kind, key in zip(keys, types[1:], query.by, strict=True)
+    )
+    if where is not None and (kind := _types(spark, view, [where])[0]) != "boolean":
+        raise InvalidParameter(f"a condition that is true or false in {query.where!r}", kind)
+    return Fields(
+        source=view,
+        unit=spark_types.canonical(named(query.unit), types[0], f"the unit {query.unit!r}"),
+        keys=canonical,
+        values=tuple(
+            None if m.column is None else _value(spark, view, named(m.column), m.column, typed) for m in query.measures
+        ),
+        measures=query.measures,
+        where=where,
+        drop_null_keys=query.null_keys == "drop",
+        listed=None if query.public_keys is None else _list_keys(spark, query, view, canonical, views),
+        want_total=query.want_total,
+    )
+
+
+def _narrowed(frame: DataFrame, names: dict[str, str]) -> DataFrame:
+    """Only the columns that are needed, under names of ours: no name from outside gets into the SQL. Values are guarded."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    types = {name.casefold(): (name, kind) for name, kind in frame.dtypes}
+    taken = frame.where(BARRIER).select(
+        *(F.col(quote_identifier(types[fold][0])).alias(ours) for fold, ours in names.items())
+    )
+    return taken.select(
+        *(F.expr(spark_types.guarded(ours, types[fold][1])).alias(ours) for fold, ours in names.items())
+    )
+
+
+def _types(spark: SparkSession, view: str, expressions: Sequence[str]) -> list[str]:
+    listed = ", ".join(f"{sql} AS typed_{position}" for position, sql in enumerate(expressions))
+    try:
+        return [kind for _, kind in without_leaks(lambda: spark.sql(f"SELECT {listed} FROM {view}").dtypes)]
+    except EngineFailure:
+        pass
+    raise InvalidParameter(
+        "expressions that fit the columns", "a type error of Spark", "check the types of the columns."
+    )
+
+
+def _value(spark: SparkSession, view: str, ours: str, column: str, typed: bool) -> str:
+    return spark_types.number(ours, _types(spark, view, [ours])[0], column, typed=typed)
+
+
+def _list_keys(spark: SparkSession, query: GroupByQuery, view: str, canonical: Sequence[str], views: _Views) -> str:
+    """The public list under the types of the keys, each key once. Its values are public and may be named."""
+    assert query.public_keys is not None
+    types = _types(spark, view, canonical)
+    names = [f"key_{position}" for position in range(1, len(types) + 1)]
+    given = views.add(
+        spark.createDataFrame(query.public_keys.select([key.name for key in query.by]).rename_columns(names)), "given"
+    )
+    casts = [f"TRY_CAST({name} AS {kind})" for name, kind in zip(names, types, strict=True)]
+    for name, cast, kind, key in zip(names, casts, types, query.by, strict=True):
+        lost = f"{name} IS NOT NULL AND {spark_types.canonical(cast, kind, key.name)} IS NULL"
+        if misfits := _collected(spark, f"SELECT {name} FROM {given} WHERE {lost} LIMIT 1"):
+            raise InvalidParameter(f"public keys of the type {kind} for {key.name!r}", repr(misfits[0][0]))
+    listed = ", ".join(
+        f"{spark_types.canonical(cast, kind, key.name)} AS {name}"
+        for name, cast, kind, key in zip(names, casts, types, query.by, strict=True)
+    )
+    once = ", ".join(names)
+    spelled = f"SELECT DISTINCT struct({once}) AS given, {listed} FROM {given}"
+    merged = f"SELECT min(given), max(given) FROM ({spelled}) AS keys GROUP BY {once} HAVING COUNT(*) > 1 LIMIT 1"
+    if alike := _collected(spark, merged):
+        pair = " and ".join(repr(value[0] if len(names) == 1 else tuple(value)) for value in alike[0])
+        raise InvalidParameter(
+            "public keys that stay different under the types of the keys", pair, "list each group once."
+        )
+    keep = " AND ".join(f"{name} IS NOT NULL" for name in names) if query.null_keys == "drop" else "TRUE"
+    distinct = f"SELECT DISTINCT {once} FROM ({spelled}) AS keys WHERE {keep}"
+    return views.add(without_leaks(lambda: spark.sql(distinct)), "listed")
+
+
+def _collected(spark: SparkSession, sql: str) -> list[Any]:
+    return without_leaks(lambda: spark.sql(sql).collect())
+
+
+def _frame(spark: SparkSession, source: object, needed: Sequence[str]) -> tuple[DataFrame, bool]:
+    """A DataFrame, and whether its types were declared."""
+    if is_spark_frame(source):
+        frame: Any = source
+        return frame, True
+    if isinstance(source, str | Path):
+        source = Files((source,))
+    if not isinstance(source, Files):
+        raise UnreadableSource("a Spark DataFrame or paths for the Spark engine", type(source).__name__)
+    paths = [str(path) for path in source.paths]
+    formats = {source.format or format_of_file(path) for path in paths}
+    if len(formats) > 1:
+        raise UnreadableSource("files of one format", ", ".join(sorted(formats)))
+    kind = formats.pop()
+    try:
+        if kind == "parquet":
+            return without_leaks(lambda: _read_parquet(spark, paths, needed)), True
+        if kind == "csv":
+            delimiter = source.delimiter or ("\t" if ".tsv" in Path(paths[0]).suffixes else ",")
+            return without_leaks(lambda: _declared(read_csv(spark, paths, source, delimiter, needed), source)), False
+        return without_leaks(lambda: _declared(_read(read_json(spark, paths, needed)), source)), False
+    except EngineFailure:
+        pass
+    raise UnreadableSource(f"readable {kind} files", ", ".join(paths[:3]), "check that the cluster can read the paths.")
+
+
+def _read_parquet(spark: SparkSession, paths: Sequence[str], needed: Sequence[str]) -> DataFrame:
+    """Refuse a path that would replace a column of its file: k=all/x.parquet makes every k 'all'."""
+    frame = _read(spark.read.parquet(*paths))
+    folders = {folder for path in frame.inputFiles() for folder in path.split("/")[:-1]}
+    parts = {unquote(folder.partition("=")[0]).casefold() for folder in folders if "=" in folder}
+    wanted = parts & {name.casefold() for name in needed}
+    if wanted:
+        inside = {name.casefold() for name in spark.read.option("recursiveFileLookup", "true").parquet(*paths).columns}
+        if both := wanted & inside:
+            names = ", ".join(sorted(both))
+            raise UnreadableSource(
+                "columns that are either in the files or in the names of their folders",
+                f"{names} in both",
+                "rename the folders, or drop the column from the files.",
+            )
+    return frame
+
+
+def _read(frame: DataFrame) -> DataFrame:
+    """Through Connect a missing path shows only when the schema is asked for."""
+    _ = frame.schema
+    return frame
+
+
+def _declared(frame: DataFrame, files: Files) -> DataFrame:
+    for column, kind in files.types.items():
+        if column not in frame.columns:
+            raise InvalidParameter("types for columns that exist", column)
+        quoted = quote_identifier(column)
+        others = [
+            f"TRY_CAST({quoted} AS {kind}) AS {quoted}" if c == column else quote_identifier(c) for c in frame.columns
+        ]
+        frame = frame.selectExpr(*others)
+    return frame

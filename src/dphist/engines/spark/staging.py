@@ -1,0 +1,184 @@
+"""Tables that are written down once, in a directory of their own, and read back from there.
+
+Why. Spark computes a table again whenever it needs it: for a retried task, a speculative copy, a second action. Noise that is
+drawn inside such a computation would be drawn again, and two noisings of one count cost twice. So every exact table is
+written before noise is drawn on it, every noisy table is written once, by Spark's output committer, and only what was
+committed is read. Algorithm 1 of the committer moves a task's files to their place when the job is committed; 2 would do so
+task by task and could leave files of a failed attempt beside those of its successor.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dphist.engines.duckdb.session import fresh
+from dphist.engines.spark.session import is_connect, without_leaks
+from dphist.errors import EngineFailure, InvalidParameter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+COMMITTER: Final = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
+_SECONDS_BETWEEN_LOOKS: Final = 0.2
+_LONGEST_WAIT: Final = 60.0
+
+
+@dataclass(slots=True, eq=False)
+class Staging:
+    """A private directory of one run: its address for Spark, and its path if it is on this machine."""
+
+    spark: SparkSession
+    root: str
+    here: Path | None
+    _written: dict[str, StructType] = field(default_factory=dict)
+
+    def write(self, frame: DataFrame, name: str, *, distinct: Sequence[str] | None) -> DataFrame:
+        """Compute a table once, and return what was committed, in which no two rows agree in the columns `distinct`.
+
+        That is so before it is written. It is looked at again because everything after it relies on it: a file format that
+        rounds a value, or a file system that keeps the files of a lost task, would let one unit count twice in a group.
+        """
+        path, schema = f"{self.root}/{name}", without_leaks(lambda: frame.schema)
+        if name in self._written:
+            raise AssertionError(f"{name} is written once")
+        self._written[name] = schema
+        _stoppable(self.spark, lambda: frame.write.options(**COMMITTER).mode("error").parquet(path))
+        if self.here is not None and not (self.here / name).is_dir():
+            raise EngineFailure(
+                f"{self.here / name} to be on this machine once Spark has written it",
+                f"delete {path} on the file system of Spark yourself: it holds exact values.",
+            )
+        committed = self.spark.read.schema(schema).parquet(path)
+        if distinct is not None and _most_alike(committed, distinct) > 1:
+            raise EngineFailure(
+                f"rows of {name} that differ after Spark wrote them as they did before",
+                "a setting of the session or the file system changes what is written in Parquet files.",
+            )
+        return committed
+
+    def remove(self) -> None:
+        """Delete everything. On a file system that only Spark reaches, by overwriting each table with an empty one."""
+        if self.here is not None:
+            shutil.rmtree(self.here, ignore_errors=True)
+            left = self.here.exists()
+        else:
+            self._written = {name: schema for name, schema in self._written.items() if not self._emptied(name, schema)}
+            left = bool(self._written)
+        if left:
+            raise EngineFailure(f"{self.root} to be deleted", f"delete {self.root} yourself: it holds exact values.")
+
+    def _emptied(self, name: str, schema: StructType) -> bool:
+        try:
+            empty = self.spark.createDataFrame([], schema).coalesce(1)
+            without_leaks(lambda: empty.write.mode("overwrite").parquet(f"{self.root}/{name}"))
+        except (
+            Exception
+        ):  # whatever it is: the other tables are to be emptied too, and the caller says that one was not
+            return False
+        return True
+
+
+def remove_all(*stagings: Staging) -> None:
+    """Delete several directories, each whatever becomes of the others, and say once what is left."""
+    left = [staging.root for staging in stagings if not _removed(staging)]
+    if left:
+        roots = " and ".join(left)
+        raise EngineFailure(f"{roots} to be deleted", f"delete {roots} yourself: exact values are there.")
+
+
+def _removed(staging: Staging) -> bool:
+    try:
+        staging.remove()
+    except Exception:
+        return False
+    return True
+
+
+def delete_here(directory: Path) -> None:
+    """Delete a directory of this machine when nobody waits for an answer any more."""
+    shutil.rmtree(directory, ignore_errors=True)
+    if directory.exists():
+        warnings.warn(f"delete {directory} yourself: it could not be deleted", ResourceWarning, stacklevel=2)
+
+
+def new_staging(spark: SparkSession, parent: str | None) -> Staging:
+    """A directory nobody has used, readable by its owner alone where we make it ourselves."""
+    if parent is not None and "://" in parent:
+        return Staging(spark, f"{parent.rstrip('/')}/dphist-{fresh(None):016x}", here=None)
+    if is_connect(spark) or not (spark.conf.get("spark.master", "") or "").startswith("local"):
+        # A path without a scheme would be one of the cluster's default file system: not where we would look for it.
+        raise InvalidParameter(
+            "the address of a directory that the cluster shares and only you can read",
+            repr(parent) if parent is not None else "none",
+            "give one with its scheme, as SparkEngine(spark, staging='hdfs:///...') or --staging.",
+        )
+    if parent is not None and not Path(parent).is_dir():
+        raise InvalidParameter("a staging directory that exists", repr(parent))
+    made = Path(tempfile.mkdtemp(prefix="dphist-", dir=parent)).resolve()
+    return Staging(spark, made.as_uri(), here=made)
+
+
+def _most_alike(table: DataFrame, columns: Sequence[str]) -> int:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    times = table.groupBy(*columns).agg(F.count(F.lit(1)).alias("times"))
+    return int(without_leaks(times.agg(F.max("times")).collect)[0][0] or 0)
+
+
+def _stoppable(spark: SparkSession, work: Callable[[], None]) -> None:
+    """Run a job in a thread of its own. If it fails or we are stopped, end what is left of it and wait for that.
+
+    A task that goes on after its directory was removed would write it again.
+    """
+    from pyspark.util import inheritable_thread_target
+
+    name = f"dphist-{fresh(None):016x}"
+
+    def named() -> None:
+        if is_connect(spark):
+            spark.addTag(name)
+        else:
+            spark.sparkContext.setJobGroup(name, "dphist writes a private table", interruptOnCancel=True)
+        without_leaks(work)
+
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(inheritable_thread_target(spark)(named))
+        try:
+            job.result()
+        except BaseException:
+            while not job.done():
+                _cancel(spark, name)
+                wait([job], _SECONDS_BETWEEN_LOOKS)
+            _wait_for_tasks(spark, name)
+            raise
+
+
+def _cancel(spark: SparkSession, name: str) -> None:
+    if is_connect(spark):
+        without_leaks(lambda: spark.interruptTag(name))
+    else:
+        without_leaks(lambda: spark.sparkContext.cancelJobGroup(name))
+
+
+def _wait_for_tasks(spark: SparkSession, name: str) -> None:
+    """Wait until no task of a cancelled job runs, but not for ever. Spark Connect does not tell."""
+    if is_connect(spark):
+        return
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(name)]
+    stages = [stage for job in jobs if job is not None for stage in job.stageIds]
+    until = time.monotonic() + _LONGEST_WAIT
+    while time.monotonic() < until:
+        found = [tracker.getStageInfo(stage) for stage in stages]
+        if not any(stage.numActiveTasks for stage in found if stage is not None):
+            return
+        time.sleep(_SECONDS_BETWEEN_LOOKS)

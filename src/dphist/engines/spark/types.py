@@ -1,0 +1,111 @@
+"""The canonical form of each key and unit in Spark: the rules of `keytypes`, by the types that Spark has.
+
+Spark's types are named as `DataFrame.dtypes` names them: bigint, decimal(38,0), string collate UTF8_LCASE, timestamp_ntz.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from dphist.engines.duckdb.types import LONGEST_KEY
+from dphist.errors import InvalidParameter
+
+_TEXT: Final = frozenset({"string", "varchar", "char"})
+_WHOLE: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
+NUMBERS: Final = _WHOLE | {"float", "double", "decimal", "boolean"}
+_RANGES: Final = {
+    "date": ("DATE '0001-01-01'", "DATE '9999-12-31'"),
+    "timestamp": ("TIMESTAMP_LTZ '0001-01-02 00:00:00Z'", "TIMESTAMP_LTZ '9999-12-30 23:59:59.999999Z'"),
+    "timestamp_ntz": ("TIMESTAMP_NTZ '0001-01-01 00:00:00'", "TIMESTAMP_NTZ '9999-12-31 23:59:59.999999'"),
+}
+
+
+def family(type_name: str) -> str:
+    """The type without its parameters: decimal(18,3) -> decimal, varchar(9) -> varchar."""
+    return type_name.partition("(")[0].partition("<")[0].partition(" collate ")[0].strip().lower()
+
+
+def guarded(sql: str, type_name: str) -> str:
+    """A column or a step of an expression, with null for every value that the next step must not see.
+
+    NaN, because statistics of files leave it out and engines disagree on what it is less than. Text over the limit or
+    that is not UTF-8, because a later step would build more of it or could not write it. Dates and times outside the years 1
+    to 9999, because some of Spark's functions overflow far outside and end the run, in every mode.
+    """
+    kind = family(type_name)
+    if kind in ("float", "double"):
+        return f"nanvl({sql}, CAST(NULL AS {kind}))"
+    if kind in _TEXT:
+        return once(sql, lambda value: f"CASE WHEN {_is_short(value)} THEN try_validate_utf8({value}) END")
+    return short(sql) if kind == "binary" else in_range(sql, kind)
+
+
+def short(sql: str) -> str:
+    """A text or bytes over the limit as null."""
+    return once(sql, lambda value: f"CASE WHEN {_is_short(value)} THEN {value} END")
+
+
+def _is_short(sql: str) -> str:
+    return f"octet_length({sql}) <= {LONGEST_KEY}"
+
+
+def once(sql: str, body: Callable[[str], str]) -> str:
+    """A form that mentions `sql` once, however often `body` does: the length of nested guards is a sum, not a product."""
+    return body(sql) if sql.isidentifier() else f"transform(array({sql}), v -> {body('v')})[0]"
+
+
+def canonical(sql: str, type_name: str, role: str) -> str:
+    """The canonical form of an expression of some Spark type, or a refusal by its type. NaN is null."""
+    kind = family(type_name)
+    if kind in _WHOLE | {"decimal", "boolean", "time"}:
+        return sql
+    if kind in _TEXT or kind == "void":
+        # A collation of the source must not join groups or units that differ.
+        text = f"CAST({sql} AS STRING) COLLATE UTF8_BINARY" if kind != "string" or "collate" in type_name else sql
+        return f"CASE WHEN {_is_short(sql)} THEN {text} END" if kind != "void" else text
+    if kind == "binary":
+        return short(sql)
+    if kind in ("float", "double"):
+        return f"CASE WHEN {sql} = 0 THEN CAST(0 AS {kind}) WHEN NOT isnan({sql}) THEN {sql} END"
+    if kind in _RANGES:
+        return in_range(sql, kind)
+    raise InvalidParameter(
+        f"{role} to be of a simple type",
+        type_name,
+        "text, numbers, booleans, dates and times work; derive one from it with withColumn first.",
+    )
+
+
+def in_range(sql: str, type_name: str) -> str:
+    """Dates and times outside the years 1 to 9999 as null; other types as they are."""
+    kind = family(type_name)
+    if not is_moment(kind):
+        return sql
+    first, last = _RANGES[kind]
+    return once(sql, lambda value: f"CASE WHEN {value} BETWEEN {first} AND {last} THEN {value} END")
+
+
+def check_unit(type_name: str, column: str) -> None:
+    """Refuse a unit whose equality is not that of its bytes: two spellings of one person would be bounded as two."""
+    if " collate " in type_name and not type_name.endswith(" UTF8_BINARY"):
+        raise InvalidParameter(
+            f"the unit {column!r} to be compared byte by byte",
+            type_name,
+            "derive a column that spells each person in one way, such as lower(...), and use that.",
+        )
+
+
+def is_moment(type_name: str) -> bool:
+    """Whether a type is one of dates or times of some day."""
+    return family(type_name) in _RANGES
+
+
+def number(sql: str, type_name: str, column: str, *, typed: bool) -> str:
+    """A column to be summed, as a double; text only where the source declares no types."""
+    kind = family(type_name)
+    if kind in NUMBERS:
+        return f"CAST({sql} AS DOUBLE)"
+    if kind == "void" or (kind == "string" and not typed):
+        return f"TRY_CAST({sql} AS DOUBLE)"
+    raise InvalidParameter(f"numbers in {column!r}", f"the type {type_name}", "sums and means need a numeric column.")

@@ -1,0 +1,147 @@
+"""A histogram whose contributions are bounded: evidence that an engine has done its work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dphist import checks
+from dphist.aggregates import Measure
+from dphist.errors import InvalidParameter
+
+LARGEST_SUM: Final = 2**62
+"""Sums saturate here, a public limit: saturation never adds to what one unit can change, wrapping would."""
+
+
+_ROW_NUMBERS: Final = re.compile(r"__index_level_\d+__")
+
+
+def check_key_names(names: Iterable[str]) -> None:
+    """Refuse the row numbers that a pandas frame carries into Arrow: as a key they would publish the order of the rows."""
+    if found := [name for name in names if _ROW_NUMBERS.fullmatch(name)]:
+        raise InvalidParameter(
+            "keys that are columns of the data",
+            f"{found[0]}, the unnamed index of a pandas frame",
+            "drop it: frame.reset_index(drop=True), or pa.Table.from_pandas(frame, preserve_index=False).",
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Histogram:
+    """Units per group, and recentred sums in whole steps, in an arbitrary order of the groups.
+
+    These are true values. Nothing here is safe to print: the representation names columns and bounds only.
+    """
+
+    keys: pa.Table
+    counts: NDArray[np.int64]
+    bounds: ContributionBounds
+    sums: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    measures: tuple[Measure, ...] = ()
+    total_units: int | None = None
+    listed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.keys.num_columns == 0:
+            raise InvalidParameter("at least one key column", "none")
+        check_key_names(self.keys.column_names)
+        if set(self.sums) != {measure.name for measure in self.measures} or len(self.sums) != len(self.measures):
+            raise InvalidParameter("one sum for each measure", sorted(self.sums))
+        # Metadata of the input may tell its number of rows or more; only names, types and values stay.
+        plain = [_plain(column) for column in self.keys.columns]
+        object.__setattr__(self, "keys", pa.Table.from_arrays(plain, names=self.keys.column_names))
+        object.__setattr__(self, "counts", _frozen(self.counts, self.keys.num_rows))
+        frozen = {name: _frozen(values, self.keys.num_rows) for name, values in self.sums.items()}
+        object.__setattr__(self, "sums", MappingProxyType(frozen))
+
+    def __len__(self) -> int:
+        return int(self.keys.num_rows)
+
+    def __repr__(self) -> str:
+        return f"Histogram(by={self.keys.column_names}, sums={sorted(self.sums)}, bounds={self.bounds})"
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The names of the key columns."""
+        return tuple(self.keys.column_names)
+
+    def take(self, positions: NDArray[np.int64]) -> Histogram:
+        """The groups at some positions, in that order."""
+        return replace(
+            self,
+            keys=self.keys.take(pa.array(positions)),
+            counts=self.counts[positions],
+            sums={name: values[positions] for name, values in self.sums.items()},
+        )
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Each value by itself: a dictionary or a shared buffer would go along with the few keys that are released."""
+    if pa.types.is_dictionary(column.type):
+        return column.cast(column.type.value_type)
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return column.cast(views[column.type]) if column.type in views else column
+
+
+def _frozen(values: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
+    if values.dtype != np.int64 or values.shape != (rows,):
+        raise InvalidParameter("one int64 for each group", "another shape or type")
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
+@dataclass(frozen=True, slots=True)
+class ContributionBounds:
+    """The most groups one unit is counted in, and the most groups that can be non-empty; None where nothing is promised.
+
+    `max_groups` is kept by sampling inside an engine, `sparsity` by a sketch.
+    """
+
+    max_groups: int | None = None
+    sparsity: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_groups is not None:
+            checks.check_whole("max_groups", self.max_groups)
+        if self.sparsity is not None:
+            checks.check_whole("sparsity", self.sparsity)
+
+
+def largest_groups(histogram: Histogram, most: int) -> Histogram:
+    """The `most` largest groups, largest first, equal counts in the order of their keys.
+
+    That order depends on the keys alone. It has to: an order that the data could change would let one unit exchange every
+    group of the list that has the smallest count in it.
+    """
+    checks.check_whole("most", most)
+    counts = histogram.counts
+    if len(counts) <= most:
+        return histogram.take(_in_order(histogram, np.arange(len(counts)), len(counts)))
+    smallest = np.partition(counts, len(counts) - most)[len(counts) - most]
+    larger = np.flatnonzero(counts > smallest)
+    tied = np.flatnonzero(counts == smallest)
+    first = _in_order(histogram, larger, len(larger))
+    return histogram.take(np.concatenate([first, _in_order(histogram, tied, most - len(larger))]))
+
+
+def _in_order(histogram: Histogram, positions: np.typing.NDArray[np.int64], most: int) -> np.typing.NDArray[np.int64]:
+    """The first of some positions by count, largest first, and then by key."""
+    keys = histogram.keys.take(pa.array(positions))
+    table = keys.rename_columns([f"key_{i}" for i in range(keys.num_columns)])
+    table = table.append_column("units", pa.array(histogram.counts[positions]))
+    order = [("units", "descending"), *((f"key_{i}", "ascending") for i in range(keys.num_columns))]
+    if most < len(positions) // 16:
+        try:
+            return np.asarray(positions[pc.select_k_unstable(table, most, order).to_numpy()])
+        except pa.ArrowNotImplementedError:  # a type of key without a partial sort
+            pass
+    return np.asarray(positions[pc.sort_indices(table, sort_keys=order).to_numpy()[:most]])

@@ -1,0 +1,1 @@
+"""Largest groups, sessions of ranked lists, streams of running counts."""

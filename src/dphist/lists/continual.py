@@ -1,0 +1,274 @@
+"""A private running count per group over batches [Rogers24, Theorem 11]: state on disk, crash-safe, replay-safe."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dphist import checks
+from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
+from dphist.errors import InvalidParameter
+from dphist.histogram import ContributionBounds, Histogram
+from dphist.lists.running import RunningCounts, facts, is_recorded
+from dphist.lists.state import State
+from dphist.mechanisms import ContinualCounts
+from dphist.mechanisms.continual import calibrate
+from dphist.noise import Entropy
+from dphist.noise.entropy import require_secure
+from dphist.outputs import check_companion
+from dphist.planning.plan import STD_ERROR
+from dphist.planning.sentence import check_neighbours, layout
+from dphist.publish.charge import Spend, charging, check_paid, receipt_of, spend_of_mechanism, terms_hash
+from dphist.publish.files import files_of
+from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
+from dphist.publish.table import row_order
+
+STATE = "state.arrow"
+
+
+class Continual:
+    """A stream of batches with a private running count per group; the folder at `path` is the only state.
+
+    The folder holds TRUE counts and the noise: whoever reads it learns both. It is made readable by its owner alone.
+    Copying it and adding different batches to the two copies would reuse noise: never do that.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._state()
+
+    @classmethod
+    def start(
+        cls,
+        path: str | Path,
+        *,
+        unit: str,
+        by: str | Sequence[str],
+        rounds: int,
+        max_groups: int,
+        epsilon: float,
+        delta: float,
+        where: str | None = None,
+        null_keys: NullKeys = "group",
+        neighbours: str = "add-remove",
+        ledger: str | Path | None = None,
+        dataset: str | None = None,
+    ) -> Continual:
+        """Begin a stream of at most `rounds` batches. Protected is one event: what one unit adds in one round.
+
+        Each batch counts a unit once in at most max_groups of its groups. A unit in several rounds is protected for each
+        round by itself, not for all of them together. With a ledger all rounds are charged now, once, to a data set that
+        protects events.
+        """
+        check_neighbours(neighbours)
+        checks.check_epsilon(epsilon)
+        checks.check_delta(delta)
+        names = [by] if isinstance(by, str) else list(by)
+        made = calibrate(epsilon, delta, rounds, max_groups)
+        keys = _query(unit, names, where, null_keys).by
+        if clash := {key.name for key in keys} & {"count", "count" + STD_ERROR}:
+            raise InvalidParameter("keys with other names than the released columns", sorted(clash))
+        settings = {
+            "unit": unit, "by": names, "where": where, "null_keys": null_keys,
+            "epsilon": epsilon, "delta": delta, "mechanism": asdict(made),
+        }  # fmt: skip
+        terms = terms_hash(settings)
+        folder = Path(path)
+        if not folder.resolve().parent.is_dir():
+            raise InvalidParameter("an existing folder around the stream's own", str(folder.parent), "create it first.")
+        check_companion(folder)
+
+        def spend() -> Spend:
+            return spend_of_mechanism(
+                "continual", made, epsilon, unit=unit, protects="event",
+                calibrate=lambda other: calibrate(other, delta, rounds, max_groups),
+                facts={
+                    "delta": delta, "rounds": rounds, "max_groups": max_groups, "stream": folder.name, "terms": terms
+                },
+            )  # fmt: skip
+
+        with _creating(folder) as file, charging(ledger, dataset, spend) as charge:
+            state = State({**settings, "ledger": receipt_of(charge)}, (), pa.table({}), np.zeros(0, np.int64), {})
+            os.chmod(folder, 0o700)
+            file.replace(state.save)
+            if charge is not None:
+                charge.confirm(folder)
+        return cls(folder)
+
+    def _state(self, file: LockedFile | None = None) -> State:
+        check_single_name(self.path / STATE)
+        return State.load(self.path / STATE, file)
+
+    def _durable(self, file: LockedFile) -> State:
+        """The state, on disk to stay: a round that a loss of power took back would be drawn again with other noise."""
+        state = self._state(file)
+        file.make_durable()
+        return state
+
+    @property
+    def mechanism(self) -> ContinualCounts:
+        """Noise and threshold."""
+        return _mechanism(self._state())
+
+    @property
+    def receipt(self) -> dict[str, Any] | None:
+        """The entry of the ledger that paid for all rounds; None if nothing was recorded."""
+        found: dict[str, Any] | None = self._state().settings.get("ledger")
+        return found
+
+    @property
+    def round(self) -> int:
+        """How many batches are in."""
+        return self._state().round
+
+    @property
+    def batches(self) -> tuple[str, ...]:
+        """The names of the batches that are in, to stay."""
+        with locked(self.path / STATE) as file:
+            return self._durable(file).batches
+
+    def add(
+        self,
+        source: object,
+        batch: str,
+        *,
+        settings: PerformanceSettings | None = None,
+        ledger: str | Path | None = None,
+        progress: Callable[[str], None] | None = None,
+        entropy: Entropy | None = None,
+    ) -> RunningCounts:
+        """Take in one batch under a name of its own and return the counts after it.
+
+        A name that was used before is refused, so a batch that is sent twice is counted once. When this returns, the
+        round is on disk; if the process dies before, the round has happened or not, never half: `batches` says which.
+        With a ledger the stream is first compared with the entry that paid for it; nothing is charged.
+        """
+        require_secure(entropy)
+        with locked(self.path / STATE) as file:
+            state = self._checked(file, batch, ledger)
+            asked = state.settings
+            query = _query(asked["unit"], asked["by"], asked["where"], asked["null_keys"])
+            engine = DuckDBEngine(settings or PerformanceSettings())
+            bounds = ContributionBounds(_mechanism(state).max_groups)
+            counted = engine.histogram(source, query, bounds, progress=progress)
+            released = self._commit(file, state, batch, counted, entropy)
+        return replace(released, inputs=files_of(source))
+
+    def add_histogram(
+        self, histogram: Histogram, batch: str, *, ledger: str | Path | None = None, entropy: Entropy | None = None
+    ) -> RunningCounts:
+        """The same with a histogram that an engine has bounded already."""
+        require_secure(entropy)
+        with locked(self.path / STATE) as file:
+            state = self._checked(file, batch, ledger)
+            held, needed = histogram.bounds.max_groups, _mechanism(state).max_groups
+            if held is None or held > needed:
+                raise InvalidParameter(f"a histogram bounded to {needed} groups per unit", held)
+            return self._commit(file, state, batch, histogram, entropy)
+
+    def _checked(self, file: LockedFile, batch: str, ledger: str | Path | None) -> State:
+        """The state, if it can take this batch."""
+        state = self._state(file)
+        terms = {name: value for name, value in state.settings.items() if name != "ledger"}
+        check_paid(ledger, state.settings.get("ledger"), terms, "stream")
+        if not is_recorded(self.path, state.round):  # the process died behind its round
+            _release(state, self.path).record()
+        if not batch:
+            raise InvalidParameter("a name for the batch", "nothing")
+        if batch in state.batches:
+            raise InvalidParameter("a batch that is not in yet", repr(batch), "each batch is counted once.")
+        if state.round >= _mechanism(state).rounds:
+            raise InvalidParameter(
+                f"at most {_mechanism(state).rounds} rounds, as declared", state.round + 1, "start a new stream."
+            )
+        return state
+
+    def _commit(
+        self, file: LockedFile, state: State, batch: str, histogram: Histogram, entropy: Entropy | None
+    ) -> RunningCounts:
+        """Draw the noise of the round, make it durable, and only then let anything out."""
+        made = _mechanism(state)
+        names = [f"key_{i}" for i in range(1, histogram.keys.num_columns + 1)]
+        keys = histogram.keys.rename_columns(names).replace_schema_metadata(None)
+        # Saturated here, in the leaf of the tree: one event then moves the same nodes by at most 1 as without a limit. A limit
+        # on running counts would not do: where they reach it, one event also moves the nodes of that later round.
+        added = np.minimum(histogram.counts, made.most_per_round)
+        after = state.advanced(batch, keys, added, partial(made.draw, entropy=entropy))
+        file.replace(after.save)
+        released = _release(after, self.path)
+        released.record()
+        return released
+
+    def show(self) -> RunningCounts:
+        """The counts after the last round, as they were released then: no new noise, no cost."""
+        with locked(self.path / STATE) as file:
+            released = _release(self._durable(file), self.path)
+            released.record()
+        return released
+
+    def __str__(self) -> str:
+        state = self._state()
+        told = facts(_mechanism(state), state.settings, state.round)
+        return layout("Stream: running counts per group", told)
+
+
+@contextmanager
+def _creating(folder: Path) -> Iterator[LockedFile]:
+    """The place of a new state. If that is refused, the folder is as it was: not there, or untouched."""
+    try:
+        folder.mkdir(mode=0o700)
+        new = True
+    except FileExistsError:
+        new = False
+    if not folder.is_dir():
+        raise InvalidParameter("a folder for the stream", f"the file {str(folder)!r}")
+    try:
+        with creating(folder / STATE, "stream") as file:
+            yield file
+    except BaseException:
+        if new:
+            with suppress(OSError):  # it is not empty: another process has begun a stream in it
+                folder.rmdir()
+        raise
+
+
+def _query(unit: str, by: Sequence[str], where: str | None, null_keys: NullKeys) -> GroupByQuery:
+    return GroupByQuery(unit, tuple(parse_key(name) for name in by), where=where, null_keys=null_keys)
+
+
+def _mechanism(state: State) -> ContinualCounts:
+    made = ContinualCounts(**state.settings["mechanism"])
+    if _delta(made, state.settings["epsilon"]) > state.settings["delta"]:
+        raise InvalidParameter("a stream whose guarantee holds", "one whose settings were changed")
+    return made
+
+
+@lru_cache(maxsize=64)
+def _delta(mechanism: ContinualCounts, epsilon: float) -> float:
+    return mechanism.delta(epsilon)
+
+
+def _release(state: State, folder: Path) -> RunningCounts:
+    """What is above the threshold, in an order of noisy counts and keys: a function of the state alone."""
+    made, asked = _mechanism(state), state.settings
+    names = [parse_key(name).name for name in asked["by"]]
+    noisy = state.noisy()
+    kept = np.flatnonzero(noisy > made.threshold)
+    if state.round == 0:
+        keys = pa.table({name: pa.array([], pa.null()) for name in names})
+    else:
+        keys = state.keys.take(pa.array(kept)).rename_columns(names)
+    table = keys.append_column("count", pa.array(noisy[kept]))
+    table = table.append_column("count" + STD_ERROR, pa.array(np.full(len(kept), made.std_at(state.round))))
+    table = table.take(row_order(table, names, "count"))
+    return RunningCounts(table, state.round, asked, made, dt.datetime.now(dt.UTC), folder)

@@ -1,0 +1,147 @@
+"""The counts after a round, as they are published, and those of the rounds before it for a picture."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dphist.engines.query import parse_key
+from dphist.mechanisms import ContinualCounts
+from dphist.planning.describe import number
+from dphist.planning.sentence import sentence
+from dphist.publish.digests import VERSION
+from dphist.publish.private_files import remove_partial, replace_private
+from dphist.publish.result import Published
+from dphist.report import lists
+from dphist.version import __version__
+
+ROUNDS: Final = "rounds"
+"""The folder of what was released in each round, beside the state."""
+
+MOST_KEPT: Final = 1000
+"""So many of the largest released counts of a round are kept for pictures."""
+
+MOST_DRAWN: Final = 400
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunningCounts(Published):
+    """The private counts after some rounds. Holds no true value; `folder` has the released counts of earlier rounds."""
+
+    table: pa.Table
+    round: int
+    settings: Mapping[str, Any]
+    mechanism: ContinualCounts
+    created: dt.datetime
+    folder: Path
+    inputs: tuple[Path, ...] = field(default=(), repr=False)
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The names of the keys."""
+        return tuple(parse_key(name).name for name in self.settings["by"])
+
+    def metadata(self) -> dict[str, Any]:
+        """Round, mechanism, guarantee, version and time: public parameters only."""
+        return describe_stream(self.mechanism, self.settings, self.round, self.created)
+
+    def html(self) -> str:
+        """The report as text."""
+        told = facts(self.mechanism, self.settings, self.round)[:4]
+        return lists.running(self.table, self.mechanism, self.metadata(), told, self.history())
+
+    def record(self) -> None:
+        """Keep the largest counts for pictures of later rounds, once; they are published already and cost nothing."""
+        path = _file(self.folder, self.round)
+        if not is_recorded(self.folder, self.round):
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            remove_partial(path)
+            replace_private(path, lambda sink: _write(self.table.slice(0, MOST_KEPT), sink))
+
+    def history(self) -> list[tuple[int, pa.Table]]:
+        """Rounds up to this one, at most some hundred of them evenly spaced, with what was released then."""
+        wanted = np.unique(np.linspace(1, self.round, min(self.round, MOST_DRAWN)).astype(int)).tolist()
+        paths = [(past, _file(self.folder, past)) for past in wanted]
+        return [(past, _read(path)) for past, path in paths if path.exists()]
+
+
+def is_recorded(folder: Path, number: int) -> bool:
+    """Whether the released counts of a round are kept; there are none before the first."""
+    return number == 0 or _file(folder, number).exists()
+
+
+def facts(made: ContinualCounts, settings: Mapping[str, Any], rounds_used: int) -> list[tuple[str, str]]:
+    """A stream in words."""
+    now, worst = made.std_at(max(rounds_used, 1)), made.noise_std * made.rounds.bit_length() ** 0.5
+    return [
+        ("rounds", f"{rounds_used:,} of {made.rounds:,} used; the number declared sets the noise, by its logarithm"),
+        (
+            "max groups",
+            f"{made.max_groups:,} for each unit in each batch, chosen at random if it has more; noise grows with its root",
+        ),
+        (
+            "noise",
+            f"std {number(made.noise_std)} times the root of the set bits of the round's number: {number(now)} on every"
+            f" count now, at most {number(worst)} in any round",
+        ),
+        (
+            "threshold",
+            f"a group is released when its noisy running count exceeds {made.threshold:,}: now with probability 95 % at"
+            f" {number(made.count_released_with(0.95, max(rounds_used, 1)))} units",
+        ),
+        ("guarantee", stream_guarantee(made, settings)),
+        ("provided", f"the unit is {settings['unit']}; {made.assumption}."),
+        ("keep safe", "the folder holds true counts and the noise; only its owner may read it"),
+    ]
+
+
+def _file(folder: Path, number: int) -> Path:
+    return folder / ROUNDS / f"{number:07}.arrow"
+
+
+def _write(table: pa.Table, sink: BinaryIO) -> None:
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _read(path: Path) -> pa.Table:
+    with pa.OSFile(str(path)) as source:
+        return pa.ipc.open_file(source).read_all()
+
+
+PROTECTED: Final = "what one unit adds in one round"
+
+
+def stream_guarantee(made: ContinualCounts, settings: Mapping[str, Any]) -> str:
+    """The guarantee of all rounds together, in one sentence."""
+    return f"over all rounds, {sentence(made, settings['epsilon'], settings['delta'], PROTECTED)}"
+
+
+def describe_stream(
+    made: ContinualCounts, settings: Mapping[str, Any], round_: int, created: dt.datetime
+) -> dict[str, Any]:
+    """Round, mechanism, guarantee, version and time: public parameters only."""
+    return {
+        "format": "dphist-continual-release",
+        "version": VERSION,
+        "dphist": __version__,
+        "created": created.isoformat(timespec="seconds"),
+        "unit": settings["unit"],
+        "by": [parse_key(name).name for name in settings["by"]],
+        "keys": list(settings["by"]),
+        "where": settings["where"],
+        "null_keys": settings["null_keys"],
+        "round": round_,
+        "epsilon": settings["epsilon"],
+        "delta": settings["delta"],
+        "mechanism": asdict(made),
+        "guarantee": stream_guarantee(made, settings),
+        "assumption": made.assumption,
+        "ledger": settings.get("ledger"),
+    }

@@ -1,0 +1,225 @@
+"""Pay what you get [Rogers24, Theorem 10]: at most so many results over at most so many queries, kept in a file.
+
+A query first reserves what it may return and makes the reservation durable, then reads and draws, then settles for what it
+did return. If it fails or the process dies in between, the reservation stays spent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dphist import checks
+from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
+from dphist.errors import InvalidParameter
+from dphist.histogram import ContributionBounds
+from dphist.mechanisms import Ranked
+from dphist.mechanisms.ranked import calibrate
+from dphist.noise import Entropy
+from dphist.noise.entropy import require_secure
+from dphist.planning.describe import number
+from dphist.planning.sentence import check_neighbours, layout, sentence
+from dphist.publish.charge import Spend, charging, check_paid, receipt_of, spend_of_mechanism, telling, terms_hash
+from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
+
+_FORMAT = "dphist-session"
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What was promised and what is spent. All of it public."""
+
+    unit: str
+    epsilon: float
+    delta: float
+    mechanism: Ranked
+    used_results: int = 0
+    used_queries: int = 0
+    reserved: int = 0
+    ledger: dict[str, Any] | None = None
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What a ledger paid for: everything that no query changes."""
+        return {"unit": self.unit, "epsilon": self.epsilon, "delta": self.delta, "mechanism": asdict(self.mechanism)}
+
+    @property
+    def left_results(self) -> int:
+        """Results that may still be returned; a reservation nobody settled counts as spent."""
+        return self.mechanism.symbols - self.used_results - self.reserved
+
+    @property
+    def left_queries(self) -> int:
+        """Queries that may still be asked."""
+        return self.mechanism.queries - self.used_queries
+
+    def reserve(self, results: int) -> Account:
+        """Before a draw: one query and `results` results."""
+        if self.left_queries < 1 or self.left_results < 1:
+            raise InvalidParameter("a session with budget left", "one that is spent", "its results stay valid.")
+        if not 1 <= results <= self.left_results:
+            raise InvalidParameter(f"between 1 and {self.left_results} results, what is left", results)
+        lost = self.used_results + self.reserved
+        return replace(self, used_results=lost, used_queries=self.used_queries + 1, reserved=results)
+
+    def settle(self, results: int) -> Account:
+        """After the draw: what was returned, the end of the list included."""
+        return replace(self, used_results=self.used_results + results, reserved=0)
+
+
+class Session:
+    """Ranked lists of keys from one budget; the file at `path` is the only state."""
+
+    def __init__(self, path: str | Path) -> None:
+        # A link would be replaced by a file of its own at the first query: two names, two budgets.
+        self.path = Path(path).resolve()
+        self._load()
+
+    @classmethod
+    def start(
+        cls,
+        path: str | Path,
+        *,
+        unit: str,
+        epsilon: float,
+        delta: float,
+        results: int,
+        queries: int,
+        shortlist: int = 1000,
+        neighbours: str = "add-remove",
+        ledger: str | Path | None = None,
+        dataset: str | None = None,
+    ) -> Session:
+        """Begin a session: at most `results` results over at most `queries` queries about the units of one data set.
+
+        A query returns the largest groups in order, chosen among its `shortlist` largest; the end of a list that ends early
+        is a result too. The whole session is (epsilon, delta)-private, whatever is asked in view of earlier answers. With a
+        ledger the whole of it is charged now, once; queries charge nothing more.
+        """
+        check_neighbours(neighbours)
+        checks.check_epsilon(epsilon)
+        checks.check_delta(delta)
+        for name, value in (("results", results), ("queries", queries), ("shortlist", shortlist)):
+            checks.check_whole(name, value)
+        if not unit:
+            raise InvalidParameter("a column that names the unit", "nothing")
+        target = Path(path).resolve()
+        if not target.parent.is_dir():
+            raise InvalidParameter("an existing folder for the session", str(target.parent), "create it first.")
+        mechanism = calibrate(epsilon, delta, results, shortlist, queries=queries)
+
+        account = Account(unit, epsilon, delta, mechanism)
+        facts = {
+            "delta": delta, "results": results, "queries": queries, "session": target.name, "terms": terms_hash(account.terms)
+        }  # fmt: skip
+
+        def spend() -> Spend:
+            return spend_of_mechanism(
+                "session", mechanism, epsilon, unit=unit,
+                calibrate=lambda other: calibrate(other, delta, results, shortlist, queries=queries),
+                facts=facts,
+            )  # fmt: skip
+
+        with creating(target, "session") as file, charging(ledger, dataset, spend) as charge:
+            _store(file, replace(account, ledger=receipt_of(charge)))
+            if charge is not None:
+                charge.confirm(target)
+        return cls(target)
+
+    def _load(self, file: LockedFile | None = None) -> Account:
+        """What is in the file that is locked, or at the path."""
+        check_single_name(self.path)
+        try:
+            data = json.loads(self.path.read_bytes() if file is None else file.read())
+            if data["format"] != _FORMAT or data["version"] != 1:
+                raise ValueError
+            account = Account(**{**data["account"], "mechanism": Ranked(**data["account"]["mechanism"])})
+            spent = account.used_results + account.reserved <= account.mechanism.symbols
+            if not (spent and account.mechanism.delta(account.epsilon) <= account.delta):
+                raise ValueError
+        except FileNotFoundError:
+            raise InvalidParameter("a session", str(self.path), "dphist session start makes one.") from None
+        except (ValueError, KeyError, TypeError):
+            raise InvalidParameter("a session file whose guarantee holds", str(self.path)) from None
+        return account
+
+    @property
+    def account(self) -> Account:
+        """What is spent and what is left, as the file says now."""
+        return self._load()
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee of all queries together, in one sentence."""
+        account = self.account
+        return sentence(account.mechanism, account.epsilon, account.delta)
+
+    def __str__(self) -> str:
+        account = self.account
+        made = account.mechanism
+        facts = [
+            ("results", f"{account.left_results:,} of {made.symbols:,} left; the end of a list is one"),
+            ("queries", f"{account.left_queries:,} of {made.queries:,} left"),
+            (
+                "choices",
+                f"each with epsilon {number(made.symbol_epsilon)}, among the {made.shortlist:,} largest groups: one that is"
+                f" {number(1 / made.symbol_epsilon)} units larger is e times as likely to come first",
+            ),
+            ("end", f"a list ends early when no group is clearly more than {made.threshold:,} above the next largest"),
+            ("guarantee", f"over the whole session, {self.guarantee}"),
+            ("provided", f"the unit is {account.unit}; {made.assumption}."),
+        ]
+        return layout("Session: ranked lists, paid by what they return", facts)
+
+    def query(
+        self,
+        source: object,
+        *,
+        by: str | Sequence[str],
+        k: int,
+        where: str | None = None,
+        null_keys: NullKeys = "group",
+        settings: PerformanceSettings | None = None,
+        ledger: str | Path | None = None,
+        entropy: Entropy | None = None,
+    ) -> tuple[pa.Table, bool]:
+        """(keys with their rank, whether k groups were found): at most k groups with the most units, in order.
+
+        What is returned is paid for, the end of a list that ends early included. With a ledger the session is first compared
+        with the entry that paid for it; nothing is charged.
+        """
+        require_secure(entropy)
+        names = (by,) if isinstance(by, str) else tuple(by)
+        with locked(self.path) as file:
+            account = self._load(file)
+            check_paid(ledger, account.ledger, account.terms, "session")
+            made = account.mechanism
+            account.reserve(k)  # refuse before reading
+            keys = tuple(parse_key(name) for name in names)
+            if any(key.name == "rank" for key in keys):
+                raise InvalidParameter("keys with other names than rank", "rank", 'rename: --by "my_rank=rank".')
+            query = GroupByQuery(account.unit, keys, where=where, null_keys=null_keys)
+            engine = DuckDBEngine(settings or PerformanceSettings())
+            engine.explain(query, ContributionBounds(), source)  # what names and types rule out costs nothing
+            account = account.reserve(k)
+            _store(file, account)
+            with telling(lambda: f"One query and the {k} results it reserved stay spent. Nothing was published."):
+                largest = engine.histogram(source, query, ContributionBounds(), largest=made.shortlist + 1)
+                chosen = made.choose(largest.counts, k, entropy)
+            _store(file, account.settle(chosen.symbols))
+        table = largest.keys.take(pa.array(chosen.index))
+        ranks = pa.array(np.arange(1, len(chosen.index) + 1))
+        return table.add_column(0, "rank", ranks), not chosen.stopped
+
+
+def _store(file: LockedFile, account: Account) -> None:
+    record: dict[str, Any] = {"format": _FORMAT, "version": 1, "account": asdict(account)}
+    text = json.dumps(record, indent=2, allow_nan=False) + "\n"
+    file.replace(lambda sink: sink.write(text.encode()))

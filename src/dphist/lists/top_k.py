@@ -1,0 +1,218 @@
+"""The largest groups of a source: k + 1 true counts in, a table that is safe to publish out."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
+from dphist.engines.spark.engine import SparkEngine
+from dphist.errors import InvalidParameter
+from dphist.histogram import ContributionBounds, Histogram, largest_groups
+from dphist.mechanisms import Ranked
+from dphist.noise import Entropy
+from dphist.noise.entropy import require_secure
+from dphist.planning.plan import STD_ERROR
+from dphist.planning.top_k import Method, TopKPlan, plan_top_k
+from dphist.publish.charge import Receipt, charging, paid, spend_of_top_k
+from dphist.publish.digests import VERSION
+from dphist.publish.files import files_of
+from dphist.publish.result import Published
+from dphist.publish.run import choose_engine
+from dphist.publish.table import row_order
+from dphist.report import lists
+from dphist.version import __version__
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopK(Published):
+    """The largest groups, private, with their plan. Holds no true value.
+
+    complete is False when the list ended before k groups: no other group was clearly larger than the rest. unit and where
+    are None where the groups were counted elsewhere.
+    """
+
+    table: pa.Table
+    plan: TopKPlan
+    by: tuple[str, ...]
+    complete: bool
+    created: dt.datetime
+    unit: str | None = None
+    where: str | None = None
+    receipt: Receipt | None = None
+    inputs: tuple[Path, ...] = field(default=(), repr=False)
+
+    def metadata(self) -> dict[str, Any]:
+        """Method, mechanism, guarantee, version and time: public parameters only."""
+        return {
+            "format": "dphist-top-k",
+            "version": VERSION,
+            "dphist": __version__,
+            "created": self.created.isoformat(timespec="seconds"),
+            "unit": self.unit,
+            "by": list(self.by),
+            "where": self.where,
+            "method": self.plan.method,
+            "k": self.plan.k,
+            "epsilon": self.plan.epsilon,
+            "delta": self.plan.delta,
+            "mechanism": asdict(self.plan.mechanism),
+            "guarantee": self.plan.guarantee,
+            "assumption": self.plan.mechanism.assumption,
+            "ledger": None if self.receipt is None else self.receipt.to_data(),
+        }
+
+    def html(self) -> str:
+        """The report as text."""
+        return lists.largest(self.table, self.plan, self.metadata(), complete=self.complete)
+
+
+def release_largest(
+    groups: pa.Table,
+    *,
+    count: str,
+    plan: TopKPlan,
+    all_groups: bool = False,
+    max_groups: int | None = None,
+    unit: str = "",
+    ledger: str | Path | None = None,
+    dataset: str | None = None,
+    entropy: Entropy | None = None,
+) -> TopK:
+    """The largest groups from a table of groups with their true counts, as a plain ORDER BY ... LIMIT gives it.
+
+    It must hold at least the plan's `needed` largest groups, each unit counted once in a group and, if the plan has a
+    bound, in at most `max_groups` groups: say so by repeating the bound. Where a source cuts off equal counts it has to do
+    so by key (ORDER BY count DESC, key), for from-top with a bound. Its order of keys may be another than ours: of the groups
+    with the smallest count listed, at most one then comes in for each that the unit itself lifted past it and that is left out.
+
+    A table of fewer groups is accepted with `all_groups`: it says that the query behind it leaves none out, so that a short
+    answer means that there are no more. The next largest count is then 0. If groups were left out, that 0 is false and
+    nothing is guaranteed: one unit can put a group in the place of another, far above a threshold that starts at 0.
+    Decide it by the query (was its LIMIT at least `needed`?), not by the number of rows that came.
+
+    To charge it to a ledger, say what was counted as the unit.
+    """
+    require_secure(entropy)
+    if count not in groups.column_names or groups.num_columns < 2:
+        raise InvalidParameter("a table with key columns and a column of counts", groups.column_names)
+    _check_bound(max_groups, plan)
+    _check_names([name for name in groups.column_names if name != count], plan)
+
+    def run() -> TopK:
+        if groups.num_rows < plan.needed and not all_groups:
+            raise InvalidParameter(
+                f"the {plan.needed} largest groups",
+                "fewer",
+                f"ask the source for LIMIT {plan.needed}: the one behind the last is needed too; all_groups=True says that"
+                " there are no others.",
+            )
+        counts = groups.column(count).to_numpy().astype(np.int64)
+        histogram = Histogram(groups.drop_columns([count]), counts, ContributionBounds(max_groups))
+        return privatise_largest(histogram, plan, entropy)
+
+    with charging(ledger, dataset, lambda: spend_of_top_k(plan, unit)) as charge:
+        return paid(charge, lambda: None, run)
+
+
+def privatise_largest(histogram: Histogram, plan: TopKPlan, entropy: Entropy | None = None) -> TopK:
+    """Draw the noise of the plan on the largest groups of a histogram in any order."""
+    return privatise_list(largest_groups(histogram, plan.needed), plan, entropy)
+
+
+def privatise_list(largest: Histogram, plan: TopKPlan, entropy: Entropy | None = None) -> TopK:
+    """Draw the noise of the plan on the `needed` largest groups, largest first, equal counts in the order of their keys."""
+    _check_list(largest, plan)
+    created = dt.datetime.now(dt.UTC)
+    if isinstance(plan.mechanism, Ranked):
+        chosen = plan.mechanism.choose(largest.counts, plan.k, entropy)
+        keys = largest.keys.take(pa.array(chosen.index))
+        table = keys.add_column(0, "rank", pa.array(np.arange(1, len(chosen.index) + 1)))
+        return TopK(table, plan, largest.key_names, not chosen.stopped, created)
+    kept, _ = plan.mechanism.perturb(largest.counts, entropy)
+    keys = largest.keys.take(pa.array(kept.index))
+    whole = kept.noisy if kept.lattice_bits == 0 else kept.counts
+    table = keys.append_column("count", pa.array(whole))
+    table = table.append_column("count" + STD_ERROR, pa.array(np.full(len(whole), plan.mechanism.noise_std)))
+    table = table.take(row_order(table, keys.column_names, "count"))
+    return TopK(table, plan, largest.key_names, len(whole) == plan.k, created)
+
+
+def _check_list(histogram: Histogram, plan: TopKPlan) -> None:
+    _check_bound(histogram.bounds.max_groups, plan)
+    _check_names(histogram.key_names, plan)
+
+
+def _check_bound(held: int | None, plan: TopKPlan) -> None:
+    bound = plan.max_groups
+    if bound is not None and (held is None or held > bound):
+        raise InvalidParameter(f"a histogram bounded to {bound} groups per unit", held)
+
+
+def _check_names(names: Sequence[str], plan: TopKPlan) -> None:
+    added = {"rank"} if isinstance(plan.mechanism, Ranked) else {"count", "count" + STD_ERROR}
+    if clash := sorted(added & set(names)):
+        raise InvalidParameter(
+            "keys with other names than the released columns", clash, 'rename: --by "my_count=count".'
+        )
+
+
+def top_k(
+    source: object,
+    *,
+    unit: str,
+    by: str | Sequence[str],
+    k: int | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    method: Method = "correlated",
+    max_groups: int | None = None,
+    shortlist: int | None = None,
+    plan: TopKPlan | None = None,
+    where: str | None = None,
+    null_keys: NullKeys = "group",
+    settings: PerformanceSettings | None = None,
+    engine: SparkEngine | None = None,
+    ledger: str | Path | None = None,
+    dataset: str | None = None,
+    progress: Progress | None = None,
+    entropy: Entropy | None = None,
+) -> TopK:
+    """The k groups with the most units, under differential privacy; see `plan_top_k` for the methods.
+
+    Either a plan, or k, epsilon and delta. source, unit, by, where, null_keys, settings, engine, ledger and dataset as in
+    `release`. Only the largest groups leave the engine: ORDER BY and LIMIT are part of its query.
+    """
+    require_secure(entropy)
+    if plan is None:
+        if k is None or epsilon is None or delta is None:
+            raise InvalidParameter("k, epsilon and delta, or a plan", "neither")
+        plan = plan_top_k(k=k, epsilon=epsilon, delta=delta, method=method, max_groups=max_groups, shortlist=shortlist)
+    elif (k, epsilon, delta, max_groups, shortlist) != (None,) * 5 or method not in ("correlated", plan.method):
+        raise InvalidParameter("a plan or a budget", "both", "leave out what the plan says.")
+    names = (by,) if isinstance(by, str) else tuple(by)
+    query = GroupByQuery(unit, tuple(parse_key(name) for name in names), where=where, null_keys=null_keys)
+    _check_names([key.name for key in query.by], plan)
+    chosen, made = choose_engine(source, engine, settings), plan
+    bounds = ContributionBounds(made.max_groups)
+
+    def run() -> TopK:
+        if isinstance(chosen, SparkEngine):
+            largest = chosen.largest(source, query, bounds, made.needed, progress=progress)
+        else:
+            largest = chosen.histogram(source, query, bounds, progress=progress, largest=made.needed)
+        if progress is not None:
+            progress("adding noise")
+        found = privatise_list(largest, made, entropy)
+        return replace(found, unit=unit, where=where, inputs=files_of(source))
+
+    with charging(ledger, dataset, lambda: spend_of_top_k(made, unit)) as charge:
+        return paid(charge, lambda: chosen.explain(query, bounds, source), run)

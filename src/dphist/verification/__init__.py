@@ -1,0 +1,1 @@
+"""Published files checked against their plans and guarantees, without the data."""
