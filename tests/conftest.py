@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _engine(item: pytest.Item) -> str | None:
     """The engine of a test that is run on each of them, or `spark` for those of Spark alone."""
-    if item.path.parent.name == "spark":
+    if item.path.parent.name == "spark" or item.path.stem.endswith("_spark"):
         return "spark"
     names = item.name.partition("[")[2].removesuffix("]").split("-")
     return next(

@@ -121,7 +121,8 @@ def _statistics() -> dict[str, Any]:
     for name, options in STATISTICS.items():
         with predictable(seeded()):
             made = dp.stat(name, EVENTS, unit="user", **{**BUDGET, **options})
-        found[name] = {"text": str(made).splitlines(), "data": made.to_data(), "type": type(made.value).__name__}
+        data = {key: held for key, held in made.to_data().items() if key not in ("accuracy", "bounding", "guarantee")}
+        found[name] = {"text": str(made).splitlines(), "data": data, "type": type(made.value).__name__}
         with predictable(zeros()):
             quiet = dp.stat(name, EVENTS, unit="user", **{**BUDGET, **options})
         found[name]["without noise"] = quiet.value

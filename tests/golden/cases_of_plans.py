@@ -59,7 +59,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "discrete-gaussian": {"max_groups": 20, "noise": "discrete", "mechanism": "sparse-gaussian"},
     "discrete-correlated": {"sparsity": 30, "noise": "discrete"},
 }
-SAVED = ("adaptive", "auto-sums", "several-sums", "sparsity-sums", "keys-sums", "discrete-correlated")
+SAVED = ("adaptive", "several-sums", "sparsity-sums", "keys-sums")
 
 
 def plan_of(**options: Any) -> dp.Plan:

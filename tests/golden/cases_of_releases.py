@@ -16,8 +16,6 @@ import dphist as dp
 
 REQUESTS: dict[str, dict[str, Any]] = {
     "max-groups": {"max_groups": 3},
-    "sparse-gaussian": {"max_groups": 3, "mechanism": "sparse-gaussian", "analysis": "exact"},
-    "f-dp": {"max_groups": 3, "analysis": "f-dp"},
     "add-the-deltas": {"max_groups": 3, "analysis": "add-the-deltas", "noise_std": 14.0},
     "laplace": {"max_groups": 2, "mechanism": "laplace"},
     "laplace-sums": {"max_groups": 2, "mechanism": "laplace", "sums": {"spent": (-2, 18)}, "means": {"likes": (0, 1)}},
@@ -47,8 +45,6 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "auto": {"max_groups": "auto", "epsilon": 2.0},
     "auto-light": {"source": LIGHT, "max_groups": "auto"},
     "auto-sums": {"max_groups": "auto", "epsilon": 2.0, "sums": {"spent": (-2, 18)}, "rows": 2, "total": True},
-    "gap": {"max_groups": 4, "objective": "gap"},
-    "noise": {"max_groups": 4, "objective": "noise"},
     "everything": {
         "max_groups": 4,
         "epsilon": 2.0,
@@ -121,7 +117,7 @@ def _written() -> dict[str, Any]:
             made.write(path)
             found[path] = checks(path)
         made.report(f"{name}.html")
-    stored = ["everything.parquet", "everything.csv", "max-groups.csv.dphist.json", "max-groups.json"]
+    stored = ["everything.parquet", "max-groups.csv", "max-groups.csv.dphist.json", "max-groups.json"]
     pages = [f"{name}.html" for name in ("max-groups", "keys-file", "sketch", "adaptive-sums")]
     beside = sorted(map(str, Path().glob("max-groups*")))
     return {**found, "beside": beside, "files": {name: file(name) for name in [*stored, *pages]}}

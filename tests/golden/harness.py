@@ -242,6 +242,7 @@ _PATTERNS = (
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z| UTC)?"), "<time>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d( UTC)?"), "<time>"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "<hash>"),
+    (re.compile(r"\bdphist_[0-9a-f]{16}_"), "dphist_<fresh>_"),
     (re.compile(r"\b[0-9a-f]{16}…"), "<hash>…"),
     (re.compile(rf"\b(dphist(?: version)?) {re.escape(dp.__version__)}"), r"\1 <version>"),
 )

@@ -11,16 +11,21 @@ import tempfile
 from fnmatch import fnmatch
 from pathlib import Path
 
-from cases import CASES
-from harness import OUTPUTS, run, text_of
-from spark_cases import SPARK_CASES
 
+def record(wanted: list[str], *, spark: bool) -> None:
+    """Record the cases with these names, or all."""
+    from cases import CASES
+    from harness import OUTPUTS, run, text_of
+    from spark_cases import SPARK_CASES
 
-def record(wanted: list[str]) -> None:
-    """Record the cases with these names."""
+    from spark_sessions import session
+
     known = {**CASES, **SPARK_CASES}
+    wanted = wanted or [*CASES, *(SPARK_CASES if spark else ())]
     names = [name for name in known if any(fnmatch(name, pattern) for pattern in wanted)]
     OUTPUTS.mkdir(exist_ok=True)
+    if any(name in SPARK_CASES for name in names):
+        session()  # before a case changes the folder: its processes keep the one they are started in
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             text = text_of(run(known[name], Path(folder)))
@@ -35,5 +40,5 @@ def record(wanted: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    asked = [name for name in sys.argv[1:] if name != "--spark"]
-    record(asked or [*CASES, *(SPARK_CASES if "--spark" in sys.argv else ())])
+    sys.path.append(str(Path(__file__).parents[1]))
+    record([name for name in sys.argv[1:] if name != "--spark"], spark="--spark" in sys.argv)

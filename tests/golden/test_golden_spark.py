@@ -1,0 +1,18 @@
+"""The golden cases that need Spark: noise is left out where executors would draw it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness import run, text_of
+from spark_cases import SPARK_CASES
+from test_golden_outputs import check
+
+from spark_sessions import session
+
+
+@pytest.mark.parametrize("name", SPARK_CASES)
+def test_spark_case(name: str, tmp_path: Path) -> None:
+    session()  # starts here: its processes keep the folder they are started in, and a case removes its own
+    check(name, text_of(run(SPARK_CASES[name], tmp_path)))
