@@ -11,13 +11,16 @@ import math
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from output import Number, arguments, mark, progress, write_csv, write_numbers
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from dphist.privacy import gaussian
 from dphist.privacy import sparse_gaussian as gshm
 from dphist.privacy.search import smallest
 from dphist.report.plots import draw_lines, new_figure, save_figure
+
+Floats = NDArray[np.float64]
 
 EPSILON, DELTA = 0.349, 1e-5
 MAX_GROUPS = 51_914  # views of the 99th percentile user of the paper's data
@@ -177,7 +180,7 @@ def scenario_1() -> list[Number]:
             "§6",
             "ε of the Gaussian mechanism, σ = 2228, δ = 1e-5",
             0.349,
-            float(gaussian.epsilon_gaussian(mu, DELTA)),
+            smallest(lambda e: float(gaussian.delta_gaussian(mu, e)), DELTA, start=EPSILON, low=0.0, high=1.0),
             ".6f",
             "printed to three digits",
         ),
@@ -309,6 +312,27 @@ def f_dp_example() -> Number:
     )
 
 
+def tradeoff_gaussian(mu: float | Floats, alpha: Floats) -> Floats:
+    """[DRS22] Section 2.2: the smallest false-negative rate of any test with false-positive rate alpha.
+
+    Phi(Phi^-1(1 - alpha) - mu).
+    """
+    return np.asarray(ndtr(-ndtri(alpha) - mu))
+
+
+def tradeoff(alpha: Floats, *, max_groups: int, noise_std: float, gap: float) -> Floats:
+    """Appendix A.3: the smallest false-negative rate of any test of the output whose false-positive rate is alpha.
+
+    The lowest over a = 0..max_groups of (1 - d) f(alpha/(1 - d)), d = 1 - Phi(gap/noise_std)^(max_groups - a), f the
+    trade-off curve of a Gaussian mechanism with mu(a). Evaluated on a geometric grid of a (for pictures, not for proofs).
+    """
+    points = np.unique(np.round(np.concatenate([[0], np.geomspace(1, max_groups, 400)])).astype(np.int64))
+    keep = np.exp((max_groups - points) * float(log_ndtr(gap / noise_std)))
+    mu = np.sqrt(points) / noise_std
+    scaled = np.minimum(alpha[..., None] / keep, 1.0)
+    return np.asarray((keep * tradeoff_gaussian(mu, scaled)).min(axis=-1))
+
+
 def trade_off(folder: Path, points: int) -> None:
     """Appendix A.3: the power of the best test that a person is in the data, against its false alarms.
 
@@ -319,8 +343,8 @@ def trade_off(folder: Path, points: int) -> None:
     with progress("[KKWZ24] appendix A.3, trade-off curve", picture, table):
         noise_std, gap = gshm.best_pair(EPSILON, DELTA, max_groups=MAX_GROUPS)
         alpha = np.geomspace(1e-7, 1.0, 4 * points)
-        f_dp = 1 - gshm.tradeoff(alpha, max_groups=MAX_GROUPS, noise_std=noise_std, gap=gap)
-        noise_only = 1 - gaussian.tradeoff_gaussian(math.sqrt(MAX_GROUPS) / noise_std, alpha)
+        f_dp = 1 - tradeoff(alpha, max_groups=MAX_GROUPS, noise_std=noise_std, gap=gap)
+        noise_only = 1 - tradeoff_gaussian(math.sqrt(MAX_GROUPS) / noise_std, alpha)
         added = np.minimum(1.0, noise_only + gshm.delta_infinity(gap, MAX_GROUPS, noise_std))
         allowed = np.minimum(1.0, math.exp(EPSILON) * alpha + DELTA)
         powers = [[float(v) for v in values] for values in (f_dp, added, noise_only, allowed)]

@@ -35,10 +35,9 @@ from dphist.mechanisms.adaptive import calibrate as adaptive
 from dphist.mechanisms.base import sampler_surcharge
 from dphist.mechanisms.costs import privacy_cost, pure_cost, with_pure_parts
 from dphist.privacy import correlated_gaussian as csh
-from dphist.privacy.composition import PrivacyCost, mu_of_pure, rho_of_pure
+from dphist.privacy.composition import PrivacyCost, delta_from_rho, mu_of_pure, rho_of_pure
 from dphist.privacy.filters import ACCOUNTANTS, Amount, amount, delta_of_noise, value
 from dphist.privacy.gaussian import delta_gaussian
-from dphist.privacy.zcdp import delta_from_rho
 
 Floats = NDArray[np.float64]
 

@@ -3,12 +3,17 @@
 import csv
 import math
 import re
+import runpy
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from dphist.privacy import sparse_gaussian
+from dphist.privacy.gaussian import delta_gaussian
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results.md"
@@ -142,6 +147,22 @@ def test_gshm_trade_off_never_exceeds_the_guarantee(gshm: Output) -> None:
         assert row["false_positives"] - 1e-12 <= row["power_noise_alone"] <= row["power_f_dp"] + 1e-12
         assert row["power_f_dp"] <= row["power_add_the_deltas"] + 1e-12
         assert row["power_f_dp"] <= row["power_allowed"] + 1e-12
+
+
+def test_gshm_trade_off_is_the_dual_of_the_f_dp_analysis(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "papers"))
+    script = runpy.run_path(str(ROOT / "papers" / "gshm.py"))
+    # delta(epsilon) = max over alpha of 1 - f(alpha) - e^epsilon alpha
+    alpha = np.linspace(1e-7, 1, 100_001)
+    for epsilon in (0.2, 1.0):
+        dual = (1 - script["tradeoff_gaussian"](1.3, alpha) - math.exp(epsilon) * alpha).max()
+        assert dual == pytest.approx(float(delta_gaussian(1.3, epsilon)), rel=1e-4)
+    curve = script["tradeoff"](alpha, max_groups=20, noise_std=9.0, gap=27.0)
+    for epsilon in (0.3, 1.0):
+        dual = (1 - curve - math.exp(epsilon) * alpha).max()
+        claimed = sparse_gaussian.delta(epsilon, max_groups=20, noise_std=9.0, gap=27.0, analysis="f-dp")
+        assert dual == pytest.approx(claimed, rel=2e-3)
+    assert (np.diff(curve) <= 1e-12).all()
 
 
 # Golden values of spec/csh.md.

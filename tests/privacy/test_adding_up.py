@@ -20,11 +20,20 @@ from dphist.mechanisms import SparseGaussian, epsilon_at
 from dphist.mechanisms.base import round_up_to_lattice
 from dphist.mechanisms.costs import privacy_cost
 from dphist.privacy import composition, filters
-from dphist.privacy.composition import PrivacyCost, mu_of_pure, mu_of_range, of_pure, rho_of_pure, together, worst
+from dphist.privacy.composition import (
+    MOST_RESPONSES,
+    PrivacyCost,
+    delta_from_rho,
+    epsilon_of_losses,
+    mu_of_pure,
+    mu_of_range,
+    of_pure,
+    rho_of_pure,
+    together,
+    worst,
+)
 from dphist.privacy.filters import ACCOUNTANTS, UNITS, Accountant, Amount, amount, composed_epsilon, limit
-from dphist.privacy.gaussian import delta_gaussian, largest_mu, tradeoff_gaussian
-from dphist.privacy.loss_distribution import MOST_RESPONSES, epsilon_of_losses
-from dphist.privacy.zcdp import delta_from_rho
+from dphist.privacy.gaussian import delta_gaussian, largest_mu
 
 
 def add(costs: list[PrivacyCost], accountant: Accountant) -> Amount:
@@ -45,10 +54,11 @@ def test_mu_of_pure_is_the_exact_one_from_above(epsilon: float) -> None:
 
 @given(st.floats(0.01, 8), st.floats(1e-6, 1 - 1e-6))
 def test_a_gaussian_curve_lies_below_randomised_response(epsilon: float, alpha: float) -> None:
+    """The curve of a mu-GDP mechanism is Phi(Phi^-1(1 - alpha) - mu)."""
     response = max(0.0, 1 - math.exp(epsilon) * alpha, math.exp(-epsilon) * (1 - alpha))
-    assert float(tradeoff_gaussian(mu_of_pure(epsilon), alpha)) <= response + 1e-12
+    assert float(ndtr(-ndtri(alpha) - mu_of_pure(epsilon))) <= response + 1e-12
     corner = 1 / (1 + math.exp(epsilon))
-    assert float(tradeoff_gaussian(0.99 * mu_of_pure(epsilon), corner)) > corner  # and a smaller mu does not
+    assert float(ndtr(-ndtri(corner) - 0.99 * mu_of_pure(epsilon))) > corner  # and a smaller mu does not
 
 
 @given(st.floats(0.01, 12), st.floats(-15, 15))

@@ -9,49 +9,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dphist.errors import Infeasible
-from dphist.privacy import laplace
+from dphist.privacy.composition import delta_from_rho, epsilon_from_rho, smallest_std
 from dphist.privacy.search import smallest_whole
-from dphist.privacy.zcdp import delta_from_rho, epsilon_from_rho, smallest_std
+from dphist.privacy.unknown_domain import delta_laplace, rho_laplace, smallest_gap_laplace
 
 
 def test_golden_thresholds() -> None:
-    assert 1 + laplace.smallest_gap_continuous(1e-6, 1.0, 1) == pytest.approx(14.12236338, abs=1e-8)
-    assert 2 + laplace.smallest_gap_continuous(1e-9, 20.0, 5) == pytest.approx(434.7911314, abs=1e-6)
-    assert 1 + laplace.smallest_gap_discrete(1e-6, 1.0, 1) == 14
+    assert 1 + smallest_gap_laplace(1e-6, 1.0, 1) == 14
 
 
 def test_golden_rhos() -> None:
-    assert laplace.rho_continuous(1.0, 1) == pytest.approx(0.3678794412, abs=2e-10)
-    assert laplace.rho_continuous(0.1, 5) == pytest.approx(0.02418709018, abs=2e-10)
-    assert laplace.rho_continuous(1e-6, 3) == pytest.approx(1.5e-12, rel=1e-5)
-    assert laplace.rho_discrete(1.0, 1) == pytest.approx(math.tanh(0.5), rel=1e-8)
-    assert laplace.rho_discrete(1.0, 1) == pytest.approx(0.4621171573, abs=1e-9)
-    # finer steps approach the continuous law from above
-    assert laplace.rho_discrete(1.0, 1, 1000) == pytest.approx(laplace.rho_continuous(1.0, 1), rel=1e-5)
-
-
-def test_epsilon_adds_up_over_groups() -> None:
-    assert laplace.epsilon(5.0, 10) == pytest.approx(2.0)
-    assert laplace.epsilon(5.0, 10, 2) == pytest.approx(4.0)
+    assert rho_laplace(1.0, 1) == pytest.approx(math.tanh(0.5), rel=1e-8)
+    assert rho_laplace(1.0, 1) == pytest.approx(0.4621171573, abs=1e-9)
+    # finer steps approach the continuous law, e + exp(-e) - 1, from above
+    assert rho_laplace(1.0, 1, 1000) == pytest.approx(math.exp(-1), rel=1e-5)
 
 
 @given(log_delta=st.floats(-12, -0.5), scale=st.floats(0.05, 500), groups=st.integers(1, 1000))
 def test_gaps_meet_their_target_and_are_smallest(log_delta: float, scale: float, groups: int) -> None:
     target = 10.0**log_delta
-    gap = laplace.smallest_gap_discrete(target, scale, groups)
-    assert laplace.delta_discrete(gap, scale, groups) <= target
-    assert gap == 0 or laplace.delta_discrete(gap - 1, scale, groups) > target
-    real = laplace.smallest_gap_continuous(target, scale, groups)
-    assert real == 0 or laplace.delta_continuous(real, scale, groups) <= target
-    assert real == 0 or laplace.delta_continuous(real * (1 - 1e-9) - scale * 1e-9, scale, groups) > target
+    gap = smallest_gap_laplace(target, scale, groups)
+    assert delta_laplace(gap, scale, groups) <= target
+    assert gap == 0 or delta_laplace(gap - 1, scale, groups) > target
 
 
 def test_discrete_tail_is_the_sum_of_its_law() -> None:
     scale, gap = 3.0, 7
     weights = {z: math.exp(-abs(z) / scale) for z in range(-400, 401)}
     tail = math.fsum(w for z, w in weights.items() if z > gap) / math.fsum(weights.values())
-    assert laplace.delta_discrete(gap, scale, 1) == pytest.approx(tail, rel=1e-9)
-    assert laplace.delta_discrete(gap, scale, 4) == pytest.approx(1 - (1 - tail) ** 4, rel=1e-9)
+    assert delta_laplace(gap, scale, 1) == pytest.approx(tail, rel=1e-9)
+    assert delta_laplace(gap, scale, 4) == pytest.approx(1 - (1 - tail) ** 4, rel=1e-9)
 
 
 def test_golden_conversions() -> None:
@@ -84,11 +71,8 @@ def test_smallest_whole_number() -> None:
 
 
 def test_small_epsilons_are_rounded_up() -> None:
-    """Against series with more digits: continuous e^2/2 - e^3/6, discrete below e^2/2."""
     for e in (1e-7, 1e-5, 5e-4, 1.1e-3):
-        series = e * e / 2 - e**3 / 6 + e**4 / 24 - e**5 / 120
-        assert laplace.rho_continuous(e, 1) >= series
-        assert laplace.rho_discrete(e, 1) >= e * math.tanh(e / 2) * (1 - 1e-12)
+        assert rho_laplace(e, 1) >= e * math.tanh(e / 2) * (1 - 1e-12)
 
 
 def test_conversion_at_tiny_rho_against_many_digits() -> None:

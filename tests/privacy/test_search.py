@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dphist.errors import Infeasible
-from dphist.privacy.search import best_noise, bisect_floats, edge, minimise, smallest
-from dphist.privacy.splits import worst_split
+from dphist.privacy.search import best_noise, bisect_floats, edge, minimise, smallest, worst_split
 
 
 @given(root=st.floats(1e-6, 1e6), power=st.floats(0.3, 30), log_target=st.floats(-200, -1))

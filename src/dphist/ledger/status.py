@@ -13,9 +13,8 @@ from dphist.errors import MissingExtra
 from dphist.ledger.chain import SPENDS, Entry
 from dphist.ledger.dataset import NOISE, WORDS, DataSet
 from dphist.privacy import filters
-from dphist.privacy.composition import PrivacyCost
+from dphist.privacy.composition import PrivacyCost, epsilon_of_losses
 from dphist.privacy.filters import ACCOUNTANTS, Amount, amount
-from dphist.privacy.loss_distribution import epsilon_of_losses
 
 _BAR = 30
 

@@ -12,9 +12,9 @@ from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import LARGEST_EPSILON, Integers, gaussian_quantile, with_sampler_error
 from dphist.noise import DiscreteGaussian, Entropy, require_headroom, sample
 from dphist.noise.joint_tails import log_sum_tail
-from dphist.privacy import continual
+from dphist.privacy import unknown_domain
+from dphist.privacy.composition import delta_from_rho, smallest_std
 from dphist.privacy.search import smallest_whole
-from dphist.privacy.zcdp import delta_from_rho, smallest_std
 
 MOST_ROUNDS = 2**20
 NOISE_SHARES = (0.5, 0.8, 0.95)
@@ -69,7 +69,7 @@ class ContinualCounts:
     @property
     def rho(self) -> float:
         """The zCDP parameter of all nodes together."""
-        return continual.rho(self.noise_std, self.max_groups, self.rounds)
+        return unknown_domain.rho_rounds(self.noise_std, self.max_groups, self.rounds)
 
     @property
     def most_per_round(self) -> int:
@@ -89,7 +89,7 @@ class ContinualCounts:
         law = DiscreteGaussian(self.variance)
         total = sum(
             number * math.exp(float(log_sum_tail(law, terms, self.threshold - 1)))
-            for terms, number in enumerate(continual.rounds_by_popcount(self.rounds))
+            for terms, number in enumerate(unknown_domain.rounds_by_popcount(self.rounds))
             if number
         )
         return min(1.0, self.max_groups * total * (1 + 1e-12))
@@ -111,7 +111,7 @@ def calibrate(epsilon: float, target_delta: float, rounds: int, max_groups: int)
     checks.check_whole("rounds", rounds)
     checks.check_whole("max_groups", max_groups)
     epsilon = min(epsilon, LARGEST_EPSILON)
-    most_terms = continual.levels(rounds)
+    most_terms = unknown_domain.levels(rounds)
 
     def with_share(share: float) -> ContinualCounts:
         std = smallest_std(epsilon, target_delta * share, max_groups * most_terms / 2)

@@ -27,7 +27,6 @@ from dphist.mechanisms.base import (
 from dphist.mechanisms.sparse_gaussian import check_threshold
 from dphist.noise import Entropy, RoundedGaussian
 from dphist.privacy import correlated_gaussian as csh
-from dphist.privacy import correlated_paper
 
 _THEOREMS = {
     "tight": "csh-derivation Theorems 2 and 3 (the exact analysis of [LR25])",
@@ -143,7 +142,7 @@ class CorrelatedGaussian:
     def delta_gauss(self, epsilon: float) -> float:
         """The part of the noise alone."""
         if self.analysis != "tight":
-            return correlated_paper.delta_gauss(epsilon, self.sparsity, self.independent_std, 2.0**-self.lattice_bits)
+            return csh.paper_delta_gauss(epsilon, self.sparsity, self.independent_std, 2.0**-self.lattice_bits)
         return csh.delta_gauss(
             epsilon,
             sparsity=self.sparsity,
@@ -157,7 +156,7 @@ class CorrelatedGaussian:
     def delta_infinity(self) -> float:
         """The probability that a group of one unit is released (by the paper's bound on it, for the paper's analyses)."""
         if self.analysis != "tight":
-            return correlated_paper.delta_infinity(self.sparsity, self.independent_std, self.gap)
+            return csh.paper_delta_infinity(self.sparsity, self.independent_std, self.gap)
         return csh.delta_infinity(self.gap, self.max_groups, self.independent_std, self.correlation)
 
     def noise_quantile(self, probability: float) -> float:

@@ -25,7 +25,8 @@ from dphist.mechanisms.base import (
 from dphist.mechanisms.correlated_gaussian import check_correlation, common_noise
 from dphist.mechanisms.sparse_gaussian import check_threshold
 from dphist.noise import Entropy, RoundedGaussian
-from dphist.privacy import top_k
+from dphist.privacy.correlated_design import calibrate_with_base
+from dphist.privacy.correlated_gaussian import delta_with_base
 
 LATTICE_BITS = 12
 
@@ -95,7 +96,7 @@ class CorrelatedTopK:
         """An upper bound on delta at epsilon."""
 
         def bound(at: float) -> float:
-            return top_k.delta(
+            return delta_with_base(
                 at,
                 k=self.k,
                 independent_std=self.independent_std,
@@ -123,7 +124,7 @@ def calibrate(epsilon: float, target_delta: float, k: int) -> CorrelatedTopK:
     correlation = 1 / math.sqrt(k)
 
     def with_base(base_variance: float) -> CorrelatedTopK:
-        std, gap = top_k.calibrate(
+        std, gap = calibrate_with_base(
             epsilon,
             target,
             k=k,

@@ -26,7 +26,7 @@ from dphist.mechanisms.sparse_gaussian import SparseGaussian
 from dphist.mechanisms.truncated_laplace import TruncatedLaplace
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import ranked as choices
-from dphist.privacy import top_k, truncated_laplace
+from dphist.privacy import truncated_laplace
 from dphist.privacy.composition import (
     PrivacyCost,
     mu_of_pure,
@@ -102,11 +102,10 @@ def _correlated_mu(mechanism: CorrelatedGaussian | KnownGroups, groups: int) -> 
 @_cost.register
 def _correlated_top_k(mechanism: CorrelatedTopK, epsilon: float, composed_epsilon: float) -> PrivacyCost:
     """mu^2 = S2 with the base released anti-correlated, over independent_std^2; d: a new one of k counters is released."""
-    squared = top_k.squared_sensitivity_with_base(
+    squared = csh.squared_sensitivity_with_base(
         mechanism.k,
         mechanism.correlation,
         mechanism.base_variance,
-        "anti-correlated",
         lattice_step=2.0**-mechanism.lattice_bits,
     )
     d = csh.delta_infinity(

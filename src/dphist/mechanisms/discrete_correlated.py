@@ -26,8 +26,8 @@ from dphist.mechanisms.correlated_gaussian import at_most_non_empty, enforce_spa
 from dphist.noise import DiscreteGaussian, Entropy, sample
 from dphist.noise.joint_tails import log_max_tail
 from dphist.noise.tails import log_cdf
+from dphist.privacy.composition import delta_from_rho, smallest_std
 from dphist.privacy.search import smallest_whole
-from dphist.privacy.zcdp import delta_from_rho, smallest_std
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from dphist.mechanisms.base import (
 from dphist.mechanisms.sparse_gaussian import in_at_most
 from dphist.noise import DiscreteGaussian, Entropy
 from dphist.noise.tails import log_tail
+from dphist.privacy.composition import delta_from_rho, smallest_std
 from dphist.privacy.search import smallest_whole
-from dphist.privacy.zcdp import delta_from_rho, smallest_std
 
 
 @dataclass(frozen=True, slots=True)

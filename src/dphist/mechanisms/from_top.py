@@ -21,9 +21,9 @@ from dphist.mechanisms.base import (
 )
 from dphist.noise import DiscreteGaussian, Entropy, sample
 from dphist.noise.joint_tails import log_max_tail
-from dphist.privacy import from_top
+from dphist.privacy import unknown_domain
+from dphist.privacy.composition import delta_from_rho, smallest_std
 from dphist.privacy.search import smallest_whole
-from dphist.privacy.zcdp import delta_from_rho, smallest_std
 
 NOISE_SHARES = (0.5, 0.8, 0.95)
 """The parts of delta that calibration tries for the noise; the rest is for the threshold."""
@@ -76,7 +76,7 @@ class FromTop:
     @property
     def rho(self) -> float:
         """The zCDP parameter of the noise."""
-        return from_top.rho(self.noise_std, self.most_groups, self.max_groups, self.max_per_group)
+        return unknown_domain.rho_from_top(self.noise_std, self.most_groups, self.max_groups, self.max_per_group)
 
     def perturb(self, largest: Integers, entropy: Entropy | None = None) -> tuple[Kept, int]:
         """(released positions with their noisy counts, the noisy threshold), from the largest counts, largest first."""
@@ -92,7 +92,7 @@ class FromTop:
     def delta_infinity(self) -> float:
         """The probability that a new group passes the noisy threshold. Rounded up."""
         law = DiscreteGaussian(self.variance)
-        new = from_top.new_groups(self.most_groups, self.max_groups)
+        new = unknown_domain.new_groups(self.most_groups, self.max_groups)
         return min(1.0, math.exp(log_max_tail(law, law, self.threshold - self.max_per_group, new)))
 
     def delta(self, epsilon: float) -> float:
@@ -117,7 +117,7 @@ def calibrate(
 ) -> FromTop:
     """Noise and threshold for a budget: of a few ways to share delta, the one that releases the smallest groups."""
     epsilon = min(epsilon, LARGEST_EPSILON)
-    moved = from_top.moved_groups(most_groups, max_groups) * max_per_group**2
+    moved = unknown_domain.moved_groups(most_groups, max_groups) * max_per_group**2
 
     def with_share(share: float) -> FromTop:
         std = smallest_std(epsilon, target_delta * share, moved / 2)

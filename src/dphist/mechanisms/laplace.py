@@ -14,7 +14,7 @@ from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import Integers, Kept, above, add_noise, with_sampler_error
 from dphist.mechanisms.sparse_gaussian import check_threshold, in_at_most
 from dphist.noise import DiscreteLaplace, Entropy
-from dphist.privacy import laplace
+from dphist.privacy.unknown_domain import delta_laplace
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class LaplaceThreshold:
 
     def delta_infinity(self) -> float:
         """The probability that a group of one unit is released."""
-        return laplace.delta_discrete(int(self.gap), self.scale, self.max_groups)
+        return delta_laplace(int(self.gap), self.scale, self.max_groups)
 
     def noise_quantile(self, probability: float) -> float:
         """The smallest integer z with P(Z <= z) >= probability."""

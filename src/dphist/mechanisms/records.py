@@ -19,8 +19,8 @@ from dphist.mechanisms.base import Integers, Kept, above, add_noise, with_sample
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Entropy, RoundedGaussian
 from dphist.noise.laws import Law
 from dphist.noise.tails import log_tail
-from dphist.privacy import laplace, record_threshold
-from dphist.privacy.zcdp import delta_from_rho
+from dphist.privacy import sparse_gaussian, unknown_domain
+from dphist.privacy.composition import delta_from_rho
 
 
 def in_at_most_records(max_groups: int, max_per_group: int) -> str:
@@ -77,7 +77,7 @@ class LaplaceRecords:
     @property
     def rho(self) -> float:
         """The zCDP parameter of the noise alone, for composition."""
-        return laplace.rho_discrete(self.max_per_group / self.scale, self.max_groups, self.max_per_group)
+        return unknown_domain.rho_laplace(self.max_per_group / self.scale, self.max_groups, self.max_per_group)
 
     def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
         """Noise every positive count and keep what is strictly above the threshold."""
@@ -85,7 +85,7 @@ class LaplaceRecords:
 
     def delta_infinity(self) -> float:
         """The probability that a group of one unit is released."""
-        return laplace.delta_discrete(int(self.threshold) - self.max_per_group, self.scale, self.max_groups)
+        return unknown_domain.delta_laplace(int(self.threshold) - self.max_per_group, self.scale, self.max_groups)
 
     def delta(self, epsilon: float) -> float:
         """d + (1 - d) times the smaller of what a pure and what a zCDP mechanism can have, d = delta_infinity."""
@@ -144,7 +144,7 @@ class GaussianRecords:
     @property
     def rho(self) -> float:
         """The zCDP parameter of the noise alone, for composition."""
-        return record_threshold.rho_gaussian(self.noise_std, self.max_groups, self.max_per_group)
+        return unknown_domain.rho_records(self.noise_std, self.max_groups, self.max_per_group)
 
     def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
         """Noise every positive count and keep what is strictly above the threshold."""
@@ -154,9 +154,7 @@ class GaussianRecords:
         """The probability that a group of one unit is released. Rounded up."""
         law = self.law
         if isinstance(law, RoundedGaussian):
-            return record_threshold.delta_infinity_gaussian(
-                self.noise_std, self.threshold, self.max_groups, self.max_per_group
-            )
+            return sparse_gaussian.delta_infinity(self.threshold - self.max_per_group, self.max_groups, self.noise_std)
         tail = math.exp(float(log_tail(law, int(self.threshold) - self.max_per_group)))
         return min(1.0, -math.expm1(self.max_groups * math.log1p(-min(tail, 1 - 1e-16))) * (1 + 1e-11))
 
@@ -165,7 +163,7 @@ class GaussianRecords:
 
         def bound(at: float) -> float:
             if not self.discrete:
-                return record_threshold.delta_gaussian_noise(
+                return unknown_domain.delta_records(
                     at,
                     noise_std=self.noise_std,
                     threshold=self.threshold,

@@ -25,9 +25,9 @@ from dphist.planning.aggregates import UP, require_drawable
 from dphist.planning.request import Request
 from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
-from dphist.privacy import laplace
 from dphist.privacy import sparse_gaussian as gshm
 from dphist.privacy.search import edge
+from dphist.privacy.unknown_domain import smallest_gap_laplace
 
 _Builder = Callable[[], Mechanism]
 
@@ -240,7 +240,7 @@ def laplace_threshold(request: Request) -> LaplaceThreshold:
                 f"noise_std of at least {math.sqrt(2) * scale:.6g} for laplace", f"{request.noise_std:.6g}"
             )
         scale = asked
-    gap = laplace.smallest_gap_discrete(_target(request), scale, groups)
+    gap = smallest_gap_laplace(_target(request), scale, groups)
     return LaplaceThreshold(
         max_groups=groups,
         scale=scale,

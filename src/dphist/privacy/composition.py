@@ -8,13 +8,18 @@ chosen in view of earlier results, the d's add up, and the noise adds up by itse
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from scipy.special import ndtri_exp
 
-from dphist.errors import InvalidParameter
-from dphist.privacy.zcdp import epsilon_from_rho
+from dphist.errors import InvalidParameter, MissingExtra
+from dphist.privacy.gaussian import raise_for_rounding
+from dphist.privacy.search import edge, minimise, smallest
+
+MOST_RESPONSES = 64
+"""`epsilon_of_losses` composes so many different pure epsilons as they are; the rest by their mu."""
 
 _UP = 1 + 1e-12
 
@@ -74,6 +79,40 @@ def rho_of_pure(epsilon: float) -> float:
     return epsilon * math.tanh(epsilon / 2) * _UP
 
 
+def delta_from_rho(rho: float, epsilon: float) -> float:
+    """[CKS20] Proposition 7: the infimum over alpha > 1 of e^((alpha-1)(alpha rho - epsilon))/(alpha-1) (1 - 1/alpha)^alpha.
+
+    Every alpha gives a valid bound, so an imperfect minimum is safe. Rounded up, at most 1.
+    """
+    if rho == 0:
+        return 0.0
+
+    def log_delta(log_x: float) -> float:
+        x = math.exp(log_x)  # alpha - 1
+        log_ratio = -math.log1p(1 / x) if x > 1 else log_x - math.log1p(x)  # log(1 - 1/alpha), without cancellation
+        return x * ((1 + x) * rho - epsilon) - log_x + (1 + x) * log_ratio
+
+    # (alpha-1)(alpha rho - epsilon) is smallest at alpha = (epsilon/rho + 1)/2; the last factors move that by ~1/sqrt(rho).
+    top = math.log(epsilon / rho + 10 / math.sqrt(rho) + 10.0)
+    _, value = minimise(log_delta, -40.0, top, tolerance=1e-9)
+    return raise_for_rounding(math.exp(min(value, 0.0)))
+
+
+def epsilon_from_rho(rho: float, delta: float) -> float:
+    """The smallest epsilon >= 0 with delta_from_rho(rho, epsilon) <= delta."""
+    simple = rho + 2 * math.sqrt(rho * math.log(1 / delta))  # [BS16] Proposition 1.3, always enough
+    return edge(lambda e: delta_from_rho(rho, e), delta, simple * (1 + 1e-9), 0.0)
+
+
+def smallest_std(epsilon: float, target_delta: float, rho_at_one: float) -> float:
+    """The smallest std, to 1e-6 relative and from above, for which rho = rho_at_one/std^2 meets the target."""
+
+    def delta_at(log_std: float) -> float:
+        return delta_from_rho(rho_at_one * math.exp(-2 * log_std) * (1 + 1e-12), epsilon)
+
+    return math.exp(smallest(delta_at, target_delta, start=0.0, low=-30.0, high=60.0, tolerance=1e-8))
+
+
 def of_pure(epsilon: float, delta: float = 0.0) -> PrivacyCost:
     """[KOV15] Theorem 3.1: an (epsilon, delta)-DP pair is a post-processing of "tell all with probability delta, else
     randomised response with epsilon": a pure epsilon with d = delta. All that is known where only this is proved.
@@ -121,3 +160,42 @@ def worst(costs: Iterable[PrivacyCost]) -> PrivacyCost:
     """What covers each of several mechanisms, one of which will be run: the largest of everything."""
     listed = list(costs)
     return PrivacyCost(*(max(getattr(cost, field.name) for cost in listed) for field in fields(PrivacyCost)))
+
+
+def epsilon_of_losses(costs: Iterable[PrivacyCost] | Counter[PrivacyCost], delta: float, grid: float = 1e-4) -> float:
+    """The epsilon at delta of a fixed list of spends, by its privacy-loss distribution; infinite if the d's alone exceed it.
+
+    For comparison, with the extra [accounting]: an upper bound (losses are rounded up to a grid) for a list that was not
+    chosen in view of results; no filter is built on it.
+    Each spend is dominated by a Gaussian pair with its mu, or by randomised response with its epsilon where that is all its
+    mu comes from, and in both cases by an atom at infinity of its d. Gaussian pairs add up to one, and so do the atoms.
+    """
+    try:
+        from dp_accounting.pld import common, privacy_loss_distribution
+    except ImportError:
+        raise MissingExtra("accounting", "privacy-loss distributions") from None
+
+    log_keep, squares, responses = 0.0, [0.0], Counter[float]()
+    for cost, number in (costs if isinstance(costs, Counter) else Counter(costs)).items():
+        if cost.response_dominates and (cost.epsilon in responses or len(responses) < MOST_RESPONSES):
+            responses[cost.epsilon] += number
+            d = cost.delta
+        else:
+            squares.append(number * cost.mu**2)
+            d = cost.mu_delta
+        log_keep += number * math.log1p(-d) if d < 1 else -math.inf
+    atom = -math.expm1(log_keep)
+    if atom >= delta:
+        return math.inf
+    total = privacy_loss_distribution.from_privacy_parameters(
+        common.DifferentialPrivacyParameters(0.0, atom), value_discretization_interval=grid
+    )
+    if (mu := math.sqrt(math.fsum(squares))) > 0:
+        gaussian = privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=grid)
+        total = total.compose(gaussian)
+    for epsilon, number in responses.items():
+        one = privacy_loss_distribution.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(epsilon, 0.0), value_discretization_interval=grid
+        )
+        total = total.compose(one.self_compose(number))
+    return float(total.get_epsilon_for_delta(delta))

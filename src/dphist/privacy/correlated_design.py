@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import ndtri
 
 from dphist.errors import Infeasible
 from dphist.privacy import correlated_gaussian as csh
-from dphist.privacy import correlated_paper
 from dphist.privacy.gaussian import largest_mu, raise_for_rounding
-from dphist.privacy.search import best_noise, edge, minimise, smallest
+from dphist.privacy.search import SPLIT_TOLERANCE, best_noise, edge, minimise, smallest
 from dphist.privacy.sparse_gaussian import quantile_for_infinity
-from dphist.privacy.splits import SPLIT_TOLERANCE
 
 _MARGIN = 1 - 20 * SPLIT_TOLERANCE
 _LARGEST_T = 60.0
@@ -156,15 +155,27 @@ def _floor_of_gap(setting: Setting, independent_std: float, correlation: float) 
     if setting.analysis == "tight":
         # A few ulp up: gap/independent_std must not round to below t.
         return independent_std * smallest_t(setting.target_delta, setting.max_groups, correlation) * (1 + 1e-15)
-    pure = correlated_paper.gap_for_infinity(setting.target_delta * _MARGIN, setting.sparsity, independent_std)
+    pure = paper_gap_for_infinity(setting.target_delta * _MARGIN, setting.sparsity, independent_std)
     if setting.analysis == "paper-3.5":
         return pure
     try:
-        return correlated_paper.gap_lemma_34(
-            setting.epsilon, setting.target_delta * _MARGIN, setting.sparsity, independent_std
-        )
+        return gap_lemma_34(setting.epsilon, setting.target_delta * _MARGIN, setting.sparsity, independent_std)
     except Infeasible:
         return pure
+
+
+def paper_gap_for_infinity(target_delta: float, sparsity: int, independent_std: float) -> float:
+    """The gap at which `csh.paper_delta_infinity` alone is target_delta."""
+    tail = -math.expm1(math.log1p(-target_delta) / (sparsity + 1))
+    return -float(ndtri(tail)) * independent_std * float(1 + sparsity**-0.25)
+
+
+def gap_lemma_34(epsilon: float, target_delta: float, sparsity: int, independent_std: float) -> float:
+    """[LR25] Lemma 3.4 with the sign lost in print: s (1 + k^(-1/4)) Phi^-1((1 - delta + delta_gauss)^(1/(k+1)))."""
+    left = target_delta - csh.paper_delta_gauss(epsilon, sparsity, independent_std)
+    if left <= 0:
+        raise Infeasible("noise whose delta leaves something for the threshold", f"independent_std = {independent_std}")
+    return paper_gap_for_infinity(left, sparsity, independent_std)
 
 
 def _fast_design(setting: Setting, correlation: float) -> Design:
@@ -199,7 +210,7 @@ def _sharpened(setting: Setting, design: Design) -> Design:
 
 def _paper_noise(setting: Setting, share: float) -> float:
     mu = largest_mu(setting.epsilon, setting.target_delta * share * _MARGIN)
-    return correlated_paper.sensitivity(setting.sparsity, setting.lattice_step) / mu
+    return csh.paper_sensitivity(setting.sparsity, setting.lattice_step) / mu
 
 
 def best_design(setting: Setting) -> Design:
@@ -281,3 +292,36 @@ def noise_optimal_correlation(sparsity: int, max_groups: int) -> float:
     if 2 * max_groups <= sparsity or c <= 1 / (2 * max_groups - sparsity):
         return c
     return max(1 / math.sqrt(sparsity), 1 / (2 * max_groups - sparsity))
+
+
+def calibrate_with_base(
+    epsilon: float,
+    target_delta: float,
+    *,
+    k: int,
+    correlation: float,
+    base_variance: float,
+    lattice_step: float = 0.0,
+    weight: float = 0.0,
+) -> tuple[float, float]:
+    """(independent_std, gap) of the k largest counts and K, with the smallest gap + weight * independent_std."""
+    squared = csh.squared_sensitivity_with_base(k, correlation, base_variance, lattice_step=lattice_step)
+    least = math.sqrt(float(squared)) / largest_mu(epsilon, target_delta * _MARGIN)
+    t = smallest_t(target_delta, k, correlation)
+
+    def gap_at(independent_std: float) -> float:
+        def delta_at(gap: float) -> float:
+            return csh.delta_with_base(
+                epsilon,
+                k=k,
+                independent_std=independent_std,
+                correlation=correlation,
+                base_variance=base_variance,
+                gap=gap,
+                lattice_step=lattice_step,
+            )
+
+        floor = independent_std * t
+        return smallest(delta_at, target_delta, start=floor, low=floor, high=10 * floor, tolerance=1e-10)
+
+    return best_noise(least, gap_at, weight=weight, floor=least * t, tolerance=1e-2)

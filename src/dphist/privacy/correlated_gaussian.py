@@ -8,6 +8,13 @@ c = 0 is the sparse Gaussian histogram; [LR25] fix c = 1/sqrt(k).
 The proofs are in csh-derivation.md: a pair of neighbours is described by p shared counters that change, u that do not,
 and a new ones; a = 0 and a = m are exact, the rest is bounded. The noise actually drawn lies on a lattice of step g, on
 which the common shift must lie too; `squared_sensitivity` pays for that.
+
+Correlated noise on the k largest counts [LR25, Algorithm 3], debiased: subtract K, the (k+1)-th largest count, from every
+counter and keep the positive ones: a k-sparse histogram in which one unit moves counters all up or all down (Lemma 4.1). To
+publish counts instead of residuals K must be published too, as K + N(0, c0 s^2) - Z_c: -K then behaves as one more counter,
+a block of 1/c0 virtual ones, moving with the others; S2 = (k + 1/c + 1/c0)/4, and Z_c cancels in residual + K, whose noise
+is s^2 (1 + c0). When K rises every untouched counter falls, so a unit can move all k counters however few groups it is in:
+max_groups cannot be used there.
 """
 
 from __future__ import annotations
@@ -20,9 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-from dphist.privacy import correlated_paper
 from dphist.privacy.gaussian import delta_gaussian, raise_for_rounding
-from dphist.privacy.splits import worst_split
+from dphist.privacy.search import worst_split
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -173,9 +179,9 @@ def delta(
     alone is used, which is fast and close.
     """
     if analysis == "paper-3.3":
-        return correlated_paper.delta_theorem_33(epsilon, sparsity, independent_std, gap, lattice_step)
+        return delta_theorem_33(epsilon, sparsity, independent_std, gap, lattice_step)
     if analysis == "paper-3.5":
-        return correlated_paper.delta_theorem_35(epsilon, sparsity, independent_std, gap, lattice_step)
+        return delta_theorem_35(epsilon, sparsity, independent_std, gap, lattice_step)
     ratio = (sums_sensitivity * independent_std) ** 2
 
     def mu(new: Integers) -> Floats:
@@ -213,3 +219,104 @@ def tight_bound(epsilon: float, mu: MuOfNew, common: CommonNoise, most_new: int,
     if sharp and bound > pure * (1 + 1e-8):
         bound = min(bound, worst_split(smaller, 1, most_new - 1, at_least=pure, tolerance=_MIXED_TOLERANCE))
     return raise_for_rounding(bound)
+
+
+def squared_sensitivity_with_base(
+    k: int, correlation: float, base_variance: float, new: Integers | int = 0, *, lattice_step: float = 0.0
+) -> Floats:
+    """S2 of the k largest counts and K for `new` new counters, in units of independent_std^2; base_variance is c0.
+
+    With n = k - new + 1/c0 (virtual) counters the moved weight is P = p (K does not move) or P = p + 1/c0 (it does), and
+    S2 = P - P^2/(n + 1/c), largest over the integers p = 0..k - new in both cases.
+    """
+    added = np.asarray(new, np.float64)
+    block = 1 / base_variance
+    effective = k - added + block + 1 / correlation
+    candidates = [
+        (p + moved) * ((k - added - p) + (block - moved) + 1 / correlation) / effective
+        for moved in (0.0, block)
+        for up in (0, 1)
+        for p in [np.clip(np.floor(effective / 2 - moved) + up, 0, k - added)]
+    ]
+    return np.asarray(np.max(candidates, axis=0) + effective * lattice_step**2 / 4)
+
+
+def delta_with_base(
+    epsilon: float,
+    *,
+    k: int,
+    independent_std: float,
+    correlation: float,
+    base_variance: float,
+    gap: float,
+    lattice_step: float = 0.0,
+) -> float:
+    """Delta at epsilon >= 0 of the k largest counts with K: Theorems 2 and 3 of the derivation, section 6. Rounded up.
+
+    The mixed cases bind here, and at `new` = k the delta is not delta_infinity alone, since K still moves.
+    """
+
+    def mu(new: Integers) -> Floats:
+        squared = squared_sensitivity_with_base(k, correlation, base_variance, new, lattice_step=lattice_step)
+        return np.asarray(np.sqrt(squared / independent_std**2))
+
+    return tight_bound(epsilon, mu, CommonNoise(correlation, gap / independent_std, k), k)
+
+
+# The histogram as [LR25] analyse it: correlation 1/sqrt(k), every unit may change all k counters. Kept for comparison and
+# reproduction; `tight` is never looser. s is `independent_std`, k is `sparsity`.
+
+
+def paper_sensitivity(sparsity: int, lattice_step: float = 0.0) -> float:
+    """[LR25] Lemma 2.8 with correlation 1/sqrt(k): sqrt(k + sqrt(k))/2, in units of s.
+
+    On a lattice the common shift of 1/2 is off by at most g/2, which adds (k + sqrt k)(g/2)^2 to the square.
+    """
+    return math.sqrt((sparsity + math.sqrt(sparsity)) * (1 + lattice_step**2)) / 2
+
+
+def paper_delta_gauss(epsilon: float, sparsity: int, independent_std: float, lattice_step: float = 0.0) -> float:
+    """[LR25]: the delta of the noise alone. Rounded up."""
+    return raise_for_rounding(
+        float(delta_gaussian(paper_sensitivity(sparsity, lattice_step) / independent_std, epsilon))
+    )
+
+
+def _log_keep(sparsity: int, independent_std: float, gap: float) -> float:
+    """log Phi(gap/(s (1 + k^(-1/4)))): Lemma 3.2 gives the common noise k^(-1/4) of the gap and each counter the rest."""
+    return float(log_ndtr(gap / (independent_std * (1 + sparsity**-0.25))))
+
+
+def paper_delta_infinity(sparsity: int, independent_std: float, gap: float) -> float:
+    """[LR25] Lemma 3.2: 1 - Phi(gap/(s(1 + k^(-1/4))))^(k+1). Rounded up."""
+    return raise_for_rounding(-math.expm1((sparsity + 1) * _log_keep(sparsity, independent_std, gap)))
+
+
+def delta_theorem_33(
+    epsilon: float, sparsity: int, independent_std: float, gap: float, lattice_step: float = 0.0
+) -> float:
+    """[LR25] Theorem 3.3, add the deltas: delta_gauss + delta_infinity."""
+    gauss = paper_delta_gauss(epsilon, sparsity, independent_std, lattice_step)
+    return min(1.0, gauss + paper_delta_infinity(sparsity, independent_std, gap))
+
+
+def delta_theorem_35(
+    epsilon: float, sparsity: int, independent_std: float, gap: float, lattice_step: float = 0.0
+) -> float:
+    """[LR25] Theorem 3.5. With gamma(j) = min(sqrt j, sqrt(j + sqrt k)/2) and psi(i) = Phi(gap/((1 + k^(-1/4)) s))^(i+1):
+
+    the largest of 1 - psi(k); delta_G(sqrt(k + sqrt k)/(2s), epsilon); and for j = 1..k-1
+    1 - psi(k-j) + delta_G(gamma(j)/s, epsilon) and delta_G(gamma(j)/s, epsilon + log psi(k-j)). Rounded up.
+    """
+    log_keep = _log_keep(sparsity, independent_std, gap)
+
+    def upper(low: Integers, high: Integers) -> Floats:
+        shared = np.sqrt((high + math.sqrt(sparsity)) * (1 + lattice_step**2)) / 2
+        gamma = np.minimum(np.sqrt(high), shared) / independent_std
+        log_psi = (sparsity - low + 1) * log_keep
+        added = -np.expm1(log_psi) + delta_gaussian(gamma, epsilon)
+        return np.asarray(np.maximum(added, delta_gaussian(gamma, epsilon + log_psi)))
+
+    gauss = paper_delta_gauss(epsilon, sparsity, independent_std, lattice_step)
+    pure = max(paper_delta_infinity(sparsity, independent_std, gap), gauss)
+    return raise_for_rounding(worst_split(upper, 1, sparsity - 1, at_least=pure))

@@ -20,10 +20,9 @@ from fractions import Fraction
 from typing import Final, Literal, get_args
 
 from dphist.errors import Infeasible
-from dphist.privacy.composition import PrivacyCost
+from dphist.privacy.composition import PrivacyCost, delta_from_rho
 from dphist.privacy.gaussian import ROUNDING, delta_gaussian, largest_mu, raise_for_rounding
 from dphist.privacy.search import edge
-from dphist.privacy.zcdp import delta_from_rho
 
 Accountant = Literal["basic", "gdp", "zcdp"]
 ACCOUNTANTS: Final[tuple[Accountant, ...]] = get_args(Accountant)

@@ -1,4 +1,4 @@
-"""The Gaussian mechanism: its exact profile, the inverses of it, its trade-off curve.
+"""The Gaussian mechanism: its exact profile and the inverse of it.
 
 Written with x = epsilon/mu - mu/2, y = epsilon/mu + mu/2, and R(t) = Phi(-t)/phi(t), Mills' ratio:
 
@@ -22,7 +22,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfcx, ndtr, ndtri
+from scipy.special import erfcx, ndtr
 
 from dphist.privacy.search import bisect_floats
 
@@ -72,7 +72,8 @@ def _delta_for_nonnegative(mu: Floats, epsilon: Floats) -> Floats:
     value = np.empty(mu.shape)
     left = x < -1.0  # then mu > 2: nothing cancels, and Mills' ratio at x could overflow
     if left.any():
-        value[left] = ndtr(-x[left]) - _density_tail(x[left], correction[left], (ratio + half)[left])
+        # e^epsilon Phi(-y) = phi(x) R(y)
+        value[left] = ndtr(-x[left]) - _density(x[left], correction[left]) * _mills((ratio + half)[left])
     near = ~left & (half <= _SERIES_REACH * np.maximum(1.0, ratio))
     if near.any():
         value[near] = _density(x[near], correction[near]) * _mills_difference_series(ratio[near], half[near])
@@ -109,11 +110,6 @@ def _density(x: Floats, correction: Floats) -> Floats:
     """sqrt(2 pi) phi(x + correction), with x^2 carried in two doubles."""
     high, low = _product(x, x)
     return np.asarray(np.exp(-high / 2) * (1.0 - (low / 2 + x * correction)))
-
-
-def _density_tail(x: Floats, correction: Floats, y: Floats) -> Floats:
-    """e^epsilon Phi(-y) = phi(x) R(y)."""
-    return np.asarray(_density(x, correction) * _mills(y))
 
 
 def _mills(t: Floats) -> Floats:
@@ -161,36 +157,10 @@ def _mills_moments(t: Floats, count: int) -> list[Floats]:
     return forward
 
 
-def mu_gaussian(epsilon: ArrayLike, delta: ArrayLike) -> Floats:
-    """The largest mu with delta_gaussian(mu, epsilon) <= delta. Broadcasts; what it returns satisfies the forward map."""
-    epsilon_all, delta_all = np.broadcast_arrays(np.asarray(epsilon, np.float64), np.asarray(delta, np.float64))
-    return bisect_floats(
-        lambda mu: delta_gaussian(mu, epsilon_all) <= delta_all,
-        np.zeros(delta_all.shape),
-        np.full(delta_all.shape, 1e6),
-    )
-
-
 @lru_cache(maxsize=1024)
 def largest_mu(epsilon: float, delta: float) -> float:
-    """`mu_gaussian` of one point, remembered: every calibration of a plan asks for the same few."""
-    return float(mu_gaussian(epsilon, delta))
+    """The largest mu with delta_gaussian(mu, epsilon) <= delta; it satisfies the forward map.
 
-
-def epsilon_gaussian(mu: ArrayLike, delta: ArrayLike) -> Floats:
-    """The smallest epsilon (possibly negative) with delta_gaussian(mu, epsilon) <= delta.
-
-    Broadcasts; what it returns satisfies the forward map.
+    Remembered: every calibration of a plan asks for the same few.
     """
-    mu_all, delta_all = np.broadcast_arrays(np.asarray(mu, np.float64), np.asarray(delta, np.float64))
-    reach = mu_all * (mu_all / 2 + 40.0)  # there x = 40, and delta is 0 in doubles
-    # below -delta/(1-delta) and log(1-delta) even mu = 0 exceeds delta
-    return bisect_floats(lambda e: delta_gaussian(mu_all, e) <= delta_all, reach, np.log1p(-delta_all) * (1 + 1e-15))
-
-
-def tradeoff_gaussian(mu: ArrayLike, alpha: ArrayLike) -> Floats:
-    """[DRS22] Section 2.2: the smallest false-negative rate of any test with false-positive rate alpha.
-
-    Phi(Phi^-1(1 - alpha) - mu).
-    """
-    return np.asarray(ndtr(-ndtri(np.asarray(alpha, np.float64)) - np.asarray(mu, np.float64)))
+    return float(bisect_floats(lambda mu: delta_gaussian(mu, epsilon) <= delta, np.zeros(()), np.array(1e6)))

@@ -20,8 +20,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from dphist.privacy.composition import delta_from_rho
 from dphist.privacy.gaussian import raise_for_rounding
-from dphist.privacy.zcdp import delta_from_rho
 
 Floats = NDArray[np.float64]
 

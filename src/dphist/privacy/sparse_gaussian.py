@@ -11,18 +11,16 @@ Neighbours differ by adding or removing all records of one unit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import partial
 from typing import Final, Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import cho_factor, cho_solve
+from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
-from dphist.errors import Infeasible, InvalidParameter
-from dphist.privacy.gaussian import delta_gaussian, largest_mu, raise_for_rounding, tradeoff_gaussian
-from dphist.privacy.search import best_noise, smallest
-from dphist.privacy.splits import SPLIT_TOLERANCE, worst_split
+from dphist.errors import Infeasible
+from dphist.privacy.gaussian import delta_gaussian, largest_mu, raise_for_rounding
+from dphist.privacy.search import SPLIT_TOLERANCE, best_noise, smallest, worst_split
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -63,74 +61,39 @@ def delta(
     infinity = delta_infinity(gap, max_groups, noise_std)
     if analysis == "add-the-deltas":
         return min(1.0, gauss + infinity)
-    log_keep = float(log_ndtr(gap / noise_std))
-    per_group = 1 / noise_std**2 + sums_sensitivity**2
-    bound = {"exact": _exact, "f-dp": _f_dp}[analysis](epsilon, max_groups, log_keep, per_group)
+    bound = partial(
+        _exact if analysis == "exact" else _f_dp,
+        epsilon=epsilon,
+        max_groups=max_groups,
+        log_keep=float(log_ndtr(gap / noise_std)),
+        per_group=1 / noise_std**2 + sums_sensitivity**2,
+    )
     # max(gauss, infinity) are the two ends a = K and a = 0 of the maximum.
     return min(1.0, worst_split(bound, 1, max_groups - 1, at_least=max(gauss, infinity)))
 
 
 def _exact(
-    epsilon: float, max_groups: int, log_keep: float, per_group: float
-) -> Callable[[Integers, Integers], Floats]:
+    low: Integers, high: Integers, *, epsilon: float, max_groups: int, log_keep: float, per_group: float
+) -> Floats:
     """Theorem 5.4 for a range of a = shared groups; b = max_groups - a are new, beta = Phi(gap/noise_std)^b.
 
     The larger of 1 - beta + beta delta_G(mu(a), epsilon - log beta) and delta_G(mu(a), epsilon + log beta). Both grow
     with mu(a) = sqrt(a per_group) and with b, so a range takes its largest a for the one and its smallest for the other.
     """
-
-    def upper(low: Integers, high: Integers) -> Floats:
-        mu = np.sqrt(high * per_group)
-        log_beta = (max_groups - low) * log_keep
-        added = -np.expm1(log_beta) + np.exp(log_beta) * delta_gaussian(mu, epsilon - log_beta)
-        removed = delta_gaussian(mu, epsilon + log_beta)
-        return np.asarray(np.maximum(added, removed) * (1 + 1e-11))
-
-    return upper
+    mu = np.sqrt(high * per_group)
+    log_beta = (max_groups - low) * log_keep
+    added = -np.expm1(log_beta) + np.exp(log_beta) * delta_gaussian(mu, epsilon - log_beta)
+    removed = delta_gaussian(mu, epsilon + log_beta)
+    return np.asarray(np.maximum(added, removed) * (1 + 1e-11))
 
 
-def _f_dp(epsilon: float, max_groups: int, log_keep: float, per_group: float) -> Callable[[Integers, Integers], Floats]:
-    """Theorem 7.1 for a range of a: 1 - beta + beta delta_G(mu(a), epsilon), with the letters of `_exact`."""
-
-    def upper(low: Integers, high: Integers) -> Floats:
-        log_beta = (max_groups - low) * log_keep
-        noise = delta_gaussian(np.sqrt(high * per_group), epsilon)
-        return np.asarray((-np.expm1(log_beta) + np.exp(log_beta) * noise) * (1 + 1e-11))
-
-    return upper
-
-
-def tradeoff(
-    alpha: ArrayLike, *, max_groups: int, noise_std: float, gap: float, sums_sensitivity: float = 0.0
+def _f_dp(
+    low: Integers, high: Integers, *, epsilon: float, max_groups: int, log_keep: float, per_group: float
 ) -> Floats:
-    """Appendix A.3: the smallest false-negative rate of any test of the output whose false-positive rate is alpha.
-
-    The lowest over a = 0..max_groups of (1 - d) f(alpha/(1 - d)), d = 1 - Phi(gap/noise_std)^(max_groups - a), f the
-    trade-off curve of a Gaussian mechanism with mu(a). Evaluated on a geometric grid of a (for pictures, not for proofs).
-    """
-    points = np.unique(np.round(np.concatenate([[0], np.geomspace(1, max_groups, 400)])).astype(np.int64))
-    rates = np.asarray(alpha, np.float64)
-    keep = np.exp((max_groups - points) * float(log_ndtr(gap / noise_std)))
-    mu = np.sqrt(points * (1 / noise_std**2 + sums_sensitivity**2))
-    scaled = np.minimum(rates[..., None] / keep, 1.0)
-    return np.asarray((keep * tradeoff_gaussian(mu, scaled)).min(axis=-1))
-
-
-def sums_sensitivity(covariance: ArrayLike, changes: ArrayLike) -> float:
-    """mu_o of aggregates with noise N(0, covariance): the largest sqrt(v' covariance^-1 v) over the rows v of `changes`.
-
-    A row is one way in which one unit can move the aggregates of one group. Rounded up.
-    """
-    matrix = np.atleast_2d(np.asarray(covariance, np.float64))
-    rows = np.atleast_2d(np.asarray(changes, np.float64))
-    try:
-        factor = cho_factor(matrix)
-    except np.linalg.LinAlgError:
-        raise InvalidParameter("a positive definite covariance", "one that is not") from None
-    squared = np.einsum("ij,ji->i", rows, cho_solve(factor, rows.T))
-    # Rounding in the solve grows with the condition number.
-    slack = 1 + 1e-14 * float(np.linalg.cond(matrix)) * len(matrix)
-    return math.sqrt(float(squared.max()) * slack)
+    """Theorem 7.1 for a range of a: 1 - beta + beta delta_G(mu(a), epsilon), with the letters of `_exact`."""
+    log_beta = (max_groups - low) * log_keep
+    noise = delta_gaussian(np.sqrt(high * per_group), epsilon)
+    return np.asarray((-np.expm1(log_beta) + np.exp(log_beta) * noise) * (1 + 1e-11))
 
 
 def smallest_noise(epsilon: float, target_delta: float, max_groups: int, sums_ratio: float = 0.0) -> float:
@@ -222,11 +185,3 @@ def best_pair(
 
     floor = least * quantile_for_infinity(target_delta, max_groups)
     return best_noise(least, gap_at, weight=weight, floor=floor)
-
-
-def add_over_exact(delta_gaussian_part: float, target_delta: float) -> float:
-    """Corollary 5.4.2 (max_groups = 1): how much larger a gap add-the-deltas needs than the exact analysis.
-
-    Phi^-1(1 - delta + delta_gauss)/Phi^-1(1 - delta).
-    """
-    return float(ndtri(target_delta - delta_gaussian_part) / ndtri(target_delta))
