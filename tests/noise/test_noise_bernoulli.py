@@ -9,8 +9,7 @@ from scipy import stats
 
 from dphist.errors import InvalidParameter
 from dphist.noise import bernoulli_exp
-from dphist.noise.bernoulli import _CHUNK
-from dphist.noise.enclosure import exp_bounds
+from dphist.noise.enclosure import COINS_AT_ONCE, exp_bounds
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import ScriptedEntropy, SeededEntropy
 
@@ -32,7 +31,7 @@ def test_the_ends_are_certain() -> None:
     assert bernoulli_exp(Fraction(1, 1 << 300), 100).all()
     assert not bernoulli_exp(10**9, 100).any()
     assert bernoulli_exp(1, 0).shape == (0,)
-    assert bernoulli_exp(1, _CHUNK + 1).shape == (_CHUNK + 1,)
+    assert bernoulli_exp(1, COINS_AT_ONCE + 1).shape == (COINS_AT_ONCE + 1,)
 
 
 def test_a_tie_is_decided_by_further_words() -> None:

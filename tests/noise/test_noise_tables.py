@@ -17,8 +17,15 @@ from dphist.noise import (
     delta_surcharge,
     sampler_error,
 )
-from dphist.noise.alias import TOTAL_BITS, build_alias_table, round_to_total
-from dphist.noise.blocks import WEIGHT_BITS, Blocks, block_weights, blocks_of
+from dphist.noise.blocks import (
+    TOTAL_BITS,
+    WEIGHT_BITS,
+    Blocks,
+    block_weights,
+    blocks_of,
+    build_alias_table,
+    round_to_total,
+)
 from dphist.noise.enclosure import exp_bounds
 from dphist.noise.sampling import sampler_of
 

@@ -25,8 +25,7 @@ from dphist.mechanisms.from_top import FromTop
 from dphist.mechanisms.ranked import Ranked
 from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
 from dphist.noise import DiscreteGaussian, DiscreteLaplace
-from dphist.noise.joint_tails import log_max_tail
-from dphist.noise.tails import log_pmf
+from dphist.noise.tails import log_max_tail, log_pmf
 from dphist.privacy import ranked, unknown_domain
 from dphist.privacy.sparse_gaussian import quantile_for_infinity
 

@@ -11,7 +11,7 @@ from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import LARGEST_EPSILON, Integers, gaussian_quantile, with_sampler_error
 from dphist.noise import DiscreteGaussian, Entropy, require_headroom, sample
-from dphist.noise.joint_tails import log_sum_tail
+from dphist.noise.tails import log_sum_tail
 from dphist.privacy import unknown_domain
 from dphist.privacy.composition import delta_from_rho, smallest_std
 from dphist.privacy.search import smallest_whole

@@ -24,8 +24,7 @@ from dphist.mechanisms.base import (
 )
 from dphist.mechanisms.correlated_gaussian import at_most_non_empty, enforce_sparsity
 from dphist.noise import DiscreteGaussian, Entropy, sample
-from dphist.noise.joint_tails import log_max_tail
-from dphist.noise.tails import log_cdf
+from dphist.noise.tails import log_cdf, log_max_tail
 from dphist.privacy.composition import delta_from_rho, smallest_std
 from dphist.privacy.search import smallest_whole
 

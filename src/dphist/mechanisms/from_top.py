@@ -20,7 +20,7 @@ from dphist.mechanisms.base import (
     with_sampler_error,
 )
 from dphist.noise import DiscreteGaussian, Entropy, sample
-from dphist.noise.joint_tails import log_max_tail
+from dphist.noise.tails import log_max_tail
 from dphist.privacy import unknown_domain
 from dphist.privacy.composition import delta_from_rho, smallest_std
 from dphist.privacy.search import smallest_whole

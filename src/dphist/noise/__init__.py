@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dphist.noise.accuracy import delta_surcharge, sampler_error
-from dphist.noise.bernoulli import bernoulli_exp
 from dphist.noise.blocks import largest_value, require_headroom
+from dphist.noise.enclosure import bernoulli_exp
 from dphist.noise.entropy import Entropy, SystemEntropy
 from dphist.noise.exponential import exponential_top_k
-from dphist.noise.joint_tails import log_max_tail, log_sum_tail
 from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, TruncatedDiscreteLaplace
-from dphist.noise.sampling import sample
-from dphist.noise.tails import log_cdf, log_pmf, log_tail
+from dphist.noise.sampling import delta_surcharge, sample, sampler_error
+from dphist.noise.tails import log_cdf, log_max_tail, log_pmf, log_sum_tail, log_tail
 
 __all__ = [
     "DiscreteGaussian",

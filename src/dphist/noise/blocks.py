@@ -1,4 +1,4 @@
-"""How each law is cut into blocks: integer geometry and exact weights, nothing drawn yet.
+"""How each law is cut into blocks, and the table that draws one: integers and exact weights, nothing drawn yet.
 
 Every law here is, up to a shift or a rounding, a law on integers whose two sides fall off like exp(−h(z)) with
 h(z) = linear·z + quadratic·z². The values are numbered k = 0, 1, 2, … on each side; x = k on the positive side and
@@ -8,6 +8,12 @@ about zero, 0 for laws symmetric about −1/2 (the floor of a continuous symmetr
 Each side is cut into blocks of 2^width_bits values. A sample is proposed block first, with weight exp(−h(start)), then
 uniformly inside the block, and accepted with probability exp(−(h(position) − h(start))), so that the accepted value has
 weight exp(−h(position)). Blocks are narrow: acceptance is never below exp(−0.71) and 0.96 to 1 on average.
+
+A block is drawn by an alias table: Walker's method, built in Vose's way. A table has 2^index_bits columns; a column holds a
+threshold, its own symbol and one other symbol, its alias. The leading bits of a word choose a column, the other bits are
+compared with the threshold: below it the column's own symbol, else the alias. Thresholds have 64 bits more than one word
+leaves, so the law is a list of integers over 2^128 and building it has no rounding drift. A second word is needed only on a
+tie.
 """
 
 from __future__ import annotations
@@ -22,10 +28,10 @@ from dphist.errors import InvalidParameter
 from dphist.noise.enclosure import decimal_context
 from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 
-__all__ = ["WEIGHT_BITS", "Blocks", "Decay", "block_weights", "blocks_of", "largest_value", "require_headroom"]
-
 WEIGHT_BITS = 200
 """Weights are integers in units of 2^−200, each off by less than one unit."""
+TOTAL_BITS = 128
+"""All probabilities of a table are multiples of 2^−128."""
 
 # What lies beyond these multiples of the scale has probability below 2^−128: exp(−13.4²/2) < 2^−129, exp(−89.2) <
 # 2^−128.6.
@@ -195,6 +201,67 @@ def block_weights(blocks: Blocks) -> list[int]:
             weights.append(int(weight))
             weight, ratio = context.multiply(weight, ratio), context.multiply(ratio, bend)
     return weights
+
+
+@dataclass(frozen=True, slots=True)
+class AliasTable:
+    """Columns with a threshold out of 2^threshold_bits and an alias."""
+
+    index_bits: int
+    thresholds: tuple[int, ...]
+    aliases: tuple[int, ...]
+
+    @property
+    def word_bits(self) -> int:
+        """How many bits of the first word are compared with the threshold's leading bits."""
+        return 64 - self.index_bits
+
+    @property
+    def threshold_bits(self) -> int:
+        """The length of a threshold: what the first word leaves and one more word."""
+        return self.word_bits + 64
+
+    def masses(self) -> list[int]:
+        """The exact law: the probability of each symbol, times 2^128."""
+        masses = [0] * len(self.thresholds)
+        for column, (threshold, alias) in enumerate(zip(self.thresholds, self.aliases, strict=True)):
+            masses[column] += threshold
+            masses[alias] += (1 << self.threshold_bits) - threshold
+        return masses
+
+
+def round_to_total(weights: list[int]) -> list[int]:
+    """Probabilities proportional to the weights, as integers that sum to exactly 2^128.
+
+    Each is rounded down, and what is missing, less than one unit per symbol, goes to the heaviest symbol.
+    """
+    total = sum(weights)
+    masses = [(weight << TOTAL_BITS) // total for weight in weights]
+    masses[weights.index(max(weights))] += (1 << TOTAL_BITS) - sum(masses)
+    return masses
+
+
+def build_alias_table(masses: list[int], index_bits: int) -> AliasTable:
+    """The table whose law is `masses` over 2^128, exactly.
+
+    Every step fills one column: a symbol with less than a column's share keeps it all and takes the rest of the
+    column from a symbol that has more. Sums stay whole, so what is left in the end fills its columns exactly.
+    """
+    columns = 1 << index_bits
+    full = 1 << (TOTAL_BITS - index_bits)
+    left = masses + [0] * (columns - len(masses))
+    thresholds, aliases = [full] * columns, list(range(columns))
+    light = [symbol for symbol in range(columns) if left[symbol] < full]
+    heavy = [symbol for symbol in range(columns) if left[symbol] > full]
+    while light:
+        poor, rich = light.pop(), heavy[-1]
+        thresholds[poor], aliases[poor] = left[poor], rich
+        left[rich] -= full - left[poor]
+        if left[rich] <= full:
+            heavy.pop()
+            if left[rich] < full:
+                light.append(rich)
+    return AliasTable(index_bits, tuple(thresholds), tuple(aliases))
 
 
 def largest_value(law: Law) -> int:

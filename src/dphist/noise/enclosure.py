@@ -1,4 +1,4 @@
-"""Bounds on exp(−γ) by integers, as narrow as asked for: what every exact decision rests on.
+"""Bounds on exp(−γ) by integers, as narrow as asked for: what every exact decision rests on, and the coins they make.
 
 `decimal` rounds exp correctly at any precision, so an enclosure is that value plus a margin that covers the rounding
 of the argument. A comparison with such bounds is a proof; when it cannot decide, the caller draws more bits and asks
@@ -10,10 +10,14 @@ from __future__ import annotations
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 
-from dphist.noise.entropy import Entropy
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["below_exp", "decimal_context", "exp_bounds", "next_word"]
+from dphist.errors import InvalidParameter
+from dphist.noise.entropy import Entropy, require_secure
+from dphist.noise.laws import LARGEST_SAMPLE, exact_fraction, whole_number
 
+COINS_AT_ONCE = 1 << 16
 _MARGIN = Decimal("1e-9")
 
 
@@ -58,3 +62,25 @@ def below_exp(gamma: Fraction, leading: int, bits: int, entropy: Entropy) -> boo
         if leading >= high:
             return False
         leading, bits = (leading << 64) | next_word(entropy), bits + 64
+
+
+def bernoulli_exp(gamma: Fraction | int, n: int, entropy: Entropy | None = None) -> NDArray[np.bool_]:
+    """Draw n independent coins, each true with probability exp(−gamma) exactly, for gamma ≥ 0.
+
+    A coin is U < exp(−gamma) with U read one word at a time. All but two or so of the 2^64 first words settle it by a
+    comparison of integers; the others are read further. Nothing is rounded, so there is no sampler error to pay for.
+    """
+    exponent, count = exact_fraction("gamma", gamma), whole_number("n", n, 0, LARGEST_SAMPLE)
+    if exponent < 0:
+        raise InvalidParameter("gamma ≥ 0", gamma)
+    source = require_secure(entropy)
+    if exponent == 0:
+        return np.ones(count, dtype=np.bool_)
+    low, high = exp_bounds(exponent, 64)
+    coins = np.empty(count, dtype=np.bool_)
+    for first in range(0, count, COINS_AT_ONCE):
+        words = source.words(min(COINS_AT_ONCE, count - first))
+        chunk = np.less(words, np.uint64(low), out=coins[first : first + COINS_AT_ONCE])
+        for index in np.flatnonzero(~chunk & (words <= np.uint64(high - 1))):
+            chunk[index] = below_exp(exponent, int(words[index]), 64, source)
+    return coins

@@ -27,8 +27,6 @@ try:
 except ImportError:  # pragma: no cover - without the cipher the operating system serves every word
     HAS_CIPHER = False
 
-__all__ = ["Entropy", "SystemEntropy", "allow_test_entropy", "require_secure"]
-
 WORDS_PER_KEY = 1 << 17
 _ZEROS = memoryview(bytes(8 * WORDS_PER_KEY))
 

@@ -23,9 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from dphist.errors import InvalidParameter
 from dphist.noise.enclosure import decimal_context, next_word
 from dphist.noise.entropy import Entropy, require_secure
-from dphist.noise.parameters import LARGEST_SAMPLE, exact_fraction, whole_number
-
-__all__ = ["exponential_top_k"]
+from dphist.noise.laws import LARGEST_SAMPLE, exact_fraction, whole_number
 
 CHUNK = 1 << 15
 _SMALL_RUN = 16

@@ -13,25 +13,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from dphist.errors import InvalidParameter
-from dphist.noise.parameters import exact_fraction, whole_number
+import numpy as np
 
-__all__ = [
-    "LARGEST_LATTICE_BITS",
-    "LARGEST_SCALE",
-    "SMALLEST_SCALE",
-    "DiscreteGaussian",
-    "DiscreteLaplace",
-    "Law",
-    "RoundedGaussian",
-    "TruncatedDiscreteLaplace",
-]
+from dphist.errors import InvalidParameter
 
 # Between these two, block starts stay below 2^52 (exact in a float64) and the rounding shift below 2^47.
 SMALLEST_SCALE = Fraction(1, 1 << 40)
 LARGEST_SCALE = Fraction(1 << 45)
 LARGEST_LATTICE_BITS = 52
 LARGEST_TRUNCATION = 1 << 61
+LARGEST_SAMPLE = 1 << 40
+"""More values than this in one call are a mistake, not a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +103,18 @@ def _check_scale(name: str, scale: Fraction) -> None:
     if not SMALLEST_SCALE <= scale <= LARGEST_SCALE:
         hint = "a coarser lattice makes the scale smaller" if scale > LARGEST_SCALE else ""
         raise InvalidParameter(f"{name} between 2^-40 and 2^45", float(scale), hint)
+
+
+def exact_fraction(name: str, value: object) -> Fraction:
+    """The value as a Fraction; refuse everything whose exact value is not plain to see, floats above all."""
+    if isinstance(value, bool) or not isinstance(value, int | Fraction):
+        hint = "Fraction(x) is the exact value that a float x holds"
+        raise InvalidParameter(f"{name} as an int or a Fraction", repr(value), hint)
+    return Fraction(value)
+
+
+def whole_number(name: str, value: object, low: int, high: int) -> int:
+    """The value as an int between `low` and `high`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        raise InvalidParameter(f"{name} as an int in [{low}, {high}]", repr(value))
+    return int(value)

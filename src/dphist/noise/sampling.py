@@ -1,4 +1,4 @@
-"""Draw noise: whole arrays of exact samples in NumPy, with an exact decision behind every floating-point comparison.
+"""Draw noise: arrays of exact samples in NumPy, an exact decision behind every float comparison, and what sampling adds to δ.
 
 One proposal takes two words. The first draws a block through the alias table. The second holds the position inside
 the block in its low bits and the acceptance uniform U in the others. A proposal at distance d in a block is accepted
@@ -11,24 +11,34 @@ has a relative error below 5u and, as r < 1, an absolute one below 2^−50. Conv
 2^−54, adding the constant 2^−53, exp 4u. All of it together is below 2^−48; `_FLOAT_GUARD` is sixteen times that.
 What a float does not know about U, or about a continuous position, is no rounding error but unread bits: U is known
 to 2^−acceptance_bits, and a position of p bits leaves r open by at most 2·r_max·2^−p < 2^(1−p).
+
+Three things separate a sampler from its law: the table rounds each block's probability to a multiple of 2^−128, the
+weights it is built from are rounded, and blocks beyond the last one are missing. All three are computed by `sampler_error`,
+not estimated, from the tables.
 """
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.noise.alias import build_alias_table, round_to_total
-from dphist.noise.blocks import Blocks, block_weights, blocks_of
+from dphist.errors import InvalidParameter
+from dphist.noise.blocks import (
+    TOTAL_BITS,
+    WEIGHT_BITS,
+    Blocks,
+    block_weights,
+    blocks_of,
+    build_alias_table,
+    round_to_total,
+)
 from dphist.noise.enclosure import below_exp, exp_bounds, next_word
 from dphist.noise.entropy import Entropy, require_secure
-from dphist.noise.laws import Law
-from dphist.noise.parameters import LARGEST_SAMPLE, whole_number
-
-__all__ = ["sample"]
+from dphist.noise.laws import LARGEST_SAMPLE, Law, whole_number
 
 CHUNK = 1 << 15
 """Proposals per round: the working arrays stay in the processor's cache and use about 3 MB whatever n is."""
@@ -37,6 +47,7 @@ _FLOAT_GUARD = 2.0**-44
 _CONTINUOUS_POSITION_BITS = 32
 _TOP_BIT = 1 << 63
 _TWO_64 = 2.0**64
+_BOUND_BITS = 256
 
 
 def sample(law: Law, n: int, entropy: Entropy | None = None) -> NDArray[np.int64]:
@@ -228,3 +239,76 @@ def _close_gaps(values: NDArray[np.int64], accepted: NDArray[np.bool_]) -> int:
     gaps = np.flatnonzero(~accepted[:count])
     values[gaps] = values[count:][accepted[count:]]
     return count
+
+
+@lru_cache(maxsize=64)
+def sampler_error(law: Law) -> Fraction:
+    """An upper bound on the total-variation distance between one sample and its law, about 2^−115.
+
+    Let τ be the distance between the block probabilities of the table and the ideal ones. Acceptance maps both to
+    subprobability measures: with acceptance a ∈ [0, 1] their l1 distance is at most 2τ and their masses differ by at
+    most τ (the differences sum to zero). Dividing each by its own mass, A for the ideal one, leaves ‖·‖₁ ≤ (2τ +
+    τ)/A, a distance of at most 3τ/(2A). Rounding and shifting the sample cannot increase it.
+    """
+    blocks = blocks_of(law)
+    distance = _block_distance(blocks)
+    if not blocks.rejects:
+        return distance
+    low, _ = exp_bounds(blocks.steepest_rise, _BOUND_BITS)
+    acceptance = Fraction(low, 1 << _BOUND_BITS)
+    if blocks.positive_values is not None:
+        # The last block of a side may reach beyond the support. It is one of 1024 or more and none is lighter,
+        # so at least half of the proposals fall in whole blocks.
+        acceptance /= 2
+    return Fraction(3, 2) * distance / acceptance
+
+
+def _block_distance(blocks: Blocks) -> Fraction:
+    """τ: the distance between the table's block probabilities and the ideal ones, rounded up.
+
+    With ŵ the integer weights, w the ideal ones (ŵ is within one unit of w, and w ≥ 1 in total) and t the weight of
+    the missing blocks, the triangle inequality adds the distances table–ŵ, ŵ–w and w–(w with the missing blocks).
+    """
+    weights = block_weights(blocks)
+    total = sum(weights)
+    masses = round_to_total(weights)
+    rounding = sum(abs(mass * total - (weight << TOTAL_BITS)) for mass, weight in zip(masses, weights, strict=True))
+    from_rounding = Fraction(rounding, 2 * total << TOTAL_BITS)
+    from_weights = Fraction(len(weights), 1 << WEIGHT_BITS)
+    missing = _missing_weight(blocks, 0, blocks.positive_blocks, blocks.positive_values)
+    missing += _missing_weight(blocks, blocks.negative_start, blocks.negative_blocks, blocks.negative_values)
+    return from_rounding + from_weights + missing
+
+
+def _missing_weight(blocks: Blocks, first: int, count: int, values: int | None) -> Fraction:
+    """An upper bound on the weight of all blocks of one side behind the last one.
+
+    h is convex, so from one block to the next the weight falls at least by the first ratio: a geometric series bounds
+    the sum.
+    """
+    if values is not None and count << blocks.width_bits >= values:
+        return Fraction(0)
+    start = (count << blocks.width_bits) + first
+    _, weight = exp_bounds(blocks.decay(start), _BOUND_BITS)
+    _, ratio = exp_bounds(blocks.decay.rise(start, blocks.width), _BOUND_BITS)
+    return Fraction(weight, (1 << _BOUND_BITS) - ratio)
+
+
+def delta_surcharge(epsilon: float, changed_counters: int, error: Fraction) -> float:
+    """(1 + e^ε)·(j + 1)·error, rounded up: add it to δ to pay for the sampler not being its law exactly.
+
+    j is the largest number of counters that one unit changes; one more draw is a noise that all counters share. With
+    independent noise an unchanged counter has the same law on both sides and cancels; with a shared noise the proof
+    shifts the noise of every counter, so that j is all of them. For those, replacing the laws P, Q
+    of a mechanism by P', Q' within distance d = (j + 1)·error changes δ(ε) = sup P(S) − e^ε Q(S) by at most d + e^ε
+    d. `error` is the largest `sampler_error` of the laws in use.
+    """
+    if math.isnan(epsilon) or epsilon < 0:
+        raise InvalidParameter("epsilon ≥ 0", epsilon)
+    if changed_counters < 0:
+        raise InvalidParameter("changed_counters ≥ 0", changed_counters)
+    if epsilon > 700:
+        return 1.0
+    low, _ = exp_bounds(Fraction(epsilon), 2048)  # e^ε ≤ 1/low: the reciprocal of a lower bound, 2^2048 units wide
+    surcharge = (1 + Fraction(1 << 2048, low)) * (changed_counters + 1) * error
+    return 1.0 if surcharge >= 1 else math.nextafter(float(surcharge), 1.0)

@@ -5,26 +5,40 @@ t], so a threshold found with either is safe. Both are tight for probabilities a
 the smaller of the two probabilities is below 10^−9 up to a standard deviation of 4096, and below (1 + (t/σ)²)/σ² beyond.
 `log_pmf` is the nearest value, within 10^−12·(1 + |log|).
 
-Every function takes an array of whole numbers t and returns an array of the same shape.
+These functions take an array of whole numbers t and return an array of the same shape.
+
+`log_max_tail` and `log_sum_tail` are about several noises together: the exact probabilities behind the thresholds of
+mechanisms that compare a noisy count with a noisy threshold, share one noise among all counts, or add up the noise of
+several nodes of a tree.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_ndtr, logsumexp
 
-from dphist.noise.gaussian_tails import gaussian_log_normaliser, gaussian_log_tail_bounds
-from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, TruncatedDiscreteLaplace
-
-__all__ = ["DiscreteLaw", "log_cdf", "log_pmf", "log_tail"]
+from dphist.errors import InvalidParameter
+from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, TruncatedDiscreteLaplace, whole_number
 
 DiscreteLaw: TypeAlias = DiscreteGaussian | DiscreteLaplace | TruncatedDiscreteLaplace
 _Floats: TypeAlias = NDArray[np.float64]
 
 _SLACK = 2.0**-46
 """Relative and absolute room for the rounding of a handful of float operations and library functions."""
+_SUM_SLACK = 2.0**-38  # covers the rounding of a sum of 2^20 logarithms of products
+_LARGEST_TABLE_STD = 4096
+_DEEPEST_EXPONENT = 690.0  # exp(−690) is still a normal float
+_MOST_POINTS = 1 << 20
+_POINTS_AT_ONCE = 1 << 16
+_SMALLEST_SMOOTH_VARIANCE = 4
+_LARGEST_COUNT = 1 << 52
+_MOST_TERMS = 1024
 
 
 def log_pmf(law: DiscreteLaw, x: ArrayLike) -> _Floats:
@@ -32,7 +46,7 @@ def log_pmf(law: DiscreteLaw, x: ArrayLike) -> _Floats:
     points = np.asarray(x, dtype=np.float64)
     if isinstance(law, DiscreteGaussian):
         exponent: _Floats = points * points * float(1 / (2 * law.variance))
-        return -exponent - gaussian_log_normaliser(law.variance)
+        return -exponent - _gaussian_log_normaliser(law.variance)
     if isinstance(law, DiscreteLaplace):
         rate = float(1 / law.scale)  # (1 − e^−r)/(1 + e^−r) = tanh(r/2)
         distance: _Floats = np.abs(points) * rate
@@ -75,7 +89,7 @@ def _log_complement(log_probability: _Floats) -> _Floats:
 def _log_tail_bounds(law: DiscreteGaussian | DiscreteLaplace, t: _Floats) -> tuple[_Floats, _Floats]:
     """Lower and upper bounds on log Pr[Z > t] for t ≥ 0."""
     if isinstance(law, DiscreteGaussian):
-        return gaussian_log_tail_bounds(law.variance, t)
+        return _gaussian_log_tail_bounds(law.variance, t)
     rate = float(1 / law.scale)
     nearest = -(t + 1) * rate - np.log1p(np.exp(-rate))  # q^(t+1)/(1 + q), q = e^−rate
     slack = _SLACK * (1 + np.abs(nearest))
@@ -114,3 +128,161 @@ def _truncated_log_tail(law: TruncatedDiscreteLaplace, t: _Floats) -> _Floats:
     below = edge(np.minimum(law.q + 1 - above, half)) - _truncated_slack(law)
     middle_and_more = np.where(above > law.q, 0.0, _log_complement(below) * (1 - _SLACK))
     return np.minimum(np.where(above <= half, upper, middle_and_more), 0.0)
+
+
+def _gaussian_log_normaliser(variance: Fraction) -> float:
+    """log Σ_x exp(−x²/(2·variance)) over all integers, within 10^−14 or so.
+
+    By Poisson summation the sum is √(2π·variance)·(1 + 2Σ_k exp(−2π²·variance·k²)); either series has terms that fall
+    faster than geometrically, and the one with the smaller ratio is used.
+    """
+    spread = float(variance)
+    if spread < 1:
+        steps = np.arange(1, 10)
+        return float(np.log1p(2 * np.sum(np.exp(-(steps**2) / (2 * spread)))))
+    return float(0.5 * np.log(2 * np.pi * spread) + np.log1p(2 * np.exp(-2 * np.pi**2 * spread)))
+
+
+@dataclass(frozen=True, slots=True)
+class _TailTable:
+    """sums[k] ≈ Σ_{x ≥ k} exp(−x²/(2V)) up to the last k, with `rest` ≥ what lies beyond; relative error ≤ slack."""
+
+    sums: _Floats
+    rest: float
+    slack: float
+
+
+@lru_cache(maxsize=8)
+def _tail_table(variance: Fraction) -> _TailTable:
+    """Sums from the far end inwards: only positive numbers, the small ones first.
+
+    Each term is off by at most 2^−42 (the exponent, below 690, is rounded three times), and adding n numbers one
+    after the other by at most n·2^−53 of the sum. Should `rest` be too small for a float, it is nothing beside sums
+    of at least exp(−690).
+    """
+    rate = float(1 / (2 * variance))
+    last = int(np.sqrt(_DEEPEST_EXPONENT / rate))
+    points = np.arange(last + 1, dtype=np.float64)
+    sums = np.cumsum(np.exp(-rate * points * points)[::-1])[::-1]
+    sums.flags.writeable = False
+    rest = float(np.exp(-rate * (last + 1.0) ** 2) / -np.expm1(-rate * (2 * last + 3.0)))
+    return _TailTable(sums, rest, 2.0**-42 + (last + 1) * 2.0**-52)
+
+
+def _gaussian_log_tail_bounds(variance: Fraction, t: _Floats) -> tuple[_Floats, _Floats]:
+    """Lower and upper bounds on log Pr[Z > t] for t ≥ 0 and Z discrete Gaussian."""
+    first = t + 1
+    if variance > _LARGEST_TABLE_STD**2:
+        low, high = _integral_bounds(float(variance), first)
+    else:
+        low, high = _summed_bounds(variance, first)
+    normaliser = _gaussian_log_normaliser(variance)
+    return low - normaliser, high - normaliser
+
+
+def _summed_bounds(variance: Fraction, first: _Floats) -> tuple[_Floats, _Floats]:
+    """Bounds on log Σ_{x ≥ first} exp(−x²/(2V)) from the table, and from one term beyond it.
+
+    Beyond the table the first term is a lower bound; terms fall by at least the first ratio exp(−(2·first + 1)/(2V)),
+    so dividing by one minus it is an upper bound.
+    """
+    table, rate = _tail_table(variance), float(1 / (2 * variance))
+    inside = first < table.sums.size
+    sums = table.sums[np.where(inside, first, 0).astype(np.int64)]
+    term = -rate * first * first
+    beyond_slack = _SLACK * (1 + np.abs(term))
+    geometric = term - np.log(-np.expm1(-rate * (2 * first + 1)))
+    low = np.where(inside, np.log(sums) - table.slack, term - beyond_slack)
+    high = np.where(inside, np.log(sums + table.rest) + table.slack, geometric + beyond_slack)
+    return low, high
+
+
+def _integral_bounds(variance: float, first: _Floats) -> tuple[_Floats, _Floats]:
+    """Bounds on log Σ_{x ≥ first} f(x), f(x) = exp(−x²/(2V)), from its integral, for a standard deviation above 4096.
+
+    The integral of f over [x − ½, x + ½] minus f(x) is the integral of f'' against a kernel between 0 and 1/8. From
+    a = first − ½ ≥ σ on f is convex, so the sum lies between ∫ − |f'(a)|/8 and ∫, where ∫ is the integral from a.
+    For smaller a both signs of f'' occur, and ∫|f''| ≤ 4·max|f'| < 2.43/σ, so the sum is within 0.31/σ of ∫.
+    """
+    std = np.sqrt(variance)
+    start = first - 0.5
+    integral = 0.5 * np.log(2 * np.pi * variance) + log_ndtr(-start / std)
+    slack = _SLACK * (1 + np.abs(integral))
+    convex = start >= std
+    slope = start / variance * np.exp(-(start * start) / (2 * variance) - integral)
+    wobble = 0.31 / std * np.exp(-np.where(convex, 0.0, integral))
+    low = integral + np.log1p(-np.where(convex, slope / 8, wobble))
+    high = integral + np.log1p(np.where(convex, 0.0, wobble))
+    return low - slack, high + slack
+
+
+def log_max_tail(
+    each: DiscreteGaussian | DiscreteLaplace, shared: DiscreteGaussian | DiscreteLaplace, t: int, count: int
+) -> float:
+    """log Pr[max_i Z_i + Z_shared > t] for `count` independent Z_i ~ each and one Z_shared, rounded up.
+
+    It is Σ_s p(s)·(1 − F(t − s)^count), p the shared law and F the cdf of each. Shared laws are symmetric, so a
+    threshold that has noise of its own, Z_i > t + Z_0, is the same event. Where the shared law is so wide that the
+    sum would have more than 2^20 terms, neighbouring s are taken together at the largest value of either factor,
+    which stays an upper bound and costs less than 0.1 %.
+    """
+    threshold = whole_number("t", t, -_LARGEST_COUNT, _LARGEST_COUNT)
+    many = whole_number("count", count, 1, _LARGEST_COUNT)
+    reach = _reach(shared)
+    width = -(-(2 * reach + 1) // _MOST_POINTS)
+    log_width, parts = float(np.log(width)), []
+    for begin in range(-reach, reach + 1, width * _POINTS_AT_ONCE):
+        lowest = np.arange(begin, min(begin + width * _POINTS_AT_ONCE, reach + 1), width, dtype=np.float64)
+        highest = lowest + (width - 1)
+        likeliest = np.where(lowest > 0, lowest, np.minimum(highest, 0))
+        parts.append(logsumexp(log_pmf(shared, likeliest) + log_width + _log_any(each, threshold - highest, many)))
+    # Beyond the reach of the shared noise the threshold is counted as passed.
+    outside = float(log_tail(shared, reach)) + np.log(2.0)
+    return min(0.0, float(np.logaddexp(logsumexp(parts), outside)) + _SUM_SLACK)
+
+
+def _log_any(each: DiscreteGaussian | DiscreteLaplace, t: _Floats, count: int) -> _Floats:
+    """log(1 − F(t)^count), rounded up, without losing it when it is tiny."""
+    with np.errstate(divide="ignore"):
+        return np.log(-np.expm1(count * log_cdf(each, t)))
+
+
+def _reach(law: DiscreteGaussian | DiscreteLaplace) -> int:
+    """A point beyond which the law has less than 10^−100, beside any δ."""
+    if isinstance(law, DiscreteGaussian):
+        return int(22 * np.sqrt(float(law.variance))) + 2
+    return int(231 * law.scale) + 2
+
+
+def log_sum_tail(law: DiscreteGaussian, terms: int, t: ArrayLike) -> _Floats:
+    """log Pr[Z_1 + … + Z_terms > t] for independent discrete Gaussians, rounded up.
+
+    Below variance 4 by convolution. From 4 on by this: adding a discrete Gaussian of variance V to a sum of variance
+    iV, completing the square leaves exp(−z²/(2(i+1)V)) times a sum of exp(−(x − c)²/(2V')) over the integers, V' =
+    iV/(i+1) ≥ V/2. By Poisson summation that sum is the same for every shift c up to a factor 1 ± η, η <
+    2.1·exp(−2π²V') ≤ 2.1·exp(−π²V). So the sum of all is a discrete Gaussian of variance terms·V, every probability
+    up to a factor ((1+η)/(1−η))^(terms−1).
+    """
+    if not isinstance(law, DiscreteGaussian):
+        raise InvalidParameter("a DiscreteGaussian", type(law).__name__)
+    number, points = whole_number("terms", terms, 1, _MOST_TERMS), np.asarray(t, dtype=np.float64)
+    if law.variance >= _SMALLEST_SMOOTH_VARIANCE:
+        eta = 2.1 * float(np.exp(-(np.pi**2) * float(law.variance)))
+        return np.minimum(log_tail(DiscreteGaussian(number * law.variance), points) + (number - 1) * 2.2 * eta, 0.0)
+    return _convolved_tail(law, number, points)
+
+
+def _convolved_tail(law: DiscreteGaussian, terms: int, t: _Floats) -> _Floats:
+    """The tail of the sum by direct convolution of positive numbers, each relative error at most terms·2^−40."""
+    reach = int(37 * np.sqrt(float(law.variance))) + 1
+    single = np.exp(log_pmf(law, np.arange(-reach, reach + 1)))
+    summed = np.ones(1)
+    for _ in range(terms):
+        summed = np.convolve(summed, single)
+    above = np.append(np.cumsum(summed[::-1])[::-1], 0.0)  # above[i] = Pr[sum ≥ i − terms·reach] inside the window
+    index = np.clip(t + 1 + terms * reach, 0, above.size - 1).astype(np.int64)
+    outside = float(log_tail(law, reach)) + np.log(2.0 * terms)  # some term lies beyond the window
+    with np.errstate(divide="ignore"):
+        inside = np.log(above[index]) + terms * 2.0**-40
+    tail: _Floats = np.logaddexp(inside, outside)
+    return np.minimum(tail, 0.0)

@@ -12,8 +12,6 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ScriptedEntropy", "SeededEntropy"]
-
 
 class _NotForTransport:
     """Refuses pickling and copying."""
