@@ -20,7 +20,7 @@ import numpy as np
 from flexible_baselines import CHOOSING, MECHANISMS, Integers, Mechanism, Question
 from output import DEFAULT_FOLDER, progress, write_csv, write_table
 
-from dphist.flexible.errors_of_answers import reachable_max_k, reachable_mode
+from dphist.flexible.accuracy import reachable_max_k, reachable_mode
 from dphist.privacy.truncated_laplace import smallest_q
 from dphist.report.plots import save_figure
 

@@ -27,9 +27,8 @@ from dphist.flexible import (
     move_distance,
 )
 from dphist.flexible.accuracy import after_preprocessing
-from dphist.flexible.flow import maximum_flow
-from dphist.flexible.infinity import _Chain, missing_mass
-from dphist.flexible.masses import on_line
+from dphist.flexible.distances import maximum_flow, on_line
+from dphist.flexible.distances_on_line import _Chain, missing_mass
 
 Histogram = dict[int, int]
 P = {0: 5, 3: 3, 10: 2}

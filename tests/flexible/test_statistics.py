@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.flexible import lossy_infinity_on_line
 from dphist.flexible.bucketing import NO_BUCKET, Buckets, Grid, count_rows
-from dphist.flexible.plan import StatisticPlan, plan_statistic
+from dphist.flexible.plan import StatisticPlan, plan_statistic, trade_offs
 from dphist.flexible.statistics import BUCKETED, OUTPUT_ERROR, PrivateHistogram, max_k, sanitise, statistic
-from dphist.flexible.trade_offs import trade_offs
 from dphist.mechanisms import TruncatedLaplace
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy

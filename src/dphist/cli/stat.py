@@ -11,9 +11,8 @@ import typer
 import dphist
 from dphist.cli import options
 from dphist.errors import InvalidParameter
-from dphist.flexible.plan import DEFAULT_DELTA, StatisticPlan, plan_statistic
+from dphist.flexible.plan import DEFAULT_DELTA, StatisticPlan, plan_statistic, trade_offs
 from dphist.flexible.statistics import NAMES
-from dphist.flexible.trade_offs import trade_offs
 from dphist.words import exactly, percent, rounded_up
 
 

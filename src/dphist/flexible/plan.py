@@ -15,6 +15,8 @@ from dphist.mechanisms import TruncatedLaplace
 from dphist.words import exactly, factor_of, percent, rounded_up
 
 DEFAULT_DELTA: Final = 1e-6
+EPSILONS: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
+DELTAS: Final = (1e-5, 2.0**-20, 1e-8)
 READ_AS: Final = ("number", "text")
 
 
@@ -231,3 +233,29 @@ def _check_extras(name: str, probability: float | None, k: int | None, read_as: 
             )
     if name == "is-empty" and max_records != 1:
         raise InvalidParameter("each unit once for is-empty", f"max_records = {max_records}")
+
+
+@dataclass(frozen=True, slots=True)
+class TradeOff:
+    """What a budget costs in dropped records: a row of [BCDP22] Remark 2 and H.4 with exact numbers."""
+
+    epsilon: float
+    delta: float
+    q: int
+    dropped: int
+    records_needed: int
+
+    def share_of(self, records: int) -> Fraction:
+        """The largest share of so many records that can be dropped."""
+        return min(Fraction(1), Fraction(self.dropped, records))
+
+
+def trade_offs(bars: int, drop: float, max_records: int = 1, own: tuple[float, float] | None = None) -> list[TradeOff]:
+    """The table for so many bars and a share of records that may be dropped; `own` is one budget more."""
+    budgets = {(epsilon, delta) for epsilon in EPSILONS for delta in DELTAS} | ({own} if own is not None else set())
+    rows = []
+    for epsilon, delta in sorted(budgets, key=lambda budget: (budget[0], -budget[1])):
+        q = TruncatedLaplace.for_budget(epsilon, delta, max_records).q
+        needed = math.ceil(bars * q / Fraction(repr(float(drop))))
+        rows.append(TradeOff(epsilon, delta, q, bars * q, needed))
+    return rows

@@ -221,14 +221,6 @@ class AliasTable:
         """The length of a threshold: what the first word leaves and one more word."""
         return self.word_bits + 64
 
-    def masses(self) -> list[int]:
-        """The exact law: the probability of each symbol, times 2^128."""
-        masses = [0] * len(self.thresholds)
-        for column, (threshold, alias) in enumerate(zip(self.thresholds, self.aliases, strict=True)):
-            masses[column] += threshold
-            masses[alias] += (1 << self.threshold_bits) - threshold
-        return masses
-
 
 def round_to_total(weights: list[int]) -> list[int]:
     """Probabilities proportional to the weights, as integers that sum to exactly 2^128.
