@@ -18,8 +18,9 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from dphist.ledger import DataSet, Ledger, Status, chain, database
+from dphist.ledger import DataSet, Ledger, Status, database
 from dphist.privacy.composition import of_gaussian
+from dphist.words import canonical
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from postgres_server import running_server
@@ -92,7 +93,7 @@ def history(folder: Path, releases: int = 10_000) -> None:
                 before, sequence=sequence, previous=before.hash, noise_total=total.noise, delta_total=total.delta
             )
             before = replace(entry, hash=entry.digest())
-            rows.append({**before.to_data(), "body": chain.canonical(before.body)})
+            rows.append({**before.to_data(), "body": canonical(before.body)})
         with opened._database.write("events") as connection:
             connection.execute(sa.insert(database.entries), rows)
         steps: list[tuple[str, Callable[[], object]]] = [

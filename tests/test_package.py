@@ -25,7 +25,7 @@ def _is_module(value: object) -> bool:
 
 
 def test_importing_loads_neither_engines_nor_pictures() -> None:
-    names = ("duckdb", "pyspark", "pyarrow", "matplotlib", "sqlalchemy")
+    names = ("duckdb", "pyspark", "pyarrow", "matplotlib", "sqlalchemy", "pydantic")
     code = f"import sys, dphist; print([m for m in {names} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,8 +1,10 @@
-"""Checks of parameters, used by constructors and at the edge of the command line, nowhere else."""
+"""Checks of parameters, used by constructors and at the edge of the command line, nowhere else; and what a check found."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Literal
 
 from dphist.errors import InvalidParameter
 
@@ -48,3 +50,24 @@ def check_choice(name: str, value: str, choices: tuple[str, ...], hint: str = ""
     """One of some words."""
     if value not in choices:
         raise InvalidParameter(f"{name} to be one of {', '.join(choices)}", repr(value), hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at in a file or a ledger. passed is None where there was nothing to compare with."""
+
+    name: str
+    passed: bool | None
+    detail: str
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is wrong; a check that was skipped has not failed."""
+        return self.passed is False
+
+    @property
+    def state(self) -> Literal["passed", "failed", "not checked"]:
+        """The outcome in words."""
+        if self.passed is None:
+            return "not checked"
+        return "passed" if self.passed else "failed"

@@ -1,7 +1,9 @@
-"""Numbers in sentences: what was asked for in full, what is promised rounded to the safe side."""
+"""Values as text: what was asked for in full, what is promised rounded to the safe side, data in one canonical form."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
@@ -31,3 +33,13 @@ def factor_of(epsilon: float) -> str:
     if epsilon > 700:
         return power
     return f"{power} = {rounded_up(math.nextafter(math.exp(epsilon), math.inf))}"
+
+
+def canonical(data: object) -> str:
+    """One text for one value, as JSON: sorted keys, no spaces, ASCII, shortest numbers that read back to the same bits."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def hash_of(data: object) -> str:
+    """SHA-256 over the canonical text."""
+    return hashlib.sha256(canonical(data).encode()).hexdigest()

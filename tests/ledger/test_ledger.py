@@ -18,6 +18,7 @@ from dphist.ledger import ledger as ledger_module
 from dphist.ledger.dataset import Protects
 from dphist.privacy.composition import PrivacyCost, of_declared_rho, of_gaussian, of_pure
 from dphist.privacy.filters import ACCOUNTANTS, UNITS, Accountant
+from dphist.words import canonical
 
 TENTH = of_pure(0.125, 1e-8)
 
@@ -362,7 +363,7 @@ def test_limits_are_those_of_the_budget_whatever_is_stored(address: str, account
         drop_triggers(address)
         for factor, holds in ((0.5, True), (1 + 1e-10, True), (1 + 1e-8, False), (100, False), (-1, False)):
             entry = _rebuilt([_with_limits(first, factor)])[0]
-            changed = {"body": chain.canonical(entry.body), "hash": entry.hash}
+            changed = {"body": canonical(entry.body), "hash": entry.hash}
             with opened._database.write("events") as connection:
                 connection.execute(sa.update(database.entries).values(changed))
             with Ledger(address) as other:
@@ -558,7 +559,7 @@ def test_a_thousand_spends_are_read_checked_and_composed(tmp_path: Path) -> None
                 before, sequence=sequence, previous=before.hash, noise_total=total.noise, delta_total=total.delta
             )
             before = replace(entry, hash=entry.digest())
-            rows.append({**before.to_data(), "body": chain.canonical(before.body)})
+            rows.append({**before.to_data(), "body": canonical(before.body)})
         with opened._database.write("events") as connection:
             connection.execute(sa.insert(database.entries), rows)
         status = opened.status("events")

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import dphist as dp
+from dphist.checks import Check
 from dphist.cli.app import app
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.ledger import DataSet, Ledger
@@ -25,7 +26,6 @@ from dphist.publish.digests import as_stored, seal, table_digest, without_conten
 from dphist.publish.files import METADATA_KEY, sha256, sidecar, write_table
 from dphist.publish.privatise import privatise
 from dphist.publish.result import Request
-from dphist.verification.check import Check
 from dphist.verification.verify import NOT_KNOWN
 
 EVENTS = pa.table(
@@ -178,6 +178,28 @@ def test_no_value_anywhere_is_believed_or_ends_the_process(folder: Path, data: s
         return
     if outcome(rewrite(path, changed(good, place, value), "fuzzed.parquet")) == "ok":
         assert is_free(place) or place in OF_CORRELATED_LISTS
+
+
+def test_what_is_wrong_is_named_and_not_quoted(folder: Path) -> None:
+    """In one error of ours, whatever the kind of file and the type of the value."""
+    for name in ("release", "top", "running"):
+        path = folder / f"{name}.parquet"
+        good = metadata_of(path)
+        entry = {"dataset": "d", "entry": 1, "hash": "0" * 64}
+        wrongs: dict[str, dict[str, Any]] = {
+            "by.0": {"by": [7131]},
+            "by": {"by": ["secret", "secret"]},
+            "created": {"created": "2020-01-01T00:00:00"},  # without its zone
+            "where": {"where": 7131},
+            "ledger.hash": {"ledger": {**entry, "hash": "secret"}},
+            "ledger.entry": {"ledger": {**entry, "entry": True}},
+            "ledger.x\\x1b[2J": {"ledger": {**entry, "x\x1b[2J": "secret"}},
+        }
+        for place, wrong in wrongs.items():
+            found = dp.verify(rewrite(path, {**good, **wrong}, "typed.parquet"))
+            words = next(check.detail for check in found if check.name == "guarantee")
+            assert words.startswith(f"Expected a valid {place} in the metadata, got another one. Hint: ")
+            assert not any(part in words for part in ("secret", "7131", "\x1b", "pydantic", "http"))
 
 
 @pytest.mark.parametrize("name", ["release", "running"])

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
+from dphist.checks import Check
 from dphist.errors import DphistError, UnusableLedger
 from dphist.ledger.dataset import DataSet
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.filters import Amount, amount
+from dphist.words import hash_of
 
 Kind = Literal["create", "reserve", "commit", "record"]
 SPENDS: Final = ("reserve", "record")
@@ -48,25 +48,11 @@ class Entry:
         """SHA-256 over the canonical JSON of everything but the hash itself, the previous hash included."""
         data = self.to_data()
         del data["hash"]
-        return hashlib.sha256(canonical(data).encode()).hexdigest()
+        return hash_of(data)
 
     def to_data(self) -> dict[str, Any]:
         """As JSON has it."""
         return {**asdict(self), "noise_total": str(self.noise_total), "delta_total": str(self.delta_total)}
-
-
-def canonical(data: object) -> str:
-    """One text for one value: sorted keys, no spaces, ASCII, numbers in the shortest form that reads back to the same bits."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was looked at."""
-
-    name: str
-    passed: bool
-    detail: str
 
 
 def verify(entries: Sequence[Entry], head: str | None = None) -> list[Check]:

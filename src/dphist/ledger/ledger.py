@@ -12,14 +12,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from dphist.checks import Check
 from dphist.errors import BudgetExceeded, InvalidParameter, UnusableLedger
 from dphist.ledger import chain, database
-from dphist.ledger.chain import Check, Entry, Kind
+from dphist.ledger.chain import Entry, Kind
 from dphist.ledger.dataset import DataSet, Protects, check_new_name, folded
 from dphist.ledger.status import Status
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.filters import Amount, amount
 from dphist.version import __version__
+from dphist.words import canonical
 
 Fits = Callable[[PrivacyCost], bool]
 Advise = Callable[[Fits], Iterable[str]]
@@ -303,7 +305,7 @@ def _append(
         previous=chain.BEGINNING if before is None else before.hash,
     )
     entry = replace(entry, hash=entry.digest())
-    connection.execute(sa.insert(database.entries).values({**entry.to_data(), "body": chain.canonical(body)}))
+    connection.execute(sa.insert(database.entries).values({**entry.to_data(), "body": canonical(body)}))
     return entry
 
 

@@ -6,8 +6,6 @@ of charge could ask often. So everything that needs no record is checked first, 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +30,7 @@ from dphist.planning.plan import choose
 from dphist.planning.summary import stated_delta
 from dphist.planning.top_k import TopKPlan, plan_top_k
 from dphist.privacy.composition import PrivacyCost, worst
+from dphist.words import hash_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -366,8 +365,7 @@ def spend_of_statistic(plan: StatisticPlan, unit: str) -> Spend:
 
 def terms_hash(terms: Mapping[str, Any]) -> str:
     """SHA-256 over the terms as canonical JSON. They are public."""
-    text = json.dumps(terms, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hash_of(terms)
 
 
 def check_paid(

@@ -7,7 +7,6 @@ ledger or a digest that was written down, tells then.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -15,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from dphist.words import canonical, hash_of
 
 VERSION: Final = 2
 """Of the metadata. 1 had no digests; what it lacks is not checked."""
@@ -24,11 +25,6 @@ TABLE: Final = "table"
 FILE: Final = "file"
 
 
-def canonical(data: object) -> str:
-    """One text for one value: sorted keys, no spaces, ASCII, numbers in the shortest form that reads back to the same bits."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-
-
 def seal(metadata: dict[str, Any]) -> dict[str, Any]:
     """The metadata with a digest over all the rest of it."""
     return {**metadata, DIGEST: digest_of(metadata)}
@@ -36,8 +32,7 @@ def seal(metadata: dict[str, Any]) -> dict[str, Any]:
 
 def digest_of(metadata: dict[str, Any]) -> str:
     """SHA-256 over the metadata as canonical JSON, but for the digest in it."""
-    content = {name: value for name, value in metadata.items() if name != DIGEST}
-    return hashlib.sha256(canonical(content).encode()).hexdigest()
+    return hash_of({name: value for name, value in metadata.items() if name != DIGEST})
 
 
 def with_content(metadata: dict[str, Any], table: pa.Table) -> dict[str, Any]:

@@ -1,65 +1,179 @@
-"""What metadata states, compared field by field with what its plan gives: a claim that does not follow is a failed check."""
+"""What metadata states, read strictly and compared with what its plan gives: a claim that does not follow is a failed check."""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import math
-import re
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Self
 
-from dphist import checks
-from dphist.errors import InvalidParameter
-from dphist.publish.charge import Receipt
-from dphist.publish.digests import DIGEST, FILE, TABLE, VERSION, canonical
-from dphist.verification.check import Check, skipped
+import numpy as np
+import pyarrow as pa
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from dphist.checks import MOST_GROUPS, Check
+from dphist.errors import DphistError, InvalidParameter
+from dphist.publish.charge import Receipt, Spend
+from dphist.publish.digests import DIGEST, FILE, TABLE
+from dphist.publish.table import Floats
 from dphist.version import __version__
+from dphist.words import canonical
 
 WORDS: Final = ("guarantee", "estimand", "assumption")
 """Sentences, which another version of dphist may word in another way. Numbers are compared whatever the version."""
 
-_SEALS: Final = (DIGEST, FILE, TABLE)
+UNREADABLE: Final = (DphistError, KeyError, TypeError, ValueError, ArithmeticError)
+"""What metadata that contradicts itself may raise in the constructors of plans and mechanisms."""
+
 _SINCE_2: Final = ("keys", "null_keys")
 """What metadata of a stream lacked in version 1; that of a release had both names of its own."""
 
 _CLOSE: Final = 1e-9
 """Another version of a numerical library may move the last digits of a number."""
 
-_SHOWN: Final = 60
-_HASH: Final = re.compile("[0-9a-f]{64}")
+_LONGEST: Final = 60
 
 
-def check_version(metadata: dict[str, Any]) -> int:
-    """The version of the metadata, if this code can read it."""
-    version = metadata.get("version")
-    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION:
-        raise InvalidParameter(
-            f"metadata of version {VERSION} or older", _shown(version), "it was written by a newer dphist, or changed."
-        )
-    return version
+def _check_different(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) < len(names):
+        raise ValueError("names should be different")
+    return names
 
 
-def compare(stated: dict[str, Any], expected: dict[str, Any]) -> list[Check]:
+Text = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(_check_different)]
+
+
+class Model(BaseModel):
+    """Data from a file of anyone, with exactly these types: a text is no number, and true is not 1."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    @classmethod
+    def read(cls, data: dict[str, Any]) -> Self:
+        """The fields of the model. The error names the first that is wrong and quotes nothing of it."""
+        try:
+            return cls.model_validate_json(canonical(data))
+        except ValidationError as problem:
+            first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
+            place = ascii(".".join(map(str, first["loc"])) or "text")[1:60].rstrip("'")
+            raise InvalidParameter(f"a valid {place} in the metadata", "another one", f"{first['msg']}.") from None
+
+
+class _Entry(Model):
+    model_config = ConfigDict(extra="forbid")
+    dataset: Text
+    entry: int = Field(ge=0, le=MOST_GROUPS)
+    hash: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+class Charged(Model):
+    """Which entry of a ledger paid for a file."""
+
+    ledger: _Entry | None = None
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """The same as the release had it."""
+        return None if self.ledger is None else Receipt(**self.ledger.model_dump())
+
+
+class Stated(Charged):
+    """What follows from no plan, in metadata of every kind: only a ledger or a digest could confirm it."""
+
+    version: int
+    dphist: Text
+    created: AwareDatetime
+    by: Names
+    where: Text | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Findings:
+    """Checks, and what must have been charged for such a file; None where that is not known.
+
+    same_words: whether the entry has the sentences of the metadata. It has not where the data chose the mechanism, which was
+    charged before it was known.
+    """
+
+    checks: Sequence[Check]
+    spend: Callable[[], Spend] | None = None
+    same_words: bool = True
+
+
+def unreadable(problem: Exception, otherwise: str) -> Findings:
+    """All that can be said of metadata without a plan in it."""
+    return Findings([Check("guarantee", False, str(problem) if isinstance(problem, DphistError) else otherwise)])
+
+
+def skipped(name: str, why: str) -> Check:
+    """A check that nobody could make."""
+    return Check(name, None, why)
+
+
+def columns(table: pa.Table, expected: Sequence[str]) -> Check:
+    """Whether the columns are those expected. A JSON file without rows names none, which is no fault."""
+    if table.num_columns == 0:
+        return skipped("columns", "none are named, as there are no rows")
+    same = table.column_names == list(expected) and len(set(expected)) == len(expected)
+    return Check("columns", same, "are those of the plan" if same else f"expected {expected}, got {table.column_names}")
+
+
+def distinct_keys(table: pa.Table, keys: Sequence[str]) -> Check:
+    """Whether no group is there twice."""
+    names = list(keys)
+    distinct = table.select(names).group_by(names).aggregate([]).num_rows == table.num_rows if names else False
+    return Check("keys", distinct, "are all different" if distinct else "repeat")
+
+
+def lattice(counts: Floats, bits: int) -> Check:
+    """Whether every count is one that the noise can give."""
+    steps = np.ldexp(counts, bits)
+    on_lattice = bool((steps == np.rint(steps)).all()) and bool(np.isfinite(counts).all())
+    words = f"a multiple of 2^-{bits}" if bits else "a whole number"
+    return Check("lattice", on_lattice, f"every count is {words}" if on_lattice else f"a count is not {words}")
+
+
+def numbers(table: pa.Table, name: str) -> Floats:
+    """A column as doubles; what is missing is NaN, which no check lets pass."""
+    return np.asarray(table.column(name).to_numpy(), np.float64)
+
+
+def close(stated: Floats, expected: Floats) -> bool:
+    """Equal but for the last digits, all of them."""
+    return bool((np.abs(stated - expected) <= _CLOSE * np.abs(expected)).all())
+
+
+def same(stated: object, expected: object, tiny: float = 0.0) -> bool:
+    """Equal but for the last digits; numbers up to `tiny` are 0."""
+    if isinstance(stated, bool) or isinstance(expected, bool):
+        return stated is expected
+    if isinstance(stated, int | float) and isinstance(expected, int | float):
+        return math.isclose(stated, expected, rel_tol=_CLOSE, abs_tol=tiny)
+    return stated == expected
+
+
+def compare(metadata: dict[str, Any], expected: dict[str, Any]) -> Iterator[Check]:
     """One failed check for every field that differs, is unknown or is missing; else one that all agree.
 
     An old file is not blamed for what came later.
     """
-    version = stated["version"]
-    fields = {name: value for name, value in stated.items() if name != FILE and (version == 1 or name not in _SEALS)}
+    version = metadata["version"]
+    seals = (FILE,) if version == 1 else (FILE, DIGEST, TABLE)
+    stated = {name: value for name, value in metadata.items() if name not in seals}
     if version == 1:
-        expected = {name: value for name, value in expected.items() if name in fields or name not in _SINCE_2}
-    expected = {**json.loads(canonical(expected)), "version": version, "dphist": stated.get("dphist")}
-    found, differing = [], dict(_differences(fields, expected, ""))
+        expected = {name: value for name, value in expected.items() if name in stated or name not in _SINCE_2}
+    expected = {**json.loads(canonical(expected)), "version": version, "dphist": stated["dphist"]}
+    differing, others = dict(_differences(stated, expected, "")), "every field"
     for name in WORDS:
-        if name in differing and isinstance(fields.get(name), str) and fields["dphist"] != __version__:
+        if name in differing and isinstance(stated.get(name), str) and stated["dphist"] != __version__:
             del differing[name]
-            found.append(skipped(name, f"worded by dphist {_shown(fields['dphist'])}, and otherwise than here"))
-    found += [Check(name, False, problem) for name, problem in differing.items()]
-    if not any(check.failed for check in found):
-        others = "every other field" if found else "every field"
-        found.append(Check("claims", True, f"{others} is what the plan gives"))
-    return found
+            others = "every other field"
+            yield skipped(name, f"worded by dphist {excerpt(stated['dphist'])}, and otherwise than here")
+    yield from (Check(name, False, problem) for name, problem in differing.items())
+    if not differing:
+        yield Check("claims", True, f"{others} is what the plan gives")
 
 
 def _differences(stated: Any, expected: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -69,70 +183,17 @@ def _differences(stated: Any, expected: Any, path: str) -> Iterator[tuple[str, s
             if name not in expected:
                 yield ascii(place)[1:-1], "is a field that dphist does not write"
             elif name not in stated:
-                yield place, f"is missing; the plan gives {_shown(expected[name])}"
+                yield place, f"is missing; the plan gives {excerpt(expected[name])}"
             else:
                 yield from _differences(stated[name], expected[name], place)
     elif isinstance(stated, list) and isinstance(expected, list) and len(stated) == len(expected):
         for place, (one, other) in enumerate(zip(stated, expected, strict=True)):
             yield from _differences(one, other, f"{path}[{place}]")
-    elif not _same(stated, expected):
-        yield path, f"says {_shown(stated)}, the plan gives {_shown(expected)}"
+    elif not same(stated, expected):
+        yield path, f"says {excerpt(stated)}, the plan gives {excerpt(expected)}"
 
 
-def _same(stated: Any, expected: Any) -> bool:
-    if isinstance(stated, bool) or isinstance(expected, bool):
-        return stated is expected
-    if isinstance(stated, int | float) and isinstance(expected, int | float):
-        return math.isclose(stated, expected, rel_tol=_CLOSE)
-    return bool(stated == expected)
-
-
-def _shown(value: Any) -> str:
+def excerpt(value: object) -> str:
     """A value from a file of anyone: short, and without letters that a terminal would obey."""
     text = canonical(value)
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-
-
-def created_of(metadata: dict[str, Any]) -> dt.datetime:
-    """When it was written, which nothing but a ledger could confirm."""
-    check_text(metadata, "dphist")
-    found = dt.datetime.fromisoformat(check_text(metadata, "created"))
-    if found.tzinfo is None:
-        raise InvalidParameter("a time with its zone", _shown(metadata["created"]))
-    return found
-
-
-def receipt_of_file(metadata: dict[str, Any]) -> Receipt | None:
-    """The entry of a ledger that a file names."""
-    named = metadata.get("ledger")
-    if named is None:
-        return None
-    if not isinstance(named, dict) or set(named) != {"dataset", "entry", "hash"}:
-        raise InvalidParameter("an entry of a ledger, named by dataset, entry and hash", _shown(named))
-    checks.check_whole("the entry of the ledger", named["entry"], 0)
-    if _HASH.fullmatch(check_text(named, "hash")) is None:
-        raise InvalidParameter("the hash of an entry", _shown(named["hash"]))
-    return Receipt(check_text(named, "dataset"), named["entry"], named["hash"])
-
-
-def check_text(metadata: dict[str, Any], name: str) -> str:
-    """A text that is not empty."""
-    value = metadata.get(name)
-    if not isinstance(value, str) or not value:
-        raise InvalidParameter(f"a text as {name}", _shown(value))
-    return value
-
-
-def check_text_or_none(metadata: dict[str, Any], name: str) -> str | None:
-    """The same, or none."""
-    return None if metadata.get(name) is None else check_text(metadata, name)
-
-
-def check_names(metadata: dict[str, Any], name: str) -> tuple[str, ...]:
-    """A list of different texts, not empty."""
-    values = metadata.get(name)
-    if not isinstance(values, list) or not values or not all(isinstance(value, str) and value for value in values):
-        raise InvalidParameter(f"a list of names as {name}", _shown(values))
-    if len(set(values)) < len(values):
-        raise InvalidParameter(f"different names as {name}", _shown(values))
-    return tuple(values)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"

@@ -4,75 +4,70 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pydantic import field_validator
 
-from dphist import checks
-from dphist.engines.query import parse_key
-from dphist.errors import DphistError, InvalidParameter
+from dphist.checks import Check
+from dphist.engines.query import NullKeys, parse_key
+from dphist.errors import InvalidParameter
 from dphist.mechanisms import AdaptiveGaussian, KnownGroups
 from dphist.planning import Plan, storage
 from dphist.planning.plan import STD_ERROR
 from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Request, describe_release
-from dphist.publish.table import HIGH, LOW, Column, Floats, column_names, interval, noises, row_order
+from dphist.publish.table import HIGH, LOW, Column, Floats, Order, column_names, interval, noises, row_order
 from dphist.verification import claims
-from dphist.verification.check import Check, columns, distinct_keys, skipped
-from dphist.verification.verified import Findings, Loaded, close, numbers
-
-_NULL_KEYS = ("group", "drop")
+from dphist.verification.claims import Findings, Names, Text, close, numbers, skipped
+from dphist.verification.stored import Stored
 
 
-def check_release(loaded: Loaded) -> Findings:
+class _Total(claims.Model):
+    value: float
+
+    @field_validator("value")
+    @classmethod
+    def _check_whole(cls, value: float) -> float:
+        if not float(value).is_integer():
+            raise ValueError("a noisy total is a whole number")
+        return value
+
+
+class _Release(claims.Stated):
+    unit: Text
+    keys: Names
+    null_keys: NullKeys
+    order: Order
+    intervals: float | None = None
+    integers: bool
+    total_units: _Total | None = None
+
+    def request(self) -> Request:
+        """What was released beside the plan."""
+        return Request(self.unit, self.keys, self.where, self.null_keys, self.order, self.intervals, self.integers)
+
+
+def check_release(stored: Stored, table: pa.Table) -> Findings:
     """Everything about a release that follows from its plan."""
-    stated = loaded.metadata
     try:
-        plan = Plan(*storage.from_data(stated.get("plan"), "the metadata"))
-        request = _request(stated)
-        expected = describe_release(
-            plan, request, _total(stated, plan), claims.created_of(stated), claims.receipt_of_file(stated)
-        )
-    except (DphistError, KeyError, TypeError, ValueError, ArithmeticError) as problem:
-        return Findings([Check("guarantee", False, _why(problem))])
+        plan = Plan(*storage.from_data(stored.metadata.get("plan"), "the metadata"))
+        stated = _Release.read(stored.metadata)
+        request, total = stated.request(), stated.total_units
+        if plan.request.total and total is None:
+            raise InvalidParameter("a noisy total, which the plan pays for", "none")
+        value = total.value if total is not None and plan.request.total else None
+        expected = describe_release(plan, request, value, stated.created, stated.receipt)
+    except claims.UNREADABLE as problem:
+        return claims.unreadable(problem, "the metadata lacks what it should say")
     detail = f"delta({plan.request.mechanism_epsilon:g}) = {plan.delta:.4g} <= {plan.request.delta:g}, computed anew"
-    found = [Check("guarantee", True, detail), *claims.compare(stated, expected)]
-    found += _check_table(loaded, plan, request)
-    told = plan.request.choice == "given"
-    return Findings(found, lambda: spend_of_plan(_as_charged(plan), request.unit), told=told)
-
-
-def _why(problem: Exception) -> str:
-    return str(problem) if isinstance(problem, DphistError) else "the metadata lacks what it should say"
-
-
-def _request(stated: dict[str, Any]) -> Request:
-    level, whole = stated.get("intervals"), stated.get("integers")
-    if isinstance(level, bool) or not isinstance(level, int | float | None):
-        raise InvalidParameter("a level of intervals in (0, 1)", "something else")
-    if not isinstance(whole, bool):
-        raise InvalidParameter("true or false as integers", "something else")
-    checks.check_choice("null_keys", claims.check_text(stated, "null_keys"), _NULL_KEYS)
-    return Request(
-        unit=claims.check_text(stated, "unit"),
-        by=claims.check_names(stated, "keys"),
-        where=claims.check_text_or_none(stated, "where"),
-        null_keys=stated["null_keys"],
-        order=stated["order"],
-        intervals=level,
-        integers=whole,
-    )
-
-
-def _total(stated: dict[str, Any], plan: Plan) -> float | None:
-    """The noisy total, which follows from nothing, where the plan pays for one."""
-    if not plan.request.total:
-        return None
-    value = stated["total_units"]["value"]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not float(value).is_integer():
-        raise InvalidParameter("a whole number as the noisy total", "something else")
-    return value
+    checks = [
+        Check("guarantee", True, detail),
+        *claims.compare(stored.metadata, expected),
+        *_check_table(stored, table, plan, request),
+    ]
+    given = plan.request.choice == "given"
+    return Findings(checks, lambda: spend_of_plan(_as_charged(plan), request.unit), same_words=given)
 
 
 def _as_charged(plan: Plan) -> Plan:
@@ -82,35 +77,31 @@ def _as_charged(plan: Plan) -> Plan:
     return Plan(replace(plan.request, max_groups=None), plan.mechanism, plan.alternatives)
 
 
-def _check_table(loaded: Loaded, plan: Plan, request: Request) -> Iterator[Check]:
+def _check_table(stored: Stored, table: pa.Table, plan: Plan, request: Request) -> Iterator[Check]:
     keys = [parse_key(key).name for key in request.by]
-    table, expected = loaded.table, [*keys, *column_names(plan, request.intervals)]
-    yield (named := columns(table, expected))
+    yield (named := claims.columns(table, [*keys, *column_names(plan, request.intervals)]))
     if not named.passed:
         return
-    yield distinct_keys(table, keys)
+    yield claims.distinct_keys(table, keys)
     if request.null_keys == "drop" and plan.request.keys is None:
         none = not any(table.column(key).null_count for key in keys)
         yield Check("nulls", none, "no key is null" if none else "a key is null, where such records were dropped")
-    if loaded.typed:
+    if stored.is_typed:
         yield _check_types(table, keys, request)
     counts = numbers(table, "count")
     if not np.isfinite(counts).all():
         yield Check("counts", False, "one is no number")
         return
     yield from _check_counts(counts, plan, request.integers)
-    yield _check_order(loaded, counts, keys, request)
+    yield _check_order(stored, table, counts, keys, request)
     yield from _check_errors(table, plan, request, counts)
 
 
 def _check_types(table: pa.Table, keys: list[str], request: Request) -> Check:
     """Whole numbers only where they were asked for."""
-    wrong = [
-        name
-        for name in table.column_names[len(keys) :]
-        if table.schema.field(name).type
-        != (pa.int64() if request.integers and name in ("count", "rows") else pa.float64())
-    ]
+    whole = ("count", "rows") if request.integers else ()
+    expected = {name: pa.int64() if name in whole else pa.float64() for name in table.column_names[len(keys) :]}
+    wrong = [name for name, kind in expected.items() if table.schema.field(name).type != kind]
     return Check("types", not wrong, f"are others in {wrong}" if wrong else "are those of the metadata")
 
 
@@ -120,22 +111,18 @@ def _check_counts(counts: Floats, plan: Plan, integers: bool) -> Iterator[Check]
         yield Check("counts", True, "are numbers; selected keys have no threshold on counts")
         return
     if isinstance(mechanism, KnownGroups):
-        whole = len(counts) == mechanism.groups
-        yield Check("groups", whole, "are all that were listed" if whole else f"expected {mechanism.groups}")
+        complete = len(counts) == mechanism.groups
+        yield Check("groups", complete, "are all that were listed" if complete else f"expected {mechanism.groups}")
         return
     least = mechanism.threshold - (0.5 if integers else 0.0)  # rounding to integers can lower a count by a half
     above = bool((counts >= least).all()) if integers else bool((counts > least).all())
     yield Check("threshold", above, f"every count exceeds {mechanism.threshold:g}" if above else "a count is below it")
-    bits = 0 if integers else mechanism.lattice_bits
-    steps = np.ldexp(counts, bits)
-    on_lattice = bool((steps == np.rint(steps)).all())
-    lattice = f"a multiple of 2^-{bits}" if bits else "a whole number"
-    yield Check("lattice", on_lattice, f"every count is {lattice}" if on_lattice else f"a count is not {lattice}")
+    yield claims.lattice(counts, 0 if integers else mechanism.lattice_bits)
 
 
-def _check_order(loaded: Loaded, counts: Floats, keys: list[str], request: Request) -> Check:
-    if loaded.typed and not loaded.is_folder:  # Spark orders some keys in another way
-        places = row_order(loaded.table, keys, request.order).to_numpy()
+def _check_order(stored: Stored, table: pa.Table, counts: Floats, keys: list[str], request: Request) -> Check:
+    if stored.is_typed and not stored.is_folder:  # Spark orders some keys in another way
+        places = row_order(table, keys, request.order).to_numpy()
         right = bool((places == np.arange(len(places))).all())
     elif request.order == "key":
         return skipped("order", "by keys, whose types this format does not keep")

@@ -23,6 +23,10 @@ _MOST_DIGITS: Final = 20
 _CSV_BLOCK: Final = 64 << 20
 """A row of sixteen quoted keys of 65,536 bytes has to fit."""
 
+_UNREADABLE: Final = (
+    OSError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError, pa.ArrowException,
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
@@ -39,45 +43,41 @@ class Stored:
         return self.path.is_dir()
 
     @property
+    def is_typed(self) -> bool:
+        """Whether the format keeps the types of columns."""
+        return self.kind == "parquet"
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """What is inside goes first: it cannot be taken for that of another file."""
-        found = self.inside if self.inside is not None else self.beside
-        if found is None:
-            raise InvalidParameter(
-                f"the metadata of {self.path.name} inside it or in {sidecar(self.path).name}", "none"
-            )
-        return found
+        metadata = self.inside if self.inside is not None else self.beside
+        if metadata is None:
+            places = f"the metadata of {self.path.name} inside it or in {sidecar(self.path).name}"
+            raise InvalidParameter(places, "none")
+        return metadata
 
     def table(self, keys: Sequence[str]) -> pa.Table:
         """The table. Text formats know no types: keys are read as text, everything else as numbers."""
         try:
-            parts = _parts(self.path) if self.is_folder else [self.path]
-            tables = [_read(part, self.kind, keys, complete=not self.is_folder) for part in parts]
+            files = _files_of_table(self.path) if self.is_folder else [self.path]
+            tables = [_read(file, self.kind, keys, complete=not self.is_folder) for file in files]
             named = [table for table in tables if table.num_columns]
             return pa.concat_tables(named) if named else pa.table({})
-        except (
-            OSError,
-            ValueError,
-            TypeError,
-            ArithmeticError,
-            RecursionError,
-            MemoryError,
-            pa.ArrowException,
-        ) as problem:
+        except _UNREADABLE as problem:
             raise _unreadable(self.path, problem) from None
 
 
 def open_stored(path: Path) -> Stored:
     """Find a published file and its metadata."""
-    kind = format_of(path)
-    for file in (path, sidecar(path)):
+    kind, beside = format_of(path), sidecar(path)
+    for file in (path, beside):
         if file.exists() and not (file.is_file() or (file is path and file.is_dir())):
             raise InvalidParameter(f"a released file at {file}", "a pipe, a device or something else")
     try:
-        return Stored(path, kind, _inside(path, kind), _beside(path))
+        return Stored(path, kind, _inside(path, kind), _parse_files([beside], beside.name) if beside.exists() else None)
+    except InvalidParameter:
+        raise
     except (OSError, ValueError, pa.ArrowException) as problem:
-        if isinstance(problem, InvalidParameter):
-            raise
         raise _unreadable(path, problem) from None
 
 
@@ -86,27 +86,24 @@ def parse_metadata(text: bytes, name: str) -> dict[str, Any]:
     try:
         if len(text) > MOST_METADATA:
             raise ValueError("too long")
-        found = json.loads(
+        data = json.loads(
             text.decode("utf-8"),
-            parse_constant=_refuse,
+            parse_constant=_finite,
             parse_float=_finite,
             parse_int=_short,
             object_pairs_hook=_without_repeats,
         )
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        data = None
+    if not isinstance(data, dict):
         raise InvalidParameter(f"readable metadata in {name}", "something else")
-    return found
-
-
-def _refuse(_text: str) -> float:
-    raise ValueError("no number")
+    return data
 
 
 def _finite(text: str) -> float:
-    value = float(text)
-    return value if math.isfinite(value) else _refuse(text)
+    if not math.isfinite(value := float(text)):
+        raise ValueError("no number")
+    return value
 
 
 def _short(text: str) -> int:
@@ -117,10 +114,9 @@ def _short(text: str) -> int:
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Of a name that is there twice readers take one or the other, so that two people can read two claims."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    if len(data := dict(pairs)) < len(pairs):
         raise ValueError("a name twice")
-    return found
+    return data
 
 
 def _unreadable(path: Path, problem: BaseException) -> InvalidParameter:
@@ -130,10 +126,10 @@ def _unreadable(path: Path, problem: BaseException) -> InvalidParameter:
 
 def _inside(path: Path, kind: str) -> dict[str, Any] | None:
     if path.is_dir():
-        parts = sorted((path / FOLDER_METADATA).glob("part-*"))
-        if not parts:
+        files = sorted((path / FOLDER_METADATA).glob("part-*"))
+        if not files:
             raise FileNotFoundError(FOLDER_METADATA)
-        return parse_metadata(_bytes(parts), f"{path.name}/{FOLDER_METADATA}")
+        return _parse_files(files, f"{path.name}/{FOLDER_METADATA}")
     if kind != "parquet":
         path.open("rb").close()
         return None
@@ -145,30 +141,23 @@ def _inside(path: Path, kind: str) -> dict[str, Any] | None:
     return None if copies[0] is None else parse_metadata(copies[0], path.name)
 
 
-def _beside(path: Path) -> dict[str, Any] | None:
-    file = sidecar(path)
-    return parse_metadata(_bytes([file]), file.name) if file.exists() else None
-
-
-def _bytes(files: Iterable[Path]) -> bytes:
-    """Their content, but not much more of it than may be metadata."""
-    found = b""
+def _parse_files(files: Iterable[Path], name: str) -> dict[str, Any]:
+    """The metadata in files, of which not much more is read than may be metadata."""
+    text = b""
     for file in files:
         with file.open("rb") as data:
-            found += data.read(MOST_METADATA + 1 - len(found))
-    return found
+            text += data.read(MOST_METADATA + 1 - len(text))
+    return parse_metadata(text, name)
 
 
-def _parts(folder: Path) -> list[Path]:
-    """The files of a table; readers of data skip other names."""
+def _files_of_table(folder: Path) -> list[Path]:
+    """Readers of data skip other names."""
     return sorted(file for file in folder.iterdir() if file.name[0] not in "._" and file.is_file())
 
 
 def _read(file: Path, kind: str, keys: Sequence[str], *, complete: bool) -> pa.Table:
-    if kind == "parquet":
-        return (
-            pq.ParquetFile(file).read().replace_schema_metadata(None)
-        )  # read_table would add the folders' names as columns
+    if kind == "parquet":  # not by read_table, which would add the folders' names as columns
+        return pq.ParquetFile(file).read().replace_schema_metadata(None)
     return _read_csv(file, keys) if kind == "csv" else _read_json(file, keys, complete=complete)
 
 

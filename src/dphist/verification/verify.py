@@ -1,30 +1,37 @@
-"""Check a published file against its own plan: what anyone can check without the data."""
+"""Check a published file against its own plan, and the ledger that paid for it: what anyone can check without the data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from dphist.checks import Check
 from dphist.errors import DphistError, InvalidParameter
-from dphist.publish.digests import DIGEST, FILE, TABLE, digest_of, table_digest
+from dphist.publish.charge import Spend
+from dphist.publish.digests import DIGEST, FILE, TABLE, VERSION, digest_of, table_digest
 from dphist.publish.files import sha256
-from dphist.verification import claims
-from dphist.verification.check import Check, skipped
+from dphist.verification.claims import Charged, Findings, excerpt, same, skipped
 from dphist.verification.of_lists import check_running, check_top_k
 from dphist.verification.of_release import check_release
 from dphist.verification.stored import Stored, open_stored
-from dphist.verification.verified import Findings, Loaded
+
+if TYPE_CHECKING:
+    from dphist.ledger import DataSet, Entry
 
 NOT_KNOWN: Final = (
     "Not known: whether the table came from the data by this mechanism, whether somebody edited the file and computed"
     " its digests anew, and what else was released about these people."
 )
 
-_KINDS: Final[dict[str, Callable[[Loaded], Findings]]] = {
+_TINY: Final = 1e-300
+"""Below it doubles lose digits, so that two versions of a numerical library may differ by more than the last ones."""
+
+_KINDS: Final[dict[str, Callable[[Stored, pa.Table], Findings]]] = {
     "dphist-release": check_release,
     "dphist-top-k": check_top_k,
     "dphist-continual-release": check_running,
@@ -51,27 +58,31 @@ def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | No
         raise InvalidParameter("a ledger with the head", "none", "it is looked for in a chain: --ledger ADDRESS.")
     stored = open_stored(Path(path))
     metadata = stored.metadata
-    check = _KINDS.get(str(metadata.get("format")))
-    if check is None:
-        raise InvalidParameter(
-            "a file written by dphist release, top-k or continual", ascii(metadata.get("format"))[:60]
-        )
-    version = claims.check_version(metadata)
-    keys = metadata.get("by")
+    kind, version, keys = (metadata.get(name) for name in ("format", "version", "by"))
+    if str(kind) not in _KINDS:
+        raise InvalidParameter("a file written by dphist release, top-k or continual", ascii(kind)[:60])
+    if type(version) is not int or not 1 <= version <= VERSION:
+        hint = "it was written by a newer dphist, or changed."
+        raise InvalidParameter(f"metadata of version {VERSION} or older", excerpt(version), hint)
     table = stored.table(keys if isinstance(keys, list) else ())
-    found = [*_check_file(stored), *_check_agreement(stored), *_check_digests(stored, table, version)]
-    findings = _findings(check, Loaded(table, metadata, stored.kind == "parquet", stored.is_folder))
-    return [*found, *findings.checks, *_check_ledger(ledger, head, metadata, findings)]
+    findings = _check_content(_KINDS[str(kind)], stored, table)
+    return [
+        *_check_file(stored),
+        *_check_agreement(stored),
+        *_check_digests(stored, table, version),
+        *findings.checks,
+        *_check_ledger(ledger, head, metadata, findings),
+    ]
 
 
-def _findings(check: Callable[[Loaded], Findings], loaded: Loaded) -> Findings:
+def _check_content(check: Callable[[Stored, pa.Table], Findings], stored: Stored, table: pa.Table) -> Findings:
     """The checks of this kind of file. Anyone may have made it, so that whatever they stumble over is a failed check."""
     try:
         with np.errstate(all="ignore"):
-            return check(loaded)
+            return check(stored, table)
     except Exception as problem:  # a hostile file must not end the process that looks at it
-        said = str(problem) if isinstance(problem, DphistError) else f"could not be checked ({type(problem).__name__})"
-        return Findings([Check("content", False, said)])
+        words = str(problem) if isinstance(problem, DphistError) else f"could not be checked ({type(problem).__name__})"
+        return Findings([Check("content", False, words)])
 
 
 def _check_file(stored: Stored) -> Iterator[Check]:
@@ -84,13 +95,13 @@ def _check_file(stored: Stored) -> Iterator[Check]:
     if not isinstance(written, dict) or set(written) != {"name", "sha256"} or not isinstance(written["name"], str):
         yield Check("file", False, "the metadata beside it does not say which file it belongs to")
         return
-    same = written["sha256"] == sha256(stored.path)
-    yield Check("file", same, "is the one that was written" if same else "was changed after it was written")
+    same_file = written["sha256"] == sha256(stored.path)
+    yield Check("file", same_file, "is the one that was written" if same_file else "was changed after it was written")
 
 
 def _check_agreement(stored: Stored) -> Iterator[Check]:
     """Metadata inside a file and beside it say the same, but for the digest of the file."""
-    if stored.kind != "parquet" and not stored.is_folder:
+    if not (stored.is_typed or stored.is_folder):
         return
     if stored.inside is None:
         yield Check("metadata", False, "is beside the file and no longer inside it")
@@ -99,21 +110,20 @@ def _check_agreement(stored: Stored) -> Iterator[Check]:
             {name: value for name, value in data.items() if name not in (FILE, DIGEST)}
             for data in (stored.inside, stored.beside)
         )
-        same = inside == beside and FILE not in stored.inside
-        yield Check("metadata", same, "inside the file and beside it are the same" if same else "they differ")
+        agree = inside == beside and FILE not in stored.inside
+        yield Check("metadata", agree, "inside the file and beside it are the same" if agree else "they differ")
     elif not stored.is_folder:
         yield skipped("metadata", "is inside the file, and none is beside it to compare with")
 
 
 def _check_digests(stored: Stored, table: pa.Table, version: int) -> Iterator[Check]:
     """Of the metadata over itself, and of the table in it."""
-    held = [data for data in (stored.inside, stored.beside) if data is not None]
     if version == 1:
         yield skipped("digest", "metadata of version 1 has none: whoever edited it left no trace")
     else:
-        same = all(data.get(DIGEST) == digest_of(data) for data in held)
-        yield Check("digest", same, "is that of the metadata" if same else "the metadata was changed")
-    if stored.kind != "parquet" and not stored.is_folder:
+        held = all(data.get(DIGEST) == digest_of(data) for data in (stored.inside, stored.beside) if data is not None)
+        yield Check("digest", held, "is that of the metadata" if held else "the metadata was changed")
+    if not (stored.is_typed or stored.is_folder):
         return  # the digest of the file is that of the table
     written = stored.metadata.get(TABLE)
     if version == 1:
@@ -121,22 +131,79 @@ def _check_digests(stored: Stored, table: pa.Table, version: int) -> Iterator[Ch
     elif stored.is_folder and written is None:
         yield skipped("table", "Spark wrote it in parts, without a digest of their content")
     else:
-        same = isinstance(written, dict) and written == {"sha256": table_digest(table)}
-        yield Check("table", same, "has the content that was written" if same else "its content was changed")
+        held = isinstance(written, dict) and written == {"sha256": table_digest(table)}
+        yield Check("table", held, "has the content that was written" if held else "its content was changed")
 
 
 def _check_ledger(
     ledger: str | Path | None, head: str | None, metadata: dict[str, Any], findings: Findings
 ) -> Iterator[Check]:
+    """Whether the entry is there, unchanged, in a chain that holds, and paid for what the file states."""
     try:
-        receipt = claims.receipt_of_file(metadata)
+        receipt = Charged.read(metadata).receipt
     except DphistError as problem:
         yield Check("ledger", False, str(problem))
         return
-    if ledger is not None:
-        from dphist.verification.of_ledger import check_paid_for
+    if ledger is None:
+        if receipt is not None:
+            entry_name = f"entry {receipt.entry:,} of {receipt.dataset!a}"
+            yield skipped("ledger", f"{entry_name} should have paid for it; --ledger ADDRESS compares")
+        return
+    if receipt is None:
+        yield Check("ledger", False, "the file names no entry, so that nothing shows that this ledger paid for it")
+        return
+    from dphist.ledger import DataSet, Ledger
+    from dphist.ledger.chain import BUDGET
+    from dphist.ledger.chain import verify as verify_chain
 
-        yield from check_paid_for(ledger, head, receipt, findings, metadata)
-    elif receipt is not None:
-        named = f"entry {receipt.entry:,} of {receipt.dataset!a}"
-        yield skipped("ledger", f"{named} should have paid for it; --ledger ADDRESS compares")
+    with Ledger(ledger) as opened:
+        if receipt.dataset not in opened.names():
+            yield Check("ledger", False, "it has no such data set as the file names")
+            return
+        entries = opened.entries(receipt.dataset)
+    # The budget is about the data set, not about this file: dphist ledger verify.
+    chain = [check for check in verify_chain(entries, head) if check.name != BUDGET]
+    yield from chain
+    if not all(check.passed for check in chain):
+        return
+    entry = next((entry for entry in entries if entry.sequence == receipt.entry), None)
+    if entry is None or entry.hash != receipt.hash:
+        yield Check("ledger", False, f"entry {receipt.entry:,} of {receipt.dataset!r} is another one, or missing")
+    elif findings.spend is None:  # no plan could be read
+        yield Check("ledger", False, "what the file states cannot be compared, since it contradicts itself")
+    else:
+        dataset = DataSet.from_data(entries[0].body)
+        spend = findings.spend()
+        if "guarantee" in spend.facts:
+            words = (metadata if findings.same_words else entry.body).get("guarantee")
+            spend = replace(spend, facts={**spend.facts, "guarantee": words})
+        differing = ", ".join(_differences(entry, dataset, spend))
+        paid = f"entry {entry.sequence:,} of {entry.dataset!r} paid for it"
+        yield Check("ledger", not differing, f"{paid}, but says otherwise: {differing}" if differing else paid)
+
+
+def _differences(entry: Entry, dataset: DataSet, spend: Spend) -> Iterator[str]:
+    """The names of facts that the entry and the file tell differently."""
+    from dphist.ledger.dataset import WORDS
+
+    body = entry.body
+    if entry.kind != "reserve" or body.get("command") != spend.command:
+        yield "command"
+        return
+    if dataset.unit != spend.unit:
+        yield f"unit ({dataset.unit})"
+    if dataset.protects != spend.protects:
+        yield f"what is protected ({WORDS[dataset.protects]})"
+    for name, value in spend.facts.items():
+        if name == "mechanism":  # of a choice, all of them
+            agree = set(str(body.get(name)).split(" or ")) == set(value.split(" or "))
+        else:
+            agree = same(body.get(name), value, _TINY)
+        if not agree:
+            yield name
+    try:
+        paid, owed = asdict(entry.cost), asdict(spend.cost(dataset.epsilon))
+    except (DphistError, KeyError, TypeError):
+        yield "cost"
+        return
+    yield from (f"cost in {name}" for name in owed if not same(paid[name], owed[name], _TINY))
