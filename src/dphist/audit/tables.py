@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dphist.audit.findings import Finding
 from dphist.audit.run import Audit, Caught
-from dphist.report import page
+from dphist.report import html as page
 from dphist.version import __version__
 
 _BEGIN, _END = "<!-- audit{}: begin -->", "<!-- audit{}: end -->"

@@ -18,7 +18,7 @@ from dphist.planning.sentence import sentence
 from dphist.publish.digests import VERSION
 from dphist.publish.private_files import remove_partial, replace_private
 from dphist.publish.result import Published
-from dphist.report import lists
+from dphist.report import html
 from dphist.version import __version__
 
 ROUNDS: Final = "rounds"
@@ -54,7 +54,7 @@ class RunningCounts(Published):
     def html(self) -> str:
         """The report as text."""
         told = facts(self.mechanism, self.settings, self.round)[:4]
-        return lists.running(self.table, self.mechanism, self.metadata(), told, self.history())
+        return html.running(self.table, self.mechanism, self.metadata(), told, self.history())
 
     def record(self) -> None:
         """Keep the largest counts for pictures of later rounds, once; they are published already and cost nothing."""

@@ -26,7 +26,7 @@ from dphist.publish.files import files_of
 from dphist.publish.result import Published
 from dphist.publish.run import choose_engine
 from dphist.publish.table import row_order
-from dphist.report import lists
+from dphist.report import html
 from dphist.version import __version__
 
 Progress = Callable[[str], None]
@@ -72,7 +72,7 @@ class TopK(Published):
 
     def html(self) -> str:
         """The report as text."""
-        return lists.largest(self.table, self.plan, self.metadata(), complete=self.complete)
+        return html.largest(self.table, self.plan, self.metadata(), complete=self.complete)
 
 
 def release_largest(

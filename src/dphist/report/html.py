@@ -1,61 +1,232 @@
-"""The report of a release: one HTML file, nothing loaded from anywhere, rendered from the release's own objects."""
+"""Reports: one HTML file each, nothing loaded from anywhere, rendered from the published objects themselves."""
 
 from __future__ import annotations
 
+import html
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dphist.mechanisms import AdaptiveGaussian, Mechanism
+from dphist.mechanisms import AdaptiveGaussian, ContinualCounts, Ranked
 from dphist.planning import Plan
-from dphist.planning.describe import comparison, facts, number, standing, title
+from dphist.planning.describe import comparison, facts, number, standing, title, with_error
+from dphist.planning.plan import STD_ERROR
 from dphist.planning.summary import objective_value, thresholded
-from dphist.report import page, svg
+from dphist.planning.top_k import TopKPlan
+from dphist.report import svg
+
+_text = html.escape
+_BARS = 30
+_ROWS = 100
+_LINES = 6
+
+_STYLE = """
+:root { color-scheme: light; --ink: #1f2933; --soft: #616e7c; --line: #e4e7eb; --blue: #0072b2; --paper: #fff; }
+* { box-sizing: border-box; }
+body { margin: 0; background: #f5f7fa; color: var(--ink); font: 16px/1.55 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
+main { max-width: 60rem; margin: 2rem auto; padding: 2.5rem; background: var(--paper); border-radius: .5rem;
+       box-shadow: 0 1px 4px rgb(0 0 0 / .08); }
+h1 { margin: 0 0 .25rem; font-size: 1.7rem; } h2 { margin: 2.5rem 0 .75rem; font-size: 1.2rem; }
+.lead { color: var(--soft); margin: 0 0 1.5rem; }
+.guarantee { border-left: 4px solid var(--blue); background: #eef6fb; padding: 1rem 1.25rem; border-radius: 0 .4rem .4rem 0; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .4rem 1.25rem; margin: 0; }
+dt { color: var(--soft); } dd { margin: 0; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .92rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top; }
+th { color: var(--soft); font-weight: 600; } td.key, th.key { text-align: left; overflow-wrap: anywhere; }
+tr.chosen td { font-weight: 600; } .se { color: var(--soft); font-weight: 400; }
+figure { margin: 1rem 0; } figcaption { color: var(--soft); font-size: .92rem; }
+svg { width: 100%; height: auto; } code { font-size: .9em; overflow-wrap: anywhere; }
+footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; }
+@media (max-width: 40rem) { main { margin: 0; padding: 1.25rem; border-radius: 0; } dl { grid-template-columns: 1fr; } }
+"""
 
 
 def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
-    """The report as text."""
-    by = list(metadata["by"])
-    body = [
-        "<h1>Private counts by " + page.text(", ".join(by)) + "</h1>",
-        f'<p class="lead">{_headline(table, plan, metadata)}</p>',
-        page.guarantee(metadata),
-        page.section("The largest groups", page.bars(table, by)),
-        page.section("All released counts", _distribution(table)),
-        page.section("Which groups could be seen", _probabilities(plan)),
-        page.section("The plan", _facts(plan)),
-        page.section("What the alternatives would have cost", _alternatives(plan)),
-        page.section("The released table", page.rows(table, by, plan.value_names)),
-        page.section("How to read and cite this", _reading(metadata)),
-        page.footer(metadata),
-    ]
-    return page.document(f"Private counts by {', '.join(by)}", body)
-
-
-def _headline(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
-    groups = f"{table.num_rows:,} {'group' if table.num_rows == 1 else 'groups'} released"
-    unit = f"unit of privacy: {page.text(metadata['unit'])}"
-    budget = f"ε = {plan.epsilon:g}, δ = {plan.request.delta:g}"
-    where = f"; records where <code>{page.text(metadata['where'])}</code>" if metadata["where"] else ""
+    """The report of a release."""
+    by = metadata["by"]
     total = metadata["total_units"]
     units = f"; about {total['value']:,.0f} ± {total['std_error']:,.0f} units in all" if total else ""
-    return f"{groups}; {unit}; {budget}{units}{where}"
+    aggregates = [(noisy.aggregate, noisy.noise_std) for noisy in plan.aggregates]
+    sentences = [("mechanism", title(plan.mechanism)), *facts(plan.request, plan.mechanism, aggregates)]
+    estimand = f"A count estimates {metadata['estimand']}. ± is one standard error of the noise."
+    sections = [
+        _section("The largest groups", _bars(table, by)),
+        _section("All released counts", _distribution(table)),
+        _section("Which groups could be seen", _probabilities(plan)),
+        _section("The plan", _described(sentences)),
+        _section("What the alternatives would have cost", _alternatives(plan)),
+        _section("The released table", _rows(table, by, plan.value_names)),
+        _section("How to read and cite this", f"<p>{_text(estimand)}</p>{_citation('Counts', metadata, '.3g')}"),
+    ]
+    unit = f"unit of privacy: {_text(metadata['unit'])}"
+    lead = f"{_released(table)}; {unit}; ε = {plan.epsilon:g}, δ = {plan.request.delta:g}{units}{_where(metadata)}"
+    return _report(f"Private counts by {', '.join(by)}", lead, metadata, sections)
+
+
+def largest(table: pa.Table, plan: TopKPlan, metadata: dict[str, Any], *, complete: bool) -> str:
+    """The report of the largest groups, with counts or as a ranked list."""
+    by = metadata["by"]
+    ranked = isinstance(plan.mechanism, Ranked)
+    heading = (
+        f"{'The largest groups, ranked,' if ranked else 'Private counts of the largest groups'} by {', '.join(by)}"
+    )
+    ended = "" if complete else "<p>The list ended early: no other group was clearly larger than the rest.</p>"
+    estimand = (
+        "The list is an order without counts."
+        if ranked
+        else "A count estimates the number of units in the group; ± is one standard error of the noise."
+    )
+    rows = _rows(table, ["rank", *by], []) + ended if ranked else _rows(table, by, ["count"])
+    sections = [
+        _section("The groups", "" if ranked else _bars(table, by) + ended),
+        _section("The plan", _described(plan.facts())),
+        _section("The released table", rows),
+        _reading(f"{estimand} A group that is missing may be nearly as large as the last one.", metadata),
+    ]
+    return _report(heading, _list_lead(table, metadata, f"at most {plan.k:,} asked for"), metadata, sections)
+
+
+def running(
+    table: pa.Table,
+    mechanism: ContinualCounts,
+    metadata: dict[str, Any],
+    facts: Sequence[tuple[str, str]],
+    history: Sequence[tuple[int, pa.Table]],
+) -> str:
+    """The report of running counts: the largest groups over the rounds, and the counts now."""
+    by = metadata["by"]
+    estimand = (
+        "A count estimates the sum over all rounds of the units counted in the group; ± is one standard error of the"
+        " noise, which has as many terms as the number of the round has set bits. Protected is what one unit adds"
+        " in one round; for all rounds of a unit together epsilon adds up."
+    )
+    sections = [
+        _section("The largest groups over the rounds", _over_rounds(table, by, mechanism, history)),
+        _section("Counts now", _bars(table, by)),
+        _section("The plan", _described(facts)),
+        _section("The released table", _rows(table, by, ["count"])),
+        _reading(estimand, metadata, " and round"),
+    ]
+    lead = _list_lead(table, metadata, f"round {metadata['round']:,} of {mechanism.rounds:,}")
+    return _report(f"Private running counts by {', '.join(by)}", lead, metadata, sections)
+
+
+def document(title: str, parts: Iterable[str]) -> str:
+    """A page in the look of all reports; empty parts are left out."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{_text(title)}</title><style>{_STYLE}</style></head>"
+        f"<body><main>{''.join(part for part in parts if part)}</main></body></html>\n"
+    )
+
+
+def _report(heading: str, lead: str, metadata: dict[str, Any], sections: Sequence[str]) -> str:
+    """What is promised in a box of its own, which entry of a ledger paid for it, the sections, who made it and when."""
+    words, receipt = _text(_capital(metadata["guarantee"])), metadata.get("ledger")
+    charged = "<p>Not recorded in a ledger.</p>"
+    if receipt is not None:
+        charged = (
+            f"<p>Charged to the data set {_text(receipt['dataset'])} of a ledger before noise was drawn,"
+            f" entry {receipt['entry']:,}: <code>{_text(receipt['hash'])}</code></p>"
+        )
+    parts = [
+        f"<h1>{_text(heading)}</h1>",
+        f'<p class="lead">{lead}</p>',
+        f'<p class="guarantee"><strong>Guarantee.</strong> {words}</p>{charged}',
+        *sections,
+        f"<footer>dphist {_text(metadata['dphist'])}, {_text(metadata['created'])}</footer>",
+    ]
+    return document(heading, parts)
+
+
+def _released(table: pa.Table) -> str:
+    return f"{table.num_rows:,} {'group' if table.num_rows == 1 else 'groups'} released"
+
+
+def _where(metadata: dict[str, Any]) -> str:
+    return f"; records where <code>{_text(metadata['where'])}</code>" if metadata["where"] else ""
+
+
+def _list_lead(table: pa.Table, metadata: dict[str, Any], extent: str) -> str:
+    unit = f"; unit of privacy: {_text(metadata['unit'])}" if metadata["unit"] else ""
+    budget = f"ε = {metadata['epsilon']:g}, δ = {metadata['delta']:g}"
+    return f"{_released(table)}; {extent}{unit}; {budget}{_where(metadata)}"
+
+
+def _reading(estimand: str, metadata: dict[str, Any], also: str = "") -> str:
+    provided = f"<p>This holds provided {_text(metadata['assumption'])}.</p>"
+    content = f"<p>{_text(estimand)}</p>{provided}{_citation('Groups', metadata, 'g', also)}"
+    return _section("How to read and cite this", content)
+
+
+def _citation(what: str, metadata: dict[str, Any], digits: str, also: str = "") -> str:
+    unit = f" per {metadata['unit']}{also}" if metadata["unit"] else ""
+    words = (
+        f"{what} by {', '.join(metadata['by'])}, released with (ε = {metadata['epsilon']:g}, δ ="
+        f" {metadata['delta']:{digits}})-differential privacy{unit} by dphist {metadata['dphist']}"
+        f" on {metadata['created'][:10]}."
+    )
+    return f"<p>Cite as: <em>{_text(words)}</em></p>"
+
+
+def _section(heading: str, content: str) -> str:
+    """A heading with its content, or nothing."""
+    return f"<section><h2>{_text(heading)}</h2>{content}</section>" if content else ""
+
+
+def _described(facts: Iterable[tuple[str, str]]) -> str:
+    """Names with their sentences; the name of a mechanism is none."""
+    pairs = [(name, words if name == "mechanism" else _capital(words)) for name, words in facts]
+    return "<dl>" + "".join(f"<dt>{_text(name)}</dt><dd>{_text(words)}</dd>" for name, words in pairs) + "</dl>"
+
+
+def _figure(picture: str, caption: str) -> str:
+    return f"<figure>{picture}<figcaption>{_text(caption)}</figcaption></figure>"
+
+
+def _bars(table: pa.Table, by: Sequence[str]) -> str:
+    """The largest counts as bars."""
+    if table.num_rows == 0:
+        return "<p>No group was released: none had a noisy count above the threshold.</p>"
+    counts = _numbers(table, "count")
+    top = np.argsort(-counts, kind="stable")[:_BARS]
+    labels = [_label(table, by, int(i)) for i in top]
+    picture = svg.bars(labels, counts[top], 1.96 * _numbers(table, "count" + STD_ERROR)[top])
+    return _figure(picture, "Noisy counts; whiskers are ±1.96 standard errors of the noise.")
+
+
+def _rows(table: pa.Table, keys: Sequence[str], values: Sequence[str]) -> str:
+    """The first rows: keys as they are, values with their standard errors."""
+    head = "".join(f'<th class="key">{_text(name)}</th>' for name in keys)
+    lines = [head + "".join(f"<th>{_text(name)}</th>" for name in values)]
+    for row in table.slice(0, _ROWS).to_pylist():
+        named = "".join(f'<td class="key">{_text(_shown(row[name]))}</td>' for name in keys)
+        lines.append(named + "".join(_value(row[name], row[name + STD_ERROR]) for name in values))
+    more = f"<p>The first {_ROWS} of {table.num_rows:,} rows.</p>" if table.num_rows > _ROWS else ""
+    return f'<div class="scroll"><table>{"".join(f"<tr>{line}</tr>" for line in lines)}</table></div>{more}'
+
+
+def _value(value: float, error: float) -> str:
+    words, _, reach = with_error(value, error).partition(" ")
+    return f'<td>{words} <span class="se">{reach}</span></td>'
 
 
 def _distribution(table: pa.Table) -> str:
     if table.num_rows < 2:
         return ""
-    picture = svg.histogram(page.numbers(table, "count"))
-    return f"<figure>{picture}<figcaption>How many released groups have which noisy count.</figcaption></figure>"
+    return _figure(svg.histogram(_numbers(table, "count")), "How many released groups have which noisy count.")
 
 
 def _probabilities(plan: Plan) -> str:
     mechanism = thresholded(plan.mechanism)
     if mechanism is None:
         return "<p>All groups of the public list are released.</p>"
-    top = 1.15 * mechanism.count_released_with(0.999)
-    grid = np.linspace(0, top, 240)
+    grid = np.linspace(0, 1.15 * mechanism.count_released_with(0.999), 240)
     marks = [(mechanism.count_released_with(p), p) for p in (0.5, 0.95)]
     picture = svg.curve(grid, np.array([mechanism.release_probability(x) for x in grid]), marks)
     words = ", ".join(f"{p:.0%} at {number(x)}" for x, p in marks)
@@ -65,45 +236,64 @@ def _probabilities(plan: Plan) -> str:
             "The probability that a group is selected, by the weight that its units give it, which is their number if they"
             f" have no other undecided group: {words}."
         )
-    return f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
-
-
-def _facts(plan: Plan) -> str:
-    aggregates = [(noisy.aggregate, noisy.noise_std) for noisy in plan.aggregates]
-    told = [(name, page.capital(words)) for name, words in facts(plan.request, plan.mechanism, aggregates)]
-    return page.described([("mechanism", title(plan.mechanism)), *told])
+    return _figure(picture, caption)
 
 
 def _alternatives(plan: Plan) -> str:
-    best = objective_value(plan.mechanism, plan.request.objective)
-    rows = []
+    request, best = plan.request, objective_value(plan.mechanism, plan.request.objective)
+    names = ("noise std", "threshold", "95 % released at", "against the plan")
+    rows = ['<tr><th class="key"></th>' + "".join(f"<th>{name}</th>" for name in names) + "</tr>"]
     for mechanism in (plan.mechanism, *plan.alternatives):
-        hidden = thresholded(mechanism)
-        worse = objective_value(mechanism, plan.request.objective) / best - 1
-        chosen = "chosen" if mechanism is plan.mechanism else comparison(worse)
+        is_chosen, hidden = mechanism is plan.mechanism, thresholded(mechanism)
+        verdict = "chosen" if is_chosen else comparison(objective_value(mechanism, request.objective) / best - 1)
         cells = [
             number(mechanism.noise_std),
             number(hidden.threshold) if hidden else "–",
             number(hidden.count_released_with(0.95)) if hidden else "–",
-            _standing(plan, mechanism) if plan.request.choice != "given" else chosen,
+            standing(request, mechanism, plan.mechanism) if request.choice != "given" else verdict,
         ]
-        kind = ' class="chosen"' if mechanism is plan.mechanism else ""
-        rows.append(f'<tr{kind}><td class="key">{page.text(title(mechanism))}</td>{page.cells(cells)}</tr>')
-    titles = ("noise std", "threshold", "95 % released at", "against the plan")
-    head = '<tr><th class="key"></th>' + "".join(f"<th>{name}</th>" for name in titles) + "</tr>"
-    return f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>'
+        row = f'<td class="key">{_text(title(mechanism))}</td>' + "".join(f"<td>{_text(cell)}</td>" for cell in cells)
+        rows.append(f'<tr class="chosen">{row}</tr>' if is_chosen else f"<tr>{row}</tr>")
+    return f'<div class="scroll"><table>{"".join(rows)}</table></div>'
 
 
-def _standing(plan: Plan, mechanism: Mechanism) -> str:
-    return standing(plan.request, mechanism, plan.mechanism)
-
-
-def _reading(metadata: dict[str, Any]) -> str:
-    words = (
-        f"Counts by {', '.join(metadata['by'])}, released with (ε = {metadata['epsilon']:g}, δ = {metadata['delta']:.3g})-"
-        f"differential privacy per {metadata['unit']} by dphist {metadata['dphist']} on {metadata['created'][:10]}."
+def _over_rounds(
+    table: pa.Table, by: Sequence[str], mechanism: ContinualCounts, history: Sequence[tuple[int, pa.Table]]
+) -> str:
+    if table.num_rows == 0 or len(history) < 2:
+        return ""
+    rounds = np.array([number for number, _ in history], np.float64)
+    reaches = np.array([1.96 * mechanism.std_at(number) for number, _ in history])
+    counted = [dict(zip(_keys(past, by), _numbers(past, "count").tolist(), strict=True)) for _, past in history]
+    top = table.slice(0, _LINES)
+    lines = [
+        svg.Line(_label(top, by, row), np.array([counts.get(key, np.nan) for counts in counted]), reaches)
+        for row, key in enumerate(_keys(top, by))
+    ]
+    threshold = mechanism.threshold
+    caption = (
+        "Running counts as they were released; the bands are ±1.96 standard errors of the noise. A line is missing where the"
+        f" noisy count was not above the threshold of {threshold:,} (grey)."
     )
-    return (
-        f"<p>A count estimates {page.text(metadata['estimand'])}. ± is one standard error of the noise.</p>"
-        f"<p>Cite as: <em>{page.text(words)}</em></p>"
-    )
+    return _figure(svg.lines(rounds, lines, threshold, f"threshold {threshold:,}", "round"), caption)
+
+
+def _keys(table: pa.Table, by: Sequence[str]) -> list[tuple[Any, ...]]:
+    return list(zip(*(table.column(name).to_pylist() for name in by), strict=True))
+
+
+def _label(table: pa.Table, by: Sequence[str], row: int) -> str:
+    """The key of a row in one line."""
+    return " · ".join(_shown(table.column(name)[row].as_py()) for name in by)
+
+
+def _shown(value: object) -> str:
+    return "(null)" if value is None else str(value)
+
+
+def _numbers(table: pa.Table, name: str) -> svg.Floats:
+    return np.asarray(table.column(name).to_numpy(), np.float64)
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]

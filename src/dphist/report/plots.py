@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,13 +81,11 @@ def plot_plan(plan: Plan, path: str | Path, *, overwrite: bool = False) -> None:
     if not curves:
         raise InvalidParameter("a plan with a threshold to draw", plan.mechanism.name, "public keys need no threshold.")
     draw_lines(axes, curves)
-    for i, mechanism in enumerate((plan.mechanism, *plan.alternatives)):
-        chosen = thresholded(mechanism)
-        if chosen is not None:
-            axes.plot(chosen.noise_std, chosen.threshold, "o", color=_COLOURS[i % 7], markersize=9 if i == 0 else 5)
+    for i, point in enumerate(map(thresholded, (plan.mechanism, *plan.alternatives))):
+        if point is not None:
+            axes.plot(point.noise_std, point.threshold, "o", color=_COLOURS[i % 7], markersize=9 if i == 0 else 5)
     _frame(plan, axes)
-    axes.set_xlabel("noise on a count (standard deviation)")
-    axes.set_ylabel("threshold on the noisy count")
+    axes.set(xlabel="noise on a count (standard deviation)", ylabel="threshold on the noisy count")
     axes.set_title(
         f"Smallest threshold for (ε = {plan.request.epsilon:g}, δ = {plan.request.delta:g}); points: best choice of each",
         fontsize=10,
@@ -115,21 +113,12 @@ def plot_choice(plan: Plan, path: str | Path, *, overwrite: bool = False) -> Non
 
 def _frame(plan: Plan, axes: Axes) -> None:
     """Show the region around the plan; a mechanism that is many times worse would squeeze it."""
-    near = [
-        m
-        for m in map(thresholded, (plan.mechanism, *plan.alternatives))
-        if m and (plan.mechanism == m or m.threshold <= 4 * _threshold(plan.mechanism))
-    ]
-    noises = [m.noise_std for m in near]
-    thresholds = [m.threshold for m in near]
+    chosen, *others = map(thresholded, (plan.mechanism, *plan.alternatives))
+    assert chosen is not None
+    near = [chosen, *(m for m in others if m and m.threshold <= 4 * chosen.threshold)]
+    noises, thresholds = [m.noise_std for m in near], [m.threshold for m in near]
     axes.set_xlim(0.85 * min(noises), 1.35 * max(noises))
     axes.set_ylim(0.8 * min(thresholds), 1.35 * max(thresholds))
-
-
-def _threshold(mechanism: Mechanism) -> float:
-    found = thresholded(mechanism)
-    assert found is not None
-    return found.threshold
 
 
 def threshold_curve(request: Request, mechanism: Mechanism, points: int = 60) -> tuple[list[float], list[float]]:
@@ -170,14 +159,8 @@ def plot_profile(
     figure, axes = new_figure()
     top = max(epsilons) * 1.5
     grid = [float(e) for e in np.linspace(0, top, 200)]
-    draw_lines(axes, [(label, grid, _positive(mechanism.delta, grid))])
+    draw_lines(axes, [(label, grid, [max(mechanism.delta(e), 1e-300) for e in grid])])
     axes.plot(epsilons, [mechanism.delta(e) for e in epsilons], "o", color=_COLOURS[0])
-    axes.set_yscale("log")
-    axes.set_xlabel("ε")
-    axes.set_ylabel("δ")
+    axes.set(yscale="log", xlabel="ε", ylabel="δ")
     axes.set_title(f"Privacy profile of {label}", fontsize=10)
     save_figure(figure, Path(path), overwrite=overwrite)
-
-
-def _positive(function: Callable[[float], float], grid: Sequence[float]) -> list[float]:
-    return [max(function(x), 1e-300) for x in grid]

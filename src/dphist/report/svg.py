@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -53,18 +54,15 @@ def histogram(values: Floats) -> str:
     scale = (base - 14) / max(ticks[-1], counts.max())
     span = (_WIDTH - left - 20) / math.log(edges[-1] / edges[0])
     parts = [_open(height)]
-    for tick in ticks:
-        y = base - tick * scale
-        parts += [_line(left, y, _WIDTH - 20, y, _LINE), _words(left - 8, y + 4, _short(tick), "end")]
+    parts += _levels(left, _WIDTH - 20, [(base - tick * scale, _short(tick)) for tick in ticks])
     for count, begin, end in zip(counts, edges[:-1], edges[1:], strict=True):
         x, width = left + math.log(begin / edges[0]) * span, math.log(end / begin) * span
         tall = count * scale
         parts.append(
             f'<rect x="{x + 1:.1f}" y="{base - tall:.1f}" width="{width - 2:.1f}" height="{tall:.1f}" fill="{_BLUE}"/>'
         )
-    for value in _log_ticks(edges[0], edges[-1]):
-        x = left + math.log(value / edges[0]) * span
-        parts += [_line(x, base, x, base + 5, _SOFT), _words(x, base + 20, _short(value), "middle")]
+    places = _log_ticks(edges[0], edges[-1])
+    parts += _marks(base, [(left + math.log(value / edges[0]) * span, value) for value in places])
     parts.append(_words((left + _WIDTH) / 2, height - 2, "noisy count", "middle"))
     return "".join([*parts, "</svg>"])
 
@@ -76,13 +74,9 @@ def curve(x: Floats, y: Floats, marks: Sequence[tuple[float, float]]) -> str:
     scale = (_WIDTH - left - 40) / float(x[-1])
     rise = base - 14
     parts = [_open(height)]
-    for level in (0, 0.25, 0.5, 0.75, 1):
-        at = base - level * rise
-        parts += [_line(left, at, _WIDTH - 40, at, _LINE), _words(left - 8, at + 4, f"{level:.0%}", "end")]
-    for tick in (tick for tick in ticks if tick <= x[-1]):
-        at = left + tick * scale
-        parts += [_line(at, base, at, base + 5, _SOFT), _words(at, base + 20, _short(tick), "middle")]
-    path = " ".join(f"{left + a * scale:.1f},{base - b * rise:.1f}" for a, b in zip(x, y, strict=True))
+    parts += _levels(left, _WIDTH - 40, [(base - p * rise, f"{p:.0%}") for p in (0, 0.25, 0.5, 0.75, 1)])
+    parts += _marks(base, [(left + tick * scale, tick) for tick in ticks if tick <= x[-1]])
+    path = _points([(left + a * scale, base - b * rise) for a, b in zip(x, y, strict=True)])
     parts.append(f'<polyline points="{path}" fill="none" stroke="{_BLUE}" stroke-width="2.2"/>')
     for a, b in marks:
         px, py = left + a * scale, base - b * rise
@@ -111,12 +105,9 @@ def lines(x: Floats, drawn: Sequence[Line], level: float, level_name: str, x_nam
     ticks = nice_ticks(0.0, top)
     rise, span = (base - 14) / max(ticks[-1], top), (right - left) / max(float(x[-1] - x[0]), 1.0)
     parts = [_open(height)]
-    for tick in ticks:
-        parts += [_line(left, base - tick * rise, right, base - tick * rise, _LINE)]
-        parts += [_words(left - 8, base - tick * rise + 4, _short(tick), "end")]
-    for tick in (tick for tick in nice_ticks(float(x[0]), float(x[-1])) if x[0] <= tick <= x[-1] and tick == int(tick)):
-        at = left + (tick - x[0]) * span
-        parts += [_line(at, base, at, base + 5, _SOFT), _words(at, base + 20, _short(tick), "middle")]
+    parts += _levels(left, right, [(base - tick * rise, _short(tick)) for tick in ticks])
+    places = [t for t in nice_ticks(float(x[0]), float(x[-1])) if x[0] <= t <= x[-1] and t == int(t)]
+    parts += _marks(base, [(left + (tick - x[0]) * span, tick) for tick in places])
     parts.append(_line(left, base - level * rise, right, base - level * rise, _SOFT))
     if level * rise > 40:  # further down the lines themselves would run through the words
         parts.append(_words(left + 4, base - level * rise - 5, level_name))
@@ -144,13 +135,21 @@ def lines(x: Floats, drawn: Sequence[Line], level: float, level_name: str, x_nam
 
 def _pieces(values: Floats) -> Iterator[list[int]]:
     """The runs of values that are there."""
-    piece: list[int] = []
-    for i, missing in enumerate([*np.isnan(values), True]):
+    for missing, run in itertools.groupby(range(len(values)), lambda i: bool(np.isnan(values[i]))):
         if not missing:
-            piece.append(i)
-        elif piece:
-            yield piece
-            piece = []
+            yield list(run)
+
+
+def _levels(left: float, right: float, levels: Sequence[tuple[float, str]]) -> Iterator[str]:
+    """Lines across the picture, named at their left end."""
+    for y, name in levels:
+        yield _line(left, y, right, y, _LINE) + _words(left - 8, y + 4, name, "end")
+
+
+def _marks(base: float, marks: Sequence[tuple[float, float]]) -> Iterator[str]:
+    """Numbers below the picture, each with its mark."""
+    for x, value in marks:
+        yield _line(x, base, x, base + 5, _SOFT) + _words(x, base + 20, _short(value), "middle")
 
 
 def _points(pairs: Sequence[tuple[float, float]]) -> str:
