@@ -1,9 +1,7 @@
-"""The command line as a user meets it: real processes, real files."""
+"""The command line as a user meets it: real words, real files, real processes where a new interpreter could matter."""
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,23 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from command_line import dphist, dphist_process
 from dphist.cli.app import app
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-8", "--max-groups", "10"]
 
 
-def dphist(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "dphist", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        check=False,
-    )
-
-
 def test_plan_prints_a_calm_table() -> None:
-    done = dphist("plan", *BUDGET)
+    done = dphist_process("plan", *BUDGET)
     assert done.returncode == 0
     assert done.stderr == ""
     assert "Plan: sparse-gaussian (exact)" in done.stdout
@@ -144,10 +133,18 @@ def test_bad_input_is_one_line_and_code_2(arguments: list[str], message: str) ->
     assert done.stderr.startswith("dphist: ")
 
 
+def test_an_error_in_a_process_of_its_own() -> None:
+    """As a shell sees it: its code, nothing on stdout, one line on stderr."""
+    done = dphist_process("plan", "--epsilon", "0", "--delta", "1e-8", "--max-groups", "1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("dphist: Expected a finite epsilon > 0")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_help_version_and_no_arguments() -> None:
     assert dphist("--version").stdout.startswith("dphist 0.")
     assert dphist("--help").returncode == 0
-    bare = dphist()
+    bare = dphist_process()
     assert bare.returncode == 2
     assert bare.stderr.startswith("Usage:")
 

@@ -1,25 +1,15 @@
 """`dphist release` and `dphist verify` as a user meets them."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from command_line import dphist, dphist_process
+
 BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--max-groups", "3"]
-
-
-def dphist(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "dphist", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        check=False,
-    )
 
 
 @pytest.fixture
@@ -38,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_command_of_the_readme(folder: Path) -> None:
-    done = dphist(
+    done = dphist_process(
         "release", "events.parquet", "--unit", "user_id", "--by", "url", "--by", "country", *BUDGET, "--sum", "likes:0:1",
         "--mean", "minutes:0:60", "-o", "out.parquet", "--report", "out.html", cwd=folder,
     )  # fmt: skip

@@ -1,44 +1,24 @@
 """`dphist stat` as a user meets it."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dphist.cli import main
+from command_line import Done, dphist, dphist_process
 
 AGE = ["--column", "age", "--unit", "person", "--lower", "0", "--upper", "120", "--error", "1", "--epsilon", "0.5"]
-
-
-@dataclass(frozen=True)
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
 
 
 Stat = Callable[..., Done]
 
 
 @pytest.fixture
-def stat(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Stat:
-    """The command in this process, in the folder: a new interpreter costs more than most commands."""
-
-    def run(*arguments: str) -> Done:
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["dphist", "stat", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        shown = capsys.readouterr()
-        return Done(int(stopped.value.code or 0), shown.out, shown.err)
-
-    return run
+def stat(folder: Path) -> Stat:
+    return lambda *arguments: dphist("stat", *arguments, cwd=folder)
 
 
 @pytest.fixture
@@ -50,14 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_command_of_the_help(folder: Path) -> None:
     """In a process of its own, as a user starts it."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "dphist", "stat", "max", "ages.parquet", *AGE, "--drop", "0.005"],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        cwd=folder,
-        check=False,
-    )
+    done = dphist_process("stat", "max", "ages.parquet", *AGE, "--drop", "0.005", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines() == ["… reading the schema", "… bounding and counting"]
     value, promise = done.stdout.splitlines()[0].split(": ", 1)

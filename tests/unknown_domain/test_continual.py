@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from scipy.stats import chi2
 from typer.testing import CliRunner
 
 import dphist as dp
+from command_line import dphist
 from dphist.cli import continual as commands
 from dphist.cli.app import app
 from dphist.errors import InvalidParameter
@@ -336,7 +335,6 @@ def test_every_command_has_an_example_that_runs(tmp_path: Path, monkeypatch: pyt
                 assert json.loads(shown)["round"] == 1
     assert shown == "2026-01-05\n"
     assert pq.read_table(tmp_path / "out.parquet").num_rows == 1
-    words = [sys.executable, "-W", "error", "-m", "dphist", "continual", "add", "stream", "monday.parquet"]
-    twice = subprocess.run([*words, "--batch", "2026-01-05"], capture_output=True, text=True, check=False)
+    twice = dphist("continual", "add", "stream", "monday.parquet", "--batch", "2026-01-05")
     assert twice.returncode == 2
     assert twice.stderr.startswith("dphist: Expected a batch that is not in yet")

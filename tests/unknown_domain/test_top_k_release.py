@@ -2,8 +2,6 @@
 
 import datetime as dt
 import json
-import subprocess
-import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import dphist as dp
+from command_line import dphist
 from dphist.cli.app import app
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
@@ -215,11 +214,6 @@ def test_names_and_missing_budgets_are_refused(events: pa.Table) -> None:
 def folder(tmp_path: Path, events: pa.Table) -> Path:
     pq.write_table(events, tmp_path / "events.parquet")
     return tmp_path
-
-
-def dphist(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", "-m", "dphist", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
 
 
 def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
