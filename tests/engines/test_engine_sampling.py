@@ -90,7 +90,8 @@ def test_biased_samplers_are_rejected(monkeypatch: pytest.MonkeyPatch, name: str
     biased = BIASED[name]
     monkeypatch.setattr(DuckDBDialect, "priority", lambda self, seed, columns: biased(seed, columns))
     engine = DuckDBEngine()
-    assert min(marginal_p_value(engine, TEXTS, 2, seed=5), joint_p_value(engine, seeds=80)) < ALPHA
+    # 500 sets are enough: the least biased of these has a p-value below 1e-200 with them, and the good one is judged by 2,000.
+    assert min(marginal_p_value(engine, TEXTS, 2, seed=5), joint_p_value(engine, seeds=20)) < ALPHA
 
 
 @every_engine

@@ -44,7 +44,8 @@ def _peeling_probability(order: tuple[int, ...], utilities: list[int], coefficie
     ("k", "coefficient"), [(1, Fraction(1, 2)), (2, Fraction(2, 3)), (4, Fraction(1, 3)), (2, Fraction(0))]
 )
 def test_the_order_is_that_of_the_peeled_exponential_mechanism(k: int, coefficient: Fraction) -> None:
-    utilities, rounds = [0, 3, 1, 3], 12_000
+    """At α = 1e-6 these rounds reject coefficients a fifth smaller or a quarter larger with a power of at least 0.994."""
+    utilities, rounds = [0, 3, 1, 3], 6_000
     source = SeededEntropy(40)
     seen = Counter(tuple(exponential_top_k(utilities, coefficient, k, source).tolist()) for _ in range(rounds))
     orders = list(itertools.permutations(range(4), k))
