@@ -24,7 +24,7 @@ def _is_module(value: object) -> bool:
     return type(value).__name__ == "module"
 
 
-def test_importing_loads_neither_engines_nor_pictures() -> None:
+def test_importing_loads_neither_engines_nor_pictures_nor_models() -> None:
     names = ("duckdb", "pyspark", "pyarrow", "matplotlib", "sqlalchemy", "pydantic")
     code = f"import sys, dphist; print([m for m in {names} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

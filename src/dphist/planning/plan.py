@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Unpack
 
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms import Mechanism
@@ -14,7 +13,8 @@ from dphist.planning import storage
 from dphist.planning.aggregates import AggregateNoise, aggregate_noise
 from dphist.planning.candidates import candidates
 from dphist.planning.describe import describe
-from dphist.planning.request import Aggregate, Choice, Noise, Objective, Request, analysis_owner
+from dphist.planning.options import PlanOptions, read, spelled_out
+from dphist.planning.request import Aggregate, Choice, Request, analysis_owner
 from dphist.planning.summary import Summary, objective_value, stated_delta, summarise
 
 STD_ERROR: Final = "_std_error"
@@ -83,28 +83,8 @@ class Plan:
         )
 
 
-def plan(
-    *,
-    epsilon: float,
-    delta: float,
-    max_groups: int | Literal["auto"] | None = None,
-    sparsity: int | None = None,
-    keys: int | Sequence[object] | None = None,
-    sparse: bool = False,
-    sketch: int | None = None,
-    total: bool = False,
-    sums: Mapping[str, tuple[float, float]] | None = None,
-    means: Mapping[str, tuple[float, float]] | None = None,
-    rows: int | None = None,
-    weights: Mapping[str, float] | None = None,
-    noise_std: float | None = None,
-    mechanism: str = "best",
-    analysis: str | None = None,
-    objective: Objective = "release95",
-    correlation: float | None = None,
-    low_threshold: int = 1,
-    noise: Noise = "rounded",
-) -> Plan:
+@spelled_out(PlanOptions)
+def plan(**options: Unpack[PlanOptions]) -> Plan:
     """Choose the mechanism for a budget. Touches no data.
 
     epsilon, delta: the budget; with nothing more, groups are selected in rounds and then counted (``adaptive``), unless a
@@ -120,36 +100,40 @@ def plan(
     ``noise`` the noise. noise: ``rounded`` Gaussian noise keeps the exact analysis, ``discrete`` keeps counts whole.
     mechanism, analysis, noise_std, correlation and low_threshold fix what would else be chosen.
     """
-    shares = dict(weights or {})
+    return choose(_request(read(PlanOptions, options, plan)))
+
+
+def _request(asked: PlanOptions) -> Request:
+    shares = dict(asked["weights"] or {})
+    rows, max_groups, keys = asked["rows"], asked["max_groups"], asked["keys"]
     aggregates = [
-        *(_aggregate("sum", column, bounds, shares) for column, bounds in (sums or {}).items()),
-        *(_aggregate("mean", column, bounds, shares) for column, bounds in (means or {}).items()),
+        *(_aggregate("sum", column, bounds, shares) for column, bounds in (asked["sums"] or {}).items()),
+        *(_aggregate("mean", column, bounds, shares) for column, bounds in (asked["means"] or {}).items()),
         *([] if rows is None else [_aggregate("rows", None, (0, rows), shares)]),
     ]
     if shares:
         raise InvalidParameter(
             "weights for aggregates of the plan", sorted(shares), "names look like sum_likes, mean_age."
         )
-    request = Request(
-        epsilon=epsilon,
-        delta=delta,
+    return Request(
+        epsilon=asked["epsilon"],
+        delta=asked["delta"],
         max_groups=None if max_groups == "auto" else max_groups,
-        sparsity=sparsity,
+        sparsity=asked["sparsity"],
         keys=keys if keys is None or isinstance(keys, int) else len(set(keys)),
-        sparse_keys=sparse,
-        sketch=sketch,
-        total=total,
+        sparse_keys=asked["sparse"],
+        sketch=asked["sketch"],
+        total=asked["total"],
         aggregates=tuple(aggregates),
-        objective=objective,
-        mechanism=mechanism,
-        analysis=analysis,
-        noise_std=noise_std,
-        correlation=correlation,
-        low_threshold=low_threshold,
-        noise=noise,
-        choice=_choice(max_groups, sparsity, keys, sketch, mechanism),
+        objective=asked["objective"],
+        mechanism=asked["mechanism"],
+        analysis=asked["analysis"],
+        noise_std=asked["noise_std"],
+        correlation=asked["correlation"],
+        low_threshold=asked["low_threshold"],
+        noise=asked["noise"],
+        choice=_choice(max_groups, asked["sparsity"], keys, asked["sketch"], asked["mechanism"]),
     )
-    return choose(request)
 
 
 def _choice(max_groups: object, sparsity: object, keys: object, sketch: object, mechanism: str) -> Choice:

@@ -21,6 +21,7 @@ from dphist.mechanisms import (
 from dphist.mechanisms.tuning import Tuning
 from dphist.outputs import write_text
 from dphist.planning.aggregates import covers_aggregates, require_drawable
+from dphist.planning.options import check_types
 from dphist.planning.request import Aggregate, Request
 
 FORMAT: Final = "dphist-plan"
@@ -80,6 +81,7 @@ def from_data(data: Any, source: str) -> tuple[Request, Mechanism, tuple[Mechani
             " Hint: plan again with this version of dphist."
         )
     try:
+        check_types(Request, data["request"])
         asked = dict(data["request"])
         aggregates = tuple(Aggregate(**aggregate) for aggregate in asked.pop("aggregates"))
         request = Request(**asked, aggregates=aggregates)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
 from dphist.aggregates import Measure
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.duckdb.pairs import open_pairs
-from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
+from dphist.engines.query import GroupByQuery, PerformanceSettings, parse_key
 from dphist.engines.spark.engine import SparkEngine
 from dphist.engines.spark.resolve import is_spark_frame
 from dphist.errors import InvalidParameter
@@ -24,12 +24,13 @@ from dphist.noise.entropy import require_secure
 from dphist.planning import Plan, plan_for
 from dphist.planning import storage as plan_storage
 from dphist.planning.aggregates import AggregateNoise
+from dphist.planning.options import BudgetOptions, ReleaseOptions, declarations, read, spelled_out
 from dphist.publish.adaptive import decide, run_rounds
 from dphist.publish.charge import charging, spend_of_plan
 from dphist.publish.files import files_of, public_keys
 from dphist.publish.privatise import bounds_of, noisy_total, privatise
 from dphist.publish.result import Release, Request
-from dphist.publish.table import Order, build_table, check_names
+from dphist.publish.table import build_table, check_names
 
 Progress = Callable[[str], None]
 Diagnose = Callable[[dict[str, int]], None]
@@ -120,26 +121,29 @@ class Job:
 def prepare(
     source: object,
     *,
-    unit: str,
-    by: str | Sequence[str],
     plan: Plan | str | Path | None = None,
-    keys: object = None,
-    where: str | None = None,
-    null_keys: NullKeys = "group",
-    order: Order = "count",
-    intervals: float | None = None,
-    integers: bool = False,
     settings: PerformanceSettings | None = None,
     engine: SparkEngine | None = None,
-    **budget: Any,
+    **options: Unpack[ReleaseOptions],
 ) -> Job:
     """Everything a release can check and choose before it reads a record."""
-    names = (by,) if isinstance(by, str) else tuple(by)
-    request = Request(unit, names, where, null_keys, order, intervals, integers)
+    asked = read(ReleaseOptions, options, release)
+    budget = {name: value for name, value in options.items() if name in declarations(BudgetOptions) and name != "keys"}
+    names = (asked["by"],) if isinstance(asked["by"], str) else tuple(asked["by"])
+    request = Request(
+        asked["unit"],
+        names,
+        asked["where"],
+        asked["null_keys"],
+        asked["order"],
+        asked["intervals"],
+        asked["integers"],
+    )
     key_names = [parse_key(name).name for name in names]
+    keys = asked["keys"]
     listed = None if keys is None else public_keys(keys, key_names)
     made = _plan(plan, budget, None if listed is None else listed.num_rows)
-    check_names(key_names, made, intervals)
+    check_names(key_names, made, request.intervals)
     query = build_query(made, request, listed)
     inputs = files_of(source, plan, keys if isinstance(keys, str | Path) else None)
     return Job(source, made, request, query, choose_engine(source, engine, settings), inputs)
@@ -157,16 +161,18 @@ def choose_engine(
     return DuckDBEngine(settings or PerformanceSettings())
 
 
+@spelled_out(ReleaseOptions)
 def release(
     source: object,
     *,
-    unit: str,
-    by: str | Sequence[str],
+    plan: Plan | str | Path | None = None,
     ledger: str | Path | None = None,
     dataset: str | None = None,
+    settings: PerformanceSettings | None = None,
+    engine: SparkEngine | None = None,
     progress: Progress | None = None,
     entropy: Entropy | None = None,
-    **options: Any,
+    **options: Unpack[ReleaseOptions],
 ) -> Release:
     """Count units per group, add noise, hide small groups: a table that is safe to publish.
 
@@ -175,7 +181,7 @@ def release(
     that names the person protected. by: the columns that make the groups, or ``name=SQL expression`` of a record's own
     columns.
 
-    options: either ``plan`` (a plan, or the path of a saved one) or what `dphist.plan` takes (epsilon, delta, max_groups,
+    Either ``plan`` (a plan, or the path of a saved one) or what `dphist.plan` takes (epsilon, delta, max_groups,
     sums, ...); ``keys`` (a public list of groups), ``where`` (an SQL condition on a record's own columns), ``null_keys``
     (group or drop), ``order`` (count or key), ``intervals`` (a level such as 0.95), ``integers``, ``settings`` (threads,
     memory), ``engine`` (a `SparkEngine`).
@@ -186,8 +192,8 @@ def release(
     A release does exactly what its plan paid for.
     """
     require_secure(entropy)
-    job = prepare(source, unit=unit, by=by, **options)
-    with charging(ledger, dataset, lambda: spend_of_plan(job.plan, unit)) as charge:
+    job = prepare(source, plan=plan, settings=settings, engine=engine, **options)
+    with charging(ledger, dataset, lambda: spend_of_plan(job.plan, job.request.unit)) as charge:
         found = job.run(progress=progress, entropy=entropy, charge=charge)
         if charge is None:
             return found
@@ -202,6 +208,8 @@ def _plan(plan: Plan | str | Path | None, budget: Mapping[str, Any], listed: int
         raise InvalidParameter(
             "a plan or a budget", "both", f"leave out {', '.join(sorted(budget))}: the plan says it."
         )
+    if not isinstance(plan, Plan | str | Path):
+        raise InvalidParameter("a plan, or the path of a saved one", type(plan).__name__)
     made = plan if isinstance(plan, Plan) else Plan.load(plan)
     plan_storage.check(made.request, made.mechanism, "the plan")
     if made.request.undecided:  # any of them may be run

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from dphist.flexible.statistics import PrivateHistogram, sanitise, statistic
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
+from dphist.planning.options import StatisticOptions, read, spelled_out
 from dphist.publish.charge import Receipt, charging, paid, spend_of_statistic
 from dphist.words import exactly
 
@@ -89,6 +90,7 @@ def _shown(value: object) -> str:
     return exactly(value) if isinstance(value, float) else str(value)
 
 
+@spelled_out(StatisticOptions)
 def stat(
     name: str,
     source: object,
@@ -101,18 +103,18 @@ def stat(
     dataset: str | None = None,
     progress: Progress | None = None,
     entropy: Entropy | None = None,
-    **options: Any,
+    **options: Unpack[StatisticOptions],
 ) -> PrivateStatistic:
     """A private statistic of a column: max, min, range, median, quantile, mean, std, support, mode, max-k or is-empty.
 
     mode and max-k take `read_as`, "number" or "text", for columns of text.
 
-    `options` are those of `plan_statistic`: epsilon, delta, lower, upper, error, drop, min_records, max_records, max_values,
+    The options are those of `plan_statistic`: epsilon, delta, lower, upper, error, drop, min_records, max_records, max_values,
     probability, k. A plan that is known not to keep its promise is refused before anything is read. ledger, dataset: where
     it is charged before the first record is read; without them nothing is recorded.
     """
     require_secure(entropy)
-    plan = plan_statistic(name, **options)
+    plan = plan_statistic(name, **read(StatisticOptions, options, stat))
     plan.require_feasible()
     query = build_query(plan, unit=unit, column=column, where=where)
     bounds = ContributionBounds(plan.mechanism.max_groups)
