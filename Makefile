@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-fuzz test-crash test-spark java audit audit-spark postgres bench pins clean
+.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-fuzz test-crash test-spark mutants java audit audit-spark postgres bench pins clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -27,7 +27,9 @@ demo: $(DEMO)  ## a private table from real flights: destinations by the aircraf
 	    --mean arr_delay:-60:120 -o build/destinations.parquet --report build/destinations.html --overwrite
 	@echo "Open build/destinations.html in a browser."
 
-test: lint types imports coverage  ## everything CI checks
+# Types are checked while the tests run: alone, each leaves a core without work at times.
+test: $(READY) java postgres  ## everything CI checks
+	@$(MAKE) --no-print-directory -j4 lint types imports coverage
 
 check: lint types imports pytest  ## the same without the coverage gate, while developing
 
@@ -75,6 +77,9 @@ test-crash: $(READY) postgres  ## kill `continual add`, and processes that charg
 
 test-spark: $(READY) java  ## every example of the engine tests on Spark
 	@$(BIN)/pytest -q --engines spark -m "not statistical and not crash and not fuzz" tests/engines tests/spark
+
+mutants: $(READY) java postgres  ## plant every small privacy bug of tests/mutants: all must be killed
+	@$(BIN)/python tests/mutants/run.py
 
 audit: $(READY)  ## attack every guarantee thoroughly (half an hour) and rewrite the tables of docs/audit.md
 	@$(BIN)/python -m dphist.audit docs/audit.md

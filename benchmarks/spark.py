@@ -143,7 +143,7 @@ def shuffles_of(spark: Any, events: Any, way: str) -> int | None:
             from dphist.histogram import ContributionBounds
 
             with SparkEngine(spark).open(events, GroupByQuery("user", (Key("item"),))) as records:
-                records.histogram(ContributionBounds(MAX_GROUPS)).explain()
+                records.sql(records.histogram_sql(ContributionBounds(MAX_GROUPS))).explain()
     return printed.getvalue().count("Exchange hashpartitioning")
 
 

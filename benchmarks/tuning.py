@@ -23,15 +23,15 @@ from typing import Any
 
 import numpy as np
 from generated_tables import Data, Floats, generated
-from utility_runs import Result, branches, pairs_of, released, repeat, result, two_rounds
+from utility_runs import Result, branches, counted, pairs_of, released, repeat, result, selection, two_rounds
 
+from dphist.engines.base import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate
 from dphist.mechanisms.tuning import Tuning
-from dphist.selection.choice import DEGREE_EDGES, choose, noisy_degrees
-from dphist.selection.counting import NoisyCounts, count
+from dphist.selection.choice import DEGREE_EDGES, most_releases, noisy_degrees
+from dphist.selection.counting import NoisyCounts
 from dphist.selection.estimates import estimate
-from dphist.selection.rounds import Selection, select
 
 Change = dict[str, Any]
 
@@ -93,29 +93,31 @@ def tune(epsilon: float, delta: float, seeds: int) -> None:
     print(f"{len(sets)} generated tables, epsilon = {epsilon:g}, delta = {delta:g}, {seeds} runs of each")
     print(f"  {'':<64}{'groups':>7}{'error':>7}{'covered':>9}{'worst':>7}{'largest':>9}{'worst':>7}{'score':>8}")
     mechanism = calibrate(epsilon, delta)
-    kept: list[list[tuple[MemoryPairs, Selection, NoisyCounts]]] = []
+    kept: list[list[tuple[MemoryPairs, LocalGroups, NoisyCounts]]] = []
     for data in sets:
         runs = []
         for seed in range(seeds):
             pairs = pairs_of(data, mechanism, np.random.default_rng(seed))
-            selection = select(mechanism, pairs)
-            runs.append((pairs, selection, count(mechanism, pairs, selection)))
+            selected = selection(mechanism, pairs)
+            runs.append((pairs, selected, counted(mechanism, pairs, selected)))
         kept.append(runs)
 
-    def read(data: Data, counts: NoisyCounts, tuning: Tuning) -> Result:
+    def read(data: Data, selected: LocalGroups, counts: NoisyCounts, tuning: Tuning) -> Result:
         found = estimate(counts, tuning)
-        return result(data, counts.index, found.counts, found.std_errors)
+        return result(data, selected.codes, found.counts, found.std_errors)
 
-    reference = row("in use", [[read(d, run[2], base) for run in runs] for d, runs in zip(sets, kept, strict=True)])
+    reference = row(
+        "in use", [[read(d, run[1], run[2], base) for run in runs] for d, runs in zip(sets, kept, strict=True)]
+    )
     for change in ESTIMATING:
         tuning = replace(base, **change)
-        table = [[read(d, run[2], tuning) for run in runs] for d, runs in zip(sets, kept, strict=True)]
+        table = [[read(d, run[1], run[2], tuning) for run in runs] for d, runs in zip(sets, kept, strict=True)]
         row(text(change), table, reference)
     for change in COUNTING:
         tuning = replace(base, **change)
         other = replace(mechanism, tuning=tuning)
         table = [
-            [read(d, count(other, pairs, selection), tuning) for pairs, selection, _ in runs]
+            [read(d, selected, counted(other, pairs, selected), tuning) for pairs, selected, _ in runs]
             for d, runs in zip(sets, kept, strict=True)
         ]
         row(text(change), table, reference)
@@ -170,7 +172,7 @@ def tune_choice(sets: Sequence[Data], epsilon: float, delta: float, seeds: int) 
             for groups, degrees in zip(made, exact, strict=True):
                 if groups.max() < 10:
                     continue
-                picks = [now.index(choose(now, noisy_degrees(degrees, rest, tuning=tuning))) for _ in range(10)]
+                picks = [now.index(most_releases(now, noisy_degrees(degrees, rest, tuning=tuning))) for _ in range(10)]
                 losses.append(1 - np.mean(groups[picks]) / groups.max())
             print(
                 f"  moved_weight {moved:<6}empty_below {below:<6}{100 * np.mean(losses):>8.2f}{100 * max(losses):>8.1f}",

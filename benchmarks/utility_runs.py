@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 import dphist as dp
+from dphist.engines.base import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms import LaplaceThreshold, SparseGaussian
 from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate
 from dphist.mechanisms.tuning import Tuning
 from dphist.privacy.gaussian import largest_mu
-from dphist.selection.choice import DEGREE_EDGES, choose, noisy_degrees
-from dphist.selection.counting import count
+from dphist.selection.choice import DEGREE_EDGES, most_releases, noisy_degrees
+from dphist.selection.counting import NoisyCounts, count
 from dphist.selection.estimates import estimate
 from dphist.selection.rounds import select
 
@@ -139,9 +140,23 @@ def pairs_of(data: Data, mechanism: AdaptiveGaussian, rng: Random) -> MemoryPair
 def adaptive(data: Data, mechanism: AdaptiveGaussian, rng: Random) -> Result:
     """The adaptive release itself, with its own noise."""
     pairs = pairs_of(data, mechanism, rng)
-    selection = select(mechanism, pairs)
-    found = estimate(count(mechanism, pairs, selection), mechanism.tuning)
-    return result(data, selection.index, found.counts, found.std_errors)
+    selected = selection(mechanism, pairs)
+    found = estimate(counted(mechanism, pairs, selected), mechanism.tuning)
+    return result(data, selected.codes, found.counts, found.std_errors)
+
+
+def selection(mechanism: AdaptiveGaussian, pairs: MemoryPairs) -> LocalGroups:
+    """The groups that the rounds select."""
+    selected = select(mechanism, pairs)
+    assert isinstance(selected, LocalGroups)
+    return selected
+
+
+def counted(mechanism: AdaptiveGaussian, pairs: MemoryPairs, selected: LocalGroups) -> NoisyCounts:
+    """What counting them publishes."""
+    groups, clipping = count(mechanism, pairs, selected)
+    assert isinstance(groups, LocalGroups)
+    return clipping.noisy_counts(mechanism, (), groups.columns)
 
 
 Branches = list[AdaptiveGaussian | LaplaceThreshold]
@@ -158,7 +173,7 @@ def branches(epsilon: float, delta: float) -> Branches:
 def automatic(data: Data, choices: Branches, epsilon: float, rng: Random) -> Result:
     """Choose by the noisy histogram of degrees, then release."""
     degrees = MemoryPairs(data.unit, data.group, data.units, data.groups).degree_histogram(DEGREE_EDGES)
-    chosen = choose(choices, noisy_degrees(degrees, Tuning().choice_share * epsilon))
+    chosen = most_releases(choices, noisy_degrees(degrees, Tuning().choice_share * epsilon))
     return released(data, chosen, rng)
 
 

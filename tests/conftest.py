@@ -1,9 +1,12 @@
-"""What all tests share: how hypothesis explores, and which engines are tested."""
+"""What all tests share: how hypothesis explores, which engines are tested, and in which process."""
 
 import os
 from collections import defaultdict
+from collections.abc import Generator
+from typing import Any
 
 import pytest
+from coverage import Coverage
 from hypothesis import settings
 
 import spark_sessions
@@ -11,6 +14,9 @@ import spark_sessions
 # No deadlines: a busy machine is not a bug. In CI the examples are the same in every run; elsewhere they are new each time.
 settings.register_profile("dphist", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("dphist")
+
+UNTRACED = {"audit", "engines", "locality", "papers", "spark"}
+"""Tests that run unseen by the coverage gate: the others cover its rooms line by line, and tracing these would cost minutes."""
 
 MOST_ON_SPARK = 2
 """Of a test with more sets of parameters, Spark runs so many of them, unless it is asked for by name."""
@@ -26,17 +32,48 @@ def pytest_configure(config: pytest.Config) -> None:
     spark_sessions.thorough = "spark" in config.getoption("--engines")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Traced or not, with fixtures: the marker `no_cover` leaves those traced."""
+    tracing = Coverage.current() if item.path.parent.name in UNTRACED else None
+    if tracing is None:
+        return (yield)
+    tracing.stop()
+    try:
+        return (yield)
+    finally:
+        tracing.start()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadgroup`: each file, and everything that needs Spark, goes to one process, in the order of collection.
+
+    A session takes longer to start than most of its tests take, and the fixtures of a file would be made in every process.
+    The marker of xdist for this has no effect with pytest 9.2, which keeps names of tests where xdist does not look.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    class Files(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            path, _, name = nodeid.partition("::")
+            return "spark" if "/spark/" in path or "spark" in _parameters(name) else path
+
+    config.option.loadscopereorder = False  # it would count tests
+    return Files(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Everything that needs Spark runs in one process: a session takes longer to start than most of its tests take."""
+    """Which tests of which engine are run. In one of several processes Spark comes first, since nothing takes longer."""
     wanted = [name for name in config.getoption("--engines").split(",") if name]
     on_spark: dict[str, list[pytest.Item]] = defaultdict(list)
     dropped = []
     for item in items:
         engine = _engine(item)
-        if engine == "spark":
-            item.add_marker(pytest.mark.xdist_group("spark"))
-            if "engine" in getattr(item, "fixturenames", ()):
-                on_spark[item.nodeid.partition("[")[0]].append(item)
+        if engine == "spark" and "engine" in getattr(item, "fixturenames", ()):
+            on_spark[item.nodeid.partition("[")[0]].append(item)
         if wanted and engine is not None and engine not in wanted:
             dropped.append(item)
     if not wanted:
@@ -47,16 +84,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=dropped)
         gone = set(map(id, dropped))
         items[:] = [item for item in items if id(item) not in gone]
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _engine(item) != "spark")
 
 
 def _engine(item: pytest.Item) -> str | None:
     """The engine of a test that is run on each of them, or `spark` for those of Spark alone."""
     if item.path.parent.name == "spark" or item.path.stem.endswith("_spark"):
         return "spark"
-    names = item.name.partition("[")[2].removesuffix("]").split("-")
+    names = _parameters(item.name)
     return next(
         (name for name in ("duckdb", "spark") if name in names and "engine" in getattr(item, "fixturenames", ())), None
     )
+
+
+def _parameters(name: str) -> list[str]:
+    """The parameters in the name of a test."""
+    return name.partition("[")[2].removesuffix("]").split("-")
 
 
 pytest_plugins = ["postgres_server"]

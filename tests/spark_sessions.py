@@ -12,13 +12,16 @@ import os
 import shutil
 import sys
 import tempfile
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dphist.audit.spark_parts import CollectedSpark, frame_of
+from dphist.engines.base import Engine, Progress, Records
+from dphist.engines.query import GroupByQuery
 from dphist.engines.spark.engine import SparkEngine
+from dphist.engines.spark.sources import frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,6 +81,10 @@ def frame(table: pa.Table, partitions: int = 1) -> DataFrame:
     return made if partitions == 1 else made.repartition(partitions)
 
 
-def collected() -> CollectedSpark:
-    """Exact histograms of the session, which is started by the first of them."""
-    return CollectedSpark(lambda: SparkEngine(session()))
+class LazySpark(Engine):
+    """The Spark engine on the session of the tests, which is started when the first source is opened."""
+
+    def open(
+        self, source: object, query: GroupByQuery, *, seed: int | None = None, progress: Progress | None = None
+    ) -> AbstractContextManager[Records]:
+        return SparkEngine(session()).open(source, query, seed=seed, progress=progress)

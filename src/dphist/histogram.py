@@ -14,12 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dphist import checks
-from dphist.aggregates import Measure
+from dphist.aggregates import Aggregate
 from dphist.errors import InvalidParameter
-
-LARGEST_SUM: Final = 2**62
-"""Sums saturate here, a public limit: saturation never adds to what one unit can change, wrapping would."""
-
 
 _ROW_NUMBERS: Final = re.compile(r"__index_level_\d+__")
 
@@ -34,6 +30,29 @@ def check_key_names(names: Iterable[str]) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ContributionBounds:
+    """The most groups one unit is counted in, and the most groups that can be non-empty; None where nothing is promised.
+
+    `max_groups` is kept by sampling inside an engine, `sparsity` by a sketch.
+    """
+
+    max_groups: int | None = None
+    sparsity: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_groups is not None:
+            checks.check_whole("max_groups", self.max_groups)
+        if self.sparsity is not None:
+            checks.check_whole("sparsity", self.sparsity)
+
+    def require(self, *, max_groups: int | None = None, sparsity: int | None = None) -> None:
+        """Refuse bounds that are wider than these; None asks for nothing. The only check of bounds."""
+        for held, needed in ((self.max_groups, max_groups), (self.sparsity, sparsity)):
+            if needed is not None and (held is None or held > needed):
+                raise InvalidParameter(f"a histogram bounded to {needed} groups per unit", held)
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Histogram:
     """Units per group, and recentred sums in whole steps, in an arbitrary order of the groups.
@@ -45,7 +64,7 @@ class Histogram:
     counts: NDArray[np.int64]
     bounds: ContributionBounds
     sums: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
-    measures: tuple[Measure, ...] = ()
+    measures: tuple[Aggregate, ...] = ()
     total_units: int | None = None
     listed: bool = False
 
@@ -73,6 +92,15 @@ class Histogram:
         """The names of the key columns."""
         return tuple(self.keys.column_names)
 
+    def require(
+        self, *, max_groups: int | None = None, sparsity: int | None = None, listed: bool | None = None
+    ) -> Histogram:
+        """This histogram, if it has evidence of the bounds that a guarantee assumes; refused otherwise."""
+        self.bounds.require(max_groups=max_groups, sparsity=sparsity)
+        if listed is not None and listed != self.listed:
+            raise InvalidParameter("a histogram over the public list of keys, as the plan says", "another")
+        return self
+
     def take(self, positions: NDArray[np.int64]) -> Histogram:
         """The groups at some positions, in that order."""
         return replace(
@@ -97,23 +125,6 @@ def _frozen(values: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
     view = values.view()
     view.flags.writeable = False
     return view
-
-
-@dataclass(frozen=True, slots=True)
-class ContributionBounds:
-    """The most groups one unit is counted in, and the most groups that can be non-empty; None where nothing is promised.
-
-    `max_groups` is kept by sampling inside an engine, `sparsity` by a sketch.
-    """
-
-    max_groups: int | None = None
-    sparsity: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.max_groups is not None:
-            checks.check_whole("max_groups", self.max_groups)
-        if self.sparsity is not None:
-            checks.check_whole("sparsity", self.sparsity)
 
 
 def largest_groups(histogram: Histogram, most: int) -> Histogram:

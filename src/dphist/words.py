@@ -43,3 +43,16 @@ def canonical(data: object) -> str:
 def hash_of(data: object) -> str:
     """SHA-256 over the canonical text."""
     return hashlib.sha256(canonical(data).encode()).hexdigest()
+
+
+def number(value: float) -> str:
+    """A number with the digits that matter to a reader."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def with_error(value: float, error: float) -> str:
+    """value ± error, with the digits that the error leaves: two of its own."""
+    digits = max(0, 1 - math.floor(math.log10(error))) if error > 0 else 2
+    return f"{value:,.{digits}f} ± {error:,.{digits}f}"

@@ -1,11 +1,21 @@
 """Small tables of pairs, and ways to look at everything that a run gives away."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.engines.memory import MemoryPairs
+from dphist.aggregates import NoisyAggregate
+from dphist.engines.base import Groups, LocalGroups
+from dphist.engines.memory import MemoryPairs, no_keys
 from dphist.mechanisms.adaptive import AdaptiveGaussian
-from dphist.mechanisms.tuning import Tuning
+from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
+from dphist.noise import Entropy
+from dphist.selection.counting import NoisyCounts, count
+from dphist.selection.rounds import next_weights, noise_sums
+
+Integers = NDArray[np.int64]
 
 
 def table(rows: list[tuple[int, int]], groups: int, units: int | None = None) -> MemoryPairs:
@@ -37,3 +47,50 @@ def zipf(
 
 def true_counts(pairs: MemoryPairs) -> NDArray[np.int64]:
     return np.bincount(pairs.group, minlength=pairs.groups).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round publishes, in the view that the proof gives away: weights, and noisy sums of eligible groups."""
+
+    weights: Integers
+    noisy: Integers
+
+
+def rounds(
+    mechanism: AdaptiveGaussian, pairs: MemoryPairs, eligible: Integers, entropy: Entropy | None = None
+) -> Iterator[Round]:
+    """All rounds of a selection, with what they publish of every eligible group."""
+    total, weights = np.zeros(len(eligible), np.int64), np.full(len(eligible), ONE, np.int64)
+    for number, share in enumerate(mechanism.tuning.round_shares):
+        if number:
+            weights = next_weights(mechanism, number, total)
+        spread = np.zeros(pairs.groups, np.int64)
+        spread[eligible] = weights
+        noisy = noise_sums(mechanism, number, pairs.weighted_sums(spread)[eligible], entropy)
+        yield Round(weights, noisy)
+        total += share * noisy
+
+
+def chosen(codes: Integers, first_sums: NDArray[np.float64]) -> LocalGroups:
+    """Selected groups, with their noisy sums of round 1."""
+    return LocalGroups(codes, {"first": np.rint(first_sums * 2.0**LATTICE_BITS).astype(np.int64)}, no_keys)
+
+
+def counted(
+    mechanism: AdaptiveGaussian,
+    pairs: MemoryPairs,
+    selected: Groups,
+    aggregates: Sequence[NoisyAggregate] = (),
+    entropy: Entropy | None = None,
+) -> NoisyCounts:
+    """What counting publishes."""
+    groups, clipping = count(mechanism, pairs, selected, aggregates, entropy)
+    assert isinstance(groups, LocalGroups)
+    return clipping.noisy_counts(mechanism, [noisy.name for noisy in aggregates], groups.columns)
+
+
+def codes_of(groups: Groups) -> Integers:
+    """The numbers of some groups."""
+    assert isinstance(groups, LocalGroups)
+    return groups.codes

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from adaptive_tables import loose, table
+from adaptive_tables import chosen, codes_of, counted, loose, rounds, table
 from numpy.typing import NDArray
 
 from dphist.engines.memory import MemoryPairs, draw_sample
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.tuning import LATTICE_BITS, WEIGHT_BITS
-from dphist.selection.counting import EDGES, count
-from dphist.selection.rounds import Selection, rounds, select
+from dphist.selection.counting import EDGES
+from dphist.selection.rounds import select
 
 EPSILON = 0.5
 RUNS = 200
@@ -100,20 +100,20 @@ def one_view(mechanism: AdaptiveGaussian, build: Build, seed: int, eligible: NDA
         first = published.noisy if first is None else first
     assert first is not None
     passed = total > int(mechanism.threshold * 2 ** (LATTICE_BITS + 4))
-    selection = Selection(eligible[passed], first[passed] / 2.0**LATTICE_BITS)
-    counts = count(mechanism, with_, selection)
+    index = eligible[passed]
+    counts = counted(mechanism, with_, chosen(index, first[passed] / 2.0**LATTICE_BITS))
     spread = np.zeros(with_.groups, np.int64)
-    spread[counts.index] = counts.weights
-    before, after = (side.norm_histogram(spread, EDGES) << LATTICE_BITS for side in (without, with_))
+    spread[index] = counts.weights
+    before, after = (side.squared_norms(spread, EDGES) << LATTICE_BITS for side in (without, with_))
     noisy = after + np.rint(np.random.default_rng(seed).normal(0, mechanism.histogram_std, len(after)) * 2**16).astype(
         np.int64
     )
     view.add(noisy, before, after, mechanism.histogram_std)
     for cap, std, published_counts in (
-        (counts.cap, counts.main_std, counts.main),
-        (counts.probe_cap, counts.probe_std, counts.probe),
+        (counts.caps[0], counts.stds[0], counts.main),
+        (counts.caps[1], counts.stds[1], counts.probe),
     ):
-        exact = [s.clipped_sums(spread, int(cap * 4**WEIGHT_BITS), {})["units"][counts.index] for s in (without, with_)]
+        exact = [s.clipped_sums(spread, int(cap * 4**WEIGHT_BITS), {})["units"][index] for s in (without, with_)]
         view.add(published_counts, exact[0], exact[1], std)
     return view
 
@@ -131,8 +131,8 @@ def test_the_view_has_no_more_than_the_claimed_delta(build: Build) -> None:
     mechanism = loose()
     found, error, distance = attack(mechanism, build)
     assert distance <= mechanism.mu**2
-    assert found <= mechanism.delta_gauss(EPSILON) + 4 * error
-    assert found > 0.2 * mechanism.delta_gauss(EPSILON)  # the attack is not blind
+    assert found <= mechanism.delta_noise(EPSILON) + 4 * error
+    assert found > 0.2 * mechanism.delta_noise(EPSILON)  # the attack is not blind
 
 
 @pytest.mark.parametrize("build", [unnormalised, shared_sampler])
@@ -140,7 +140,7 @@ def test_broken_versions_are_caught(build: Build) -> None:
     mechanism = loose(threshold=12.0)  # so high that groups stay undecided and keep their weight
     found, error, distance = attack(mechanism, build)
     assert distance > mechanism.mu**2
-    assert found - 4 * error > mechanism.delta_gauss(EPSILON)
+    assert found - 4 * error > mechanism.delta_noise(EPSILON)
 
 
 def test_groups_of_one_unit_are_selected_no_more_often_than_claimed() -> None:
@@ -150,10 +150,9 @@ def test_groups_of_one_unit_are_selected_no_more_often_than_claimed() -> None:
     assert 0.05 < claimed < 0.4
     units = 4000
     pairs = table([(unit, 4 * unit + k) for unit in range(units) for k in range(4)], 4 * units)
-    found = select(mechanism, pairs)
-    share = len(np.unique(found.index // 4)) / units
+    share = len(np.unique(codes_of(select(mechanism, pairs)) // 4)) / units
     error = np.sqrt(claimed / units)
     assert share <= claimed + 4 * error
     single = table([(unit, unit) for unit in range(units)], units)  # one group each: the whole weight in it
-    alone = len(select(mechanism, single).index) / units
+    alone = select(mechanism, single).number() / units
     assert alone <= 1 - (1 - claimed) ** 0.25 + 4 * error

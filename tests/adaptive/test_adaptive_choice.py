@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 import dphist as dp
-from dphist.mechanisms import LaplaceThreshold, SparseGaussian
+from dphist.mechanisms import GroupMechanism, LaplaceThreshold, SparseGaussian
 from dphist.mechanisms.adaptive import calibrate
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
-from dphist.selection.choice import DEGREE_EDGES, Branch, choose, noisy_degrees, predicted_releases
+from dphist.selection.choice import DEGREE_CENTRES, DEGREE_EDGES, most_releases, noisy_degrees
 
 
-def branches() -> list[Branch]:
+def branches() -> list[GroupMechanism]:
     laplace = dp.plan(epsilon=0.98, delta=1e-8, max_groups=1, mechanism="laplace").mechanism
     assert isinstance(laplace, LaplaceThreshold)
     return [calibrate(0.98, 1e-8), laplace]
@@ -21,11 +21,11 @@ def branches() -> list[Branch]:
 def test_light_units_take_laplace_and_heavy_ones_the_adaptive_release(degree: int, expected: str) -> None:
     degrees = np.zeros(len(DEGREE_EDGES))
     degrees[degree] = 10_000
-    assert choose(branches(), degrees).name == expected
+    assert most_releases(branches(), degrees).name == expected
 
 
 def test_without_information_the_first_is_taken() -> None:
-    assert choose(branches(), np.zeros(len(DEGREE_EDGES))).name == "adaptive"
+    assert most_releases(branches(), np.zeros(len(DEGREE_EDGES))).name == "adaptive"
 
 
 def test_plain_mechanisms_are_compared_by_what_they_count_over_their_threshold() -> None:
@@ -34,9 +34,9 @@ def test_plain_mechanisms_are_compared_by_what_they_count_over_their_threshold()
     assert isinstance(ten, LaplaceThreshold | SparseGaussian)
     degrees = np.zeros(len(DEGREE_EDGES))
     degrees[0] = 100
-    assert predicted_releases(one, degrees) == pytest.approx(100 / one.count_released_with(0.5))
+    assert one.predicted_releases(degrees, DEGREE_CENTRES) == pytest.approx(100 / one.count_released_with(0.5))
     degrees[9] = 1000
-    assert predicted_releases(ten, degrees) == pytest.approx(10_100 / ten.count_released_with(0.5))
+    assert ten.predicted_releases(degrees, DEGREE_CENTRES) == pytest.approx(10_100 / ten.count_released_with(0.5))
 
 
 def test_degrees_get_laplace_noise_and_lose_what_is_lost_in_it() -> None:

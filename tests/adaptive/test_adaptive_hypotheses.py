@@ -2,16 +2,19 @@
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from adaptive_tables import loose, table, zipf
+from adaptive_tables import codes_of, counted, loose, rounds, table, zipf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dphist.aggregates import Aggregate, Lattice, NoisyAggregate
 from dphist.engines import memory as adaptive_pairs
+from dphist.engines.base import LocalGroups
 from dphist.engines.memory import (
     MemoryPairs,
     bucket,
@@ -24,11 +27,12 @@ from dphist.engines.memory import (
 )
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.adaptive import calibrate
-from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, WEIGHT_BITS, Tuning
+from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, ONE, WEIGHT_BITS, Tuning
+from dphist.noise import RoundedGaussian
 from dphist.noise.entropy import SystemEntropy, allow_test_entropy
 from dphist.noise.testing import SeededEntropy
-from dphist.selection.counting import EDGES, SumNoise, count, group_weights, require_room
-from dphist.selection.rounds import ONE, Selection, next_weights, rounds, select
+from dphist.selection.counting import EDGES, group_weights
+from dphist.selection.rounds import next_weights, select
 
 WEIGHTS = st.lists(st.integers(0, ONE), min_size=1, max_size=300)
 
@@ -83,7 +87,7 @@ def test_the_same_sums_by_hand() -> None:
     assert sums.tolist() == [half, half + 2**16, 2**16, 0]
     assert pairs.weighted_sums(np.array([ONE, 0, 0, 0])).tolist() == [2**16, 0, 0, 0]
     assert pairs.degree_histogram(np.array([1, 2, 3])).tolist() == [2, 1, 0]
-    assert pairs.norm_histogram(np.array([ONE, ONE, 0, 0]), np.array([0, ONE * ONE + 1])).tolist() == [1, 1]
+    assert pairs.squared_norms(np.array([ONE, ONE, 0, 0]), np.array([0, ONE * ONE + 1])).tolist() == [1, 1]
     clipped = pairs.clipped_sums(np.array([ONE, ONE, 0, 0]), ONE * ONE, {})
     assert clipped["units"].tolist() == [math.isqrt(2**31), math.isqrt(2**31) + 2**16, 0, 0]
     with pytest.raises(InvalidParameter, match="same length"):
@@ -110,11 +114,11 @@ def test_any_order_of_pairs_gives_the_same_bits(seed: int) -> None:
     two = MemoryPairs(pairs.unit[order], pairs.group[order], 60, 25, sampled[order], {"s": steps[order]})
     weights = rng.integers(0, ONE + 1, 25) * rng.integers(0, 2, 25)
     expected = [one.weighted_sums(weights), *one.clipped_sums(weights, ONE * ONE, {"s": 0}).values()]
-    expected += [one.norm_histogram(weights, EDGES), one.eligible().astype(np.int64)]
+    expected += [one.squared_norms(weights, EDGES), one.eligible().astype(np.int64)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(adaptive_pairs, "CHUNK", 7)
         found = [two.weighted_sums(weights), *two.clipped_sums(weights, ONE * ONE, {"s": 0}).values()]
-        found += [two.norm_histogram(weights, EDGES), two.eligible().astype(np.int64)]
+        found += [two.squared_norms(weights, EDGES), two.eligible().astype(np.int64)]
     for left, right in zip(expected, found, strict=True):
         assert left.tobytes() == right.tobytes()
 
@@ -184,9 +188,9 @@ def test_groups_that_nobody_sampled_are_never_selected() -> None:
     sampled = np.ones(len(pairs.unit), np.bool_)
     sampled[pairs.group == 0] = False
     without = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, sampled)
-    found = select(calibrate(3.0, 1e-3), without)
-    assert 0 not in found.index
-    assert len(found.index) > 5
+    codes = codes_of(select(calibrate(3.0, 1e-3), without))
+    assert 0 not in codes
+    assert len(codes) > 5
     weights = np.full(pairs.groups, ONE)
     only = MemoryPairs(pairs.unit[hidden], pairs.group[hidden], pairs.units, pairs.groups)
     assert without.weighted_sums(weights).tolist() == only.weighted_sums(weights).tolist()
@@ -216,15 +220,19 @@ def test_a_group_must_be_strictly_above_the_threshold() -> None:
     exact = loose(threshold=10.0, std=1.0)
     with allow_test_entropy():
         found = select(exact, pairs, Zero())
-    assert found.index.tolist() == [1]
-    assert found.first_sums.tolist() == [11.0]
+    assert isinstance(found, LocalGroups)
+    assert found.codes.tolist() == [1]
+    assert found.columns["first"].tolist() == [11 << LATTICE_BITS]
 
 
-@pytest.mark.parametrize("sums", [(), (SumNoise("s", 100, 3.0),)])
-def test_the_whole_run_is_a_function_of_pairs_and_noise(sums: tuple[SumNoise, ...]) -> None:
+SUM = Aggregate("sum", "s", -100.0, 100.0, lattice=Lattice(0.0, 1.0))
+
+
+@pytest.mark.parametrize("sums", [(), (NoisyAggregate(SUM, RoundedGaussian(Fraction(3), 0)),)])
+def test_the_whole_run_is_a_function_of_pairs_and_noise(sums: tuple[NoisyAggregate, ...]) -> None:
     pairs = zipf(4000, 60, 4, 4)
     rng = np.random.default_rng(4)
-    steps = {"s": rng.integers(-100, 101, len(pairs.unit))}
+    steps = {noisy.name: rng.integers(-100, 101, len(pairs.unit)) for noisy in sums}
     order = rng.permutation(len(pairs.unit))
     same = {name: values[order] for name, values in steps.items()}
     shuffled = MemoryPairs(pairs.unit[order], pairs.group[order], pairs.units, pairs.groups, None, same)
@@ -233,26 +241,26 @@ def test_the_whole_run_is_a_function_of_pairs_and_noise(sums: tuple[SumNoise, ..
         entropy = SeededEntropy(9)
         with allow_test_entropy():
             selection = select(calibrate(2.0, 1e-4), table_, entropy)
-            results.append(count(calibrate(2.0, 1e-4), table_, selection, sums, entropy))
+            results.append(counted(calibrate(2.0, 1e-4), table_, selection, sums, entropy))
     one, two = results
-    assert len(one.index) > 10
+    assert len(one.weights) > 10
     assert one.main.tobytes() == two.main.tobytes()
     assert one.probe.tobytes() == two.probe.tobytes()
     assert {n: v.tobytes() for n, v in one.sums.items()} == {n: v.tobytes() for n, v in two.sums.items()}
 
 
 def test_sums_with_too_many_steps_are_refused() -> None:
-    pairs = table([(0, 0)], 1)
+    fine = Aggregate("sum", "s", -100.0, 100.0, lattice=Lattice(0.0, 2.0**-25))
     with pytest.raises(InvalidParameter, match="steps"):
-        count(loose(), pairs, Selection(np.array([0]), np.array([1.0])), (SumNoise("s", 2**31, 1.0),))
+        loose().require_drawable([fine])
 
 
 def test_noise_that_cannot_be_drawn_is_refused_before_any_data_is_read() -> None:
-    require_room(calibrate(1.0, 1e-8), [SumNoise("s", 2**20, 1e7)])
-    with pytest.raises(Infeasible, match="noise on s"):
-        require_room(calibrate(1.0, 1e-8), [SumNoise("s", 2**20, 1e13)])
+    calibrate(1.0, 1e-8).require_drawable([Aggregate("sum", "s", 0.0, 1.0)])
+    with pytest.raises(Infeasible, match="noise on sum_s"):
+        calibrate(1.0, 1e-8).require_drawable([Aggregate("sum", "s", 0.0, 1.0, weight=1e-12)])
     with pytest.raises(Infeasible, match="noise on counts"):
-        require_room(loose(threshold=2.0**30, std=2.0**29), [])
+        loose(threshold=2.0**30, std=2.0**29).require_drawable([])
 
 
 def test_weights_of_counts_come_from_published_values() -> None:

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 import dphist as dp
-from dphist.engines.duckdb.pairs import open_pairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.mechanisms.tuning import Tuning
+from duckdb_pairs import open_pairs
 
 GROUPS = [f"group {i * 7919 % 1000:04d}" for i in range(400)]
 
@@ -23,7 +23,7 @@ def events(first: list[str]) -> pa.Table:
 def order_of_groups(table: pa.Table) -> list[str]:
     query = GroupByQuery("who", (Key("what"),))
     with open_pairs(table, query, PerformanceSettings(), seed=1) as pairs:
-        coded = pairs.coded(300)
+        coded = pairs.sampled(300)
         return list(pairs.keys_of(np.arange(coded.groups)).column("what").to_pylist())
 
 

@@ -11,22 +11,22 @@ import pytest
 from typer.testing import CliRunner
 
 import dphist as dp
-from dphist.aggregates import Measure
+from dphist.aggregates import Aggregate, Lattice
 from dphist.cli.app import app
-from dphist.engines.duckdb.pairs import PairTable, SqlPairs, open_pairs
-from dphist.engines.memory import MemoryPairs, Pairs
+from dphist.engines.duckdb.pairs import DuckDBPairs, SqlPairs
+from dphist.engines.memory import CodedPairs, MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.histogram import ContributionBounds
 from dphist.mechanisms import AdaptiveGaussian, CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian
 from dphist.planning import storage
-from dphist.planning.aggregates import covers_aggregates
 from dphist.publish.explain import explain
 from dphist.publish.run import prepare
 from dphist.selection.choice import DEGREE_EDGES
 from dphist.selection.counting import EDGES
+from duckdb_pairs import open_pairs
 
-MEASURE = Measure("sum_value", "sum", "value", 0.0, 10.0, 5.0, 2.0**-17, 655_360)
+MEASURE = Aggregate("sum", "value", 0.0, 10.0, lattice=Lattice(5.0, 2.0**-17))
 
 
 def events(units: int, groups: int, degree: float, seed: int = 0) -> pa.Table:
@@ -165,9 +165,9 @@ def test_aggregates_are_paid_for_to_the_last_bit(asked: dict[str, Any]) -> None:
     weights = {"sum_x": 0.1, "mean_y": 0.7, "rows": 1 / 3}
     made = dp.plan(**BUDGET, **asked, sums={"x": (0, 3)}, means={"y": (-1, 5)}, rows=7, weights=weights)
     assert isinstance(made.mechanism, AdaptiveGaussian | CorrelatedGaussian | KnownGroups | SparseGaussian)
-    assert covers_aggregates(made.request, made.mechanism)
+    assert made.mechanism.covers(made.request.aggregates)
     less = replace(made.mechanism, sums_sensitivity=made.mechanism.sums_sensitivity * (1 - 1e-13))
-    assert not covers_aggregates(made.request, less)
+    assert not less.covers(made.request.aggregates)
     with pytest.raises(InvalidPlan, match="not paid for"):
         storage.check(made.request, less, "a test")
 
@@ -221,7 +221,7 @@ def test_the_command_line_without_a_bound(tmp_path: Path) -> None:
     assert data["choice"] == "law"
 
 
-def by_key(table: PairTable, pairs: Pairs, values: np.ndarray[Any, np.dtype[Any]]) -> dict[str, int]:
+def by_key(table: DuckDBPairs, pairs: CodedPairs, values: np.ndarray[Any, np.dtype[Any]]) -> dict[str, int]:
     keys = table.keys_of(np.arange(pairs.groups)).column("item").to_pylist()
     return dict(zip(keys, values.tolist(), strict=True))
 
@@ -230,7 +230,7 @@ def all_sums(data: pa.Table, *, in_memory: bool | None, most_groups: int = 4, **
     """Every answer of the engine, by key, under weights that are a function of the key."""
     query = GroupByQuery("user", (Key("item"),), (MEASURE,))
     with open_pairs(data, query, PerformanceSettings(**settings), seed=7) as table:
-        pairs = table.coded(most_groups, in_memory=in_memory)
+        pairs = table.sampled(most_groups, in_memory=in_memory)
         if in_memory is not None:
             assert isinstance(pairs, MemoryPairs if in_memory else SqlPairs)
         keys = table.keys_of(np.arange(pairs.groups)).column("item").to_pylist()
@@ -241,7 +241,7 @@ def all_sums(data: pa.Table, *, in_memory: bool | None, most_groups: int = 4, **
             by_key(table, pairs, pairs.weighted_sums(weights)),
             by_key(table, pairs, clipped["units"]),
             by_key(table, pairs, clipped["sum_value"]),
-            pairs.norm_histogram(weights, EDGES).tolist(),
+            pairs.squared_norms(weights, EDGES).tolist(),
             pairs.degree_histogram(DEGREE_EDGES).tolist(),
             table.degree_histogram(DEGREE_EDGES).tolist(),
             table.total_units(),
@@ -264,13 +264,13 @@ def test_what_does_not_fit_is_left_to_the_engine(monkeypatch: pytest.MonkeyPatch
     for share, kind in ((0.4, MemoryPairs), (0.0, SqlPairs)):
         monkeypatch.setattr("dphist.engines.duckdb.pairs.MEMORY_SHARE", share)
         with open_pairs(events(50, 10, 2), query, PerformanceSettings()) as table:
-            assert isinstance(table.coded(300), kind)
+            assert isinstance(table.sampled(300), kind)
     monkeypatch.setattr("dphist.engines.duckdb.pairs.MOST_RELEASED", 5)
     with (
         open_pairs(events(50, 10, 2), query, PerformanceSettings()) as table,
         pytest.raises(InvalidParameter, match="fewer than"),
     ):
-        table.coded(300)
+        table.sampled(300)
 
 
 def test_a_units_records_do_not_move_another_units_sample() -> None:
@@ -281,7 +281,7 @@ def test_a_units_records_do_not_move_another_units_sample() -> None:
 
     def samples(source: pa.Table) -> set[tuple[int, str]]:
         with open_pairs(source, query, PerformanceSettings(), seed=3) as table:
-            table.coded(3, in_memory=False)
+            table.sampled(3, in_memory=False)
             rows = table.connection.execute(
                 "SELECT unit, key_1 FROM coded JOIN units USING (unit_code) JOIN groups USING (group_code) WHERE sampled"
             ).fetchall()

@@ -10,11 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from dphist.engines.duckdb.pairs import SqlPairs, open_pairs
+from dphist.engines.duckdb.pairs import SqlPairs
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
+from dphist.mechanisms.tuning import ONE
 from dphist.selection.counting import EDGES
-from dphist.selection.rounds import ONE
+from duckdb_pairs import open_pairs
 
 ROWS, LIMIT = 600_000, 40_000_000
 QUERY = GroupByQuery("user", (Key("item"),))
@@ -43,11 +44,11 @@ def sums(events: Path, settings: PerformanceSettings) -> tuple[type, list[NDArra
     looks = []
     with open_pairs(events, QUERY, settings, seed=1) as table:
         looks.append(in_use(table.connection))
-        pairs = table.coded(5)
+        pairs = table.sampled(5)
         looks.append(in_use(table.connection))
         weights = np.arange(pairs.groups) % (ONE + 1)
         found = [pairs.weighted_sums(np.full(pairs.groups, ONE)), pairs.weighted_sums(weights)]
-        found += [pairs.clipped_sums(weights, ONE * ONE, {})["units"], pairs.norm_histogram(weights, EDGES)]
+        found += [pairs.clipped_sums(weights, ONE * ONE, {})["units"], pairs.squared_norms(weights, EDGES)]
         looks.append(in_use(table.connection))
         return type(pairs), found, looks
 

@@ -35,7 +35,7 @@ def test_one_step_tighter_fails() -> None:
     lower = AdaptiveGaussian(made.round_stds, made.threshold - 64 * step, *parts)
     assert lower.delta_infinity() > 0.5e-8
     quieter = AdaptiveGaussian(tuple(s * (1 - 1e-6) for s in made.round_stds), made.threshold, *parts)
-    assert quieter.delta_gauss(1.0) > made.delta_gauss(1.0)
+    assert quieter.delta_noise(1.0) > made.delta_noise(1.0)
 
 
 def test_the_numbers_of_the_specification() -> None:

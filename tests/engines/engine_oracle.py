@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given, settings
 
 import spark_sessions
-from dphist.aggregates import Measure
-from dphist.audit.spark_parts import CollectedSpark
+from dphist.aggregates import Aggregate, Lattice
+from dphist.engines.base import Engine as Engine
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.histogram import Histogram
-from spark_sessions import collected
+from spark_sessions import LazySpark
 
-Engine = DuckDBEngine | CollectedSpark
-ENGINES: dict[str, Engine] = {"duckdb": DuckDBEngine(), "spark": collected()}
+ENGINES: dict[str, Engine] = {"duckdb": DuckDBEngine(), "spark": LazySpark()}
 every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 
 
@@ -28,7 +27,7 @@ def every_engine_given(examples: int, **strategies: Any) -> Callable[[Callable[.
     def decorate(check: Callable[..., None]) -> Callable[[Engine], None]:
         @every_engine
         def test(engine: Engine) -> None:
-            few = isinstance(engine, CollectedSpark) and not spark_sessions.thorough
+            few = isinstance(engine, LazySpark) and not spark_sessions.thorough
 
             @settings(max_examples=3 if few else examples, deadline=None)
             @given(**strategies)
@@ -47,7 +46,7 @@ def every_engine_given(examples: int, **strategies: Any) -> Callable[[Callable[.
 Record = dict[str, Any]
 Groups = dict[tuple[Hashable, ...], tuple[int, ...]]
 
-MASK = Measure("mask", "sum", "bit", 0.0, 2.0**30, 0.0, 1.0, 2**30)
+MASK = Aggregate("sum", "bit", 0.0, 2.0**30, lattice=Lattice(0.0, 1.0))
 """A sum that shows who is in a group, if the unit number i has 2^i as its value in one record of each group."""
 
 
@@ -55,7 +54,7 @@ def expected(
     records: Sequence[Record],
     unit: str,
     keys: Sequence[str | Callable[[Record], Any]],
-    measures: Sequence[Measure] = (),
+    measures: Sequence[Aggregate] = (),
     *,
     where: Callable[[Record], Any] = lambda record: True,
     drop_null_keys: bool = False,
@@ -80,7 +79,7 @@ def expected(
     return groups, len(records_of)
 
 
-def steps(measure: Measure, records: Sequence[Record]) -> int:
+def steps(measure: Aggregate, records: Sequence[Record]) -> int:
     """What one unit adds to one group."""
     if measure.column is None:
         amount = float(len(records))

@@ -12,7 +12,6 @@ from engine_oracle import MASK, Engine, every_engine, samples
 from scipy import stats
 
 import spark_sessions
-from dphist.audit.spark_parts import CollectedSpark
 from dphist.engines.duckdb.engine import DuckDBDialect, DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.histogram import ContributionBounds
@@ -80,7 +79,7 @@ def test_every_group_is_kept_equally_often(engine: Engine, limit: int, seed: int
 @every_engine
 def test_every_set_is_kept_equally_often(engine: Engine) -> None:
     few = (
-        isinstance(engine, CollectedSpark) and not spark_sessions.thorough
+        isinstance(engine, spark_sessions.LazySpark) and not spark_sessions.thorough
     )  # one query has them all in test_spark_engine
     assert joint_p_value(engine, seeds=8 if few else 80) > ALPHA
 

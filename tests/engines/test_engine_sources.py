@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 from engine_oracle import groups_of
 
-from dphist.aggregates import Measure
+from dphist.aggregates import Aggregate, Lattice
+from dphist.engines.base import BOUNDING, READING, SKETCHING
 from dphist.engines.duckdb.engine import DuckDBEngine
-from dphist.engines.duckdb.session import PHASES
 from dphist.engines.query import Files, GroupByQuery, Key, PerformanceSettings, parse_key
 from dphist.errors import EngineFailure, InvalidParameter, UnreadableSource
 from dphist.histogram import ContributionBounds
 
 ENGINE = DuckDBEngine()
 KEY = GroupByQuery("user", (Key("key"),))
-SUM = Measure("sum_v", "sum", "v", 0.0, 16.0, 0.0, 2.0**-16, 2**20)
+SUM = Aggregate("sum", "v", 0.0, 16.0, lattice=Lattice(0.0, 2.0**-16))
 KEY_SUM = GroupByQuery("user", (Key("key"),), (SUM,))
 
 
@@ -214,7 +214,12 @@ def test_errors_name_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match="the columns are user_id, URL, day"):
         run(path, GroupByQuery("user_id", (Key("zzzzzzzz"),)))
     with pytest.raises(InvalidParameter, match="numbers in 'day', got the type VARCHAR"):
-        run(path, GroupByQuery("user_id", (Key("URL"),), (Measure("s", "sum", "day", 0.0, 1.0, 0.5, 2.0**-20, 2**20),)))
+        run(
+            path,
+            GroupByQuery(
+                "user_id", (Key("URL"),), (Aggregate("sum", "day", 0.0, 1.0, lattice=Lattice(0.5, 2.0**-20)),)
+            ),
+        )
     with pytest.raises(InvalidParameter, match="a column that exists, got 'current_date'"):
         run(path, GroupByQuery("user_id", (parse_key("d=current_date"),)))
     with pytest.raises(
@@ -317,7 +322,7 @@ def test_progress_names_phases_only(tmp_path: Path) -> None:
     table = pa.table({"user": [1], "key": [1]})
     ENGINE.histogram(table, KEY, ContributionBounds(1), progress=said.append)
     ENGINE.sketch(table, KEY, 1, progress=said.append)
-    assert set(said) == set(PHASES)
+    assert set(said) == {READING, BOUNDING, SKETCHING}
 
 
 def test_a_run_touches_no_other_file_and_no_network(tmp_path: Path) -> None:

@@ -23,14 +23,14 @@ import pyarrow.parquet as pq
 import pytest
 from engine_oracle import groups_of
 
-from dphist.aggregates import Measure
+from dphist.aggregates import Aggregate, Lattice
 from dphist.engines.duckdb import engine as duckdb_engine
 from dphist.engines.duckdb import session as sessions
 from dphist.engines.duckdb.engine import DuckDBEngine
-from dphist.engines.duckdb.pairs import open_pairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import EngineFailure
 from dphist.histogram import ContributionBounds, Histogram
+from duckdb_pairs import open_pairs
 
 ROWS = 64
 FAR = 2_932_897
@@ -113,7 +113,7 @@ def pairs(path: Any, unit: str, key: str) -> tuple[Any, ...]:
     """Everything that the adaptive road asks, in SQL and in memory."""
     with open_pairs(path, GroupByQuery(unit, (Key(key),)), SETTINGS, seed=1) as opened:
         bounded, groups = shown(opened.histogram(BOUNDS)), opened.connection.table("pairs").to_arrow_table()
-        coded = opened.coded(1, in_memory=False)
+        coded = opened.sampled(1, in_memory=False)
         weights = np.full(len(coded.eligible()), 1000)
         sums = coded.weighted_sums(weights).tolist()
         keys = opened.keys_of(np.arange(len(weights))).to_pylist()
@@ -121,7 +121,7 @@ def pairs(path: Any, unit: str, key: str) -> tuple[Any, ...]:
     return bounded, sorted(map(repr, groups.to_pylist())), sums, keys, degrees
 
 
-TOTAL = Measure("total", "sum", "lie", 0.0, 8.0, 0.0, 1.0, 8)
+TOTAL = Aggregate("sum", "lie", 0.0, 8.0, lattice=Lattice(0.0, 1.0))
 USES: dict[str, Callable[[Any, Lie], Any]] = {
     "key": lambda path, lie: histogram(path, "row", "lie"),
     "unit": lambda path, lie: histogram(path, "lie", "other", want_total=True),

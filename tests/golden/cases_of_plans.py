@@ -75,11 +75,11 @@ def _plan(name: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "text": str(plan).splitlines(),
         "data": data,
-        "mechanism": {"type": type(plan.mechanism).__name__, **asdict(plan.mechanism)},
+        "mechanism": {"type": type(plan.mechanism).__name__, **plan.mechanism.parameters()},
         "deltas": {epsilon: plan.mechanism.delta(epsilon) for epsilon in (0.25, 1.0, 2.0)},
         "epsilon at half of it more": dp.epsilon_at(plan.mechanism, 1.5 * plan.request.delta),
         "values": plan.value_names,
-        "aggregates": [asdict(noisy) for noisy in plan.aggregates],
+        "aggregates": [{"aggregate": n.aggregate.to_data(), "noise_std": n.noise_std} for n in plan.aggregates],
     }
     if name in SAVED:
         plan.save("plan.json")
@@ -101,7 +101,7 @@ def _top_k_plans() -> dict[str, Any]:
         plan = dp.plan_top_k(k=5, epsilon=1.0, delta=1e-6, **options)
         found[" ".join(map(str, options.values()))] = {
             "text": str(plan).splitlines(),
-            "mechanism": asdict(plan.mechanism),
+            "mechanism": plan.mechanism.parameters(),
             "needed": plan.needed,
             "guarantee": plan.guarantee,
             "deltas": {epsilon: plan.mechanism.delta(epsilon) for epsilon in (0.25, 1.0, 2.0)},

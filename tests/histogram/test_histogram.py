@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dphist.aggregates import Measure
+from dphist.aggregates import Aggregate, Lattice
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 
@@ -28,7 +28,7 @@ def test_arrays_cannot_be_changed() -> None:
 
 
 def test_shapes_are_checked() -> None:
-    rows = Measure("rows", "rows", None, 0.0, 3.0, 1.5, 0.5, 3)
+    rows = Aggregate("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
     for build in (
         lambda: Histogram(KEYS, np.array([1]), ContributionBounds()),
         lambda: Histogram(KEYS, np.array([1.0, 2.0]), ContributionBounds()),
@@ -44,7 +44,7 @@ def test_shapes_are_checked() -> None:
 
 
 def test_taking_groups_takes_everything_along() -> None:
-    rows = Measure("rows", "rows", None, 0.0, 3.0, 1.5, 0.5, 3)
+    rows = Aggregate("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
     histogram = Histogram(KEYS, COUNTS, ContributionBounds(1), {"rows": np.array([7, 8])}, (rows,), total_units=4)
     taken = histogram.take(np.array([1]))
     assert taken.keys.to_pydict() == {"country": ["x"]}
@@ -62,25 +62,24 @@ def test_taking_groups_takes_everything_along() -> None:
         {"lower": 10.0},
         {"upper": float("inf")},
         {"lower": float("nan")},
-        {"centre": 11.0},
-        {"step": 0.3},
-        {"step": 0.0},
-        {"sensitivity_steps": 1},
-        {"sensitivity_steps": 2**41},
-        {"lower": 1e12, "upper": 1e12 + 10, "centre": 1e12 + 5},
+        {"lattice": Lattice(11.0, 1.0)},
+        {"lattice": Lattice(5.0, 0.3)},
+        {"lattice": Lattice(5.0, 0.0)},
+        {"lattice": Lattice(5.0, 2.0**-39)},
+        {"weight": 0.0},
+        {"lower": 1e12, "upper": 1e12 + 10},
     ],
 )
 def test_measures_are_checked(changed: dict[str, object]) -> None:
-    right = {"name": "s", "kind": "sum", "column": "v", "lower": 0.0, "upper": 10.0, "centre": 5.0}
-    right |= {"step": 2.0**-17, "sensitivity_steps": 5 * 2**17}
-    Measure(**right)  # type: ignore[arg-type]
+    right = {"kind": "sum", "column": "v", "lower": 0.0, "upper": 10.0}
+    assert Aggregate(**right).lattice == Lattice(5.0, 2.0**-17)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameter):
-        Measure(**{**right, **changed})  # type: ignore[arg-type]
+        Aggregate(**{**right, **changed})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("bound", "power"), [(1.0, 0), (1.5, 1), (2.0, 1), (1e6, 20), (2.0**-900, -900)])
 def test_the_lattice_of_records(bound: float, power: int) -> None:
-    measure = Measure("s", "sum", "v", -bound, bound, 0.0, 2.0 ** (power - 20), 2**21)
+    measure = Aggregate("sum", "v", -bound, bound, lattice=Lattice(0.0, 2.0 ** (power - 20)))
     assert measure.record_step == 2.0 ** (power - 40)
 
 

@@ -20,9 +20,7 @@ from dphist.cli.ledger import declared_cost
 from dphist.errors import BudgetExceeded, EngineFailure, InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.ledger import DataSet, Ledger
-from dphist.ledger.dataset import Protects
-from dphist.ledger.recommend import recommend
-from dphist.mechanisms.costs import privacy_cost
+from dphist.ledger.dataset import Protects, recommend
 from dphist.noise import entropy as entropy_module
 from dphist.planning import Plan
 from dphist.privacy.composition import of_pure
@@ -131,14 +129,15 @@ def test_nothing_is_drawn_when_the_budget_does_not_allow_it(
 
 def test_the_charge_is_durable_before_the_first_noise(ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int]] = []
-    for name in ("privatise", "decide"):  # where noise begins; bounding draws random bits before, which nobody sees
-        original = getattr(releasing, name)
+    # Where noise begins; bounding draws random bits before, which nobody sees.
+    for owner, name in ((releasing.Work, "from_groups"), (releasing, "decide")):
+        original = getattr(owner, name)
 
         def watched(*arguments: Any, original: Callable[..., Any] = original, **named: Any) -> Any:
             seen.append(statuses(ledger))
             return original(*arguments, **named)
 
-        monkeypatch.setattr(releasing, name, watched)
+        monkeypatch.setattr(owner, name, watched)
     COMMANDS["release"](ledger, Path())
     COMMANDS["release, automatic"](ledger, Path())
     assert seen[:2] == [(1, 1), (2, 1)]
@@ -149,7 +148,7 @@ def test_a_release_that_fails_after_the_charge_stays_spent(ledger: str, monkeypa
     def broken(*_: object, **__: object) -> None:
         raise EngineFailure("noise")
 
-    monkeypatch.setattr("dphist.publish.run.privatise", broken)
+    monkeypatch.setattr("dphist.publish.run.Work.from_groups", broken)
     with pytest.raises(EngineFailure):
         COMMANDS["release"](ledger, Path())
     assert statuses(ledger) == (1, 1)
@@ -287,7 +286,7 @@ def test_every_branch_of_a_choice_is_paid_for() -> None:
     whole = spend_of_plan(plan, "user").cost(1.0)
     pure = [plan.request.choice_epsilon, 0.05]
     for branch in (plan.mechanism, *plan.alternatives):
-        one = privacy_cost(branch, plan.request.mechanism_epsilon, 1.0)
+        one = branch.cost(plan.request.mechanism_epsilon, 1.0)
         assert whole.mu**2 >= one.mu**2 + sum(1.25 * e**2 for e in pure)
         assert whole.rho_delta >= one.rho_delta
     assert (whole.epsilon, whole.delta) == (1.0, 1e-8)

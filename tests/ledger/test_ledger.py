@@ -13,7 +13,6 @@ import sqlalchemy as sa
 
 from dphist.errors import BudgetExceeded, InvalidParameter, MissingExtra, UnusableLedger
 from dphist.ledger import DataSet, Entry, Ledger, chain, database
-from dphist.ledger import address as address_of
 from dphist.ledger import ledger as ledger_module
 from dphist.ledger.dataset import Protects
 from dphist.privacy.composition import PrivacyCost, of_declared_rho, of_gaussian, of_pure
@@ -35,7 +34,7 @@ def spend(opened: Ledger, cost: PrivacyCost = TENTH, name: str = "events") -> En
 
 def execute(address: str, *statements: str) -> None:
     """As someone with write access and bad intentions would."""
-    engine = sa.create_engine(address_of.parse(address, create=False))
+    engine = sa.create_engine(database.parse_address(address, create=False))
     try:
         with engine.begin() as connection:
             for statement in statements:
@@ -267,7 +266,7 @@ def test_passwords_are_not_told() -> None:
         with pytest.raises(UnusableLedger) as problem, Ledger(address) as opened:
             opened.names()
         assert "s3cret" not in str(problem.value)
-    assert address_of.shown(sa.make_url("postgresql:///ledger")) == "the local server/ledger"
+    assert database.show_address(sa.make_url("postgresql:///ledger")) == "the local server/ledger"
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from oracle import Groups, Question, published
 from writers import Writer
 
 from dphist.engines.duckdb.engine import DuckDBEngine
-from dphist.engines.duckdb.pairs import open_pairs
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
+from duckdb_pairs import open_pairs
 
 ONE_THREAD = PerformanceSettings(threads=1)
 Outcome = Groups | str

@@ -21,7 +21,7 @@ from oracle import Part, Question, add_up, answer, tag_of, take_away, units_of, 
 from record_expressions import EXPRESSIONS, Value
 from writers import WRITERS, Writer
 
-from dphist.aggregates import Measure
+from dphist.aggregates import Aggregate, Lattice
 from dphist.engines.query import Files, PerformanceSettings
 
 ALONE, REMOVED, SETTINGS = 16, 10, 6
@@ -33,11 +33,11 @@ MORE = 60
 NUMBERS = ("float64", "float32", "int", "decimal", "bool")
 
 
-def measures_of(column: str) -> tuple[Measure, ...]:
+def measures_of(column: str) -> tuple[Aggregate, ...]:
     return (
-        Measure("sum", "sum", column, -2.0, 6.0, 2.0, 2.0**-18, 2**20),
-        Measure("mean", "mean", column, 1.0, 5.0, 3.0, 2.0**-19, 2**20),
-        Measure("rows", "rows", None, 0.0, 3.0, 1.5, 0.5, 3),
+        Aggregate("sum", column, -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18)),
+        Aggregate("mean", column, 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19)),
+        Aggregate("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5)),
     )
 
 

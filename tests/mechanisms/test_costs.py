@@ -20,7 +20,6 @@ from dphist.mechanisms import (
     KnownGroups,
     LaplaceRecords,
     LaplaceThreshold,
-    Profile,
     Ranked,
     SparseGaussian,
     TruncatedLaplace,
@@ -32,8 +31,7 @@ from dphist.mechanisms import (
     ranked,
 )
 from dphist.mechanisms.adaptive import calibrate as adaptive
-from dphist.mechanisms.base import sampler_surcharge
-from dphist.mechanisms.costs import privacy_cost, pure_cost, with_pure_parts
+from dphist.mechanisms.base import Mechanism, pure_cost, sampler_surcharge, with_pure_parts
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy.composition import PrivacyCost, delta_from_rho, mu_of_pure, rho_of_pure
 from dphist.privacy.filters import ACCOUNTANTS, Amount, amount, delta_of_noise, value
@@ -41,7 +39,7 @@ from dphist.privacy.gaussian import delta_gaussian
 
 Floats = NDArray[np.float64]
 
-GAUSSIAN: dict[str, Profile] = {
+GAUSSIAN: dict[str, Mechanism] = {
     "sparse": SparseGaussian(10, 16.0, 98.0),
     "sparse with sums": SparseGaussian(3, 16.0, 98.0, sums_sensitivity=0.05),
     "correlated": CorrelatedGaussian(100, 100, 30.0, 0.1, 200.0),
@@ -51,7 +49,7 @@ GAUSSIAN: dict[str, Profile] = {
     "adaptive": adaptive(1.0, 1e-8),
     "records": GaussianRecords(3, 4, 30.0, 250.0),
 }
-PURE: dict[str, Profile] = {
+PURE: dict[str, Mechanism] = {
     "laplace": LaplaceThreshold(2, 4.0, 70.0),
     "laplace with sums": LaplaceThreshold(2, 4.0, 70.0, sums_epsilon=0.25),
     "laplace records": LaplaceRecords(2, 3, 12.0, 200.0),
@@ -59,7 +57,7 @@ PURE: dict[str, Profile] = {
     "ranked": ranked.calibrate(1.0, 1e-6, 5, 50),
     "session": ranked.calibrate(1.0, 1e-6, 20, 100, queries=4),
 }
-CONCENTRATED: dict[str, Profile] = {
+CONCENTRATED: dict[str, Mechanism] = {
     "discrete": discrete_gaussian.calibrate(1.0, 1e-6, 3),
     "discrete correlated": discrete_correlated.calibrate(1.0, 1e-6, 10),
     "discrete records": GaussianRecords(2, 3, 30.0, 250.0, discrete=True),
@@ -77,7 +75,7 @@ def test_no_facet_claims_less_than_the_mechanism_itself_has(name: str) -> None:
     epsilon on; and a mu that comes from (epsilon, delta) says little below that epsilon.
     """
     made = ALL[name]
-    cost = privacy_cost(made, 1.0)
+    cost = made.cost(1.0)
     assert (cost.epsilon, cost.delta) == (1.0, made.delta(1.0))
     for epsilon in (0.05, 0.3, 1.0, 2.0, 5.0) if "laplace" not in name else (1.0, 2.0, 5.0):
         own = made.delta(epsilon) * (1 - 1e-9)
@@ -89,59 +87,59 @@ def test_no_facet_claims_less_than_the_mechanism_itself_has(name: str) -> None:
 @pytest.mark.parametrize("name", GAUSSIAN)
 def test_gaussian_costs_are_those_of_their_noise(name: str) -> None:
     made = GAUSSIAN[name]
-    cost = privacy_cost(made, 1.0)
+    cost = made.cost(1.0)
     assert cost.rho == pytest.approx(cost.mu**2 / 2, rel=1e-9)
     assert cost.rho_delta == cost.mu_delta
     assert not cost.response_dominates
-    if hasattr(made, "delta_gauss"):
-        assert made.delta_gauss(0.7) == pytest.approx(float(delta_gaussian(cost.mu, 0.7)), rel=1e-8)
+    if hasattr(made, "delta_noise"):
+        assert made.delta_noise(0.7) == pytest.approx(float(delta_gaussian(cost.mu, 0.7)), rel=1e-8)
 
 
 def test_formulas() -> None:
-    sparse = privacy_cost(SparseGaussian(10, 16.0, 98.0, sums_sensitivity=0.1), 1.0)
+    sparse = SparseGaussian(10, 16.0, 98.0, sums_sensitivity=0.1).cost(1.0)
     assert sparse.mu**2 == pytest.approx(10 * (1 / 256 + 0.01))
     assert sparse.mu_delta == pytest.approx(-np.expm1(10 * np.log(ndtr(97 / 16))), rel=1e-9)
-    laplace = privacy_cost(LaplaceThreshold(2, 4.0, 70.0, sums_epsilon=0.5), 1.5)
+    laplace = LaplaceThreshold(2, 4.0, 70.0, sums_epsilon=0.5).cost(1.5)
     assert laplace.rho == pytest.approx(2 * (rho_of_pure(0.25) + rho_of_pure(0.5)))
     assert laplace.mu**2 == pytest.approx(2 * (mu_of_pure(0.25) ** 2 + mu_of_pure(0.5) ** 2))
-    records = privacy_cost(LaplaceRecords(1, 5, 5.0, 100.0), 1.0)
+    records = LaplaceRecords(1, 5, 5.0, 100.0).cost(1.0)
     assert records.rho == pytest.approx(1 - 0.2 * (1 - math.exp(-1)) / math.sinh(0.2))
     assert records.rho < rho_of_pure(1.0)
     discrete = DiscreteGaussianThreshold(2, 20.0, 150.0)
-    assert privacy_cost(discrete, 1.0).mu == mu_of_pure(1.0)
-    assert privacy_cost(discrete, 1.0).mu_delta == discrete.delta(1.0)
+    assert discrete.cost(1.0).mu == mu_of_pure(1.0)
+    assert discrete.cost(1.0).mu_delta == discrete.delta(1.0)
     session = PURE["session"]
     assert isinstance(session, Ranked)
-    cost = privacy_cost(session, 1.0)
+    cost = session.cost(1.0)
     assert cost.mu**2 == pytest.approx(20 * mu_of_pure(session.symbol_epsilon / 2) ** 2)
     assert cost.rho == session.rho
     assert session.delta_infinity() <= cost.rho_delta <= session.delta_infinity() * (1 + 1e-5)
-    whole = privacy_cost(TruncatedLaplace(Fraction(1, 4), 0, 1), 1.0)
+    whole = TruncatedLaplace(Fraction(1, 4), 0, 1).cost(1.0)
     assert whole.mu_delta == 1.0
 
 
 def test_the_sampler_is_paid_at_the_epsilon_of_the_whole_budget() -> None:
     made = KnownGroups(50, 10, 8.0)
     for composed in (0.5, 10.0, 30.0):
-        assert privacy_cost(made, 1.0, composed).mu_delta == sampler_surcharge(composed, 50)
+        assert made.cost(1.0, composed).mu_delta == sampler_surcharge(composed, 50)
     with pytest.raises(InvalidParameter, match="at most 30"):
-        privacy_cost(made, 1.0, 30.1)
+        made.cost(1.0, 30.1)
     big = adaptive(1.0, 1e-8)
     assert isinstance(big, AdaptiveGaussian)
-    assert privacy_cost(big, 1.0, 10.0).mu_delta == pytest.approx(big.delta_infinity(), rel=1e-6)
+    assert big.cost(1.0, 10.0).mu_delta == pytest.approx(big.delta_infinity(), rel=1e-6)
 
 
 def test_a_profile_alone_is_a_pure_epsilon_with_delta() -> None:
-    class Unknown:
+    class Unknown(Mechanism):
         def delta(self, epsilon: float) -> float:
             return 1e-5 * math.exp(-epsilon)
 
-    cost = privacy_cost(Unknown(), 0.5)
+    cost = Unknown().cost(0.5)
     assert (cost.mu, cost.mu_delta, cost.rho_delta) == (mu_of_pure(0.5), cost.delta, cost.delta)
 
 
 def test_pure_parts_are_added() -> None:
-    main = privacy_cost(SparseGaussian(10, 16.0, 98.0), 1.0, 2.0)
+    main = SparseGaussian(10, 16.0, 98.0).cost(1.0, 2.0)
     assert with_pure_parts(main, [], 2.0) is main
     both = with_pure_parts(main, [0.02, 0.05], 2.0)
     assert both.mu**2 == pytest.approx(main.mu**2 + mu_of_pure(0.02) ** 2 + mu_of_pure(0.05) ** 2)
@@ -182,7 +180,7 @@ def test_two_thresholded_releases_are_within_every_bound_and_not_without_d() -> 
     made = LaplaceThreshold(2, 2.0, 8.0)
     with_unit, without = laplace_laws(made, shared=9, reach=40)
     p2, q2 = np.outer(with_unit, with_unit).ravel(), np.outer(without, without).ravel()
-    cost = privacy_cost(made, 1.0)
+    cost = made.cost(1.0)
     for epsilon in (0.2, 0.7, 1.0, 1.5, 2.0, 4.0):
         true = max(hockey_stick(p2, q2, epsilon), hockey_stick(q2, p2, epsilon))
         for accountant in ("gdp", "zcdp"):
@@ -200,7 +198,7 @@ def test_one_noisy_count_attains_its_rho_and_a_smaller_one_fails() -> None:
     p, q = (np.exp(-np.abs(z - shift) / scale) for shift in (1, 0))
     p, q = p / p.sum(), q / q.sum()
     divergence = float((p * np.log(p / q)).sum())
-    rho = privacy_cost(LaplaceThreshold(1, scale, 40.0), 1.0).rho
+    rho = LaplaceThreshold(1, scale, 40.0).cost(1.0).rho
     assert divergence <= rho <= divergence * (1 + 1e-9)
 
 
@@ -233,7 +231,7 @@ def test_rounded_gaussian_looks_are_a_gaussian_pair() -> None:
 
     p, q = law(1.0), law(0.0)
     p2, q2 = np.outer(p, p).ravel(), np.outer(q, q).ravel()
-    mu = privacy_cost(KnownGroups(1, 1, std), 1.0).mu
+    mu = KnownGroups(1, 1, std).cost(1.0).mu
     check: Callable[[float, float], bool] = lambda m, e: hockey_stick(p2, q2, e) <= float(delta_gaussian(m, e))  # noqa: E731
     assert all(check(mu * math.sqrt(2), e) for e in (0.1, 0.5, 1.0, 3.0))
     assert not any(check(0.95 * mu * math.sqrt(2), e) for e in (0.5, 1.0, 3.0))

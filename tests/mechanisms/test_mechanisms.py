@@ -64,7 +64,7 @@ def test_words(mechanism: SparseGaussian) -> None:
     assert mechanism.assumption
     assert mechanism.noise_quantile(0.975) > 0
     assert mechanism.noise_quantile(0.025) == pytest.approx(-mechanism.noise_quantile(0.975))
-    assert mechanism.delta_gauss(1.0) <= mechanism.delta(1.0)
+    assert mechanism.delta_noise(1.0) <= mechanism.delta(1.0)
 
 
 def test_one_group_is_written_in_the_singular() -> None:
@@ -77,7 +77,7 @@ def test_one_group_is_written_in_the_singular() -> None:
 def test_paper_analyses_use_their_own_parts() -> None:
     k = 100
     mechanism = CorrelatedGaussian(k, k, 53.0, 1 / math.sqrt(k), threshold=400.0, analysis="paper-3.3")
-    assert mechanism.delta(0.35) == pytest.approx(mechanism.delta_gauss(0.35) + mechanism.delta_infinity(), rel=1e-9)
+    assert mechanism.delta(0.35) == pytest.approx(mechanism.delta_noise(0.35) + mechanism.delta_infinity(), rel=1e-9)
     tight = CorrelatedGaussian(k, k, 53.0, 1 / math.sqrt(k), threshold=400.0)
     assert tight.delta(0.35) < mechanism.delta(0.35)
 
@@ -177,8 +177,8 @@ def test_laplace_law_enumerated() -> None:
 def test_laplace_with_aggregates_spends_epsilon_exactly() -> None:
     mechanism = LaplaceThreshold(max_groups=4, scale=8.0, threshold=100.0, sums_epsilon=0.125)
     assert mechanism.pure_epsilon == 1
-    assert mechanism.delta_gauss(1.0) == 0.0
-    assert mechanism.delta_gauss(0.999999) > 0
+    assert mechanism.delta_noise(1.0) == 0.0
+    assert mechanism.delta_noise(0.999999) > 0
 
 
 def test_discrete_correlated_noise_enumerated() -> None:
@@ -215,7 +215,6 @@ def test_discrete_correlated_noise_enumerated() -> None:
             assert hockey_stick(q, p, epsilon) <= claimed
     infinite = hockey_stick(output((1, 1)), output((0, 0)), 50.0)
     assert infinite == pytest.approx(mechanism.delta_infinity(), rel=1e-6)
-    assert mechanism.delta_infinity() < mechanism.delta_infinity_paper()
 
 
 def test_discrete_correlated_calibration() -> None:

@@ -9,13 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dphist import plan
-from dphist.errors import InvalidParameter
 from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian
-from dphist.mechanisms.correlated_gaussian import enforce_sparsity
+from dphist.mechanisms.base import enforce_sparsity
 from dphist.mechanisms.discrete_correlated import DiscreteCorrelatedGaussian
 from dphist.mechanisms.discrete_gaussian import DiscreteGaussianThreshold
-from dphist.mechanisms.parts import draw_shared, perturb_part, sparsity_to_enforce
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 
@@ -38,12 +35,12 @@ class ZeroEntropy:
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_parts_of_groups_without_noise_are_the_whole(name: str) -> None:
     mechanism: Any = MECHANISMS[name]
-    most = sparsity_to_enforce(mechanism)
+    most = mechanism.sparsity
     sparse = COUNTS if most is None else enforce_sparsity(COUNTS, most)
     with allow_test_entropy():
-        shared = draw_shared(mechanism, ZeroEntropy())
+        shared = mechanism.draw_shared(ZeroEntropy())
         whole = mechanism.perturb(COUNTS, ZeroEntropy())
-        parts = [perturb_part(mechanism, part, shared, ZeroEntropy()) for part in np.array_split(sparse, 3)]
+        parts = [mechanism.perturb_part(part, shared, ZeroEntropy()) for part in np.array_split(sparse, 3)]
     starts = np.cumsum([0, *(len(part) for part in np.array_split(sparse, 3))])
     index = np.concatenate([start + part.index for start, part in zip(starts, parts, strict=False)])
     assert index.tolist() == whole.index.tolist()
@@ -59,17 +56,9 @@ def test_parts_share_one_noise_and_draw_their_own(name: str) -> None:
     with allow_test_entropy():
         for seed in range(2000):
             entropy = SeededEntropy(seed)
-            shared = draw_shared(mechanism, entropy)
-            pairs.append([int(perturb_part(mechanism, many, shared, entropy).noisy[0]) for _ in range(2)])
+            shared = mechanism.draw_shared(entropy)
+            pairs.append([int(mechanism.perturb_part(many, shared, entropy).noisy[0]) for _ in range(2)])
     found = np.arctanh(np.corrcoef(np.array(pairs).T)[0, 1]) * np.sqrt(len(pairs) - 3)
     expected = np.arctanh(mechanism.correlation / (1 + mechanism.correlation)) * np.sqrt(len(pairs) - 3)
     assert abs(found - expected) < stats.norm.isf(5e-7)
     assert abs(found) > stats.norm.isf(5e-7)
-
-
-def test_only_what_noises_each_group_by_itself_has_parts() -> None:
-    adaptive = plan(epsilon=1, delta=1e-6, mechanism="adaptive").mechanism
-    with pytest.raises(InvalidParameter, match="each group by itself"):
-        perturb_part(adaptive, COUNTS, 0)
-    assert draw_shared(adaptive) == 0
-    assert sparsity_to_enforce(adaptive) is None

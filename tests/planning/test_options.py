@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -146,11 +147,12 @@ def test_statistics_are_asked_for_strictly() -> None:
 
 
 def test_values_are_checked_and_not_converted() -> None:
-    """A whole epsilon stays one in a saved plan; a list of bounds and a set of keys are as good as others."""
+    """A whole epsilon stays one in a saved plan; bounds may be a list, and keys whatever can be iterated."""
     plan = dp.plan(epsilon=1, delta=1e-8, max_groups=10, sums={"likes": [0, 1]})  # type: ignore[dict-item]
     assert isinstance(plan.request.epsilon, int)
     assert plan == dp.plan(epsilon=1, delta=1e-8, max_groups=10, sums={"likes": (0, 1)})
-    assert dp.plan(epsilon=1, delta=1e-8, keys={"a", "b"}).request.keys == 2
+    for keys in ({"a", "b"}, np.array(["a", "b", "a"]), pa.array(["a", "b"]), iter("ab")):
+        assert dp.plan(epsilon=1, delta=1e-8, keys=keys).request.keys == 2
 
 
 def test_a_plan_stands_for_the_budget() -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dphist as dp
+from dphist.aggregates import Aggregate
 from dphist.mechanisms import KnownGroups
 from dphist.planning.request import OBJECTIVES, Objective
-from dphist.planning.summary import objective_value
 
 FIELDS = {
     "mechanism", "analysis", "epsilon", "delta", "target_delta", "max_groups", "sparsity", "noise_std", "independent_std",
@@ -38,10 +38,12 @@ def test_fixed_noise() -> None:
     assert added["gap"] == pytest.approx(15148.72, abs=0.005)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
+@example(0.05, -2.0, 14, 0, 1, "release95", 1)  # a large delta with thousands of groups and sums takes 18 seconds
+@example(5.0, -2.0, 5000, 10**6, 3, "gap", 20)
 @given(
     epsilon=st.floats(0.05, 5),
-    log_delta=st.floats(-12, -2),
+    log_delta=st.floats(-12, -4),
     max_groups=st.integers(1, 5000),
     extra=st.one_of(st.none(), st.integers(0, 10**6)),
     sums=st.integers(0, 3),
@@ -67,9 +69,9 @@ def test_best_is_never_worse_and_always_holds(
         low_threshold=low_threshold,
     )
     assert plan.delta <= plan.request.delta
-    best = objective_value(plan.mechanism, objective)
+    best = plan.mechanism.objective_value(objective)
     for other in plan.alternatives:
-        assert best <= objective_value(other, objective) * (1 + 1e-9)
+        assert best <= other.objective_value(objective) * (1 + 1e-9)
         assert other.delta(epsilon) <= plan.request.delta
     names = {mechanism.name for mechanism in (plan.mechanism, *plan.alternatives)}
     assert ("correlated-gaussian" in names) == (extra is not None)
@@ -218,21 +220,21 @@ def test_aggregates_share_the_budget() -> None:
     assert age.aggregate.centre == 58
     assert [a.name for a in plan.request.aggregates] == ["sum_likes", "mean_age", "rows"]
     spent = sum((noisy.aggregate.sensitivity / noisy.noise_std) ** 2 for noisy in plan.aggregates)
-    assert spent <= plan.mechanism.sums_sensitivity**2 * (1 + 1e-12)  # type: ignore[union-attr]
+    assert spent <= plan.mechanism.sums_sensitivity**2 * (1 + 1e-12)
 
 
 def test_laplace_aggregates_spend_epsilon() -> None:
     plan = dp.plan(epsilon=1, delta=1e-8, max_groups=1, sums={"x": (-3, 5)}, mechanism="laplace")
     (noisy,) = plan.aggregates
     scale = noisy.noise_std / math.sqrt(2)
-    spent = 1 * (1 / plan.mechanism.scale + noisy.aggregate.sensitivity / scale)  # type: ignore[union-attr]
+    spent = 1 * (1 / plan.mechanism.scale + noisy.aggregate.sensitivity / scale)  # type: ignore[attr-defined]
     assert spent == pytest.approx(1.0)
     assert spent <= 1.0
 
 
 def test_quantised_values_never_exceed_the_sensitivity() -> None:
-    for lower, upper in [(0, 1), (-1e-9, 3e-9), (0.1, 0.30000000000000004), (-1e12, 7), (5, 6)]:
-        aggregate = dp.planning.Aggregate("sum", "x", lower, upper)
+    for lower, upper in [(0, 1), (-1e-9, 3e-9), (0.1, 0.30000000000000004), (-1e6, 7), (5, 6)]:
+        aggregate = Aggregate("sum", "x", lower, upper)
         assert math.log2(aggregate.step).is_integer()
         assert aggregate.sensitivity_steps * aggregate.step >= (upper - lower) / 2
         assert aggregate.sensitivity_steps <= 2**20 + 1
@@ -281,8 +283,8 @@ def test_bad_input_is_named(change: dict[str, object], message: str) -> None:
 
 def test_aggregates_are_checked_one_by_one() -> None:
     with pytest.raises(dp.InvalidParameter, match="a column for sums"):
-        dp.planning.Aggregate("sum", None, 0, 1)
-    twice = (dp.planning.Aggregate("sum", "x", 0, 1), dp.planning.Aggregate("sum", "x", 0, 2))
+        Aggregate("sum", None, 0, 1)
+    twice = (Aggregate("sum", "x", 0, 1), Aggregate("sum", "x", 0, 2))
     with pytest.raises(dp.InvalidParameter, match="different names"):
         dp.planning.Request(epsilon=1, delta=1e-8, max_groups=1, aggregates=twice)
 

@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 import dphist as dp
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms import CorrelatedGaussian
-from dphist.mechanisms.correlated_gaussian import enforce_sparsity
+from dphist.mechanisms.base import enforce_sparsity
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
-from dphist.publish.privatise import privatise
-from dphist.publish.result import Request
-from dphist.publish.run import _measure, prepare
+from dphist.publish.result import Selection
+from dphist.publish.run import prepare, privatise
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "max_groups": 3}
 
@@ -221,10 +220,10 @@ def test_intervals_cover_what_they_say(mechanism: str) -> None:
     groups = 3000
     plan = dp.plan(epsilon=1, delta=1e-3, max_groups=1, rows=3, mechanism=mechanism)
     bounds, truth = ContributionBounds(max_groups=1), {"rows": np.full(groups, -400)}
-    measures = tuple(_measure(noisy) for noisy in plan.aggregates)
+    measures = plan.request.aggregates
     histogram = Histogram(pa.table({"k": np.arange(groups)}), np.full(groups, 400), bounds, truth, measures)
     with allow_test_entropy():
-        found = privatise(histogram, plan, Request("u", ("k",), intervals=0.9), SeededEntropy(5)).to_arrow()
+        found = privatise(histogram, plan, Selection("u", ("k",), intervals=0.9), SeededEntropy(5)).to_arrow()
     assert found.num_rows == groups
     least = 0.9 - 6 * math.sqrt(0.09 / groups)
     for name in ("count", "rows"):  # rows: 400 units with one record each, recentred at 1.5
@@ -256,10 +255,10 @@ def test_unbounded_histograms_are_refused() -> None:
     plan = dp.plan(epsilon=1, delta=1e-6, max_groups=3)
     histogram = Histogram(pa.table({"k": ["a"]}), np.array([500]), ContributionBounds(max_groups=4))
     with pytest.raises(dp.InvalidParameter, match="bounded to 3"):
-        privatise(histogram, plan, Request("u", ("k",)))
+        privatise(histogram, plan, Selection("u", ("k",)))
     listed = Histogram(pa.table({"k": ["a"]}), np.array([500]), ContributionBounds(max_groups=3), listed=True)
     with pytest.raises(dp.InvalidParameter, match="public list"):
-        privatise(listed, plan, Request("u", ("k",)))
+        privatise(listed, plan, Selection("u", ("k",)))
 
 
 def test_test_noise_is_refused_by_the_public_api() -> None:

@@ -109,7 +109,7 @@ def test_units_with_several_records_are_bounded() -> None:
         with allow_test_entropy():
             assert privatise_statistic(histogram, plan, SeededEntropy(1)).plan is plan
     loose = DuckDBEngine().histogram(table, query, ContributionBounds(5))
-    with pytest.raises(InvalidParameter, match="bounded to 4 bars"):
+    with pytest.raises(InvalidParameter, match="bounded to 4 groups"):
         privatise_statistic(loose, plan)
 
 

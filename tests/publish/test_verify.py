@@ -24,8 +24,8 @@ from dphist.histogram import ContributionBounds, Histogram
 from dphist.ledger import DataSet, Ledger
 from dphist.publish.digests import as_stored, seal, table_digest, without_content
 from dphist.publish.files import METADATA_KEY, sha256, sidecar, write_table
-from dphist.publish.privatise import privatise
-from dphist.publish.result import Request
+from dphist.publish.result import Selection
+from dphist.publish.run import privatise
 from dphist.verification.verify import NOT_KNOWN
 
 EVENTS = pa.table(
@@ -302,7 +302,7 @@ def test_untouched_files_with_any_keys_are_fine(tmp_path: Path, keys: list[tuple
         {"k": pa.array([k for k, _ in keys], pa.string()), "n": pa.array([n for _, n in keys], pa.int64())}
     )
     histogram = Histogram(groups, np.full(len(keys), 900), ContributionBounds(max_groups=1))
-    found = privatise(histogram, PLAN, Request("u", ("k", "n"), intervals=0.9))
+    found = privatise(histogram, PLAN, Selection("u", ("k", "n"), intervals=0.9))
     for name in ("out.parquet", "out.csv", "out.json"):
         found.write(tmp_path / name, overwrite=True)
         wrong = [check for check in dp.verify(tmp_path / name) if not check.passed and check.name != "columns"]
@@ -336,7 +336,7 @@ def test_folders_are_checked_but_for_the_content_of_their_table(tmp_path: Path, 
     """Laid out as Spark does it, whose JSON leaves out nulls."""
     groups = pa.table({"k": pa.array([None, "", "a", "b"]), "n": pa.array([1, None, 2, 3])})
     histogram = Histogram(groups, np.array([900, 800, 700, 600]), ContributionBounds(max_groups=1))
-    found = privatise(histogram, PLAN, Request("u", ("k", "n")))
+    found = privatise(histogram, PLAN, Selection("u", ("k", "n")))
     out = tmp_path / f"out.{kind}"
     out.mkdir()
     for place, part in enumerate((found.table.slice(0, 2), found.table.slice(2))):

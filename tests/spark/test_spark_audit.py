@@ -46,7 +46,7 @@ WITHSTOOD = [
     "bounds, pairs written",
     "equal keys and units",
     "sums",
-    "noise of two tasks",
+    pytest.param("noise of two tasks", marks=pytest.mark.cluster),  # test_spark_noise_safety has six
 ]
 
 

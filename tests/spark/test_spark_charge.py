@@ -14,8 +14,8 @@ import dphist as dp
 from dphist.engines.spark.staging import Staging
 from dphist.ledger import DataSet, Ledger
 from dphist.noise.entropy import allow_test_entropy
+from dphist.publish.result import out_of_the_way
 from dphist.publish.run import prepare
-from dphist.publish.spark import check_elsewhere, out_of_the_way
 from spark_sessions import frame, session
 
 OPTIONS: dict[str, Any] = {"unit": "user", "by": "item", "epsilon": 1, "delta": 1e-6}
@@ -96,10 +96,12 @@ def test_a_folder_of_spark_is_replaced_on_request_and_comes_back_if_that_fails(
         with pytest.raises(ZeroDivisionError), out_of_the_way(out):
             out.write_text(str(1 / 0))
         assert parts() == second
-        monkeypatch.setattr("dphist.publish.files.local", lambda _: None)  # as if on another file system
+        engine = dp.SparkEngine(session())
+        engine.check_output(str(out))  # looked at elsewhere
+        monkeypatch.setattr("dphist.engines.spark.engine.is_here", lambda _: False)  # as if on another file system
         with pytest.raises(dp.InvalidParameter, match="only folders of this machine"):
-            check_elsewhere(session(), str(out))
-        monkeypatch.undo()
+            engine.check_output(str(out))
+        engine.check_output(str(out) + ".new")
     assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]
     assert not any(check.failed for check in dp.verify(out))
     pq.write_table(EVENTS, tmp_path / "events.parquet")

@@ -21,7 +21,7 @@ from dphist.engines.spark.expressions import quote_text, spark_expression
 from dphist.engines.spark.sketch import sketch_sql
 from dphist.engines.spark.staging import new_staging
 from dphist.sketch import largest_undercount
-from spark_sessions import collected, frame, session
+from spark_sessions import LazySpark, frame, session
 
 QUERY = GroupByQuery("user", (Key("item"),))
 
@@ -57,7 +57,7 @@ def test_a_tree_of_sketches_keeps_neighbours_close_and_states_its_error() -> Non
 def test_a_sketch_has_counts_alone() -> None:
     query = GroupByQuery("user", (Key("item"),), want_total=True)
     with pytest.raises(dp.InvalidParameter, match="counts alone"):
-        collected().sketch(pa.table({"user": [1], "item": [1]}), query, 3)
+        LazySpark().sketch(pa.table({"user": [1], "item": [1]}), query, 3)
 
 
 def subsets(priority: str | None, monkeypatch: pytest.MonkeyPatch) -> float:
@@ -66,9 +66,8 @@ def subsets(priority: str | None, monkeypatch: pytest.MonkeyPatch) -> float:
         monkeypatch.setattr(SparkDialect, "priority", lambda self, seed, columns: priority)
     units, items = 20_000, "abcde"
     table = pa.table({"user": np.repeat(np.arange(units), 5), "item": list(items) * units})
-    with SparkEngine(session()).open(frame(table), QUERY, seed=11) as records:
-        pairs = records.views.add(records.pairs(), "pairs")
-        kept = records.views.add(records.sampled(pairs, 2), "kept")
+    with SparkEngine(session()).open(frame(table), QUERY, seed=11) as records, records.pairs() as pairs:
+        kept = pairs.sampled(2).sample
         sets = f"SELECT concat_ws('', array_sort(collect_list(key_1))) AS both FROM {kept} GROUP BY unit"
         found: dict[str, int] = dict(records.sql(f"SELECT both, COUNT(*) FROM ({sets}) GROUP BY both").collect())
     observed = [found.get(one + two, 0) for one, two in itertools.combinations(items, 2)]

@@ -23,13 +23,12 @@ from spark_tables import EVENTS, quiet
 import dphist as dp
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import Files, GroupByQuery, Key, PerformanceSettings
+from dphist.engines.spark import groups as spark_groups
+from dphist.engines.spark import pairs as spark_pairs
 from dphist.engines.spark import session as spark_settings
-from dphist.engines.spark.pairs import degrees_sql, first_round_sql
 from dphist.engines.spark.session import pinned, without_leaks
 from dphist.engines.spark.staging import Staging, new_staging, remove_all
 from dphist.histogram import ContributionBounds
-from dphist.publish import spark as spark_release
-from dphist.publish import spark_adaptive
 from spark_sessions import frame, session
 
 OPTIONS: dict[str, Any] = {"unit": "user", "epsilon": 1, "delta": 1e-6, "max_groups": 1}
@@ -60,20 +59,17 @@ def moments() -> Any:
 def test_one_unit_counts_once_in_a_group_in_a_session_that_rounds_times(tmp_path: Path) -> None:
     with configured(spark__sql__parquet__outputTimestampType="TIMESTAMP_MILLIS"):
         engine = dp.SparkEngine(session(), str(tmp_path))
-        with engine.open(moments(), GroupByQuery("user", (Key("at"),)), seed=1) as records:
-            staging = engine.new_staging()
-            keys = ("unit", "key_1")
-            pairs = records.views.add(staging.write(records.pairs(), "pairs", distinct=keys), "pairs")
-            counted = records.histogram(ContributionBounds(10), pairs).collect()
-            sampled = records.views.add(staging.write(records.sampled(pairs, 300), "sampled", distinct=keys), "sampled")
-            sums = [row["exact"] for row in records.sql(first_round_sql(sampled, ["key_1"])).collect()]
-        assert [row["units"] for row in counted] == [1] * 10
-        assert len({row["key_1"] for row in counted}) == 10
+        query = GroupByQuery("user", (Key("at"),))
+        with engine.open(moments(), query, seed=1) as records, records.pairs() as pairs:
+            counted = pairs.histogram(ContributionBounds(10))
+            sums = [row["exact"] for row in pairs.sampled(300).first_round().frame.collect()]
+        assert counted.counts.tolist() == [1] * 10
+        assert len(set(counted.keys.column(0).to_pylist())) == 10
         assert len(sums) == 300
         assert sum((value / 2**16) ** 2 for value in sums) <= 1
         # Were the setting not ours to make, the table itself would be refused.
         with pytest.raises(dp.EngineFailure, match="differ after Spark wrote them"):
-            staging.write(moments(), "again", distinct=("user", "at"))
+            engine.new_staging().write(moments(), "again", distinct=("user", "at"))
 
 
 @pytest.mark.parametrize("larger", ["first", "second"])
@@ -133,7 +129,7 @@ def test_no_value_of_a_column_ends_a_run_in_an_expression(tmp_path: Path) -> Non
     pq.write_table(table, tmp_path / "extreme.parquet")
     query = GroupByQuery("user", tuple(Key(f"k{i}", text) for i, text in enumerate(ON_EXTREMES)))
     with dp.SparkEngine(session()).open(str(tmp_path / "extreme.parquet"), query, seed=1) as records:
-        assert sum(row["units"] for row in records.histogram(ContributionBounds(1)).collect()) == 5
+        assert records.histogram(ContributionBounds(1)).counts.sum() == 5
     here = DuckDBEngine(PerformanceSettings()).histogram(table, query, ContributionBounds(1))
     assert here.counts.sum() == 5
 
@@ -203,7 +199,7 @@ def layout(folder: Path) -> list[list[Any]]:
 
 def test_where_files_are_cut_tells_nothing_about_hidden_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark cuts a sorted table by samples of its parts: these must be the same with and without 400 hidden groups."""
-    monkeypatch.setattr(spark_release, "ROWS_IN_A_PART", 10)
+    monkeypatch.setattr(spark_groups, "ROWS_IN_A_PART", 10)
     shown = pa.table({"user": np.arange(4000), "item": np.arange(4000) * 7 % 40 * 100})
     hidden = pa.table({"user": np.arange(400) + 10_000, "item": np.arange(400) * 10 + 1})
     law = dp.SparseGaussian(max_groups=1, noise_std=1.0, threshold=20.0)
@@ -275,9 +271,9 @@ def test_hostile_settings_change_nothing() -> None:
         there = quiet(frame(table), law, **options).to_arrow().to_pylist()
         assert [(row["day"][:10], row["text"]) for row in there] == [(row["day"][:10], row["text"]) for row in here]
         assert [row["count"] for row in there] == [row["count"] for row in here]
-        with dp.SparkEngine(session()).open(frame(EVENTS), GroupByQuery("user", (Key("item"),))) as records:
-            pairs = records.views.add(records.pairs(), "pairs")
-            assert sum(row["units"] for row in records.sql(degrees_sql(pairs, np.array([1, 2, 4]))).collect()) == 90
+        query = GroupByQuery("user", (Key("item"),))
+        with dp.SparkEngine(session()).open(frame(EVENTS), query) as records, records.pairs() as pairs:
+            assert pairs.degree_histogram(np.array([1, 2, 4])).sum() == 90
         assert session().conf.get("spark.sql.session.timeZone") == "America/New_York"
 
 
@@ -309,20 +305,14 @@ def test_units_are_told_apart_by_their_bytes_or_refused() -> None:
         dp.release(source, by="item", **OPTIONS)
 
 
-def test_no_more_groups_are_selected_than_the_guarantee_is_stated_for() -> None:
-    asked: list[str] = []
-
-    def scalar(sql: str) -> int:
-        asked.append(sql)
-        return 2**31
-
-    work: Any = SimpleNamespace(scalar=scalar)
-    spark_adaptive._check_selected(work, "selected", 2**31 - 1)
-    assert asked == []
+def test_no_more_groups_are_selected_than_the_guarantee_is_stated_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_pairs, "MOST_RELEASED", 2)
+    options = {**OPTIONS, "mechanism": "adaptive", "epsilon": 9, "delta": 1e-3, "max_groups": None}
+    with pytest.raises(dp.InvalidParameter, match="fewer than 2\\^31 units"):
+        dp.release(frame(EVENTS), by="item", **options)
+    monkeypatch.setattr(spark_pairs.SparkPairs, "total_units", lambda _: 1)
     with pytest.raises(dp.InvalidParameter, match="selected groups"):
-        spark_adaptive._check_selected(work, "selected", 2**31)
-    with pytest.raises(dp.InvalidParameter, match="units"):
-        spark_adaptive._check_size(work, "pairs")
+        dp.release(frame(EVENTS), by="item", **options)
 
 
 @pytest.mark.cluster

@@ -16,26 +16,26 @@ from hypothesis import strategies as st
 
 import dphist as dp
 import spark_sessions
-from dphist.aggregates import Measure
+from dphist.aggregates import Aggregate, Lattice
 from dphist.engines.lines import LONGEST_LINE
 from dphist.engines.query import Files, GroupByQuery, Key
 from dphist.engines.spark.sources import fields_of
 from spark_sessions import frame, session
 
 NAN, INF = float("nan"), float("inf")
-SUM = Measure("sum_x", "sum", "x", 0.0, 16.0, 0.0, 2.0**-16, 2**20)
+SUM = Aggregate("sum", "x", 0.0, 16.0, lattice=Lattice(0.0, 2.0**-16))
 MARKER = "alice-secret"
 
 Pairs = dict[Any, set[tuple[Any, ...]]]
 
 
-def pairs(source: object, *keys: Key, where: str | None = None, measures: tuple[Measure, ...] = ()) -> Pairs:
+def pairs(source: object, *keys: Key, where: str | None = None, measures: tuple[Aggregate, ...] = ()) -> Pairs:
     """The groups of each unit, with what it adds to them."""
     query = GroupByQuery("u", keys, measures, where=where)
     steps = [f"steps_{i}" for i in range(1, len(measures) + 1)]
     found: Pairs = {}
     with dp.SparkEngine(session()).open(source, query, seed=1) as records:
-        for row in records.pairs().collect():
+        for row in records.sql(records.pairs_sql()).collect():
             group = tuple(row[f"key_{i}"] for i in range(1, len(keys) + 1))
             found.setdefault(row["unit"], set()).add((*group, *(row[name] for name in steps)))
     return found
@@ -144,7 +144,7 @@ def test_statistics_that_lie_are_not_asked(source: str, tmp_path: Path) -> None:
             # Were the settings not ours to make, there would still be nothing to prune by.
             for name, value in HOSTILE.items():
                 session().conf.set(name, value)
-            plan = records.pairs()._jdf.queryExecution().toString()
+            plan = records.sql(records.pairs_sql())._jdf.queryExecution().toString()
         assert "GreaterThan" not in plan
         assert "IsNotNull(" not in plan
     finally:
@@ -288,7 +288,10 @@ def test_files_without_header_or_with_another_one_quote_nothing(tmp_path: Path, 
     bare = Files((path,), header=["who", "what"])
     query = GroupByQuery("who", (Key("what"),))
     with dp.SparkEngine(session()).open(bare, query, seed=1) as records:
-        assert {(row["unit"], row["key_1"]) for row in records.pairs().collect()} == {("1", MARKER), ("2", MARKER)}
+        assert {(row["unit"], row["key_1"]) for row in records.sql(records.pairs_sql()).collect()} == {
+            ("1", MARKER),
+            ("2", MARKER),
+        }
     told = capfd.readouterr()
     assert MARKER not in "".join(errors) + told.err + told.out
     assert "same header" in errors[-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,13 @@ from spark_tables import EVENTS, quiet
 
 import dphist as dp
 from dphist.engines.query import GroupByQuery, Key
+from dphist.engines.spark import groups as spark_groups
+from dphist.engines.spark.groups import OnBatches
 from dphist.histogram import ContributionBounds
 from dphist.ledger import DataSet, Ledger
-from dphist.publish import spark as spark_publishing
-from dphist.publish import spark_adaptive, spark_noise
+from dphist.mechanisms import CorrelatedGaussian
 from spark_sessions import event_log, frame, session
 
-OnBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 MANY = pa.table({"user": np.arange(40_000), "item": np.arange(40_000) % 200})
 """200 groups of 200 units: all of them are released, whatever the noise."""
 
@@ -85,10 +85,8 @@ def test_a_task_that_fails_after_noising_publishes_one_consistent_result_and_is_
     records, staging = tmp_path / "records", tmp_path / "staging"
     records.mkdir()
     staging.mkdir()
-    original = spark_noise.noise_groups
-    monkeypatch.setattr(
-        spark_publishing, "noise_groups", lambda *given: recorded(original(*given), records, failures=1)
-    )
+    original = spark_groups.on_each
+    monkeypatch.setattr(spark_groups, "on_each", lambda *given: recorded(original(*given), records, failures=1))
     address = str(tmp_path / "ledger.db")
     with Ledger(address, create=True) as opened:
         opened.create(DataSet("people", 20.0, 1e-3, "user", "gdp"))
@@ -127,11 +125,8 @@ def test_a_job_that_fails_leaves_nothing_and_tells_nothing(tmp_path: Path, monke
 
     engine = dp.SparkEngine(session(), str(tmp_path))
     options: dict[str, Any] = {"unit": "user", "by": "item", "epsilon": 1, "delta": 1e-6, "engine": engine}
-    for module, name, plan in (
-        (spark_publishing, "noise_groups", {"max_groups": 2}),
-        (spark_adaptive, "noise_round", {"mechanism": "adaptive"}),
-    ):
-        monkeypatch.setattr(module, name, failing)
+    monkeypatch.setattr(spark_groups, "on_each", failing)
+    for plan in ({"max_groups": 2}, {"mechanism": "adaptive"}):
         with pytest.raises(dp.EngineFailure) as caught:
             dp.release(frame(EVENTS), **options, **plan)
         assert "i1" not in str(caught.value)
@@ -155,16 +150,17 @@ def test_tasks_draw_from_their_own_entropy() -> None:
 
 def test_the_shared_noise_is_in_no_plan_and_no_event(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     secret = 987_654_321_012
-    monkeypatch.setattr(spark_publishing, "draw_shared", lambda mechanism, entropy: secret)
+    monkeypatch.setattr(CorrelatedGaussian, "draw_shared", lambda self, entropy: secret)
     plans: list[str] = []
-    original = spark_publishing.Work.published
+    original = spark_groups.SparkGroups.publish
 
-    def published(self: Any, groups: Any, function: Any, schema: Any) -> Any:
-        groups.mapInArrow(function, schema).explain(True)
+    def published(self: Any, function: Any, layout: Any, entropy: Any, **more: Any) -> Any:
+        work = spark_groups.on_each(function, layout.names, entropy, layout)
+        self.frame.mapInArrow(work, "key_1 string, value_1 double, value_2 double").explain(True)
         plans.append(capsys.readouterr().out)
-        return original(self, groups, function, schema)
+        return original(self, function, layout, entropy, **more)
 
-    monkeypatch.setattr(spark_publishing.Work, "published", published)
+    monkeypatch.setattr(spark_groups.SparkGroups, "publish", published)
     found = quiet(frame(EVENTS), sparsity=9)
     assert min(found.to_arrow().column("count").to_pylist()) > 1e6  # the noise was used
     assert "add_noise_to_groups" in plans[0]
@@ -181,7 +177,7 @@ def test_plain_count_and_release_differ_by_one_shuffle(capsys: Any) -> None:
     session().sql("SELECT item, COUNT(DISTINCT user) FROM plain GROUP BY item").explain()
     plain = capsys.readouterr().out
     with engine.open(table, GroupByQuery("user", (Key("item"),))) as records:
-        records.histogram(ContributionBounds(3)).explain()
+        records.sql(records.histogram_sql(ContributionBounds(3))).explain()
     bounded = capsys.readouterr().out
     session().catalog.dropTempView("plain")
     assert bounded.count("Exchange hashpartitioning") - plain.count("Exchange hashpartitioning") == 1

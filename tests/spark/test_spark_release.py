@@ -211,8 +211,8 @@ def test_wrong_sources_are_refused_by_name_or_type(tmp_path: Path) -> None:
     ):
         with pytest.raises(dp.InvalidParameter, match=message):
             dp.release(source, **options, **more)
-    with pytest.raises(dp.InvalidParameter, match="Spark DataFrame or paths"):
-        dp.release(EVENTS, **options, by="item", engine=dp.SparkEngine(session()))
+    with pytest.raises(dp.InvalidParameter, match="Spark DataFrame, an Arrow table or paths"):
+        dp.release(EVENTS.to_pandas(), **options, by="item", engine=dp.SparkEngine(session()))
     with pytest.raises(dp.InvalidParameter, match="readable parquet"):
         dp.release(str(tmp_path / "no.parquet"), **options, by="item", engine=dp.SparkEngine(session()))
     with pytest.raises(dp.InvalidParameter, match="both"):

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 import dphist as dp
-from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.duckdb.engine import DuckDBEngine, DuckDBRecords
 from dphist.engines.query import GroupByQuery, Key
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms import ContinualCounts, Ranked
@@ -47,7 +47,7 @@ WORK: dict[str, Callable[[str], object]] = {
 }  # fmt: skip
 
 POINTS: dict[str, tuple[object, str, int]] = {
-    "reading": (DuckDBEngine, "histogram", 1),
+    "reading": (DuckDBRecords, "histogram", 1),
     "choosing": (Ranked, "choose", 1),
     "drawing": (ContinualCounts, "draw", 1),
     "before the first rename": (os, "fsync", 1),
@@ -92,7 +92,7 @@ def use_up(path: str, seed: int, ready: Barrier, pipe: Connection) -> None:
         return largest
 
     ready.wait()
-    with patch.object(DuckDBEngine, "histogram", count):
+    with patch.object(DuckDBRecords, "histogram", count):
         for turn in range(1000):
             try:
                 total += query(path, 1 + (turn + seed) % 3)

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 import dphist as dp
 from command_line import dphist
-from dphist.cli import continual as commands
 from dphist.cli.app import app
+from dphist.cli.lists import streams
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.lists.state import State
@@ -323,7 +323,7 @@ def test_every_command_has_an_example_that_runs(tmp_path: Path, monkeypatch: pyt
         "show": [[], ["--json", "--report", "out.html"], ["--batches"]],
     }
     shown = ""
-    for command in commands.app.registered_commands:
+    for command in streams.registered_commands:
         assert command.callback is not None
         example = re.search(r"Example: dphist (.*)", command.callback.__doc__ or "")
         assert example

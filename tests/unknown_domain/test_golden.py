@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dphist.mechanisms import epsilon_at
+from dphist.mechanisms import Mechanism, epsilon_at
 from dphist.mechanisms.continual import ContinualCounts
 from dphist.mechanisms.from_top import FromTop
 from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
@@ -32,7 +32,7 @@ def test_theorem_7_epsilons_at_delta() -> None:
     by_cks = epsilon_from_rho(rho, (1e-5 - 1e-6) / (1 - 1e-6))
     assert by_cks == pytest.approx(4.752099332, rel=1e-7)
 
-    class Exact:
+    class Exact(Mechanism):
         def delta(self, epsilon: float) -> float:
             return unknown_domain.delta_records(epsilon, noise_std=1.0, threshold=threshold, max_groups=1)
 
@@ -79,7 +79,7 @@ def test_theorem_8_thresholds_and_rho() -> None:
 def test_theorem_9_thresholds_and_rho() -> None:
     assert ranked.threshold_paper(1e-6, 1.0, 10) == pytest.approx(17.11809565, rel=1e-9)
     assert ranked.threshold(1e-6, 1.0, 10) == pytest.approx(17.11809465, rel=1e-9)
-    assert ranked.rho_paper(1.0, 3) == 0.375
+    assert ranked.rho(1e-3, 3) == 3e-6 / 8
     assert ranked.rho(1.0, 3) == pytest.approx(0.3699046844, rel=1e-8)
     assert ranked.smallest_threshold(1e-6, 1.0, 10) == 18
     assert ranked.smallest_threshold(0.6, 1.0, 1) == 1

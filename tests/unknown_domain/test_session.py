@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 import dphist as dp
-from dphist.cli import session as commands
 from dphist.cli.app import app
+from dphist.cli.lists import sessions
 from dphist.errors import InvalidParameter
 from dphist.lists.session import Account
 from dphist.mechanisms import Ranked
@@ -127,7 +127,7 @@ def test_every_command_has_an_example_that_runs(tmp_path: Path, monkeypatch: pyt
     pq.write_table(pa.table({"user_id": range(500), "url": ["a"] * 500}), tmp_path / "events.parquet")
     monkeypatch.chdir(tmp_path)
     shown = ""
-    for command in commands.app.registered_commands:
+    for command in sessions.registered_commands:
         assert command.callback is not None
         example = re.search(r"Example: dphist (.*)", command.callback.__doc__ or "")
         assert example

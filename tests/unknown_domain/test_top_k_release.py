@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import dphist as dp
 from command_line import dphist
 from dphist.cli.app import app
-from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.duckdb.engine import DuckDBEngine, DuckDBRecords
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram, largest_groups
@@ -78,14 +78,14 @@ def test_only_as_many_groups_as_needed_leave_the_engine(
     events: pa.Table, method: Method, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left: list[int] = []
-    plain = DuckDBEngine.histogram
+    plain = DuckDBRecords.histogram
 
     def watched(*args: Any, **options: Any) -> Histogram:
         found = plain(*args, **options)
         left.append(len(found))
         return found
 
-    monkeypatch.setattr(DuckDBEngine, "histogram", watched)
+    monkeypatch.setattr(DuckDBRecords, "histogram", watched)
     plan = dp.plan_top_k(k=3, method=method, shortlist=9 if method == "ranked" else None, **BUDGET)
     dp.top_k(events, unit="user", by="page", plan=plan)
     assert left == [plan.needed]

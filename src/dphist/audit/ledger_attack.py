@@ -69,7 +69,7 @@ def _deleted(path: Path, charge: Charge) -> Iterator[str]:
         tables = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         for table in tables:
             try:
-                database.execute(f'DELETE FROM "{table}" WHERE rowid = (SELECT max(rowid) FROM "{table}")')  # noqa: S608
+                database.execute(f'DELETE FROM "{table}" WHERE rowid = (SELECT max(rowid) FROM "{table}")')
             except sqlite3.Error:
                 continue
     if charge(path) and _sound(path, None):

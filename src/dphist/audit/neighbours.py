@@ -232,7 +232,7 @@ def ranked(made: Ranked, labels: str, most: int, threshold: int | None = None) -
         found: dict[tuple[Hashable, ...], float] = {(): 1.0}
         for _ in range(made.queries):
             found = {(*a, b): p * q for a, p in found.items() for b, q in one.items()}
-        return {sequence: chance for sequence, chance in found.items()}  # noqa: C416 - named outcomes
+        return {sequence: chance for sequence, chance in found.items()}
 
     for without, with_ in laws.neighbours(labels, most, len(labels), made.max_per_group):
         first, second = laws.aligned(output(without), output(with_))

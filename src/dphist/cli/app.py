@@ -9,7 +9,8 @@ import typer
 from typer.core import TyperGroup
 
 import dphist
-from dphist.cli import audit, continual, ledger, plan, profile, release, session, stat, top_k
+from dphist.cli import audit, ledger, lists, plan, profile, release, stat
+from dphist.cli.options import option
 from dphist.errors import DphistError
 
 
@@ -37,11 +38,11 @@ app.command("profile")(profile.command)
 app.command("release")(release.command)
 app.command("stat")(stat.command)
 app.command("verify")(release.verify_command)
-app.command("top-k")(top_k.command)
+app.command("top-k")(lists.top_k)
 app.add_typer(ledger.app, name="ledger")
 app.command("audit")(audit.command)
-app.add_typer(session.app, name="session")
-app.add_typer(continual.app, name="continual")
+app.add_typer(lists.sessions, name="session")
+app.add_typer(lists.streams, name="continual")
 
 
 def _show_version(wanted: bool) -> None:
@@ -53,7 +54,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
+        bool, option("--version", "Print the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     pass

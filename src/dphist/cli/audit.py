@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dphist.cli import options
+from dphist.cli.options import option
+from dphist.cli.output import Talk, print_json
 from dphist.errors import InvalidParameter
 from dphist.planning import Plan
 
 
 def command(
-    mechanism: Annotated[
-        str | None, typer.Option("--mechanism", help="Attack only this mechanism, e.g. laplace.")
-    ] = None,
+    mechanism: Annotated[str | None, option("--mechanism", "Attack only this mechanism, e.g. laplace.")] = None,
     thorough: Annotated[
-        bool, typer.Option("--thorough/--quick", help="Thorough: many more runs, half an hour; quick: a minute or two.")
+        bool, option("--thorough/--quick", "Thorough: many more runs, half an hour; quick: a minute or two.")
     ] = False,
     plan: Annotated[
-        Path | None, typer.Option("--plan", help="Attack a plan saved by `dphist plan --save`, at its own parameters.")
+        Path | None, option("--plan", "Attack a plan saved by `dphist plan --save`, at its own parameters.")
     ] = None,
     engine: Annotated[
-        str, typer.Option("--engine", help="duckdb: everything on this machine; spark: what the Spark engine does.")
+        str, option("--engine", "duckdb: everything on this machine; spark: what the Spark engine does.")
     ] = "duckdb",
     master: options.Master = None,
     remote: options.Remote = None,
@@ -48,17 +47,19 @@ def command(
     check_outputs(report, inputs=inputs, overwrite=overwrite)
     if plan is not None and engine == "spark":  # before a session is started
         raise InvalidParameter("--plan or --engine spark", "both", "a plan is attacked on this machine.")
-
-    found = audit(
+    outcome = audit(
         thorough=thorough,
         mechanism=mechanism,
         plan=None if plan is None else Plan.load(plan),
-        engine=options.spark_engine(engine, master, remote, staging),
-        progress=None if as_json else lambda phase: typer.echo(f"… {phase}", err=True),
+        engine=options.open_engine(engine, master=master, remote=remote, staging=staging),
+        progress=Talk(quiet=as_json).phase,
     )
-    typer.echo(json.dumps(found.to_data(), indent=2, allow_nan=False) if as_json else text(found))
+    if as_json:
+        print_json(outcome.to_data())
+    else:
+        typer.echo(text(outcome))
     if report is not None:
-        write_text(render(found), report, inputs=inputs, overwrite=overwrite)
+        write_text(render(outcome), report, inputs=inputs, overwrite=overwrite)
         typer.echo(f"\nReport written to {report}", err=as_json)
-    if not found.passed:
+    if not outcome.passed:
         raise typer.Exit(1)

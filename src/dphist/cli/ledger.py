@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dphist.cli import options
+from dphist.cli.options import option
+from dphist.cli.output import print_json
 from dphist.errors import InvalidParameter
 from dphist.privacy import composition, filters
 
@@ -25,10 +27,12 @@ def _needed(ledger: str | None, dataset: str | None) -> tuple[str, str]:
     return ledger, dataset
 
 
-def _address(ledger: str | None) -> str:
+def _open(ledger: str | None) -> Ledger:
+    from dphist.ledger import Ledger
+
     if ledger is None:
         raise InvalidParameter("--ledger ADDRESS", "none", "or set DPHIST_LEDGER.")
-    return ledger
+    return Ledger(ledger)
 
 
 def _to_read(opened: Ledger, dataset: str | None) -> str:
@@ -43,20 +47,20 @@ def _to_read(opened: Ledger, dataset: str | None) -> str:
 def create(
     epsilon: options.Epsilon,
     delta: options.Delta,
-    unit: Annotated[str, typer.Option("--unit", help="The column that names the person protected.")],
+    unit: options.Unit,
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
     accountant: Annotated[
-        str | None, typer.Option("--accountant", help="basic, gdp or zcdp: how spends add up. It never changes.")
+        str | None, option("--accountant", "basic, gdp or zcdp: how spends add up. It never changes.")
     ] = None,
     expect_releases: Annotated[
-        int | None, typer.Option("--expect-releases", help="How many releases you expect: recommends an accountant.")
+        int | None, option("--expect-releases", "How many releases you expect: recommends an accountant.")
     ] = None,
     protects: Annotated[
-        str, typer.Option("--protects", help="unit: all records of one unit; event: its records in one round.")
+        str, option("--protects", "unit: all records of one unit; event: its records in one round.")
     ] = "unit",
     delta_share: Annotated[
-        float, typer.Option("--delta-share", help="gdp, zcdp: the part of delta kept for thresholds.")
+        float, option("--delta-share", "gdp, zcdp: the part of delta kept for thresholds.")
     ] = filters.DELTA_SHARE,
 ) -> None:
     """Begin a data set: a total budget about some people. Makes the ledger if there is none.
@@ -64,7 +68,7 @@ def create(
     Example: dphist ledger create --ledger ledger.db --dataset events --epsilon 2 --delta 1e-6 --unit user --expect-releases 20
     """
     from dphist.ledger import DataSet, Ledger
-    from dphist.ledger.recommend import recommend
+    from dphist.ledger.dataset import recommend
 
     address, name = _needed(ledger, dataset)
     if accountant is None and expect_releases is None:
@@ -77,17 +81,9 @@ def create(
         advice = recommend(epsilon, delta, expect_releases, delta_share)
         typer.echo(f"{advice}\n")
         accountant = accountant or advice.accountant
-    made = DataSet(
-        name,
-        epsilon,
-        delta,
-        unit,
-        accountant,  # type: ignore[arg-type]
-        protects,  # type: ignore[arg-type]
-        delta_share,
-    )
+    budget = DataSet(name, epsilon, delta, unit, accountant, protects, delta_share)  # type: ignore[arg-type]
     with Ledger(address, create=True) as opened:
-        opened.create(made)
+        opened.create(budget)
         typer.echo(str(opened.status(name)))
 
 
@@ -97,14 +93,12 @@ def show(ledger: options.Ledger = None, dataset: options.Dataset = None, as_json
 
     Example: dphist ledger show --ledger ledger.db --dataset events
     """
-    from dphist.ledger import Ledger
-
-    with Ledger(_address(ledger)) as opened:
-        found = [opened.status(name) for name in ([dataset] if dataset is not None else opened.names())]
+    with _open(ledger) as opened:
+        shown = [opened.status(name) for name in ([dataset] if dataset is not None else opened.names())]
     if as_json:
-        typer.echo(json.dumps([status.to_data() for status in found], indent=2, allow_nan=False))
+        print_json([status.to_data() for status in shown])
     else:
-        typer.echo("\n\n".join(map(str, found)) or "No data sets yet.")
+        typer.echo("\n\n".join(map(str, shown)) or "No data sets yet.")
 
 
 @app.command("history")
@@ -113,12 +107,10 @@ def history(ledger: options.Ledger = None, dataset: options.Dataset = None, as_j
 
     Example: dphist ledger history --ledger ledger.db --dataset events
     """
-    from dphist.ledger import Ledger
-
-    with Ledger(_address(ledger)) as opened:
+    with _open(ledger) as opened:
         status = opened.status(_to_read(opened, dataset))
     if as_json:
-        typer.echo(json.dumps([entry.to_data() for entry in status.entries], indent=2, allow_nan=False))
+        print_json([entry.to_data() for entry in status.entries])
         return
     waiting = {entry.sequence for entry in status.unconfirmed}
     for entry in status.entries:
@@ -150,7 +142,7 @@ def verify(
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
     head: Annotated[
-        str | None, typer.Option("--head", help="A head that was exported earlier: it must still be in the chain.")
+        str | None, option("--head", "A head that was exported earlier: it must still be in the chain.")
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -158,19 +150,18 @@ def verify(
 
     Example: dphist ledger verify --ledger ledger.db --dataset events
     """
-    from dphist.ledger import Ledger
     from dphist.ledger.chain import BUDGET
 
-    with Ledger(_address(ledger)) as opened:
-        found = opened.verify(_to_read(opened, dataset), head)
+    with _open(ledger) as opened:
+        checks = opened.verify(_to_read(opened, dataset), head)
     if as_json:
-        typer.echo(json.dumps([{"check": c.name, "passed": c.passed, "detail": c.detail} for c in found], indent=2))
+        print_json([{"check": c.name, "passed": c.passed, "detail": c.detail} for c in checks])
     else:
-        for check in found:
+        for check in checks:
             typer.echo(f"  {'ok  ' if check.passed else 'FAIL'}  {check.name:<6} {check.detail}")
         if head is None:
             typer.echo("        Entries cut off at the end show only against a head kept elsewhere: --head HASH.")
-    if failed := {check.name for check in found if not check.passed}:
+    if failed := {check.name for check in checks if not check.passed}:
         sys.exit(3 if failed == {BUDGET} else 1)
 
 
@@ -178,20 +169,17 @@ def verify(
 def export(
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Where to write the JSON; else printed.")
-    ] = None,
+    output: Annotated[Path | None, option("-o --output", "Where to write the JSON; else printed.")] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
     """Everything about a data set as JSON, with the head of its chain: keep it where the ledger's writers cannot.
 
     Example: dphist ledger export --ledger ledger.db --dataset events -o events-ledger.json
     """
-    from dphist.ledger import Ledger
     from dphist.outputs import check_outputs, write_text
 
     check_outputs(output, overwrite=overwrite)
-    with Ledger(_address(ledger)) as opened:
+    with _open(ledger) as opened:
         data = opened.export(_to_read(opened, dataset))
     text = json.dumps(data, indent=2, allow_nan=False)
     if output is None:
@@ -203,26 +191,20 @@ def export(
 
 @app.command("record")
 def record(
-    note: Annotated[str, typer.Option("--note", help="What was released, where; public.")],
-    unit: Annotated[str, typer.Option("--unit", help="The column that names what the guarantee is for.")],
+    note: Annotated[str, option("--note", "What was released, where; public.")],
+    unit: Annotated[str, option("--unit", "The column that names what the guarantee is for.")],
     protects: Annotated[
         str,
-        typer.Option(
-            "--protects", help="What of it may be added or removed. unit: all records; event: its records in one round."
-        ),
+        option("--protects", "What of it may be added or removed. unit: all records; event: its records in one round."),
     ],
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
-    epsilon: Annotated[float | None, typer.Option("--epsilon", help="The epsilon that was spent.")] = None,
-    delta: Annotated[
-        float, typer.Option("--delta", help="The delta that was spent, also beside --rho; 1: all was told.")
-    ] = 0.0,
-    rho: Annotated[float | None, typer.Option("--rho", help="Or the rho of zero-concentrated privacy.")] = None,
+    epsilon: Annotated[float | None, option("--epsilon", "The epsilon that was spent.")] = None,
+    delta: Annotated[float, option("--delta", "The delta that was spent, also beside --rho; 1: all was told.")] = 0.0,
+    rho: Annotated[float | None, option("--rho", "Or the rho of zero-concentrated privacy.")] = None,
     convert_at: Annotated[
         float | None,
-        typer.Option(
-            "--convert-at", help="A further delta, at which --rho becomes an epsilon for basic and gdp; try 1e-9."
-        ),
+        option("--convert-at", "A further delta, at which --rho becomes an epsilon for basic and gdp; try 1e-9."),
     ] = None,
 ) -> None:
     """Write down what was spent about these people elsewhere, as (epsilon, delta) or (rho, delta), whether it fits or not.
@@ -231,12 +213,11 @@ def record(
 
     Example: dphist ledger record --dataset events --unit user --protects unit --epsilon 0.1 --delta 1e-9 --note "survey of May"
     """
-    from dphist.ledger import Ledger
     from dphist.ledger.dataset import WORDS
 
     address, name = _needed(ledger, dataset)
     cost, declared = declared_cost(epsilon, delta, rho, convert_at)
-    with Ledger(address) as opened:
+    with _open(address) as opened:
         entry = opened.record(name, cost, unit=unit, protects=protects, note=note, declared=declared)  # type: ignore[arg-type]
         status = opened.status(name)
     typer.echo(f"Entry {entry.sequence:,} recorded, hash {entry.hash[:16]}…, as a guarantee for adding or removing")

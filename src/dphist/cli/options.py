@@ -1,129 +1,169 @@
-"""Options that commands share, and the words they are written in."""
+"""The options of the commands: those of plans, releases and statistics as declared, and those of the command line alone."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
 from dphist.errors import InvalidParameter
+from dphist.planning.options import PlanOptions, ReleaseOptions, declarations
 
 if TYPE_CHECKING:
+    from dphist.engines.base import Engine
     from dphist.engines.query import Files
-    from dphist.engines.spark.engine import SparkEngine
 
-Epsilon: TypeAlias = Annotated[
-    float, typer.Option("--epsilon", help="Privacy budget: how much one unit may change the odds.")
-]
-Delta: TypeAlias = Annotated[
-    float, typer.Option("--delta", help="Privacy budget: the probability of failure, for example 1e-8.")
-]
+
+def option(flags: str, words: str, **more: Any) -> Any:
+    """An option of the command line, with its help."""
+    return typer.Option(*flags.split(), help=words, **more)
+
+
+def declared(kind: type, name: str) -> Any:
+    """An option as it is declared."""
+    one = declarations(kind)[name].option
+    return option(one.flag or f"--{name.replace('_', '-')}", one.help, metavar=one.metavar)
+
+
+def spread(kind: type, *, optional: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Put the options of a kind in the place of a command's parameter `asked`, which gets those that differ from the defaults.
+
+    optional: one that the command itself asks for, so that its error can say more.
+    """
+
+    def build(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command, eval_str=True).parameters
+        parameters = [
+            one.replace(kind=one.KEYWORD_ONLY)
+            for name, own_one in own.items()
+            for one in (_parameters(kind, optional) if name == "asked" else [own_one])
+        ]
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            values = {name: given.pop(name) for name in declarations(kind)}
+            command(asked={name: value for name, value in values.items() if _is_given(kind, name, value)}, **given)
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {}
+        return run
+
+    return build
+
+
+def _parameters(kind: type, optional: str) -> list[inspect.Parameter]:
+    return [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if one.required and name != optional else one.option.default,
+            annotation=Annotated[one.option.text or one.type, declared(kind, name)],
+        )
+        for name, one in declarations(kind).items()
+    ]
+
+
+def _is_given(kind: type, name: str, value: object) -> bool:
+    return value is not None and value != [] and value != declarations(kind)[name].option.default
+
+
+Source: TypeAlias = Annotated[list[str], typer.Argument(help="Parquet, CSV or JSON files, or a glob of them.")]
+Unit: TypeAlias = Annotated[str, declared(ReleaseOptions, "unit")]
+By: TypeAlias = Annotated[list[str], declared(ReleaseOptions, "by")]
+Where: TypeAlias = Annotated[str | None, declared(ReleaseOptions, "where")]
+NullKeys: TypeAlias = Annotated[str, declared(ReleaseOptions, "null_keys")]
+Order: TypeAlias = Annotated[str, declared(ReleaseOptions, "order")]
+Intervals: TypeAlias = Annotated[float | None, declared(ReleaseOptions, "intervals")]
+Integers: TypeAlias = Annotated[bool, declared(ReleaseOptions, "integers")]
+Epsilon: TypeAlias = Annotated[float, declared(PlanOptions, "epsilon")]
+Delta: TypeAlias = Annotated[float, declared(PlanOptions, "delta")]
+Sparsity: TypeAlias = Annotated[int | None, declared(PlanOptions, "sparsity")]
+Mechanism: TypeAlias = Annotated[str, declared(PlanOptions, "mechanism")]
+Analysis: TypeAlias = Annotated[str | None, declared(PlanOptions, "analysis")]
+Correlation: TypeAlias = Annotated[float | None, declared(PlanOptions, "correlation")]
+LowThreshold: TypeAlias = Annotated[int, declared(PlanOptions, "low_threshold")]
 NoHeader: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--no-header", metavar="NAMES", help="CSV files without a header: the names of all columns, as a,b,c."
-    ),
+    option("--no-header", "CSV files without a header: the names of all columns, as a,b,c.", metavar="NAMES"),
 ]
-MaxGroups: TypeAlias = Annotated[
-    int | None, typer.Option("--max-groups", help="The most groups one unit may be counted in.")
+EngineName: TypeAlias = Annotated[
+    str, option("--engine", "duckdb: on this machine; spark: on a cluster, the output is a folder.")
 ]
-MaxGroupsOrAuto: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--max-groups",
-        metavar="INTEGER|auto",
-        help="The most groups one unit may be counted in; auto: chosen from the data.",
-    ),
-]
-Sparsity: TypeAlias = Annotated[
-    int | None, typer.Option("--sparsity", help="A public bound on the number of non-empty groups.")
-]
-Mechanism: TypeAlias = Annotated[
-    str, typer.Option("--mechanism", help="best, adaptive, sparse-gaussian, correlated-gaussian or laplace.")
-]
-Analysis: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--analysis",
-        help="sparse-gaussian: exact, f-dp, add-the-deltas; correlated-gaussian: tight, paper-3.5, paper-3.3.",
-    ),
-]
-Correlation: TypeAlias = Annotated[
-    float | None, typer.Option("--correlation", help="Variance of the common noise relative to the independent noise.")
-]
-LowThreshold: TypeAlias = Annotated[
-    int, typer.Option("--low-threshold", help="Groups with fewer units are dropped before noise is drawn.")
-]
-Keys: TypeAlias = Annotated[
-    Path | None, typer.Option("--keys", help="A file with a public list of groups, one per line: no threshold needed.")
-]
-Sparse: TypeAlias = Annotated[
-    bool, typer.Option("--sparse", help="With --keys: publish only groups above a threshold.")
-]
-Sketch: TypeAlias = Annotated[
-    int | None, typer.Option("--sketch", help="Count in bounded memory with this many counters (Misra-Gries). No sums.")
-]
-Sums: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--sum", help="column:lower:upper, a sum per group. Repeatable.")
-]
-Means: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--mean", help="column:lower:upper, a mean per group. Repeatable.")
-]
-Rows: TypeAlias = Annotated[
-    int | None, typer.Option("--rows", help="Records per group, each unit's clamped to this many.")
-]
-Weights: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--weight", help="name=share of the budget, relative to the count's 1, for example sum_likes=0.5."),
-]
-Total: TypeAlias = Annotated[
-    bool, typer.Option("--total", help="Also publish a noisy total of units (5 % of epsilon).")
-]
-Objective: TypeAlias = Annotated[
-    str, typer.Option("--objective", help="What to minimise: release95 (count released with 95 %), gap or noise.")
-]
-NoiseStd: TypeAlias = Annotated[
-    float | None, typer.Option("--noise-std", help="Fix the noise on a count and find the smallest threshold.")
-]
-Noise: TypeAlias = Annotated[
-    str, typer.Option("--noise", help="rounded: Gaussian on a fine lattice, least noise; discrete: whole counts.")
-]
-Engine: TypeAlias = Annotated[
-    str, typer.Option("--engine", help="duckdb: on this machine; spark: on a cluster, the output is a folder.")
-]
+Counter: TypeAlias = Annotated[str, option("--engine", "duckdb: on this machine; spark: on a cluster.")]
 Master: TypeAlias = Annotated[
-    str | None, typer.Option("--master", help="Spark's master, for example local[4] or yarn (default: local[*]).")
+    str | None, option("--master", "Spark's master, for example local[4] or yarn (default: local[*]).")
 ]
-Remote: TypeAlias = Annotated[
-    str | None, typer.Option("--remote", help="A Spark Connect server, for example sc://host:15002.")
-]
+Remote: TypeAlias = Annotated[str | None, option("--remote", "A Spark Connect server, for example sc://host:15002.")]
 StagingDirectory: TypeAlias = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--staging",
-        help="A directory, with its scheme, that the cluster shares, for exact counts. Make it yours alone: dphist does not.",
+        "A directory, with its scheme, that the cluster shares, for exact counts. Make it yours alone: dphist does not.",
     ),
 ]
+Threads: TypeAlias = Annotated[int | None, option("--threads", "Threads of the engine.")]
+MemoryLimit: TypeAlias = Annotated[str | None, option("--memory-limit", "Memory of the engine, e.g. 4GB.")]
+TempDirectory: TypeAlias = Annotated[Path | None, option("--temp-directory", "Where to spill what does not fit.")]
 Ledger: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--ledger", envvar="DPHIST_LEDGER", help="Charge it to this ledger: a file, or postgresql://user@host/name."
-    ),
+    option("--ledger", "Charge it to this ledger: a file, or postgresql://user@host/name.", envvar="DPHIST_LEDGER"),
 ]
 PaidBy: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--ledger", envvar="DPHIST_LEDGER", help="Compare it with the entry of this ledger that paid for it."),
+    str | None, option("--ledger", "Compare it with the entry of this ledger that paid for it.", envvar="DPHIST_LEDGER")
 ]
 Dataset: TypeAlias = Annotated[
-    str | None, typer.Option("--dataset", envvar="DPHIST_DATASET", help="The data set of the ledger that pays.")
+    str | None, option("--dataset", "The data set of the ledger that pays.", envvar="DPHIST_DATASET")
 ]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Report: TypeAlias = Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")]
+Output: TypeAlias = Annotated[Path | None, option("-o --output", "Where to write the table (.parquet, .csv, .json).")]
+Report: TypeAlias = Annotated[Path | None, option("--report", "Write an HTML report.")]
+Plot: TypeAlias = Annotated[Path | None, option("--plot", "Write a picture (.png, .svg, .pdf).")]
 Overwrite: TypeAlias = Annotated[
-    bool, typer.Option("--overwrite", help="Replace outputs that exist; never the source, a ledger or what is no file.")
+    bool, option("--overwrite", "Replace outputs that exist; never the source, a ledger or what is no file.")
 ]
-Plot: TypeAlias = Annotated[Path | None, typer.Option("--plot", help="Write a picture (.png, .svg, .pdf).")]
+AsJson: TypeAlias = Annotated[bool, option("--json", "Print one JSON object.")]
+Show: TypeAlias = Annotated[int, option("--show", "How many rows of the result to print.")]
+
+
+def parse(asked: dict[str, Any]) -> dict[str, Any]:
+    """What `spread` gives a command, with texts as Python takes them."""
+    readers: dict[str, Callable[[Any], Any]] = {
+        "max_groups": _max_groups,
+        "sums": lambda texts: dict(_bounds(text, "--sum") for text in texts),
+        "means": lambda texts: dict(_bounds(text, "--mean") for text in texts),
+        "weights": lambda texts: dict(map(_weight, texts)),
+    }
+    return {name: readers[name](value) if name in readers else value for name, value in asked.items()}
+
+
+def _max_groups(text: str) -> int | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidParameter("--max-groups to be a whole number or auto", repr(text)) from None
+
+
+def _bounds(text: str, flag: str) -> tuple[str, tuple[float, float]]:
+    """`column:lower:upper`; the column may itself hold colons."""
+    parts = text.rsplit(":", 2)
+    try:
+        column, lower, upper = parts[0], float(parts[1]), float(parts[2])
+    except (IndexError, ValueError):
+        raise InvalidParameter(f"{flag} column:lower:upper", repr(text), f"for example {flag} likes:0:1.") from None
+    return column, (lower, upper)
+
+
+def _weight(text: str) -> tuple[str, float]:
+    name, _, share = text.rpartition("=")
+    try:
+        return name, float(share)
+    except ValueError:
+        raise InvalidParameter("--weight name=share", repr(text), "for example --weight sum_likes=0.5.") from None
 
 
 def files(source: list[str], no_header: str | None) -> Files:
@@ -133,61 +173,19 @@ def files(source: list[str], no_header: str | None) -> Files:
     return Files(tuple(source)) if no_header is None else Files(tuple(source), header=no_header.split(","))
 
 
-def parse_max_groups(text: str | None) -> int | Literal["auto"] | None:
-    """A number, or `auto`."""
-    if text is None:
-        return None
-    if text == "auto":
-        return "auto"
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidParameter("--max-groups to be a whole number or auto", repr(text)) from None
+def open_engine(
+    name: str,
+    threads: int | None = None,
+    memory_limit: str | None = None,
+    temp_directory: Path | None = None,
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    staging: str | None = None,
+) -> Engine:
+    """The engine that a command counts with."""
+    from dphist.engines import engine_named
+    from dphist.engines.query import EngineOptions, PerformanceSettings
 
-
-def spark_engine(engine: str, master: str | None, remote: str | None, staging: str | None) -> SparkEngine | None:
-    """A Spark session for `--engine spark`; None for this machine."""
-    if engine == "duckdb":
-        if given := [name for name, value in (("master", master), ("remote", remote), ("staging", staging)) if value]:
-            raise InvalidParameter(f"--engine spark with --{given[0]}", "--engine duckdb")
-        return None
-    if engine != "spark":
-        raise InvalidParameter("--engine duckdb or spark", repr(engine))
-    from dphist.engines.spark.engine import open_session
-
-    return open_session(master, remote, staging)
-
-
-def parse_bounds(text: str, option: str) -> tuple[str, tuple[float, float]]:
-    """`column:lower:upper`; the column may itself hold colons."""
-    parts = text.rsplit(":", 2)
-    try:
-        column, lower, upper = parts[0], float(parts[1]), float(parts[2])
-    except (IndexError, ValueError):
-        raise InvalidParameter(f"{option} column:lower:upper", repr(text), f"for example {option} likes:0:1.") from None
-    return column, (lower, upper)
-
-
-def parse_weight(text: str) -> tuple[str, float]:
-    """`name=share`."""
-    name, _, share = text.rpartition("=")
-    try:
-        return name, float(share)
-    except ValueError:
-        raise InvalidParameter("--weight name=share", repr(text), "for example --weight sum_likes=0.5.") from None
-
-
-def count_keys(path: Path) -> int:
-    """The number of different non-empty lines of a file with one public key per line."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as problem:
-        raise InvalidParameter("--keys FILE with one key per line", str(path), type(problem).__name__) from None
-    return len({line for line in lines if line.strip()})
-
-
-def recorded(receipt: dict[str, Any] | None) -> str:
-    """Which entry of a ledger paid, or that none did."""
-    from dphist.publish.charge import NOT_RECORDED, Receipt
-
-    return NOT_RECORDED if receipt is None else str(Receipt(**receipt))
+    settings = PerformanceSettings(threads, memory_limit, temp_directory)
+    return engine_named(name, EngineOptions(settings, master, remote, staging))

@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import dphist
 from dphist.cli import options
+from dphist.cli.options import option
+from dphist.errors import InvalidParameter
+from dphist.planning.options import PlanOptions
 
 
+@options.spread(PlanOptions)
 def command(
-    epsilon: options.Epsilon,
-    delta: options.Delta,
-    max_groups: options.MaxGroupsOrAuto = None,
-    sparsity: options.Sparsity = None,
-    keys: options.Keys = None,
-    sparse: options.Sparse = False,
-    sketch: options.Sketch = None,
-    sums: options.Sums = None,
-    means: options.Means = None,
-    rows: options.Rows = None,
-    weights: options.Weights = None,
-    total: options.Total = False,
-    mechanism: options.Mechanism = "best",
-    analysis: options.Analysis = None,
-    objective: options.Objective = "release95",
-    noise_std: options.NoiseStd = None,
-    correlation: options.Correlation = None,
-    low_threshold: options.LowThreshold = 1,
-    noise: options.Noise = "rounded",
-    save: Annotated[Path | None, typer.Option("--save", help="Write the plan as JSON, for a later release.")] = None,
+    asked: dict[str, Any],
+    save: Annotated[Path | None, option("--save", "Write the plan as JSON, for a later release.")] = None,
     plot: options.Plot = None,
     overwrite: options.Overwrite = False,
     as_json: options.AsJson = False,
@@ -42,28 +28,10 @@ def command(
     """
     from dphist.outputs import check_outputs
 
-    check_outputs(save, plot, inputs=() if keys is None else (keys,), overwrite=overwrite)
-    plan = dphist.plan(
-        epsilon=epsilon,
-        delta=delta,
-        max_groups=options.parse_max_groups(max_groups),
-        sparsity=sparsity,
-        keys=None if keys is None else options.count_keys(keys),
-        sparse=sparse,
-        sketch=sketch,
-        total=total,
-        sums=dict(options.parse_bounds(text, "--sum") for text in sums or []),
-        means=dict(options.parse_bounds(text, "--mean") for text in means or []),
-        rows=rows,
-        weights=dict(map(options.parse_weight, weights or [])),
-        mechanism=mechanism,
-        analysis=analysis,
-        objective=objective,  # type: ignore[arg-type]
-        noise_std=noise_std,
-        correlation=correlation,
-        low_threshold=low_threshold,
-        noise=noise,  # type: ignore[arg-type]
-    )
+    keys = {"keys": asked["keys"]} if "keys" in asked else {}
+    check_outputs(save, plot, inputs=keys.values(), overwrite=overwrite)
+    listed = {name: _count_keys(path) for name, path in keys.items()}
+    plan = dphist.plan(**{**options.parse(asked), **listed})
     typer.echo(plan.to_json() if as_json else str(plan))
     if save is not None:
         plan.save(save, overwrite=overwrite)
@@ -73,3 +41,12 @@ def command(
 
         plot_plan(plan, plot, overwrite=overwrite)
         typer.echo(f"\nPicture written to {plot}", err=as_json)
+
+
+def _count_keys(path: Path) -> int:
+    """The number of different non-empty lines of a file with one public key per line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InvalidParameter("--keys FILE with one key per line", str(path), type(problem).__name__) from None
+    return len({line for line in lines if line.strip()})

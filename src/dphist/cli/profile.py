@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from fractions import Fraction
 from typing import Annotated
@@ -11,10 +10,14 @@ import typer
 
 from dphist import checks
 from dphist.cli import options
+from dphist.cli.options import option
+from dphist.cli.output import print_json
 from dphist.errors import InvalidParameter
-from dphist.mechanisms import CorrelatedGaussian, LaplaceThreshold, SparseGaussian, Thresholded, epsilon_at
+from dphist.mechanisms import CorrelatedGaussian, GroupMechanism, LaplaceThreshold, SparseGaussian, epsilon_at
 from dphist.mechanisms.base import round_down_to_lattice
-from dphist.planning.candidates import correlated_lattice_bits, lattice_bits, scale_of_std
+from dphist.mechanisms.correlated_gaussian import correlated_lattice_bits
+from dphist.mechanisms.laplace import scale_of_std
+from dphist.mechanisms.sparse_gaussian import lattice_bits
 from dphist.planning.describe import title
 from dphist.words import exactly, rounded_up
 
@@ -22,18 +25,16 @@ _DIGITS = 6
 
 
 def command(
-    noise_std: Annotated[float, typer.Option("--noise-std", help="Standard deviation of all the noise on one count.")],
-    gap: Annotated[float, typer.Option("--gap", help="Threshold minus low threshold.")],
-    max_groups: options.MaxGroups = None,
+    noise_std: Annotated[float, option("--noise-std", "Standard deviation of all the noise on one count.")],
+    gap: Annotated[float, option("--gap", "Threshold minus low threshold.")],
+    max_groups: Annotated[int | None, option("--max-groups", "The most groups one unit may be counted in.")] = None,
     mechanism: options.Mechanism = "sparse-gaussian",
     sparsity: options.Sparsity = None,
     correlation: options.Correlation = None,
     analysis: options.Analysis = None,
     low_threshold: options.LowThreshold = 1,
-    epsilon: Annotated[
-        list[float] | None, typer.Option("--epsilon", help="Print delta at this epsilon. Repeatable.")
-    ] = None,
-    delta: Annotated[float | None, typer.Option("--delta", help="Print the smallest epsilon for this delta.")] = None,
+    epsilon: Annotated[list[float] | None, option("--epsilon", "Print delta at this epsilon. Repeatable.")] = None,
+    delta: Annotated[float | None, option("--delta", "Print the smallest epsilon for this delta.")] = None,
     plot: options.Plot = None,
     overwrite: options.Overwrite = False,
     as_json: options.AsJson = False,
@@ -48,24 +49,24 @@ def command(
         checks.check_not_negative("epsilon", value)
     if delta is not None:
         checks.check_delta(delta)
-    built = build(mechanism, noise_std, gap, max_groups, sparsity, correlation, analysis, low_threshold)
-    points = [(value, built.delta(value)) for value in epsilon or []]
+    chosen = build(mechanism, noise_std, gap, max_groups, sparsity, correlation, analysis, low_threshold)
+    points = [(value, chosen.delta(value)) for value in epsilon or []]
     if delta is not None:
-        points.append((epsilon_at(built, delta), delta))
+        points.append((epsilon_at(chosen, delta), delta))
     if as_json:
         asked = {"gap": gap, "noise_std": noise_std}
-        typer.echo(json.dumps({**_record(built, points), "asked_for": asked}, indent=2, allow_nan=False))
+        print_json({**_record(chosen, points), "asked_for": asked})
     else:
-        typer.echo(f"Profile of {title(built)}, by {built.theorem}")
-        typer.echo(f"  gap {_used(built.gap, gap)}, noise std {_used(built.noise_std, noise_std)}\n")
+        typer.echo(f"Profile of {title(chosen)}, by {chosen.theorem}")
+        typer.echo(f"  gap {_used(chosen.gap, gap)}, noise std {_used(chosen.noise_std, noise_std)}\n")
         typer.echo(f"  {'epsilon':>12}  {'delta':>12}")
         for e, d in points:
             typer.echo(f"  {rounded_up(e, _DIGITS):>12}  {rounded_up(d, _DIGITS):>12}")
-        typer.echo(f"\n  provided {built.assumption}.")
+        typer.echo(f"\n  provided {chosen.assumption}.")
     if plot is not None:
         from dphist.report.plots import plot_profile
 
-        plot_profile(built, title(built), [max(e, 1e-3) for e, _ in points], plot, overwrite=overwrite)
+        plot_profile(chosen, title(chosen), [max(e, 1e-3) for e, _ in points], plot, overwrite=overwrite)
         typer.echo(f"\nPicture written to {plot}", err=as_json)
 
 
@@ -78,7 +79,7 @@ def build(
     correlation: float | None,
     analysis: str | None,
     low_threshold: int,
-) -> Thresholded:
+) -> SparseGaussian | CorrelatedGaussian | LaplaceThreshold:
     """The mechanism that the options describe, or one that is a little less private.
 
     It is chosen already: a threshold between two points of the lattice releases at most what the lower point releases (with
@@ -129,10 +130,10 @@ def build(
 
 def _independent_part(noise_std: float, correlation: float) -> float:
     """The largest s with s^2 (1 + correlation) <= noise_std^2, exactly."""
-    found = noise_std / math.sqrt(1 + correlation)
-    while Fraction(found) ** 2 * (1 + Fraction(correlation)) > Fraction(noise_std) ** 2:
-        found = math.nextafter(found, 0.0)
-    return found
+    part = noise_std / math.sqrt(1 + correlation)
+    while Fraction(part) ** 2 * (1 + Fraction(correlation)) > Fraction(noise_std) ** 2:
+        part = math.nextafter(part, 0.0)
+    return part
 
 
 def _used(value: float, asked: float) -> str:
@@ -142,20 +143,12 @@ def _used(value: float, asked: float) -> str:
     return f"{exactly(value)} (asked for: {exactly(asked)}, rounded down)"
 
 
-def _record(built: Thresholded, points: list[tuple[float, float]]) -> dict[str, object]:
-    correlated = built if isinstance(built, CorrelatedGaussian) else None
+def _record(chosen: GroupMechanism, points: list[tuple[float, float]]) -> dict[str, object]:
+    names = ("analysis", "max_groups", "sparsity", "noise_std", "independent_std", "correlation", "gap")
     return {
-        "mechanism": built.name,
-        "analysis": built.analysis,
-        "max_groups": built.max_groups,
-        "sparsity": correlated.sparsity if correlated else None,
-        "noise_std": built.noise_std,
-        "independent_std": correlated.independent_std if correlated else None,
-        "correlation": correlated.correlation if correlated else None,
-        "gap": built.gap,
-        "low_threshold": built.low_threshold,
-        "threshold": built.threshold,
-        "delta_inf": built.delta_infinity(),
-        "profile": [{"epsilon": e, "delta": d, "delta_gauss": built.delta_gauss(e)} for e, d in points],
-        "theorem": built.theorem,
+        "mechanism": chosen.name,
+        **{name: getattr(chosen, name) for name in (*names, "low_threshold", "threshold")},
+        "delta_inf": chosen.delta_infinity(),
+        "profile": [{"epsilon": e, "delta": d, "delta_gauss": chosen.delta_noise(e)} for e, d in points],
+        "theorem": chosen.theorem,
     }

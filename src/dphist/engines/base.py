@@ -1,26 +1,395 @@
-"""The table that an engine counted, with its numbered columns, as a histogram with the names of the query."""
+"""The seam of engines: where records are read, groups are counted, and noise is drawn on them.
+
+    Engine.open ──▶ Records ──▶ Groups (bounded counts and sums)  ──▶ published table
+                        └─────▶ Pairs (of units and groups) ──▶ Groups of the rounds ──▶ published table
+
+`Groups` are a handle to whole numbers per group, which stay where the engine keeps them: arrays of this process, or a table of
+a cluster. Functions of those numbers go to them. So the road of a release, the rounds and the counting are written once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dphist import checks
 from dphist.engines.query import GroupByQuery
+from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
+from dphist.noise.entropy import Entropy, SystemEntropy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Integers: TypeAlias = NDArray[np.int64]
+Arrays: TypeAlias = Mapping[str, Integers]
+Progress: TypeAlias = Callable[[str], None]
+Order = Literal["count", "key"]
+
+READING: Final = "reading the schema"
+BOUNDING: Final = "bounding and counting"
+SKETCHING: Final = "sketching"
+ROUNDS: Final = "selecting groups in rounds, counting them"
+NOISING: Final = "adding noise"
+PHASES: Final = (READING, BOUNDING, SKETCHING, ROUNDS, NOISING)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Some of the groups, by their positions, with a number for each in every column."""
+
+    index: Integers
+    columns: Mapping[str, NDArray[Any]]
+
+
+OnGroups: TypeAlias = Callable[[Arrays], Rows]
+"""Noise or arithmetic on the numbers of some groups, or of all. Never sees a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns of a published table beside its keys, which of them are whole numbers, and the order of its rows."""
+
+    names: tuple[str, ...]
+    whole: frozenset[str] = frozenset()
+    order: Order = "count"
+
+
+class StoredTable(Protocol):
+    """A published table that stays where its engine wrote it until it is asked for."""
+
+    def to_arrow(self) -> pa.Table:
+        """The table, brought to this machine."""
+        ...
+
+    def to_spark(self) -> DataFrame:
+        """The table as a DataFrame of Spark, in its order."""
+        ...
+
+    def first(self, most: int) -> tuple[pa.Table, int]:
+        """The first rows, and how many there are in all."""
+        ...
+
+    def save(self, path: str, kind: str, metadata: str, folder: str) -> None:
+        """Let the engine write a folder of files of this kind, with the metadata as one line in a folder inside it."""
+        ...
+
+    def close(self) -> None:
+        """Delete it."""
+        ...
+
+
+class Groups(Protocol):
+    """Whole numbers for each group: `units` and `steps_i`, or what the rounds need. Nothing here is safe to print."""
+
+    def each(self, function: OnGroups, names: Sequence[str], entropy: Entropy | None) -> Groups:
+        """Apply a function to groups, some or all at a time, once: what comes back keeps the noise it drew."""
+        ...
+
+    def together(self, function: OnGroups, names: Sequence[str]) -> Groups:
+        """Apply a function to all groups at once, in the order of their keys."""
+        ...
+
+    def answer(self, function: Callable[[Arrays], tuple[float, float]]) -> tuple[float, float] | None:
+        """Two numbers from all groups at once; None if there is no group."""
+        ...
+
+    def less_next_largest(self, most: int) -> Groups:
+        """With the (most + 1)-th largest count subtracted from all and cut at 0: see `mechanisms.base.enforce_sparsity`."""
+        ...
+
+    def sum_of(self, column: str) -> int:
+        """The numbers of a column, added up. A true value, if they are."""
+        ...
+
+    def total_units(self) -> int:
+        """How many units are counted in at least one group. A true value."""
+        ...
+
+    def number(self) -> int:
+        """How many groups there are. A true value, until they are selected."""
+        ...
+
+    def publish(
+        self, function: OnGroups, layout: Layout, entropy: Entropy | None, *, together: bool = False
+    ) -> pa.Table | StoredTable:
+        """Apply the last function, draw its noise once, and put the table in an order that shows nothing else."""
+        ...
+
+
+class Pairs(Protocol):
+    """The distinct pairs of units and groups of a source, kept for the length of one release.
+
+    All answers are exact integers, so the order of pairs, chunks or tasks cannot change one bit of them. That is part of the
+    guarantee: a floating-point norm that depended on the order of rows would let one unit move another's rounding.
+    """
+
+    def degree_histogram(self, edges: Integers) -> Integers:
+        """How many units have a number of groups in [edges_k, edges_k+1); above the last, the last."""
+        ...
+
+    def total_units(self) -> int:
+        """How many units have at least one pair. A true value."""
+        ...
+
+    def non_empty_groups(self) -> int:
+        """How many groups have at least one pair. A true value."""
+        ...
+
+    def groups(self, bounds: ContributionBounds) -> Groups:
+        """Bounded counts and sums of the same pairs, for the mechanisms that need one pass only."""
+        ...
+
+    def histogram(self, bounds: ContributionBounds) -> Histogram:
+        """The same in this process."""
+        ...
+
+    def sampled(self, most_groups: int) -> SampledPairs:
+        """With a sample of at most `most_groups` groups of each unit, drawn once for all rounds.
+
+        It is a function of the seed and of the unit's own groups. The last thing that is asked of the pairs.
+        """
+        ...
+
+
+class SampledPairs(Protocol):
+    """Pairs as the rounds and counting need them: exact sums for public weights of the groups."""
+
+    def first_round(self) -> Groups:
+        """`total` and `first`, both 0, and the `exact` sum of weights of each group that some unit sampled.
+
+        Each unit divides a norm of 1 evenly over its sample.
+        """
+        ...
+
+    def next_round(self, state: Any) -> Groups:
+        """`total` and `first` of the state, and the `exact` sums for its `weight`: 0 where that is 0."""
+        ...
+
+    def norm_histogram(self, weights: Any, edges: Integers) -> Integers:
+        """How many units have a squared norm in [edges_k, edges_k+1), over all their pairs; outside, the nearest bucket."""
+        ...
+
+    def clipped(self, weights: Any, caps: tuple[int, int], shifts: Sequence[int]) -> Groups:
+        """`weight`, the counts of units scaled down to these norms, `main` and `probe`, and `steps_i` as the first of them."""
+        ...
+
+
+class Records(Protocol):
+    """The records of a query on a source, checked by names and types. Nothing has been read."""
+
+    def require_noise(self) -> None:
+        """Refuse, before anything is charged, an engine that could not draw noise where its groups stay."""
+        ...
+
+    def groups(self, bounds: ContributionBounds) -> Groups:
+        """Units per group, each unit in at most `bounds.max_groups` of its groups, drawn uniformly; and sums."""
+        ...
+
+    def sketch(self, sparsity: int) -> Groups:
+        """A Misra-Gries sketch with at most `sparsity` groups; it carries no sums."""
+        ...
+
+    def histogram(self, bounds: ContributionBounds, largest: int | None = None) -> Histogram:
+        """The bounded groups in this process; with `largest` only so many, largest first, equal counts by their keys."""
+        ...
+
+    def sketched(self, sparsity: int) -> Histogram:
+        """The sketch in this process."""
+        ...
+
+    def pairs(self) -> AbstractContextManager[Pairs]:
+        """The pairs, written down once; they are gone when the block ends."""
+        ...
+
+    def explain(self, bounds: ContributionBounds) -> str:
+        """The SQL that `groups` executes."""
+        ...
+
+    def explain_pairs(self) -> str:
+        """The SQL that `pairs` executes."""
+        ...
+
+
+class Engine:
+    """Something that can open a source. The rest follows from that."""
+
+    __slots__ = ()
+    writes_folders: ClassVar[bool] = False
+    """Whether a release is written as a folder of files."""
+
+    def open(
+        self, source: object, query: GroupByQuery, *, seed: int | None = None, progress: Progress | None = None
+    ) -> AbstractContextManager[Records]:
+        """Check everything that can be checked without reading a record.
+
+        `seed` fixes the random choices of units' groups for tests; the guarantee holds for every seed, a fresh one is drawn
+        for each run.
+        """
+        raise NotImplementedError
+
+    def check_output(self, path: str) -> None:
+        """Refuse a place to write to that only the engine can see to be taken."""
+
+    def histogram(
+        self,
+        source: object,
+        query: GroupByQuery,
+        bounds: ContributionBounds,
+        *,
+        largest: int | None = None,
+        seed: int | None = None,
+        progress: Progress | None = None,
+    ) -> Histogram:
+        """The bounded histogram of a source, or its largest groups: true values, in this process."""
+        with self.open(source, query, seed=seed, progress=progress) as records:
+            return records.histogram(bounds, largest)
+
+    def sketch(
+        self,
+        source: object,
+        query: GroupByQuery,
+        sparsity: int,
+        *,
+        seed: int | None = None,
+        progress: Progress | None = None,
+    ) -> Histogram:
+        """The sketch of a source, in this process."""
+        with self.open(source, query, seed=seed, progress=progress) as records:
+            return records.sketched(sparsity)
+
+    def explain(self, query: GroupByQuery, bounds: ContributionBounds, source: object) -> str:
+        """The SQL that a run executes. Reads the schema of the source and no record."""
+        with self.open(source, query, seed=0) as records:
+            return records.explain(bounds)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LocalGroups:
+    """Groups as arrays of this process. `keys_of` gives the keys of some codes, which are in the order of the keys."""
+
+    codes: Integers
+    columns: Arrays
+    keys_of: Callable[[Integers], pa.Table]
+    total: int | None = None
+
+    def each(self, function: OnGroups, names: Sequence[str], entropy: Entropy | None = None) -> LocalGroups:
+        """All at once."""
+        rows = function(self.columns)
+        return LocalGroups(self.codes[rows.index], rows.columns, self.keys_of)
+
+    def together(self, function: OnGroups, names: Sequence[str]) -> LocalGroups:
+        """The same: they are in the order of their keys."""
+        return self.each(function, names)
+
+    def answer(self, function: Callable[[Arrays], tuple[float, float]]) -> tuple[float, float] | None:
+        """What the function says."""
+        return function(self.columns) if len(self.codes) else None
+
+    def less_next_largest(self, most: int) -> LocalGroups:
+        """A partial sort."""
+        from dphist.mechanisms.base import enforce_sparsity
+
+        columns = {**self.columns, "units": enforce_sparsity(self.columns["units"], most)}
+        return LocalGroups(self.codes, columns, self.keys_of)
+
+    def sum_of(self, column: str) -> int:
+        """A sum of int64."""
+        return int(self.columns[column].sum())
+
+    def total_units(self) -> int:
+        """As the engine counted them."""
+        assert self.total is not None, "the query asks for it"
+        return self.total
+
+    def number(self) -> int:
+        """The length of the arrays."""
+        return len(self.codes)
+
+    def publish(
+        self, function: OnGroups, layout: Layout, entropy: Entropy | None = None, *, together: bool = False
+    ) -> pa.Table:
+        """An Arrow table."""
+        rows = function(self.columns)
+        return in_order(with_columns(self.keys_of(self.codes[rows.index]), rows, layout), layout)
+
+
+def local_groups(histogram: Histogram) -> LocalGroups:
+    """A histogram as groups."""
+    steps = {f"steps_{i}": histogram.sums[measure.name] for i, measure in enumerate(histogram.measures, 1)}
+    keys = histogram.keys
+    columns, codes = {"units": histogram.counts, **steps}, np.arange(len(histogram))
+    return LocalGroups(codes, columns, lambda chosen: keys.take(pa.array(chosen)), histogram.total_units)
+
+
+def with_columns(keys: pa.Table, rows: Rows, layout: Layout) -> pa.Table:
+    """Keys and published columns as one table."""
+    arrays: dict[str, Any] = {name: keys.column(name) for name in keys.column_names}
+    for name in layout.names:
+        values = rows.columns[name]
+        arrays[name] = pa.array(np.rint(values).astype(np.int64) if name in layout.whole else values)
+    return pa.table(arrays)
+
+
+def in_order(table: pa.Table, layout: Layout) -> pa.Table:
+    """The rows in the order of the layout."""
+    keys = table.column_names[: table.num_columns - len(layout.names)]
+    return table.take(row_order(table, keys, layout.order))
+
+
+def row_order(table: pa.Table, keys: Sequence[str], order: Order) -> pa.Array:
+    """Positions in order: by key, or by noisy count and then key. Keys of a released table differ, so nothing is left open."""
+    sortable = pa.table({f"key_{i}": _sortable(table.column(name)) for i, name in enumerate(keys)})
+    by: list[tuple[str, str]] = [(name, "ascending") for name in sortable.column_names]
+    if order == "count":
+        sortable = sortable.append_column("count", table.column("count"))
+        by.insert(0, ("count", "descending"))
+    return pc.sort_indices(sortable, sort_keys=by)
+
+
+def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column, or its text where its type has no order (lists, structs)."""
+    try:
+        pc.sort_indices(column.slice(0, 0))
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return pa.chunked_array([pa.array([repr(value) for value in column.to_pylist()], pa.string())])
+    return column
+
+
+def check_sketch(query: GroupByQuery, sparsity: int) -> None:
+    """A sketch carries counts alone."""
+    checks.check_whole("sparsity", sparsity)
+    if query.measures or query.want_total or query.public_keys is not None:
+        raise InvalidParameter("a sketch of counts alone", "sums, a total or public keys", "leave them out.")
+
+
+def silent(phase: str) -> None:
+    """Progress that nobody asked for."""
+
+
+def fresh(seed: int | None) -> int:
+    """The seed of a run: a new one, unless a test fixes it."""
+    return int(SystemEntropy().words(1)[0]) if seed is None else seed % 2**64
 
 
 def histogram_of(
     table: pa.Table, query: GroupByQuery, bounds: ContributionBounds, *, total_units: int | None = None
 ) -> Histogram:
-    """Counts, sums and the total; `total_units` where the table does not hold it."""
+    """The table that an engine counted, with its numbered columns, as a histogram; `total_units` where it holds none."""
     if "first_units" in table.column_names:
-        total_units = int(whole(table, "first_units").sum())
+        total_units = int(integers(table, "first_units").sum())
     return Histogram(
         keys=named(table, query),
-        counts=whole(table, "units"),
+        counts=integers(table, "units"),
         bounds=bounds,
-        sums={measure.name: whole(table, f"steps_{i}") for i, measure in enumerate(query.measures, 1)},
+        sums={measure.name: integers(table, f"steps_{i}") for i, measure in enumerate(query.measures, 1)},
         measures=query.measures,
         total_units=total_units,
         listed=query.public_keys is not None,
@@ -33,9 +402,9 @@ def named(table: pa.Table, query: GroupByQuery) -> pa.Table:
     return table.select(numbered).rename_columns([key.name for key in query.by])
 
 
-def whole(table: pa.Table, column: str) -> NDArray[np.int64]:
+def integers(table: pa.Table, column: str) -> Integers:
     """A column as int64."""
-    values: NDArray[np.int64] = table.column(column).to_numpy().astype(np.int64, copy=False)
+    values: Integers = table.column(column).to_numpy().astype(np.int64, copy=False)
     return values
 
 

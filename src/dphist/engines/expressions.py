@@ -9,7 +9,6 @@ subquery, an aggregate, a window or a counter would let one unit change what ano
 functions: a function that can fail in a way that nothing catches would let one record decide whether a run succeeds.
 """
 
-# ruff: noqa: S608 - the text is parsed, never run
 from __future__ import annotations
 
 import json

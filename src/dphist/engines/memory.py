@@ -1,55 +1,94 @@
-"""What the adaptive release asks of the distinct (unit, group) pairs, and the answer of NumPy arrays.
+"""Pairs with dense codes: the exact integer arithmetic of the rounds and of counting, in NumPy.
 
-All answers are exact integers, so the order of pairs, chunks or threads cannot change one bit of them. That is part of the
-guarantee: a floating-point norm that depended on the order of rows would let one unit move another's rounding.
+The same arithmetic in SQL is in `duckdb/pairs.py` (for pairs that do not fit into memory) and in `spark/pairs.py`, line by
+line, so the sums are the same bits: squares add up as integers, the one square root is taken of an integer below 2^53, and
+everything is rounded down.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from dphist.engines.base import Integers, LocalGroups
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, WEIGHT_BITS
+from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, ONE, WEIGHT_BITS
 
-Integers = NDArray[np.int64]
 Codes = NDArray[np.int32]
 
-CHUNK = 1 << 21
+CHUNK: Final = 1 << 21
 """Pairs worked on at a time: what is held beside the pairs themselves stays near 100 MB."""
 
 
-class Pairs(Protocol):
-    """Distinct pairs of units and groups, groups numbered from 0 in an order that means nothing."""
+def no_keys(codes: Integers) -> pa.Table:
+    """Pairs of numbers alone."""
+    raise InvalidParameter("pairs with the keys of their groups", "codes alone")
 
-    @property
-    def groups(self) -> int:
-        """How many groups there are, non-empty ones only."""
-        ...
+
+class CodedPairs:
+    """Pairs whose groups are numbered from 0 in the order of their keys: what the rounds ask, from sums over the codes."""
+
+    __slots__ = ()
+    groups: int
+    names: tuple[str, ...]
+    keys_of: Callable[[Integers], pa.Table]
 
     def eligible(self) -> NDArray[np.bool_]:
         """Which groups some unit sampled."""
-        ...
+        raise NotImplementedError
 
     def weighted_sums(self, weights: Integers) -> Integers:
         """For each group the sum over units of `unit_weights`: sampled pairs only, in steps of 2^-LATTICE_BITS."""
-        ...
-
-    def norm_histogram(self, weights: Integers, edges: Integers) -> Integers:
-        """How many units have a squared norm in [edges_k, edges_k+1), over all their pairs; outside, the nearest bucket."""
-        ...
+        raise NotImplementedError
 
     def clipped_sums(self, weights: Integers, cap: int, shifts: Mapping[str, int]) -> dict[str, Integers]:
-        """`units`, the clipped weights of each group in steps of 2^-LATTICE_BITS, and the clipped steps of each measure."""
-        ...
+        """`units`, the clipped weights of each group in steps of 2^-LATTICE_BITS, and the clipped steps of each aggregate."""
+        raise NotImplementedError
+
+    def squared_norms(self, weights: Integers, edges: Integers) -> Integers:
+        """How many units have a squared norm in which bucket, over all their pairs."""
+        raise NotImplementedError
 
     def degree_histogram(self, edges: Integers) -> Integers:
-        """How many units have a number of groups in [edges_k, edges_k+1); above the last, the last."""
-        ...
+        """How many units have a number of groups in which bucket."""
+        raise NotImplementedError
+
+    def first_round(self) -> LocalGroups:
+        """Every weight is 1."""
+        codes = np.flatnonzero(self.eligible())
+        zero = np.zeros(len(codes), np.int64)
+        ones = LocalGroups(codes, {"total": zero, "first": zero, "weight": np.full(len(codes), ONE)}, self.keys_of)
+        return self.next_round(ones)
+
+    def next_round(self, state: LocalGroups) -> LocalGroups:
+        """The exact sums for the weights of the state."""
+        exact = self.weighted_sums(self._spread(state))[state.codes]
+        columns = {"total": state.columns["total"], "first": state.columns["first"], "exact": exact}
+        return LocalGroups(state.codes, columns, state.keys_of)
+
+    def norm_histogram(self, weights: LocalGroups, edges: Integers) -> Integers:
+        """One bucket for each unit that has any weight."""
+        return self.squared_norms(self._spread(weights), edges)
+
+    def clipped(self, weights: LocalGroups, caps: tuple[int, int], shifts: Sequence[int]) -> LocalGroups:
+        """One pass for the counts and sums, one for the probe."""
+        spread, codes = self._spread(weights), weights.codes
+        sums = self.clipped_sums(spread, caps[0], dict(zip(self.names, shifts, strict=True)))
+        columns = {"weight": weights.columns["weight"], "main": sums["units"][codes]}
+        columns["probe"] = self.clipped_sums(spread, caps[1], {})["units"][codes]
+        columns |= {f"steps_{i}": sums[name][codes] for i, name in enumerate(self.names, 1)}
+        return LocalGroups(codes, columns, weights.keys_of)
+
+    def _spread(self, state: LocalGroups) -> Integers:
+        """The weights of all groups by their codes, 0 for those that are not in the state."""
+        weights = np.zeros(self.groups, np.int64)
+        weights[state.codes] = state.columns["weight"]
+        return weights
 
 
 def norm_factors(squares: Integers) -> Integers:
@@ -96,7 +135,7 @@ def bucket(values: Integers, edges: Integers) -> NDArray[np.intp]:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MemoryPairs:
+class MemoryPairs(CodedPairs):
     """The pairs as arrays of dense codes, in any order. `sampled` marks each unit's fixed sample; None if all are.
 
     Sums are kept in doubles, which hold every integer below 2^53 exactly: 2^36 pairs of at most 2^16 steps each, and the
@@ -109,6 +148,12 @@ class MemoryPairs:
     groups: int
     sampled: NDArray[np.bool_] | None = None
     steps: Mapping[str, Integers] = field(default_factory=dict)
+    keys_of: Callable[[Integers], pa.Table] = no_keys
+
+    @property
+    def names(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The names of the aggregates."""
+        return tuple(self.steps)
 
     def __post_init__(self) -> None:
         if self.unit.shape != self.group.shape or (self.sampled is not None and self.sampled.shape != self.unit.shape):
@@ -136,7 +181,7 @@ class MemoryPairs:
             total += np.bincount(group, np.floor(product, out=product), self.groups)
         return total.astype(np.int64)
 
-    def norm_histogram(self, weights: Integers, edges: Integers) -> Integers:
+    def squared_norms(self, weights: Integers, edges: Integers) -> Integers:
         """One bucket for each unit that has any weight."""
         squares = self._squares(weights, sampled=False)
         return _histogram(squares[squares > 0], edges)

@@ -11,7 +11,7 @@ from typing import Final, Literal, get_args
 import pyarrow as pa
 
 from dphist import checks
-from dphist.aggregates import Measure
+from dphist.aggregates import Aggregate
 from dphist.errors import InvalidParameter
 from dphist.histogram import check_key_names
 
@@ -68,7 +68,7 @@ class GroupByQuery:
 
     unit: str
     by: tuple[Key, ...]
-    measures: tuple[Measure, ...] = ()
+    measures: tuple[Aggregate, ...] = ()
     where: str | None = None
     null_keys: NullKeys = "group"
     public_keys: pa.Table | None = None
@@ -112,6 +112,16 @@ class PerformanceSettings:
             checks.check_whole("threads", self.threads)
         if self.memory_limit is not None and not _SIZE.fullmatch(self.memory_limit):
             raise InvalidParameter("a memory limit such as 4GB", repr(self.memory_limit))
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What an engine is opened with: settings for this machine; master, remote or staging directory for a cluster."""
+
+    settings: PerformanceSettings = field(default_factory=PerformanceSettings)
+    master: str | None = None
+    remote: str | None = None
+    staging: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

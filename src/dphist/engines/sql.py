@@ -14,15 +14,17 @@ random() would not do: the generator's next number depends on how many records c
 gives a retried task of a cluster a different sample.)
 """
 
-# ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from dphist.aggregates import Measure
-from dphist.histogram import LARGEST_SUM, ContributionBounds
+import numpy as np
+from numpy.typing import NDArray
+
+from dphist.aggregates import LARGEST_SUM, Aggregate
+from dphist.histogram import ContributionBounds
 
 LARGEST_RECORD = 2.0**62
 
@@ -63,7 +65,7 @@ class Fields:
     unit: str
     keys: tuple[str, ...]
     values: tuple[str | None, ...]
-    measures: tuple[Measure, ...]
+    measures: tuple[Aggregate, ...]
     where: str | None
     drop_null_keys: bool
     listed: str | None
@@ -162,7 +164,7 @@ def ranked_sql(fields: Fields, seed: int, dialect: Dialect) -> str:
     )
 
 
-def _totals(measure: Measure, position: int, dialect: Dialect) -> list[str]:
+def _totals(measure: Aggregate, position: int, dialect: Dialect) -> list[str]:
     """What the records of one unit in one group add up to. Nulls are left out (NaN is one), infinities saturate."""
     if measure.kind == "rows":
         return [f"COUNT(*) AS number_{position}"]
@@ -173,7 +175,7 @@ def _totals(measure: Measure, position: int, dialect: Dialect) -> list[str]:
     return [total] if measure.kind == "sum" else [total, f"COUNT({value}) AS number_{position}"]
 
 
-def _steps(measure: Measure, position: int, dialect: Dialect) -> str:
+def _steps(measure: Aggregate, position: int, dialect: Dialect) -> str:
     """What one unit adds to the recentred sum of one group, in whole steps.
 
     A unit without any value adds 0 (clamped) to a sum, and the centre to a mean: the count of units, by which a mean is
@@ -219,3 +221,9 @@ def _double(value: float) -> str:
 
 def _lines(columns: Sequence[str], indent: int = 2) -> str:
     return (",\n" + " " * (indent + 2)).join(columns)
+
+
+def bucket_sql(value: str, edges: NDArray[np.int64]) -> str:
+    """The last bucket whose lower end is not above the value, from 0; values below the first go to the first."""
+    above = " + ".join(f"CAST({value} >= {int(edge)} AS INTEGER)" for edge in edges[1:])
+    return f"CAST({above or '0'} AS BIGINT)"

@@ -60,9 +60,7 @@ class Buckets:
 
     def index(self, values: ArrayLike) -> Integers:
         """min(floor((value - lower)/width), t - 1) of the clamped values; NO_BUCKET for NaN."""
-        clamped = np.clip(np.asarray(values, dtype=np.float64), self.lower, self.upper)
-        places = np.minimum(np.floor((clamped - self.lower) / self.width), self.number - 1)
-        return np.where(np.isnan(places), NO_BUCKET, places).astype(np.int64)
+        return _places(np.asarray(values, dtype=np.float64), self.lower, self.upper, self.width, self.number)
 
     def centre(self, index: ArrayLike) -> Floats:
         """lower + (index + 1/2) width: at most beta from every value of the bucket, up to the rounding of doubles."""
@@ -95,13 +93,11 @@ class Grid:
     def axes(self) -> tuple[int, ...]:
         """The buckets of each axis: the least t with t^2 >= (range/(2 beta))^2 d, in exact numbers."""
         dimensions = len(self.lower) if self.metric == "l2" else 1
-        found = []
-        for low, high in zip(self.lower, self.upper, strict=True):
-            squared = ((_decimal(high) - _decimal(low)) / (2 * _decimal(self.error))) ** 2 * dimensions
-            whole = math.ceil(squared)
-            root = math.isqrt(whole)
-            found.append(max(1, root if root * root >= squared else root + 1))
-        return tuple(found)
+        squares = [
+            ((_decimal(high) - _decimal(low)) / (2 * _decimal(self.error))) ** 2 * dimensions
+            for low, high in zip(self.lower, self.upper, strict=True)
+        ]
+        return tuple(math.isqrt(math.ceil(squared) - 1) + 1 for squared in squares)
 
     @property
     def number(self) -> int:
@@ -111,9 +107,7 @@ class Grid:
     def index(self, points: ArrayLike) -> Integers:
         """The buckets of points (one row each), one column per axis; NO_BUCKET where a coordinate is NaN."""
         array = np.atleast_2d(np.asarray(points, dtype=np.float64))
-        clamped = np.clip(array, self.lower, self.upper)
-        found: Floats = np.minimum(np.floor((clamped - self.lower) / self._widths), np.array(self.axes) - 1)
-        return np.where(np.isnan(found), NO_BUCKET, found).astype(np.int64)
+        return _places(array, self.lower, self.upper, self._widths, self.axes)
 
     def centre(self, index: ArrayLike) -> Floats:
         """The centres of buckets."""
@@ -124,6 +118,11 @@ class Grid:
     def _widths(self) -> Floats:
         widths: Floats = (np.asarray(self.upper) - np.asarray(self.lower)) / np.asarray(self.axes)
         return widths
+
+
+def _places(values: Floats, lower: ArrayLike, upper: ArrayLike, width: ArrayLike, number: ArrayLike) -> Integers:
+    places = np.floor((np.clip(values, lower, upper) - np.asarray(lower)) / width)
+    return np.where(np.isnan(places), NO_BUCKET, np.minimum(places, np.asarray(number) - 1)).astype(np.int64)
 
 
 def as_double(name: str, value: float) -> float:

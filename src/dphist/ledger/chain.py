@@ -57,21 +57,20 @@ class Entry:
 
 def verify(entries: Sequence[Entry], head: str | None = None) -> list[Check]:
     """Recompute every hash, every sum and the limit, and look for an exported head."""
-    problems = list(_problems(entries))
-    found = [Check("chain", not problems, problems[0] if problems else f"{len(entries):,} entries, every hash holds")]
-    if not problems:
-        wrong = list(_wrong_sums(entries))
-        found.append(Check("sums", not wrong, wrong[0] if wrong else "add up to what the entries say"))
-        if not wrong:
+    problem = next(_problems(entries), None)
+    checks = [Check("chain", problem is None, problem or f"{len(entries):,} entries, every hash holds")]
+    if problem is None:
+        wrong = next(_wrong_sums(entries), None)
+        checks.append(Check("sums", wrong is None, wrong or "add up to what the entries say"))
+        if wrong is None:
             within = entries[-1].total.within(DataSet.from_data(entries[0].body).limit)
-            found.append(
-                Check(BUDGET, within, "is kept" if within else "exceeded by recorded spends; no charge passed it")
-            )
+            words = "is kept" if within else "exceeded by recorded spends; no charge passed it"
+            checks.append(Check(BUDGET, within, words))
     if head is not None:
         place = next((entry.sequence for entry in entries if entry.hash == head), None)
         missing = "is not in the chain: entries were cut off, or the chain was made anew"
-        found.append(Check("head", place is not None, missing if place is None else f"is entry {place:,}"))
-    return found
+        checks.append(Check("head", place is not None, missing if place is None else f"is entry {place:,}"))
+    return checks
 
 
 def _problems(entries: Sequence[Entry]) -> Iterator[str]:
@@ -91,11 +90,8 @@ def _problems(entries: Sequence[Entry]) -> Iterator[str]:
 def _wrong_sums(entries: Sequence[Entry]) -> Iterator[str]:
     try:
         dataset = DataSet.from_data(entries[0].body)
-    except UnusableLedger as problem:
-        yield str(problem)
-        return
-    except (KeyError, TypeError, ValueError, DphistError):
-        yield "entry 0 lacks what it should say"
+    except (KeyError, TypeError, ValueError, DphistError) as problem:
+        yield str(problem) if isinstance(problem, UnusableLedger) else "entry 0 lacks what it should say"
         return
     try:
         total, open_, reserved = Amount(), set[int](), False

@@ -1,4 +1,4 @@
-"""The database behind a ledger: SQLite or PostgreSQL through SQLAlchemy Core, its schema, and errors people can read."""
+"""The database behind a ledger: SQLite or PostgreSQL through SQLAlchemy Core, its address and schema, and readable errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from dphist.errors import MissingExtra, UnusableLedger
-from dphist.ledger import address as address_of
 from dphist.version import __version__
 
 SCHEMA: Final = 3
@@ -21,7 +20,9 @@ SCHEMA: Final = 3
 WAIT: Final = 60
 """Seconds a charge waits for others before it gives up."""
 
+CREATE: Final = "dphist ledger create makes one."
 _JOURNAL: Final = "delete"
+_ABORT: Final = "BEGIN SELECT RAISE(ABORT, 'entries of a ledger are never changed'); END"
 _ADVISORY = 0x6470_6869  # "dphi": one lock for making and migrating the schema
 
 metadata = sa.MetaData()
@@ -55,23 +56,20 @@ class Database:
     """An address, and transactions on it."""
 
     def __init__(self, address: str | Path, *, create: bool = False) -> None:
-        self._url = address_of.parse(address, create=create)
+        self._url = parse_address(address, create=create)
         self._file = Path(str(self._url.database)) if self.is_sqlite else None
         self._check_single_name()
-        self.shown = address_of.shown(self._url)
-        arguments: dict[str, Any]
-        options: dict[str, Any] = {}
-        if self.is_sqlite:
-            arguments = {"timeout": WAIT}
-        else:
+        self.shown = show_address(self._url)
+        options: dict[str, Any] = {"connect_args": {"timeout": WAIT}}
+        if not self.is_sqlite:
+            limits = f"-c lock_timeout={WAIT}s -c synchronous_commit=on -c idle_in_transaction_session_timeout={WAIT}s"
             # After waiting for its row, a charge must see what was charged meanwhile, whatever the server's default is.
-            options = {"isolation_level": "READ COMMITTED"}
-            settings = (
-                f"-c lock_timeout={WAIT}s -c synchronous_commit=on -c idle_in_transaction_session_timeout={WAIT}s"
-            )
-            arguments = {"connect_timeout": 10, "options": settings}
+            options = {
+                "connect_args": {"connect_timeout": 10, "options": limits},
+                "isolation_level": "READ COMMITTED",
+            }
         with self._translated():
-            self._engine = sa.create_engine(self._url, connect_args=arguments, **options)
+            self._engine = sa.create_engine(self._url, **options)
         if self.is_sqlite:
             event.listen(self._engine, "connect", _configure_sqlite)
             event.listen(self._engine, "begin", _begin_sqlite)
@@ -86,9 +84,16 @@ class Database:
         self._engine.dispose()
 
     @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sa.Connection]:
+        with self._translated(), self._engine.connect() as plain:
+            connection = plain.execution_options(dphist_begin=begin)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """A transaction for reading."""
-        with self._translated(), self._engine.connect() as connection, connection.begin():
+        with self._transaction("BEGIN") as connection:
             self._check_version(connection)
             yield connection
 
@@ -98,28 +103,24 @@ class Database:
 
         alone: for a data set that has no row yet; no two of these run at the same time.
         """
-        with self._translated(), self._engine.connect() as plain:
-            connection = plain.execution_options(dphist_begin="BEGIN IMMEDIATE")
-            with connection.begin():
-                self._check_in_file(connection)
-                if alone:
-                    self._lock_schema(connection)
-                if self._check_version(connection, dataset) < SCHEMA:
-                    self._lock_schema(connection)
-                    _migrate(connection, self._check_version(connection))
-                yield connection
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            self._check_in_file(connection)
+            if alone:
+                self._lock_schema(connection)
+            if self._check_version(connection, dataset) < SCHEMA:
+                self._lock_schema(connection)
+                _migrate(connection, self._check_version(connection))
+            yield connection
 
     def prepare(self) -> None:
         """Make the tables if there are none, and bring older ones up to date."""
-        with self._translated(), self._engine.connect() as plain:
-            connection = plain.execution_options(dphist_begin="BEGIN IMMEDIATE")
-            with connection.begin():
-                self._check_in_file(connection)
-                self._lock_schema(connection)
-                if not sa.inspect(connection).has_table(schema_table.name):
-                    metadata.create_all(connection)
-                    connection.execute(sa.insert(schema_table).values(version=1))
-                _migrate(connection, self._check_version(connection))
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            self._check_in_file(connection)
+            self._lock_schema(connection)
+            if not sa.inspect(connection).has_table(schema_table.name):
+                metadata.create_all(connection)
+                connection.execute(sa.insert(schema_table).values(version=1))
+            _migrate(connection, self._check_version(connection))
 
     def _check_in_file(self, connection: sa.Connection) -> None:
         """What this transaction writes will be in the one file of this name when it ends, and nowhere else."""
@@ -127,20 +128,15 @@ class Database:
             return
         self._check_single_name()
         if (mode := connection.exec_driver_sql("PRAGMA journal_mode").scalar()) != _JOURNAL:
-            raise UnusableLedger(
-                f"a ledger with the journal mode {_JOURNAL}",
-                mode,
-                "close whatever else has the file open, and try again; nothing was charged.",
-            )
+            hint = "close whatever else has the file open, and try again; nothing was charged."
+            raise UnusableLedger(f"a ledger with the journal mode {_JOURNAL}", mode, hint)
 
     def _check_single_name(self) -> None:
         """Under a second name SQLite would keep, and after a crash look for, another journal: two names, two budgets."""
         if self._file is not None and self._file.exists() and self._file.stat().st_nlink > 1:
-            raise UnusableLedger(
-                f"{self._file.name} to be a file with one name",
-                "one with a second (a hard link)",
-                "remove the other name first, or make it a symbolic link; nothing was charged.",
-            )
+            expected, got = f"{self._file.name} to be a file with one name", "one with a second (a hard link)"
+            hint = "remove the other name first, or make it a symbolic link; nothing was charged."
+            raise UnusableLedger(expected, got, hint)
 
     def _lock_schema(self, connection: sa.Connection) -> None:
         if not self.is_sqlite:
@@ -157,13 +153,10 @@ class Database:
         except (exc.OperationalError, exc.ProgrammingError):
             if sa.inspect(self._engine).has_table(schema_table.name):
                 raise
-            raise UnusableLedger(f"a ledger at {self.shown}", "a database without one", address_of.CREATE) from None
+            raise UnusableLedger(f"a ledger at {self.shown}", "a database without one", CREATE) from None
         if version is None or not 1 <= version <= SCHEMA:
-            raise UnusableLedger(
-                f"a ledger of version {SCHEMA} or older",
-                f"version {version}",
-                f"it was written by a newer dphist than {__version__}; nothing was changed.",
-            )
+            hint = f"it was written by a newer dphist than {__version__}; nothing was changed."
+            raise UnusableLedger(f"a ledger of version {SCHEMA} or older", f"version {version}", hint)
         return int(version)
 
     @contextmanager
@@ -178,10 +171,68 @@ class Database:
         except exc.ArgumentError:
             raise UnusableLedger("a path, sqlite:// or postgresql:// address", self.shown) from None
         except exc.DBAPIError as problem:
-            reason = address_of.without_secrets(str(problem.orig).strip().splitlines()[0], self._url)
-            raise UnusableLedger(
-                f"to use the ledger at {self.shown}", f"an error ({reason})", address_of.hint(reason)
-            ) from None
+            reason = _without_secrets(str(problem.orig).strip().splitlines()[0], self._url)
+            raise UnusableLedger(f"to use the ledger at {self.shown}", f"an error ({reason})", _hint(reason)) from None
+
+
+def parse_address(address: str | Path, *, create: bool) -> sa.URL:
+    """A path is a file of SQLite, which is made only on purpose: a wrong path must not begin an empty ledger."""
+    text = str(address)
+    if not text:
+        raise UnusableLedger("a path or an address of a ledger", "nothing")
+    if "://" not in text:
+        text = f"sqlite:///{text}"
+    try:
+        url = sa.make_url(text)
+    except (exc.ArgumentError, ValueError):
+        raise UnusableLedger("a path, sqlite:// or postgresql:// address", "something else") from None
+    if url.get_backend_name() in ("postgresql", "postgres"):
+        if "@" in (url.host or ""):  # it is a part of the password
+            hint = "write %40 for one in a password, or keep it in a file (.pgpass)."
+            raise UnusableLedger("an address with one @", "more of them", hint)
+        return url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() != "sqlite":
+        raise UnusableLedger("a path, sqlite:// or postgresql:// address", url.get_backend_name() + "://")
+    if not url.database or url.database == ":memory:":
+        raise UnusableLedger("a file", "memory", "a ledger must outlive the process.")
+    if url.query or url.database.startswith("file:"):
+        options = "options of SQLite or a file: address"
+        raise UnusableLedger("a plain path to the ledger", options, "some of them turn locks off.")
+    path = Path(url.database).resolve()
+    if create and not path.parent.is_dir():
+        raise UnusableLedger("an existing folder for the ledger", str(path.parent), "create it first.")
+    if not create and not path.exists():
+        raise UnusableLedger(f"a ledger at {path}", "no file", f"check the path; {CREATE}")
+    return url.set(database=str(path))
+
+
+def show_address(url: sa.URL) -> str:
+    """An address in words. Everything else in it, the query included, may hold a password."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    host = url.host or url.query.get("host") or "the local server"
+    return f"{host if isinstance(host, str) else host[0]}/{url.database or ''}"
+
+
+def _without_secrets(text: str, url: sa.URL) -> str:
+    """A message of a driver without the passwords of the address."""
+    for secret in (url.password, url.query.get("password"), url.query.get("sslpassword")):
+        if isinstance(secret, str) and secret:
+            text = text.replace(secret, "***")
+    return text
+
+
+def _hint(reason: str) -> str:
+    """What to do about an error of a driver."""
+    if "unable to open" in reason:
+        return f"check the path; {CREATE}"
+    if "readonly" in reason or "read-only" in reason or "permission denied" in reason:
+        return "nothing was charged: it cannot be written to."
+    if "locked" in reason or "timeout" in reason:
+        return "another process held it for too long; try again."
+    if "not a database" in reason or "malformed" in reason:
+        return "the file is something else or damaged; restore a backup."
+    return "check the address, the server and the user's rights."
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
@@ -210,7 +261,7 @@ def _migrate(connection: sa.Connection, version: int) -> None:
     """Bring the schema up to date, step by step, inside the transaction of the caller."""
     if version < 2:
         _refuse_changes(connection)
-    if version < 3:
+    if version < 3 and connection.dialect.name == "sqlite":
         _refuse_replacing(connection)
     if version < SCHEMA:
         connection.execute(sa.update(schema_table).values(version=SCHEMA))
@@ -221,10 +272,7 @@ def _refuse_changes(connection: sa.Connection) -> None:
     name = entries.name
     if connection.dialect.name == "sqlite":
         for action in ("UPDATE", "DELETE"):
-            connection.exec_driver_sql(
-                f"CREATE TRIGGER {name}_no_{action.lower()} BEFORE {action} ON {name}"
-                " BEGIN SELECT RAISE(ABORT, 'entries of a ledger are never changed'); END"
-            )
+            connection.exec_driver_sql(f"CREATE TRIGGER {name}_no_{action.lower()} BEFORE {action} ON {name} {_ABORT}")
         return
     connection.exec_driver_sql(
         f"CREATE FUNCTION {name}_refuse() RETURNS trigger LANGUAGE plpgsql AS"
@@ -239,9 +287,7 @@ def _refuse_changes(connection: sa.Connection) -> None:
 def _refuse_replacing(connection: sa.Connection) -> None:
     """Version 3: INSERT OR REPLACE deletes without a trigger in SQLite. In PostgreSQL such a statement is an update already."""
     name = entries.name
-    if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql(
-            f"CREATE TRIGGER {name}_no_replace BEFORE INSERT ON {name} WHEN EXISTS (SELECT 1 FROM {name}"  # noqa: S608
-            " WHERE (dataset = NEW.dataset AND sequence = NEW.sequence) OR rowid = NEW.rowid)"
-            " BEGIN SELECT RAISE(ABORT, 'entries of a ledger are never changed'); END"
-        )
+    connection.exec_driver_sql(
+        f"CREATE TRIGGER {name}_no_replace BEFORE INSERT ON {name} WHEN EXISTS (SELECT 1 FROM {name}"  # noqa: S608
+        f" WHERE (dataset = NEW.dataset AND sequence = NEW.sequence) OR rowid = NEW.rowid) {_ABORT}"
+    )

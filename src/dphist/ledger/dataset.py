@@ -1,7 +1,8 @@
-"""What a data set is in a ledger: a budget about people, fixed when it is created."""
+"""What a data set is in a ledger: a budget about people, fixed when it is created, and the accountant that suits it."""
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal, get_args
@@ -11,6 +12,7 @@ from dphist.errors import InvalidParameter, UnusableLedger
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.privacy import filters
 from dphist.privacy.filters import Accountant, Amount
+from dphist.privacy.gaussian import largest_mu
 
 Protects = Literal["unit", "event"]
 PROTECTS: Final[tuple[Protects, ...]] = get_args(Protects)
@@ -25,9 +27,8 @@ OTHER_VERSIONS: Final = 10**9
 def check_new_name(name: str) -> None:
     """Refuse names that could be taken for others: each would have a budget of its own."""
     if name != name.strip() or name != unicodedata.normalize("NFC", name):
-        raise InvalidParameter(
-            "a name of a data set without blanks around it, its accents composed (NFC)", ascii(name), "type it anew."
-        )
+        expected = "a name of a data set without blanks around it, its accents composed (NFC)"
+        raise InvalidParameter(expected, ascii(name), "type it anew.")
 
 
 def folded(name: str) -> str:
@@ -61,11 +62,8 @@ class DataSet:
             raise InvalidParameter("the column that names the unit protected", "nothing", "add --unit COLUMN.")
         checks.check_epsilon(self.epsilon)
         if self.epsilon > LARGEST_EPSILON:
-            raise InvalidParameter(
-                f"a budget with epsilon of at most {LARGEST_EPSILON:g}",
-                self.epsilon,
-                "beyond it the noise samplers are not exact enough to add up.",
-            )
+            hint = "beyond it the noise samplers are not exact enough to add up."
+            raise InvalidParameter(f"a budget with epsilon of at most {LARGEST_EPSILON:g}", self.epsilon, hint)
         checks.check_delta(self.delta)
         checks.check_choice("the accountant", self.accountant, filters.ACCOUNTANTS)
         checks.check_choice("what is protected", self.protects, PROTECTS)
@@ -89,35 +87,72 @@ class DataSet:
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> DataSet:
         """The inverse of `to_data`; further fields are ignored. Limits above those of the budget are refused."""
-        made = cls(**{field.name: data[field.name] for field in fields(cls) if field.init})
-        stored, most = Amount(int(data["noise_limit"]), int(data["delta_limit"])), made.limit
+        dataset = cls(**{field.name: data[field.name] for field in fields(cls) if field.init})
+        stored, most = Amount(int(data["noise_limit"]), int(data["delta_limit"])), dataset.limit
         slack = Amount(most.noise // OTHER_VERSIONS, most.delta // OTHER_VERSIONS)
         if min(stored.noise, stored.delta) <= 0 or not stored.within(most + slack):
-            raise UnusableLedger(
-                f"limits that the budget of {made.name!r} allows: {made.words(most)}",
-                made.words(stored),
-                "they were changed.",
-            )
-        made._set_limits(stored)
-        return made
+            allowed = f"limits that the budget of {dataset.name!r} allows: {dataset.words(most)}"
+            raise UnusableLedger(allowed, dataset.words(stored), "they were changed.")
+        dataset._set_limits(stored)
+        return dataset
 
     def check_charge(self, unit: str, protects: Protects) -> None:
         """Only guarantees about the same neighbours add up."""
         checks.check_choice("what is protected", protects, PROTECTS)
         if protects != self.protects:
-            raise InvalidParameter(
-                f"a guarantee for {WORDS[self.protects]}, as {self.name!r} protects",
-                f"one for {WORDS[protects]}",
-                "neither implies the other with the same epsilon; keep a data set of its own for it.",
-            )
+            expected = f"a guarantee for {WORDS[self.protects]}, as {self.name!r} protects"
+            hint = "neither implies the other with the same epsilon; keep a data set of its own for it."
+            raise InvalidParameter(expected, f"one for {WORDS[protects]}", hint)
         if unit != self.unit:
-            raise InvalidParameter(
-                f"the unit {self.unit!r}, as {self.name!r} protects",
-                repr(unit),
-                "guarantees about different units do not add up; keep a data set for each, or name the column the same.",
+            hint = (
+                "guarantees about different units do not add up; keep a data set for each, or name the column the same."
             )
+            raise InvalidParameter(f"the unit {self.unit!r}, as {self.name!r} protects", repr(unit), hint)
 
     def words(self, total: Amount) -> str:
         """A pair of sums in words."""
         noise, delta = filters.value(max(total.noise, 0)), filters.value(max(total.delta, 0))
         return f"{NOISE[self.accountant]} {noise:.4g} and delta {delta:.4g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """The noise of one of `releases` equal releases under each accountant: Gaussian, on a count, one group per unit."""
+
+    releases: int
+    noise_std: dict[Accountant, float]
+
+    @property
+    def accountant(self) -> Accountant:
+        """The one with the least noise."""
+        return min(self.noise_std, key=self.noise_std.__getitem__)
+
+    def __str__(self) -> str:
+        best = self.noise_std[self.accountant]
+        plural = "s" if self.releases > 1 else ""
+        lines = [f"{self.releases:,} equal release{plural} of counts, one group per unit, Gaussian noise:", ""]
+        for name, std in self.noise_std.items():
+            more = "recommended" if name == self.accountant else f"+{100 * (std / best - 1):.1f} %"
+            lines.append(f"  {name:<6}  noise std {std:10.4g}   {more}")
+        return "\n".join(
+            [*lines, "", "  zcdp is for spends with discrete noise, or known as rho: gdp pays more for those."]
+        )
+
+
+def recommend(epsilon: float, delta: float, releases: int, delta_share: float = filters.DELTA_SHARE) -> Recommendation:
+    """Compare the accountants for `releases` equal releases: what each leaves for one of them.
+
+    basic gives each epsilon/n and delta/n, for which the exact analysis of one group needs noise for the whole delta/n; gdp and
+    zcdp give each an n-th of their limits.
+    """
+    checks.check_epsilon(epsilon)
+    checks.check_delta(delta)
+    checks.check_whole("the number of releases", releases)
+    noise_std: dict[Accountant, float] = {}
+    for name in filters.ACCOUNTANTS:
+        if name == "basic":
+            noise_std[name] = 1 / largest_mu(epsilon / releases, delta / releases)
+        else:
+            noise = filters.value(filters.limit(name, epsilon, delta, delta_share).noise)
+            noise_std[name] = math.sqrt(releases / (noise if name == "gdp" else 2 * noise))
+    return Recommendation(releases, noise_std)

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import sqlalchemy as sa
@@ -26,6 +25,8 @@ from dphist.words import canonical
 Fits = Callable[[PrivacyCost], bool]
 Advise = Callable[[Fits], Iterable[str]]
 
+_TABLE = database.entries
+
 
 class Ledger:
     """Budgets and spends at an address: a path (SQLite), or sqlite:// or postgresql:// . Use it in a with statement."""
@@ -43,9 +44,7 @@ class Ledger:
     def __enter__(self) -> Ledger:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -58,11 +57,11 @@ class Ledger:
         with self._database.write(dataset.name, alone=True) as connection:
             for row in connection.execute(sa.select(database.datasets)):
                 if folded(row.name) == folded(dataset.name):
-                    raise InvalidParameter(
-                        "a new name for a data set",
-                        f"{dataset.name!r} beside {row.name!r}",
-                        "a budget is never changed once it is there, and names that differ in case only are mixed up.",
+                    got = f"{dataset.name!r} beside {row.name!r}"
+                    hint = (
+                        "a budget is never changed once it is there, and names that differ in case only are mixed up."
                     )
+                    raise InvalidParameter("a new name for a data set", got, hint)
             body = {**DataSet.from_data(dataset.to_data()).to_data(), "dphist": __version__}
             connection.execute(sa.insert(database.datasets).values(name=dataset.name))
             return _append(connection, dataset.name, None, "create", body, Amount())
@@ -86,7 +85,9 @@ class Ledger:
     def _dataset(self, connection: sa.Connection, name: str) -> DataSet:
         """The budget of a data set, which never changes."""
         if name not in self._known:
-            self._known[name] = _dataset(connection, name)
+            if (first := _at(connection, name, 0)) is None:
+                raise _unknown(name)
+            self._known[name] = DataSet.from_data(first.body)
         return self._known[name]
 
     def reserve(
@@ -145,20 +146,18 @@ class Ledger:
     def entry(self, name: str, sequence: int) -> Entry:
         """One entry, unchanged."""
         with self._database.read() as connection:
-            found = _at(connection, name, sequence)
-        if found is None:
+            entry = _at(connection, name, sequence)
+        if entry is None:
             raise InvalidParameter(f"an entry of the data set {name!r}", f"number {sequence:,}", "is it this ledger?")
-        return found
+        return entry
 
     def entries(self, name: str) -> list[Entry]:
         """The history of a data set, oldest first."""
-        table = database.entries
         with self._database.read() as connection:
-            rows = connection.execute(sa.select(table).where(table.c.dataset == name).order_by(table.c.sequence))
-            found = [_entry(row) for row in rows]
-        if not found:
+            entries = [_entry(row) for row in connection.execute(_of(name).order_by(_TABLE.c.sequence))]
+        if not entries:
             raise _unknown(name)
-        return found
+        return entries
 
     def status(self, name: str) -> Status:
         """What is spent and what is left."""
@@ -183,7 +182,7 @@ class Ledger:
 
 
 def _unknown(name: str) -> InvalidParameter:
-    return InvalidParameter("a data set of this ledger", repr(name), "dphist ledger create makes one.")
+    return InvalidParameter("a data set of this ledger", repr(name), database.CREATE)
 
 
 def _exceeded(dataset: DataSet, left: Amount, cost: PrivacyCost, advise: Advise | None) -> BudgetExceeded:
@@ -199,31 +198,22 @@ def _exceeded(dataset: DataSet, left: Amount, cost: PrivacyCost, advise: Advise 
         advice = ["its delta is more than what is left; ask for a smaller one"]
     else:
         advice = list(advise(fits)) if advise is not None else []
-    return BudgetExceeded(
-        f"a spend within what is left of {dataset.name!r}: {dataset.words(left)}",
-        dataset.words(needed),
-        "; ".join([*advice, "nothing was charged and nothing released."]),
-    )
+    expected = f"a spend within what is left of {dataset.name!r}: {dataset.words(left)}"
+    hint = "; ".join([*advice, "nothing was charged and nothing released."])
+    return BudgetExceeded(expected, dataset.words(needed), hint)
 
 
-def _dataset(connection: sa.Connection, name: str) -> DataSet:
-    first = _at(connection, name, 0)
-    if first is None:
-        raise _unknown(name)
-    return DataSet.from_data(first.body)
+def _of(name: str) -> sa.Select[Any]:
+    return sa.select(_TABLE).where(_TABLE.c.dataset == name)
 
 
 def _at(connection: sa.Connection, name: str, sequence: int) -> Entry | None:
-    table = database.entries
-    wanted = sa.select(table).where(table.c.dataset == name, table.c.sequence == sequence)
-    row = connection.execute(wanted).first()
+    row = connection.execute(_of(name).where(_TABLE.c.sequence == sequence)).first()
     return None if row is None else _intact(_entry(row))
 
 
 def _last(connection: sa.Connection, name: str) -> Entry:
-    table = database.entries
-    newest = sa.select(table).where(table.c.dataset == name).order_by(table.c.sequence.desc()).limit(1)
-    row = connection.execute(newest).first()
+    row = connection.execute(_of(name).order_by(_TABLE.c.sequence.desc()).limit(1)).first()
     if row is None:
         raise _unknown(name)
     return _intact(_entry(row))
@@ -237,14 +227,11 @@ def _left_for(connection: sa.Connection, dataset: DataSet, unit: str, protects: 
     """
     dataset.check_charge(unit, protects)
     if dataset.protects == "event":
-        table = database.entries
-        stream = sa.select(table.c.sequence).where(table.c.dataset == dataset.name, table.c.kind == "reserve")
-        if (first := connection.execute(stream.limit(1)).scalar()) is not None:
-            raise InvalidParameter(
-                f"the only stream of {dataset.name!r}",
-                f"a second one (the first is entry {first:,})",
-                "rounds of two streams are different events, which do not add up; make a data set for each stream.",
-            )
+        stream = connection.execute(_of(dataset.name).where(_TABLE.c.kind == "reserve").limit(1)).first()
+        if stream is not None:
+            got = f"a second one (the first is entry {stream.sequence:,})"
+            hint = "rounds of two streams are different events, which do not add up; make a data set for each stream."
+            raise InvalidParameter(f"the only stream of {dataset.name!r}", got, hint)
     return dataset.limit - _last(connection, dataset.name).total
 
 
@@ -258,22 +245,18 @@ def _append_spend(
 
 def _check_open(connection: sa.Connection, name: str, sequence: int) -> None:
     """A reservation is confirmed once."""
-    table = database.entries
-    since = sa.select(table).where(table.c.dataset == name, table.c.sequence >= sequence).order_by(table.c.sequence)
-    rows = [_entry(row) for row in connection.execute(since.where(table.c.kind.in_(("reserve", "commit"))))]
-    reserved = any(entry.sequence == sequence and entry.kind == "reserve" for entry in rows)
-    if not reserved or any(entry.kind == "commit" and entry.body["entry"] == sequence for entry in rows):
+    since = _of(name).where(_TABLE.c.sequence >= sequence, _TABLE.c.kind.in_(("reserve", "commit")))
+    entries = [_entry(row) for row in connection.execute(since)]
+    reserved = any(entry.sequence == sequence and entry.kind == "reserve" for entry in entries)
+    if not reserved or any(entry.kind == "commit" and entry.body["entry"] == sequence for entry in entries):
         raise InvalidParameter("an open reservation", f"entry {sequence:,} of {name!r}")
 
 
 def _intact(entry: Entry) -> Entry:
     """Nothing is added behind an entry that was changed."""
     if entry.digest() != entry.hash:
-        raise UnusableLedger(
-            f"an intact entry {entry.sequence:,} of {entry.dataset!r}",
-            "a changed one",
-            "dphist ledger verify tells more.",
-        )
+        expected = f"an intact entry {entry.sequence:,} of {entry.dataset!r}"
+        raise UnusableLedger(expected, "a changed one", "dphist ledger verify tells more.")
     return entry
 
 
@@ -294,18 +277,10 @@ def _append(
     time = _now()
     if before is not None and time < before.time:
         body = {**body, "clock": f"behind the entry before it ({before.time})"}
-    entry = Entry(
-        dataset=name,
-        sequence=0 if before is None else before.sequence + 1,
-        time=time,
-        kind=kind,
-        body=body,
-        noise_total=total.noise,
-        delta_total=total.delta,
-        previous=chain.BEGINNING if before is None else before.hash,
-    )
+    sequence, previous = (0, chain.BEGINNING) if before is None else (before.sequence + 1, before.hash)
+    entry = Entry(name, sequence, time, kind, body, total.noise, total.delta, previous)
     entry = replace(entry, hash=entry.digest())
-    connection.execute(sa.insert(database.entries).values({**entry.to_data(), "body": canonical(body)}))
+    connection.execute(sa.insert(_TABLE).values({**entry.to_data(), "body": canonical(body)}))
     return entry
 
 

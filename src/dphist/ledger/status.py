@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -48,10 +49,7 @@ class Status:
         return self._total(self.dataset.accountant)
 
     def _total(self, accountant: filters.Accountant) -> Amount:
-        found = Amount()
-        for cost, number in self.costs.items():
-            found += amount(cost, accountant).times(number)
-        return found
+        return sum((amount(cost, accountant).times(number) for cost, number in self.costs.items()), Amount())
 
     @property
     def left(self) -> Amount:
@@ -75,40 +73,23 @@ class Status:
     def comparison(self) -> dict[str, float | None]:
         """The epsilon at the budget's delta by every accountant and by a loss distribution; None where it cannot be told."""
         delta = self.dataset.delta
-        found: dict[str, float | None] = {}
-        for name in ACCOUNTANTS:
-            epsilon = filters.composed_epsilon(self._total(name), name, delta)
-            found[name] = epsilon if math.isfinite(epsilon) else None
-        if self.exceeded:  # recorded spends have no bound, and a grid of losses would have none
-            return found
-        try:
-            epsilon = epsilon_of_losses(self.costs, delta) if self.spends else 0.0
-            found["pld"] = epsilon if math.isfinite(epsilon) else None
-        except MissingExtra:
-            pass
-        return found
+        epsilons = {str(name): filters.composed_epsilon(self._total(name), name, delta) for name in ACCOUNTANTS}
+        if not self.exceeded:  # recorded spends have no bound, and a grid of losses would have none
+            with suppress(MissingExtra):
+                epsilons["pld"] = epsilon_of_losses(self.costs, delta) if self.spends else 0.0
+        return {name: epsilon if math.isfinite(epsilon) else None for name, epsilon in epsilons.items()}
 
     def to_data(self) -> dict[str, Any]:
         """As plain data; shares are of the limits."""
-        noise, delta = self._shares()
+        (noise, delta), dataset, unit = self._shares(), self.dataset, NOISE[self.dataset.accountant]
         return {
-            "dataset": self.dataset.name,
-            "epsilon": self.dataset.epsilon,
-            "delta": self.dataset.delta,
-            "unit": self.dataset.unit,
-            "protects": self.dataset.protects,
-            "accountant": self.dataset.accountant,
+            "dataset": dataset.name,
+            **{name: getattr(dataset, name) for name in ("epsilon", "delta", "unit", "protects", "accountant")},
             "exceeded": self.exceeded,
             "spends": len(self.spends),
             "unconfirmed": len(self.unconfirmed),
-            "spent": {
-                NOISE[self.dataset.accountant]: filters.value(self.total.noise),
-                "delta": filters.value(self.total.delta),
-            },
-            "limit": {
-                NOISE[self.dataset.accountant]: filters.value(self.dataset.noise_limit),
-                "delta": filters.value(self.dataset.delta_limit),
-            },
+            "spent": {unit: filters.value(self.total.noise), "delta": filters.value(self.total.delta)},
+            "limit": {unit: filters.value(dataset.noise_limit), "delta": filters.value(dataset.delta_limit)},
             "shares": {"noise": noise, "delta": delta},
             "more_like_the_last": self.more_like_the_last(),
             "comparison": self.comparison(),
@@ -120,31 +101,25 @@ class Status:
         return total.noise / limit.noise, total.delta / limit.delta
 
     def __str__(self) -> str:
-        made = self.dataset
-        unit = WORDS[made.protects].replace("unit", made.unit)
+        data, total = self.dataset, self.total
+        unit = WORDS[data.protects].replace("unit", data.unit)
         noise, delta = self._shares()
-        total = self.total
+        words = f", {len(self.unconfirmed):,} of them reserved and never confirmed: counted, since noise may have been drawn"
         lines = [
-            f"{made.name}: epsilon {made.epsilon:g}, delta {made.delta:g} for {unit}; accountant {made.accountant}",
+            f"{data.name}: epsilon {data.epsilon:g}, delta {data.delta:g} for {unit}; accountant {data.accountant}",
             "",
-            f"  {'noise':<8}{_bar(noise)}  {NOISE[made.accountant]} {filters.value(total.noise):.4g}"
-            f" of {filters.value(made.noise_limit):.4g}",
-            f"  {'delta':<8}{_bar(delta)}  {filters.value(total.delta):.4g} of {filters.value(made.delta_limit):.4g}",
-            f"  {'spends':<8}{len(self.spends):,}{self._unconfirmed()}",
+            f"  {'noise':<8}{_bar(noise)}  {NOISE[data.accountant]} {filters.value(total.noise):.4g}"
+            f" of {filters.value(data.noise_limit):.4g}",
+            f"  {'delta':<8}{_bar(delta)}  {filters.value(total.delta):.4g} of {filters.value(data.delta_limit):.4g}",
+            f"  {'spends':<8}{len(self.spends):,}{words if self.unconfirmed else ''}",
             f"  {'more':<8}{self._projection()}",
             "",
-            f"  the same spends as a fixed list, at delta {made.delta:g}:",
+            f"  the same spends as a fixed list, at delta {data.delta:g}:",
         ]
         for name, epsilon in self.comparison().items():
             shown = "more than its delta" if epsilon is None else f"epsilon {epsilon:.4g}"
-            lines.append(f"    {name:<6}  {shown}{'  (this ledger)' if name == made.accountant else ''}")
+            lines.append(f"    {name:<6}  {shown}{'  (this ledger)' if name == data.accountant else ''}")
         return "\n".join([*lines, "", f"  head    {self.entries[-1].hash}"])
-
-    def _unconfirmed(self) -> str:
-        number = len(self.unconfirmed)
-        if not number:
-            return ""
-        return f", {number:,} of them reserved and never confirmed: counted, since noise may have been drawn"
 
     def _projection(self) -> str:
         more = self.more_like_the_last()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import lru_cache, partial
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from dphist import checks
-from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.base import Engine, Progress, row_order
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
@@ -26,12 +26,12 @@ from dphist.mechanisms.continual import calibrate
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.outputs import check_companion
+from dphist.planning.describe import check_neighbours, layout
 from dphist.planning.plan import STD_ERROR
-from dphist.planning.sentence import check_neighbours, layout
 from dphist.publish.charge import Spend, charging, check_paid, receipt_of, spend_of_mechanism, terms_hash
 from dphist.publish.files import files_of
 from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
-from dphist.publish.table import row_order
+from dphist.publish.run import choose_engine
 
 STATE = "state.arrow"
 
@@ -143,8 +143,9 @@ class Continual:
         batch: str,
         *,
         settings: PerformanceSettings | None = None,
+        engine: Engine | None = None,
         ledger: str | Path | None = None,
-        progress: Callable[[str], None] | None = None,
+        progress: Progress | None = None,
         entropy: Entropy | None = None,
     ) -> RunningCounts:
         """Take in one batch under a name of its own and return the counts after it.
@@ -158,9 +159,9 @@ class Continual:
             state = self._checked(file, batch, ledger)
             asked = state.settings
             query = _query(asked["unit"], asked["by"], asked["where"], asked["null_keys"])
-            engine = DuckDBEngine(settings or PerformanceSettings())
             bounds = ContributionBounds(_mechanism(state).max_groups)
-            counted = engine.histogram(source, query, bounds, progress=progress)
+            with choose_engine(source, engine, settings).open(source, query, progress=progress) as records:
+                counted = records.histogram(bounds)
             released = self._commit(file, state, batch, counted, entropy)
         return replace(released, inputs=files_of(source))
 
@@ -171,9 +172,7 @@ class Continual:
         require_secure(entropy)
         with locked(self.path / STATE) as file:
             state = self._checked(file, batch, ledger)
-            held, needed = histogram.bounds.max_groups, _mechanism(state).max_groups
-            if held is None or held > needed:
-                raise InvalidParameter(f"a histogram bounded to {needed} groups per unit", held)
+            histogram.require(max_groups=_mechanism(state).max_groups)
             return self._commit(file, state, batch, histogram, entropy)
 
     def _checked(self, file: LockedFile, batch: str, ledger: str | Path | None) -> State:

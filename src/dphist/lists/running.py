@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from dphist.engines.query import parse_key
 from dphist.mechanisms import ContinualCounts
-from dphist.planning.describe import number
-from dphist.planning.sentence import sentence
+from dphist.planning.describe import sentence
 from dphist.publish.digests import VERSION
 from dphist.publish.private_files import remove_partial, replace_private
 from dphist.publish.result import Published
 from dphist.report import html
 from dphist.version import __version__
+from dphist.words import number
 
 ROUNDS: Final = "rounds"
 """The folder of what was released in each round, beside the state."""

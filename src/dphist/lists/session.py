@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from dphist import checks
-from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.base import Engine
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds
@@ -24,10 +24,11 @@ from dphist.mechanisms import Ranked
 from dphist.mechanisms.ranked import calibrate
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
-from dphist.planning.describe import number
-from dphist.planning.sentence import check_neighbours, layout, sentence
+from dphist.planning.describe import check_neighbours, layout, sentence
 from dphist.publish.charge import Spend, charging, check_paid, receipt_of, spend_of_mechanism, telling, terms_hash
 from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
+from dphist.publish.run import choose_engine
+from dphist.words import number
 
 _FORMAT = "dphist-session"
 
@@ -187,6 +188,7 @@ class Session:
         where: str | None = None,
         null_keys: NullKeys = "group",
         settings: PerformanceSettings | None = None,
+        engine: Engine | None = None,
         ledger: str | Path | None = None,
         entropy: Entropy | None = None,
     ) -> tuple[pa.Table, bool]:
@@ -200,19 +202,17 @@ class Session:
         with locked(self.path) as file:
             account = self._load(file)
             check_paid(ledger, account.ledger, account.terms, "session")
-            made = account.mechanism
             account.reserve(k)  # refuse before reading
             keys = tuple(parse_key(name) for name in names)
             if any(key.name == "rank" for key in keys):
                 raise InvalidParameter("keys with other names than rank", "rank", 'rename: --by "my_rank=rank".')
             query = GroupByQuery(account.unit, keys, where=where, null_keys=null_keys)
-            engine = DuckDBEngine(settings or PerformanceSettings())
-            engine.explain(query, ContributionBounds(), source)  # what names and types rule out costs nothing
-            account = account.reserve(k)
-            _store(file, account)
-            with telling(lambda: f"One query and the {k} results it reserved stay spent. Nothing was published."):
-                largest = engine.histogram(source, query, ContributionBounds(), largest=made.shortlist + 1)
-                chosen = made.choose(largest.counts, k, entropy)
+            with choose_engine(source, engine, settings).open(source, query) as records:
+                account = account.reserve(k)  # what names and types rule out costs nothing
+                _store(file, account)
+                with telling(lambda: f"One query and the {k} results it reserved stay spent. Nothing was published."):
+                    largest = records.histogram(ContributionBounds(), account.mechanism.needed)
+                    chosen = account.mechanism.choose(largest.counts, k, entropy)
             _store(file, account.settle(chosen.symbols))
         table = largest.keys.take(pa.array(chosen.index))
         ranks = pa.array(np.arange(1, len(chosen.index) + 1))

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from dphist.engines.base import NOISING, Engine, Progress, Records, row_order, silent
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
-from dphist.engines.spark.engine import SparkEngine
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram, largest_groups
-from dphist.mechanisms import Ranked
+from dphist.mechanisms.base import ListMechanism
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.top_k import Method, TopKPlan, plan_top_k
-from dphist.publish.charge import Receipt, charging, paid, spend_of_top_k
+from dphist.publish.charge import Receipt, charging, paid, paid_run, spend_of_top_k
 from dphist.publish.digests import VERSION
 from dphist.publish.files import files_of
 from dphist.publish.result import Published
 from dphist.publish.run import choose_engine
-from dphist.publish.table import row_order
 from dphist.report import html
 from dphist.version import __version__
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +61,7 @@ class TopK(Published):
             "k": self.plan.k,
             "epsilon": self.plan.epsilon,
             "delta": self.plan.delta,
-            "mechanism": asdict(self.plan.mechanism),
+            "mechanism": self.plan.mechanism.parameters(),
             "guarantee": self.plan.guarantee,
             "assumption": self.plan.mechanism.assumption,
             "ledger": None if self.receipt is None else self.receipt.to_data(),
@@ -104,8 +101,9 @@ def release_largest(
     require_secure(entropy)
     if count not in groups.column_names or groups.num_columns < 2:
         raise InvalidParameter("a table with key columns and a column of counts", groups.column_names)
-    _check_bound(max_groups, plan)
-    _check_names([name for name in groups.column_names if name != count], plan)
+    bounds = ContributionBounds(max_groups)
+    bounds.require(max_groups=plan.max_groups)
+    check_names([name for name in groups.column_names if name != count], plan.mechanism)
 
     def run() -> TopK:
         if groups.num_rows < plan.needed and not all_groups:
@@ -116,7 +114,7 @@ def release_largest(
                 " there are no others.",
             )
         counts = groups.column(count).to_numpy().astype(np.int64)
-        histogram = Histogram(groups.drop_columns([count]), counts, ContributionBounds(max_groups))
+        histogram = Histogram(groups.drop_columns([count]), counts, bounds)
         return privatise_largest(histogram, plan, entropy)
 
     with charging(ledger, dataset, lambda: spend_of_top_k(plan, unit)) as charge:
@@ -130,35 +128,22 @@ def privatise_largest(histogram: Histogram, plan: TopKPlan, entropy: Entropy | N
 
 def privatise_list(largest: Histogram, plan: TopKPlan, entropy: Entropy | None = None) -> TopK:
     """Draw the noise of the plan on the `needed` largest groups, largest first, equal counts in the order of their keys."""
-    _check_list(largest, plan)
-    created = dt.datetime.now(dt.UTC)
-    if isinstance(plan.mechanism, Ranked):
-        chosen = plan.mechanism.choose(largest.counts, plan.k, entropy)
-        keys = largest.keys.take(pa.array(chosen.index))
-        table = keys.add_column(0, "rank", pa.array(np.arange(1, len(chosen.index) + 1)))
-        return TopK(table, plan, largest.key_names, not chosen.stopped, created)
-    kept, _ = plan.mechanism.perturb(largest.counts, entropy)
-    keys = largest.keys.take(pa.array(kept.index))
-    whole = kept.noisy if kept.lattice_bits == 0 else kept.counts
-    table = keys.append_column("count", pa.array(whole))
-    table = table.append_column("count" + STD_ERROR, pa.array(np.full(len(whole), plan.mechanism.noise_std)))
-    table = table.take(row_order(table, keys.column_names, "count"))
-    return TopK(table, plan, largest.key_names, len(whole) == plan.k, created)
+    largest.require(max_groups=plan.max_groups)
+    check_names(largest.key_names, plan.mechanism)
+    listed = plan.mechanism.listed(largest.counts, plan.k, entropy)
+    table = largest.keys.take(pa.array(listed.index))
+    if listed.counts is None:
+        table = table.add_column(0, "rank", pa.array(np.arange(1, len(listed.index) + 1)))
+    else:
+        table = table.append_column("count", pa.array(listed.counts))
+        table = table.append_column("count" + STD_ERROR, pa.array(np.full(table.num_rows, plan.mechanism.noise_std)))
+        table = table.take(row_order(table, largest.key_names, "count"))
+    return TopK(table, plan, largest.key_names, listed.complete, dt.datetime.now(dt.UTC))
 
 
-def _check_list(histogram: Histogram, plan: TopKPlan) -> None:
-    _check_bound(histogram.bounds.max_groups, plan)
-    _check_names(histogram.key_names, plan)
-
-
-def _check_bound(held: int | None, plan: TopKPlan) -> None:
-    bound = plan.max_groups
-    if bound is not None and (held is None or held > bound):
-        raise InvalidParameter(f"a histogram bounded to {bound} groups per unit", held)
-
-
-def _check_names(names: Sequence[str], plan: TopKPlan) -> None:
-    added = {"rank"} if isinstance(plan.mechanism, Ranked) else {"count", "count" + STD_ERROR}
+def check_names(names: Sequence[str], mechanism: ListMechanism) -> None:
+    """A key may not have the name of a column that the list adds."""
+    added = {"rank"} if mechanism.noise_std is None else {"count", "count" + STD_ERROR}
     if clash := sorted(added & set(names)):
         raise InvalidParameter(
             "keys with other names than the released columns", clash, 'rename: --by "my_count=count".'
@@ -180,7 +165,7 @@ def top_k(
     where: str | None = None,
     null_keys: NullKeys = "group",
     settings: PerformanceSettings | None = None,
-    engine: SparkEngine | None = None,
+    engine: Engine | None = None,
     ledger: str | Path | None = None,
     dataset: str | None = None,
     progress: Progress | None = None,
@@ -200,19 +185,14 @@ def top_k(
         raise InvalidParameter("a plan or a budget", "both", "leave out what the plan says.")
     names = (by,) if isinstance(by, str) else tuple(by)
     query = GroupByQuery(unit, tuple(parse_key(name) for name in names), where=where, null_keys=null_keys)
-    _check_names([key.name for key in query.by], plan)
-    chosen, made = choose_engine(source, engine, settings), plan
-    bounds = ContributionBounds(made.max_groups)
+    check_names([key.name for key in query.by], plan.mechanism)
+    chosen, method_plan = choose_engine(source, engine, settings), plan
 
-    def run() -> TopK:
-        if isinstance(chosen, SparkEngine):
-            largest = chosen.largest(source, query, bounds, made.needed, progress=progress)
-        else:
-            largest = chosen.histogram(source, query, bounds, progress=progress, largest=made.needed)
-        if progress is not None:
-            progress("adding noise")
-        found = privatise_list(largest, made, entropy)
-        return replace(found, unit=unit, where=where, inputs=files_of(source))
+    def run(records: Records) -> TopK:
+        largest = records.histogram(ContributionBounds(method_plan.max_groups), method_plan.needed)
+        (progress or silent)(NOISING)
+        result = privatise_list(largest, method_plan, entropy)
+        return replace(result, unit=unit, where=where, inputs=files_of(source))
 
-    with charging(ledger, dataset, lambda: spend_of_top_k(made, unit)) as charge:
-        return paid(charge, lambda: chosen.explain(query, bounds, source), run)
+    with charging(ledger, dataset, lambda: spend_of_top_k(method_plan, unit)) as charge:
+        return paid_run(charge, chosen.open(source, query, progress=progress), run)

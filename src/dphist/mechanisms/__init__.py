@@ -1,9 +1,9 @@
-"""One frozen dataclass per mechanism: calibrated parameters and the guarantee they have."""
+"""One frozen dataclass per mechanism: calibrated parameters and the guarantee they have. `base` says what each can do."""
 
-from typing import TypeAlias
+from typing import Final
 
 from dphist.mechanisms.adaptive import AdaptiveGaussian
-from dphist.mechanisms.base import Kept, Profile, epsilon_at
+from dphist.mechanisms.base import GroupMechanism, Kept, Mechanism, epsilon_at
 from dphist.mechanisms.continual import ContinualCounts
 from dphist.mechanisms.correlated_gaussian import CorrelatedGaussian
 from dphist.mechanisms.correlated_top_k import CorrelatedTopK
@@ -17,15 +17,19 @@ from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
 from dphist.mechanisms.sparse_gaussian import SparseGaussian
 from dphist.mechanisms.truncated_laplace import TruncatedLaplace
 
-Thresholded: TypeAlias = (
-    SparseGaussian | CorrelatedGaussian | LaplaceThreshold | DiscreteGaussianThreshold | DiscreteCorrelatedGaussian
+GROUP_MECHANISMS: Final[tuple[type[GroupMechanism], ...]] = (
+    AdaptiveGaussian,
+    KnownGroups,
+    SparseGaussian,
+    DiscreteCorrelatedGaussian,
+    DiscreteGaussianThreshold,
+    LaplaceThreshold,
+    CorrelatedGaussian,
 )
-"""The mechanisms that hide groups below a threshold, in one pass over the counts."""
-
-Mechanism: TypeAlias = Thresholded | KnownGroups | AdaptiveGaussian
-"""Every mechanism on the counts of groups."""
+"""What a plan may choose from, in the order in which equals are told."""
 
 __all__ = [
+    "GROUP_MECHANISMS",
     "AdaptiveGaussian",
     "ContinualCounts",
     "CorrelatedGaussian",
@@ -34,15 +38,14 @@ __all__ = [
     "DiscreteGaussianThreshold",
     "FromTop",
     "GaussianRecords",
+    "GroupMechanism",
     "Kept",
     "KnownGroups",
     "LaplaceRecords",
     "LaplaceThreshold",
     "Mechanism",
-    "Profile",
     "Ranked",
     "SparseGaussian",
-    "Thresholded",
     "TruncatedLaplace",
     "epsilon_at",
 ]

@@ -3,30 +3,50 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+from scipy.special import ndtr, ndtri
 
 from dphist import checks
+from dphist.aggregates import MOST_AGGREGATES, Aggregate, NoisyAggregate
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.base import (
-    gaussian_count_released_with,
-    gaussian_quantile,
-    gaussian_release_probability,
+    COST_UP,
+    Builder,
+    Fact,
+    Floats,
+    GroupMechanism,
     round_up_to_lattice,
     sampler_surcharge,
     with_sampler_error,
 )
-from dphist.mechanisms.tuning import LATTICE_BITS, MOST_RELEASED, Tuning
+from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, MOST_RELEASED, Tuning
+from dphist.noise import RoundedGaussian
+from dphist.noise.laws import LARGEST_SCALE
 from dphist.privacy import adaptive as theory
+from dphist.privacy.composition import PrivacyCost, of_gaussian
 from dphist.privacy.gaussian import delta_gaussian, largest_mu, raise_for_rounding
+from dphist.words import number
 
-MOST_SUMS = 16
+if TYPE_CHECKING:
+    from dphist.planning.request import Request
+
+SUM_BITS: Final = 20
+"""Steps of aggregates with fewer bits are refined to about so many before they are scaled down."""
+
+MOST_SUM_STEPS: Final = 2**30
+"""A public limit on one unit's steps in one group: times 2^31 units they stay far below 2^63."""
+
 _DEFAULT = Tuning()
 
 
 @dataclass(frozen=True, slots=True)
-class AdaptiveGaussian:
+class AdaptiveGaussian(GroupMechanism):
     """Select keys in rounds with weights that move to the undecided groups, then count the selected keys.
 
     round_stds: the noise on the sum of weights of a group in each round. threshold: of the rounds' weighted sum, in weights.
@@ -36,9 +56,13 @@ class AdaptiveGaussian:
     """
 
     name: ClassVar[str] = "adaptive"
-    analysis: ClassVar[str] = "rounds"
-    low_threshold: ClassVar[int] = 1
-    lattice_bits: ClassVar[int] = LATTICE_BITS
+    in_rounds: ClassVar[bool] = True
+    analysis = "rounds"
+    theorem = "docs/adaptive.md, Theorem 1"
+    low_threshold = 1
+    lattice_bits = LATTICE_BITS
+    sparsity = independent_std = correlation = None
+    bound_in_words = "no bound"
 
     round_stds: tuple[float, ...]
     threshold: float
@@ -64,6 +88,17 @@ class AdaptiveGaussian:
         if round_up_to_lattice(self.threshold, LATTICE_BITS + self.tuning.share_bits) != self.threshold:
             raise InvalidParameter("a threshold on the lattice of weighted sums", self.threshold, "round it up.")
 
+    @classmethod
+    def for_request(cls, request: Request) -> Iterator[Builder]:
+        """Where nothing bounds the groups of a unit, unless that bound is what the data chooses."""
+        if request.unbounded and request.choice != "max_groups":
+            yield partial(_drawable, request)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there are."""
+        return self.tuning.rounds
+
     @property
     def max_groups(self) -> int:
         """How many groups a unit samples for the selection."""
@@ -78,11 +113,6 @@ class AdaptiveGaussian:
     def gap(self) -> float:
         """How far the threshold is above the weight of one unit."""
         return self.threshold - 1
-
-    @property
-    def theorem(self) -> str:
-        """Where the analysis is stated."""
-        return "docs/adaptive.md, Theorem 1"
 
     @property
     def assumption(self) -> str:
@@ -103,7 +133,7 @@ class AdaptiveGaussian:
         bound = partial(theory.delta, mu=self.mu, infinity=self.delta_infinity())
         return with_sampler_error(bound, epsilon, changed_counters(self.tuning))
 
-    def delta_gauss(self, epsilon: float) -> float:
+    def delta_noise(self, epsilon: float) -> float:
         """The part of the noise alone."""
         return raise_for_rounding(float(delta_gaussian(self.mu, epsilon)))
 
@@ -122,22 +152,98 @@ class AdaptiveGaussian:
         total = math.fsum(parts.values())
         return {name: part / total for name, part in parts.items()}
 
-    def noise_quantile(self, probability: float) -> float:
-        """The quantile of the noise on a count, for a unit norm of 1."""
-        return gaussian_quantile(self.noise_std, probability)
+    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+        """mu of all rounds, the histogram, the counts and the sums; d: a group that one unit alone sampled is selected."""
+        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, changed_counters(self.tuning))
+        return of_gaussian(self.mu * COST_UP, d, epsilon=epsilon, delta=self.delta(epsilon))
+
+    def clipped_law(self, noisy: NoisyAggregate, cap: float) -> RoundedGaussian:
+        """The noise on a sum of units whose weights have norm sqrt(cap) at most, in steps refined by `sum_shift` bits."""
+        assert isinstance(noisy.law, RoundedGaussian)
+        std = math.ldexp(float(noisy.law.std) * math.sqrt(cap), sum_shift(noisy.aggregate))
+        return RoundedGaussian(Fraction(std * (1 + 1e-14)), 0)  # past the rounding of the product
 
     def release_probability(self, count: float) -> float:
         """The probability that a group is released in which units have this much weight in all."""
-        return gaussian_release_probability(count, self.threshold, self.selection_std)
+        return float(ndtr((count - self.threshold) / self.selection_std))
 
     def count_released_with(self, probability: float) -> float:
         """The weight at which that probability is reached: so many units without another undecided group."""
-        return max(gaussian_count_released_with(probability, self.threshold, self.selection_std), 1.0)
+        return max(self.threshold + self.selection_std * float(ndtri(probability)), 1.0)
+
+    def predicted_releases(self, degrees: Floats, centres: Floats) -> float:
+        """A unit in d groups counts like d^moved_weight: see `Tuning`."""
+        moved = np.minimum(centres, self.max_groups) ** self.tuning.moved_weight
+        return float((degrees * moved).sum()) / self.count_released_with(0.5)
+
+    def facts(self) -> list[Fact]:
+        """Budget, rounds, threshold and noise in words."""
+        shares = ", ".join(f"{share:.0%} {name}" for name, share in self.budget_split().items() if share > 0)
+        rounds = ", ".join(number(std) for std in self.round_stds)
+        return [
+            ("budget", f"of the squared Gaussian budget {shares}"),
+            (
+                "selection",
+                f"{self.tuning.rounds} rounds with noise of std {rounds} on the sum of weights; each unit gives weights of"
+                f" norm 1 to a fixed sample of at most {self.max_groups:,} of its groups, in later rounds to those that are"
+                " still undecided",
+            ),
+            (
+                "threshold",
+                f"a group is selected when its weights add up to more than {number(self.threshold)}: with probability 50 % at"
+                f" {number(self.count_released_with(0.5))} units that have no other undecided group, 95 % at"
+                f" {number(self.count_released_with(0.95))}; more units where they have",
+            ),
+            (
+                "noise",
+                f"std {number(self.noise_std)} on the count of a selected group if its units are in no other selected group,"
+                " times the square root of the norm that is allowed to units with more, which is chosen privately; every count"
+                " is released with its own standard error",
+            ),
+        ]
+
+    def misfits(self, request: Request) -> list[str]:
+        """Why this is not what the request paid for."""
+        problems = GroupMechanism.misfits(self, request)
+        try:
+            self.require_drawable(request.aggregates)
+        except (Infeasible, InvalidParameter) as problem:
+            problems.append(f"noise cannot be drawn ({problem})")
+        return problems
+
+    def require_drawable(self, aggregates: Sequence[Aggregate]) -> None:
+        """Refuse, before any data is read, a budget whose noise could leave the range of the sampler at the largest C."""
+        for aggregate in aggregates:
+            if aggregate.sensitivity_steps > MOST_SUM_STEPS:
+                steps = aggregate.sensitivity_steps
+                raise InvalidParameter(f"at most 2^30 steps for {aggregate.name}", steps, "use narrower bounds.")
+        for noisy in self.noisy(aggregates):
+            assert isinstance(noisy.law, RoundedGaussian)
+            steps_std = float(noisy.law.std)
+            if math.ldexp(steps_std * math.sqrt(LARGEST_CAP), sum_shift(noisy.aggregate)) > float(LARGEST_SCALE) / 2:
+                raise Infeasible(f"noise on {noisy.name} that can be drawn", f"{steps_std:.3g} steps", "raise epsilon.")
+        largest = math.sqrt(LARGEST_CAP) * max(self.noise_std, self.probe_std)
+        if math.ldexp(max(largest, *self.round_stds), LATTICE_BITS) > float(LARGEST_SCALE) / 2:
+            raise Infeasible(
+                "noise on counts that can be drawn", f"a standard deviation of {largest:.3g}", "raise epsilon."
+            )
+
+
+def _drawable(request: Request) -> AdaptiveGaussian:
+    """The adaptive release with everything that epsilon leaves for it."""
+    mechanism = calibrate(request.mechanism_epsilon, request.delta, sums_budget=request.sums_budget)
+    mechanism.require_drawable(request.aggregates)
+    return mechanism
+
+
+def sum_shift(aggregate: Aggregate) -> int:
+    """By how many bits the steps of an aggregate are refined before they are scaled down."""
+    return max(0, SUM_BITS - aggregate.sensitivity_steps.bit_length())
 
 
 def changed_counters(tuning: Tuning) -> int:
     """How many draws one unit can change: its samples in every round, a bucket, and its counts and sums in all groups."""
-    return tuning.rounds * tuning.most_groups + 1 + MOST_RELEASED * (2 + MOST_SUMS)
+    return tuning.rounds * tuning.most_groups + 1 + MOST_RELEASED * (2 + MOST_AGGREGATES)
 
 
 def calibrate(

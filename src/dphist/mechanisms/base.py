@@ -1,74 +1,511 @@
-"""What all mechanisms have in common: a name, a proved profile, and noise whose size can be told."""
+"""The seam of mechanisms: what each of them can do. Planning, publishing, charging, verifying, reporting and auditing call it.
+
+`Mechanism` is what all share: a proved profile and a cost to add up. `GroupMechanism` noises the counts of groups, for a
+release; it also says which requests it serves, what it draws on other aggregates, and how it is described and stored. A new
+one is a file here and a line in `mechanisms/__init__.py`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from dphist import checks
+from dphist.aggregates import Aggregate, NoisyAggregate, squared_sensitivity
 from dphist.errors import Infeasible, InvalidParameter
+from dphist.mechanisms.tuning import Tuning
 from dphist.noise import Entropy, RoundedGaussian, delta_surcharge, sample
 from dphist.noise.laws import Law
+from dphist.privacy import sparse_gaussian as gshm
+from dphist.privacy.composition import PrivacyCost, mu_of_pure, of_pure, rho_of_pure, together
 from dphist.privacy.search import edge
+from dphist.words import number
 
-MOST_DRAWS = 1 + 16 + 1 + 1
+if TYPE_CHECKING:
+    from dphist.planning.request import Objective, Request
+
+Integers: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+Fact: TypeAlias = tuple[str, str]
+Builder: TypeAlias = Callable[[], "GroupMechanism"]
+
+MOST_DRAWS: Final = 1 + 16 + 1 + 1
 """The most draws for one group: its count, up to 16 aggregates, and, in one group more than in the others, a total and the
 bucket of the histogram from which a mechanism is chosen."""
 
-SAMPLER_ERROR = Fraction(1, 2**110)
+SAMPLER_ERROR: Final = Fraction(1, 2**110)
 """A bound on the error of all `MOST_DRAWS` draws for one group. A test holds `noise.sampler_error` of the laws to its share.
 
 A total and a choice have an epsilon of their own, so theirs counts with 1 + e^that, less than what it is added to.
 """
 
-MOST_LATTICE_BITS = 40
-MOST_CORRELATION = 1e6
+MOST_LATTICE_BITS: Final = 40
+MOST_CORRELATION: Final = 1e6
 
-
-LARGEST_EPSILON = 30.0
+LARGEST_EPSILON: Final = 30.0
 """What the sampler's error adds to delta grows with e^epsilon. A delta at 30 holds for every larger epsilon too."""
 
+LARGEST_COUNT: Final = 2**40
+"""A public limit on the units of one group: with up to 20 lattice bits and any noise a plan can have, int64 is enough."""
 
-class Profile(Protocol):
-    """What every mechanism has: a proved profile.
+UP: Final = 1 + 2.0**-48
+"""Past the rounding of a few floating-point operations and of a sum of sixteen weights."""
 
-    The dataclasses share more by name: `name`, `analysis`, `theorem`, `assumption` (what must hold for the data, and who
-    sees to it), `max_groups`, `noise_std` (of all the noise on one count), `delta_gauss(epsilon)` (the part of the noise
-    alone), `noise_quantile(probability)`; and those with a threshold `threshold`, `low_threshold`, `gap`,
-    `delta_infinity()`, `release_probability(count)` and `count_released_with(probability)`.
-    """
+COST_UP: Final = 1 + 1e-11
+"""The same for costs: plans are checked with a slack of 1e-12."""
+
+OBJECTIVE_WEIGHTS: Final = {"release95": gshm.Z95, "gap": 0.0, "noise": math.inf}
+
+_FRACTION: Final = re.compile(r"[0-9]{1,1000}(/[0-9]{1,1000})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The positions of released groups and their noisy counts, in steps of 2^-lattice_bits. Holds no true count."""
+
+    index: Integers
+    noisy: Integers
+    lattice_bits: int
+
+    @property
+    def counts(self) -> Floats:
+        """The noisy counts as numbers; exact below 2^53 steps."""
+        return np.ldexp(self.noisy.astype(np.float64), -self.lattice_bits)
+
+
+class Mechanism:
+    """What every mechanism has: a name, a theorem with its assumption about the data, a proved profile, a cost."""
+
+    __slots__ = ()
+    name: ClassVar[str]
+
+    if TYPE_CHECKING:
+
+        @property
+        def theorem(self) -> str:
+            """Where the analysis is stated."""
+
+        @property
+        def assumption(self) -> str:
+            """What must hold for the data, and who sees to it."""
 
     def delta(self, epsilon: float) -> float:
         """The trusted forward map: an upper bound on delta at epsilon, the sampler's own error included."""
-        ...
+        raise NotImplementedError
+
+    def cost(self, epsilon: float, composed_epsilon: float = LARGEST_EPSILON) -> PrivacyCost:
+        """What one run costs in every way of adding up. docs/composition.md has the table and the proofs.
+
+        `epsilon` is where the mechanism's own profile is read. `composed_epsilon` is the epsilon of the budget it is added up
+        in: the error of the noise sampler, a distance of s on either side, costs (1 + e^composed_epsilon) s there and is part
+        of every d.
+        """
+        if not 0 < composed_epsilon <= LARGEST_EPSILON:
+            raise InvalidParameter(
+                f"a budget with epsilon of at most {LARGEST_EPSILON:g}",
+                composed_epsilon,
+                "beyond it the noise samplers are not exact enough to add up.",
+            )
+        return self._cost(epsilon, composed_epsilon)
+
+    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+        """Any profile: (epsilon, delta) is all that is used of it."""
+        return of_pure(epsilon, self.delta(epsilon))
+
+    def _pure_per_group(self, groups: int, parts: tuple[float, ...], d: float, epsilon: float) -> PrivacyCost:
+        """`groups` times some pure mechanisms: rhos and squares of mus add up."""
+        rho = groups * math.fsum(map(rho_of_pure, parts)) * COST_UP
+        mu = math.sqrt(groups) * math.hypot(*map(mu_of_pure, parts)) * COST_UP
+        return PrivacyCost(epsilon, self.delta(epsilon), rho, d, mu, d)
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by their names."""
+        values: Any = self
+        return asdict(values)
+
+    def to_data(self) -> dict[str, Any]:
+        """The parameters as JSON has them, with the name; numbers are read back to the same bits."""
+        values: Any = self
+        return {"name": self.name, **{f.name: _plain(getattr(self, f.name)) for f in fields(values)}}
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> Self:
+        """The inverse of `to_data`; the constructor checks the parameters."""
+        kind: Any = cls
+        types: dict[str, object] = {f.name: f.type for f in fields(kind)}
+        readers: dict[object, Callable[[Any], object]] = {
+            "Fraction": _fraction,
+            "Tuning": lambda value: Tuning(**value),
+        }
+        values = {name: value for name, value in data.items() if name != "name"}
+        for name in values:
+            if (reader := readers.get(types.get(name))) is not None:
+                values[name] = reader(values[name])
+        mechanism: Self = kind(**values)
+        return mechanism
 
 
-def gaussian_quantile(std: float, probability: float) -> float:
-    """The quantile of N(0, std^2)."""
-    return std * float(ndtri(probability))
+class GroupMechanism(Mechanism):
+    """A mechanism on the counts of groups, as a plan may choose it.
+
+    threshold, low_threshold, gap and `delta_infinity` are None where no group is hidden; sparsity where the number of non-empty
+    groups is not bounded; independent_std and correlation where no noise is shared.
+    """
+
+    __slots__ = ()
+
+    in_rounds: ClassVar[bool] = False
+    """Whether it needs the pairs of units and groups, several times, instead of one bounded histogram."""
+
+    for_light_units: ClassVar[bool] = False
+    """Whether a release may choose it where units turn out to be in few groups."""
+
+    @property
+    def rounds(self) -> int:
+        """How many times it looks at them."""
+        return 1
+
+    if TYPE_CHECKING:
+
+        @property
+        def analysis(self) -> str:
+            """Which of several analyses proves the profile."""
+
+        @property
+        def max_groups(self) -> int:
+            """How many groups one unit moves."""
+
+        @property
+        def noise_std(self) -> float:
+            """Of all the noise on one count."""
+
+        @property
+        def lattice_bits(self) -> int:
+            """Noisy counts are multiples of 2^-lattice_bits."""
+
+        @property
+        def threshold(self) -> float | None:
+            """Groups are released strictly above it."""
+
+        @property
+        def low_threshold(self) -> int | None:
+            """Groups with fewer units are dropped before noise is drawn."""
+
+        @property
+        def sparsity(self) -> int | None:
+            """How many groups may be non-empty; a release enforces it."""
+
+        @property
+        def independent_std(self) -> float | None:
+            """Of each group's own noise, where some noise is shared."""
+
+        @property
+        def correlation(self) -> float | None:
+            """Variance of the shared noise relative to each group's own."""
+
+        @property
+        def sums_sensitivity(self) -> float:
+            """How far one unit moves the other aggregates of one group, in units of their noise."""
+
+    @classmethod
+    def for_request(cls, request: Request) -> Iterator[Builder]:
+        """Calibrated candidates for a request; each may raise `Infeasible` when it is built. None where it does not fit."""
+        raise NotImplementedError
+
+    # What is proved.
+
+    def delta_noise(self, epsilon: float) -> float:
+        """The part of delta that the noise has without any threshold."""
+        raise NotImplementedError
+
+    def delta_infinity(self) -> float | None:
+        """The probability that a group of one unit is released."""
+        return None
+
+    @property
+    def gap(self) -> float | None:
+        """threshold - low_threshold: how far the noise must lift a new group."""
+        return None if self.threshold is None or self.low_threshold is None else self.threshold - self.low_threshold
+
+    # What is drawn.
+
+    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+        """Noise and threshold for all groups at once."""
+        sparse = counts if self.sparsity is None else enforce_sparsity(counts, self.sparsity)
+        return self.perturb_part(sparse, self.draw_shared(entropy), entropy)
+
+    def draw_shared(self, entropy: Entropy | None = None) -> int:
+        """The noise that all groups share, in lattice steps: once per release. 0 where there is none."""
+        return 0
+
+    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+        """Own noise and threshold for some of the groups, whose sparsity has been enforced, around the shared noise.
+
+        Each group's noise and threshold are its own affair, so the law does not depend on how the groups are divided.
+        """
+        raise NotImplementedError
+
+    def aggregate_law(self, aggregate: Aggregate) -> Law:
+        """The law of the noise on the recentred sum of an aggregate in one group, in steps.
+
+        Gaussian budgets add up in squares: noise/sensitivity = noise_std of the count/sqrt(weight), rounded up.
+        """
+        std = self.noise_std * aggregate.sensitivity / math.sqrt(aggregate.weight) * UP
+        return RoundedGaussian(Fraction(std) / Fraction(aggregate.step), 0)
+
+    def noisy(self, aggregates: Sequence[Aggregate]) -> tuple[NoisyAggregate, ...]:
+        """Every aggregate with its noise: the budget is split by the weights."""
+        return tuple(NoisyAggregate(aggregate, self.aggregate_law(aggregate)) for aggregate in aggregates)
+
+    def covers(self, aggregates: Sequence[Aggregate]) -> bool:
+        """Whether the profile accounts for the noise that is drawn on the aggregates. Exact."""
+        return Fraction(self.sums_sensitivity) ** 2 >= squared_sensitivity(self.noisy(aggregates))
+
+    # What a reader is told.
+
+    def half_width(self, noises: Sequence[Floats], level: float) -> Floats:
+        """How far a value with these independent noises, told by their stds, is from the truth with this probability."""
+        return np.asarray(np.sqrt(sum(noise**2 for noise in noises)) * float(ndtri(0.5 + level / 2)))
+
+    def noise_quantile(self, probability: float) -> float:
+        """The quantile of the noise on one count; by the normal law where that is close to it."""
+        return self.noise_std * float(ndtri(probability))
+
+    def release_probability(self, count: float) -> float:
+        """The probability that a group with this many units is released; by the normal law where that is close to it."""
+        if self.threshold is None:
+            return 1.0
+        low = self.low_threshold or 1
+        return float(ndtr((count - self._halfway) / self.noise_std)) if count >= low else 0.0
+
+    def count_released_with(self, probability: float) -> float:
+        """The number of units at which a group is released with this probability; 0 if all are."""
+        if self.threshold is None:
+            return 0.0
+        return max(self._halfway + self.noise_std * float(ndtri(probability)), self.low_threshold or 1)
+
+    @property
+    def _halfway(self) -> float:
+        """The count that is released every other time."""
+        assert self.threshold is not None
+        return self.threshold
+
+    def objective_value(self, objective: Objective) -> float:
+        """What a choice minimises. Without a threshold only the noise is left to compare."""
+        if self.gap is None or objective == "noise":
+            return self.noise_std
+        return self.gap if objective == "gap" else self.count_released_with(0.95)
+
+    def predicted_releases(self, degrees: Floats, centres: Floats) -> float:
+        """A number that grows with how many groups would be released: all contributions over the size that is released.
+
+        degrees: how many units are in about `centres` groups. Exact for counts that fall like 1/rank, where it is the number
+        of groups itself, up to a factor that all mechanisms share.
+        """
+        return float((degrees * np.minimum(centres, self.max_groups)).sum()) / self.count_released_with(0.5)
+
+    def budget_split(self) -> dict[str, float] | None:
+        """Shares of the budget that add up to 1, where it is split."""
+        return None
+
+    def facts(self) -> list[Fact]:
+        """Noise and threshold in words."""
+        noise = (
+            f"std {number(self.noise_std)} on every count; 95 % of them within ±{number(self.noise_quantile(0.975))}"
+        )
+        if self.correlation and self.independent_std is not None:
+            noise += (
+                f" ({number(self.independent_std)} independent, the rest common to all groups,"
+                f" correlation {number(self.correlation)})"
+            )
+        facts = [("noise", noise)]
+        if self.threshold is not None and self.low_threshold is not None:
+            half, most = self.count_released_with(0.5), self.count_released_with(0.95)
+            words = f"a group is released when its noisy count exceeds {number(self.threshold)}: with probability 50 %"
+            facts.append(("threshold", f"{words} at {number(half)} units, 95 % at {number(most)} units"))
+            if self.low_threshold > 1:
+                facts.append(("", f"groups of fewer than {self.low_threshold:,} units are dropped first"))
+        return facts
+
+    @property
+    def bound_in_words(self) -> str:
+        """The bound on the groups of a unit, in two words."""
+        return f"max_groups {self.max_groups}"
+
+    # How it fits.
+
+    def misfits(self, request: Request) -> list[str]:
+        """Why this is not what the request paid for; empty if it is."""
+        problems = []
+        if self.in_rounds != (request.unbounded and request.choice != "max_groups") and not (
+            request.undecided and self.for_light_units
+        ):
+            problems.append("the groups of a unit are not bounded, or are where they need not be")
+        request = request.for_branch(self)
+        delta = self.delta(request.mechanism_epsilon)
+        if not delta <= request.delta:
+            problems.append(f"delta({request.mechanism_epsilon:g}) = {delta:.6g} exceeds {request.delta:g}")
+        if (self.threshold is None) == request.thresholded:
+            problems.append("a threshold is missing, or there is one that the request does not ask for")
+        if self.sparsity is not None and request.keys is None:
+            if self.max_groups != self.sparsity or self.sparsity != request.bounded_groups:
+                problems.append("the sparsity bound differs, or max_groups is used without a public list of keys")
+        elif not self.in_rounds and self.max_groups != request.groups_per_unit:
+            problems.append("max_groups differs from the request")
+        if self.sparsity is not None and request.keys is not None and self.sparsity != request.keys:
+            problems.append("the number of public keys differs")
+        if self.low_threshold is not None and self.low_threshold != request.low_threshold:
+            problems.append("low_threshold differs from the request")
+        return problems if self.covers(request.aggregates) else [*problems, "the aggregates are not paid for"]
+
+    def with_groups(self, max_groups: int) -> GroupMechanism | None:
+        """The same noise and threshold for another bound on a unit's groups, where that is possible."""
+        return None
+
+    def with_noise(self, request: Request) -> GroupMechanism:
+        """The same kind of mechanism for a request with another noise_std."""
+        return next(iter(self.for_request(request)))()
 
 
-def gaussian_release_probability(count: float, threshold: float, std: float) -> float:
-    """P(count + N(0, std^2) > threshold)."""
-    return float(ndtr((count - threshold) / std))
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The positions of the groups of a list, their noisy counts (None for a list without), and whether it has all of k."""
+
+    index: Integers
+    counts: NDArray[Any] | None
+    complete: bool
 
 
-def gaussian_count_released_with(probability: float, threshold: float, std: float) -> float:
-    """The count at which that probability is reached."""
-    return threshold + std * float(ndtri(probability))
+class ListMechanism(Mechanism):
+    """A mechanism on the largest groups alone, largest first; one unit may be in any number of groups unless max_groups says
+    otherwise."""
+
+    __slots__ = ()
+    method: ClassVar[str]
+
+    if TYPE_CHECKING:
+
+        @property
+        def lattice_bits(self) -> int:
+            """Noisy counts are multiples of 2^-lattice_bits."""
+
+        @property
+        def noise_std(self) -> float | None:
+            """Of all the noise on one count; None for a list without counts."""
+
+        @property
+        def max_groups(self) -> int | None:
+            """The bound on the groups of a unit that an engine has to keep."""
+
+        @property
+        def length(self) -> int:
+            """The most groups of a list."""
+
+    @property
+    def needed(self) -> int:
+        """How many of the largest groups the source has to give: the one behind the last is needed too."""
+        return self.length + 1
+
+    @property
+    def shortlist_asked(self) -> int | None:
+        """The length of the shortlist, where there is one."""
+        return None
+
+    def listed(self, largest: Integers, k: int, entropy: Entropy | None = None) -> Listed:
+        """The private list from the `needed` largest counts, largest first."""
+        raise NotImplementedError
+
+    def facts(self, k: int) -> list[Fact]:
+        """Noise and threshold, or the choices, in words."""
+        raise NotImplementedError
+
+
+def counted_list(kept: Kept, k: int) -> Listed:
+    """A list with noisy counts: whole numbers where the noise is whole."""
+    counts = kept.noisy if kept.lattice_bits == 0 else kept.counts
+    return Listed(kept.index, counts, len(kept.index) == k)
+
+
+def counted_facts(k: int, parts: Fact, noise_std: float, threshold: float, excess: float) -> list[Fact]:
+    """What a list with noisy counts is told with."""
+    base = f"the {k + 1:,}-th largest count"
+    return [
+        ("k", f"at most {k:,} groups; a larger k compares with a smaller {base[4:]}, under more noise"),
+        parts,
+        ("noise", f"std {number(noise_std)} on every count; 95 % of them within ±{number(1.96 * noise_std)}"),
+        (
+            "threshold",
+            f"a group is released when its noisy count exceeds {base} by {number(threshold)}, that count being"
+            f" noisy too: with probability 95 % when it is {number(excess)} larger",
+        ),
+    ]
+
+
+def target_delta(request: Request) -> float:
+    """What is left of delta when a mechanism adds its sampler's own error."""
+    counters = max(request.groups_per_unit, request.bounded_groups or 1)
+    target = request.delta * (1 - 1e-12) - sampler_surcharge(request.mechanism_epsilon, counters)
+    if target <= 0:
+        raise Infeasible(
+            "a delta above the error of the noise sampler", f"{request.delta:g}", "nobody needs so small a delta."
+        )
+    return target
+
+
+def add_noise(counts: Integers, law: Law, lattice_bits: int, entropy: Entropy | None, shared: int = 0) -> Integers:
+    """count + noise (+ a noise that all share), in lattice steps. Counts are saturated at the public limit first."""
+    noisy = np.minimum(counts, LARGEST_COUNT) << lattice_bits
+    noisy += sample(law, len(counts), entropy)
+    noisy += shared
+    return noisy
+
+
+def above(noisy: Integers, eligible: Integers, threshold: float, lattice_bits: int) -> Kept:
+    """Those strictly above a threshold that lies on the lattice: with lattice noise, >= would be a leak."""
+    passed = noisy > int(threshold * 2**lattice_bits)
+    return Kept(eligible[passed], noisy[passed], lattice_bits)
+
+
+def enforce_sparsity(counts: Integers, sparsity: int) -> Integers:
+    """Subtract the (sparsity + 1)-th largest count from all and cut at 0: at most `sparsity` stay positive.
+
+    Lemma 4.1 of [LR25]: the result moves by a 0/1 vector or its negative when one unit comes or goes, in up to `sparsity`
+    places, whatever order equal counts stand in.
+    """
+    if len(counts) <= sparsity:
+        return counts
+    place = len(counts) - sparsity - 1
+    return np.asarray(np.maximum(counts - np.partition(counts, place)[place], 0))
+
+
+def shared_noise(independent_std: float, correlation: float, lattice_bits: int, entropy: Entropy | None) -> int:
+    """One draw of N(0, correlation * independent_std^2) on the lattice; 0 without correlation.
+
+    The double nearest to sqrt(correlation) * independent_std stands for the shared noise: its square is off by at most
+    a few 1e-16, which the rounding allowance of the profile covers.
+    """
+    if correlation == 0:
+        return 0
+    law = RoundedGaussian(Fraction(math.sqrt(correlation) * independent_std), lattice_bits)
+    return int(sample(law, 1, entropy)[0])
 
 
 def with_sampler_error(delta_at: Callable[[float], float], epsilon: float, changed_counters: int) -> float:
-    """delta_at(epsilon) plus what the sampler's distance from its law can add to it; at most 1."""
+    """delta_at(epsilon) plus what the sampler's distance from its law can add to it; at most 1.
+
+    Rounded up, past the sums and products in which a delta is put together.
+    """
     capped = min(epsilon, LARGEST_EPSILON)
-    return min(1.0, delta_at(capped) + sampler_surcharge(capped, changed_counters))
+    return min(1.0, (delta_at(capped) + sampler_surcharge(capped, changed_counters)) * (1 + 2.0**-49))
 
 
 @lru_cache(maxsize=256)
@@ -78,6 +515,32 @@ def sampler_surcharge(epsilon: float, changed_counters: int) -> float:
     Kept, since a profile is asked at one epsilon again and again, and an enclosure of e^epsilon takes longer than the rest.
     """
     return delta_surcharge(epsilon, changed_counters, SAMPLER_ERROR)
+
+
+def pure_cost(epsilon: float, composed_epsilon: float) -> PrivacyCost:
+    """Discrete Laplace noise on one counter: a pure epsilon and the sampler's error."""
+    return of_pure(epsilon, sampler_surcharge(composed_epsilon, 1))
+
+
+def with_pure_parts(main: PrivacyCost, pure: list[float], composed_epsilon: float) -> PrivacyCost:
+    """A mechanism and some pure mechanisms on one counter each, such as a noisy total, as one cost."""
+    return together([main, *(pure_cost(epsilon, composed_epsilon) for epsilon in pure)]) if pure else main
+
+
+def epsilon_at(mechanism: Mechanism, delta: float) -> float:
+    """The smallest epsilon >= 0 at which the mechanism's delta is at most `delta`; Infeasible if there is none."""
+    if mechanism.delta(0.0) <= delta:
+        return 0.0
+    enough = 1.0
+    while mechanism.delta(enough) > delta:
+        enough *= 2
+        if enough > 600:
+            raise Infeasible(
+                "a delta that some epsilon below 600 meets",
+                f"{delta:g}",
+                "the probability that a group of one unit is released bounds delta from below; raise the gap.",
+            )
+    return edge(mechanism.delta, delta, enough, 0.0 if enough == 1.0 else enough / 2)
 
 
 def round_up_to_lattice(value: float, lattice_bits: int) -> float:
@@ -103,56 +566,53 @@ def round_up(value: Fraction | int) -> float:
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
-def epsilon_at(mechanism: Profile, delta: float) -> float:
-    """The smallest epsilon >= 0 at which the mechanism's delta is at most `delta`; Infeasible if there is none."""
-    if mechanism.delta(0.0) <= delta:
-        return 0.0
-    enough = 1.0
-    while mechanism.delta(enough) > delta:
-        enough *= 2
-        if enough > 600:
-            raise Infeasible(
-                "a delta that some epsilon below 600 meets",
-                f"{delta:g}",
-                "the probability that a group of one unit is released bounds delta from below; raise the gap.",
-            )
-    return edge(mechanism.delta, delta, enough, 0.0 if enough == 1.0 else enough / 2)
+def check_threshold(threshold: float, low_threshold: int, lattice_bits: int) -> None:
+    """A threshold not below low_threshold, on a lattice that divides a half."""
+    checks.check_positive("threshold", threshold)
+    check_lattice(lattice_bits)
+    if threshold < low_threshold:
+        raise InvalidParameter(f"a threshold of at least low_threshold = {low_threshold}", threshold)
+    if round_up_to_lattice(threshold, lattice_bits) != threshold:
+        raise InvalidParameter(f"a threshold that is a multiple of 2^-{lattice_bits}", threshold, "round it up.")
 
 
-Integers = NDArray[np.int64]
-
-LARGEST_COUNT = 2**40
-"""A public limit on the units of one group: with up to 20 lattice bits and any noise a plan can have, int64 is enough."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The positions of released groups and their noisy counts, in steps of 2^-lattice_bits. Holds no true count."""
-
-    index: Integers
-    noisy: Integers
-    lattice_bits: int
-
-    @property
-    def counts(self) -> NDArray[np.float64]:
-        """The noisy counts as numbers; exact below 2^53 steps."""
-        return np.ldexp(self.noisy.astype(np.float64), -self.lattice_bits)
+def check_lattice(lattice_bits: int) -> None:
+    """A lattice that divides a half and leaves room for counts in 64 bits."""
+    checks.check_whole("lattice_bits", lattice_bits)
+    if lattice_bits > MOST_LATTICE_BITS:
+        raise InvalidParameter(f"lattice_bits of at most {MOST_LATTICE_BITS}", lattice_bits)
 
 
-def add_noise(counts: Integers, law: Law, lattice_bits: int, entropy: Entropy | None, common: int = 0) -> Integers:
-    """count + noise (+ a noise common to all), in lattice steps. Counts are saturated at the public limit first."""
-    noisy = np.minimum(counts, LARGEST_COUNT) << lattice_bits
-    noisy += sample(law, len(counts), entropy)
-    noisy += common
-    return noisy
+def check_correlation(correlation: float) -> None:
+    """A correlation >= 0 that is not absurd."""
+    checks.check_not_negative("correlation", correlation)
+    if correlation > MOST_CORRELATION:
+        raise InvalidParameter(f"a correlation of at most {MOST_CORRELATION:g}", correlation)
 
 
-def above(noisy: Integers, eligible: Integers, threshold: float, lattice_bits: int) -> Kept:
-    """Those strictly above a threshold that lies on the lattice: with lattice noise, >= would be a leak."""
-    passed = noisy > int(threshold * 2**lattice_bits)
-    return Kept(eligible[passed], noisy[passed], lattice_bits)
+def in_at_most(max_groups: int) -> str:
+    """The bound on a unit's groups in words."""
+    groups = "one group" if max_groups == 1 else f"{max_groups:,} groups"
+    return f"each unit is counted in at most {groups}, once in each (a release enforces it)"
 
 
-def draw_common(law: RoundedGaussian, entropy: Entropy | None) -> int:
-    """The noise that all groups share, drawn once."""
-    return int(sample(law, 1, entropy)[0])
+def at_most_non_empty(sparsity: int) -> str:
+    """The bound on non-empty groups in words."""
+    return (
+        f"at most {sparsity:,} groups are non-empty in any data set (a release enforces it by subtracting the next largest"
+        " count)"
+    )
+
+
+def _plain(value: object) -> object:
+    """A parameter as JSON has it."""
+    if isinstance(value, Tuning):
+        return asdict(value)
+    return str(value) if isinstance(value, Fraction) else value
+
+
+def _fraction(text: Any) -> Fraction:
+    """Whole numbers alone: a power of ten in a few letters (1e999999999) would fill the memory."""
+    if not isinstance(text, str) or _FRACTION.fullmatch(text) is None:
+        raise InvalidParameter("a fraction of whole numbers", "something else")
+    return Fraction(text)

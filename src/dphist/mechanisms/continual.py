@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
+from scipy.special import ndtri
+
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import LARGEST_EPSILON, Integers, gaussian_quantile, with_sampler_error
+from dphist.mechanisms.base import LARGEST_EPSILON, Integers, Mechanism, sampler_surcharge, with_sampler_error
 from dphist.noise import DiscreteGaussian, Entropy, require_headroom, sample
 from dphist.noise.tails import log_sum_tail
 from dphist.privacy import unknown_domain
-from dphist.privacy.composition import delta_from_rho, smallest_std
+from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho, smallest_std
 from dphist.privacy.search import smallest_whole
 
 MOST_ROUNDS = 2**20
@@ -24,7 +26,7 @@ LARGEST_RUNNING_COUNT = 2**61
 
 
 @dataclass(frozen=True, slots=True)
-class ContinualCounts:
+class ContinualCounts(Mechanism):
     """A running count per group over at most `rounds` rounds: the true count plus one noise per node of the binary tree.
 
     One event is what one unit adds in one round: 1 to each of at most max_groups groups. A count strictly above the
@@ -32,6 +34,7 @@ class ContinualCounts:
     """
 
     name: ClassVar[str] = "continual"
+    theorem = "[Rogers24] Theorem 11, corrected, for discrete Gaussian noise and converted by [CKS20] Proposition 7"
 
     rounds: int
     max_groups: int
@@ -51,11 +54,6 @@ class ContinualCounts:
     def variance(self) -> Fraction:
         """The parameter of the law of one node."""
         return Fraction(self.noise_std) ** 2
-
-    @property
-    def theorem(self) -> str:
-        """Where the analysis is stated."""
-        return "[Rogers24] Theorem 11, corrected, for discrete Gaussian noise and converted by [CKS20] Proposition 7"
 
     @property
     def assumption(self) -> str:
@@ -101,9 +99,14 @@ class ContinualCounts:
             lambda at: min(1.0, infinity + delta_from_rho(self.rho, at)), epsilon, 2 * self.max_groups * self.rounds
         )
 
+    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+        """rho of all nodes of the tree; d: a new group is ever released. The whole stream, whatever comes in between."""
+        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, 2 * self.max_groups * self.rounds)
+        return of_rho(self.rho, d, epsilon=epsilon, delta=self.delta(epsilon))
+
     def count_released_with(self, probability: float, round_: int) -> float:
         """The count that is released with this probability in a round, by the normal law."""
-        return self.threshold + 0.5 + gaussian_quantile(self.std_at(round_), probability)
+        return self.threshold + 0.5 + self.std_at(round_) * float(ndtri(probability))
 
 
 def calibrate(epsilon: float, target_delta: float, rounds: int, max_groups: int) -> ContinualCounts:

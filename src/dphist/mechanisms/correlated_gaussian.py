@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import (
-    MOST_CORRELATION,
+    COST_UP,
+    OBJECTIVE_WEIGHTS,
+    UP,
+    Builder,
+    GroupMechanism,
     Integers,
     Kept,
     above,
     add_noise,
-    draw_common,
-    gaussian_count_released_with,
-    gaussian_quantile,
-    gaussian_release_probability,
+    at_most_non_empty,
+    check_correlation,
+    check_threshold,
+    round_up_to_lattice,
+    sampler_surcharge,
+    shared_noise,
+    target_delta,
     with_sampler_error,
 )
-from dphist.mechanisms.sparse_gaussian import check_threshold
 from dphist.noise import Entropy, RoundedGaussian
+from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
+from dphist.privacy.composition import PrivacyCost, of_gaussian
+from dphist.privacy.search import edge
+
+if TYPE_CHECKING:
+    from dphist.mechanisms.known_groups import KnownGroups
+    from dphist.planning.request import Request
 
 _THEOREMS = {
     "tight": "csh-derivation Theorems 2 and 3 (the exact analysis of [LR25])",
@@ -36,7 +50,7 @@ _THEOREMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class CorrelatedGaussian:
+class CorrelatedGaussian(GroupMechanism):
     """Independent noise N(0, s^2) on every count plus one common N(0, c s^2); release what is above the threshold [LR25].
 
     s = independent_std, c = correlation. Every data set has at most `sparsity` non-empty groups, and one unit changes at
@@ -80,6 +94,13 @@ class CorrelatedGaussian:
                 f"no aggregates and max_groups = sparsity for {self.analysis}", self.max_groups, "tight covers both."
             )
 
+    @classmethod
+    def for_request(cls, request: Request) -> Iterator[Builder]:
+        """Where a public number bounds the non-empty groups. The paper's analyses know neither aggregates nor max_groups."""
+        if request.thresholded and request.noise == "rounded" and request.bounded_groups is not None:
+            analyses = csh.ANALYSES if not request.aggregates and request.keys is None else csh.ANALYSES[:1]
+            yield from (partial(correlated_gaussian, request, analysis) for analysis in analyses)
+
     @property
     def gap(self) -> float:
         """threshold - low_threshold."""
@@ -105,22 +126,15 @@ class CorrelatedGaussian:
             )
         return at_most_non_empty(self.sparsity)
 
-    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
-        """Enforce the sparsity, then noise every count of at least low_threshold and keep what is above the threshold.
-
-        With more than `sparsity` non-empty groups the next largest count is subtracted from all: 0 where the bound holds.
-        """
-        return self.perturb_part(enforce_sparsity(counts, self.sparsity), self.draw_shared(entropy), entropy)
-
     def draw_shared(self, entropy: Entropy | None = None) -> int:
         """The common noise of one release, in lattice steps."""
-        return common_noise(self.independent_std, self.correlation, self.lattice_bits, entropy)
+        return shared_noise(self.independent_std, self.correlation, self.lattice_bits, entropy)
 
-    def perturb_part(self, sparse: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
         """Own noise and threshold for some of the groups, whose sparsity has been enforced."""
-        eligible = np.flatnonzero(sparse >= self.low_threshold)
+        eligible = np.flatnonzero(counts >= self.low_threshold)
         own = RoundedGaussian(Fraction(self.independent_std), self.lattice_bits)
-        noisy = add_noise(sparse[eligible], own, self.lattice_bits, entropy, shared)
+        noisy = add_noise(counts[eligible], own, self.lattice_bits, entropy, shared)
         return above(noisy, eligible, self.threshold, self.lattice_bits)
 
     def delta(self, epsilon: float) -> float:
@@ -139,7 +153,7 @@ class CorrelatedGaussian:
         # The common noise is hidden by shifting the noise of every counter, so all of their samplers count.
         return with_sampler_error(bound, epsilon, self.sparsity)
 
-    def delta_gauss(self, epsilon: float) -> float:
+    def delta_noise(self, epsilon: float) -> float:
         """The part of the noise alone."""
         if self.analysis != "tight":
             return csh.paper_delta_gauss(epsilon, self.sparsity, self.independent_std, 2.0**-self.lattice_bits)
@@ -159,54 +173,99 @@ class CorrelatedGaussian:
             return csh.paper_delta_infinity(self.sparsity, self.independent_std, self.gap)
         return csh.delta_infinity(self.gap, self.max_groups, self.independent_std, self.correlation)
 
-    def noise_quantile(self, probability: float) -> float:
-        """The quantile of the noise on one count."""
-        return gaussian_quantile(self.noise_std, probability)
+    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+        """mu^2 = S2/independent_std^2 on the lattice; d: 1 - E Phi(t - sqrt(c) xi)^max_groups, for every analysis (Lemma 4)."""
+        new = csh.delta_infinity(self.gap, self.max_groups, self.independent_std, self.correlation)
+        d = new + sampler_surcharge(composed_epsilon, self.sparsity)
+        return of_gaussian(correlated_mu(self, self.sparsity), d, epsilon=epsilon, delta=self.delta(epsilon))
 
-    def release_probability(self, count: float) -> float:
-        """The probability that a group with this many units is released."""
-        return (
-            gaussian_release_probability(count, self.threshold, self.noise_std) if count >= self.low_threshold else 0.0
-        )
-
-    def count_released_with(self, probability: float) -> float:
-        """The number of units at which a group is released with this probability."""
-        return max(gaussian_count_released_with(probability, self.threshold, self.noise_std), self.low_threshold)
+    def with_noise(self, request: Request) -> CorrelatedGaussian:
+        """The same analysis and correlation for a request with another noise_std."""
+        return correlated_gaussian(replace(request, correlation=self.correlation), self.analysis)
 
 
-def check_correlation(correlation: float) -> None:
-    """A correlation >= 0 that is not absurd."""
-    checks.check_not_negative("correlation", correlation)
-    if correlation > MOST_CORRELATION:
-        raise InvalidParameter(f"a correlation of at most {MOST_CORRELATION:g}", correlation)
+def correlated_mu(mechanism: CorrelatedGaussian | KnownGroups, groups: int) -> float:
+    """The Gaussian parameter of correlated noise on so many groups, with the sums. Rounded up."""
+    squared = csh.squared_sensitivity(
+        groups,
+        mechanism.max_groups,
+        mechanism.correlation,
+        sums_ratio=(mechanism.sums_sensitivity * mechanism.independent_std) ** 2,
+        lattice_step=2.0**-mechanism.lattice_bits,
+    )
+    return math.sqrt(float(squared)) / mechanism.independent_std * COST_UP
 
 
-def at_most_non_empty(sparsity: int) -> str:
-    """The bound on non-empty groups in words."""
-    return (
-        f"at most {sparsity:,} groups are non-empty in any data set (a release enforces it by subtracting the next largest"
-        " count)"
+def correlated_gaussian(request: Request, analysis: csh.Analysis) -> CorrelatedGaussian:
+    """The correlated Gaussian with the best correlation, or the one asked for.
+
+    max_groups is used only with a public list of keys: a sparsity bound is enforced by subtracting the next largest
+    count, after which one unit can move all counters.
+    """
+    sparsity = request.bounded_groups
+    assert sparsity is not None
+    bits = correlated_lattice_bits(sparsity)
+    setting = design.Setting(
+        epsilon=request.mechanism_epsilon,
+        target_delta=target_delta(request),
+        sparsity=sparsity,
+        max_groups=sparsity if request.keys is None else request.groups_per_unit,
+        sums_budget=request.sums_budget,
+        lattice_step=2.0**-bits,
+        weight=OBJECTIVE_WEIGHTS[request.objective],
+        analysis=analysis,
+    )
+    correlation = request.correlation if analysis == "tight" else 1 / math.sqrt(sparsity)
+    if request.noise_std is not None:
+        chosen = _with_total_noise(setting, request.noise_std, correlation)
+    elif correlation is not None:
+        chosen = design.design_for(setting, correlation)
+    else:
+        chosen = design.best_design(setting)
+    return CorrelatedGaussian(
+        sparsity=sparsity,
+        max_groups=setting.max_groups,
+        independent_std=chosen.independent_std,
+        correlation=chosen.correlation,
+        threshold=request.low_threshold + round_up_to_lattice(chosen.gap, bits),
+        low_threshold=request.low_threshold,
+        sums_sensitivity=math.sqrt(setting.sums_ratio(chosen.correlation)) / chosen.independent_std * UP,
+        analysis=analysis,
+        lattice_bits=bits,
     )
 
 
-def enforce_sparsity(counts: Integers, sparsity: int) -> Integers:
-    """Subtract the (sparsity + 1)-th largest count from all and cut at 0: at most `sparsity` stay positive.
+def _with_total_noise(setting: design.Setting, noise_std: float, correlation: float | None) -> design.Design:
+    """The smallest gap for a given total noise on a count, over the correlation unless that is given too."""
 
-    Lemma 4.1 of [LR25]: the result moves by a 0/1 vector or its negative when one unit comes or goes, in up to `sparsity`
-    places, whatever order equal counts stand in.
+    def attempt(c: float) -> design.Design:
+        independent_std = noise_std / math.sqrt(1 + c)
+        return design.Design(independent_std, c, design.smallest_gap(setting, independent_std, c))
+
+    if correlation is not None:
+        return attempt(correlation)
+    quietest = design.quietest_correlation(setting)
+    found = attempt(quietest)  # Infeasible if even this needs more noise
+    if quietest == 0:
+        return found
+
+    def total(log_c: float) -> float:
+        c = math.exp(log_c)
+        return design.smallest_independent_std(setting, c) * math.sqrt(1 + c)
+
+    # At a given total noise more correlation makes the largest of many noises smaller, and with it the threshold, until the
+    # independent part gets too small; close to that end the mixed cases bind.
+    most = edge(total, noise_std, math.log(quietest), 20.0, tolerance=1e-9)
+
+    for share in (0.9, 0.99):
+        candidate = attempt(max(share * math.exp(most), quietest))
+        found = min(found, candidate, key=lambda design_: design_.gap)
+    return found
+
+
+def correlated_lattice_bits(sparsity: int) -> int:
+    """A lattice so fine that the shift of correlated noise costs below 1e-9 of the squared sensitivity.
+
+    (k + 1/c) g^2/4 against S2 >= k/4, about: g = 2^-16 and below, growing slowly with k where 1/c does.
     """
-    if len(counts) <= sparsity:
-        return counts
-    base = np.partition(counts, len(counts) - sparsity - 1)[len(counts) - sparsity - 1]
-    return np.asarray(np.maximum(counts - base, 0))
-
-
-def common_noise(independent_std: float, correlation: float, lattice_bits: int, entropy: Entropy | None) -> int:
-    """One draw of N(0, correlation * independent_std^2) on the lattice; 0 without correlation.
-
-    The double nearest to sqrt(correlation) * independent_std stands for the common noise: its square is off by at most
-    a few 1e-16, which the rounding allowance of the profile covers.
-    """
-    if correlation == 0:
-        return 0
-    return draw_common(RoundedGaussian(Fraction(math.sqrt(correlation) * independent_std), lattice_bits), entropy)
+    return 16 + min(4, sparsity.bit_length() // 8)

@@ -8,31 +8,40 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
+from scipy.special import ndtri
 
 from dphist import checks
 from dphist.errors import Infeasible
 from dphist.mechanisms.base import (
+    COST_UP,
     LARGEST_COUNT,
     LARGEST_EPSILON,
+    Fact,
     Integers,
     Kept,
+    Listed,
+    ListMechanism,
     add_noise,
-    gaussian_quantile,
+    check_correlation,
+    check_threshold,
+    counted_facts,
+    counted_list,
     round_up_to_lattice,
     sampler_surcharge,
+    shared_noise,
     with_sampler_error,
 )
-from dphist.mechanisms.correlated_gaussian import check_correlation, common_noise
-from dphist.mechanisms.sparse_gaussian import check_threshold
 from dphist.noise import Entropy, RoundedGaussian
+from dphist.privacy import correlated_gaussian as csh
+from dphist.privacy.composition import PrivacyCost, of_gaussian
 from dphist.privacy.correlated_design import calibrate_with_base
-from dphist.privacy.correlated_gaussian import delta_with_base
+from dphist.words import number
 
 LATTICE_BITS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class CorrelatedTopK:
+class CorrelatedTopK(ListMechanism):
     """Subtract the (k+1)-th largest count, noise what stays positive, keep what is above the threshold, add the noisy base.
 
     s = independent_std, c = correlation, c0 = base_variance: every counter gets N(0, s^2) and one common N(0, c s^2);
@@ -41,6 +50,8 @@ class CorrelatedTopK:
     """
 
     name: ClassVar[str] = "correlated-top-k"
+    method: ClassVar[str] = "correlated"
+    max_groups = None
 
     k: int
     independent_std: float
@@ -57,6 +68,11 @@ class CorrelatedTopK:
         check_correlation(self.correlation)
         check_correlation(self.base_variance)
         check_threshold(self.threshold, 1, self.lattice_bits)
+
+    @property
+    def length(self) -> int:
+        """The most groups of a list."""
+        return self.k
 
     @property
     def gap(self) -> float:
@@ -84,19 +100,23 @@ class CorrelatedTopK:
         base = int(counts[self.k]) if len(counts) > self.k else 0
         above_base = counts[: self.k] - base
         eligible = np.flatnonzero(above_base > 0)
-        common = common_noise(self.independent_std, self.correlation, self.lattice_bits, entropy)
-        of_base = common_noise(self.independent_std, self.base_variance, self.lattice_bits, entropy)
+        common = shared_noise(self.independent_std, self.correlation, self.lattice_bits, entropy)
+        of_base = shared_noise(self.independent_std, self.base_variance, self.lattice_bits, entropy)
         own = RoundedGaussian(Fraction(self.independent_std), self.lattice_bits)
         noisy = add_noise(above_base[eligible], own, self.lattice_bits, entropy, common)
         passed = noisy > int(self.threshold * 2**self.lattice_bits)
         noisy_base = (base << self.lattice_bits) + of_base - common
         return Kept(eligible[passed], noisy[passed] + noisy_base, self.lattice_bits), noisy_base
 
+    def listed(self, largest: Integers, k: int, entropy: Entropy | None = None) -> Listed:
+        """Keys with noisy counts."""
+        return counted_list(self.perturb(largest, entropy)[0], k)
+
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon."""
 
         def bound(at: float) -> float:
-            return delta_with_base(
+            return csh.delta_with_base(
                 at,
                 k=self.k,
                 independent_std=self.independent_std,
@@ -111,7 +131,30 @@ class CorrelatedTopK:
     @property
     def excess_released_with_95(self) -> float:
         """How far a count must be above the next largest to be released with 95 % probability."""
-        return self.threshold + gaussian_quantile(self.independent_std * math.sqrt(1 + self.correlation), 0.95)
+        return self.threshold + self.independent_std * math.sqrt(1 + self.correlation) * float(ndtri(0.95))
+
+    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+        """mu^2 = S2 with the base released anti-correlated, over independent_std^2; d: a new one of k counters is released."""
+        squared = csh.squared_sensitivity_with_base(
+            self.k,
+            self.correlation,
+            self.base_variance,
+            lattice_step=2.0**-self.lattice_bits,
+        )
+        new = csh.delta_infinity(self.gap, self.k, self.independent_std, self.correlation)
+        d = new + sampler_surcharge(composed_epsilon, self.k + 1)
+        mu = math.sqrt(float(squared)) / self.independent_std * COST_UP
+        return of_gaussian(mu, d, epsilon=epsilon, delta=self.delta(epsilon))
+
+    def facts(self, k: int) -> list[Fact]:
+        """Noise and threshold in words."""
+        common, base = (self.independent_std * math.sqrt(c) for c in (self.correlation, self.base_variance))
+        parts = (
+            f"std {number(self.independent_std)} of each group's own, std {number(common)} common to all (it cancels in"
+            f" the counts), std {number(base)} of the {k + 1:,}-th count: shares of 1 : {number(self.correlation)}"
+            f" : {number(self.base_variance)} in variance, chosen for this k"
+        )
+        return counted_facts(k, ("parts", parts), self.noise_std, self.threshold, self.excess_released_with_95)
 
 
 def calibrate(epsilon: float, target_delta: float, k: int) -> CorrelatedTopK:

@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dphist import checks
+from dphist.aggregates import Aggregate
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import (
     LARGEST_EPSILON,
+    Builder,
+    GroupMechanism,
     Integers,
     Kept,
     above,
     add_noise,
-    gaussian_count_released_with,
-    gaussian_quantile,
-    gaussian_release_probability,
+    at_most_non_empty,
+    sampler_surcharge,
+    target_delta,
     with_sampler_error,
 )
-from dphist.mechanisms.correlated_gaussian import at_most_non_empty, enforce_sparsity
 from dphist.noise import DiscreteGaussian, Entropy, sample
-from dphist.noise.tails import log_cdf, log_max_tail
-from dphist.privacy.composition import delta_from_rho, smallest_std
+from dphist.noise.tails import log_max_tail
+from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho, smallest_std
 from dphist.privacy.search import smallest_whole
+
+if TYPE_CHECKING:
+    from dphist.planning.request import Request
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteCorrelatedGaussian:
+class DiscreteCorrelatedGaussian(GroupMechanism):
     """Release count + (Z_i + Z_c)/2 if above the threshold; Z_i ~ N_Z(0, 4 sigma^2), Z_c ~ N_Z(0, 4 sigma^2/sqrt(k)).
 
     k = sparsity. variance and common_variance are those two parameters, exact rationals. The formulas of continuous noise
@@ -39,7 +45,10 @@ class DiscreteCorrelatedGaussian:
     """
 
     name: ClassVar[str] = "discrete-correlated-gaussian"
-    lattice_bits: ClassVar[int] = 1
+    analysis = "zcdp-and-tail"
+    theorem = "[LR25] Theorem 7.7 with the exact chance that a new group is released"
+    lattice_bits = 1
+    sums_sensitivity = 0.0
 
     sparsity: int
     variance: Fraction
@@ -54,6 +63,14 @@ class DiscreteCorrelatedGaussian:
             DiscreteGaussian(law)
         if self.threshold < self.low_threshold or not (2 * self.threshold).is_integer():
             raise InvalidParameter("a threshold above low_threshold that is a multiple of 1/2", self.threshold)
+
+    @classmethod
+    def for_request(cls, request: Request) -> Iterator[Builder]:
+        """For who wants multiples of one half, where a public number bounds the non-empty groups."""
+        most = request.bounded_groups
+        if request.thresholded and request.noise == "discrete" and most is not None:
+            low = request.low_threshold
+            yield lambda: calibrate(request.mechanism_epsilon, target_delta(request), most, low_threshold=low)
 
     @property
     def max_groups(self) -> int:
@@ -76,46 +93,19 @@ class DiscreteCorrelatedGaussian:
         return float(self.common_variance / self.variance)
 
     @property
-    def analysis(self) -> str:
-        """There is one."""
-        return "zcdp-and-tail"
-
-    @property
-    def theorem(self) -> str:
-        """Where the analysis is stated."""
-        return "[LR25] Theorem 7.7 with the exact chance that a new group is released"
-
-    @property
     def assumption(self) -> str:
         """What must hold for the data."""
         return at_most_non_empty(self.sparsity)
-
-    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
-        """Enforce the sparsity, then noise every count of at least low_threshold and keep what is above the threshold."""
-        return self.perturb_part(enforce_sparsity(counts, self.sparsity), self.draw_shared(entropy), entropy)
 
     def draw_shared(self, entropy: Entropy | None = None) -> int:
         """The common noise of one release, in halves."""
         return int(sample(DiscreteGaussian(self.common_variance), 1, entropy)[0])
 
-    def perturb_part(self, sparse: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
         """Own noise and threshold for some of the groups, whose sparsity has been enforced."""
-        eligible = np.flatnonzero(sparse >= self.low_threshold)
-        noisy = add_noise(sparse[eligible], DiscreteGaussian(self.variance), self.lattice_bits, entropy, shared)
+        eligible = np.flatnonzero(counts >= self.low_threshold)
+        noisy = add_noise(counts[eligible], DiscreteGaussian(self.variance), self.lattice_bits, entropy, shared)
         return above(noisy, eligible, self.threshold, self.lattice_bits)
-
-    def noise_quantile(self, probability: float) -> float:
-        """The quantile of the noise on one count, by the normal law it is close to."""
-        return gaussian_quantile(self.noise_std, probability)
-
-    def release_probability(self, count: float) -> float:
-        """The probability that a group with this many units is released, by the normal law."""
-        passes = gaussian_release_probability(count, self.threshold + 0.25, self.noise_std)
-        return passes if count >= self.low_threshold else 0.0
-
-    def count_released_with(self, probability: float) -> float:
-        """The number of units at which a group is released with this probability."""
-        return max(gaussian_count_released_with(probability, self.threshold + 0.25, self.noise_std), self.low_threshold)
 
     @property
     def gap(self) -> float:
@@ -135,9 +125,9 @@ class DiscreteCorrelatedGaussian:
     def delta(self, epsilon: float) -> float:
         """Theorem 7.7: the delta of the noise plus the chance that a group of one unit is released. Rounded up."""
         infinity = self.delta_infinity()
-        return with_sampler_error(lambda at: self.delta_gauss(at) + infinity, epsilon, self.sparsity)
+        return with_sampler_error(lambda at: self.delta_noise(at) + infinity, epsilon, self.sparsity)
 
-    def delta_gauss(self, epsilon: float) -> float:
+    def delta_noise(self, epsilon: float) -> float:
         """The part of the noise alone."""
         return delta_from_rho(self.rho, epsilon)
 
@@ -146,13 +136,23 @@ class DiscreteCorrelatedGaussian:
         each, common = DiscreteGaussian(self.variance), DiscreteGaussian(self.common_variance)
         return min(1.0, math.exp(log_max_tail(each, common, int(2 * self.gap), self.sparsity)))
 
-    def delta_infinity_paper(self) -> float:
-        """Theorem 7.7's own bound: the gap is split between Z_c and each Z_i in the ratio k^(-1/4) : 1. Rounded up."""
-        fourth = float(self.sparsity**-0.25)
-        split = 2 * self.gap / (fourth + 1)
-        log_keep = float(log_cdf(DiscreteGaussian(self.common_variance), math.floor(split * fourth)))
-        log_keep += self.sparsity * float(log_cdf(DiscreteGaussian(self.variance), math.floor(split)))
-        return -math.expm1(log_keep)
+    @property
+    def _halfway(self) -> float:
+        """Between the threshold and the next half."""
+        return self.threshold + 0.25
+
+    def covers(self, aggregates: Sequence[Aggregate]) -> bool:
+        """No aggregates: the formulas of continuous noise are false beside this law."""
+        return not aggregates
+
+    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+        """rho of discrete Gaussian noise; mu from (epsilon, delta)."""
+        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.sparsity)
+        return of_rho(self.rho, d, epsilon=epsilon, delta=self.delta(epsilon))
+
+    def with_noise(self, request: Request) -> DiscreteCorrelatedGaussian:
+        """Its noise is not free: the same."""
+        return self
 
 
 def calibrate(

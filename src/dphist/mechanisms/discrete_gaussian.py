@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dphist import checks
+from dphist.aggregates import Aggregate
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import (
     LARGEST_EPSILON,
+    Builder,
+    GroupMechanism,
     Integers,
     Kept,
     above,
     add_noise,
-    gaussian_count_released_with,
-    gaussian_quantile,
-    gaussian_release_probability,
+    in_at_most,
+    sampler_surcharge,
+    target_delta,
     with_sampler_error,
 )
-from dphist.mechanisms.sparse_gaussian import in_at_most
 from dphist.noise import DiscreteGaussian, Entropy
 from dphist.noise.tails import log_tail
-from dphist.privacy.composition import delta_from_rho, smallest_std
+from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho, smallest_std
 from dphist.privacy.search import smallest_whole
+
+if TYPE_CHECKING:
+    from dphist.planning.request import Request
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteGaussianThreshold:
+class DiscreteGaussianThreshold(GroupMechanism):
     """Noise N_Z(0, noise_std^2) on every count; release what is strictly above the threshold, a whole number.
 
     The counts stay integers. The formulas of continuous noise are false for this law, so the noise is accounted for by
@@ -38,7 +44,11 @@ class DiscreteGaussianThreshold:
     """
 
     name: ClassVar[str] = "discrete-gaussian"
-    lattice_bits: ClassVar[int] = 0
+    analysis = "zcdp-and-tail"
+    theorem = "[Rogers24] Theorem 7 for discrete Gaussian noise, converted by [CKS20] Proposition 7"
+    lattice_bits = 0
+    sums_sensitivity = 0.0
+    sparsity = independent_std = correlation = None
 
     max_groups: int
     noise_std: float
@@ -53,20 +63,22 @@ class DiscreteGaussianThreshold:
         if self.threshold < self.low_threshold or not float(self.threshold).is_integer():
             raise InvalidParameter("a whole threshold of at least low_threshold", self.threshold)
 
+    @classmethod
+    def for_request(cls, request: Request) -> Iterator[Builder]:
+        """For who wants whole counts of unknown groups."""
+        if request.thresholded and request.noise == "discrete" and request.sketch is None and not request.unbounded:
+            yield lambda: calibrate(
+                request.mechanism_epsilon,
+                target_delta(request),
+                request.groups_per_unit,
+                noise_std=request.noise_std,
+                low_threshold=request.low_threshold,
+            )
+
     @property
     def variance(self) -> Fraction:
         """The parameter of the law; its true variance is a little smaller."""
         return Fraction(self.noise_std) ** 2
-
-    @property
-    def analysis(self) -> str:
-        """There is one."""
-        return "zcdp-and-tail"
-
-    @property
-    def theorem(self) -> str:
-        """Where the analysis is stated."""
-        return "[Rogers24] Theorem 7 for discrete Gaussian noise, converted by [CKS20] Proposition 7"
 
     @property
     def gap(self) -> float:
@@ -83,7 +95,7 @@ class DiscreteGaussianThreshold:
         """The zCDP parameter of the noise: max_groups/(2 noise_std^2). Rounded up."""
         return math.nextafter(float(self.max_groups / (2 * self.variance)), math.inf)
 
-    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
         """Noise every count of at least low_threshold and keep what is strictly above the threshold."""
         eligible = np.flatnonzero(counts >= self.low_threshold)
         noisy = add_noise(counts[eligible], DiscreteGaussian(self.variance), 0, entropy)
@@ -92,9 +104,9 @@ class DiscreteGaussianThreshold:
     def delta(self, epsilon: float) -> float:
         """d + (1 - d) delta_CKS(rho, epsilon), d = delta_infinity: this release is truly approximate zCDP. Rounded up."""
         infinity = self.delta_infinity()
-        return with_sampler_error(lambda at: infinity + (1 - infinity) * self.delta_gauss(at), epsilon, self.max_groups)
+        return with_sampler_error(lambda at: infinity + (1 - infinity) * self.delta_noise(at), epsilon, self.max_groups)
 
-    def delta_gauss(self, epsilon: float) -> float:
+    def delta_noise(self, epsilon: float) -> float:
         """The part of the noise alone."""
         return delta_from_rho(self.rho, epsilon)
 
@@ -103,21 +115,23 @@ class DiscreteGaussianThreshold:
         tail = math.exp(float(log_tail(DiscreteGaussian(self.variance), int(self.gap))))
         return min(1.0, -math.expm1(self.max_groups * math.log1p(-min(tail, 1 - 1e-16))) * (1 + 1e-11))
 
-    def noise_quantile(self, probability: float) -> float:
-        """The quantile of the noise on one count, by the normal law it is close to."""
-        return gaussian_quantile(self.noise_std, probability)
+    @property
+    def _halfway(self) -> float:
+        """Between the threshold and the next whole number."""
+        return self.threshold + 0.5
 
-    def release_probability(self, count: float) -> float:
-        """The probability that a group with this many units is released, by the normal law."""
-        return (
-            gaussian_release_probability(count, self.threshold + 0.5, self.noise_std)
-            if count >= self.low_threshold
-            else 0.0
-        )
+    def covers(self, aggregates: Sequence[Aggregate]) -> bool:
+        """No aggregates: the formulas of continuous noise are false beside this law."""
+        return not aggregates
 
-    def count_released_with(self, probability: float) -> float:
-        """The number of units at which a group is released with this probability."""
-        return max(gaussian_count_released_with(probability, self.threshold + 0.5, self.noise_std), self.low_threshold)
+    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+        """rho of discrete Gaussian noise, which is not mu-GDP with the mu of its std: mu from (epsilon, delta)."""
+        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.max_groups)
+        return of_rho(self.rho, d, epsilon=epsilon, delta=self.delta(epsilon))
+
+    def with_groups(self, max_groups: int) -> DiscreteGaussianThreshold:
+        """The same noise and threshold for another bound on a unit's groups."""
+        return replace(self, max_groups=max_groups)
 
 
 def calibrate(

@@ -8,21 +8,27 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
+from scipy.special import ndtri
 
 from dphist import checks
 from dphist.mechanisms.base import (
     LARGEST_COUNT,
     LARGEST_EPSILON,
+    Fact,
     Integers,
     Kept,
+    Listed,
+    ListMechanism,
     add_noise,
-    gaussian_quantile,
+    counted_facts,
+    counted_list,
+    sampler_surcharge,
     with_sampler_error,
 )
 from dphist.noise import DiscreteGaussian, Entropy, sample
 from dphist.noise.tails import log_max_tail
 from dphist.privacy import unknown_domain
-from dphist.privacy.composition import delta_from_rho, smallest_std
+from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho, smallest_std
 from dphist.privacy.search import smallest_whole
 
 NOISE_SHARES = (0.5, 0.8, 0.95)
@@ -30,7 +36,7 @@ NOISE_SHARES = (0.5, 0.8, 0.95)
 
 
 @dataclass(frozen=True, slots=True)
-class FromTop:
+class FromTop(ListMechanism):
     """Discrete Gaussian noise on the `most_groups` largest counts, against a noisy threshold above the next largest.
 
     max_groups None: nothing is known about how many groups a unit is in. max_per_group: how much it adds to a group. The
@@ -38,6 +44,9 @@ class FromTop:
     """
 
     name: ClassVar[str] = "from-top"
+    method: ClassVar[str] = "from-top"
+    lattice_bits = 0
+    theorem = "[Rogers24] Theorem 8, corrected, for discrete Gaussian noise and converted by [CKS20] Proposition 7"
 
     most_groups: int
     noise_std: float
@@ -55,14 +64,14 @@ class FromTop:
         DiscreteGaussian(self.variance)
 
     @property
+    def length(self) -> int:
+        """The most groups of a list."""
+        return self.most_groups
+
+    @property
     def variance(self) -> Fraction:
         """The parameter of the law; its true variance is a little smaller."""
         return Fraction(self.noise_std) ** 2
-
-    @property
-    def theorem(self) -> str:
-        """Where the analysis is stated."""
-        return "[Rogers24] Theorem 8, corrected, for discrete Gaussian noise and converted by [CKS20] Proposition 7"
 
     @property
     def assumption(self) -> str:
@@ -89,6 +98,10 @@ class FromTop:
         passed = noisy > limit
         return Kept(eligible[passed], noisy[passed], 0), limit
 
+    def listed(self, largest: Integers, k: int, entropy: Entropy | None = None) -> Listed:
+        """Keys with noisy counts."""
+        return counted_list(self.perturb(largest, entropy)[0], k)
+
     def delta_infinity(self) -> float:
         """The probability that a new group passes the noisy threshold. Rounded up."""
         law = DiscreteGaussian(self.variance)
@@ -102,14 +115,23 @@ class FromTop:
             lambda at: min(1.0, infinity + delta_from_rho(self.rho, at)), epsilon, self.most_groups + 1
         )
 
-    def noise_quantile(self, probability: float) -> float:
-        """The quantile of the noise on one count, by the normal law it is close to."""
-        return gaussian_quantile(self.noise_std, probability)
-
     @property
     def excess_released_with_95(self) -> float:
         """How far a count must be above the next largest to be released with 95 % probability, by the normal law."""
-        return self.threshold + 0.5 + math.sqrt(2) * gaussian_quantile(self.noise_std, 0.95)
+        return self.threshold + 0.5 + math.sqrt(2) * (self.noise_std * float(ndtri(0.95)))
+
+    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+        """rho of discrete Gaussian noise; d: a new group passes the noisy threshold."""
+        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.most_groups + 1)
+        return of_rho(self.rho, d, epsilon=epsilon, delta=self.delta(epsilon))
+
+    def facts(self, k: int) -> list[Fact]:
+        """Noise and threshold in words."""
+        words = f"not bounded: the noise is for all {k + 1:,} largest groups; a bound lowers it"
+        if self.max_groups is not None:
+            most = f"{self.max_groups:,} for each unit, chosen at random if it has more"
+            words = f"{most}; noise grows with its root, up to k + 1"
+        return counted_facts(k, ("max groups", words), self.noise_std, self.threshold, self.excess_released_with_95)
 
 
 def calibrate(

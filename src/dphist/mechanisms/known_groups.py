@@ -3,29 +3,49 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dphist import checks
-from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import Integers, Kept, add_noise, gaussian_quantile, with_sampler_error
-from dphist.mechanisms.correlated_gaussian import check_correlation, common_noise
-from dphist.mechanisms.sparse_gaussian import check_lattice
+from dphist.errors import Infeasible, InvalidParameter
+from dphist.mechanisms.base import (
+    UP,
+    Builder,
+    GroupMechanism,
+    Integers,
+    Kept,
+    add_noise,
+    check_correlation,
+    check_lattice,
+    sampler_surcharge,
+    shared_noise,
+    target_delta,
+    with_sampler_error,
+)
+from dphist.mechanisms.correlated_gaussian import correlated_lattice_bits, correlated_mu
 from dphist.noise import Entropy, RoundedGaussian
+from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
+from dphist.privacy.composition import PrivacyCost, of_gaussian
+
+if TYPE_CHECKING:
+    from dphist.planning.request import Request
 
 
 @dataclass(frozen=True, slots=True)
-class KnownGroups:
+class KnownGroups(GroupMechanism):
     """Every group of a public list gets N(0, s^2) of its own plus one common N(0, c s^2), also where nobody is in it.
 
     s = independent_std, c = correlation. [LR25] Lemma 2.8 with a free correlation and contribution bound.
     """
 
     name: ClassVar[str] = "known-groups"
+    threshold = low_threshold = gap = sparsity = None
 
     groups: int
     max_groups: int
@@ -43,6 +63,12 @@ class KnownGroups:
         check_lattice(self.lattice_bits)
         if self.max_groups > self.groups:
             raise InvalidParameter(f"max_groups of at most the {self.groups} listed keys", self.max_groups)
+
+    @classmethod
+    def for_request(cls, request: Request) -> Iterator[Builder]:
+        """For a dense list of keys: with the best correlation, and with none."""
+        if not request.thresholded:
+            yield from (partial(known_groups, request, correlated=correlated) for correlated in (True, False))
 
     @property
     def analysis(self) -> str:
@@ -71,11 +97,11 @@ class KnownGroups:
         """Noise every listed group, the empty ones too; all are kept."""
         if len(counts) != self.groups:
             raise InvalidParameter(f"the counts of all {self.groups} listed groups", len(counts))
-        return self.perturb_part(counts, self.draw_shared(entropy), entropy)
+        return GroupMechanism.perturb(self, counts, entropy)
 
     def draw_shared(self, entropy: Entropy | None = None) -> int:
         """The common noise of one release, in lattice steps."""
-        return common_noise(self.independent_std, self.correlation, self.lattice_bits, entropy)
+        return shared_noise(self.independent_std, self.correlation, self.lattice_bits, entropy)
 
     def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
         """Own noise for some of the listed groups."""
@@ -85,9 +111,9 @@ class KnownGroups:
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon."""
-        return with_sampler_error(self.delta_gauss, epsilon, self.groups)
+        return with_sampler_error(self.delta_noise, epsilon, self.groups)
 
-    def delta_gauss(self, epsilon: float) -> float:
+    def delta_noise(self, epsilon: float) -> float:
         """The part of the noise alone: all of it."""
         return csh.delta_gauss(
             epsilon,
@@ -99,6 +125,46 @@ class KnownGroups:
             lattice_step=2.0**-self.lattice_bits,
         )
 
-    def noise_quantile(self, probability: float) -> float:
-        """The quantile of the noise on one count."""
-        return gaussian_quantile(self.noise_std, probability)
+    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+        """That of correlated noise without a threshold: nothing but the sampler's error is left as d."""
+        d = sampler_surcharge(composed_epsilon, self.groups)
+        return of_gaussian(correlated_mu(self, self.groups), d, epsilon=epsilon, delta=self.delta(epsilon))
+
+    def misfits(self, request: Request) -> list[str]:
+        """Why this is not what the request paid for."""
+        listed = [] if self.groups == request.keys else ["the number of public keys differs"]
+        return [*GroupMechanism.misfits(self, request), *listed]
+
+
+def known_groups(request: Request, *, correlated: bool) -> KnownGroups:
+    """Gaussian noise on a public list of groups, with the best correlation or none."""
+    assert request.keys is not None
+    bits = correlated_lattice_bits(request.keys)
+    setting = design.Setting(
+        epsilon=request.mechanism_epsilon,
+        target_delta=target_delta(request),
+        sparsity=request.keys,
+        max_groups=request.groups_per_unit,
+        sums_budget=request.sums_budget,
+        lattice_step=2.0**-bits,
+        weight=math.inf,
+    )
+    correlation = 0.0
+    if correlated:
+        correlation = request.correlation if request.correlation is not None else design.quietest_correlation(setting)
+    independent_std = design.smallest_independent_std(setting, correlation)
+    if request.noise_std is not None:
+        asked = request.noise_std / math.sqrt(1 + correlation)
+        if asked < independent_std:
+            raise Infeasible(
+                f"noise_std of at least {independent_std * math.sqrt(1 + correlation):.6g}", f"{request.noise_std:.6g}"
+            )
+        independent_std = asked
+    return KnownGroups(
+        groups=request.keys,
+        max_groups=setting.max_groups,
+        independent_std=independent_std,
+        correlation=correlation,
+        sums_sensitivity=math.sqrt(setting.sums_ratio(correlation)) / independent_std * UP,
+        lattice_bits=bits,
+    )

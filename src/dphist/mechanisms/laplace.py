@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dphist import checks
-from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import Integers, Kept, above, add_noise, with_sampler_error
-from dphist.mechanisms.sparse_gaussian import check_threshold, in_at_most
+from dphist.aggregates import Aggregate, pure_epsilon
+from dphist.errors import Infeasible, InvalidParameter
+from dphist.mechanisms.base import (
+    COST_UP,
+    Builder,
+    Floats,
+    GroupMechanism,
+    Integers,
+    Kept,
+    above,
+    add_noise,
+    check_threshold,
+    in_at_most,
+    round_up,
+    sampler_surcharge,
+    target_delta,
+    with_sampler_error,
+)
+from dphist.mechanisms.tuning import Tuning
 from dphist.noise import DiscreteLaplace, Entropy
-from dphist.privacy.unknown_domain import delta_laplace
+from dphist.privacy.composition import PrivacyCost
+from dphist.privacy.unknown_domain import delta_laplace, smallest_gap_laplace
+
+if TYPE_CHECKING:
+    from dphist.planning.request import Request
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceThreshold:
+class LaplaceThreshold(GroupMechanism):
     """Discrete Laplace noise, P(z) proportional to exp(-|z|/scale), on every count; release what is above the threshold.
 
     The counts and the threshold are integers. sums_epsilon: what the other aggregates of one group add to the epsilon of
@@ -26,7 +48,11 @@ class LaplaceThreshold:
     """
 
     name: ClassVar[str] = "laplace"
-    lattice_bits: ClassVar[int] = 0
+    for_light_units: ClassVar[bool] = True
+    analysis = "pure-and-tail"
+    theorem = "[Rogers24] Theorem 7 for discrete Laplace noise"
+    lattice_bits = 0
+    sparsity = independent_std = correlation = None
 
     max_groups: int
     scale: float
@@ -43,15 +69,14 @@ class LaplaceThreshold:
         if not self.threshold.is_integer():
             raise InvalidParameter("a whole threshold", self.threshold, "discrete noise on counts is whole.")
 
-    @property
-    def analysis(self) -> str:
-        """There is one."""
-        return "pure-and-tail"
-
-    @property
-    def theorem(self) -> str:
-        """Where the analysis is stated."""
-        return "[Rogers24] Theorem 7 for discrete Laplace noise"
+    @classmethod
+    def for_request(cls, request: Request) -> Iterator[Builder]:
+        """With a bound on a unit's groups; without one, small bounds for a release that chooses from the data."""
+        if request.unbounded:
+            groups = Tuning().light_groups if request.choice == "law" else ()
+            yield from (partial(laplace_threshold, request.bounded_to(most)) for most in groups)
+        elif request.thresholded and request.sketch is None:
+            yield partial(laplace_threshold, request)
 
     @property
     def gap(self) -> float:
@@ -73,11 +98,19 @@ class LaplaceThreshold:
         """The epsilon of the noise alone, exactly."""
         return self.max_groups * (1 / Fraction(self.scale) + Fraction(self.sums_epsilon))
 
-    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
         """Noise every count of at least low_threshold and keep what is strictly above the threshold."""
         eligible = np.flatnonzero(counts >= self.low_threshold)
         noisy = add_noise(counts[eligible], DiscreteLaplace(Fraction(self.scale)), 0, entropy)
         return above(noisy, eligible, self.threshold, 0)
+
+    def aggregate_law(self, aggregate: Aggregate) -> DiscreteLaplace:
+        """Laplace budgets add up linearly: noise scale/sensitivity = scale/weight, exactly."""
+        return DiscreteLaplace(Fraction(self.scale) * aggregate.sensitivity_steps / Fraction(aggregate.weight))
+
+    def covers(self, aggregates: Sequence[Aggregate]) -> bool:
+        """Whether sums_epsilon is at least the epsilon of the noise that is drawn; what is missing is added to delta."""
+        return Fraction(self.sums_epsilon) >= pure_epsilon(self.noisy(aggregates))
 
     def delta(self, epsilon: float) -> float:
         """delta_infinity from pure_epsilon on.
@@ -85,14 +118,9 @@ class LaplaceThreshold:
         Below it the noise adds (e^p - e^epsilon)/(1 + e^p), p = pure_epsilon: no pure mechanism has a larger delta.
         """
         infinity = self.delta_infinity()
+        return with_sampler_error(lambda at: infinity + (1 - infinity) * self.delta_noise(at), epsilon, self.max_groups)
 
-        def bound(at: float) -> float:
-            noise = self.delta_gauss(at)
-            return infinity + (1 - infinity) * noise
-
-        return with_sampler_error(bound, epsilon, self.max_groups)
-
-    def delta_gauss(self, epsilon: float) -> float:
+    def delta_noise(self, epsilon: float) -> float:
         """The part of the noise alone: 0 from pure_epsilon on."""
         pure = self.pure_epsilon
         if pure <= Fraction(epsilon):
@@ -103,6 +131,17 @@ class LaplaceThreshold:
     def delta_infinity(self) -> float:
         """The probability that a group of one unit is released."""
         return delta_laplace(int(self.gap), self.scale, self.max_groups)
+
+    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+        """Per group a pure 1/scale for the count, a pure sums_epsilon for the sums; d: a group of one unit is released."""
+        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.max_groups)
+        return self._pure_per_group(self.max_groups, (1 / self.scale * COST_UP, self.sums_epsilon), d, epsilon)
+
+    def half_width(self, noises: Sequence[Floats], level: float) -> Floats:
+        """The quantile of one or two Laplace noises, rounded outwards by one step of the count: the noise is discrete."""
+        scale, step = self.scale / self.noise_std, 1 / self.noise_std
+        reach = laplace_quantile([noise * scale for noise in noises], 1 - level)
+        return np.asarray(reach + step * sum(noises))
 
     def noise_quantile(self, probability: float) -> float:
         """The smallest integer z with P(Z <= z) >= probability."""
@@ -124,3 +163,64 @@ class LaplaceThreshold:
     def count_released_with(self, probability: float) -> float:
         """The number of units at which a group is released with this probability."""
         return max(self.threshold + 1 + self.noise_quantile(probability), self.low_threshold)
+
+    def with_groups(self, max_groups: int) -> LaplaceThreshold:
+        """The same noise and threshold for another bound on a unit's groups."""
+        return replace(self, max_groups=max_groups)
+
+
+def laplace_threshold(request: Request) -> LaplaceThreshold:
+    """Discrete Laplace noise of the smallest scale, or of the noise asked for, and the smallest threshold for it."""
+    groups = request.groups_per_unit
+    share = 1 / (1 + request.sums_budget)  # of epsilon, which adds up linearly here
+    scale = groups / (request.mechanism_epsilon * share) * (1 + 4e-16 * (2 + len(request.aggregates)))
+    if request.noise_std is not None:
+        asked = scale_of_std(request.noise_std)
+        if asked < scale:
+            raise Infeasible(
+                f"noise_std of at least {math.sqrt(2) * scale:.6g} for laplace", f"{request.noise_std:.6g}"
+            )
+        scale = asked
+    gap = smallest_gap_laplace(target_delta(request), scale, groups)
+    return LaplaceThreshold(
+        max_groups=groups,
+        scale=scale,
+        threshold=float(request.low_threshold + gap),
+        low_threshold=request.low_threshold,
+        sums_epsilon=round_up(sum(Fraction(a.weight) for a in request.aggregates) / Fraction(scale)),
+    )
+
+
+def scale_of_std(noise_std: float) -> float:
+    """The scale at which discrete Laplace noise has this standard deviation: 2r/(1-r)^2 = variance, r = exp(-1/scale).
+
+    cosh(1/scale) = 1 + 1/variance, so sinh(1/(2 scale))^2 = 1/(2 variance): written so that nothing cancels. Within a few
+    units in the last place.
+    """
+    return 1 / (2 * math.asinh(1 / (math.sqrt(2) * noise_std)))
+
+
+def laplace_quantile(scales: Sequence[Floats], miss: float) -> Floats:
+    """The smallest x with P(|sum of independent Laplace noises| > x) <= miss, for one or two noises, element by element.
+
+    One noise: exp(-x/b). Two, with r = smaller scale/larger scale b: (exp(-x/b) - r^2 exp(-x/(r b)))/(1 - r^2), which tends
+    to (1 + x/(2b)) exp(-x/b) as r tends to 1; close to it the two are taken as equal, which can only widen.
+    """
+    if len(scales) == 1:
+        return np.asarray(scales[0] * math.log(1 / miss))
+    large, small = np.maximum(*scales), np.minimum(*scales)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(large > 0, small / large, 0.0)
+    equal = ratio > 0.999
+    ratio = np.where(equal, 0.5, np.maximum(ratio, 1e-9))
+
+    def tail(x: Floats) -> Floats:  # in units of the larger scale
+        apart = (np.exp(-x) - ratio**2 * np.exp(-x / ratio)) / (1 - ratio**2)
+        return np.asarray(np.where(equal, (1 + x / 2) * np.exp(-x), apart))
+
+    low, high = np.zeros(large.shape), np.full(large.shape, 2 * math.log(1 / miss) + 4)
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = tail(middle) <= miss
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return np.asarray(high * large)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -10,10 +11,12 @@ import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import LARGEST_COUNT, LARGEST_EPSILON, Integers
+from dphist.mechanisms.base import COST_UP, LARGEST_COUNT, LARGEST_EPSILON, Fact, Integers, Listed, ListMechanism
 from dphist.noise import Entropy, exponential_top_k
 from dphist.privacy import ranked
+from dphist.privacy.composition import PrivacyCost, mu_of_range
 from dphist.privacy.search import edge
+from dphist.words import number
 
 THRESHOLD_SHARES = (0.5, 0.2, 0.05)
 """The parts of delta that calibration tries for the threshold; the rest is for the choices."""
@@ -33,7 +36,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(ListMechanism):
     """At most `symbols` symbols over at most `queries` queries, each chosen among the `shortlist` largest groups and STOP.
 
     The chance of a group is proportional to exp(symbol_epsilon count/max_per_group), exactly; STOP has the score of the
@@ -41,6 +44,9 @@ class Ranked:
     """
 
     name: ClassVar[str] = "ranked"
+    method: ClassVar[str] = "ranked"
+    max_groups = noise_std = None
+    lattice_bits = 0
 
     symbols: int
     shortlist: int
@@ -72,6 +78,26 @@ class Ranked:
         """The zCDP parameter of the choices, for composition."""
         return ranked.rho(self.symbol_epsilon, self.symbols)
 
+    @property
+    def length(self) -> int:
+        """The most groups of a list."""
+        return self.symbols
+
+    @property
+    def needed(self) -> int:
+        """The shortlist, and the group behind it."""
+        return self.shortlist + 1
+
+    @property
+    def shortlist_asked(self) -> int:
+        """The length of the shortlist."""
+        return self.shortlist
+
+    def listed(self, largest: Integers, k: int, entropy: Entropy | None = None) -> Listed:
+        """Keys in order, without counts."""
+        chosen = self.choose(largest, k, entropy)
+        return Listed(chosen.index, None, not chosen.stopped)
+
     def choose(self, largest: Integers, symbols: int, entropy: Entropy | None = None) -> Chosen:
         """At most `symbols` symbols from the shortlist + 1 largest counts, largest first; ties may stand in any order."""
         if not 1 <= symbols <= self.symbols:
@@ -101,6 +127,35 @@ class Ranked:
             queries=self.queries,
             max_per_group=self.max_per_group,
         )
+
+    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+        """Per symbol a privacy loss within a range; d for each query, added up: other releases may come in between.
+
+        The choices are exact, so no sampler's error is added.
+        """
+        per_query = ranked.delta_infinity(self.threshold, self.symbol_epsilon, self.shortlist, self.max_per_group)
+        d = min(1.0, min(self.queries, self.symbols) * per_query * COST_UP)
+        mu = math.sqrt(self.symbols) * mu_of_range(self.symbol_epsilon) * COST_UP
+        return PrivacyCost(epsilon, self.delta(epsilon), self.rho, d, mu, d)
+
+    def facts(self, k: int) -> list[Fact]:
+        """The choices in words."""
+        return [
+            ("k", f"at most {k:,} keys in order, without counts; each of them costs, and so does an early end"),
+            (
+                "choices",
+                f"one key after the other, each with epsilon {number(self.symbol_epsilon)}: a group that is"
+                f" {number(1 / self.symbol_epsilon)} units larger is e times as likely to come first",
+            ),
+            (
+                "shortlist",
+                f"the {self.shortlist:,} largest groups may be chosen; a longer one costs a little in the threshold",
+            ),
+            (
+                "end",
+                f"the list ends early when no group is clearly more than {self.threshold:,} above the next largest",
+            ),
+        ]
 
 
 def calibrate(

@@ -7,7 +7,7 @@ The counts handed to `perturb` must already be bounded in both ways. With max_pe
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
 
@@ -15,12 +15,21 @@ import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import Integers, Kept, above, add_noise, with_sampler_error
+from dphist.mechanisms.base import (
+    COST_UP,
+    Integers,
+    Kept,
+    Mechanism,
+    above,
+    add_noise,
+    sampler_surcharge,
+    with_sampler_error,
+)
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Entropy, RoundedGaussian
 from dphist.noise.laws import Law
 from dphist.noise.tails import log_tail
 from dphist.privacy import sparse_gaussian, unknown_domain
-from dphist.privacy.composition import delta_from_rho
+from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_gaussian, of_rho
 
 
 def in_at_most_records(max_groups: int, max_per_group: int) -> str:
@@ -45,7 +54,7 @@ def _released(counts: Integers, law: Law, threshold: float, lattice_bits: int, e
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceRecords:
+class LaplaceRecords(Mechanism):
     """Discrete Laplace noise, P(z) proportional to exp(-|z|/scale), on every count of records."""
 
     name: ClassVar[str] = "laplace-records"
@@ -100,9 +109,15 @@ class LaplaceRecords:
 
         return with_sampler_error(bound, epsilon, self.max_groups)
 
+    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+        """Per group a pure max_per_group/scale, with the tighter rho of discrete Laplace noise."""
+        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.max_groups)
+        cost = self._pure_per_group(self.max_groups, (self.max_per_group / self.scale * COST_UP,), d, epsilon)
+        return replace(cost, rho=min(self.rho * COST_UP, cost.rho))
+
 
 @dataclass(frozen=True, slots=True)
-class GaussianRecords:
+class GaussianRecords(Mechanism):
     """Gaussian noise on every count of records: rounded to 2^-lattice_bits, or discrete (whole counts).
 
     Rounded noise has the exact profile of continuous noise; discrete noise is accounted for by zCDP.
@@ -174,3 +189,11 @@ class GaussianRecords:
             return infinity + (1 - infinity) * delta_from_rho(self.rho, at)
 
         return with_sampler_error(bound, epsilon, self.max_groups)
+
+    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+        """Rounded noise: mu = max_per_group sqrt(max_groups)/noise_std. Discrete noise: rho."""
+        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.max_groups)
+        delta = self.delta(epsilon)
+        if self.discrete:
+            return of_rho(self.rho, d, epsilon=epsilon, delta=delta)
+        return of_gaussian(math.sqrt(2 * self.rho) * COST_UP, d, epsilon=epsilon, delta=delta)

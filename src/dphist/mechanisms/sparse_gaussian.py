@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dphist import checks
-from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import (
-    MOST_LATTICE_BITS,
+    COST_UP,
+    OBJECTIVE_WEIGHTS,
+    UP,
+    Builder,
+    GroupMechanism,
     Integers,
     Kept,
     above,
     add_noise,
-    gaussian_count_released_with,
-    gaussian_quantile,
-    gaussian_release_probability,
+    check_threshold,
+    in_at_most,
     round_up_to_lattice,
+    sampler_surcharge,
+    target_delta,
     with_sampler_error,
 )
 from dphist.noise import Entropy, RoundedGaussian
 from dphist.privacy import sparse_gaussian as gshm
+from dphist.privacy.composition import PrivacyCost, of_gaussian
+
+if TYPE_CHECKING:
+    from dphist.planning.request import Request
 
 _THEOREMS = {"exact": "Theorem 5.4", "f-dp": "Theorem 7.1", "add-the-deltas": "Corollary 5.4.1"}
 
 
 @dataclass(frozen=True, slots=True)
-class SparseGaussian:
+class SparseGaussian(GroupMechanism):
     """Noise N(0, noise_std^2) on every count; release what is strictly above the threshold [KKWZ24].
 
     The noise is drawn rounded to 2^-lattice_bits, which is post-processing; the threshold lies on that lattice.
@@ -38,6 +48,7 @@ class SparseGaussian:
     """
 
     name: ClassVar[str] = "sparse-gaussian"
+    sparsity = independent_std = correlation = None
 
     max_groups: int
     noise_std: float
@@ -55,6 +66,12 @@ class SparseGaussian:
         checks.check_choice("analysis", self.analysis, gshm.ANALYSES)
         check_threshold(self.threshold, self.low_threshold, self.lattice_bits)
 
+    @classmethod
+    def for_request(cls, request: Request) -> Iterator[Builder]:
+        """One for each analysis, where groups are unknown and nothing but max_groups bounds a unit."""
+        if request.thresholded and not request.unbounded and request.noise == "rounded" and request.sketch is None:
+            yield from (partial(sparse_gaussian, request, analysis) for analysis in gshm.ANALYSES)
+
     @property
     def gap(self) -> float:
         """threshold - low_threshold."""
@@ -70,7 +87,7 @@ class SparseGaussian:
         """What must hold for the data."""
         return in_at_most(self.max_groups)
 
-    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
         """Noise every count of at least low_threshold and keep what is strictly above the threshold."""
         eligible = np.flatnonzero(counts >= self.low_threshold)
         law = RoundedGaussian(Fraction(self.noise_std), self.lattice_bits)
@@ -89,7 +106,7 @@ class SparseGaussian:
         )
         return with_sampler_error(exact, epsilon, self.max_groups)
 
-    def delta_gauss(self, epsilon: float) -> float:
+    def delta_noise(self, epsilon: float) -> float:
         """The part of the noise alone."""
         return gshm.delta_gauss(epsilon, self.max_groups, self.noise_std, self.sums_sensitivity)
 
@@ -97,39 +114,51 @@ class SparseGaussian:
         """The probability that a group of one unit is released."""
         return gshm.delta_infinity(self.gap, self.max_groups, self.noise_std)
 
-    def noise_quantile(self, probability: float) -> float:
-        """The quantile of the noise on one count."""
-        return gaussian_quantile(self.noise_std, probability)
+    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+        """mu^2 = max_groups (1/noise_std^2 + sums_sensitivity^2); d: a group of one unit is released."""
+        mu = math.sqrt(self.max_groups * (1 / self.noise_std**2 + self.sums_sensitivity**2)) * COST_UP
+        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.max_groups)
+        return of_gaussian(mu, d, epsilon=epsilon, delta=self.delta(epsilon))
 
-    def release_probability(self, count: float) -> float:
-        """The probability that a group with this many units is released."""
-        return (
-            gaussian_release_probability(count, self.threshold, self.noise_std) if count >= self.low_threshold else 0.0
+    def with_groups(self, max_groups: int) -> SparseGaussian:
+        """The same noise and threshold for another bound on a unit's groups."""
+        return replace(self, max_groups=max_groups)
+
+    def with_noise(self, request: Request) -> SparseGaussian:
+        """The same analysis for a request with another noise_std."""
+        return sparse_gaussian(request, self.analysis)
+
+
+def sparse_gaussian(request: Request, analysis: gshm.Analysis) -> SparseGaussian:
+    """The sparse Gaussian with the best noise, or the noise asked for, and the smallest gap for it."""
+    epsilon, target, groups = request.mechanism_epsilon, target_delta(request), request.groups_per_unit
+    if request.noise_std is None:
+        noise_std, gap = gshm.best_pair(
+            epsilon,
+            target,
+            max_groups=groups,
+            sums_ratio=request.sums_budget,
+            analysis=analysis,
+            weight=OBJECTIVE_WEIGHTS[request.objective],
         )
-
-    def count_released_with(self, probability: float) -> float:
-        """The number of units at which a group is released with this probability."""
-        return max(gaussian_count_released_with(probability, self.threshold, self.noise_std), self.low_threshold)
-
-
-def check_threshold(threshold: float, low_threshold: int, lattice_bits: int) -> None:
-    """A threshold not below low_threshold, on a lattice that divides a half."""
-    checks.check_positive("threshold", threshold)
-    check_lattice(lattice_bits)
-    if threshold < low_threshold:
-        raise InvalidParameter(f"a threshold of at least low_threshold = {low_threshold}", threshold)
-    if round_up_to_lattice(threshold, lattice_bits) != threshold:
-        raise InvalidParameter(f"a threshold that is a multiple of 2^-{lattice_bits}", threshold, "round it up.")
-
-
-def check_lattice(lattice_bits: int) -> None:
-    """A lattice that divides a half and leaves room for counts in 64 bits."""
-    checks.check_whole("lattice_bits", lattice_bits)
-    if lattice_bits > MOST_LATTICE_BITS:
-        raise InvalidParameter(f"lattice_bits of at most {MOST_LATTICE_BITS}", lattice_bits)
+    else:
+        noise_std = request.noise_std
+        sums = math.sqrt(request.sums_budget) / noise_std
+        gap = gshm.smallest_gap(
+            epsilon, target, max_groups=groups, noise_std=noise_std, sums_sensitivity=sums, analysis=analysis
+        )
+    bits = lattice_bits(noise_std)
+    return SparseGaussian(
+        max_groups=groups,
+        noise_std=noise_std,
+        threshold=request.low_threshold + round_up_to_lattice(gap, bits),
+        low_threshold=request.low_threshold,
+        sums_sensitivity=math.sqrt(request.sums_budget) / noise_std * UP,
+        analysis=analysis,
+        lattice_bits=bits,
+    )
 
 
-def in_at_most(max_groups: int) -> str:
-    """The bound on a unit's groups in words."""
-    groups = "one group" if max_groups == 1 else f"{max_groups:,} groups"
-    return f"each unit is counted in at most {groups}, once in each (a release enforces it)"
+def lattice_bits(noise_std: float) -> int:
+    """A lattice on which rounding the threshold up costs at most about a thousandth of the noise."""
+    return min(max(10, 10 - math.floor(math.log2(noise_std))), 40)

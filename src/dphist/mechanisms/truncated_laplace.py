@@ -11,23 +11,35 @@ import numpy as np
 
 from dphist import checks
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.mechanisms.base import LARGEST_EPSILON, Integers, Kept, above, add_noise, with_sampler_error
-from dphist.mechanisms.sparse_gaussian import in_at_most
+from dphist.mechanisms.base import (
+    COST_UP,
+    LARGEST_EPSILON,
+    Integers,
+    Kept,
+    Mechanism,
+    above,
+    add_noise,
+    in_at_most,
+    round_up,
+    sampler_surcharge,
+    with_sampler_error,
+)
 from dphist.noise import Entropy, TruncatedDiscreteLaplace, log_tail
 from dphist.privacy import truncated_laplace
+from dphist.privacy.composition import PrivacyCost
 
 
 @dataclass(frozen=True, slots=True)
-class TruncatedLaplace:
+class TruncatedLaplace(Mechanism):
     """max(0, count + z), z in {-q, ..., 0}, for every non-empty group; groups that become 0 are left out.
 
     `epsilon_per_group` is the exponent of the noise, exact; `q` is public and does not follow the data.
     """
 
     name: ClassVar[str] = "truncated-laplace"
-    lattice_bits: ClassVar[int] = 0
-    analysis: ClassVar[str] = "exact"
-    theorem: ClassVar[str] = "[BCDP22] Theorem 3 with a public q"
+    lattice_bits = 0
+    analysis = "exact"
+    theorem = "[BCDP22] Theorem 3 with a public q"
 
     epsilon_per_group: Fraction
     q: int
@@ -80,11 +92,18 @@ class TruncatedLaplace:
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon >= 0."""
-        return with_sampler_error(self.delta_gauss, epsilon, self.max_groups)
+        return with_sampler_error(self.delta_noise, epsilon, self.max_groups)
 
-    def delta_gauss(self, epsilon: float) -> float:
+    def delta_noise(self, epsilon: float) -> float:
         """The exact profile of the noise: there is no threshold beside it."""
         return truncated_laplace.delta_profile(epsilon, epsilon=self.epsilon_per_group, q=self.q, bars=self.max_groups)
+
+    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+        """Per bar (e, f(0))-DP: a pure e, and d the chance that the outermost atom shows which it is."""
+        one = truncated_laplace.delta_one_bar(float(self.epsilon_per_group), self.q)
+        infinite = 1.0 if one >= 1 else -math.expm1(self.max_groups * math.log1p(-one)) * COST_UP
+        d = infinite + sampler_surcharge(composed_epsilon, self.max_groups)
+        return self._pure_per_group(self.max_groups, (round_up(self.epsilon_per_group) * COST_UP,), d, epsilon)
 
     def release_probability(self, count: int) -> float:
         """Pr[count + z > 0]: 0 for an empty group, 1 above q. For one group this is `is_empty` of the Boolean case."""

@@ -14,6 +14,9 @@ LATTICE_BITS = 16
 WEIGHT_BITS = 10
 """A group's public weight a is a multiple of 2^-10, so that the sum of squares of a unit is an exact integer."""
 
+ONE = 1 << WEIGHT_BITS
+"""The largest weight of a group."""
+
 NORM_BITS = 26
 """Half the bits of the integer under the square root: 2^52 is the largest power whose root doubles give exactly."""
 

@@ -2,6 +2,6 @@
 
 from dphist.planning.plan import Plan, plan
 from dphist.planning.plan import plan as plan_for
-from dphist.planning.request import Aggregate, Request
+from dphist.planning.request import Request
 
-__all__ = ["Aggregate", "Plan", "Request", "plan", "plan_for"]
+__all__ = ["Plan", "Request", "plan", "plan_for"]

@@ -1,15 +1,18 @@
-"""A plan in words and one table, rendered from its objects."""
+"""Plans in words, rendered from their objects: the one sentence of the guarantee, the facts, the table, the flat record."""
 
 from __future__ import annotations
 
 import math
 import textwrap
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from dphist.mechanisms import AdaptiveGaussian, CorrelatedGaussian, KnownGroups, Mechanism
-from dphist.planning.request import TOTAL_SHARE, Aggregate, Request
-from dphist.planning.sentence import bounded_change
-from dphist.planning.summary import error95, objective_value, stated_delta, thresholded
+from dphist.errors import InvalidParameter
+from dphist.mechanisms import GroupMechanism, Mechanism
+from dphist.mechanisms.base import Fact
+from dphist.planning.request import TOTAL_SHARE, Request
+from dphist.words import factor_of, number, rounded_up
 
 _WIDTH = 100
 _LABEL = 13
@@ -24,143 +27,101 @@ _OBJECTIVES = {
 }
 
 
-def describe(
-    request: Request,
-    mechanism: Mechanism,
-    alternatives: Sequence[Mechanism],
-    aggregates: Sequence[tuple[Aggregate, float]],
-) -> str:
-    """The plan as text."""
-    lines = [f"Plan: {title(mechanism)}, the best found for {_OBJECTIVES[request.objective]}", ""]
-    if request.mechanism != "best" or request.analysis is not None:
-        lines[0] = f"Plan: {title(mechanism)}, as asked"
-    if request.undecided:
-        lines[0] = f"Plan: {_UNDECIDED[request.choice]}"
-    for label, text in facts(request, mechanism, aggregates):
+def check_neighbours(value: str) -> None:
+    """Only adding or removing is supported: replacing one unit by another breaks these theorems as they stand."""
+    if value != "add-remove":
+        raise InvalidParameter(
+            "neighbours that differ by adding or removing a unit (add-remove)",
+            repr(value),
+            "to replace a unit is to remove one and add one: the guarantee then holds at twice the epsilon and"
+            " (1 + e^epsilon) times the delta.",
+        )
+
+
+def bounded_change(protected: str, epsilon: float, proved: float, asked: float, theorem: str) -> str:
+    """An (epsilon, delta) guarantee as a sentence; what is proved is rounded up, what was asked for is told in full."""
+    return (
+        f"adding or removing {protected} changes the probability of any result by at most a factor"
+        f" {factor_of(epsilon)} plus delta = {rounded_up(proved)} (asked for: {asked!r}), by {theorem}."
+    )
+
+
+def sentence(mechanism: Mechanism, epsilon: float, delta: float, protected: str = "all records of one unit") -> str:
+    """What adding or removing something changes, with the theorem that says so."""
+    return bounded_change(protected, epsilon, mechanism.delta(epsilon), delta, mechanism.theorem)
+
+
+def guarantee(request: Request, mechanism: GroupMechanism) -> str:
+    """The guarantee of a release in one sentence, with its theorem."""
+    delta = stated_delta(request, mechanism)
+    return bounded_change("all records of one unit", request.epsilon, delta, request.delta, mechanism.theorem)
+
+
+def stated_delta(request: Request, mechanism: GroupMechanism) -> float:
+    """The delta to state: the mechanism's own, or the whole budget where the data chose the mechanism among several."""
+    return request.delta if request.choice != "given" else mechanism.delta(request.mechanism_epsilon)
+
+
+def layout(title: str, facts: Sequence[Fact]) -> str:
+    """A title and labelled, wrapped sentences."""
+    lines = [title, ""]
+    for label, text in facts:
         wrapped = textwrap.wrap(text, _WIDTH - _LABEL - 2)
         lines += [f"  {label if i == 0 else '':<{_LABEL}}{line}" for i, line in enumerate(wrapped)]
-    if alternatives:
-        lines += ["", *_table(request, mechanism, alternatives)]
     return "\n".join(lines)
 
 
-def title(mechanism: Mechanism) -> str:
+def describe(request: Request, mechanism: GroupMechanism, alternatives: Sequence[GroupMechanism]) -> str:
+    """The plan as text."""
+    head = f"Plan: {title(mechanism)}, the best found for {_OBJECTIVES[request.objective]}"
+    if request.mechanism != "best" or request.analysis is not None:
+        head = f"Plan: {title(mechanism)}, as asked"
+    if request.undecided:
+        head = f"Plan: {_UNDECIDED[request.choice]}"
+    text = layout(head, facts(request, mechanism))
+    return "\n".join([text, "", *_table(request, mechanism, alternatives)]) if alternatives else text
+
+
+def title(mechanism: GroupMechanism) -> str:
     """Mechanism and analysis in a few words."""
     return f"{mechanism.name} ({mechanism.analysis})"
 
 
-def facts(
-    request: Request, mechanism: Mechanism, aggregates: Sequence[tuple[Aggregate, float]]
-) -> list[tuple[str, str]]:
+def facts(request: Request, mechanism: GroupMechanism) -> list[Fact]:
     """What a reader wants to know, as (label, sentence)."""
-    found = [
-        *_choice(request),
-        *(_adaptive(mechanism) if isinstance(mechanism, AdaptiveGaussian) else _plain(mechanism)),
-    ]
-    for aggregate, noise_std in aggregates:
-        found.append(
-            (
-                aggregate.name,
-                f"each unit's value in a group clamped to [{aggregate.lower:g}, {aggregate.upper:g}]; noise of std"
-                f" {number(noise_std)} on the recentred sum",
-            )
-        )
+    facts = [*_choice(request), *mechanism.facts()]
+    for noisy in mechanism.noisy(request.aggregates):
+        bounds = f"[{noisy.aggregate.lower:g}, {noisy.aggregate.upper:g}]"
+        noise = f"noise of std {number(noisy.noise_std)} on the recentred sum"
+        facts.append((noisy.name, f"each unit's value in a group clamped to {bounds}; {noise}"))
     if request.total_scale is not None:
         std = math.sqrt(2) * request.total_scale
-        found.append(("total", f"the number of units, with noise of std {number(std)}: {TOTAL_SHARE:.0%} of epsilon"))
+        facts.append(("total", f"the number of units, with noise of std {number(std)}: {TOTAL_SHARE:.0%} of epsilon"))
     if request.sketch is not None:
         most = f"the pairs of unit and group divided by {request.sketch + 1:,}"
-        found.append(("sketch", f"counts are too small by at most {most}"))
-    return [*found, ("guarantee", guarantee(request, mechanism)), ("provided", f"{mechanism.assumption}.")]
+        facts.append(("sketch", f"counts are too small by at most {most}"))
+    return [*facts, ("guarantee", guarantee(request, mechanism)), ("provided", f"{mechanism.assumption}.")]
 
 
-def _choice(request: Request) -> list[tuple[str, str]]:
+def _choice(request: Request) -> list[Fact]:
     """What is chosen from the data, and what that costs."""
     if request.choice == "given":
         return []
     what = "between adaptive and laplace" if request.choice == "law" else "of max_groups and its law"
     std = number(math.sqrt(2) / request.choice_epsilon)
-    return [
-        (
-            "choice",
-            f"{request.choice_epsilon / request.epsilon:.0%} of epsilon pays for a histogram of how many groups units are in"
-            f" (noise of std {std} on each bucket), from which the choice {what} is made",
-        )
-    ]
+    share = f"{request.choice_epsilon / request.epsilon:.0%} of epsilon pays for a histogram of how many groups units are in"
+    return [("choice", f"{share} (noise of std {std} on each bucket), from which the choice {what} is made")]
 
 
-def _adaptive(mechanism: AdaptiveGaussian) -> list[tuple[str, str]]:
-    """Budget, rounds, threshold and noise of an adaptive release."""
-    split = mechanism.budget_split()
-    shares = ", ".join(f"{share:.0%} {name}" for name, share in split.items() if share > 0)
-    rounds = ", ".join(f"{number(std)}" for std in mechanism.round_stds)
-    return [
-        ("budget", f"of the squared Gaussian budget {shares}"),
-        (
-            "selection",
-            f"{mechanism.tuning.rounds} rounds with noise of std {rounds} on the sum of weights; each unit gives weights of"
-            f" norm 1 to a fixed sample of at most {mechanism.max_groups:,} of its groups, in later rounds to those that are"
-            " still undecided",
-        ),
-        (
-            "threshold",
-            f"a group is selected when its weights add up to more than {number(mechanism.threshold)}: with probability 50 % at"
-            f" {number(mechanism.count_released_with(0.5))} units that have no other undecided group, 95 % at"
-            f" {number(mechanism.count_released_with(0.95))}; more units where they have",
-        ),
-        (
-            "noise",
-            f"std {number(mechanism.noise_std)} on the count of a selected group if its units are in no other selected group,"
-            " times the square root of the norm that is allowed to units with more, which is chosen privately; every count is"
-            " released with its own standard error",
-        ),
-    ]
-
-
-def _plain(mechanism: Mechanism) -> list[tuple[str, str]]:
-    """Noise and threshold of one pass."""
-    noise = f"std {number(mechanism.noise_std)} on every count; 95 % of them within ±{number(error95(mechanism))}"
-    if isinstance(mechanism, CorrelatedGaussian | KnownGroups) and mechanism.correlation > 0:
-        noise += (
-            f" ({number(mechanism.independent_std)} independent, the rest common to all groups,"
-            f" correlation {number(mechanism.correlation)})"
-        )
-    found = [("noise", noise)]
-    threshold = thresholded(mechanism)
-    if threshold is not None:
-        found.append(
-            (
-                "threshold",
-                f"a group is released when its noisy count exceeds {number(threshold.threshold)}: with probability 50 %"
-                f" at {number(threshold.count_released_with(0.5))} units, 95 % at"
-                f" {number(threshold.count_released_with(0.95))} units",
-            )
-        )
-        if threshold.low_threshold > 1:
-            found.append(("", f"groups of fewer than {threshold.low_threshold:,} units are dropped first"))
-    return found
-
-
-def guarantee(request: Request, mechanism: Mechanism) -> str:
-    """The guarantee in one sentence, with its theorem."""
-    delta = stated_delta(request, mechanism)
-    return bounded_change("all records of one unit", request.epsilon, delta, request.delta, mechanism.theorem)
-
-
-def _table(request: Request, mechanism: Mechanism, alternatives: Sequence[Mechanism]) -> list[str]:
+def _table(request: Request, mechanism: GroupMechanism, alternatives: Sequence[GroupMechanism]) -> list[str]:
     header = ("", "noise std", "threshold", "50 % at", "95 % at", "against the plan")
-    best = objective_value(mechanism, request.objective)
-    rows = [header]
+    rows: list[tuple[str, ...]] = [header]
     for candidate in (mechanism, *alternatives):
-        worse = objective_value(candidate, request.objective) / best - 1
-        verdict = "the plan" if candidate is mechanism else comparison(worse)
-        if request.choice != "given":
-            verdict = standing(request, candidate, mechanism)
-        threshold = thresholded(candidate)
-        cells = ("-", "-", "-")
-        if threshold is not None:
-            counts = (threshold.threshold, threshold.count_released_with(0.5), threshold.count_released_with(0.95))
-            cells = (number(counts[0]), number(counts[1]), number(counts[2]))
+        cells = ["-", "-", "-"]
+        if candidate.threshold is not None:
+            counts = (candidate.threshold, candidate.count_released_with(0.5), candidate.count_released_with(0.95))
+            cells = [number(count) for count in counts]
+        verdict = standing(request, candidate, mechanism, "the plan")
         rows.append((title(candidate), number(candidate.noise_std), *cells, verdict))
     widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
     return [
@@ -171,16 +132,18 @@ def _table(request: Request, mechanism: Mechanism, alternatives: Sequence[Mechan
     ]
 
 
-def standing(request: Request, candidate: Mechanism, chosen: Mechanism) -> str:
-    """What becomes of a mechanism where the data chooses."""
-    bound = "no bound" if isinstance(candidate, AdaptiveGaussian) else f"max_groups {candidate.max_groups}"
-    if request.undecided and not isinstance(chosen, AdaptiveGaussian):
+def standing(request: Request, candidate: GroupMechanism, chosen: GroupMechanism, words: str) -> str:
+    """How a candidate compares with the one that is chosen, which is told as `words`; or what becomes of it where the data
+    chooses."""
+    bound = candidate.bound_in_words
+    if request.choice == "given":
+        worse = candidate.objective_value(request.objective) / chosen.objective_value(request.objective) - 1
+        return words if candidate is chosen else comparison(worse)
+    if not request.undecided:
+        return f"{bound}, chosen" if candidate is chosen else bound
+    if not chosen.in_rounds:
         return bound
-    return (
-        f"{bound}, {'the plan' if candidate is chosen else 'if units are light'}"
-        if request.undecided
-        else (f"{bound}, chosen" if candidate is chosen else bound)
-    )
+    return f"{bound}, {'the plan' if candidate is chosen else 'if units are light'}"
 
 
 def comparison(worse: float) -> str:
@@ -190,16 +153,62 @@ def comparison(worse: float) -> str:
     return f"{worse:+.1%}" if worse < 9 else f"{1 + worse:,.0f} times"
 
 
-def with_error(value: float, error: float) -> str:
-    """value ± error, with the digits that the error leaves: two of its own."""
-    digits = max(0, 1 - math.floor(math.log10(error))) if error > 0 else 2
-    return f"{value:,.{digits}f} ± {error:,.{digits}f}"
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Every number of a plan that applies, as `--json` prints it; None where one does not."""
+
+    mechanism: str
+    analysis: str
+    epsilon: float
+    delta: float
+    target_delta: float
+    max_groups: int
+    sparsity: int | None
+    noise_std: float
+    independent_std: float | None
+    correlation: float | None
+    gap: float | None
+    low_threshold: int | None
+    threshold: float | None
+    delta_gauss: float
+    delta_inf: float | None
+    error95: float
+    released_50: float | None
+    released_95: float | None
+    theorem: str
+    choice: str = "given"
+    choice_epsilon: float = 0.0
+    budget_split: dict[str, float] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
 
 
-def number(value: float) -> str:
-    """A number with the digits that matter to a reader."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
+def summarise(request: Request, mechanism: GroupMechanism) -> Summary:
+    """The record of a mechanism at the request's budget."""
+    hides = mechanism.threshold is not None
+    return Summary(
+        mechanism=mechanism.name,
+        analysis=mechanism.analysis,
+        epsilon=request.epsilon,
+        delta=stated_delta(request, mechanism),
+        target_delta=request.delta,
+        max_groups=mechanism.max_groups,
+        sparsity=mechanism.sparsity,
+        noise_std=mechanism.noise_std,
+        independent_std=mechanism.independent_std,
+        correlation=mechanism.correlation,
+        gap=mechanism.gap,
+        low_threshold=mechanism.low_threshold,
+        threshold=mechanism.threshold,
+        delta_gauss=mechanism.delta_noise(request.mechanism_epsilon),
+        delta_inf=mechanism.delta_infinity(),
+        error95=mechanism.noise_quantile(0.975),
+        released_50=mechanism.count_released_with(0.5) if hides else None,
+        released_95=mechanism.count_released_with(0.95) if hides else None,
+        theorem=mechanism.theorem,
+        choice=request.choice,
+        choice_epsilon=request.choice_epsilon,
+        budget_split=mechanism.budget_split(),
+    )

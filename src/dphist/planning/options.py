@@ -7,7 +7,7 @@ when it is first needed: importing pydantic takes longer than all else that `dph
 
 import inspect
 import json
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,7 +31,7 @@ from dphist.errors import InvalidParameter
 from dphist.planning.request import Noise, Objective
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from pydantic import BaseModel, TypeAdapter
 
 NullKeys = Literal["group", "drop"]
 Order = Literal["count", "key"]
@@ -64,8 +64,8 @@ class _Lists:
         return {**handler(source), "strict": False}
 
 
-class _AnyCollection:
-    """Takes lists, sets and arrays alike without looking at what is in them, but no text, whose items are letters."""
+class _AnyIterable:
+    """Takes lists, sets and arrays alike without looking at what is in them, but no text: its items are letters."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: object) -> Any:
         from pydantic_core import core_schema
@@ -73,7 +73,7 @@ class _AnyCollection:
         return core_schema.no_info_plain_validator_function(self._check)
 
     def _check(self, value: object) -> object:
-        if isinstance(value, str | bytes) or not isinstance(value, Collection):
+        if isinstance(value, str | bytes) or not isinstance(value, Iterable):
             raise ValueError
         return value
 
@@ -109,7 +109,7 @@ _KEYS: Final = "A file with a public list of groups, one per line: no threshold 
 
 class _KeysOfPlan(TypedDict, total=False):
     keys: Annotated[
-        int | Annotated[Collection[object], _AnyCollection()] | None,
+        int | Annotated[Iterable[object], _AnyIterable()] | None,
         Option(_KEYS, text=Path | None, expected="a public list of groups, or how many they are"),
     ]
 
@@ -150,13 +150,15 @@ class _Choices(TypedDict, total=False):
         Option("sparse-gaussian: exact, f-dp, add-the-deltas; correlated-gaussian: tight, paper-3.5, paper-3.3."),
     ]
     objective: Annotated[
-        Objective, Option("What to minimise: release95 (count released with 95 %), gap or noise.", "release95")
+        Objective,
+        Option("What to minimise: release95 (count released with 95 %), gap or noise.", "release95", text=str),
     ]
     noise_std: Annotated[float | None, Option("Fix the noise on a count and find the smallest threshold.")]
     correlation: Annotated[float | None, Option("Variance of the common noise relative to the independent noise.")]
     low_threshold: Annotated[int, Option("Groups with fewer units are dropped before noise is drawn.", 1)]
     noise: Annotated[
-        Noise, Option("rounded: Gaussian on a fine lattice, least noise; discrete: whole counts.", "rounded")
+        Noise,
+        Option("rounded: Gaussian on a fine lattice, least noise; discrete: whole counts.", "rounded", text=str),
     ]
 
 
@@ -209,6 +211,7 @@ class StatisticOptions(TypedDict, total=False):
             "mode, max-k: read values as numbers (what is no number is left out) or as text. By default they are what the file"
             " says; CSV and JSON columns are text, which max-k does not compare unless asked to.",
             flag="--as",
+            text=str | None,
             metavar="number|text",
         ),
     ]
@@ -306,12 +309,19 @@ def _check(kind: type, given: Mapping[str, Any]) -> None:
         raise InvalidParameter(f"{name} to be {declarations(kind)[name].expected}", _shown(error["input"])) from None
 
 
+@cache
+def _adapter(kind: type) -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
 def check_types(kind: type, data: object) -> None:
     """Refuse stored data whose types are not those of a dataclass; its values its constructor checks."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
-        TypeAdapter(kind).validate_json(json.dumps(data), strict=True)
+        _adapter(kind).validate_json(json.dumps(data), strict=True)
     except ValidationError as problem:
         for error in problem.errors(include_url=False):
             if error["type"] != "value_error":

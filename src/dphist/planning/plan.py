@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Unpack
 
+from dphist.aggregates import Aggregate, NoisyAggregate
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.mechanisms import Mechanism
+from dphist.mechanisms import GroupMechanism
 from dphist.planning import storage
-from dphist.planning.aggregates import AggregateNoise, aggregate_noise
 from dphist.planning.candidates import candidates
-from dphist.planning.describe import describe
+from dphist.planning.describe import Summary, describe, stated_delta, summarise
 from dphist.planning.options import PlanOptions, read, spelled_out
-from dphist.planning.request import Aggregate, Choice, Request, analysis_owner
-from dphist.planning.summary import Summary, objective_value, stated_delta, summarise
+from dphist.planning.request import Choice, Request, analysis_owner
 
 STD_ERROR: Final = "_std_error"
 """What is appended to the name of a released column to name its standard error."""
@@ -26,8 +25,8 @@ class Plan:
     """A request, the mechanism chosen for it, and the alternatives. Holds everything a release needs; immutable."""
 
     request: Request
-    mechanism: Mechanism
-    alternatives: tuple[Mechanism, ...] = ()
+    mechanism: GroupMechanism
+    alternatives: tuple[GroupMechanism, ...] = ()
 
     @property
     def epsilon(self) -> float:
@@ -40,20 +39,24 @@ class Plan:
         return stated_delta(self.request, self.mechanism)
 
     @property
-    def aggregates(self) -> tuple[AggregateNoise, ...]:
-        """The noise of every aggregate."""
-        return aggregate_noise(self.request, self.mechanism)
+    def aggregates(self) -> tuple[NoisyAggregate, ...]:
+        """Every aggregate with its noise."""
+        return self.mechanism.noisy(self.request.aggregates)
+
+    @property
+    def branches(self) -> tuple[GroupMechanism, ...]:
+        """What a release may run: the mechanism, or any of several where the data chooses."""
+        return (self.mechanism, *self.alternatives) if self.request.undecided else (self.mechanism,)
 
     @property
     def value_names(self) -> list[str]:
         """The names of the columns with values in a release."""
         return ["count", *(aggregate.name for aggregate in self.request.aggregates)]
 
-    def decided(self, mechanism: Mechanism) -> Plan:
+    def decided(self, mechanism: GroupMechanism) -> Plan:
         """The plan once one of its mechanisms is chosen: that one, with the others as alternatives."""
-        branches = (self.mechanism, *self.alternatives)
-        others = tuple(other for other in branches if other is not mechanism)
-        return Plan(self.request.for_branch(mechanism.name, mechanism.max_groups), mechanism, others)
+        others = tuple(other for other in (self.mechanism, *self.alternatives) if other is not mechanism)
+        return Plan(self.request.for_branch(mechanism), mechanism, others)
 
     def summary(self) -> Summary:
         """The chosen mechanism as one flat record."""
@@ -78,9 +81,7 @@ class Plan:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     def __str__(self) -> str:
-        return describe(
-            self.request, self.mechanism, self.alternatives, [(n.aggregate, n.noise_std) for n in self.aggregates]
-        )
+        return describe(self.request, self.mechanism, self.alternatives)
 
 
 @spelled_out(PlanOptions)
@@ -151,21 +152,22 @@ def _aggregate(kind: Any, column: str | None, bounds: tuple[float, float], share
 
 def choose(request: Request) -> Plan:
     """The best candidate by the request's objective, and the others, best first."""
-    found, failed = candidates(request)
-    if request.unbounded and found:  # the choice is made from the data, later
-        return Plan(request, found[0], tuple(found[1:]))
-    eligible = [mechanism for mechanism in found if _is_asked_for(mechanism, request)]
+    feasible, infeasible = candidates(request)
+    if request.unbounded and feasible:  # the choice is made from the data, later
+        return Plan(request, feasible[0], tuple(feasible[1:]))
+    eligible = [mechanism for mechanism in feasible if _is_asked_for(mechanism, request)]
     if not eligible:
-        raise failed[0] if failed else Infeasible("a mechanism for this request", "none")
-    ordered = sorted(found, key=lambda mechanism: objective_value(mechanism, request.objective))
-    best = min(objective_value(mechanism, request.objective) for mechanism in eligible)
+        raise infeasible[0] if infeasible else Infeasible("a mechanism for this request", "none")
+    values = {id(mechanism): mechanism.objective_value(request.objective) for mechanism in feasible}
+    ordered = sorted(feasible, key=lambda mechanism: values[id(mechanism)])
+    best = min(values[id(mechanism)] for mechanism in eligible)
     # Equal but for rounding: the one that releases smaller groups.
-    close = [m for m in ordered if m in eligible and objective_value(m, request.objective) <= best * (1 + 1e-9)]
-    chosen = min(close, key=lambda mechanism: objective_value(mechanism, "release95"))
+    close = [m for m in ordered if m in eligible and values[id(m)] <= best * (1 + 1e-9)]
+    chosen = min(close, key=lambda mechanism: mechanism.objective_value("release95"))
     return Plan(request, chosen, tuple(mechanism for mechanism in ordered if mechanism is not chosen))
 
 
-def _is_asked_for(mechanism: Mechanism, request: Request) -> bool:
+def _is_asked_for(mechanism: GroupMechanism, request: Request) -> bool:
     if request.analysis is not None:
         return mechanism.name == analysis_owner(request.analysis) and mechanism.analysis == request.analysis
     discrete = {"discrete-gaussian": "sparse-gaussian", "discrete-correlated-gaussian": "correlated-gaussian"}

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 from dphist import checks
+from dphist.aggregates import MOST_AGGREGATES, Aggregate
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import LARGEST_EPSILON
+from dphist.mechanisms.base import LARGEST_EPSILON, GroupMechanism
 from dphist.mechanisms.tuning import Tuning
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import sparse_gaussian as gshm
@@ -16,77 +17,16 @@ from dphist.privacy import sparse_gaussian as gshm
 Objective = Literal["release95", "gap", "noise"]
 OBJECTIVES: Final[tuple[Objective, ...]] = get_args(Objective)
 MECHANISMS: Final = ("best", "adaptive", "sparse-gaussian", "correlated-gaussian", "laplace")
-Kind = Literal["sum", "mean", "rows"]
 Noise = Literal["rounded", "discrete"]
 NOISES: Final[tuple[Noise, ...]] = get_args(Noise)
 Choice = Literal["given", "law", "max_groups"]
 CHOICES: Final[tuple[Choice, ...]] = get_args(Choice)
 
-MOST_AGGREGATES: Final = 16
 TOTAL_SHARE: Final = 0.05
 """The share of epsilon that a total number of units costs."""
 
 _TUNING: Final = Tuning()
-_STEPS_PER_HALF_RANGE = 20
 _GIVE_BOUND = "add --max-groups (try 10): only with a bound can these be chosen."
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """A sum, mean or number of records per group, besides the count of units.
-
-    Each unit's value in each group is clamped to [lower, upper], recentred at the middle and rounded towards it on the
-    public lattice of `step`, so that sums are exact integers and one unit moves them by at most `sensitivity`.
-    `weight` is its share of the budget, relative to the count's.
-    """
-
-    kind: Kind
-    column: str | None
-    lower: float
-    upper: float
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        checks.check_choice("kind", self.kind, get_args(Kind))
-        if (self.column is None) != (self.kind == "rows"):
-            raise InvalidParameter("a column for sums and means, none for rows", repr(self.column))
-        if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
-            raise InvalidParameter(
-                f"finite bounds lower < upper for {self.name}",
-                f"[{self.lower}, {self.upper}]",
-                "for example likes:0:1.",
-            )
-        if not 2.0**-900 < self.upper - self.lower < 2.0**900:
-            raise InvalidParameter(f"bounds of ordinary size for {self.name}", f"[{self.lower}, {self.upper}]")
-        checks.check_positive(f"weight of {self.name}", self.weight)
-
-    @property
-    def name(self) -> str:
-        """The name of its column in a release."""
-        return "rows" if self.kind == "rows" else f"{self.kind}_{self.column}"
-
-    @property
-    def centre(self) -> float:
-        """The middle of the bounds."""
-        return self.lower + (self.upper - self.lower) / 2
-
-    @property
-    def step(self) -> float:
-        """The lattice of its values: a power of two, about a millionth of half the range (a half for whole rows)."""
-        if self.kind == "rows":
-            return 0.5
-        return 2.0 ** (math.ceil(math.log2((self.upper - self.lower) / 2)) - _STEPS_PER_HALF_RANGE)
-
-    @property
-    def sensitivity_steps(self) -> int:
-        """How many steps one unit moves the recentred sum of one group, at most."""
-        half = max(self.upper - self.centre, self.centre - self.lower)
-        return math.ceil(half / self.step)
-
-    @property
-    def sensitivity(self) -> float:
-        """The same in the units of the column."""
-        return self.sensitivity_steps * self.step
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +178,13 @@ class Request:
         """Whether a release has to choose between mechanisms first, from a noisy histogram of degrees."""
         return self.choice != "given" and self.unbounded
 
-    def for_branch(self, mechanism: str, max_groups: int) -> Request:
-        """The request once this mechanism is chosen: with its max_groups, but for the adaptive release, which has none."""
-        return self if not self.undecided or mechanism == "adaptive" else replace(self, max_groups=max_groups)
+    def for_branch(self, mechanism: GroupMechanism) -> Request:
+        """The request once this mechanism is chosen: with its max_groups, unless it needs no bound."""
+        return self if mechanism.in_rounds else self.bounded_to(mechanism.max_groups)
+
+    def bounded_to(self, max_groups: int) -> Request:
+        """The request once the data has chosen this bound; the same if there is nothing to choose."""
+        return replace(self, max_groups=max_groups) if self.undecided else self
 
     @property
     def choice_epsilon(self) -> float:

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from typing import Any
 
 from scipy.special import ndtri_exp
 
@@ -140,20 +141,14 @@ def of_declared_rho(rho: float, d: float, *, convert_at: float) -> PrivacyCost:
     (epsilon, delta) of P', Q' turns into (epsilon, delta + d). Rounded up.
     """
     epsilon = epsilon_from_rho(rho, convert_at) if rho > 0 else 0.0
-    return of_rho(rho, d, epsilon=epsilon, delta=min(1.0, (d + convert_at) * _UP))
+    return of_rho(rho, d, epsilon=epsilon, delta=(d + convert_at) * _UP)
 
 
 def together(costs: Iterable[PrivacyCost]) -> PrivacyCost:
     """The cost of several mechanisms that see each other's results. Rounded up."""
     listed = list(costs)
-    return PrivacyCost(
-        epsilon=math.fsum(cost.epsilon for cost in listed) * _UP,
-        delta=min(1.0, math.fsum(cost.delta for cost in listed) * _UP),
-        rho=math.fsum(cost.rho for cost in listed) * _UP,
-        rho_delta=min(1.0, math.fsum(cost.rho_delta for cost in listed) * _UP),
-        mu=math.hypot(*(cost.mu for cost in listed)) * _UP,
-        mu_delta=min(1.0, math.fsum(cost.mu_delta for cost in listed) * _UP),
-    )
+    sums = {field.name: math.fsum(getattr(cost, field.name) for cost in listed) * _UP for field in fields(PrivacyCost)}
+    return PrivacyCost(**sums | {"mu": math.hypot(*(cost.mu for cost in listed)) * _UP})
 
 
 def worst(costs: Iterable[PrivacyCost]) -> PrivacyCost:
@@ -187,15 +182,16 @@ def epsilon_of_losses(costs: Iterable[PrivacyCost] | Counter[PrivacyCost], delta
     atom = -math.expm1(log_keep)
     if atom >= delta:
         return math.inf
-    total = privacy_loss_distribution.from_privacy_parameters(
-        common.DifferentialPrivacyParameters(0.0, atom), value_discretization_interval=grid
-    )
+
+    def response(epsilon: float, delta: float) -> Any:
+        parameters = common.DifferentialPrivacyParameters(epsilon, delta)
+        return privacy_loss_distribution.from_privacy_parameters(parameters, value_discretization_interval=grid)
+
+    total = response(0.0, atom)
     if (mu := math.sqrt(math.fsum(squares))) > 0:
-        gaussian = privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=grid)
-        total = total.compose(gaussian)
-    for epsilon, number in responses.items():
-        one = privacy_loss_distribution.from_privacy_parameters(
-            common.DifferentialPrivacyParameters(epsilon, 0.0), value_discretization_interval=grid
+        total = total.compose(
+            privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=grid)
         )
-        total = total.compose(one.self_compose(number))
+    for epsilon, number in responses.items():
+        total = total.compose(response(epsilon, 0.0).self_compose(number))
     return float(total.get_epsilon_for_delta(delta))

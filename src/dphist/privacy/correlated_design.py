@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
-from scipy.special import ndtri
 
 from dphist.errors import Infeasible
 from dphist.privacy import correlated_gaussian as csh
-from dphist.privacy.gaussian import largest_mu, raise_for_rounding
+from dphist.privacy.gaussian import largest_mu
 from dphist.privacy.search import SPLIT_TOLERANCE, best_noise, edge, minimise, smallest
 from dphist.privacy.sparse_gaussian import quantile_for_infinity
 
@@ -50,12 +50,9 @@ class Setting:
 
     def sensitivity(self, correlation: float) -> float:
         """sqrt(S2) in units of independent_std."""
+        ratio, step = self.sums_ratio(correlation), self.lattice_step
         squared = csh.squared_sensitivity(
-            self.sparsity,
-            self.max_groups,
-            correlation,
-            sums_ratio=self.sums_ratio(correlation),
-            lattice_step=self.lattice_step,
+            self.sparsity, self.max_groups, correlation, sums_ratio=ratio, lattice_step=step
         )
         return math.sqrt(float(squared))
 
@@ -102,19 +99,11 @@ def smallest_t(target_delta: float, max_groups: int, correlation: float) -> floa
     """t_inf(c): the smallest t = gap/independent_std with delta_infinity(max_groups) <= target_delta."""
 
     def delta_at(t: float) -> float:
-        return raise_for_rounding(
-            float(csh.CommonNoise(correlation, t, max_groups).delta_infinity(np.array([max_groups]))[0])
-        )
+        return csh.delta_infinity(t, max_groups, 1.0, correlation)
 
-    single = quantile_for_infinity(target_delta, max_groups)
-    return smallest(
-        delta_at,
-        target_delta,
-        start=max(0.0, single * math.sqrt(1 + correlation)),
-        low=0.0,
-        high=_LARGEST_T * math.sqrt(1 + correlation),
-        tolerance=1e-12,
-    )
+    total = math.sqrt(1 + correlation)
+    start = max(0.0, quantile_for_infinity(target_delta, max_groups) * total)
+    return smallest(delta_at, target_delta, start=start, low=0.0, high=_LARGEST_T * total, tolerance=1e-12)
 
 
 def smallest_gap(setting: Setting, independent_std: float, correlation: float) -> float:
@@ -166,8 +155,7 @@ def _floor_of_gap(setting: Setting, independent_std: float, correlation: float) 
 
 def paper_gap_for_infinity(target_delta: float, sparsity: int, independent_std: float) -> float:
     """The gap at which `csh.paper_delta_infinity` alone is target_delta."""
-    tail = -math.expm1(math.log1p(-target_delta) / (sparsity + 1))
-    return -float(ndtri(tail)) * independent_std * float(1 + sparsity**-0.25)
+    return quantile_for_infinity(target_delta, sparsity + 1) * independent_std * float(1 + sparsity**-0.25)
 
 
 def gap_lemma_34(epsilon: float, target_delta: float, sparsity: int, independent_std: float) -> float:
@@ -184,8 +172,8 @@ def _fast_design(setting: Setting, correlation: float) -> Design:
     if setting.analysis != "tight":
         # Lemma 2.8 has no integer p and no lattice: its own smallest noise; add-the-deltas cannot attain its infimum.
         share = 0.99 if setting.analysis == "paper-3.3" and math.isinf(setting.weight) else 1.0
-        least = _paper_noise(setting, share)
-
+        mu = largest_mu(setting.epsilon, setting.target_delta * share * _MARGIN)
+        least = csh.paper_sensitivity(setting.sparsity, setting.lattice_step) / mu
     floor = 0.0 if setting.analysis == "paper-3.3" else _floor_of_gap(setting, least, correlation)
     independent_std, gap = best_noise(
         least,
@@ -206,11 +194,6 @@ def _sharpened(setting: Setting, design: Design) -> Design:
     if math.isinf(design.gap):
         return design
     return replace(design, gap=smallest_gap(setting, design.independent_std, design.correlation))
-
-
-def _paper_noise(setting: Setting, share: float) -> float:
-    mu = largest_mu(setting.epsilon, setting.target_delta * share * _MARGIN)
-    return csh.paper_sensitivity(setting.sparsity, setting.lattice_step) / mu
 
 
 def best_design(setting: Setting) -> Design:
@@ -246,42 +229,34 @@ def _promising(setting: Setting, floor: Callable[[float], float]) -> set[float]:
         lambda x: floor(math.exp(x)), grid[max(coarse - 1, 0)], grid[min(coarse + 1, 14)], tolerance=1e-3
     )
     near = math.exp(fine)
-    return {0.0, near, math.exp(centre), 1 / math.sqrt(setting.sparsity), *_kinks(setting, near)}
-
-
-def best_of(setting: Setting, correlations: Iterable[float], floor: Callable[[float], float]) -> Design:
-    """The best design among some correlations, those with the smallest lower bound first."""
-    best: Design | None = None
-    for correlation in sorted(correlations, key=floor)[:_MOST_DESIGNS]:
-        if best is not None and floor(correlation) >= best.value(setting.weight):
-            break
-        design = _fast_design(setting, correlation)
-        if best is None or design.value(setting.weight) < best.value(setting.weight):
-            best = design
-    assert best is not None
-    return best
-
-
-def _floor(setting: Setting) -> Callable[[float], float]:
-    known: dict[float, float] = {}
-
-    def floor(correlation: float) -> float:
-        if correlation not in known:
-            noise = smallest_independent_std(setting, correlation)
-            t = 0.0 if math.isinf(setting.weight) else smallest_t(setting.target_delta, setting.max_groups, correlation)
-            known[correlation] = Design(noise, correlation, noise * t).value(setting.weight)
-        return known[correlation]
-
-    return floor
-
-
-def _kinks(setting: Setting, near: float) -> list[float]:
     middle = round((setting.sparsity + 1 / near) / 2 - 0.5)
-    return [
+    kinks = [
         1 / (2 * p + 1 - setting.sparsity)
         for p in range(middle - 2, middle + 3)
         if 0 < p < setting.max_groups and 2 * p + 1 > setting.sparsity
     ]
+    return {0.0, near, math.exp(centre), 1 / math.sqrt(setting.sparsity), *kinks}
+
+
+def best_of(setting: Setting, correlations: Iterable[float], floor: Callable[[float], float]) -> Design:
+    """The best design among some correlations, those with the smallest lower bound first."""
+    first, *others = sorted(correlations, key=floor)[:_MOST_DESIGNS]
+    best = _fast_design(setting, first)
+    for correlation in others:
+        if floor(correlation) >= best.value(setting.weight):
+            break
+        best = min(best, _fast_design(setting, correlation), key=lambda design: design.value(setting.weight))
+    return best
+
+
+def _floor(setting: Setting) -> Callable[[float], float]:
+    @cache
+    def floor(correlation: float) -> float:
+        noise = smallest_independent_std(setting, correlation)
+        t = 0.0 if math.isinf(setting.weight) else smallest_t(setting.target_delta, setting.max_groups, correlation)
+        return Design(noise, correlation, noise * t).value(setting.weight)
+
+    return floor
 
 
 def noise_optimal_correlation(sparsity: int, max_groups: int) -> float:

@@ -142,13 +142,8 @@ def delta_gauss(
     lattice_step: float = 0.0,
 ) -> float:
     """The delta of the noise alone, no group being new: delta_G(sqrt(S2)/independent_std, epsilon). Rounded up."""
-    squared = squared_sensitivity(
-        sparsity,
-        max_groups,
-        correlation,
-        sums_ratio=(sums_sensitivity * independent_std) ** 2,
-        lattice_step=lattice_step,
-    )
+    ratio = (sums_sensitivity * independent_std) ** 2
+    squared = squared_sensitivity(sparsity, max_groups, correlation, sums_ratio=ratio, lattice_step=lattice_step)
     return raise_for_rounding(float(delta_gaussian(np.sqrt(squared) / independent_std, epsilon)))
 
 

@@ -61,16 +61,11 @@ def delta_of_session(per_query: float, queries: int, symbols: int) -> float:
     return raise_for_rounding(-math.expm1(min(queries, symbols) * math.log1p(-min(per_query, 1 - 1e-16))))
 
 
-def rho_paper(symbol_epsilon: float, symbols: int) -> float:
-    """The paper's zCDP parameter: symbols e^2/8."""
-    return symbols * symbol_epsilon**2 / 8
-
-
 def rho(symbol_epsilon: float, symbols: int) -> float:
-    """The tight zCDP parameter: symbols (x - 1 - ln x), x = e/(exp(e) - 1). Rounded up."""
+    """The tight zCDP parameter: symbols (x - 1 - ln x), x = e/(exp(e) - 1); the paper's is symbols e^2/8. Rounded up."""
     e = symbol_epsilon
     if e < 1e-2:
-        return rho_paper(e, symbols)  # the two agree to a relative e^2/100, and below it subtraction loses digits
+        return symbols * e**2 / 8  # the two agree to a relative e^2/100, and below it subtraction loses digits
     # ln x = ln e - e - ln(1 - exp(-e))
     log_x = math.log(e) - e - math.log(-math.expm1(-e))
     return symbols * (math.exp(log_x) - 1 - log_x) * (1 + 1e-9)

@@ -7,27 +7,18 @@ of charge could ask often. So everything that needs no record is checked first, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dphist.errors import DphistError, EngineFailure, Infeasible, InvalidParameter, InvalidPlan
 from dphist.flexible.plan import StatisticPlan
-from dphist.mechanisms import (
-    DiscreteGaussianThreshold,
-    LaplaceThreshold,
-    Mechanism,
-    Profile,
-    SparseGaussian,
-    TruncatedLaplace,
-    epsilon_at,
-)
-from dphist.mechanisms.costs import privacy_cost, with_pure_parts
+from dphist.mechanisms import GroupMechanism, Mechanism, TruncatedLaplace, epsilon_at
+from dphist.mechanisms.base import with_pure_parts
 from dphist.planning import Plan, Request
-from dphist.planning.describe import guarantee
+from dphist.planning.describe import guarantee, stated_delta
 from dphist.planning.plan import choose
-from dphist.planning.summary import stated_delta
 from dphist.planning.top_k import TopKPlan, plan_top_k
 from dphist.privacy.composition import PrivacyCost, worst
 from dphist.words import hash_of
@@ -40,7 +31,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T", bound="DataclassInstance")
-_FREE = (SparseGaussian, LaplaceThreshold, DiscreteGaussianThreshold)  # max_groups can change under the same noise
+R = TypeVar("R")
 SMALLEST_SHARE: Final = 64
 """How far below what was asked for an epsilon that fits is looked for."""
 NOT_RECORDED: Final = "Nothing was recorded in a ledger: keep count of what you release about these people."
@@ -152,17 +143,16 @@ def open_charge(ledger: str | Path | None, dataset: str | None, spend: Callable[
     if ledger is None and dataset is None:
         return None
     if ledger is None or dataset is None:
-        missing, hint = ("a ledger", "DPHIST_LEDGER") if ledger is None else ("a data set", "DPHIST_DATASET")
-        raise InvalidParameter(
-            "a ledger and a data set together", f"none as {missing}", f"--ledger ADDRESS --dataset NAME, or set {hint}."
-        )
-    made = Charge(ledger, dataset, spend())
+        missing, variable = ("a ledger", "DPHIST_LEDGER") if ledger is None else ("a data set", "DPHIST_DATASET")
+        hint = f"--ledger ADDRESS --dataset NAME, or set {variable}."
+        raise InvalidParameter("a ledger and a data set together", f"none as {missing}", hint)
+    charge = Charge(ledger, dataset, spend())
     try:
-        made.check()
+        charge.check()
     except BaseException:
-        made.close()
+        charge.close()
         raise
-    return made
+    return charge
 
 
 @contextmanager
@@ -217,6 +207,17 @@ def paid(charge: Charge | None, check: Callable[[], object], run: Callable[[], T
     return found
 
 
+def paid_run(charge: Charge | None, source: AbstractContextManager[R], run: Callable[[R], T]) -> T:
+    """Open a source, by which it is checked, charge, run, confirm; the result names the entry. Without a charge just run."""
+    with source as records:
+        if charge is None:
+            return run(records)
+        charge()
+        result = replace(run(records), receipt=charge.receipt)
+    charge.confirm()
+    return result
+
+
 def receipt_of(charge: Charge | None) -> dict[str, Any] | None:
     """Charge now, and give what the result will say about it: for what is drawn from later, bit by bit."""
     if charge is None:
@@ -261,28 +262,26 @@ def _most_groups(spend: Spend, fits: Fits, composed: float) -> tuple[int, float]
 def spend_of_plan(plan: Plan, unit: str) -> Spend:
     """A release. Where the data chooses the mechanism, every branch is paid for, and the choice too."""
     request = plan.request
-    branches: tuple[Mechanism, ...] = (plan.mechanism, *(plan.alternatives if request.undecided else ()))
+    branches = plan.branches
 
     def cost(composed: float) -> PrivacyCost:
         pure = [request.choice_epsilon] if request.choice != "given" else []
         pure += [1 / request.total_scale] if request.total_scale is not None else []
         epsilon = request.mechanism_epsilon
-        main = worst(privacy_cost(branch, epsilon, composed) for branch in branches)
+        main = worst(branch.cost(epsilon, composed) for branch in branches)
         whole = with_pure_parts(main, pure, composed)
         # What the plan states is proved as a whole, without the rounding of its parts.
         stated = max(stated_delta(request, branch) for branch in branches)
         return replace(whole, epsilon=plan.epsilon, delta=stated)
 
-    made = plan.mechanism
-    fewer = None
-    if len(branches) == 1 and isinstance(made, _FREE) and request.total_scale is None:
-        fewer = _fewer(made, plan.delta)
+    mechanism = plan.mechanism
+    alone = len(branches) == 1 and request.total_scale is None
     facts = {
         "mechanism": " or ".join(dict.fromkeys(branch.name for branch in branches)),
         "epsilon": plan.epsilon,
         "delta": plan.delta,
         "max_groups": request.max_groups,
-        "guarantee": guarantee(request, made),
+        "guarantee": guarantee(request, mechanism),
     }
     return Spend(
         command="release",
@@ -292,36 +291,34 @@ def spend_of_plan(plan: Plan, unit: str) -> Spend:
         cost=cost,
         with_epsilon=lambda epsilon: spend_of_plan(choose(replace(request, epsilon=epsilon)), unit),
         instead=("--mechanism adaptive", _adaptive_alone(request)) if request.choice == "law" else None,
-        groups=made.max_groups,
-        with_groups=fewer,
+        groups=mechanism.max_groups,
+        with_groups=_fewer(mechanism, plan.delta) if alone and mechanism.with_groups(1) is not None else None,
     )
 
 
 def _adaptive_alone(request: Request) -> Callable[[float], PrivacyCost]:
     """Nothing is chosen, so the Laplace branches, which add up badly, are not paid for."""
-    return lambda composed: spend_of_plan(choose(replace(request, choice="given", mechanism="adaptive")), "").cost(
-        composed
-    )
+    alone = replace(request, choice="given", mechanism="adaptive")
+    return lambda composed: spend_of_plan(choose(alone), "").cost(composed)
 
 
-def _fewer(
-    made: SparseGaussian | LaplaceThreshold | DiscreteGaussianThreshold, delta: float
-) -> Callable[[int], tuple[float, Callable[[float], PrivacyCost]]]:
+def _fewer(mechanism: GroupMechanism, delta: float) -> Callable[[int], tuple[float, Callable[[float], PrivacyCost]]]:
     def with_groups(groups: int) -> tuple[float, Callable[[float], PrivacyCost]]:
-        other = replace(made, max_groups=groups)
+        other = mechanism.with_groups(groups)
+        assert other is not None
         epsilon = epsilon_at(other, delta)
-        return epsilon, lambda composed: privacy_cost(other, epsilon, composed)
+        return epsilon, lambda composed: other.cost(epsilon, composed)
 
     return with_groups
 
 
 def spend_of_mechanism(
     command: str,
-    mechanism: Profile,
+    mechanism: Mechanism,
     epsilon: float,
     *,
     unit: str,
-    calibrate: Callable[[float], Profile],
+    calibrate: Callable[[float], Mechanism],
     facts: dict[str, Any],
     protects: Protects = "unit",
 ) -> Spend:
@@ -330,8 +327,8 @@ def spend_of_mechanism(
         command=command,
         unit=unit,
         epsilon=epsilon,
-        facts={"mechanism": getattr(mechanism, "name", type(mechanism).__name__), "epsilon": epsilon, **facts},
-        cost=lambda composed: privacy_cost(mechanism, epsilon, composed),
+        facts={"mechanism": mechanism.name, "epsilon": epsilon, **facts},
+        cost=lambda composed: mechanism.cost(epsilon, composed),
         with_epsilon=lambda other: spend_of_mechanism(
             command, calibrate(other), other, unit=unit, calibrate=calibrate, facts=facts, protects=protects
         ),
@@ -342,7 +339,7 @@ def spend_of_mechanism(
 def spend_of_top_k(plan: TopKPlan, unit: str) -> Spend:
     """The largest groups."""
 
-    def calibrate(epsilon: float) -> Profile:
+    def calibrate(epsilon: float) -> Mechanism:
         shortlist = plan.needed - 1 if plan.method == "ranked" else None
         return plan_top_k(
             k=plan.k, epsilon=epsilon, delta=plan.delta, method=plan.method,
@@ -356,7 +353,7 @@ def spend_of_top_k(plan: TopKPlan, unit: str) -> Spend:
 def spend_of_statistic(plan: StatisticPlan, unit: str) -> Spend:
     """One private number."""
 
-    def calibrate(epsilon: float) -> Profile:
+    def calibrate(epsilon: float) -> Mechanism:
         return TruncatedLaplace.for_budget(epsilon, plan.delta, plan.mechanism.max_groups)
 
     facts = {"delta": plan.delta, "statistic": plan.statistic, "guarantee": plan.privacy()}
@@ -378,11 +375,8 @@ def check_paid(
     if ledger is None:
         return
     if receipt is None:
-        raise InvalidParameter(
-            f"a {what} that this ledger paid for",
-            "one that names no entry",
-            "it was started without a ledger; use it without --ledger and DPHIST_LEDGER.",
-        )
+        hint = "it was started without a ledger; use it without --ledger and DPHIST_LEDGER."
+        raise InvalidParameter(f"a {what} that this ledger paid for", "one that names no entry", hint)
     from dphist.ledger import Ledger
 
     try:
@@ -392,8 +386,5 @@ def check_paid(
     with Ledger(ledger) as opened:
         entry = opened.entry(named.dataset, named.entry)
     if entry.hash != named.hash or entry.body.get("terms") != terms_hash(terms):
-        raise InvalidParameter(
-            f"a {what} as entry {entry.sequence:,} of {entry.dataset!r} paid for",
-            "another one",
-            "the file was changed, or belongs to another ledger.",
-        )
+        expected = f"a {what} as entry {entry.sequence:,} of {entry.dataset!r} paid for"
+        raise InvalidParameter(expected, "another one", "the file was changed, or belongs to another ledger.")

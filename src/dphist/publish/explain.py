@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import textwrap
 
-from dphist.mechanisms import AdaptiveGaussian
 from dphist.planning.describe import guarantee
-from dphist.planning.summary import thresholded
-from dphist.publish.privatise import bounds_of
 from dphist.publish.result import estimand
-from dphist.publish.run import Job
+from dphist.publish.run import Job, bounds_of
 
 Step = tuple[str, str, str]
 
@@ -24,11 +21,17 @@ def explain(job: Job) -> str:
 def _explain_one_pass(job: Job) -> list[Step]:
     return [
         ("Plan", "Chosen from public parameters alone; no record is read for it.", str(job.plan)),
-        ("Bound and count", _bounding(job), job.engine.explain(job.query, bounds_of(job.plan), job.source)),
+        ("Bound and count", _bounding(job), _sql(job)),
         ("Noise", _noise(job), ""),
         ("Threshold", _threshold(job), ""),
         ("Publish", _publishing(job), ""),
     ]
+
+
+def _sql(job: Job) -> str:
+    """What the engine executes. Reads the schema of the source and no record."""
+    with job.engine.open(job.source, job.query, seed=0) as records:
+        return records.explain_pairs() if job.plan.request.unbounded else records.explain(bounds_of(job.plan))
 
 
 def render(steps: list[Step]) -> str:
@@ -71,8 +74,8 @@ def _noise(job: Job) -> str:
 
 
 def _threshold(job: Job) -> str:
-    mechanism = thresholded(job.plan.mechanism)
-    if mechanism is None:
+    mechanism = job.plan.mechanism
+    if mechanism.threshold is None:
         return "The groups are a public list: there is nothing to hide, and all of them are released."
     return (
         "Which groups exist is itself private. A group is released only if its noisy count is strictly above"
@@ -91,20 +94,20 @@ def _publishing(job: Job) -> str:
 def explain_rounds(job: Job) -> list[Step]:
     """The rounds of the adaptive release, and the choice before them."""
     steps: list[Step] = [("Plan", "Chosen from public parameters alone; no record is read for it.", str(job.plan))]
-    steps.append(("Pairs", _PAIRS, job.engine.explain_pairs(job.query, job.source)))
+    steps.append(("Pairs", _PAIRS, _sql(job)))
     request = job.plan.request
     if request.undecided:
         steps.append(("Choice", _CHOICE.format(epsilon=request.choice_epsilon, left=request.mechanism_epsilon), ""))
     for mechanism in (job.plan.mechanism, *job.plan.alternatives):
-        if isinstance(mechanism, AdaptiveGaussian):
+        if mechanism.in_rounds:
             infinity = mechanism.delta_infinity()
-            words = _ROUNDS.format(most=mechanism.max_groups, rounds=mechanism.tuning.rounds)
+            words = _ROUNDS.format(most=mechanism.max_groups, rounds=mechanism.rounds)
             steps.append(("Rounds", words, ""))
             steps.append(("Threshold", _SELECTED.format(threshold=mechanism.threshold, infinity=infinity), ""))
             steps.append(("Counts", _COUNTS, ""))
             words = guarantee(request, mechanism)
             steps.append(("Together", f"All of it is one proof: {words}", ""))
-    if not isinstance(job.plan.mechanism, AdaptiveGaussian):
+    if not job.plan.mechanism.in_rounds:
         steps.append(("Noise and threshold", _ONE_PASS, ""))
     return [*steps, ("Publish", _publishing(job), "")]
 

@@ -17,9 +17,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from dphist.engines.query import Files
-from dphist.engines.spark.resolve import is_spark_frame
-from dphist.engines.spark.session import without_leaks
-from dphist.errors import EngineFailure, InvalidParameter
+from dphist.engines.spark import input_files
+from dphist.errors import InvalidParameter
 from dphist.outputs import OTHER_NAME, OVERWRITE, check_outputs, check_precious, replacement
 from dphist.publish.digests import FILE, seal, with_content
 
@@ -55,15 +54,7 @@ def _names(source: object) -> Iterable[object]:
         return source.paths
     if isinstance(source, list | tuple):
         return source
-    return _behind(source) if is_spark_frame(source) else ()
-
-
-def _behind(frame: Any) -> Iterable[object]:
-    """The files of a Spark frame; a frame that cannot tell them will say why when it is read."""
-    try:
-        return tuple(without_leaks(frame.inputFiles))
-    except EngineFailure:
-        return ()
+    return input_files(source)
 
 
 def _expanded(name: object) -> Iterable[Path]:

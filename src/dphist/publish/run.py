@@ -5,34 +5,47 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Unpack
 
+import numpy as np
 import pyarrow as pa
 
-from dphist.aggregates import Measure
-from dphist.engines.duckdb.engine import DuckDBEngine
-from dphist.engines.duckdb.pairs import open_pairs
-from dphist.engines.query import GroupByQuery, PerformanceSettings, parse_key
-from dphist.engines.spark.engine import SparkEngine
-from dphist.engines.spark.resolve import is_spark_frame
+from dphist.engines import engine_for
+from dphist.engines.base import (
+    NOISING,
+    ROUNDS,
+    Arrays,
+    Engine,
+    Groups,
+    Layout,
+    Pairs,
+    Progress,
+    Records,
+    Rows,
+    StoredTable,
+    local_groups,
+    silent,
+)
+from dphist.engines.query import EngineOptions, GroupByQuery, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
-from dphist.histogram import Histogram
+from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms import AdaptiveGaussian
-from dphist.noise import Entropy
+from dphist.noise import DiscreteLaplace, Entropy, sample
 from dphist.noise.entropy import require_secure
 from dphist.planning import Plan, plan_for
 from dphist.planning import storage as plan_storage
-from dphist.planning.aggregates import AggregateNoise
 from dphist.planning.options import BudgetOptions, ReleaseOptions, declarations, read, spelled_out
-from dphist.publish.adaptive import decide, run_rounds
 from dphist.publish.charge import charging, spend_of_plan
 from dphist.publish.files import files_of, public_keys
-from dphist.publish.privatise import bounds_of, noisy_total, privatise
-from dphist.publish.result import Release, Request
-from dphist.publish.table import build_table, check_names
+from dphist.publish.result import Release, Selection
+from dphist.publish.table import check_names, layout_of, noise_groups, published
+from dphist.selection.choice import decide
+from dphist.selection.counting import count
+from dphist.selection.estimates import estimated_columns
+from dphist.selection.rounds import select
 
-Progress = Callable[[str], None]
 Diagnose = Callable[[dict[str, int]], None]
 
 
@@ -42,14 +55,15 @@ class Job:
 
     source: object
     plan: Plan
-    request: Request
+    selection: Selection
     query: GroupByQuery
-    engine: DuckDBEngine | SparkEngine
+    engine: Engine
     inputs: tuple[Path, ...] = ()
 
     def check_source(self) -> None:
         """Refuse by schema what would be refused later; reads no record."""
-        self.engine.explain(self.query, bounds_of(self.plan), self.source)
+        with self.engine.open(self.source, self.query, seed=0):
+            pass
 
     def run(
         self,
@@ -63,59 +77,102 @@ class Job:
 
         `charge` is called once, before the first record is read.
         """
-        report = progress or (lambda phase: None)
-        if isinstance(self.engine, SparkEngine):
-            from dphist.publish import spark
-
-            secure = require_secure(entropy)
-            found = spark.run(self, self.engine, report=report, entropy=secure, charge=charge, diagnose=diagnose)
-        else:
+        work = Work(self.plan, self.selection, require_secure(entropy), progress or silent, diagnose)
+        with self.engine.open(self.source, self.query, progress=progress) as records:
+            records.require_noise()
             if charge is not None:
-                self.check_source()
                 charge()
-            road = self._run_on_pairs if self.plan.request.unbounded else self._run_on_groups
-            found = road(self.engine, report, entropy, diagnose)
-        return replace(found, inputs=self.inputs)
+            release = work.release(records)
+        return replace(release, inputs=self.inputs)
 
-    def _run_on_groups(
-        self, engine: DuckDBEngine, report: Progress, entropy: Entropy | None, diagnose: Diagnose | None
-    ) -> Release:
-        """One pass: a bounded histogram, then noise."""
-        histogram = self._histogram(engine, report)
-        if diagnose is not None:
-            diagnose({"non-empty groups": len(histogram), "contributions": int(histogram.counts.sum())})
-        report("adding noise")
-        return privatise(histogram, self.plan, self.request, entropy)
 
-    def _run_on_pairs(
-        self, engine: DuckDBEngine, report: Progress, entropy: Entropy | None, diagnose: Diagnose | None
-    ) -> Release:
-        """What needs more than one pass: a choice from the data, and the rounds of an adaptive release."""
-        with open_pairs(self.source, self.query, engine.settings, progress=report) as table:
-            plan = decide(self.plan, table, entropy)
-            if not isinstance(plan.mechanism, AdaptiveGaussian):
-                return privatise(table.histogram(bounds_of(plan)), plan, self.request, entropy)
-            pairs = table.coded(plan.mechanism.max_groups)
-            if diagnose is not None:
-                diagnose({"non-empty groups": pairs.groups})
-            report("selecting groups in rounds, counting them")
-            counted = run_rounds(plan, plan.mechanism, pairs, entropy)
-            keys = table.keys_of(counted.index)
-            total = table.total_units() if plan.request.total else None
-        built = build_table(
-            keys,
-            counted.columns,
-            plan,
-            level=self.request.intervals,
-            integers=self.request.integers,
-            order=self.request.order,
-        )
-        return Release(built, plan, self.request, noisy_total(total, plan, entropy), dt.datetime.now(dt.UTC))
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """One run: where true values become published ones."""
 
-    def _histogram(self, engine: DuckDBEngine, report: Progress) -> Histogram:
-        if self.plan.request.sketch is not None:
-            return engine.sketch(self.source, self.query, self.plan.request.sketch, progress=report)
-        return engine.histogram(self.source, self.query, bounds_of(self.plan), progress=report)
+    plan: Plan
+    selection: Selection
+    entropy: Entropy | None
+    tell: Progress = silent
+    diagnose: Diagnose | None = None
+
+    def release(self, records: Records) -> Release:
+        """One pass over the records; or several over their pairs, for a choice from the data and for rounds."""
+        request = self.plan.request
+        if request.sketch is not None:
+            return self.from_groups(records.sketch(request.sketch))
+        if not request.unbounded:
+            return self.from_groups(records.groups(bounds_of(self.plan)))
+        with records.pairs() as pairs:
+            decided = replace(self, plan=decide(self.plan, pairs, self.entropy))
+            if decided.plan.mechanism.in_rounds:
+                return decided.from_rounds(pairs)
+            return decided.from_groups(pairs.groups(bounds_of(decided.plan)))
+
+    def from_groups(self, groups: Groups) -> Release:
+        """Noise and threshold on bounded groups."""
+        mechanism = self.plan.mechanism
+        total = groups.total_units() if self.plan.request.total else None
+        if self.diagnose is not None:
+            self.diagnose({"non-empty groups": groups.number(), "contributions": groups.sum_of("units")})
+        self.tell(NOISING)
+        if mechanism.sparsity is not None:
+            groups = groups.less_next_largest(mechanism.sparsity)
+        shared = mechanism.draw_shared(self.entropy)
+        function = noise_groups(self.plan, self.selection.intervals, shared, self.entropy)
+        return self._released(groups.publish(function, self._layout(), self.entropy), total)
+
+    def from_rounds(self, pairs: Pairs) -> Release:
+        """Select, count, estimate."""
+        mechanism, aggregates = self.plan.mechanism, self.plan.aggregates
+        assert isinstance(mechanism, AdaptiveGaussian)  # the only one in rounds so far; selection is made for it
+        if self.diagnose is not None:
+            self.diagnose({"non-empty groups": pairs.non_empty_groups()})
+        self.tell(ROUNDS)
+        sampled = pairs.sampled(mechanism.max_groups)
+        selected = select(mechanism, sampled, self.entropy)
+        counted, clipping = count(mechanism, sampled, selected, aggregates, self.entropy)
+        names, level = [noisy.name for noisy in aggregates], self.selection.intervals
+
+        def estimate_groups(groups: Arrays) -> Rows:
+            noisy = clipping.noisy_counts(mechanism, names, groups)
+            columns = estimated_columns(mechanism, aggregates, noisy)
+            return Rows(np.arange(len(noisy.weights)), published(columns, mechanism, level))
+
+        table = counted.publish(estimate_groups, self._layout(), self.entropy, together=True)
+        return self._released(table, pairs.total_units() if self.plan.request.total else None)
+
+    def _layout(self) -> Layout:
+        chosen = self.selection
+        return layout_of(self.plan, level=chosen.intervals, integers=chosen.integers, order=chosen.order)
+
+    def _released(self, table: pa.Table | StoredTable, total: int | None) -> Release:
+        noisy = noisy_total(total, self.plan, self.entropy)
+        return Release(table, self.plan, self.selection, noisy, dt.datetime.now(dt.UTC))
+
+
+def privatise(histogram: Histogram, plan: Plan, selection: Selection, entropy: Entropy | None = None) -> Release:
+    """Draw the noise of a plan on a bounded histogram that somebody else counted."""
+    request = plan.request
+    bound = {"sparsity": request.sketch} if request.sketch is not None else {"max_groups": request.groups_per_unit}
+    histogram.require(**bound, listed=request.keys is not None)
+    if not request.thresholded and len(histogram) != request.keys:
+        raise InvalidParameter(f"the counts of all {request.keys} listed groups", len(histogram))
+    return Work(plan, selection, entropy).from_groups(local_groups(histogram))
+
+
+def bounds_of(plan: Plan) -> ContributionBounds:
+    """How much one unit may contribute: what the plan's guarantee assumes."""
+    return ContributionBounds(max_groups=plan.request.groups_per_unit)
+
+
+def noisy_total(units: int | None, plan: Plan, entropy: Entropy | None) -> float | None:
+    """The number of units with discrete Laplace noise: one unit changes it by one."""
+    scale = plan.request.total_scale
+    if scale is None:
+        return None
+    assert units is not None
+    return float(units + int(sample(DiscreteLaplace(Fraction(scale)), 1, entropy)[0]))
 
 
 def prepare(
@@ -123,42 +180,28 @@ def prepare(
     *,
     plan: Plan | str | Path | None = None,
     settings: PerformanceSettings | None = None,
-    engine: SparkEngine | None = None,
+    engine: Engine | None = None,
     **options: Unpack[ReleaseOptions],
 ) -> Job:
     """Everything a release can check and choose before it reads a record."""
     asked = read(ReleaseOptions, options, release)
     budget = {name: value for name, value in options.items() if name in declarations(BudgetOptions) and name != "keys"}
     names = (asked["by"],) if isinstance(asked["by"], str) else tuple(asked["by"])
-    request = Request(
-        asked["unit"],
-        names,
-        asked["where"],
-        asked["null_keys"],
-        asked["order"],
-        asked["intervals"],
-        asked["integers"],
-    )
+    names_and_form = (asked["null_keys"], asked["order"], asked["intervals"], asked["integers"])
+    selection = Selection(asked["unit"], names, asked["where"], *names_and_form)
     key_names = [parse_key(name).name for name in names]
     keys = asked["keys"]
     listed = None if keys is None else public_keys(keys, key_names)
     made = _plan(plan, budget, None if listed is None else listed.num_rows)
-    check_names(key_names, made, request.intervals)
-    query = build_query(made, request, listed)
+    check_names(key_names, made, selection.intervals)
+    query = build_query(made, selection, listed)
     inputs = files_of(source, plan, keys if isinstance(keys, str | Path) else None)
-    return Job(source, made, request, query, choose_engine(source, engine, settings), inputs)
+    return Job(source, made, selection, query, choose_engine(source, engine, settings), inputs)
 
 
-def choose_engine(
-    source: object, engine: SparkEngine | None, settings: PerformanceSettings | None
-) -> DuckDBEngine | SparkEngine:
-    """Where the source is counted: a Spark DataFrame by its own session, anything else here unless told otherwise."""
-    if engine is not None:
-        return engine
-    if is_spark_frame(source):
-        frame: Any = source
-        return SparkEngine(frame.sparkSession)
-    return DuckDBEngine(settings or PerformanceSettings())
+def choose_engine(source: object, engine: Engine | None, settings: PerformanceSettings | None = None) -> Engine:
+    """Where the source is counted: by the engine that is given, or by the one that the source belongs to."""
+    return engine or engine_for(source, EngineOptions(settings or PerformanceSettings()))
 
 
 @spelled_out(ReleaseOptions)
@@ -169,7 +212,7 @@ def release(
     ledger: str | Path | None = None,
     dataset: str | None = None,
     settings: PerformanceSettings | None = None,
-    engine: SparkEngine | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
     entropy: Entropy | None = None,
     **options: Unpack[ReleaseOptions],
@@ -177,14 +220,13 @@ def release(
     """Count units per group, add noise, hide small groups: a table that is safe to publish.
 
     source: a path or glob (Parquet, CSV, JSON), an Arrow table, a pandas or Polars frame, a DuckDB relation, a Spark
-    DataFrame (which is counted and noised by its cluster, and stays there). unit: the column
-    that names the person protected. by: the columns that make the groups, or ``name=SQL expression`` of a record's own
-    columns.
+    DataFrame (which is counted and noised by its cluster, and stays there). unit: the column that names the person
+    protected. by: the columns that make the groups, or ``name=SQL expression`` of a record's own columns.
 
-    Either ``plan`` (a plan, or the path of a saved one) or what `dphist.plan` takes (epsilon, delta, max_groups,
-    sums, ...); ``keys`` (a public list of groups), ``where`` (an SQL condition on a record's own columns), ``null_keys``
-    (group or drop), ``order`` (count or key), ``intervals`` (a level such as 0.95), ``integers``, ``settings`` (threads,
-    memory), ``engine`` (a `SparkEngine`).
+    plan: a plan, or the path of a saved one; without it, give what `dphist.plan` takes (epsilon, delta, max_groups, sums,
+    ...). keys: a public list of groups. where: an SQL condition on a record's own columns. null_keys: ``group`` or ``drop``.
+    order: by ``count`` or ``key``. intervals: a level such as 0.95. integers: round counts. settings: threads and memory.
+    engine: such as a `SparkEngine`.
 
     ledger, dataset: where the release is charged before the first record is read; without them nothing is recorded. What
     names, types, options and budget rule out is refused before the charge; a run that fails later stays charged, and says so.
@@ -193,12 +235,12 @@ def release(
     """
     require_secure(entropy)
     job = prepare(source, plan=plan, settings=settings, engine=engine, **options)
-    with charging(ledger, dataset, lambda: spend_of_plan(job.plan, job.request.unit)) as charge:
-        found = job.run(progress=progress, entropy=entropy, charge=charge)
+    with charging(ledger, dataset, lambda: spend_of_plan(job.plan, job.selection.unit)) as charge:
+        result = job.run(progress=progress, entropy=entropy, charge=charge)
         if charge is None:
-            return found
+            return result
         charge.confirm()
-        return replace(found, receipt=charge.receipt)
+        return replace(result, receipt=charge.receipt)
 
 
 def _plan(plan: Plan | str | Path | None, budget: Mapping[str, Any], listed: int | None) -> Plan:
@@ -211,10 +253,7 @@ def _plan(plan: Plan | str | Path | None, budget: Mapping[str, Any], listed: int
     if not isinstance(plan, Plan | str | Path):
         raise InvalidParameter("a plan, or the path of a saved one", type(plan).__name__)
     made = plan if isinstance(plan, Plan) else Plan.load(plan)
-    plan_storage.check(made.request, made.mechanism, "the plan")
-    if made.request.undecided:  # any of them may be run
-        for branch in made.alternatives:
-            plan_storage.check(made.request.for_branch(branch.name, branch.max_groups), branch, "the plan")
+    plan_storage.check_branches(made.request, made.branches, "the plan")
     if made.request.keys != listed:
         raise InvalidParameter(
             f"{'no' if made.request.keys is None else made.request.keys} public keys, as the plan says",
@@ -223,28 +262,14 @@ def _plan(plan: Plan | str | Path | None, budget: Mapping[str, Any], listed: int
     return made
 
 
-def build_query(plan: Plan, request: Request, listed: pa.Table | None) -> GroupByQuery:
-    """What the engine is asked for: the plan's aggregates on the request's records."""
+def build_query(plan: Plan, selection: Selection, listed: pa.Table | None) -> GroupByQuery:
+    """What the engine is asked for: the plan's aggregates on the selected records."""
     return GroupByQuery(
-        unit=request.unit,
-        by=tuple(parse_key(key) for key in request.by),
-        measures=tuple(_measure(noisy) for noisy in plan.aggregates),
-        where=request.where,
-        null_keys=request.null_keys,
+        unit=selection.unit,
+        by=tuple(parse_key(key) for key in selection.by),
+        measures=plan.request.aggregates,
+        where=selection.where,
+        null_keys=selection.null_keys,
         public_keys=listed,
         want_total=plan.request.total,
-    )
-
-
-def _measure(noisy: AggregateNoise) -> Measure:
-    aggregate = noisy.aggregate
-    return Measure(
-        name=aggregate.name,
-        kind=aggregate.kind,
-        column=aggregate.column,
-        lower=aggregate.lower,
-        upper=aggregate.upper,
-        centre=aggregate.centre,
-        step=aggregate.step,
-        sensitivity_steps=aggregate.sensitivity_steps,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -12,7 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 import pyarrow as pa
 
-from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.base import Engine, Progress, Records
 from dphist.engines.duckdb.sources import quote_identifier
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import InvalidParameter
@@ -23,10 +22,10 @@ from dphist.histogram import ContributionBounds, Histogram
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.planning.options import StatisticOptions, read, spelled_out
-from dphist.publish.charge import Receipt, charging, paid, spend_of_statistic
+from dphist.publish.charge import Receipt, charging, paid_run, spend_of_statistic
+from dphist.publish.run import choose_engine
 from dphist.words import exactly
 
-Progress = Callable[[str], None]
 _BUCKET = "dphist_bucket"
 
 
@@ -99,6 +98,7 @@ def stat(
     column: str | None = None,
     where: str | None = None,
     settings: PerformanceSettings | None = None,
+    engine: Engine | None = None,
     ledger: str | Path | None = None,
     dataset: str | None = None,
     progress: Progress | None = None,
@@ -117,14 +117,13 @@ def stat(
     plan = plan_statistic(name, **read(StatisticOptions, options, stat))
     plan.require_feasible()
     query = build_query(plan, unit=unit, column=column, where=where)
-    bounds = ContributionBounds(plan.mechanism.max_groups)
-    engine = DuckDBEngine(settings or PerformanceSettings())
+    chosen = choose_engine(source, engine, settings)
 
-    def run() -> PrivateStatistic:
-        return privatise_statistic(engine.histogram(source, query, bounds, progress=progress), plan, entropy)
+    def run(records: Records) -> PrivateStatistic:
+        return privatise_statistic(records.histogram(ContributionBounds(plan.mechanism.max_groups)), plan, entropy)
 
     with charging(ledger, dataset, lambda: spend_of_statistic(plan, unit)) as charge:
-        return paid(charge, lambda: engine.explain(query, bounds, source), run)
+        return paid_run(charge, chosen.open(source, query, progress=progress), run)
 
 
 def build_query(plan: StatisticPlan, *, unit: str, column: str | None, where: str | None) -> GroupByQuery:
@@ -170,9 +169,7 @@ def bucket_expression(column: str, buckets: Buckets) -> str:
 
 def privatise_statistic(histogram: Histogram, plan: StatisticPlan, entropy: Entropy | None = None) -> PrivateStatistic:
     """Noise on a bounded histogram, then the statistic. The only function that turns true counts into a published answer."""
-    held = histogram.bounds.max_groups
-    if held is None or held > plan.mechanism.max_groups:
-        raise InvalidParameter(f"a histogram bounded to {plan.mechanism.max_groups} bars per unit", held)
+    histogram.require(max_groups=plan.mechanism.max_groups)
     counts, kind = histogram.counts, histogram.keys.schema.field(0).type
     values = np.asarray(histogram.keys.column(0).to_numpy())
     if plan.statistic == "is-empty":

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dphist.mechanisms import AdaptiveGaussian, ContinualCounts, Ranked
+from dphist.mechanisms import ContinualCounts
 from dphist.planning import Plan
-from dphist.planning.describe import comparison, facts, number, standing, title, with_error
+from dphist.planning.describe import facts, standing, title
 from dphist.planning.plan import STD_ERROR
-from dphist.planning.summary import objective_value, thresholded
 from dphist.planning.top_k import TopKPlan
 from dphist.report import svg
+from dphist.words import number, with_error
 
 _text = html.escape
 _BARS = 30
@@ -50,8 +50,7 @@ def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
     by = metadata["by"]
     total = metadata["total_units"]
     units = f"; about {total['value']:,.0f} ± {total['std_error']:,.0f} units in all" if total else ""
-    aggregates = [(noisy.aggregate, noisy.noise_std) for noisy in plan.aggregates]
-    sentences = [("mechanism", title(plan.mechanism)), *facts(plan.request, plan.mechanism, aggregates)]
+    sentences = [("mechanism", title(plan.mechanism)), *facts(plan.request, plan.mechanism)]
     estimand = f"A count estimates {metadata['estimand']}. ± is one standard error of the noise."
     sections = [
         _section("The largest groups", _bars(table, by)),
@@ -70,7 +69,7 @@ def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
 def largest(table: pa.Table, plan: TopKPlan, metadata: dict[str, Any], *, complete: bool) -> str:
     """The report of the largest groups, with counts or as a ranked list."""
     by = metadata["by"]
-    ranked = isinstance(plan.mechanism, Ranked)
+    ranked = plan.mechanism.noise_std is None
     heading = (
         f"{'The largest groups, ranked,' if ranked else 'Private counts of the largest groups'} by {', '.join(by)}"
     )
@@ -83,7 +82,7 @@ def largest(table: pa.Table, plan: TopKPlan, metadata: dict[str, Any], *, comple
     rows = _rows(table, ["rank", *by], []) + ended if ranked else _rows(table, by, ["count"])
     sections = [
         _section("The groups", "" if ranked else _bars(table, by) + ended),
-        _section("The plan", _described(plan.facts())),
+        _section("The plan", _described(plan.mechanism.facts(plan.k))),
         _section("The released table", rows),
         _reading(f"{estimand} A group that is missing may be nearly as large as the last one.", metadata),
     ]
@@ -223,15 +222,15 @@ def _distribution(table: pa.Table) -> str:
 
 
 def _probabilities(plan: Plan) -> str:
-    mechanism = thresholded(plan.mechanism)
-    if mechanism is None:
+    mechanism = plan.mechanism
+    if mechanism.threshold is None:
         return "<p>All groups of the public list are released.</p>"
     grid = np.linspace(0, 1.15 * mechanism.count_released_with(0.999), 240)
     marks = [(mechanism.count_released_with(p), p) for p in (0.5, 0.95)]
     picture = svg.curve(grid, np.array([mechanism.release_probability(x) for x in grid]), marks)
     words = ", ".join(f"{p:.0%} at {number(x)}" for x, p in marks)
     caption = f"The probability that a group is released, by its true number of units: {words}."
-    if isinstance(mechanism, AdaptiveGaussian):
+    if mechanism.in_rounds:
         caption = (
             "The probability that a group is selected, by the weight that its units give it, which is their number if they"
             f" have no other undecided group: {words}."
@@ -240,17 +239,15 @@ def _probabilities(plan: Plan) -> str:
 
 
 def _alternatives(plan: Plan) -> str:
-    request, best = plan.request, objective_value(plan.mechanism, plan.request.objective)
     names = ("noise std", "threshold", "95 % released at", "against the plan")
     rows = ['<tr><th class="key"></th>' + "".join(f"<th>{name}</th>" for name in names) + "</tr>"]
     for mechanism in (plan.mechanism, *plan.alternatives):
-        is_chosen, hidden = mechanism is plan.mechanism, thresholded(mechanism)
-        verdict = "chosen" if is_chosen else comparison(objective_value(mechanism, request.objective) / best - 1)
+        is_chosen, hides = mechanism is plan.mechanism, mechanism.threshold is not None
         cells = [
             number(mechanism.noise_std),
-            number(hidden.threshold) if hidden else "–",
-            number(hidden.count_released_with(0.95)) if hidden else "–",
-            standing(request, mechanism, plan.mechanism) if request.choice != "given" else verdict,
+            number(mechanism.threshold) if mechanism.threshold is not None else "–",
+            number(mechanism.count_released_with(0.95)) if hides else "–",
+            standing(plan.request, mechanism, plan.mechanism, "chosen"),
         ]
         row = f'<td class="key">{_text(title(mechanism))}</td>' + "".join(f"<td>{_text(cell)}</td>" for cell in cells)
         rows.append(f'<tr class="chosen">{row}</tr>' if is_chosen else f"<tr>{row}</tr>")

@@ -10,22 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dphist.errors import Infeasible, InvalidParameter, MissingExtra
-from dphist.mechanisms import (
-    AdaptiveGaussian,
-    CorrelatedGaussian,
-    DiscreteCorrelatedGaussian,
-    DiscreteGaussianThreshold,
-    KnownGroups,
-    Mechanism,
-    Profile,
-    SparseGaussian,
-    discrete_gaussian,
-)
+from dphist.mechanisms import GroupMechanism, Mechanism
 from dphist.outputs import check_outputs, replacement
 from dphist.planning import Plan, Request
-from dphist.planning.candidates import correlated_gaussian, laplace_threshold, sparse_gaussian
 from dphist.planning.describe import title
-from dphist.planning.summary import thresholded
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,8 +69,8 @@ def plot_plan(plan: Plan, path: str | Path, *, overwrite: bool = False) -> None:
     if not curves:
         raise InvalidParameter("a plan with a threshold to draw", plan.mechanism.name, "public keys need no threshold.")
     draw_lines(axes, curves)
-    for i, point in enumerate(map(thresholded, (plan.mechanism, *plan.alternatives))):
-        if point is not None:
+    for i, point in enumerate((plan.mechanism, *plan.alternatives)):
+        if point.threshold is not None:
             axes.plot(point.noise_std, point.threshold, "o", color=_COLOURS[i % 7], markersize=9 if i == 0 else 5)
     _frame(plan, axes)
     axes.set(xlabel="noise on a count (standard deviation)", ylabel="threshold on the noisy count")
@@ -97,11 +85,11 @@ def plot_plan(plan: Plan, path: str | Path, *, overwrite: bool = False) -> None:
 def plot_choice(plan: Plan, path: str | Path, *, overwrite: bool = False) -> None:
     """The probability of release by the size of a group, for everything that a release may choose."""
     figure, axes = new_figure()
-    branches = [m for m in map(thresholded, (plan.mechanism, *plan.alternatives)) if m is not None]
+    branches = [m for m in (plan.mechanism, *plan.alternatives) if m.threshold is not None]
     grid = [float(x) for x in np.linspace(0, 1.1 * max(m.count_released_with(0.99) for m in branches), 300)]
     curves = []
     for mechanism in branches:
-        bound = "" if isinstance(mechanism, AdaptiveGaussian) else f", max_groups {mechanism.max_groups}"
+        bound = "" if mechanism.in_rounds else f", {mechanism.bound_in_words}"
         curves.append((mechanism.name + bound, grid, [mechanism.release_probability(x) for x in grid]))
     draw_lines(axes, curves)
     axes.set_xlabel("units in the group after bounding (adaptive: the weight they give it)")
@@ -113,47 +101,31 @@ def plot_choice(plan: Plan, path: str | Path, *, overwrite: bool = False) -> Non
 
 def _frame(plan: Plan, axes: Axes) -> None:
     """Show the region around the plan; a mechanism that is many times worse would squeeze it."""
-    chosen, *others = map(thresholded, (plan.mechanism, *plan.alternatives))
-    assert chosen is not None
-    near = [chosen, *(m for m in others if m and m.threshold <= 4 * chosen.threshold)]
-    noises, thresholds = [m.noise_std for m in near], [m.threshold for m in near]
+    points = [(m.noise_std, m.threshold) for m in (plan.mechanism, *plan.alternatives) if m.threshold is not None]
+    noises, thresholds = zip(points[0], *((n, t) for n, t in points[1:] if t <= 4 * points[0][1]), strict=True)
     axes.set_xlim(0.85 * min(noises), 1.35 * max(noises))
     axes.set_ylim(0.8 * min(thresholds), 1.35 * max(thresholds))
 
 
-def threshold_curve(request: Request, mechanism: Mechanism, points: int = 60) -> tuple[list[float], list[float]]:
+def threshold_curve(request: Request, mechanism: GroupMechanism, points: int = 60) -> tuple[list[float], list[float]]:
     """The smallest threshold of this kind of mechanism as a function of its noise."""
-    if isinstance(mechanism, KnownGroups):
+    if mechanism.threshold is None:
         return [], []
     noises, thresholds = [], []
     for ratio in np.geomspace(0.7, 1.6, points):
         asked = replace(request, noise_std=float(mechanism.noise_std * ratio))
         try:
-            found = thresholded(_rebuild(asked, mechanism))
+            other = mechanism.with_noise(asked)
         except Infeasible:
             continue
-        if found is not None:
-            noises.append(found.noise_std)
-            thresholds.append(found.threshold)
+        if other.threshold is not None:
+            noises.append(other.noise_std)
+            thresholds.append(other.threshold)
     return noises, thresholds
 
 
-def _rebuild(request: Request, like: Mechanism) -> Mechanism:
-    if isinstance(like, SparseGaussian):
-        return sparse_gaussian(request, like.analysis)
-    if isinstance(like, CorrelatedGaussian):
-        return correlated_gaussian(replace(request, correlation=like.correlation), like.analysis)
-    if isinstance(like, DiscreteGaussianThreshold):
-        return discrete_gaussian.calibrate(
-            request.mechanism_epsilon, request.delta, request.groups_per_unit, noise_std=request.noise_std
-        )
-    if isinstance(like, DiscreteCorrelatedGaussian):
-        return like  # one point: its noise is not free
-    return laplace_threshold(request)
-
-
 def plot_profile(
-    mechanism: Profile, label: str, epsilons: Sequence[float], path: str | Path, *, overwrite: bool = False
+    mechanism: Mechanism, label: str, epsilons: Sequence[float], path: str | Path, *, overwrite: bool = False
 ) -> None:
     """delta as a function of epsilon."""
     figure, axes = new_figure()

@@ -11,26 +11,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.mechanisms.adaptive import AdaptiveGaussian
-from dphist.mechanisms.laplace import LaplaceThreshold
-from dphist.mechanisms.sparse_gaussian import SparseGaussian
+from dphist.engines.base import Pairs
+from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.tuning import Tuning
 from dphist.noise import DiscreteLaplace, Entropy, sample
+from dphist.planning import Plan, storage
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Branch: TypeAlias = AdaptiveGaussian | SparseGaussian | LaplaceThreshold
-B = TypeVar("B", bound=Branch)
+M = TypeVar("M", bound=GroupMechanism)
 
 DEGREE_EDGES: Final = np.array([1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256], np.int64)
 """The buckets' lower ends, half octaves. The last is open: uncapped, a few very heavy units would decide for all."""
 
-_CENTRES: Final = np.array([1, 2, 3, 4.9, 6.9, 9.4, 13.3, 19.2, 27.2, 38, 54, 76, 108, 152, 216, 300])
+DEGREE_CENTRES: Final = np.array([1, 2, 3, 4.9, 6.9, 9.4, 13.3, 19.2, 27.2, 38, 54, 76, 108, 152, 216, 300])
 
 _DEFAULT: Final = Tuning()
 
@@ -42,18 +41,16 @@ def noisy_degrees(exact: Integers, epsilon: float, entropy: Entropy | None = Non
     return np.asarray(np.where(noisy < tuning.empty_below * math.sqrt(2) * scale, 0.0, noisy))
 
 
-def predicted_releases(mechanism: Branch, degrees: Floats) -> float:
-    """A number that grows with how many groups a mechanism would release: all contributions over the size that is released.
-
-    Exact for counts that fall like 1/rank, where it is the number of groups itself, up to a factor that all share.
-    """
-    if isinstance(mechanism, AdaptiveGaussian):
-        contributions = np.minimum(_CENTRES, mechanism.max_groups) ** mechanism.tuning.moved_weight
-    else:
-        contributions = np.minimum(_CENTRES, mechanism.max_groups)
-    return float((degrees * contributions).sum()) / mechanism.count_released_with(0.5)
+def most_releases(branches: Sequence[M], degrees: Floats) -> M:
+    """The mechanism of which the degrees predict the most releases; the first where nothing can be told."""
+    return max(branches, key=lambda mechanism: mechanism.predicted_releases(degrees, DEGREE_CENTRES))
 
 
-def choose(branches: Sequence[B], degrees: Floats) -> B:
-    """The branch with the most predicted releases; the first where nothing can be told."""
-    return max(branches, key=lambda mechanism: predicted_releases(mechanism, degrees))
+def decide(plan: Plan, pairs: Pairs, entropy: Entropy | None = None) -> Plan:
+    """The plan with the mechanism that the noisy histogram of degrees speaks for; unchanged if there is nothing to choose."""
+    if not plan.request.undecided:
+        return plan
+    degrees = noisy_degrees(pairs.degree_histogram(DEGREE_EDGES), plan.request.choice_epsilon, entropy)
+    decided = plan.decided(most_releases(plan.branches, degrees))
+    storage.check(decided.request, decided.mechanism, "the chosen branch of the plan")
+    return decided

@@ -10,146 +10,108 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.engines.memory import Integers, Pairs
-from dphist.errors import Infeasible, InvalidParameter
-from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, WEIGHT_BITS, Tuning
+from dphist.aggregates import NoisyAggregate
+from dphist.engines.base import Arrays, Groups, Integers, OnGroups, Rows, SampledPairs
+from dphist.mechanisms.adaptive import AdaptiveGaussian, sum_shift
+from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, ONE, WEIGHT_BITS, Tuning
 from dphist.noise import Entropy, RoundedGaussian, sample
-from dphist.noise.laws import LARGEST_SCALE
-from dphist.selection.rounds import ONE, Selection
-
-if TYPE_CHECKING:
-    from dphist.mechanisms.adaptive import AdaptiveGaussian
-
 
 Floats = NDArray[np.float64]
+Caps = tuple[float, float]
 
-SUM_BITS: Final = 20
-"""Steps of measures with fewer bits are refined to about so many before they are scaled down."""
-
-MOST_SUM_STEPS: Final = 2**30
-"""A public limit on one unit's steps in one group: times 2^31 units they stay far below 2^63."""
+NOTHING_SELECTED: Final[Caps] = (1.0, 4.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisyCounts:
-    """What counting publishes: weights, norms, the caps chosen, and noisy sums in lattice steps. Holds no true value."""
+    """What counting publishes of all selected groups: weights, norms, the caps chosen, noisy sums in lattice steps.
 
-    index: Integers
+    Holds no true value.
+    """
+
     weights: Integers
     norms: Norms
-    cap: float
-    probe_cap: float
+    caps: Caps
     main: Integers
     probe: Integers
-    main_std: float
-    probe_std: float
+    stds: tuple[float, float]
     sums: Mapping[str, Integers] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class SumNoise:
-    """One more aggregate: one unit's most steps in one group, and the noise for a unit norm of 1, in steps."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Clipping:
+    """What is known of the units' norms, and the caps that were chosen. Public by then."""
 
-    name: str
-    most_steps: int
-    std_steps: float
+    norms: Norms
+    caps: Caps
 
-    def __post_init__(self) -> None:
-        if self.most_steps > MOST_SUM_STEPS:
-            raise InvalidParameter(f"at most 2^30 steps for {self.name}", self.most_steps, "use narrower bounds.")
-
-    @property
-    def shift(self) -> int:
-        """By how many bits its steps are refined."""
-        return max(0, SUM_BITS - self.most_steps.bit_length())
-
-
-def require_room(mechanism: AdaptiveGaussian, sums: Sequence[SumNoise]) -> None:
-    """Refuse, before any data is read, a budget whose noise could leave the range of the sampler at the largest C."""
-    for noise in sums:
-        if math.ldexp(noise.std_steps * math.sqrt(CAPS[-1]), noise.shift) > float(LARGEST_SCALE) / 2:
-            raise Infeasible(
-                f"noise on {noise.name} that can be drawn", f"{noise.std_steps:.3g} steps", "raise epsilon."
-            )
-    largest = math.sqrt(CAPS[-1]) * max(mechanism.noise_std, mechanism.probe_std)
-    if math.ldexp(max(largest, *mechanism.round_stds), LATTICE_BITS) > float(LARGEST_SCALE) / 2:
-        raise Infeasible(
-            "noise on counts that can be drawn", f"a standard deviation of {largest:.3g}", "raise epsilon."
-        )
+    def noisy_counts(self, mechanism: AdaptiveGaussian, names: Sequence[str], groups: Arrays) -> NoisyCounts:
+        """The noisy numbers of all groups, as estimates need them."""
+        sums = {name: groups[f"steps_{i}"] for i, name in enumerate(names, 1)}
+        stds = count_stds(mechanism, self.caps)
+        return NoisyCounts(groups["weight"], self.norms, self.caps, groups["main"], groups["probe"], stds, sums)
 
 
 def count(
     mechanism: AdaptiveGaussian,
-    pairs: Pairs,
-    selection: Selection,
-    sums: tuple[SumNoise, ...] = (),
+    pairs: SampledPairs,
+    selected: Groups,
+    aggregates: Sequence[NoisyAggregate] = (),
     entropy: Entropy | None = None,
-) -> NoisyCounts:
+) -> tuple[Groups, Clipping]:
     """Histogram of norms, choice of C, noisy clipped counts and sums."""
-    weights = group_weights(selection.first_sums, mechanism.tuning)
-    spread = np.zeros(pairs.groups, np.int64)
-    spread[selection.index] = weights
-    norms = noisy_norms(mechanism, pairs, spread, entropy)
-    cap, probe_cap = choose_caps(mechanism, norms, weights, selection.first_sums)
-    caps = [whole_cap(chosen) for chosen in (cap, probe_cap)]
-    exact = pairs.clipped_sums(spread, caps[0], {noise.name: noise.shift for noise in sums})
-    probe = pairs.clipped_sums(spread, caps[1], {})["units"]
-    chosen_groups = selection.index
-    drawn = noise_counts(
-        mechanism,
-        (cap, probe_cap),
-        (exact["units"][chosen_groups], probe[chosen_groups]),
-        {noise: exact[noise.name][chosen_groups] for noise in sums},
-        entropy,
-    )
-    return noisy_counts(mechanism, chosen_groups, weights, norms, (cap, probe_cap), *drawn)
+    weights = selected.together(weigh_groups(mechanism), ("first", "weight", "square"))
+    exact = pairs.norm_histogram(weights, EDGES)
+    norms = noise_norms(mechanism, exact, float(weights.sum_of("square")), entropy)
+    caps = weights.answer(lambda groups: choose_caps(mechanism, norms, groups["weight"], _first_sums(groups)))
+    caps = NOTHING_SELECTED if caps is None else caps
+    shifts = [sum_shift(noisy.aggregate) for noisy in aggregates]
+    clipped = pairs.clipped(weights, (whole_cap(caps[0]), whole_cap(caps[1])), shifts)
+    names = ["weight", "main", "probe", *(f"steps_{i}" for i in range(1, len(shifts) + 1))]
+    return clipped.each(noise_clipped(mechanism, caps, aggregates, entropy), names, entropy), Clipping(norms, caps)
 
 
-def count_stds(mechanism: AdaptiveGaussian, caps: tuple[float, float]) -> tuple[float, float]:
-    """The noise on the main count and on the probe, once their caps are chosen."""
-    cap, probe_cap = caps
-    return up(mechanism.noise_std * math.sqrt(cap)), up(mechanism.probe_std * math.sqrt(probe_cap))
+def weigh_groups(mechanism: AdaptiveGaussian) -> OnGroups:
+    """The weights of the selected groups in the counts, from their noisy sums of round 1; and their squares."""
+
+    def weigh(groups: Arrays) -> Rows:
+        weights = group_weights(_first_sums(groups), mechanism.tuning)
+        columns = {"first": groups["first"], "weight": weights, "square": weights * weights}
+        return Rows(np.arange(len(weights)), columns)
+
+    return weigh
 
 
-def noise_counts(
-    mechanism: AdaptiveGaussian,
-    caps: tuple[float, float],
-    exact: tuple[Integers, Integers],
-    sums: Mapping[SumNoise, Integers],
-    entropy: Entropy | None = None,
-) -> tuple[Integers, Integers, dict[str, Integers]]:
-    """(main, probe, sums) of some of the selected groups with fresh noise: each group by itself."""
-    main_std, probe_std = count_stds(mechanism, caps)
-    size = len(exact[0])
-    return (
-        exact[0] + draw(main_std, LATTICE_BITS, size, entropy),
-        exact[1] + draw(probe_std, LATTICE_BITS, size, entropy),
-        {
-            noise.name: steps
-            + draw(up(math.ldexp(noise.std_steps * math.sqrt(caps[0]), noise.shift)), 0, size, entropy)
-            for noise, steps in sums.items()
-        },
-    )
+def noise_clipped(
+    mechanism: AdaptiveGaussian, caps: Caps, aggregates: Sequence[NoisyAggregate], entropy: Entropy | None
+) -> OnGroups:
+    """Fresh noise on the clipped counts and sums of some of the selected groups: each group by itself."""
+
+    def add_noise_to_counts(groups: Arrays) -> Rows:
+        size = len(groups["main"])
+        main_std, probe_std = count_stds(mechanism, caps)
+        columns = {
+            "weight": groups["weight"],
+            "main": groups["main"] + draw(main_std, LATTICE_BITS, size, entropy),
+            "probe": groups["probe"] + draw(probe_std, LATTICE_BITS, size, entropy),
+        }
+        for position, noisy in enumerate(aggregates, 1):
+            steps = groups[f"steps_{position}"]
+            columns[f"steps_{position}"] = steps + sample(mechanism.clipped_law(noisy, caps[0]), size, entropy)
+        return Rows(np.arange(size), columns)
+
+    return add_noise_to_counts
 
 
-def noisy_counts(
-    mechanism: AdaptiveGaussian,
-    index: Integers,
-    weights: Integers,
-    norms: Norms,
-    caps: tuple[float, float],
-    main: Integers,
-    probe: Integers,
-    sums: Mapping[str, Integers],
-) -> NoisyCounts:
-    """What counting publishes, put together."""
-    main_std, probe_std = count_stds(mechanism, caps)
-    return NoisyCounts(index, weights, norms, *caps, main, probe, main_std, probe_std, sums)
+def count_stds(mechanism: AdaptiveGaussian, caps: Caps) -> tuple[float, float]:
+    """The noise on the main count and on the probe, once their caps are chosen; past the rounding of the products."""
+    up = 1 + 1e-14
+    return mechanism.noise_std * math.sqrt(caps[0]) * up, mechanism.probe_std * math.sqrt(caps[1]) * up
 
 
 def whole_cap(cap: float) -> int:
@@ -157,14 +119,13 @@ def whole_cap(cap: float) -> int:
     return int(cap * 4**WEIGHT_BITS)
 
 
-def up(std: float) -> float:
-    """A standard deviation, raised past the rounding of the products that made it."""
-    return std * (1 + 1e-14)
-
-
 def draw(std: float, bits: int, size: int, entropy: Entropy | None) -> Integers:
     """Fresh rounded Gaussian noise."""
     return sample(RoundedGaussian(Fraction(std), bits), size, entropy)
+
+
+def _first_sums(groups: Arrays) -> Floats:
+    return np.ldexp(groups["first"].astype(np.float64), -LATTICE_BITS)
 
 
 def group_weights(first_sums: Floats, tuning: Tuning) -> Integers:
@@ -182,14 +143,11 @@ def group_weights(first_sums: Floats, tuning: Tuning) -> Integers:
     return np.asarray(np.maximum(np.floor(ratio * ONE), 1), np.int64)
 
 
-def noisy_norms(mechanism: AdaptiveGaussian, pairs: Pairs, spread: Integers, entropy: Entropy | None) -> Norms:
-    """One public bucket for each unit: one unit changes one bucket by one."""
-    exact = pairs.norm_histogram(spread, EDGES)
-    return noise_norms(mechanism, exact, float((spread.astype(np.float64) ** 2).sum()), entropy)
-
-
 def noise_norms(mechanism: AdaptiveGaussian, exact: Integers, most_square: float, entropy: Entropy | None) -> Norms:
-    """Noise on the buckets. most_square: the squares of all weights, which are public, added up: no unit can have more."""
+    """Noise on the buckets: each unit is in one public bucket, so one unit changes one of them by one.
+
+    most_square: the squares of all weights, which are public, added up: no unit can have more.
+    """
     noisy = (exact << LATTICE_BITS) + draw(mechanism.histogram_std, LATTICE_BITS, len(exact), entropy)
     return norms_from(
         np.ldexp(noisy.astype(np.float64), -LATTICE_BITS),
@@ -199,14 +157,12 @@ def noise_norms(mechanism: AdaptiveGaussian, exact: Integers, most_square: float
     )
 
 
-def choose_caps(
-    mechanism: AdaptiveGaussian, norms: Norms, weights: Integers, first_sums: Floats
-) -> tuple[float, float]:
+def choose_caps(mechanism: AdaptiveGaussian, norms: Norms, weights: Integers, first_sums: Floats) -> Caps:
     """(C, C of the probe): the smallest predicted median error, and the smallest one in the better groups, as the probe helps
     most where groups are large. From private outputs.
     """
     if len(weights) == 0:
-        return 1.0, 4.0
+        return NOTHING_SELECTED
     tuning = mechanism.tuning
     a = weights / ONE
     sizes = np.maximum(first_sums, max(float(np.quantile(first_sums, tuning.size_quantile)), 2.0**-LATTICE_BITS))

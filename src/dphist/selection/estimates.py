@@ -9,14 +9,17 @@ histogram may have missed, become part of the standard error.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.mechanisms.tuning import LATTICE_BITS, Tuning
+from dphist.aggregates import Column, NoisyAggregate, NoisySum
+from dphist.mechanisms.adaptive import AdaptiveGaussian, sum_shift
+from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
 from dphist.selection.counting import NoisyCounts, Norms
-from dphist.selection.rounds import ONE
 
 Floats = NDArray[np.float64]
 
@@ -31,21 +34,43 @@ class Estimates:
     spread: Floats
 
 
+def estimated_columns(
+    mechanism: AdaptiveGaussian, aggregates: Sequence[NoisyAggregate], noisy: NoisyCounts
+) -> list[Column]:
+    """The count and every aggregate, from published values alone.
+
+    A sum is corrected for clipping like the count. In a mean, sum and count of the same clipped units, the clipping cancels.
+    """
+    estimates = estimate(noisy, mechanism.tuning)
+    columns = [Column("count", estimates.counts, (estimates.std_errors,))]
+    least = np.maximum(noisy.weights / ONE, 1e-3)
+    clipped = np.maximum(np.ldexp(noisy.main.astype(np.float64), -LATTICE_BITS), least)
+    for aggregate in aggregates:
+        step = math.ldexp(aggregate.aggregate.step, -sum_shift(aggregate.aggregate))
+        values = noisy.sums[aggregate.name].astype(np.float64) * step
+        std = np.full(len(values), aggregate.noise_std * math.sqrt(noisy.caps[0]))
+        recentred = values * estimates.scale
+        noises = (std * estimates.scale, np.abs(recentred) * estimates.spread)
+        total = NoisySum(recentred, noises, estimates.counts, estimates.std_errors)
+        columns.append(aggregate.column(total, NoisySum(values, (std,), clipped, noisy.stds[0])))
+    return columns
+
+
 def estimate(noisy: NoisyCounts, tuning: Tuning) -> Estimates:
     """Correct, combine, and say how sure one can be."""
-    if len(noisy.index) == 0:
+    if len(noisy.weights) == 0:
         empty = np.zeros(0)
         return Estimates(empty, empty, empty, empty)
     a = noisy.weights / ONE
     main = np.ldexp(noisy.main.astype(np.float64), -LATTICE_BITS) / a
     probe = np.ldexp(noisy.probe.astype(np.float64), -LATTICE_BITS) / a
     norms = _with_totals(noisy, a, main, probe, tuning)
-    at_main = _correct(main, main, a, noisy.cap, norms, tuning)
-    at_probe = _correct(probe, main, a, noisy.probe_cap, norms, tuning)
+    at_main = _correct(main, main, a, noisy.caps[0], norms, tuning)
+    at_probe = _correct(probe, main, a, noisy.caps[1], norms, tuning)
     believed = np.maximum(at_main.counts, 1.0) / np.maximum(main, 1.0)
-    probe, probe_noise = at_probe.counts, noisy.probe_std / a / at_probe.alone
+    probe, probe_noise = at_probe.counts, noisy.stds[1] / a / at_probe.alone
     scale = believed * _by_class(main, probe, probe_noise, believed, tuning)
-    first, first_noise = main * scale, noisy.main_std / a * scale
+    first, first_noise = main * scale, noisy.stds[0] / a * scale
     size = np.maximum(first, 1.0)
     spread = _spread(first - probe, first_noise**2 + probe_noise**2, size, tuning)
     one = first_noise**2 + (spread * size) ** 2
@@ -64,8 +89,8 @@ def estimate(noisy: NoisyCounts, tuning: Tuning) -> Estimates:
 def _with_totals(noisy: NoisyCounts, a: Floats, main: Floats, probe: Floats, tuning: Tuning) -> Norms:
     """sum_i a_i y_i is the sum over units of what clipping leaves of A: two more looks at the histogram."""
     totals = np.array([(a**2 * main).sum(), (a**2 * probe).sum()])
-    variances = np.array([noisy.main_std, noisy.probe_std]) ** 2 * (a**2).sum() + (tuning.bucket_error * totals) ** 2
-    return noisy.norms.updated((noisy.cap, noisy.probe_cap), totals, variances)
+    variances = np.array(noisy.stds) ** 2 * (a**2).sum() + (tuning.bucket_error * totals) ** 2
+    return noisy.norms.updated(noisy.caps, totals, variances)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,87 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.engines.memory import Integers, Pairs
-from dphist.mechanisms.tuning import LATTICE_BITS, WEIGHT_BITS
+from dphist.engines.base import Arrays, Groups, Integers, OnGroups, Rows, SampledPairs
+from dphist.mechanisms.adaptive import AdaptiveGaussian
+from dphist.mechanisms.tuning import LATTICE_BITS, ONE
 from dphist.noise import Entropy, RoundedGaussian, sample
 
-if TYPE_CHECKING:
-    from dphist.mechanisms.adaptive import AdaptiveGaussian
-
-Floats = NDArray[np.float64]
-
-ONE = 1 << WEIGHT_BITS
+STATE = ("total", "first", "weight")
+"""What is known of a group between two rounds: its noisy sums, added up by the rounds' shares; that of round 1; its weight."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Round:
-    """What one round publishes, in the view that the proof gives away: weights, and noisy sums of eligible groups."""
-
-    weights: Integers
-    noisy: Integers
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Selection:
-    """The selected groups, and the noisy sums of their weights in the first round (in weights, not lattice steps)."""
-
-    index: Integers
-    first_sums: Floats
+def select(mechanism: AdaptiveGaussian, pairs: SampledPairs, entropy: Entropy | None = None) -> Groups:
+    """All rounds; then the groups whose weighted sum is strictly above the threshold, with their noisy sums of round 1."""
+    groups, last = pairs.first_round(), mechanism.tuning.rounds - 1
+    for number in range(last):
+        groups = pairs.next_round(groups.each(noise_round(mechanism, number, entropy), STATE, entropy))
+    return groups.each(noise_round(mechanism, last, entropy), ("first",), entropy)
 
 
-def select(mechanism: AdaptiveGaussian, pairs: Pairs, entropy: Entropy | None = None) -> Selection:
-    """All rounds, then the groups whose weighted sum is strictly above the threshold."""
-    eligible = np.flatnonzero(pairs.eligible())
-    total = np.zeros(len(eligible), np.int64)
-    first: Integers | None = None
-    for share, published in zip(
-        mechanism.tuning.round_shares, rounds(mechanism, pairs, eligible, entropy), strict=True
-    ):
-        total += share * published.noisy
-        first = published.noisy if first is None else first
-    assert first is not None
-    passed = passes(mechanism, total)
-    return Selection(eligible[passed], np.ldexp(first[passed].astype(np.float64), -LATTICE_BITS))
+def noise_round(mechanism: AdaptiveGaussian, number: int, entropy: Entropy | None) -> OnGroups:
+    """Fresh noise on every eligible group; then its next weight from its own sums, or in the last round the selection.
+
+    Also a group of weight 0 gets fresh noise: Lemma 2 adds up all of its noises, and a group that skipped a draw would
+    show that it was given up.
+    """
+
+    def add_noise_to_round(groups: Arrays) -> Rows:
+        shares = mechanism.tuning.round_shares
+        noisy = noise_sums(mechanism, number, groups["exact"], entropy)
+        total = groups["total"] + shares[number] * noisy
+        first = noisy if number == 0 else groups["first"]
+        if number == len(shares) - 1:
+            selected = np.flatnonzero(passes(mechanism, total))
+            return Rows(selected, {"first": first[selected]})
+        columns = {"total": total, "first": first, "weight": next_weights(mechanism, number + 1, total)}
+        return Rows(np.arange(len(total)), columns)
+
+    return add_noise_to_round
+
+
+def noise_sums(mechanism: AdaptiveGaussian, number: int, exact: Integers, entropy: Entropy | None = None) -> Integers:
+    """Fresh noise of round `number` (from 0) on the exact sums of some of the eligible groups."""
+    law = RoundedGaussian(Fraction(mechanism.round_stds[number]), LATTICE_BITS)
+    return np.asarray(exact + sample(law, len(exact), entropy))
 
 
 def passes(mechanism: AdaptiveGaussian, total: Integers) -> NDArray[np.bool_]:
     """Which weighted sums of all rounds are strictly above the threshold."""
     return np.asarray(total > int(mechanism.threshold * 2 ** (LATTICE_BITS + mechanism.tuning.share_bits)))
-
-
-def noise_sums(mechanism: AdaptiveGaussian, number: int, sums: Integers, entropy: Entropy | None = None) -> Integers:
-    """Fresh noise of round `number` (from 0) on the exact sums of some of the eligible groups."""
-    law = RoundedGaussian(Fraction(mechanism.round_stds[number]), LATTICE_BITS)
-    return np.asarray(sums + sample(law, len(sums), entropy))
-
-
-def rounds(
-    mechanism: AdaptiveGaussian, pairs: Pairs, eligible: Integers, entropy: Entropy | None = None
-) -> Iterator[Round]:
-    """Each round: public weights, one exact pass over the pairs, fresh noise on every eligible group.
-
-    Also a group of weight 0 gets fresh noise: Lemma 2 adds up all of its noises, and a group that skipped a draw would
-    show that it was given up.
-    """
-    tuning = mechanism.tuning
-    total = np.zeros(len(eligible), np.int64)
-    weights = np.full(len(eligible), ONE, np.int64)
-    for number, share in enumerate(tuning.round_shares):
-        if number:
-            weights = next_weights(mechanism, number, total)
-        spread = np.zeros(pairs.groups, np.int64)
-        spread[eligible] = weights
-        noisy = noise_sums(mechanism, number, pairs.weighted_sums(spread)[eligible], entropy)
-        yield Round(weights, noisy)
-        total += share * noisy
 
 
 def next_weights(mechanism: AdaptiveGaussian, number: int, total: Integers) -> Integers:

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from dphist.aggregates import Floats
 from dphist.checks import MOST_GROUPS, Check
 from dphist.errors import DphistError, InvalidParameter
 from dphist.publish.charge import Receipt, Spend
 from dphist.publish.digests import DIGEST, FILE, TABLE
-from dphist.publish.table import Floats
 from dphist.version import __version__
 from dphist.words import canonical
 
@@ -112,19 +112,23 @@ def skipped(name: str, why: str) -> Check:
     return Check(name, None, why)
 
 
-def columns(table: pa.Table, expected: Sequence[str]) -> Check:
-    """Whether the columns are those expected. A JSON file without rows names none, which is no fault."""
+def columns_and_keys(
+    table: pa.Table, keys: Sequence[str], after: Sequence[str], before: Sequence[str] = ()
+) -> list[Check]:
+    """Whether the columns are those expected, and if so, no group is there twice.
+
+    A JSON file without rows names no columns, which is no fault.
+    """
     if table.num_columns == 0:
-        return skipped("columns", "none are named, as there are no rows")
-    same = table.column_names == list(expected) and len(set(expected)) == len(expected)
-    return Check("columns", same, "are those of the plan" if same else f"expected {expected}, got {table.column_names}")
-
-
-def distinct_keys(table: pa.Table, keys: Sequence[str]) -> Check:
-    """Whether no group is there twice."""
-    names = list(keys)
+        return [skipped("columns", "none are named, as there are no rows")]
+    names, expected = list(keys), [*before, *keys, *after]
+    if table.column_names != expected or len(set(expected)) < len(expected):
+        return [Check("columns", False, f"expected {expected}, got {table.column_names}")]
     distinct = table.select(names).group_by(names).aggregate([]).num_rows == table.num_rows if names else False
-    return Check("keys", distinct, "are all different" if distinct else "repeat")
+    return [
+        Check("columns", True, "are those of the plan"),
+        Check("keys", distinct, "are all different" if distinct else "repeat"),
+    ]
 
 
 def lattice(counts: Floats, bits: int) -> Check:

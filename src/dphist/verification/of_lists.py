@@ -13,7 +13,7 @@ from dphist.checks import MOST_GROUPS, Check
 from dphist.engines.query import NullKeys, parse_key
 from dphist.lists.running import describe_stream
 from dphist.lists.top_k import TopK
-from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Profile, Ranked
+from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Ranked
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.top_k import TopKPlan
 from dphist.publish.charge import Spend, spend_of_mechanism, spend_of_top_k, terms_hash
@@ -70,29 +70,23 @@ def check_top_k(stored: Stored, table: pa.Table) -> Findings:
         expected = again.metadata()
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, _NO_MECHANISM)
-    checks = [
-        _proved(proved, stated),
-        *claims.compare(stored.metadata, expected),
-        *_check_list(table, plan, stated.by),
-    ]
+    checks = [_proved(proved, stated), *claims.compare(stored.metadata, expected), *_check_list(table, plan, stated.by)]
     return Findings(checks, lambda: spend_of_top_k(plan, stated.unit or ""))
 
 
 def _check_list(table: pa.Table, plan: TopKPlan, keys: tuple[str, ...]) -> Iterator[Check]:
     mechanism = plan.mechanism
-    expected = ["rank", *keys] if isinstance(mechanism, Ranked) else [*keys, "count", "count" + STD_ERROR]
-    yield (named := claims.columns(table, expected))
-    if not named.passed:
+    before, after = (["rank"], []) if mechanism.noise_std is None else ([], ["count", "count" + STD_ERROR])
+    yield from (named := claims.columns_and_keys(table, keys, after, before))
+    if not named[0].passed:
         return
-    yield claims.distinct_keys(table, keys)
     few = table.num_rows <= plan.k
     yield Check("groups", few, f"are at most {plan.k:,}" if few else f"are more than {plan.k:,}")
-    if isinstance(mechanism, Ranked):
+    if mechanism.noise_std is None:
         ranks = numbers(table, "rank").tolist() == list(range(1, table.num_rows + 1))
         yield Check("ranks", ranks, "are 1, 2, 3, …" if ranks else "are not 1, 2, 3, …")
         return
-    bits = mechanism.lattice_bits if isinstance(mechanism, CorrelatedTopK) else 0
-    yield from _check_counts(table, bits, mechanism.noise_std)
+    yield from _check_counts(table, mechanism.lattice_bits, mechanism.noise_std)
 
 
 def check_running(stored: Stored, table: pa.Table) -> Findings:
@@ -116,10 +110,9 @@ def check_running(stored: Stored, table: pa.Table) -> Findings:
 
 
 def _check_running_counts(table: pa.Table, mechanism: ContinualCounts, number: int, keys: list[str]) -> Iterator[Check]:
-    yield (named := claims.columns(table, [*keys, "count", "count" + STD_ERROR]))
-    if not named.passed:
+    yield from (named := claims.columns_and_keys(table, keys, ["count", "count" + STD_ERROR]))
+    if not named[0].passed:
         return
-    yield claims.distinct_keys(table, keys)
     threshold = mechanism.threshold
     above = bool((numbers(table, "count") > threshold).all())
     yield Check("threshold", above, f"every count exceeds {threshold:,}" if above else "a count is not above it")
@@ -131,19 +124,10 @@ def _spend_of_stream(mechanism: ContinualCounts, settings: dict[str, Any], *, ol
     facts = {"delta": settings["delta"], "rounds": mechanism.rounds, "max_groups": mechanism.max_groups}
     if not old:
         facts["terms"] = terms_hash(settings)
-
-    def calibrate(_epsilon: float) -> Profile:
-        return mechanism
-
     return spend_of_mechanism(
-        "continual",
-        mechanism,
-        settings["epsilon"],
-        unit=settings["unit"],
-        protects="event",
-        calibrate=calibrate,
-        facts=facts,
-    )
+        "continual", mechanism, settings["epsilon"], unit=settings["unit"], protects="event", facts=facts,
+        calibrate=lambda _: mechanism,
+    )  # fmt: skip
 
 
 def _proved(proved: float, stated: _List) -> Check:

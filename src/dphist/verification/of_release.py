@@ -4,34 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
-from pydantic import field_validator
+from pydantic import AfterValidator
 
+from dphist.aggregates import Column, Floats
 from dphist.checks import Check
+from dphist.engines.base import Order, row_order
 from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter
-from dphist.mechanisms import AdaptiveGaussian, KnownGroups
 from dphist.planning import Plan, storage
 from dphist.planning.plan import STD_ERROR
 from dphist.publish.charge import spend_of_plan
-from dphist.publish.result import Request, describe_release
-from dphist.publish.table import HIGH, LOW, Column, Floats, Order, column_names, interval, noises, row_order
+from dphist.publish.result import Selection, describe_release
+from dphist.publish.table import HIGH, LOW, column_names, one_pass
 from dphist.verification import claims
 from dphist.verification.claims import Findings, Names, Text, close, numbers, skipped
 from dphist.verification.stored import Stored
 
 
-class _Total(claims.Model):
-    value: float
+def _check_whole(value: float) -> float:
+    if not value.is_integer():
+        raise ValueError("a noisy total is a whole number")
+    return value
 
-    @field_validator("value")
-    @classmethod
-    def _check_whole(cls, value: float) -> float:
-        if not float(value).is_integer():
-            raise ValueError("a noisy total is a whole number")
-        return value
+
+class _Total(claims.Model):
+    value: Annotated[float, AfterValidator(_check_whole)]
 
 
 class _Release(claims.Stated):
@@ -43,9 +44,9 @@ class _Release(claims.Stated):
     integers: bool
     total_units: _Total | None = None
 
-    def request(self) -> Request:
+    def selection(self) -> Selection:
         """What was released beside the plan."""
-        return Request(self.unit, self.keys, self.where, self.null_keys, self.order, self.intervals, self.integers)
+        return Selection(self.unit, self.keys, self.where, self.null_keys, self.order, self.intervals, self.integers)
 
 
 def check_release(stored: Stored, table: pa.Table) -> Findings:
@@ -53,7 +54,7 @@ def check_release(stored: Stored, table: pa.Table) -> Findings:
     try:
         plan = Plan(*storage.from_data(stored.metadata.get("plan"), "the metadata"))
         stated = _Release.read(stored.metadata)
-        request, total = stated.request(), stated.total_units
+        request, total = stated.selection(), stated.total_units
         if plan.request.total and total is None:
             raise InvalidParameter("a noisy total, which the plan pays for", "none")
         value = total.value if total is not None and plan.request.total else None
@@ -72,17 +73,16 @@ def check_release(stored: Stored, table: pa.Table) -> Findings:
 
 def _as_charged(plan: Plan) -> Plan:
     """The plan before the data chose among its mechanisms: all of them were paid for."""
-    if plan.request.choice == "given" or isinstance(plan.mechanism, AdaptiveGaussian):
+    if plan.request.choice == "given" or plan.mechanism.in_rounds:
         return plan
     return Plan(replace(plan.request, max_groups=None), plan.mechanism, plan.alternatives)
 
 
-def _check_table(stored: Stored, table: pa.Table, plan: Plan, request: Request) -> Iterator[Check]:
+def _check_table(stored: Stored, table: pa.Table, plan: Plan, request: Selection) -> Iterator[Check]:
     keys = [parse_key(key).name for key in request.by]
-    yield (named := claims.columns(table, [*keys, *column_names(plan, request.intervals)]))
-    if not named.passed:
+    yield from (named := claims.columns_and_keys(table, keys, column_names(plan, request.intervals)))
+    if not named[0].passed:
         return
-    yield claims.distinct_keys(table, keys)
     if request.null_keys == "drop" and plan.request.keys is None:
         none = not any(table.column(key).null_count for key in keys)
         yield Check("nulls", none, "no key is null" if none else "a key is null, where such records were dropped")
@@ -97,7 +97,7 @@ def _check_table(stored: Stored, table: pa.Table, plan: Plan, request: Request) 
     yield from _check_errors(table, plan, request, counts)
 
 
-def _check_types(table: pa.Table, keys: list[str], request: Request) -> Check:
+def _check_types(table: pa.Table, keys: list[str], request: Selection) -> Check:
     """Whole numbers only where they were asked for."""
     whole = ("count", "rows") if request.integers else ()
     expected = {name: pa.int64() if name in whole else pa.float64() for name in table.column_names[len(keys) :]}
@@ -107,12 +107,12 @@ def _check_types(table: pa.Table, keys: list[str], request: Request) -> Check:
 
 def _check_counts(counts: Floats, plan: Plan, integers: bool) -> Iterator[Check]:
     mechanism = plan.mechanism
-    if isinstance(mechanism, AdaptiveGaussian):
+    if mechanism.in_rounds:
         yield Check("counts", True, "are numbers; selected keys have no threshold on counts")
         return
-    if isinstance(mechanism, KnownGroups):
-        complete = len(counts) == mechanism.groups
-        yield Check("groups", complete, "are all that were listed" if complete else f"expected {mechanism.groups}")
+    if mechanism.threshold is None:
+        complete = len(counts) == plan.request.keys
+        yield Check("groups", complete, "are all that were listed" if complete else f"expected {plan.request.keys}")
         return
     least = mechanism.threshold - (0.5 if integers else 0.0)  # rounding to integers can lower a count by a half
     above = bool((counts >= least).all()) if integers else bool((counts > least).all())
@@ -120,7 +120,7 @@ def _check_counts(counts: Floats, plan: Plan, integers: bool) -> Iterator[Check]
     yield claims.lattice(counts, 0 if integers else mechanism.lattice_bits)
 
 
-def _check_order(stored: Stored, table: pa.Table, counts: Floats, keys: list[str], request: Request) -> Check:
+def _check_order(stored: Stored, table: pa.Table, counts: Floats, keys: list[str], request: Selection) -> Check:
     if stored.is_typed and not stored.is_folder:  # Spark orders some keys in another way
         places = row_order(table, keys, request.order).to_numpy()
         right = bool((places == np.arange(len(places))).all())
@@ -131,7 +131,7 @@ def _check_order(stored: Stored, table: pa.Table, counts: Floats, keys: list[str
     return Check("order", right, f"is by {request.order}" if right else f"is not by {request.order}")
 
 
-def _check_errors(table: pa.Table, plan: Plan, request: Request, counts: Floats) -> Iterator[Check]:
+def _check_errors(table: pa.Table, plan: Plan, request: Selection, counts: Floats) -> Iterator[Check]:
     """Standard errors and intervals, column by column, as the noise of the plan gives them."""
     level = request.intervals
     if request.integers and level is not None:  # an interval lies around the count before it was rounded
@@ -147,10 +147,10 @@ def _check_errors(table: pa.Table, plan: Plan, request: Request, counts: Floats)
             wrong.append(name + STD_ERROR)
         elif level is not None:
             whole = request.integers and name in ("count", "rows")
-            wrong += _wrong_bounds(table, name, interval(plan, column, level)[1], 0.5 if whole else 0.0)
+            wrong += _wrong_bounds(table, name, plan.mechanism.half_width(parts, level), 0.5 if whole else 0.0)
     if wrong:
         yield Check("errors", False, f"are not those of the plan in {wrong}")
-    elif isinstance(plan.mechanism, AdaptiveGaussian):
+    elif plan.mechanism.in_rounds:
         yield skipped("errors", "are estimates of the release itself; its intervals fit them")
     else:
         yield Check("errors", True, "standard errors and intervals are those of the plan")
@@ -159,10 +159,10 @@ def _check_errors(table: pa.Table, plan: Plan, request: Request, counts: Floats)
 
 
 def _noises(
-    table: pa.Table, plan: Plan, request: Request, counts: Floats
+    table: pa.Table, plan: Plan, request: Selection, counts: Floats
 ) -> Iterator[tuple[str, tuple[Floats, ...] | None]]:
     """The independent noises of every column; those of an adaptive release are known from the table alone."""
-    if isinstance(plan.mechanism, AdaptiveGaussian):
+    if plan.mechanism.in_rounds:
         for name in plan.value_names:
             yield name, (numbers(table, name + STD_ERROR),)
         return
@@ -171,7 +171,10 @@ def _noises(
     for noisy in plan.aggregates:
         name, rounded = noisy.aggregate.name, request.integers and request.intervals is None
         hidden = rounded and noisy.aggregate.kind == "mean"
-        yield name, None if hidden else noises(noisy, numbers(table, name), counts, count_std)
+        yield (
+            name,
+            None if hidden else noisy.errors(numbers(table, name), one_pass(noisy, np.zeros(0), counts, count_std)),
+        )
 
 
 def _wrong_bounds(table: pa.Table, name: str, reach: Floats, rounding: float) -> list[str]:

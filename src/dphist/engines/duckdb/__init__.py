@@ -1,1 +1,28 @@
 """The engine on this machine: an embedded DuckDB."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dphist.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dphist.engines.duckdb.engine import DuckDBEngine
+    from dphist.engines.query import EngineOptions
+
+WRITES_FOLDERS = False
+
+
+def owns(source: object) -> bool:
+    """It takes everything: its own checks say what it cannot read."""
+    return True
+
+
+def open_engine(source: object, options: EngineOptions) -> DuckDBEngine:
+    """With these settings; it has no session to share."""
+    from dphist.engines.duckdb.engine import DuckDBEngine
+
+    for name in ("master", "remote", "staging"):
+        if getattr(options, name):
+            raise InvalidParameter(f"--engine spark with --{name}", "--engine duckdb")
+    return DuckDBEngine(options.settings)

@@ -1,29 +1,42 @@
-"""Bounding and counting in an embedded DuckDB.
-
-One query per run, in a session of its own.
-"""
+"""Bounding and counting in an embedded DuckDB, in a session of its own for each run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from dphist import checks
-from dphist.engines.base import commented, histogram_of, whole
+from dphist.engines.base import (
+    BOUNDING,
+    READING,
+    SKETCHING,
+    Engine,
+    LocalGroups,
+    Progress,
+    check_sketch,
+    commented,
+    fresh,
+    histogram_of,
+    integers,
+    local_groups,
+    silent,
+)
 from dphist.engines.duckdb.resolve import resolve
-from dphist.engines.duckdb.session import BOUNDING, READING, SKETCHING, Progress, fresh, session, silent, without_leaks
+from dphist.engines.duckdb.session import session, without_leaks
 from dphist.engines.duckdb.sources import Attached, quote_identifier
 from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.sql import Fields, blocks_sql, histogram_sql, pairs_sql, records_sql
-from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.sketch import MisraGries
+
+if TYPE_CHECKING:
+    from dphist.engines.duckdb.pairs import DuckDBPairs
 
 SKETCH_BLOCKS: Final = 64
 _UNREADABLE: Final = (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException)
@@ -59,67 +72,84 @@ class DuckDBDialect:
 
 
 @dataclass(frozen=True, slots=True)
-class DuckDBEngine:
+class DuckDBEngine(Engine):
     """Rows -> bounded histogram on this machine."""
 
     settings: PerformanceSettings = field(default_factory=PerformanceSettings)
 
-    def histogram(
-        self,
-        source: object,
-        query: GroupByQuery,
-        bounds: ContributionBounds,
-        *,
-        progress: Progress | None = None,
-        seed: int | None = None,
-        largest: int | None = None,
-    ) -> Histogram:
-        """Count units per group, each unit in at most `bounds.max_groups` of its groups, drawn uniformly.
-
-        With `largest` only so many groups leave the engine, largest first, equal counts in the order of their keys.
-        `seed` fixes the draw for tests; the guarantee holds for every seed, a fresh one is drawn for each run.
-        """
+    @contextmanager
+    def open(
+        self, source: object, query: GroupByQuery, *, seed: int | None = None, progress: Progress | None = None
+    ) -> Iterator[DuckDBRecords]:
+        """Check everything that can be checked without reading a record."""
         tell = progress or silent
         with session(self.settings) as connection:
             tell(READING)
             fields, attached = resolve(connection, source, query)
-            tell(BOUNDING)
-            sql = histogram_sql(fields, bounds, fresh(seed), DuckDBDialect(), largest=largest)
-            table = reading(attached, lambda: connection.sql(sql).to_arrow_table())
-        return histogram_of(table, query, replace(bounds, sparsity=None))
+            yield DuckDBRecords(connection, fields, attached, query, fresh(seed), tell)
 
-    def sketch(
-        self,
-        source: object,
-        query: GroupByQuery,
-        sparsity: int,
-        *,
-        progress: Progress | None = None,
-        seed: int | None = None,
-    ) -> Histogram:
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class DuckDBRecords:
+    """The records of a query in an open session."""
+
+    connection: duckdb.DuckDBPyConnection
+    fields: Fields
+    attached: Attached
+    query: GroupByQuery
+    seed: int
+    tell: Progress
+
+    def require_noise(self) -> None:
+        """It is drawn in this process."""
+
+    def groups(self, bounds: ContributionBounds) -> LocalGroups:
+        """Bounded counts and sums as arrays."""
+        return local_groups(self.histogram(bounds))
+
+    def sketch(self, sparsity: int) -> LocalGroups:
+        """A sketch as arrays."""
+        return local_groups(self.sketched(sparsity))
+
+    def histogram(self, bounds: ContributionBounds, largest: int | None = None) -> Histogram:
+        """Units per group, each unit in at most `bounds.max_groups` of its groups, drawn uniformly."""
+        self.tell(BOUNDING)
+        sql = histogram_sql(self.fields, bounds, self.seed, DuckDBDialect(), largest=largest)
+        table = self.read(lambda: self.connection.sql(sql).to_arrow_table())
+        return histogram_of(table, self.query, replace(bounds, sparsity=None))
+
+    def sketched(self, sparsity: int) -> Histogram:
         """A Misra-Gries sketch with at most `sparsity` groups; it carries no sums."""
-        checks.check_whole("sparsity", sparsity)
-        if query.measures or query.want_total or query.public_keys is not None:
-            raise InvalidParameter("a sketch of counts alone", "sums, a total or public keys", "leave them out.")
-        tell = progress or silent
-        with session(self.settings) as connection:
-            tell(READING)
-            fields, attached = resolve(connection, source, query)
-            tell(SKETCHING)
-            sql = blocks_sql(fields, SKETCH_BLOCKS, fresh(seed), DuckDBDialect())
-            return reading(attached, lambda: _fold(connection.sql(sql).to_arrow_reader(), query, sparsity))
+        check_sketch(self.query, sparsity)
+        self.tell(SKETCHING)
+        sql = blocks_sql(self.fields, SKETCH_BLOCKS, self.seed, DuckDBDialect())
+        return self.read(lambda: _fold(self.connection.sql(sql).to_arrow_reader(), self.query, sparsity))
 
-    def explain(self, query: GroupByQuery, bounds: ContributionBounds, source: object) -> str:
-        """The SQL that a run executes. Reads the schema of the source and no record."""
-        with session(self.settings) as connection:
-            fields, _ = resolve(connection, source, query)
-            return commented(query, histogram_sql(fields, bounds, 0, DuckDBDialect()))
+    @contextmanager
+    def pairs(self) -> Iterator[DuckDBPairs]:
+        """The pairs as temporary tables of the session."""
+        from dphist.engines.duckdb.pairs import pairs_of
 
-    def explain_pairs(self, query: GroupByQuery, source: object) -> str:
-        """The SQL that makes the pairs of units and groups."""
-        with session(self.settings) as connection:
-            fields, _ = resolve(connection, source, query)
-            return commented(query, ";\n".join([materialise_sql(fields), UNITS_SQL]))
+        yield pairs_of(self)
+
+    def explain(self, bounds: ContributionBounds) -> str:
+        """The SQL that `groups` executes."""
+        return commented(self.query, histogram_sql(self.fields, bounds, 0, DuckDBDialect()))
+
+    def explain_pairs(self) -> str:
+        """The SQL that `pairs` executes."""
+        return commented(self.query, ";\n".join([materialise_sql(self.fields), UNITS_SQL]))
+
+    def read(self, work: Callable[[], _T]) -> _T:
+        """Do what reads the records. Where DuckDB's reader does not take a value, once more with null for such values."""
+        if self.attached.reread is None:
+            return without_leaks(work)
+        try:
+            return without_leaks(work, let_through=_UNREADABLE)
+        except _UNREADABLE:
+            pass
+        without_leaks(self.attached.reread)
+        return without_leaks(work)
 
 
 UNITS_SQL: Final = (
@@ -134,18 +164,6 @@ def materialise_sql(fields: Fields) -> str:
     return "CREATE TEMP TABLE pairs AS WITH " + ",\n".join(stages) + "\nSELECT * FROM pairs"
 
 
-def reading(attached: Attached, work: Callable[[], _T]) -> _T:
-    """Do what reads the records. Where DuckDB's reader does not take a value, once more with null for such values."""
-    if attached.reread is None:
-        return without_leaks(work)
-    try:
-        return without_leaks(work, let_through=_UNREADABLE)
-    except _UNREADABLE:
-        pass
-    without_leaks(attached.reread)
-    return without_leaks(work)
-
-
 def _fold(reader: pa.RecordBatchReader, query: GroupByQuery, sparsity: int) -> Histogram:
     """Feed the blocks, which arrive one after the other, into one sketch."""
     names = [f"key_{position}" for position in range(1, len(query.by) + 1)]
@@ -155,7 +173,7 @@ def _fold(reader: pa.RecordBatchReader, query: GroupByQuery, sparsity: int) -> H
     def flush() -> None:
         if waiting:
             block = pa.Table.from_batches(waiting)
-            sketch.add(block.select(names), whole(block, "units"))
+            sketch.add(block.select(names), integers(block, "units"))
             waiting.clear()
 
     current: int | None = None

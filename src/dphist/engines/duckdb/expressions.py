@@ -8,7 +8,6 @@ that step, for that record. Steps are columns of nested SELECTs because a guard 
 place, each level would double the text, and the work.
 """
 
-# ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

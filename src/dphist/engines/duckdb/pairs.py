@@ -9,12 +9,9 @@ Codes are numbers without meaning: nothing that is published depends on which gr
 function of the seed and of the unit's own groups, drawn once for all rounds.
 """
 
-# ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
-# ruff: noqa: S608 - only numbers and names of this file are put into the SQL
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,13 +20,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dphist.engines.base import histogram_of, named, whole
-from dphist.engines.duckdb.engine import UNITS_SQL, DuckDBDialect, materialise_sql, reading
-from dphist.engines.duckdb.resolve import resolve
-from dphist.engines.duckdb.session import BOUNDING, READING, Progress, execute, fetch, fresh, session, silent
-from dphist.engines.memory import Integers, MemoryPairs, Pairs
-from dphist.engines.query import GroupByQuery, PerformanceSettings
-from dphist.engines.sql import Fields, saturated
+from dphist.engines.base import BOUNDING, Integers, LocalGroups, histogram_of, integers, local_groups, named
+from dphist.engines.duckdb.engine import UNITS_SQL, DuckDBDialect, DuckDBRecords, materialise_sql
+from dphist.engines.duckdb.session import execute, fetch
+from dphist.engines.memory import CodedPairs, MemoryPairs, no_keys
+from dphist.engines.sql import bucket_sql, saturated
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, MOST_RELEASED, NORM_BITS, WEIGHT_BITS
@@ -42,13 +37,24 @@ MEMORY_SHARE: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PairTable:
+class DuckDBPairs:
     """The pairs in an open session. True values: nothing here is safe to print."""
 
-    connection: duckdb.DuckDBPyConnection
-    fields: Fields
-    query: GroupByQuery
-    seed: int
+    records: DuckDBRecords
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """The open session."""
+        return self.records.connection
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The names of the keys inside the plan."""
+        return self.records.fields.key_names
+
+    def groups(self, bounds: ContributionBounds) -> LocalGroups:
+        """Bounded counts and sums as arrays."""
+        return local_groups(self.histogram(bounds))
 
     def degree_histogram(self, edges: Integers) -> Integers:
         """How many units have a number of groups in [edges_k, edges_k+1); above the last, the last."""
@@ -62,10 +68,15 @@ class PairTable:
         """How many units have at least one pair."""
         return int(self._numbers("SELECT COUNT(*) AS units FROM units")["units"][0])
 
+    def non_empty_groups(self) -> int:
+        """How many groups have at least one pair."""
+        listed = f"(SELECT 1 FROM pairs GROUP BY {', '.join(self.key_names)})"
+        return int(self._numbers(f"SELECT COUNT(*) AS groups FROM {listed} AS listed")["groups"][0])
+
     def histogram(self, bounds: ContributionBounds) -> Histogram:
         """The bounded histogram of the same pairs, for the mechanisms that need one pass only."""
-        keys = ", ".join(self.fields.key_names)
-        measures = [f"steps_{i}" for i in range(1, len(self.query.measures) + 1)]
+        keys = ", ".join(self.key_names)
+        measures = [f"steps_{i}" for i in range(1, len(self.records.query.measures) + 1)]
         sums = "".join(f", {saturated(f'SUM({name})')} AS {name}" for name in measures)
         order = f"ORDER BY {self._priority('pairs')}, {keys}"
         ranked = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY unit {order}) AS place FROM pairs"
@@ -74,15 +85,15 @@ class PairTable:
         table = fetch(
             self.connection, f"SELECT {keys}, COUNT(*) AS units{sums} FROM {kept} AS kept {where} GROUP BY {keys}"
         )
-        total = self.total_units() if self.query.want_total else None
-        return histogram_of(table, self.query, ContributionBounds(bounds.max_groups), total_units=total)
+        total = self.total_units() if self.records.query.want_total else None
+        return histogram_of(table, self.records.query, ContributionBounds(bounds.max_groups), total_units=total)
 
-    def coded(self, most_groups: int, *, in_memory: bool | None = None) -> Pairs:
+    def sampled(self, most_groups: int, *, in_memory: bool | None = None) -> CodedPairs:
         """The pairs as dense codes with each unit's sample of at most `most_groups` groups: arrays if they fit.
 
         The last thing that is asked of the pairs themselves: their table makes room for the codes.
         """
-        keys = self.fields.key_names
+        keys = self.key_names
         execute(
             self.connection,
             f"CREATE TEMP TABLE groups AS SELECT {', '.join(keys)},"
@@ -100,7 +111,7 @@ class PairTable:
             raise InvalidParameter("fewer than 2^31 units and groups for the adaptive release", "more")
         same = " AND ".join(f"pairs.{key} IS NOT DISTINCT FROM groups.{key}" for key in keys)
         joined = f"FROM pairs JOIN units ON pairs.unit = units.unit JOIN groups ON {same}"
-        steps = "".join(f", steps_{i}" for i in range(1, len(self.query.measures) + 1))
+        steps = "".join(f", steps_{i}" for i in range(1, len(self.records.query.measures) + 1))
         qualified = ", ".join(f"pairs.{key}" for key in keys)
         place = f"ROW_NUMBER() OVER (PARTITION BY pairs.unit ORDER BY {self._priority('pairs')}, {qualified})"
         execute(
@@ -110,13 +121,13 @@ class PairTable:
             f"INSERT INTO coded SELECT unit_code, group_code, {place} <= {most_groups}{steps}"
             f" {joined} WHERE degree > {most_groups}",
         )
-        names = tuple(measure.name for measure in self.query.measures)
+        names = tuple(measure.name for measure in self.records.query.measures)
         if in_memory is None:
             needed = pairs * (12 + 8 * len(names)) + 64 * (units + groups)
             in_memory = needed <= MEMORY_SHARE * self._memory_limit()
         execute(self.connection, "DROP TABLE pairs")  # the codes stand for it from here on
         if not in_memory:
-            return SqlPairs(self.connection, groups, names)
+            return SqlPairs(self.connection, groups, names, self.keys_of)
         arrays = fetch(self.connection, "SELECT * FROM coded")
         execute(self.connection, "DROP TABLE coded")
         return MemoryPairs(
@@ -126,21 +137,22 @@ class PairTable:
             groups=groups,
             sampled=arrays.column("sampled").to_numpy(),
             steps={name: arrays.column(f"steps_{i}").to_numpy() for i, name in enumerate(names, 1)},
+            keys_of=self.keys_of,
         )
 
     def keys_of(self, index: Integers) -> pa.Table:
         """The keys of some groups, in the order of their codes in `index`."""
         self.connection.register("wanted", pa.table({"group_code": index, "place": np.arange(len(index))}))
-        keys = ", ".join(self.fields.key_names)
+        keys = ", ".join(self.key_names)
         table = fetch(self.connection, f"SELECT {keys} FROM groups JOIN wanted USING (group_code) ORDER BY place")
-        return named(table, self.query)
+        return named(table, self.records.query)
 
     def _priority(self, table: str) -> str:
-        return DuckDBDialect().priority(self.seed, [f"{table}.{name}" for name in ("unit", *self.fields.key_names)])
+        return DuckDBDialect().priority(self.records.seed, [f"{table}.{name}" for name in ("unit", *self.key_names)])
 
     def _numbers(self, sql: str) -> dict[str, NDArray[np.int64]]:
         table = fetch(self.connection, sql)
-        return {name: whole(table, name) for name in table.column_names}
+        return {name: integers(table, name) for name in table.column_names}
 
     def _memory_limit(self) -> float:
         found = self.connection.execute("SELECT current_setting('memory_limit')").fetchall()
@@ -148,43 +160,29 @@ class PairTable:
         return float(number) * {**_UNITS, **_UNITS_BINARY}[unit]
 
 
-@contextmanager
-def open_pairs(
-    source: object,
-    query: GroupByQuery,
-    settings: PerformanceSettings,
-    *,
-    progress: Progress | None = None,
-    seed: int | None = None,
-) -> Iterator[PairTable]:
-    """Materialise the pairs of a source; everything is gone when the block ends.
-
-    `seed` fixes the samples for tests; the guarantee holds for every seed, a fresh one is drawn for each run.
-    """
-    if query.public_keys is not None:
+def pairs_of(records: DuckDBRecords) -> DuckDBPairs:
+    """Write the pairs of some records down."""
+    if records.query.public_keys is not None:
         raise InvalidParameter(
             "no public list of keys for an adaptive release", "one", "known groups need no selection."
         )
-    tell = progress or silent
-    with session(settings) as connection:
-        tell(READING)
-        fields, attached = resolve(connection, source, query)
-        tell(BOUNDING)
-        reading(attached, lambda: connection.execute(materialise_sql(fields)))
-        execute(connection, UNITS_SQL)
-        yield PairTable(connection, fields, query, fresh(seed))
+    records.tell(BOUNDING)
+    records.read(lambda: records.connection.execute(materialise_sql(records.fields)))
+    execute(records.connection, UNITS_SQL)
+    return DuckDBPairs(records)
 
 
 _WEIGHTED = "FROM coded JOIN weights USING (group_code)"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SqlPairs:
+class SqlPairs(CodedPairs):
     """The table `coded` (unit_code, group_code, sampled, steps_i) of an open connection."""
 
     connection: duckdb.DuckDBPyConnection
     groups: int
-    measures: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    keys_of: Callable[[Integers], pa.Table] = no_keys
 
     def eligible(self) -> NDArray[np.bool_]:
         """Which groups some unit sampled."""
@@ -200,7 +198,7 @@ class SqlPairs:
         weight = f"(a * factor) >> {NORM_BITS - LATTICE_BITS}"
         return self._by_group(factor, {"units": weight}, "WHERE sampled")["units"]
 
-    def norm_histogram(self, weights: Integers, edges: Integers) -> Integers:
+    def squared_norms(self, weights: Integers, edges: Integers) -> Integers:
         """One bucket for each unit that has any weight."""
         self._set_weights(weights)
         norms = f"SELECT CAST(SUM(a * a) AS BIGINT) AS square {_WEIGHTED} GROUP BY unit_code"
@@ -213,7 +211,7 @@ class SqlPairs:
         factor = f"CASE WHEN square <= {cap} THEN {1 << FACTOR_BITS} ELSE {root} END"
         sums = {"units": f"(a * factor) >> {WEIGHT_BITS + FACTOR_BITS - LATTICE_BITS}"}
         for name, shift in shifts.items():
-            steps = f"steps_{self.measures.index(name) + 1}"
+            steps = f"steps_{self.names.index(name) + 1}"
             down = WEIGHT_BITS + FACTOR_BITS - shift
             sums[name] = f"sign({steps}) * ((abs({steps}) * (a * factor)) >> {down})"
         return self._by_group(factor, sums, "")
@@ -253,9 +251,3 @@ class SqlPairs:
             "given_weights", pa.table({"group_code": alive.astype(np.int32), "a": weights[alive].astype(np.int64)})
         )
         execute(self.connection, "CREATE OR REPLACE TEMP TABLE weights AS SELECT * FROM given_weights")
-
-
-def bucket_sql(value: str, edges: Integers) -> str:
-    """The last bucket whose lower end is not above the value, from 0; values below the first go to the first."""
-    above = " + ".join(f"CAST({value} >= {int(edge)} AS INTEGER)" for edge in edges[1:])
-    return f"CAST({above or '0'} AS BIGINT)"

@@ -1,6 +1,5 @@
 """From a query to checked SQL over one record of a source. No record is read: every refusal here is by name or type."""
 
-# ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
 from __future__ import annotations
 
 import difflib

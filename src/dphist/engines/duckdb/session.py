@@ -26,15 +26,8 @@ import pyarrow as pa
 from dphist.engines.duckdb.sources import quote_text
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import DphistError, EngineFailure, InvalidParameter
-from dphist.noise.entropy import SystemEntropy
 
-Progress = Callable[[str], None]
 _T = TypeVar("_T")
-
-READING: Final = "reading the schema"
-BOUNDING: Final = "bounding and counting"
-SKETCHING: Final = "sketching"
-PHASES: Final = (READING, BOUNDING, SKETCHING)
 
 KEPT_OPTIMIZERS: Final = frozenset(
     {
@@ -47,15 +40,6 @@ KEPT_OPTIMIZERS: Final = frozenset(
     }
 )
 """The optimisers of a session; those of a later engine are off until somebody has examined them."""
-
-
-def silent(phase: str) -> None:
-    """Progress that nobody asked for."""
-
-
-def fresh(seed: int | None) -> int:
-    """The seed of a run: a new one, unless a test fixes it."""
-    return int(SystemEntropy().words(1)[0]) if seed is None else seed % 2**64
 
 
 @contextmanager

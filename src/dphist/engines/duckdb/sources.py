@@ -5,7 +5,6 @@ turn everybody's key from a number into a text: their columns are text unless a 
 schemas, first lines and footers: records are read when the engine asks for the first one.
 """
 
-# ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
 from __future__ import annotations
 
 import glob

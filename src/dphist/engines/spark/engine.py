@@ -1,33 +1,52 @@
 """Bounding and counting in Spark: the plan of `sql`, in Spark's words. Works through classic sessions and Spark Connect.
 
-Nothing here collects a group to the driver: every step is a DataFrame, and what noise is drawn on is first written down
-(`spark_staging`), so that a task that is run again finds the same integers.
+Nothing here collects a group to the driver, unless a caller asks for a histogram in its process: every step is a DataFrame,
+and what noise is drawn on is first written down (`staging`), so that a task that is run again finds the same integers.
 """
 
-# ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import warnings
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from dphist.engines.base import commented, histogram_of
-from dphist.engines.duckdb.session import BOUNDING, READING, Progress, fresh, silent
+import pyarrow as pa
+
+from dphist.engines.base import (
+    BOUNDING,
+    READING,
+    Engine,
+    Progress,
+    check_sketch,
+    commented,
+    fresh,
+    histogram_of,
+    silent,
+)
 from dphist.engines.query import GroupByQuery
+from dphist.engines.spark import WRITES_FOLDERS
 from dphist.engines.spark.expressions import quote_identifier
 from dphist.engines.spark.resolve import resolve
 from dphist.engines.spark.session import pinned, without_leaks
-from dphist.engines.spark.staging import Staging, new_staging
+from dphist.engines.spark.staging import Staging, new_staging, remove_all
 from dphist.engines.sql import Fields, histogram_sql, pairs_sql, ranked_sql, records_sql
-from dphist.errors import InvalidParameter, MissingExtra
+from dphist.errors import EngineFailure, InvalidParameter, MissingExtra
 from dphist.histogram import ContributionBounds, Histogram
+from dphist.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from dphist.engines.spark.groups import SparkGroups
+    from dphist.engines.spark.pairs import SparkPairs
+
+_CHECKED: Final[weakref.WeakSet[SparkSession]] = weakref.WeakSet()
 
 
 class SparkDialect:
@@ -61,29 +80,38 @@ class SparkDialect:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SparkEngine:
+class SparkEngine(Engine):
     """A Spark session, and where it may write what no one else may read.
 
     staging: a directory that driver and executors share and others cannot read, such as hdfs:///user/me/private. Without
     one a private temporary directory of this machine is used, which only a master on this machine can do.
     """
 
+    writes_folders: ClassVar[bool] = WRITES_FOLDERS
+
     spark: SparkSession
     staging: str | None = None
 
     @contextmanager
-    def open(self, source: object, query: GroupByQuery, *, seed: int | None = None) -> Iterator[SparkRecords]:
-        """Check everything that can be checked without reading a record, and prepare the session for one run."""
-        with pinned(self.spark), self.views() as views:
-            fields = resolve(self.spark, source, query, views)
-            yield SparkRecords(self.spark, fields, query, fresh(seed), views)
+    def open(
+        self, source: object, query: GroupByQuery, *, seed: int | None = None, progress: Progress | None = None
+    ) -> Iterator[SparkRecords]:
+        """Check everything that can be checked without reading a record, and prepare the session for one run.
 
-    @contextmanager
-    def views(self) -> Iterator[Views]:
-        """Temporary views with names of their own, dropped when the block ends."""
-        views = Views(self.spark)
+        Exact tables go when the block ends; if it fails, so do those that were to stay.
+        """
+        tell, views = progress or silent, Views(self.spark)
+        tell(READING)
         try:
-            yield views
+            with pinned(self.spark):
+                records = SparkRecords(self, resolve(self.spark, source, query, views), query, fresh(seed), views, tell)
+                try:
+                    yield records
+                    for staging in records.stagings[:1]:
+                        staging.remove()
+                except BaseException:
+                    remove_all(*records.stagings)
+                    raise
         finally:
             views.drop()
 
@@ -91,34 +119,19 @@ class SparkEngine:
         """A new private directory for one run."""
         return new_staging(self.spark, self.staging)
 
-    def largest(
-        self,
-        source: object,
-        query: GroupByQuery,
-        bounds: ContributionBounds,
-        most: int,
-        *,
-        progress: Progress | None = None,
-        seed: int | None = None,
-    ) -> Histogram:
-        """The `most` largest groups, equal counts in the order of their keys: each task's own, merged. True values."""
-        tell = progress or silent
-        tell(READING)
-        with self.open(source, query, seed=seed) as records:
-            tell(BOUNDING)
-            sql = records.histogram_sql(bounds, largest=most)
-            table = without_leaks(records.sql(sql).toArrow)
-        return histogram_of(table, query, bounds)
+    def check_output(self, path: str) -> None:
+        """Refuse a folder that exists on a file system that only Spark reaches, where nothing is overwritten.
 
-    def explain(self, query: GroupByQuery, bounds: ContributionBounds, source: object) -> str:
-        """The SQL that a run executes, on a source whose schema is read."""
-        with self.open(source, query, seed=0) as records:
-            return commented(query, records.histogram_sql(bounds))
-
-    def explain_pairs(self, query: GroupByQuery, source: object) -> str:
-        """The SQL that makes the pairs of units and groups."""
-        with self.open(source, query, seed=0) as records:
-            return commented(query, records.pairs_sql())
+        Whoever reads a path that does not exist is refused.
+        """
+        if is_here(path):
+            return
+        try:
+            without_leaks(lambda: self.spark.read.text(path).schema)
+        except EngineFailure:
+            return
+        hint = "remove it or choose another name: only folders of this machine are overwritten."
+        raise InvalidParameter("a new folder for the output of Spark", f"{path}, which exists", hint)
 
 
 class Views:
@@ -134,32 +147,103 @@ class Views:
         self._names.append(unique)
         return unique
 
+    def number(self) -> int:
+        """A number that no earlier name has."""
+        self._names.append("")
+        return len(self._names)
+
     def drop(self) -> None:
         """Forget all of them."""
-        for name in self._names[1:]:
+        for name in filter(None, self._names[1:]):
             self._spark.catalog.dropTempView(name)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SparkRecords:
-    """The records of a query, ready to be counted."""
+    """The records of a query, ready to be counted, and the directories of the run: what goes with it, and what stays."""
 
-    spark: SparkSession
+    engine: SparkEngine
     fields: Fields
     query: GroupByQuery
     seed: int
     views: Views
+    tell: Progress
+    stagings: list[Staging] = field(default_factory=list)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session."""
+        return self.engine.spark
+
+    def staging(self, *, stays: bool = False) -> Staging:
+        """The directory of exact tables, or that of the released one, which stays."""
+        while len(self.stagings) < 2:
+            self.stagings.append(self.engine.new_staging())
+        return self.stagings[stays]
+
+    def check_listed(self) -> None:
+        """The list of keys is public, and so is its length once equal keys are one."""
+        if self.fields.listed is None or self.query.public_keys is None:
+            return
+        number = self.scalar(f"SELECT COUNT(*) FROM {self.fields.listed}")
+        if number != self.query.public_keys.num_rows:
+            raise InvalidParameter(f"{self.query.public_keys.num_rows} different public keys", number)
+
+    def require_noise(self) -> None:
+        """Executors can draw noise, there is a place for exact tables, and the public list has no key twice."""
+        check_executors(self.spark)
+        self.check_listed()
+        self.staging()
+
+    def groups(self, bounds: ContributionBounds) -> SparkGroups:
+        """Bounded counts and sums, written down."""
+        self.tell(BOUNDING)
+        return self.written(self.sql(self.histogram_sql(bounds)), "groups")
+
+    def sketch(self, sparsity: int) -> SparkGroups:
+        """A sketch, written down."""
+        self.tell(BOUNDING)
+        return self.written(self._sketch(sparsity), "groups")
+
+    def histogram(self, bounds: ContributionBounds, largest: int | None = None) -> Histogram:
+        """Collected to the driver: each task's own largest groups, merged. True values."""
+        self.tell(BOUNDING)
+        table = without_leaks(self.sql(self.histogram_sql(bounds, largest=largest)).toArrow)
+        return histogram_of(table, self.query, bounds)
+
+    def sketched(self, sparsity: int) -> Histogram:
+        """Collected to the driver."""
+        table = without_leaks(self._sketch(sparsity).toArrow)
+        return histogram_of(table, self.query, ContributionBounds(sparsity=sparsity))
+
+    def _sketch(self, sparsity: int) -> DataFrame:
+        from dphist.engines.spark.sketch import sketch_sql
+
+        check_sketch(self.query, sparsity)
+        return self.sql(sketch_sql(self, sparsity))
+
+    @contextmanager
+    def pairs(self) -> Iterator[SparkPairs]:
+        """The pairs, written down."""
+        from dphist.engines.spark.pairs import pairs_of
+
+        self.tell(BOUNDING)
+        yield pairs_of(self)
+
+    def explain(self, bounds: ContributionBounds) -> str:
+        """The SQL that `groups` executes."""
+        return commented(self.query, self.histogram_sql(bounds))
+
+    def explain_pairs(self) -> str:
+        """The SQL that `pairs` executes."""
+        return commented(self.query, self.pairs_sql())
 
     def histogram_sql(self, bounds: ContributionBounds, pairs: str | None = None, largest: int | None = None) -> str:
         """The whole plan in SQL, or what is left of it when the pairs are written down."""
         return histogram_sql(self.fields, bounds, self.seed, SparkDialect(), largest=largest, written=pairs)
 
-    def histogram(self, bounds: ContributionBounds, pairs: str | None = None) -> DataFrame:
-        """Keys, `units`, `steps_i` and `first_units` of each group: true values, not yet computed."""
-        return self.sql(self.histogram_sql(bounds, pairs))
-
     def pairs_sql(self) -> str:
-        """One row per unit and group: the steps of each measure, and the group's place in the random order of the unit's."""
+        """One row per unit and group: the steps of each aggregate, and the group's place in the random order of the unit's."""
         dialect = SparkDialect()
         stages = [
             records_sql(self.fields, dialect),
@@ -170,18 +254,49 @@ class SparkRecords:
         columns = ", ".join(["unit", *self.fields.key_names, *steps, "place"])
         return "WITH " + ",\n".join(stages) + f"\nSELECT {columns} FROM ranked"
 
-    def pairs(self) -> DataFrame:
-        """The same, not yet computed."""
-        return self.sql(self.pairs_sql())
+    def written(self, frame: DataFrame, name: str) -> SparkGroups:
+        """A table of groups, computed once."""
+        from dphist.engines.spark.groups import SparkGroups
 
-    def sampled(self, pairs: str, most_groups: int) -> DataFrame:
-        """Of written pairs, each unit's sample of at most `most_groups`."""
-        keys = ", ".join(self.fields.key_names)
-        return self.sql(f"SELECT unit, {keys} FROM {pairs} WHERE place <= {most_groups}")
+        return SparkGroups(self, self.staging().write(frame, name, distinct=self.fields.key_names))
 
     def sql(self, text: str) -> DataFrame:
         """A query of the rounds or of a sketch; only names of this package are in it."""
         return without_leaks(lambda: self.spark.sql(text))
+
+    def scalar(self, sql: str) -> int:
+        """One number."""
+        return int(without_leaks(lambda: self.sql(sql).collect())[0][0] or 0)
+
+
+def is_here(path: str) -> bool:
+    """Whether a path is one of this machine."""
+    return "://" not in path or path.startswith("file:")
+
+
+def check_executors(spark: SparkSession) -> None:
+    """Find out before any budget is spent that an executor could not draw noise, or would draw it with another version."""
+    if spark in _CHECKED:
+        return
+
+    def version_of_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from dphist.version import __version__ as version
+
+        importlib.import_module("dphist.publish.run")  # everything that a task may need
+        for _ in batches:
+            yield pa.RecordBatch.from_arrays([pa.array([version])], ["version"])
+
+    wanted = f"dphist {__version__} in the Python of the executors"
+    hint = "install dphist[spark] there, and name that Python as PYSPARK_PYTHON or spark.pyspark.python."
+    try:
+        answer = without_leaks(lambda: spark.range(1).mapInArrow(version_of_executor, "version string").collect())
+    except EngineFailure:
+        answer = None
+    if answer is None:
+        raise EngineFailure(wanted, hint)
+    if answer[0][0] != __version__:
+        raise InvalidParameter(wanted, answer[0][0], hint)
+    _CHECKED.add(spark)
 
 
 def open_session(master: str | None, remote: str | None, staging: str | None = None) -> SparkEngine:

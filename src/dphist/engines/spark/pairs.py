@@ -1,17 +1,114 @@
-"""The rounds of the adaptive release in Spark SQL: weights joined to pairs by their keys, sums by key. Nothing is numbered.
+"""The pairs of units and groups in Spark: weights joined to them by their keys, sums by key. Nothing is numbered.
 
 The integer arithmetic of `dphist.engines.memory`, line by line: squares add up as integers, the one square root is
 taken of an integer below 2^53, everything is rounded down. All tables here are written down before noise is drawn on them.
 """
 
-# ruff: noqa: S608 - only numbers and names of this package are put into the SQL
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from dphist.engines.duckdb.pairs import bucket_sql
-from dphist.engines.memory import Integers
-from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, WEIGHT_BITS
+import numpy as np
+
+from dphist.engines.base import Integers, histogram_of
+from dphist.engines.spark.engine import SparkRecords
+from dphist.engines.spark.groups import SparkGroups
+from dphist.engines.spark.session import without_leaks
+from dphist.engines.sql import bucket_sql
+from dphist.errors import InvalidParameter
+from dphist.histogram import ContributionBounds, Histogram
+from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, MOST_RELEASED, NORM_BITS, WEIGHT_BITS
+
+
+def pairs_of(records: SparkRecords) -> SparkPairs:
+    """Write the pairs of some records down, unless there are more units than the guarantee is stated for."""
+    distinct = ("unit", *records.fields.key_names)
+    written = records.staging().write(records.sql(records.pairs_sql()), "pairs", distinct=distinct)
+    pairs = SparkPairs(records, records.views.add(written, "pairs"))
+    # Counting units costs a shuffle and is needed only if there are that many pairs.
+    if pairs.number() >= MOST_RELEASED and pairs.total_units() >= MOST_RELEASED:
+        raise InvalidParameter("fewer than 2^31 units for the adaptive release", "more")
+    return pairs
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SparkPairs:
+    """A written table of pairs, under a name for SQL."""
+
+    records: SparkRecords
+    view: str
+
+    def number(self) -> int:
+        """How many pairs there are."""
+        return self.records.scalar(f"SELECT COUNT(*) FROM {self.view}")
+
+    def total_units(self) -> int:
+        """How many units have at least one pair."""
+        return self.records.scalar(f"SELECT COUNT(DISTINCT unit) FROM {self.view}")
+
+    def non_empty_groups(self) -> int:
+        """How many groups have at least one pair."""
+        keys = ", ".join(self.records.fields.key_names)
+        return self.records.scalar(f"SELECT COUNT(*) FROM (SELECT 1 FROM {self.view} GROUP BY {keys}) AS listed")
+
+    def degree_histogram(self, edges: Integers) -> Integers:
+        """One bucket for each unit."""
+        return _buckets(self.records, degrees_sql(self.view, edges), len(edges))
+
+    def groups(self, bounds: ContributionBounds) -> SparkGroups:
+        """Bounded counts and sums of the same pairs."""
+        return self.records.written(self.records.sql(self.records.histogram_sql(bounds, self.view)), "groups")
+
+    def histogram(self, bounds: ContributionBounds) -> Histogram:
+        """Collected to the driver."""
+        table = without_leaks(self.groups(bounds).frame.toArrow)
+        return histogram_of(table, self.records.query, bounds)
+
+    def sampled(self, most_groups: int) -> SampledSparkPairs:
+        """Each unit's groups have their places in a random order; the first are its sample."""
+        keys = ", ".join(self.records.fields.key_names)
+        sample = self.records.sql(f"SELECT unit, {keys} FROM {self.view} WHERE place <= {most_groups}")
+        return SampledSparkPairs(self.records, self, self.records.views.add(sample, "sampled"))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SampledSparkPairs:
+    """Pairs with a view of each unit's sample."""
+
+    records: SparkRecords
+    pairs: SparkPairs
+    sample: str
+
+    def first_round(self) -> SparkGroups:
+        """Every weight is 1."""
+        return self._written(first_round_sql(self.sample, self.records.fields.key_names))
+
+    def next_round(self, state: SparkGroups) -> SparkGroups:
+        """The weights are those of the state."""
+        return self._written(round_sql(self.sample, state.view(), self.records.fields.key_names))
+
+    def norm_histogram(self, weights: SparkGroups, edges: Integers) -> Integers:
+        """One bucket for each unit that has any weight; not for more groups than the guarantee is stated for."""
+        if self.pairs.number() >= MOST_RELEASED and weights.number() >= MOST_RELEASED:
+            raise InvalidParameter("fewer than 2^31 selected groups in the adaptive release", "more")
+        keys = self.records.fields.key_names
+        return _buckets(self.records, norms_sql(self.pairs.view, weights.view(), keys, edges), len(edges))
+
+    def clipped(self, weights: SparkGroups, caps: tuple[int, int], shifts: Sequence[int]) -> SparkGroups:
+        """One join for all of it."""
+        keys = self.records.fields.key_names
+        return self._written(clipped_sql(self.pairs.view, weights.view(), keys, caps, shifts))
+
+    def _written(self, sql: str) -> SparkGroups:
+        return self.records.written(self.records.sql(sql), f"exact_{self.records.views.number()}")
+
+
+def _buckets(records: SparkRecords, sql: str, length: int) -> Integers:
+    histogram = np.zeros(length, np.int64)
+    for place, units in without_leaks(lambda: records.sql(sql).collect()):
+        histogram[place] = units
+    return histogram
 
 
 def first_round_sql(sampled: str, keys: Sequence[str]) -> str:

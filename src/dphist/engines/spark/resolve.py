@@ -1,6 +1,5 @@
 """From a query to checked Spark SQL over one record of a source. No record is read: every refusal is by name or type."""
 
-# ruff: noqa: S608 - SQL is what this file is for: names are quoted, expressions are checked and written out again
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,15 +8,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
 
 import duckdb
+import pyarrow as pa
 
 from dphist.engines.duckdb.resolve import check_column
 from dphist.engines.duckdb.sources import check_unique, format_of_file
 from dphist.engines.expressions import check_expression
 from dphist.engines.query import Files, GroupByQuery
+from dphist.engines.spark import owns
 from dphist.engines.spark import types as spark_types
 from dphist.engines.spark.expressions import quote_identifier, spark_expression
 from dphist.engines.spark.session import without_leaks
-from dphist.engines.spark.sources import read_csv, read_json
+from dphist.engines.spark.sources import frame_of, read_csv, read_json
 from dphist.engines.sql import Fields
 from dphist.errors import EngineFailure, InvalidParameter, UnreadableSource
 
@@ -34,11 +35,6 @@ table), where statistics would answer it: they leave NaN out, and may be wrong.
 
 class _Views(Protocol):
     def add(self, frame: DataFrame, name: str) -> str: ...
-
-
-def is_spark_frame(source: object) -> bool:
-    """Whether a source is a DataFrame of Spark, classic or Connect; Spark is not imported to find out."""
-    return type(source).__module__.startswith("pyspark.sql")
 
 
 def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: _Views) -> Fields:
@@ -154,13 +150,15 @@ def _collected(spark: SparkSession, sql: str) -> list[Any]:
 
 def _frame(spark: SparkSession, source: object, needed: Sequence[str]) -> tuple[DataFrame, bool]:
     """A DataFrame, and whether its types were declared."""
-    if is_spark_frame(source):
+    if owns(source):
         frame: Any = source
         return frame, True
+    if isinstance(source, pa.Table):
+        return without_leaks(lambda: frame_of(spark, source)), True
     if isinstance(source, str | Path):
         source = Files((source,))
     if not isinstance(source, Files):
-        raise UnreadableSource("a Spark DataFrame or paths for the Spark engine", type(source).__name__)
+        raise UnreadableSource("a Spark DataFrame, an Arrow table or paths for the Spark engine", type(source).__name__)
     paths = [str(path) for path in source.paths]
     formats = {source.format or format_of_file(path) for path in paths}
     if len(formats) > 1:

@@ -6,30 +6,15 @@ not move. That is an induction over *any* tree of merges, so blocks are merged e
 parts of the rows have no such structure: a unit would move several of them.)
 """
 
-# ruff: noqa: S608 - only numbers and names of this package are put into the SQL
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from dphist import checks
 from dphist.engines.spark.engine import SparkDialect, SparkRecords
 from dphist.engines.sql import pairs_sql, records_sql
-from dphist.errors import InvalidParameter
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 BLOCKS: Final = 512
 MERGED_AT_ONCE: Final = 8
-
-
-def sketch(records: SparkRecords, sparsity: int) -> DataFrame:
-    """Keys and `units` of at most `sparsity` groups."""
-    checks.check_whole("sparsity", sparsity)
-    query = records.query
-    if query.measures or query.want_total or query.public_keys is not None:
-        raise InvalidParameter("a sketch of counts alone", "sums, a total or public keys", "leave them out.")
-    return records.sql(sketch_sql(records, sparsity))
 
 
 def sketch_sql(records: SparkRecords, sparsity: int, blocks: int = BLOCKS) -> str:

@@ -40,6 +40,20 @@ _JSON: Final = {
 _START: Final = "_metadata.file_block_start"
 
 
+def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A table of the driver as a DataFrame. Types of Arrow that Spark does not read become what it has for them."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    known = table.cast(pa.schema([field.with_type(_known(field.type)) for field in table.schema]))
+    return spark.createDataFrame(known, from_arrow_schema(known.schema, prefer_timestamp_ntz=True))
+
+
+def _known(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    return {pa.uint64(): pa.decimal128(20, 0), pa.string_view(): pa.string()}.get(kind, kind)
+
+
 def read_json(spark: SparkSession, paths: Sequence[str], needed: Sequence[str]) -> DataFrame:
     """One JSON object per line: the columns that are asked for, as text. No record can add or change one."""
     names = list(dict.fromkeys(needed))

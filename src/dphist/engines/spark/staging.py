@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dphist.engines.duckdb.session import fresh
+from dphist.engines.base import fresh
 from dphist.engines.spark.session import is_connect, without_leaks
 from dphist.errors import EngineFailure, InvalidParameter
 

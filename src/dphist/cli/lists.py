@@ -1,0 +1,286 @@
+"""`dphist top-k`, `dphist session start|query|show` and `dphist continual start|add|show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import dphist
+from dphist.cli import options
+from dphist.cli.options import option
+from dphist.cli.output import Talk, print_json, recorded
+
+if TYPE_CHECKING:
+    from dphist.lists.running import RunningCounts
+
+sessions = typer.Typer(
+    help="Ranked lists from one budget, each paying only for what it returned.", no_args_is_help=True
+)
+streams = typer.Typer(help="Private running counts per group over a stream of batches.", no_args_is_help=True)
+K = Annotated[int, option("--k", "The most groups to return.")]
+File = Annotated[Path, typer.Argument(help="The file that keeps the session.")]
+Folder = Annotated[Path, typer.Argument(help="The folder that keeps the stream. It holds true counts.")]
+
+_ENDED_EARLY = "\nThe list ended early: no other group was clearly larger than the rest."
+
+
+def top_k(
+    source: options.Source,
+    unit: options.Unit,
+    by: options.By,
+    k: K,
+    epsilon: options.Epsilon,
+    delta: options.Delta,
+    method: Annotated[
+        str, option("--method", "correlated: noisy counts; from-top: from a LIMIT query; ranked: keys in order.")
+    ] = "correlated",
+    max_groups: Annotated[int | None, option("--max-groups", "The most groups of one unit; from-top only.")] = None,
+    shortlist: Annotated[
+        int | None, option("--shortlist", "ranked: how many of the largest groups may be chosen (10 k).")
+    ] = None,
+    where: options.Where = None,
+    no_header: options.NoHeader = None,
+    null_keys: options.NullKeys = "group",
+    output: options.Output = None,
+    ledger: options.Ledger = None,
+    dataset: options.Dataset = None,
+    report: options.Report = None,
+    overwrite: options.Overwrite = False,
+    threads: options.Threads = None,
+    memory_limit: options.MemoryLimit = None,
+    engine: options.EngineName = "duckdb",
+    master: options.Master = None,
+    remote: options.Remote = None,
+    dry_run: Annotated[bool, option("--dry-run", "Print the plan; read no record.")] = False,
+    show: options.Show = 20,
+    as_json: options.AsJson = False,
+) -> None:
+    """The groups with the most people: noisy counts, or a ranked list of keys.
+
+    Example: dphist top-k events.parquet --unit user_id --by url --k 10 --epsilon 1 --delta 1e-8
+    """
+    from dphist.publish import files
+    from dphist.publish.charge import stays_charged, telling
+
+    budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "method": method}
+    plan = dphist.plan_top_k(k=k, max_groups=max_groups, shortlist=shortlist, **budget)
+    files.check_table(output, report, inputs=files.files_of(source), overwrite=overwrite)
+    if dry_run:
+        typer.echo(str(plan))
+        return
+    talk = Talk(quiet=as_json)
+    result = dphist.top_k(
+        options.files(source, no_header),
+        unit=unit,
+        by=by,
+        plan=plan,
+        where=where,
+        null_keys=null_keys,  # type: ignore[arg-type]
+        ledger=ledger,
+        dataset=dataset,
+        engine=options.open_engine(engine, threads, memory_limit, master=master, remote=remote),
+        progress=talk.phase,
+    )
+    receipt = result.receipt
+    with telling(lambda: "" if receipt is None else stays_charged(receipt)):
+        _write(result, output, report, overwrite)
+    _show(result, output, show, {"complete": result.complete}, as_json=as_json)
+    if not result.complete:
+        talk.line(_ENDED_EARLY)
+    talk.closing(f"Guarantee: {plan.guarantee}", output, report, recorded(receipt))
+
+
+def _write(result: dphist.TopK | RunningCounts, output: Path | None, report: Path | None, overwrite: bool) -> None:
+    if output is not None:
+        result.write(output, overwrite=overwrite)
+    if report is not None:
+        result.report(report, overwrite=overwrite)
+
+
+def _show(
+    result: dphist.TopK | RunningCounts, output: Path | None, most: int, facts: dict[str, Any], *, as_json: bool
+) -> None:
+    """The first rows; as JSON everything public about the result, and all rows unless they were written."""
+    from dphist.publish.text import rows_text
+
+    if as_json:
+        groups = {"groups": result.table.to_pylist()} if output is None else {}
+        print_json({**result.metadata(), **facts, "released_groups": result.table.num_rows, **groups})
+    else:
+        typer.echo(rows_text(result.table, most))
+
+
+@sessions.command("start")
+def start_session(
+    file: File,
+    unit: options.Unit,
+    epsilon: options.Epsilon,
+    delta: options.Delta,
+    results: Annotated[int, option("--results", "The most results of all queries together.")],
+    queries: Annotated[int, option("--queries", "The most queries.")],
+    shortlist: Annotated[int, option("--shortlist", "How many of the largest groups a query may choose from.")] = 1000,
+    ledger: options.Ledger = None,
+    dataset: options.Dataset = None,
+) -> None:
+    """Begin a session: a number of results for a budget. Touches no data.
+
+    Example: dphist session start session.json --unit user_id --epsilon 1 --delta 1e-8 --results 50 --queries 10
+    """
+    session = dphist.Session.start(
+        file, unit=unit, epsilon=epsilon, delta=delta, results=results, queries=queries, shortlist=shortlist,
+        ledger=ledger, dataset=dataset,
+    )  # fmt: skip
+    typer.echo(str(session))
+    typer.echo(recorded(session.account.ledger))
+
+
+@sessions.command("query")
+def query(
+    file: File,
+    source: options.Source,
+    by: options.By,
+    k: K,
+    where: options.Where = None,
+    no_header: options.NoHeader = None,
+    null_keys: options.NullKeys = "group",
+    ledger: options.PaidBy = None,
+    engine: options.Counter = "duckdb",
+    master: options.Master = None,
+    remote: options.Remote = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """The groups with the most people, in order, without counts. Pays for what it returns.
+
+    Example: dphist session query session.json events.parquet --by url --k 5
+    """
+    from dphist.publish.text import rows_text
+
+    session = dphist.Session(file)
+    records = options.files(source, no_header)
+    table, complete = session.query(
+        records,
+        by=by,
+        k=k,
+        where=where,
+        null_keys=null_keys,  # type: ignore[arg-type]
+        engine=options.open_engine(engine, master=master, remote=remote),
+        ledger=ledger,
+    )
+    account = session.account
+    if as_json:
+        left = {"results_left": account.left_results, "queries_left": account.left_queries}
+        print_json({"groups": table.to_pylist(), "complete": complete, **left}, allow_nan=True)
+        return
+    typer.echo(rows_text(table, k))
+    if not complete:
+        typer.echo(_ENDED_EARLY)
+    typer.echo(f"\nLeft: {account.left_results:,} results, {account.left_queries:,} queries.")
+
+
+@sessions.command("show")
+def show_session(file: File, as_json: options.AsJson = False) -> None:
+    """What is spent and what is left, and the guarantee.
+
+    Example: dphist session show session.json
+    """
+    session = dphist.Session(file)
+    account = session.account
+    if as_json:
+        print_json({
+            "unit": account.unit, "epsilon": account.epsilon, "delta": account.delta, "guarantee": session.guarantee,
+            "results_left": account.left_results, "queries_left": account.left_queries,
+        })  # fmt: skip
+    else:
+        typer.echo(str(session))
+
+
+@streams.command("start")
+def start_stream(
+    folder: Folder,
+    unit: options.Unit,
+    by: options.By,
+    rounds: Annotated[int, option("--rounds", "The most batches that will ever be added.")],
+    max_groups: Annotated[int, option("--max-groups", "The most groups one unit is counted in per batch.")],
+    epsilon: options.Epsilon,
+    delta: options.Delta,
+    where: options.Where = None,
+    null_keys: options.NullKeys = "group",
+    ledger: options.Ledger = None,
+    dataset: options.Dataset = None,
+) -> None:
+    """Begin a stream. Touches no data. Protected is what one person adds in one batch.
+
+    Example: dphist continual start stream --unit user --by item --rounds 365 --max-groups 1 --epsilon 1 --delta 1e-8
+    """
+    stream = dphist.Continual.start(
+        folder, unit=unit, by=by, rounds=rounds, max_groups=max_groups, epsilon=epsilon, delta=delta, where=where,
+        null_keys=null_keys,  # type: ignore[arg-type]
+        ledger=ledger, dataset=dataset,
+    )  # fmt: skip
+    typer.echo(str(stream))
+    typer.echo(recorded(stream.receipt))
+
+
+@streams.command("add")
+def add(
+    folder: Folder,
+    source: Annotated[list[str], typer.Argument(help="The records of one batch: Parquet, CSV or JSON files.")],
+    batch: Annotated[str, option("--batch", "A name for the batch, such as its date; each counts once.")],
+    no_header: options.NoHeader = None,
+    output: options.Output = None,
+    report: options.Report = None,
+    overwrite: options.Overwrite = False,
+    show: options.Show = 20,
+    ledger: options.PaidBy = None,
+    engine: options.Counter = "duckdb",
+    master: options.Master = None,
+    remote: options.Remote = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Take in one batch and print the running counts after it.
+
+    Example: dphist continual add stream monday.parquet --batch 2026-01-05
+    """
+    from dphist.publish import files
+
+    files.check_table(output, report, inputs=(folder, *files.files_of(source)), overwrite=overwrite)
+    opened = options.open_engine(engine, master=master, remote=remote)
+    counts = dphist.Continual(folder).add(options.files(source, no_header), batch, engine=opened, ledger=ledger)
+    _publish(counts, output, report, show, overwrite, as_json)
+
+
+@streams.command("show")
+def show_stream(
+    folder: Folder,
+    output: options.Output = None,
+    report: options.Report = None,
+    overwrite: options.Overwrite = False,
+    show: options.Show = 20,
+    batches: Annotated[bool, option("--batches", "Print the names of the batches that are in.")] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """The stream, and its counts as they were released in the last round. Costs nothing.
+
+    Example: dphist continual show stream
+    """
+    from dphist.publish import files
+
+    files.check_table(output, report, inputs=(folder,), overwrite=overwrite)
+    stream = dphist.Continual(folder)
+    if batches:
+        typer.echo("\n".join(stream.batches))
+        return
+    if not as_json:
+        typer.echo(f"{stream}\n")
+    _publish(stream.show(), output, report, show, overwrite, as_json)
+
+
+def _publish(
+    counts: RunningCounts, output: Path | None, report: Path | None, most: int, overwrite: bool, as_json: bool
+) -> None:
+    _write(counts, output, report, overwrite)
+    _show(counts, output, most, {}, as_json=as_json)
+    talk = Talk(quiet=as_json)
+    talk.closing(f"Round {counts.round:,} of {counts.mechanism.rounds:,}.", output, report)

@@ -1,0 +1,226 @@
+"""Groups as tables of Spark. Functions go to the executors, which draw noise from the entropy of their own machine.
+
+A function gets everything as parameters of a closure, which travels inside the task and is never printed: Spark shows the
+names of functions in plans and logs, not what they hold. Between two steps there are groups that nobody may learn of, so
+their tables go with the exact ones.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dphist.engines.base import Arrays, Layout, OnGroups, Order, integers, row_order
+from dphist.engines.spark.engine import SparkRecords
+from dphist.engines.spark.session import without_leaks
+from dphist.engines.spark.staging import COMMITTER, Staging, delete_here
+from dphist.noise.entropy import Entropy, SystemEntropy, allow_test_entropy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructField, StructType
+
+OnBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+ROWS_IN_A_PART: Final = 1 << 17
+"""Of the released table, at least, if it has more than one part: a file with fewer rows costs more than they do."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SparkGroups:
+    """Keys and whole numbers of groups in a table that is written down, or that follows from one."""
+
+    records: SparkRecords
+    frame: DataFrame
+
+    def view(self) -> str:
+        """The table under a name for SQL."""
+        return self.records.views.add(self.frame, f"groups_{self.records.views.number()}")
+
+    def each(self, function: OnGroups, names: Sequence[str], entropy: Entropy | None) -> SparkGroups:
+        """Task by task, batch by batch, written once. A group that is in it twice is found in the next table."""
+        return self._applied(self.frame, on_each(function, names, entropy), names)
+
+    def together(self, function: OnGroups, names: Sequence[str]) -> SparkGroups:
+        """One task."""
+        return self._applied(self.frame.coalesce(1), on_all(function, names), names)
+
+    def _applied(self, frame: DataFrame, function: OnBatches, names: Sequence[str]) -> SparkGroups:
+        from pyspark.sql.types import LongType, StructField
+
+        schema = self._keys_and([StructField(name, LongType()) for name in names])
+        name = f"noisy_{self.records.views.number()}"
+        written = self.records.staging().write(frame.mapInArrow(function, schema), name, distinct=None)
+        return SparkGroups(self.records, written)
+
+    def _keys_and(self, fields: list[StructField]) -> StructType:
+        from pyspark.sql.types import StructField, StructType
+
+        schema = self.frame.schema
+        keys = [StructField(name, schema[name].dataType) for name in self.records.fields.key_names]
+        return StructType([*keys, *fields])
+
+    def answer(self, function: Callable[[Arrays], tuple[float, float]]) -> tuple[float, float] | None:
+        """One task, whose answer comes to the driver: two numbers that are public."""
+
+        def answer_of_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for table in _sorted(batches):
+                first, second = function(_arrays(table))
+                yield pa.RecordBatch.from_arrays([pa.array([first]), pa.array([second])], ["first", "second"])
+
+        rows = without_leaks(self.frame.coalesce(1).mapInArrow(answer_of_all, "first double, second double").collect)
+        return (float(rows[0][0]), float(rows[0][1])) if rows else None
+
+    def less_next_largest(self, most: int) -> SparkGroups:
+        """By a query of the written table."""
+        view = self.view()
+        next_largest = (
+            f"(SELECT CASE WHEN COUNT(*) > {most} THEN MIN(units) ELSE 0 END"
+            f" FROM (SELECT units FROM {view} ORDER BY units DESC LIMIT {most + 1}) AS largest)"
+        )
+        less = f"GREATEST(units - {next_largest}, 0) AS units"
+        columns = [less if name == "units" else name for name in self.frame.columns]
+        return SparkGroups(self.records, self.records.sql(f"SELECT {', '.join(columns)} FROM {view}"))
+
+    def sum_of(self, column: str) -> int:
+        """One number."""
+        return self.records.scalar(f"SELECT SUM({column}) FROM {self.view()}")
+
+    def total_units(self) -> int:
+        """Each unit is marked in one of its groups."""
+        return self.sum_of("first_units")
+
+    def number(self) -> int:
+        """One number."""
+        return self.records.scalar(f"SELECT COUNT(*) FROM {self.view()}")
+
+    def publish(
+        self, function: OnGroups, layout: Layout, entropy: Entropy | None, *, together: bool = False
+    ) -> SparkTable:
+        """The released table; what stays of it is a copy laid out by the released keys alone.
+
+        Which part of the first copy a group is in, and where Spark would therefore cut the files of a sorted table, depends on
+        groups that were not released. How many parts the copy has follows from the number of released rows: Spark's own
+        choice would follow the sizes of compressed parts.
+        """
+        from pyspark.sql.types import DoubleType, LongType, StructField
+
+        kinds = [LongType() if name in layout.whole else DoubleType() for name in layout.names]
+        schema = self._keys_and([StructField(f"value_{i}", kind) for i, kind in enumerate(kinds, 1)])
+        frame = self.frame.coalesce(1) if together else self.frame
+        work = on_all(function, layout.names, layout) if together else on_each(function, layout.names, entropy, layout)
+        noised = self.records.staging().write(frame.mapInArrow(work, schema), "noised", distinct=None)
+        keys = self.records.fields.key_names
+        most = int(str(self.records.spark.conf.get("spark.sql.shuffle.partitions")))
+        parts = max(1, min(most, without_leaks(noised.count) // ROWS_IN_A_PART))
+        laid_out = noised.repartition(parts, *keys).sortWithinPartitions(*keys)
+        directory = self.records.staging(stays=True)
+        committed = directory.write(laid_out, "released", distinct=keys)
+        names = (*(key.name for key in self.records.query.by), *layout.names)
+        table = SparkTable(committed, directory, names, layout.order)
+        if directory.here is not None:
+            weakref.finalize(table, delete_here, directory.here)
+        return table
+
+
+def on_each(
+    function: OnGroups, names: Sequence[str], entropy: Entropy | None, layout: Layout | None = None
+) -> OnBatches:
+    """A function of some groups for `mapInArrow`, batch by batch."""
+
+    def on_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with gate(entropy):
+            for batch in batches:
+                yield from _applied(function, pa.Table.from_batches([batch]), names, layout).to_batches()
+
+    on_batches.__name__ = function.__name__  # what Spark shows of it
+    return on_batches
+
+
+def on_all(function: OnGroups, names: Sequence[str], layout: Layout | None = None) -> OnBatches:
+    """A function of all groups for `mapInArrow` in one task."""
+
+    def on_all_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for table in _sorted(batches):
+            yield from _applied(function, table, names, layout).to_batches()
+
+    return on_all_batches
+
+
+def gate(entropy: Entropy | None) -> AbstractContextManager[None]:
+    """A source for tests was let in on the driver, or it would not be here; the worker is another process."""
+    return nullcontext() if entropy is None or type(entropy) is SystemEntropy else allow_test_entropy()
+
+
+def _sorted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """All batches of the one task as one table, in the order of the keys: sums of doubles must not show another."""
+    if parts := list(batches):
+        table = pa.Table.from_batches(parts)
+        yield table.take(row_order(table, _key_names(table), "key"))
+
+
+def _applied(function: OnGroups, table: pa.Table, names: Sequence[str], layout: Layout | None) -> pa.Table:
+    """Keys and new columns; a published table has numbered columns, which suit every file format, in the order of its keys."""
+    rows = function(_arrays(table))
+    result = table.select(_key_names(table)).take(pa.array(rows.index))
+    for position, name in enumerate(names, 1):
+        values = rows.columns[name]
+        whole = layout is not None and name in layout.whole
+        array = pa.array(np.rint(values).astype(np.int64) if whole else values)
+        result = result.append_column(name if layout is None else f"value_{position}", array)
+    return result if layout is None else result.take(row_order(result, _key_names(result), "key"))
+
+
+def _arrays(table: pa.Table) -> Arrays:
+    return {name: integers(table, name) for name in table.column_names if not name.startswith("key_")}
+
+
+def _key_names(table: pa.Table) -> list[str]:
+    return [name for name in table.column_names if name.startswith("key_")]
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class SparkTable:
+    """A committed private table in a private directory. Nothing of it is here until it is asked for."""
+
+    committed: DataFrame
+    directory: Staging
+    names: tuple[str, ...]
+    order: Order
+
+    def to_spark(self) -> DataFrame:
+        """The table as a DataFrame, in its order."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        keys = [F.col(name).asc_nulls_last() for name in self.committed.columns if name.startswith("key_")]
+        order = [F.col("value_1").desc(), *keys] if self.order == "count" else keys
+        return self.committed.orderBy(*order).toDF(*self.names)
+
+    def to_arrow(self) -> pa.Table:
+        """The private table, brought to this machine."""
+        return without_leaks(lambda: self.to_spark().toArrow())
+
+    def first(self, most: int) -> tuple[pa.Table, int]:
+        """The first rows, and how many there are in all."""
+        return without_leaks(lambda: (self.to_spark().limit(most).toArrow(), self.committed.count()))
+
+    def save(self, path: str, kind: str, metadata: str, folder: str) -> None:
+        """Let Spark write a folder of files, with the metadata in a folder inside it."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        writer = self.to_spark().write.options(**COMMITTER).mode("error")
+        writer = writer.option("header", True) if kind == "csv" else writer
+        # a literal: a list of rows would start a Python process
+        line = self.directory.spark.range(1).select(F.lit(metadata).alias("metadata")).coalesce(1)
+        without_leaks(lambda: writer.format(kind).save(path))
+        without_leaks(lambda: line.write.mode("error").text(f"{path}/{folder}"))
+
+    def close(self) -> None:
+        """Delete the private directory."""
+        self.directory.remove()
