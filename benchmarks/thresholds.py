@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from release import PEERS, Peer, install, version_of
 
+from dphist.audit.judge import lower_bound
 from dphist.audit.laws import hockey_stick, masses, reach_of
-from dphist.audit.sampled import lower_bound
 from dphist.mechanisms import DiscreteGaussianThreshold, LaplaceThreshold
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from dphist.planning import plan_for

@@ -7,13 +7,22 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dphist.audit import laws, neighbours
+from dphist.audit import laws
 from dphist.audit.broken import broken, low_threshold, quiet_noise
-from dphist.audit.claim_parts import MANY
-from dphist.audit.exact import exact
-from dphist.audit.findings import Claim, Finding, Pair, Trials
-from dphist.audit.run import attacked
-from dphist.audit.sampled import EPSILONS, CellReader, lower_bound, sampled, upper_bound
+from dphist.audit.claims import MANY
+from dphist.audit.judge import (
+    RUN_EPSILONS,
+    CellReader,
+    Claim,
+    Finding,
+    Trials,
+    attack,
+    attack_laws,
+    attack_runs,
+    lower_bound,
+    upper_bound,
+)
+from dphist.audit.laws import Pair
 from dphist.mechanisms import SparseGaussian
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, TruncatedDiscreteLaplace
 from dphist.privacy.gaussian import delta_gaussian
@@ -45,7 +54,7 @@ def test_clopper_pearson_is_the_tail_of_the_binomial_law(hits: int, n: int) -> N
 @pytest.mark.parametrize("hidden", [0.0, 0.4])
 def test_the_truth_holds_and_the_bound_is_close(hidden: float) -> None:
     """n = 400,000, alpha = 1e-6: within a twentieth of the exact delta, never above it."""
-    found = sampled(normal(1.0, hidden=hidden), 400_000, 1e-6)
+    found = attack_runs(normal(1.0, hidden=hidden), 400_000, 1e-6)
     assert found.holds
     assert found.ratio is not None
     assert 0.94 < found.ratio <= 1
@@ -57,7 +66,7 @@ def test_the_truth_holds_and_the_bound_is_close(hidden: float) -> None:
 @pytest.mark.parametrize("mu", [1 / 0.9, 1 / 0.95])
 def test_noise_that_is_too_small_is_seen(mu: float) -> None:
     """n = 400,000, alpha = 1e-6; what is claimed is mu = 1."""
-    found = sampled(normal(mu), 400_000, 1e-6)
+    found = attack_runs(normal(mu), 400_000, 1e-6)
     assert not found.holds
     assert found.ratio is not None
     assert found.ratio > 1
@@ -71,7 +80,7 @@ def test_an_event_that_only_the_training_half_shows_is_no_evidence() -> None:
     wrong = 0
     for seed in range(200):
         claim = Claim("equal", "", "", lambda _: 0.0, None, normal(0.0, hidden=0.3, seed=seed).trials)
-        wrong += not sampled(claim, 2000, 0.01).holds
+        wrong += not attack_runs(claim, 2000, 0.01).holds
     assert wrong < 12
 
 
@@ -83,8 +92,8 @@ def test_cells_of_patterns_nobody_has_seen() -> None:
 
 
 def test_nothing_is_tested_where_nothing_is_promised() -> None:
-    claim = Claim("all", "", "", lambda e: 1.0 if e < EPSILONS[-1] else 0.5, None, normal(3.0).trials)
-    assert sampled(claim, 2000, 1e-3).epsilon == EPSILONS[-1]
+    claim = Claim("all", "", "", lambda e: 1.0 if e < RUN_EPSILONS[-1] else 0.5, None, normal(3.0).trials)
+    assert attack_runs(claim, 2000, 1e-3).epsilon == RUN_EPSILONS[-1]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +116,7 @@ def test_masses_are_the_law(law: Law) -> None:
 def test_the_enumerated_sparse_gaussian_by_hand() -> None:
     """Two new groups: shown with 1 - Phi(gap/std)^2, and a large pair: the profile of a Gaussian with sqrt(2)/std."""
     made = SparseGaussian(2, 1.5, 4.0, lattice_bits=5)
-    pairs = {pair.name: pair for pair in neighbours.counted(made)}
+    pairs = {pair.name: pair for pair in laws.kinds_of_groups(made)}
     new = pairs["new + new"]
     hidden = (0.5 * math.erfc(-(made.gap + 2.0**-6) / made.noise_std / math.sqrt(2))) ** 2
     assert laws.hockey_stick(new.with_, new.without, 5.0) == pytest.approx(1 - hidden, rel=1e-9)
@@ -120,8 +129,8 @@ def test_the_enumerated_sparse_gaussian_by_hand() -> None:
 
 def test_an_exact_claim_that_is_a_little_too_small_is_broken() -> None:
     pair = Pair("coin", np.array([0.5, 0.5]), np.array([0.6, 0.4]))
-    assert exact(Claim("coin", "", "", lambda _: 0.1, lambda: [pair])).holds
-    found = exact(Claim("coin", "", "", lambda _: 0.0999, lambda: [pair]))
+    assert attack_laws(Claim("coin", "", "", lambda _: 0.1, lambda: [pair])).holds
+    found = attack_laws(Claim("coin", "", "", lambda _: 0.0999, lambda: [pair]))
     assert not found.holds
     assert found.ratio == pytest.approx(0.1 / 0.0999)
     assert found.gap == pytest.approx(-0.0001)
@@ -151,6 +160,6 @@ def test_broken_on_purpose_is_all_that_the_auditor_was_asked_to_catch() -> None:
 
 def test_broken_mechanisms_without_the_break_are_not_called_broken() -> None:
     """The same releases with factor 1 and a threshold that is right: what is caught is the break, nothing else."""
-    assert attacked(quiet_noise(1.0), 1e-7, thorough=False).holds
-    assert attacked(low_threshold(0.0), 1e-7, thorough=False).holds
+    assert attack(quiet_noise(1.0), 1e-7, thorough=False).holds
+    assert attack(low_threshold(0.0), 1e-7, thorough=False).holds
     assert MANY[0] >= 20_000

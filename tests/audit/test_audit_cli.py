@@ -8,13 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 import dphist
-from dphist.audit import __main__ as command
 from dphist.audit import run as audit_run
 from dphist.audit import tables
 from dphist.audit.broken import Broken, discrete_noise, quiet_noise
-from dphist.audit.claims_of_plans import of_plan
-from dphist.audit.findings import Claim
-from dphist.audit.run import Audit, attacked, audit
+from dphist.audit.claims import of_plan
+from dphist.audit.judge import Claim, attack
+from dphist.audit.run import Audit, audit
 from dphist.cli.app import app
 from dphist.errors import InvalidParameter
 
@@ -50,9 +49,7 @@ def test_json_is_one_object(found: Audit) -> None:
 
 
 def test_a_broken_claim_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_run, "claims", lambda *, thorough: (discrete_noise(),))
-    monkeypatch.setattr(audit_run, "ATTACKS", ())
-    monkeypatch.setattr(audit_run, "broken", list)
+    monkeypatch.setattr(audit_run, "what_is_attacked", lambda *_, thorough: ([discrete_noise()], [], []))
     done = CliRunner().invoke(app, ["audit"])
     assert done.exit_code == 1
     assert "BROKEN: discrete-gaussian (normal profile)." in done.output
@@ -60,9 +57,8 @@ def test_a_broken_claim_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_break_that_is_not_caught_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = replace(quiet_noise(1.0), quick=4000)
-    monkeypatch.setattr(audit_run, "claims", lambda *, thorough: ())
-    monkeypatch.setattr(audit_run, "ATTACKS", ())
-    monkeypatch.setattr(audit_run, "broken", lambda: [Broken("not broken at all", "nothing", sound)])
+    missed = Broken("not broken at all", "nothing", sound)
+    monkeypatch.setattr(audit_run, "what_is_attacked", lambda *_, thorough: ([], [], [missed]))
     done = CliRunner().invoke(app, ["audit", "--json"])
     assert done.exit_code == 1
     assert json.loads(done.output)["passed"] is False
@@ -90,7 +86,7 @@ def test_plans_at_their_own_parameters(name: str) -> None:
     """Integrated at 1e-8: as tight as the claims are, except where the adaptive release pays for 300 groups at once."""
     plan = dphist.plan(epsilon=1, delta=1e-8, **PLANS[name])  # type: ignore[arg-type]
     first, *others = of_plan(plan)
-    found = attacked(first, 1e-6, thorough=False)
+    found = attack(first, 1e-6, thorough=False)
     assert found.holds
     assert found.ratio is not None
     assert found.ratio > (1e-3 if name == "adaptive" else 0.999)
@@ -103,12 +99,11 @@ def test_a_plan_with_too_little_noise_is_broken() -> None:
     promised = dphist.plan(epsilon=1, delta=1e-8, max_groups=5, mechanism="sparse-gaussian").mechanism
     (claim, *_) = of_plan(plan)
     quiet = Claim(claim.mechanism, claim.analysis, "", promised.delta, claim.pairs)
-    assert not attacked(quiet, 1e-6, thorough=False).holds
+    assert not attack(quiet, 1e-6, thorough=False).holds
 
 
 def test_a_saved_plan_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_run, "ATTACKS", ())
-    monkeypatch.setattr(audit_run, "broken", list)
+    monkeypatch.setattr(audit_run, "what_is_attacked", lambda _, plan, *, thorough: (of_plan(plan), [], []))
     dphist.plan(epsilon=1, delta=1e-6, sketch=5).save(tmp_path / "plan.json")
     done = CliRunner().invoke(app, ["audit", "--plan", str(tmp_path / "plan.json"), "--json"])
     assert done.exit_code == 0, done.output
@@ -121,8 +116,8 @@ def test_the_document_keeps_everything_but_its_tables(
 ) -> None:
     path = tmp_path / "audit.md"
     path.write_text("# Before\n<!-- audit: begin -->\nan earlier table\n<!-- audit: end -->\nafter\n")
-    monkeypatch.setattr(command, "audit", lambda **_: replace(found, thorough=True, power=found.caught))
-    assert command.main(path) == 0
+    monkeypatch.setattr(tables, "run_audit", lambda **_: replace(found, thorough=True, power=found.caught))
+    assert tables.main(path) == 0
     text = path.read_text()
     assert text.startswith("# Before\n")
     assert text.endswith("<!-- audit: end -->\nafter\n")

@@ -1,4 +1,4 @@
-"""Mechanisms that are broken on purpose. The auditor that passes the product must catch every one of them.
+"""Parts of the product that are broken on purpose. The auditor that passes the product must catch every one of them.
 
 Each is a claim of the product with one part replaced, or a real part replaced in an attack on the implementation; the code
 that judges is the same. Nothing here is reachable from a release.
@@ -7,29 +7,47 @@ that judges is the same. Nothing here is reachable from a release.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
 
-from dphist.audit import attacks, broken_parts, laws, ledger_attack, neighbours, trials, view
-from dphist.audit.claim_parts import DELTA, EPSILON, MANY
-from dphist.audit.contributions import Outcome, contributions
-from dphist.audit.findings import Claim, Integers, Pair
-from dphist.audit.locality import locality
-from dphist.audit.trials import Layout
+from dphist.audit import adaptive, attacks, bounding, laws, trials
+from dphist.audit.bounding import FromPairs, Outcome
+from dphist.audit.claims import BUDGET, FEWER, MANY
+from dphist.audit.judge import Claim
+from dphist.audit.laws import Integers, Pair
+from dphist.audit.trials import KEY, QUERY, UNIT, Scene, publish
+from dphist.engines.base import Engine, Groups, Records
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.memory import MemoryPairs
-from dphist.engines.spark.engine import SparkEngine
+from dphist.engines.query import GroupByQuery, PerformanceSettings
+from dphist.engines.spark.engine import SparkEngine, is_here
+from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms import FromTop, Kept, LaplaceThreshold, SparseGaussian
 from dphist.mechanisms.tuning import LATTICE_BITS, WEIGHT_BITS
-from dphist.noise import DiscreteGaussian, Entropy, RoundedGaussian, TruncatedDiscreteLaplace
+from dphist.noise import DiscreteGaussian, Entropy, RoundedGaussian, SystemEntropy, TruncatedDiscreteLaplace
+from dphist.noise.entropy import allow_test_entropy
+from dphist.noise.testing import SeededEntropy
 from dphist.planning import Plan, plan_for
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import ranked, truncated_laplace
 from dphist.privacy.gaussian import delta_gaussian
+from dphist.publish.result import Release
+from dphist.publish.run import prepare
+
+MORE_RUNS = (60_000, 100_000)
+"""For noise on a cluster: fewer would miss noise that is 10 % too small every other time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,66 +61,257 @@ class Broken:
 
 
 def broken() -> list[Broken]:
-    """All of them."""
-    return [
-        Broken("noise 10 % too small", "the noise of a sparse Gaussian has 0.9 of its std", quiet_noise(0.9)),
-        Broken("threshold one too low", "a group is shown one below the threshold", low_threshold()),
-        Broken("not strictly above", "a noisy count equal to a whole threshold is shown", not_strict()),
-        Broken("ties by data order", "equal counts at the end of a list stand as the data has them", ties_by_data()),
-        Broken("arbitrary rounding", "correlated noise on whole numbers, accounted for as if it were fine", rounding()),
-        Broken(
-            "discrete noise, continuous formula", "discrete noise of std 1 with the normal profile", discrete_noise()
-        ),
-        Broken("data-dependent q", "the range of truncated noise follows the number of records", moving_range()),
-        Broken("the paper's unscaled threshold", "T of [Rogers24] Theorem 10 ignores max_per_group = 2", unscaled()),
-        Broken(
-            "adaptive weights not normalised", "a unit adds its weights as they are, in every round", unnormalised()
-        ),
-        Broken("no bounding", "a unit in 5 groups is counted in all of them where 2 are allowed", unbounded()),
-        Broken("bounding lets one unit through", "one unit of a table is not bounded", attack=_one_through),
-        Broken("row groups are skipped", "a file's largest value, which leaves NaN out, hides records", attack=_skips),
-        Broken("types by all records", "keys are numbers or texts as all records together have them", attack=_guesses),
-        Broken("noise in doubles", "count + a normal double, as it is", attack=_doubles),
-        Broken("a seed used twice", "every release draws the same noise", attack=_one_seed),
-        Broken("rows as they were read", "the table keeps the order of the engine", attack=_as_read),
-        Broken("a ledger that forgets", "each release is charged to a copy of the ledger", attack=_forgetful),
-        Broken("a dictionary goes along", "released keys point into a dictionary of all keys", attack=_dictionary),
+    """All of them on this machine."""
+    here = DuckDBEngine(PerformanceSettings(threads=1))  # groups in one order
+    claims = [
+        ("noise 10 % too small", "the noise of a sparse Gaussian has 0.9 of its std", quiet_noise(0.9)),
+        ("threshold one too low", "a group is shown one below the threshold", low_threshold()),
+        ("not strictly above", "a noisy count equal to a whole threshold is shown", not_strict()),
+        ("ties by data order", "equal counts at the end of a list stand as the data has them", ties_by_data()),
+        ("arbitrary rounding", "correlated noise on whole numbers, accounted for as if it were fine", rounding()),
+        ("discrete noise, continuous formula", "discrete noise of std 1 with the normal profile", discrete_noise()),
+        ("data-dependent q", "the range of truncated noise follows the number of records", moving_range()),
+        ("the paper's unscaled threshold", "T of [Rogers24] Theorem 10 ignores max_per_group = 2", unscaled()),
+        ("adaptive weights not normalised", "a unit adds its weights as they are, in every round", unnormalised()),
+        ("no bounding", "a unit in 5 groups is counted in all of them where 2 are allowed", unbounded()),
     ]
+    parts: list[tuple[str, str, Callable[[], Outcome]]] = [
+        ("bounding lets one unit through", "one unit of a table is not bounded",
+         partial(bounding.contributions, OneThrough())),
+        ("row groups are skipped", "a file's largest value, which leaves NaN out, hides records",
+         partial(bounding.locality, SkipsRowGroups())),
+        ("types by all records", "keys are numbers or texts as all records together have them",
+         partial(bounding.locality, GuessesTypes())),
+        ("noise in doubles", "count + a normal double, as it is", partial(attacks.low_order_bits, _with_doubles)),
+        ("a seed used twice", "every release draws the same noise",
+         partial(attacks.fresh_noise, partial(_with_seed, here, lambda: 7))),
+        ("rows as they were read", "the table keeps the order of the engine", partial(attacks.order, _as_read)),
+        ("a ledger that forgets", "each release is charged to a copy of the ledger",
+         partial(attacks.ledger, _charge_to_copy)),
+        ("a dictionary goes along", "released keys point into a dictionary of all keys",
+         partial(attacks.support, _with_dictionary)),
+    ]  # fmt: skip
+    return [*(Broken(*one) for one in claims), *(Broken(name, wrong, attack=run) for name, wrong, run in parts)]
 
 
-def _one_through() -> Outcome:
-    return contributions(broken_parts.OneThrough())
+def broken_on_cluster(engine: SparkEngine) -> list[Broken]:
+    """What could go wrong on a cluster and nowhere else, and two breaks of a mechanism, seen through executors."""
+    claims = [
+        ("noise 10 % too small", "executors draw with 0.9 of the std", quiet_noise(0.9, engine, MORE_RUNS)),
+        ("threshold one too low", "executors show a group one below it", low_threshold(1.0, engine, FEWER)),
+    ]
+    parts: list[tuple[str, str, Callable[[], Outcome]]] = [
+        ("every release has one seed", "all releases draw the same words",
+         partial(attacks.fresh_noise, partial(_with_seed, engine, lambda: 7))),
+        ("every task has one seed", "the tasks of a release draw the same words, each release others",
+         partial(attacks.two_tasks, engine, partial(_with_seed, engine, lambda: int(SystemEntropy().words(1)[0])))),
+        ("rows as files have them", "the table keeps the order of the tasks",
+         partial(attacks.order, partial(_as_files, engine), attacks.KINDS)),
+        ("bounded in each part", "a unit is bounded by every task for itself",
+         partial(bounding.contributions, InParts(engine))),
+        ("places are not looked at", "all written pairs of a unit are counted",
+         partial(bounding.contributions, Unbounded(FromPairs(engine)))),
+    ]  # fmt: skip
+    if engine.staging is None or is_here(engine.staging):
+        wrong = "the groups that noise was drawn on are not deleted"
+        parts.append(("exact tables stay", wrong, partial(attacks.staging, engine, _keep)))
+    return [*(Broken(*one) for one in claims), *(Broken(name, wrong, attack=run) for name, wrong, run in parts)]
 
 
-def _skips() -> Outcome:
-    return locality(broken_parts.SkipsRowGroups())
+# Engines
 
 
-def _guesses() -> Outcome:
-    return locality(broken_parts.GuessesTypes())
+@dataclass(frozen=True, slots=True)
+class BrokenEngine(Engine):
+    """An engine that passes on what it is asked."""
+
+    engine: Engine = field(default_factory=DuckDBEngine)
+
+    def open(self, *arguments: Any, **options: Any) -> Any:
+        """As the engine does."""
+        return self.engine.open(*arguments, **options)
+
+    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
+        """As the engine counts."""
+        return self.engine.histogram(source, query, bounds, **options)
 
 
-def _doubles() -> Outcome:
-    return attacks.low_order_bits(broken_parts.with_doubles)
+@dataclass(frozen=True, slots=True)
+class AllGroups:
+    """Records of which a release gets all pairs counted."""
+
+    records: Records
+
+    def require_noise(self) -> None:
+        """As the engine does."""
+        self.records.require_noise()
+
+    def groups(self, bounds: ContributionBounds) -> Groups:
+        """Count all pairs."""
+        return self.records.groups(ContributionBounds())
 
 
-def _one_seed() -> Outcome:
-    return attacks.fresh_noise(broken_parts.with_one_seed)
+class Unbounded(BrokenEngine):
+    """Bounds nothing, and says that it did."""
+
+    __slots__ = ()
+
+    @contextmanager
+    def open(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+        """For a release."""
+        with self.engine.open(*arguments, **options) as records:
+            yield AllGroups(records)
+
+    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
+        """Count all pairs."""
+        return replace(self.engine.histogram(source, query, ContributionBounds(), **options), bounds=bounds)
 
 
-def _as_read() -> Outcome:
-    return attacks.order(broken_parts.as_read)
+class OneThrough(BrokenEngine):
+    """Bounds everybody but the unit named `heavy`."""
+
+    __slots__ = ()
+
+    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
+        """Two histograms, added up."""
+        assert isinstance(source, pa.Table)
+        through = pc.fill_null(pc.equal(source.column(UNIT), "heavy"), False)
+        parts = ((pc.invert(through), bounds), (through, ContributionBounds()))
+        return _add_up(
+            [self.engine.histogram(source.filter(part), query, limit, **options) for part, limit in parts], bounds
+        )
 
 
-def _forgetful() -> Outcome:
-    return ledger_attack.replay(broken_parts.charged_to_a_copy)
+class InParts(BrokenEngine):
+    """Two tasks, each with half of the records, each with the whole bound."""
+
+    __slots__ = ()
+
+    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
+        """The sum of both parts."""
+        assert isinstance(source, pa.Table)
+        halves = (source.take(list(range(start, source.num_rows, 2))) for start in (0, 1))
+        return _add_up([self.engine.histogram(half, query, bounds, **options) for half in halves], bounds)
 
 
-def _dictionary() -> Outcome:
-    return attacks.support(broken_parts.with_dictionary)
+class SkipsRowGroups(BrokenEngine):
+    """Skips row groups of a file in which `first` is at most 5, as their statistics have it: they leave NaN out."""
+
+    __slots__ = ()
+    skipped: ClassVar[float] = 5.0
+
+    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
+        """Read what is left into memory and count that."""
+        if isinstance(source, Path):
+            with pa.parquet.ParquetFile(source) as file:
+                place = file.schema_arrow.names.index("first")
+                statistics = [file.metadata.row_group(i).column(place).statistics for i in range(file.num_row_groups)]
+                kept = [
+                    i for i, one in enumerate(statistics) if not (one and one.has_min_max and one.max <= self.skipped)
+                ]
+                source = file.read_row_groups(kept)
+        return self.engine.histogram(source, query, bounds, **options)
 
 
-# Sampled: the whole release with one part of the mechanism replaced
+class GuessesTypes(BrokenEngine):
+    """Keys are numbers if all records have one: 1 and 01 are one group then, and two if one unit has a word."""
+
+    __slots__ = ()
+
+    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
+        """Count with the type that fits all records."""
+        assert isinstance(source, pa.Table)
+        with suppress(pa.ArrowInvalid):
+            source = source.set_column(1, KEY, source.column(KEY).cast(pa.int64()).cast(pa.string()))
+        return self.engine.histogram(source, query, bounds, **options)
+
+
+def _add_up(parts: Sequence[Histogram], bounds: ContributionBounds) -> Histogram:
+    """Histograms of one sum, added up group by group, that say they were bounded together."""
+    tables = [
+        part.keys.append_column("units", pa.array(part.counts)).append_column("steps", pa.array(part.sums["sum_value"]))
+        for part in parts
+    ]
+    merged = pa.concat_tables(tables).group_by(KEY).aggregate([("units", "sum"), ("steps", "sum")])
+    counts, steps = (merged.column(f"{name}_sum").to_numpy() for name in ("units", "steps"))
+    return Histogram(merged.select([KEY]), counts, bounds, {"sum_value": steps}, parts[0].measures)
+
+
+# Releases
+
+
+class _Seeded:
+    """A seed that travels to every task, which starts from it. (A source for tests cannot be sent to an executor.)"""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._source: SeededEntropy | None = None
+
+    def words(self, count: int) -> np.typing.NDArray[np.uint64]:
+        """The next words of this task."""
+        self._source = self._source or SeededEntropy(self._seed)
+        return self._source.words(count)
+
+    def __reduce__(self) -> tuple[type[_Seeded], tuple[int]]:
+        return _Seeded, (self._seed,)
+
+
+def _with_seed(engine: Engine, seed: Callable[[], int], records: pa.Table, plan: Plan) -> Release:
+    """The words that follow from a seed."""
+    with allow_test_entropy():
+        return prepare(records, unit=UNIT, by=KEY, plan=plan, engine=engine).run(entropy=_Seeded(seed()))
+
+
+def _with_doubles(records: pa.Table, plan: Plan) -> Release:
+    """Normal noise in doubles, for counts that are published as they come."""
+    published = publish(records, plan)
+    counts = published.table.column("count").to_numpy()
+    words = SeededEntropy(1).words(2 * len(counts)).astype(np.float64) / 2.0**64
+    radius = np.sqrt(-2 * np.log(np.maximum(words[: len(counts)], 1e-300)))
+    noisy = np.floor(counts) + 3.0 * radius * np.cos(2 * np.pi * words[len(counts) :])
+    return replace(published, held=published.table.set_column(1, "count", pa.array(noisy)))
+
+
+def _as_read(records: pa.Table, plan: Plan) -> Release:
+    """The rows of a release in the order in which their keys first appear."""
+    published = publish(records, plan)
+    first = records.column(KEY).unique().to_pylist()
+    place = pa.array([first.index(key) for key in published.table.column(KEY).to_pylist()])
+    table = published.table.append_column("place", place).sort_by("place").drop_columns(["place"])
+    return replace(published, held=table)
+
+
+def _as_files(engine: SparkEngine, records: pa.Table, plan: Plan) -> Release:
+    """Of the committed table, rows in the order in which tasks wrote them."""
+    with publish(records, plan, engine=engine) as published:
+        held: Any = published.held
+        return replace(published, held=held.committed.toDF(*held.names).toArrow())
+
+
+def _keep(records: pa.Table, plan: Plan, engine: SparkEngine) -> Release:
+    """A release beside which the exact groups stay."""
+    with engine.open(records, QUERY) as opened:
+        exact = opened.sql(opened.histogram_sql(ContributionBounds(2)))
+        engine.new_staging().write(exact, "groups", distinct=("key_1",))
+    return publish(records, plan, engine=engine)
+
+
+def _with_dictionary(source: pa.Table, folder: Path) -> Iterable[Path]:
+    """Released keys as they would be if the keys of the source were taken as they are."""
+    keys = source.column(KEY).combine_chunks()
+    encoded = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
+    path = folder / "released.parquet"
+    pa.parquet.write_table(pa.table({KEY: encoded.take(pa.array([0, 1, 2]))}), path)
+    return [path]
+
+
+def _charge_to_copy(path: Path) -> bool:
+    """A ledger that does not remember what was charged."""
+    with tempfile.TemporaryDirectory() as folder:
+        return attacks.charge_release(Path(shutil.copy(path, folder)))
+
+
+# Mechanisms, in releases
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +320,10 @@ class Quiet(SparseGaussian):
 
     factor: float = 0.9
 
-    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
         """Draw with less noise."""
         less = SparseGaussian(self.max_groups, self.noise_std * self.factor, self.threshold, self.low_threshold)
-        return less.perturb(counts, entropy)
+        return less.perturb_part(counts, shared, entropy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,70 +332,65 @@ class Low(SparseGaussian):
 
     by: float = 1.0
 
-    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
         """Show what is above a lower threshold."""
         lower = SparseGaussian(self.max_groups, self.noise_std, max(1.0, self.threshold - self.by), self.low_threshold)
-        return lower.perturb(counts, entropy)
+        return lower.perturb_part(counts, shared, entropy)
 
 
 @dataclass(frozen=True, slots=True)
 class NotStrict(LaplaceThreshold):
     """At least the threshold instead of above it."""
 
-    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
         """Whole noise and a whole threshold: >= is > of one less."""
-        return LaplaceThreshold(self.max_groups, self.scale, self.threshold - 1).perturb(counts, entropy)
+        lower = LaplaceThreshold(self.max_groups, self.scale, self.threshold - 1)
+        return lower.perturb_part(counts, shared, entropy)
 
 
 def _sparse_plan() -> Plan:
-    return plan_for(epsilon=EPSILON, delta=DELTA, max_groups=2, mechanism="sparse-gaussian")
+    return plan_for(**BUDGET, max_groups=2, mechanism="sparse-gaussian")
 
 
-def _released(
-    plan: Plan,
-    made: Any,
-    layout: Layout,
-    engine: DuckDBEngine | SparkEngine | None = None,
-    runs: tuple[int, int] = MANY,
+def _of_release(
+    plan: Plan, mechanism: Any, scene: Scene, engine: Engine | None = None, runs: tuple[int, int] = MANY
 ) -> Claim:
     """The claim of a plan, about releases that another mechanism or engine makes."""
-    swapped = Plan(plan.request, made, plan.alternatives)
-    run = trials.one_release(swapped, layout, engine=engine)
-    return Claim(made.name, made.analysis, "release", plan.mechanism.delta, None, run, *runs)
+    run = trials.one_release(Plan(plan.request, mechanism, plan.alternatives), scene, engine)
+    return Claim(mechanism.name, mechanism.analysis, "release", plan.mechanism.delta, None, run, *runs)
 
 
-def quiet_noise(factor: float, engine: SparkEngine | None = None, runs: tuple[int, int] = MANY) -> Claim:
+def quiet_noise(factor: float, engine: Engine | None = None, runs: tuple[int, int] = MANY) -> Claim:
     """Noise too small by a factor, on large groups."""
     plan = _sparse_plan()
-    made: Any = plan.mechanism
-    quiet = Quiet(made.max_groups, made.noise_std, made.threshold, lattice_bits=made.lattice_bits, factor=factor)
-    return _released(plan, quiet, Layout(groups=2, base=9, moved=2), engine, runs)
+    quiet = Quiet(**plan.mechanism.parameters(), factor=factor)
+    return _of_release(plan, quiet, Scene(groups=2, base=9, moved=2), engine, runs)
 
 
-def low_threshold(by: float = 1.0, engine: SparkEngine | None = None, runs: tuple[int, int] = MANY) -> Claim:
+def low_threshold(by: float = 1.0, engine: Engine | None = None, runs: tuple[int, int] = MANY) -> Claim:
     """Groups of one unit are shown more often than delta says."""
     plan = _sparse_plan()
-    made: Any = plan.mechanism
-    return _released(
-        plan,
-        Low(made.max_groups, made.noise_std, made.threshold, lattice_bits=made.lattice_bits, by=by),
-        Layout(2, 0, 2),
-        engine,
-        runs,
-    )
+    return _of_release(plan, Low(**plan.mechanism.parameters(), by=by), Scene(2, 0, 2), engine, runs)
 
 
 def not_strict() -> Claim:
     """The same for Laplace noise."""
-    plan = plan_for(epsilon=EPSILON, delta=DELTA, max_groups=2, mechanism="laplace")
-    made: Any = plan.mechanism
-    return _released(plan, NotStrict(made.max_groups, made.scale, made.threshold), Layout(2, 0, 2))
+    plan = plan_for(**BUDGET, max_groups=2, mechanism="laplace")
+    return _of_release(plan, NotStrict(**plan.mechanism.parameters()), Scene(2, 0, 2))
 
 
 def unbounded() -> Claim:
     """A heavy unit is seen in all of its groups."""
     plan = _sparse_plan()
-    return _released(plan, plan.mechanism, Layout(groups=5, base=9, moved=5), broken_parts.Unbounded())
+    return _of_release(plan, plan.mechanism, Scene(groups=5, base=9, moved=5), Unbounded())
+
+
+def sizes() -> list[Broken]:
+    """How small an error is still caught: noise and threshold off by less and less."""
+    return [
+        *(Broken(f"noise {100 - 100 * by:.3g} % too small", "", quiet_noise(by)) for by in (0.95, 0.97, 0.98, 0.99)),
+        *(Broken(f"threshold {by:.3g} too low", "", low_threshold(by)) for by in (0.5, 0.25, 0.125, 0.0625)),
+    ]
 
 
 class Unnormalised(MemoryPairs):
@@ -201,17 +405,12 @@ class Unnormalised(MemoryPairs):
 
 def unnormalised() -> Claim:
     """The full view of a mechanism whose groups stay undecided, so that they keep their weight."""
-
-    def tables(rows: Integers, groups: int, units: int) -> MemoryPairs:
-        plain = view.pairs_of(rows, groups, units)
-        return Unnormalised(plain.unit, plain.group, units, groups)
-
-    made = view.loose(threshold=12.0)
-    run = view.ratios(made, view.EVERYWHERE, tables)
-    return Claim("adaptive", "rounds, Lemma 1", "the full view", made.delta_gauss, None, run, 20_000, 200_000)
+    mechanism = adaptive.loose(threshold=12.0)
+    run = adaptive.views(mechanism, adaptive.EVERYWHERE, Unnormalised)
+    return Claim("adaptive", "rounds, Lemma 1", "the full view", mechanism.delta_noise, None, run, 20_000, 200_000)
 
 
-# Exact: a law that does not fit its formula
+# Laws that do not fit their formulas
 
 
 def ties_by_data() -> Claim:
@@ -219,18 +418,18 @@ def ties_by_data() -> Claim:
 
     What is looked at is whether any group of the first list is shown: never, if the other list stands in its place.
     """
-    made = FromTop(100, 20.0, 80, max_groups=1)
-    law = DiscreteGaussian(made.variance)
+    mechanism = FromTop(100, 20.0, 80, max_groups=1)
+    law = DiscreteGaussian(mechanism.variance)
     x = np.arange(-laws.reach_of(law), laws.reach_of(law) + 1)
     below = np.cumsum(laws.masses(law, x))
 
     def pairs() -> Iterator[Pair]:
         # hidden: every Z_i <= T + Z_0, by the value of Z_0; beyond the window Z_i is surely below
-        limits = np.clip(x + made.threshold, x[0], x[-1])
-        hidden = float(laws.masses(law, x) @ below[limits - x[0]] ** made.most_groups)
+        limits = np.clip(x + mechanism.threshold, x[0], x[-1])
+        hidden = float(laws.masses(law, x) @ below[limits - x[0]] ** mechanism.most_groups)
         yield Pair("100 equal counts", np.array([1.0, 0.0]), np.array([hidden, 1 - hidden]))
 
-    return Claim("from-top", "", "k = 100, max_groups = 1", made.delta, pairs)
+    return Claim("from-top", "", "k = 100, max_groups = 1", mechanism.delta, pairs)
 
 
 def rounding() -> Claim:
@@ -247,8 +446,8 @@ def rounding() -> Claim:
         common = RoundedGaussian(Fraction(math.sqrt(correlation) * std), 0)
         for moved in (1, 2, 3):
             after = [60 + (i < moved) for i in range(3)]
-            laws_of_both = laws.thresholded([60] * 3, after, own=own, common=common, threshold=21, low=1)
-            yield Pair(f"{moved} of 3 large groups move", *laws_of_both)
+            sides = laws.thresholded([60] * 3, after, own=own, common=common, threshold=21, low=1)
+            yield Pair(f"{moved} of 3 large groups move", *sides)
 
     return Claim("correlated-gaussian", "tight", "sparsity 3, std 0.3, lattice of 1", claimed, pairs)
 
@@ -258,7 +457,7 @@ def discrete_noise() -> Claim:
     law = DiscreteGaussian(Fraction(1))
 
     def pairs() -> Iterator[Pair]:
-        yield Pair("one count", *laws.thresholded([0], [1], own=law, common=None, threshold=neighbours.NOTHING, low=0))
+        yield Pair("one count", *laws.thresholded([0], [1], own=law, common=None, threshold=laws.NOTHING, low=0))
 
     return Claim(
         "discrete-gaussian",

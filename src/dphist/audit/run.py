@@ -6,14 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dphist.audit import broken_on_spark, on_spark
-from dphist.audit.attacks import ATTACKS, ImplementationAttack
-from dphist.audit.broken import Broken, broken, low_threshold, quiet_noise
-from dphist.audit.claims import claims
-from dphist.audit.claims_of_plans import of_plan
-from dphist.audit.exact import exact
-from dphist.audit.findings import Claim, Finding
-from dphist.audit.sampled import BITS_ALPHA, FAMILY_ALPHA, sampled
+from dphist.audit import attacks, broken, claims
+from dphist.audit.attacks import ImplementationAttack
+from dphist.audit.broken import Broken
+from dphist.audit.judge import BITS_ALPHA, FAMILY_ALPHA, Claim, Finding, attack
+from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.spark.engine import SparkEngine
 from dphist.errors import InvalidParameter
 from dphist.planning import Plan
@@ -93,70 +90,55 @@ def audit(
     tell = progress or (lambda _: None)
     if plan is not None and engine is not None:
         raise InvalidParameter("a plan or an engine to attack", "both", "ask for one after the other.")
-    asked: Sequence[Claim]
-    if engine is not None:
-        asked, wrong, attacks = (
-            list(on_spark.claims(engine)),
-            broken_on_spark.broken(engine),
-            on_spark.attacks_on(engine),
-        )
-    else:
-        asked = of_plan(plan) if plan is not None else claims(thorough=thorough)
-        wrong, attacks = broken(), ATTACKS
+    asked, parts, wrong = what_is_attacked(engine, plan, thorough=thorough)
     if mechanism is not None:
         names = sorted({claim.mechanism for claim in asked})
         if mechanism not in names:
             raise InvalidParameter(f"a mechanism out of {', '.join(names)}", mechanism)
         asked = [claim for claim in asked if claim.mechanism == mechanism]
         wrong = [one for one in wrong if one.claim is not None and one.claim.mechanism == mechanism]
-        attacks = ()
+        parts = []
     alpha = (FAMILY_ALPHA - BITS_ALPHA) / max(1, sum(claim.trials is not None for claim in asked))
     findings = []
     for claim in asked:
         tell(f"{claim.name}: {claim.setting}")
-        findings.append(attacked(claim, alpha, thorough=thorough))
-    for attack in attacks:
-        tell(attack.name)
-        findings.append(implementation(attack))
+        findings.append(attack(claim, alpha, thorough=thorough))
+    for part in parts:
+        tell(part.name)
+        findings.append(attack_part(part))
     caught = []
     for one in wrong:
         tell(f"broken: {one.name}")
-        caught.append(Caught(one.name, one.wrong, judged(one, alpha, thorough=thorough)))
+        caught.append(Caught(one.name, one.wrong, judge(one, alpha, thorough=thorough)))
     power = []
     if thorough and mechanism is None and plan is None and engine is None:
-        for one in sizes():
+        for one in broken.sizes():
             tell(f"power: {one.name}")
-            power.append(Caught(one.name, one.wrong, judged(one, alpha, thorough=True)))
+            power.append(Caught(one.name, one.wrong, judge(one, alpha, thorough=True)))
     return Audit(thorough, tuple(findings), tuple(caught), tuple(power), engine is not None)
 
 
-def attacked(claim: Claim, alpha: float, *, thorough: bool) -> Finding:
-    """The attack that a claim can be put to."""
-    if claim.pairs is not None:
-        return exact(claim)
-    return sampled(claim, claim.thorough if thorough else claim.quick, alpha)
+def what_is_attacked(
+    engine: SparkEngine | None, plan: Plan | None, *, thorough: bool
+) -> tuple[Sequence[Claim], list[ImplementationAttack], list[Broken]]:
+    """Claims, parts of the implementation and broken copies: of an engine, or of everything on this machine."""
+    if engine is not None:
+        parts = [*attacks.attacks_on(engine, claims.FEWER[0], attacks.KINDS), *attacks.attacks_on_cluster(engine)]
+        return list(claims.releases(engine, claims.FEWER)), parts, broken.broken_on_cluster(engine)
+    asked = claims.of_plan(plan) if plan is not None else claims.claims(thorough=thorough)
+    here = DuckDBEngine()
+    return asked, [*attacks.attacks_on(here), *attacks.attacks_here(here)], broken.broken()
 
 
-def implementation(attack: ImplementationAttack) -> Finding:
+def attack_part(part: ImplementationAttack) -> Finding:
     """An attack on the implementation as a finding."""
-    holds, detail = attack.run()
-    return Finding(attack.name, "implementation", attack.about, holds, detail)
+    holds, detail = part.run()
+    return Finding(part.name, "implementation", part.about, holds, detail)
 
 
-def judged(one: Broken, alpha: float, *, thorough: bool) -> Finding:
+def judge(one: Broken, alpha: float, *, thorough: bool) -> Finding:
     """A broken mechanism, judged by the code that judges the product."""
     if one.claim is not None:
-        return attacked(one.claim, alpha, thorough=thorough)
+        return attack(one.claim, alpha, thorough=thorough)
     assert one.attack is not None
-    return implementation(ImplementationAttack(one.name, one.wrong, one.attack))
-
-
-def sizes() -> list[Broken]:
-    """How small an error is still caught: noise and threshold off by less and less."""
-    return [
-        *(
-            Broken(f"noise {100 - 100 * factor:.3g} % too small", "", quiet_noise(factor))
-            for factor in (0.95, 0.97, 0.98, 0.99)
-        ),
-        *(Broken(f"threshold {by:.3g} too low", "", low_threshold(by)) for by in (0.5, 0.25, 0.125, 0.0625)),
-    ]
+    return attack_part(ImplementationAttack(one.name, one.wrong, one.attack))

@@ -1,12 +1,19 @@
-"""The audit as text for a terminal, as Markdown for the documentation, and as a page to look at."""
+"""The audit as text for a terminal, as Markdown for the documentation, and as a page to look at.
+
+python -m dphist.audit.tables docs/audit.md            run the thorough audit here and put its tables into the document
+python -m dphist.audit.tables docs/audit.md spark      the same for the Spark engine, in a local session
+"""
 
 from __future__ import annotations
 
 import html
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from dphist.audit.findings import Finding
+from dphist.audit.judge import Finding
 from dphist.audit.run import Audit, Caught
+from dphist.audit.run import audit as run_audit
 from dphist.report import html as page
 from dphist.version import __version__
 
@@ -151,3 +158,25 @@ def render(audit: Audit) -> str:
         table = f'<div class="scroll"><table><tr>{titles}</tr>{lines}</table></div>'
         body.append(f"<section><h2>{html.escape(heading)}</h2>{table}</section>")
     return page.document(title(audit), body)
+
+
+def main(document: Path, engine: str = "duckdb") -> int:
+    """0 if everything holds and everything broken was caught."""
+    if engine not in ("duckdb", "spark"):
+        raise SystemExit(f"expected duckdb or spark, got {engine}")
+    on_spark = engine == "spark"
+    replaced(document.read_text(encoding="utf-8"), "", on_spark=on_spark)  # refuse before an hour of work
+    session = None
+    if on_spark:
+        from dphist.engines.spark.engine import open_session
+
+        session = open_session(None, None)
+    result = run_audit(thorough=True, engine=session, progress=lambda phase: print(f"… {phase}", file=sys.stderr))
+    written = replaced(document.read_text(encoding="utf-8"), markdown(result), on_spark=on_spark)
+    document.write_text(written, encoding="utf-8")
+    print(text(result))
+    return 0 if result.passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), *sys.argv[2:]))

@@ -11,35 +11,33 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
+import pyarrow.compute as pc
 
-from dphist.audit.findings import Floats, Trials
-from dphist.audit.spark_parts import source_of
+from dphist.audit.judge import Run, Trials
+from dphist.audit.laws import Floats
+from dphist.engines.base import Engine
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
-from dphist.engines.spark.engine import SparkEngine
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.lists.continual import Continual
 from dphist.lists.session import Session
-from dphist.lists.top_k import privatise_largest
-from dphist.mechanisms import GaussianRecords, KnownGroups, LaplaceRecords
+from dphist.lists.top_k import privatise_list
 from dphist.planning import Plan
 from dphist.planning.top_k import TopKPlan
-from dphist.publish.privatise import privatise
 from dphist.publish.result import Release
-from dphist.publish.run import prepare
+from dphist.publish.run import bounds_of, prepare, privatise
 from dphist.publish.stat import stat
 
-Run = Callable[[int], Trials]
-
 UNIT, KEY = "unit", "key"
+QUERY = GroupByQuery(UNIT, (Key(KEY),))
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Scene:
     """One run: `groups` groups that `base` units share, and the unit under attack in the first `moved` of them."""
 
     groups: int
@@ -62,93 +60,93 @@ class Layout:
 
     def split(self, n: int, keys: Floats, values: Sequence[Floats]) -> Trials:
         """Published values, by key, as one row per run."""
-        found = np.full((2 * n, self.groups * len(values)), np.nan)
+        rows = np.full((2 * n, self.groups * len(values)), np.nan)
         place = keys.astype(np.int64)
         for number, column in enumerate(values):
-            found[place // self.groups, number * self.groups + place % self.groups] = column
-        return Trials(found[:n], found[n:])
+            rows[place // self.groups, number * self.groups + place % self.groups] = column
+        return Trials(rows[:n], rows[n:])
 
 
-def published(
-    source: object, plan: Plan, keys: object = None, engine: DuckDBEngine | SparkEngine | None = None
-) -> Release:
-    """A release as a user makes it, here or on Spark; an engine that is not the product's own audits the auditor."""
-    if isinstance(engine, SparkEngine) and isinstance(source, pa.Table):
-        with source_of(engine, source) as readable:
-            return prepare(readable, unit=UNIT, by=KEY, plan=plan, keys=keys, engine=engine).run()
-    job = prepare(source, unit=UNIT, by=KEY, plan=plan, keys=keys)
-    return (job if engine is None else replace(job, engine=engine)).run()
+def publish(source: object, plan: Plan, keys: object = None, engine: Engine | None = None) -> Release:
+    """A release as a user makes it; an engine that is not the product's own audits the auditor."""
+    return prepare(source, unit=UNIT, by=KEY, plan=plan, keys=keys, engine=engine).run()
 
 
-def one_release(
-    plan: Plan, layout: Layout, *, engine: DuckDBEngine | SparkEngine | None = None, selection_only: bool = False
-) -> Run:
+def one_release(plan: Plan, scene: Scene, engine: Engine | None = None, *, selection_only: bool = False) -> Run:
     """Many runs in one release. `selection_only` looks at which groups are shown: what is shared by all runs plays no role."""
-    columns = [a.aggregate.column for a in plan.aggregates if a.aggregate.column is not None]
 
     def run(n: int) -> Trials:
-        listed = None
-        asked = plan
+        listed, longer = None, plan
         if plan.request.keys is not None:
-            size = 2 * n * layout.groups
-            listed = list(range(size))
-            assert isinstance(plan.mechanism, KnownGroups)
-            longer = replace(plan.mechanism, groups=size)
-            asked = replace(plan, request=replace(plan.request, keys=size), mechanism=longer)
-        with published(layout.table(n, columns), asked, listed, engine) as made:
-            table = made.table
-        names = [name for name in plan.value_names if name in table.column_names]
-        values = [table.column(name).to_numpy().astype(np.float64) for name in names]
-        if selection_only:
-            values = [np.ones(table.num_rows)]
-        return layout.split(n, table.column(KEY).to_numpy(), values)
+            size = 2 * n * scene.groups
+            mechanism: Any = plan.mechanism
+            request = replace(plan.request, keys=size)
+            listed = pa.table({KEY: np.arange(size)})
+            longer = replace(plan, request=request, mechanism=replace(mechanism, groups=size))
+        with publish(scene.table(n, _columns(plan)), longer, listed, engine) as release:
+            table = release.table
+        values = [table.column(name).to_numpy().astype(np.float64) for name in plan.value_names]
+        return scene.split(n, table.column(KEY).to_numpy(), [np.ones(table.num_rows)] if selection_only else values)
 
     return run
 
 
-def many_releases(plan: Plan, without: Sequence[int], moved: Sequence[int], *, seed: int = 1) -> Run:
+def _columns(plan: Plan) -> list[str]:
+    return [aggregate.column for aggregate in plan.request.aggregates if aggregate.column is not None]
+
+
+Read = Callable[[Release, int], Sequence[float] | Floats]
+
+
+def read_columns(release: Release, groups: int) -> Floats:
+    """Every column with values, by key."""
+    names = release.plan.value_names
+    row = np.full((len(names), groups), np.nan)
+    for values, name in zip(row, names, strict=True):
+        values[release.table.column(KEY).to_numpy()] = release.table.column(name).to_numpy()
+    return row.ravel()
+
+
+def read_total(release: Release, groups: int) -> Sequence[float]:
+    """The noisy number of units alone."""
+    assert release.total is not None
+    return [release.total]
+
+
+def many_releases(plan: Plan, without: Sequence[int], moved: Sequence[int], read: Read = read_columns) -> Run:
     """One run is one release of a few groups with these counts; the unit under attack is in the groups marked in `moved`."""
-    labels = np.arange(len(without))
-    tables = [_counts_table(without, None), _counts_table(without, moved)]
-    query = GroupByQuery(UNIT, (Key(KEY),))
 
     def run(n: int) -> Trials:
-        engine = DuckDBEngine()
-        sides = []
-        for table in tables:
-            job = prepare(
-                table, unit=UNIT, by=KEY, plan=plan, keys=None if plan.request.keys is None else labels.tolist()
-            )
+        engine, sides = DuckDBEngine(), []
+        for table in _neighbours(without, moved, _columns(plan)):
+            listed = None if plan.request.keys is None else pa.table({KEY: np.arange(len(without))})
+            job = prepare(table, unit=UNIT, by=KEY, plan=plan, keys=listed)
             if plan.request.sketch is not None:
-                histogram = engine.sketch(table, query, plan.request.sketch, seed=seed)
+                histogram = engine.sketch(table, job.query, plan.request.sketch, seed=1)
             else:
-                bounds = ContributionBounds(plan.request.groups_per_unit)
-                histogram = engine.histogram(table, job.query, bounds, seed=seed)
-            found = np.full((n, len(without)), np.nan)
-            for row in found:
-                shown = privatise(histogram, plan, job.request).table
-                row[shown.column(KEY).to_numpy()] = shown.column("count").to_numpy()
-            sides.append(found)
-        return Trials(*sides)
+                histogram = engine.histogram(table, job.query, bounds_of(plan), seed=1)
+            sides.append([read(privatise(histogram, plan, job.selection), len(without)) for _ in range(n)])
+        return Trials(*map(np.array, sides))
 
     return run
 
 
-def largest_groups(plan: TopKPlan, without: Sequence[int], moved: Sequence[int]) -> Run:
-    """One run is one list of the largest groups: noisy counts, or ranks."""
-    query = GroupByQuery(UNIT, (Key(KEY),))
+def lists(plan: TopKPlan, without: Sequence[int], moved: Sequence[int], *, least: bool = False) -> Run:
+    """One run is one list of the largest groups: noisy counts, or ranks. `least` looks at the smallest of them alone."""
+    name = "rank" if plan.mechanism.noise_std is None else "count"
+
+    def row(histogram: Histogram) -> Floats:
+        table = privatise_list(histogram, plan).table
+        values = np.full(len(without), np.nan)
+        values[table.column(KEY).to_numpy()] = table.column(name).to_numpy()
+        return np.array([np.nan if table.num_rows == 0 else np.nanmin(values)]) if least else values
 
     def run(n: int) -> Trials:
         sides = []
-        for table in (_counts_table(without, None), _counts_table(without, moved)):
-            histogram = DuckDBEngine().histogram(table, query, ContributionBounds(plan.max_groups), seed=1)
-            found = np.full((n, len(without)), np.nan)
-            for row in found:
-                shown = privatise_largest(histogram, plan).table
-                row[shown.column(KEY).to_numpy()] = shown.column(
-                    "rank" if plan.method == "ranked" else "count"
-                ).to_numpy()
-            sides.append(found)
+        for table in _neighbours(without, moved):
+            bounds = ContributionBounds(plan.max_groups)
+            histogram = DuckDBEngine().histogram(table, QUERY, bounds, largest=plan.needed, seed=1)
+            sides.append(np.array([row(histogram) for _ in range(n)]))
         return Trials(*sides)
 
     return run
@@ -163,8 +161,8 @@ def sessions(
         row = np.full(len(without) * queries, np.nan)
         session = Session(path)
         for query in range(queries):
-            shown, _ = session.query(table, by=KEY, k=results // queries)
-            row[shown.column(KEY).to_numpy() + query * len(without)] = shown.column("rank").to_numpy()
+            ranks, _ = session.query(table, by=KEY, k=results // queries)
+            row[ranks.column(KEY).to_numpy() + query * len(without)] = ranks.column("rank").to_numpy()
         return row
 
     def run(n: int) -> Trials:
@@ -173,9 +171,8 @@ def sessions(
             Session.start(
                 path, unit=UNIT, epsilon=epsilon, delta=delta, results=results, queries=queries, shortlist=len(without)
             )
-            fresh = path.read_bytes()
-            sides = []
-            for table in (_counts_table(without, None), _counts_table(without, moved)):
+            fresh, sides = path.read_bytes(), []
+            for table in _neighbours(without, moved):
                 rows = []
                 for _ in range(n):
                     path.write_bytes(fresh)
@@ -186,26 +183,32 @@ def sessions(
     return run
 
 
-def stream(layout: Layout, *, rounds: int, max_groups: int, epsilon: float, delta: float, event: int) -> Run:
+def stream(
+    scene: Scene,
+    engine: Engine | None = None,
+    *,
+    rounds: int,
+    max_groups: int,
+    epsilon: float,
+    delta: float,
+    event: int,
+) -> Run:
     """Many groups in one stream; the event is in round `event`, the other units are all in round 1."""
 
     def run(n: int) -> Trials:
-        everything = layout.table(n)
-        attacked = pa.array(everything.column(UNIT).to_numpy() >= 2 * n * layout.base)
-        others = everything.filter(pa.compute.invert(attacked))
+        records = scene.table(n)
+        attacked = pa.array(records.column(UNIT).to_numpy() >= 2 * n * scene.base)
+        batches = {1: records.filter(pc.invert(attacked))}
+        batches[event] = pa.concat_tables([batches.get(event, records.slice(0, 0)), records.filter(attacked)])
         with tempfile.TemporaryDirectory() as folder:
-            made = Continual.start(
+            counts = Continual.start(
                 Path(folder) / "stream", unit=UNIT, by=KEY, rounds=rounds, max_groups=max_groups, epsilon=epsilon,
                 delta=delta,
             )  # fmt: skip
             sides: list[list[Floats]] = [[], []]
             for number in range(1, rounds + 1):
-                batch = pa.concat_tables(
-                    [*([others] if number == 1 else []), *([everything.filter(attacked)] if number == event else [])]
-                    or [everything.slice(0, 0)]
-                )
-                shown = made.add(batch, str(number)).table
-                trials = layout.split(n, shown.column(KEY).to_numpy(), [shown.column("count").to_numpy()])
+                table = counts.add(batches.get(number, records.slice(0, 0)), str(number), engine=engine).table
+                trials = scene.split(n, table.column(KEY).to_numpy(), [table.column("count").to_numpy()])
                 sides[0].append(trials.without)
                 sides[1].append(trials.with_)
         return Trials(np.hstack(sides[0]), np.hstack(sides[1]))
@@ -213,43 +216,43 @@ def stream(layout: Layout, *, rounds: int, max_groups: int, epsilon: float, delt
     return run
 
 
-def statistic(layout: Layout, *, epsilon: float, delta: float) -> Run:
+def statistic(scene: Scene, engine: Engine | None = None, *, epsilon: float, delta: float) -> Run:
     """Many bars in one private histogram behind `dphist stat support`."""
 
     def run(n: int) -> Trials:
-        bars = 2 * n * layout.groups
         answer = stat(
-            "support", layout.table(n), unit=UNIT, column=KEY, lower=0, upper=bars, error=0.5, epsilon=epsilon,
-            delta=delta, max_records=layout.moved,
+            "support", scene.table(n), unit=UNIT, column=KEY, lower=0, upper=2 * n * scene.groups, error=0.5,
+            epsilon=epsilon, delta=delta, max_records=scene.moved, engine=engine,
         )  # fmt: skip
-        return layout.split(n, np.floor(answer.data.values), [answer.data.counts.astype(np.float64)])
+        return scene.split(n, np.floor(answer.data.values), [answer.data.counts.astype(np.float64)])
 
     return run
 
 
-def records(made: LaplaceRecords | GaussianRecords, layout: Layout) -> Run:
+def perturbed(mechanism: Any, scene: Scene) -> Run:
     """Counts of records have no command of their own: the mechanism's own `perturb` on many groups."""
 
     def run(n: int) -> Trials:
-        counts = np.full((2 * n, layout.groups), layout.base, np.int64)
-        counts[n:, : layout.moved] += made.max_per_group
-        kept = made.perturb(counts.ravel())
-        return layout.split(n, kept.index.astype(np.float64), [kept.counts])
+        counts = np.full((2 * n, scene.groups), scene.base, np.int64)
+        counts[n:, : scene.moved] += mechanism.max_per_group
+        kept = mechanism.perturb(counts.ravel())
+        return scene.split(n, kept.index.astype(np.float64), [kept.counts])
 
     return run
 
 
-def _counts_table(counts: Sequence[int], moved: Sequence[int] | None) -> pa.Table:
-    """Units 0, 1, 2, ... of which group i holds the first counts[i]; and one more unit in the groups marked."""
+def _neighbours(counts: Sequence[int], moved: Sequence[int], columns: Sequence[str] = ()) -> list[pa.Table]:
+    """Units 0, 1, 2, ... of which group i holds the first counts[i]; and the same with one more unit in the groups marked.
+
+    Columns of values are 1 for that unit and 0 else.
+    """
     keys = np.repeat(np.arange(len(counts)), counts)
     units = np.concatenate([np.arange(count) for count in counts])
-    if moved is not None:
-        own = np.flatnonzero(np.array(moved))
-        keys, units = np.append(keys, own), np.append(units, np.full(len(own), max(counts) + 1))
-    return pa.table({UNIT: units.astype(np.int64), KEY: keys.astype(np.int64)})
-
-
-def histogram_of(counts: Sequence[int], max_groups: int | None = None) -> Histogram:
-    """A histogram with these counts under the keys 0, 1, 2, ..."""
-    keys = pa.table({KEY: np.arange(len(counts))})
-    return Histogram(keys, np.array(counts, np.int64), ContributionBounds(max_groups))
+    own = np.flatnonzero(np.array(moved))
+    tables = []
+    for extra in (own[:0], own):
+        value = np.repeat([0.0, 1.0], [len(keys), len(extra)])
+        more = {UNIT: np.append(units, np.full(len(extra), max(counts) + 1)), KEY: np.append(keys, extra)}
+        whole = {name: column.astype(np.int64) for name, column in more.items()}
+        tables.append(pa.table({**whole, **dict.fromkeys(columns, value)}))
+    return tables
