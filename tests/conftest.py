@@ -34,15 +34,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Traced or not, with fixtures: the marker `no_cover` leaves those traced."""
-    tracing = Coverage.current() if item.path.parent.name in UNTRACED else None
-    if tracing is None:
-        return (yield)
-    tracing.stop()
+    """Traced or not, with fixtures: the marker `no_cover` leaves those traced, and on workers, where two run, everything."""
+    stopped: list[Coverage] = []
+    while item.path.parent.name in UNTRACED and (tracing := Coverage.current()) is not None:
+        tracing.stop()
+        stopped.insert(0, tracing)
     try:
         return (yield)
     finally:
-        tracing.start()
+        for tracing in stopped:
+            tracing.start()
 
 
 @pytest.hookimpl(optionalhook=True)
