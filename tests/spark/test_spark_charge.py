@@ -59,7 +59,7 @@ def test_a_failure_on_a_record_is_charged_on_spark(plan: dict[str, Any] | None, 
     with Ledger(address, create=True) as opened:
         opened.create(DataSet("people", 9.0, 1e-3, "user", "gdp"))
     failing = session().sql(
-        "SELECT id AS user, CASE WHEN id = 3 THEN raise_error('salary 4711') ELSE 'a' END AS item FROM range(5)"
+        "SELECT id AS user, CASE WHEN id = 3 THEN raise_error('salary forty-seven') ELSE 'a' END AS item FROM range(5)"
     )
     paid = {**OPTIONS, "ledger": address, "dataset": "people"}
     for wrong in ({"unit": "nobody"}, {"where": "item"}):
@@ -70,7 +70,7 @@ def test_a_failure_on_a_record_is_charged_on_spark(plan: dict[str, Any] | None, 
     run, more = (dp.top_k, {"k": 1, "method": "ranked"}) if plan is None else (dp.release, plan)
     with pytest.raises(dp.EngineFailure, match=r"Charged to 'people', entry 1, .* The charge stays") as problem:
         run(failing, **paid, **more)
-    assert "4711" not in str(problem.value)
+    assert "forty-seven" not in str(problem.value)  # digits may be in the hash of the entry
     with Ledger(address) as opened:
         status = opened.status("people")
     assert (len(status.spends), len(status.unconfirmed)) == (1, 1)
