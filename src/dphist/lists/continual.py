@@ -39,7 +39,7 @@ STATE = "state.arrow"
 class Continual:
     """A stream of batches with a private running count per group; the folder at `path` is the only state.
 
-    The folder holds TRUE counts and the noise: whoever reads it learns both. It is made readable by its owner alone.
+    The folder holds TRUE counts and the noise: whoever reads it learns both. It is mechanism readable by its owner alone.
     Copying it and adding different batches to the two copies would reuse noise: never do that.
     """
 
@@ -74,13 +74,13 @@ class Continual:
         checks.check_epsilon(epsilon)
         checks.check_delta(delta)
         names = [by] if isinstance(by, str) else list(by)
-        made = calibrate(epsilon, delta, rounds, max_groups)
+        mechanism = calibrate(epsilon, delta, rounds, max_groups)
         keys = _query(unit, names, where, null_keys).by
         if clash := {key.name for key in keys} & {"count", "count" + STD_ERROR}:
             raise InvalidParameter("keys with other names than the released columns", sorted(clash))
         settings = {
             "unit": unit, "by": names, "where": where, "null_keys": null_keys,
-            "epsilon": epsilon, "delta": delta, "mechanism": asdict(made),
+            "epsilon": epsilon, "delta": delta, "mechanism": asdict(mechanism),
         }  # fmt: skip
         terms = terms_hash(settings)
         folder = Path(path)
@@ -90,7 +90,7 @@ class Continual:
 
         def spend() -> Spend:
             return spend_of_mechanism(
-                "continual", made, epsilon, unit=unit, protects="event",
+                "continual", mechanism, epsilon, unit=unit, protects="event",
                 calibrate=lambda other: calibrate(other, delta, rounds, max_groups),
                 facts={
                     "delta": delta, "rounds": rounds, "max_groups": max_groups, "stream": folder.name, "terms": terms
@@ -196,13 +196,13 @@ class Continual:
         self, file: LockedFile, state: State, batch: str, histogram: Histogram, entropy: Entropy | None
     ) -> RunningCounts:
         """Draw the noise of the round, make it durable, and only then let anything out."""
-        made = _mechanism(state)
+        mechanism = _mechanism(state)
         names = [f"key_{i}" for i in range(1, histogram.keys.num_columns + 1)]
         keys = histogram.keys.rename_columns(names).replace_schema_metadata(None)
         # Saturated here, in the leaf of the tree: one event then moves the same nodes by at most 1 as without a limit. A limit
         # on running counts would not do: where they reach it, one event also moves the nodes of that later round.
-        added = np.minimum(histogram.counts, made.most_per_round)
-        after = state.advanced(batch, keys, added, partial(made.draw, entropy=entropy))
+        added = np.minimum(histogram.counts, mechanism.most_per_round)
+        after = state.advanced(batch, keys, added, partial(mechanism.draw, entropy=entropy))
         file.replace(after.save)
         released = _release(after, self.path)
         released.record()
@@ -246,10 +246,10 @@ def _query(unit: str, by: Sequence[str], where: str | None, null_keys: NullKeys)
 
 
 def _mechanism(state: State) -> ContinualCounts:
-    made = ContinualCounts(**state.settings["mechanism"])
-    if _delta(made, state.settings["epsilon"]) > state.settings["delta"]:
+    mechanism = ContinualCounts(**state.settings["mechanism"])
+    if _delta(mechanism, state.settings["epsilon"]) > state.settings["delta"]:
         raise InvalidParameter("a stream whose guarantee holds", "one whose settings were changed")
-    return made
+    return mechanism
 
 
 @lru_cache(maxsize=64)
@@ -259,15 +259,15 @@ def _delta(mechanism: ContinualCounts, epsilon: float) -> float:
 
 def _release(state: State, folder: Path) -> RunningCounts:
     """What is above the threshold, in an order of noisy counts and keys: a function of the state alone."""
-    made, asked = _mechanism(state), state.settings
+    mechanism, asked = _mechanism(state), state.settings
     names = [parse_key(name).name for name in asked["by"]]
     noisy = state.noisy()
-    kept = np.flatnonzero(noisy > made.threshold)
+    kept = np.flatnonzero(noisy > mechanism.threshold)
     if state.round == 0:
         keys = pa.table({name: pa.array([], pa.null()) for name in names})
     else:
         keys = state.keys.take(pa.array(kept)).rename_columns(names)
     table = keys.append_column("count", pa.array(noisy[kept]))
-    table = table.append_column("count" + STD_ERROR, pa.array(np.full(len(kept), made.std_at(state.round))))
+    table = table.append_column("count" + STD_ERROR, pa.array(np.full(len(kept), mechanism.std_at(state.round))))
     table = table.take(row_order(table, names, "count"))
-    return RunningCounts(table, state.round, asked, made, dt.datetime.now(dt.UTC), folder)
+    return RunningCounts(table, state.round, asked, mechanism, dt.datetime.now(dt.UTC), folder)

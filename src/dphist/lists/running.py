@@ -76,27 +76,30 @@ def is_recorded(folder: Path, number: int) -> bool:
     return number == 0 or _file(folder, number).exists()
 
 
-def facts(made: ContinualCounts, settings: Mapping[str, Any], rounds_used: int) -> list[tuple[str, str]]:
+def facts(mechanism: ContinualCounts, settings: Mapping[str, Any], rounds_used: int) -> list[tuple[str, str]]:
     """A stream in words."""
-    now, worst = made.std_at(max(rounds_used, 1)), made.noise_std * made.rounds.bit_length() ** 0.5
+    now, worst = mechanism.std_at(max(rounds_used, 1)), mechanism.noise_std * mechanism.rounds.bit_length() ** 0.5
     return [
-        ("rounds", f"{rounds_used:,} of {made.rounds:,} used; the number declared sets the noise, by its logarithm"),
+        (
+            "rounds",
+            f"{rounds_used:,} of {mechanism.rounds:,} used; the number declared sets the noise, by its logarithm",
+        ),
         (
             "max groups",
-            f"{made.max_groups:,} for each unit in each batch, chosen at random if it has more; noise grows with its root",
+            f"{mechanism.max_groups:,} for each unit in each batch, chosen at random if it has more; noise grows with its root",
         ),
         (
             "noise",
-            f"std {number(made.noise_std)} times the root of the set bits of the round's number: {number(now)} on every"
+            f"std {number(mechanism.noise_std)} times the root of the set bits of the round's number: {number(now)} on every"
             f" count now, at most {number(worst)} in any round",
         ),
         (
             "threshold",
-            f"a group is released when its noisy running count exceeds {made.threshold:,}: now with probability 95 % at"
-            f" {number(made.count_released_with(0.95, max(rounds_used, 1)))} units",
+            f"a group is released when its noisy running count exceeds {mechanism.threshold:,}: now with probability 95 % at"
+            f" {number(mechanism.count_released_with(0.95, max(rounds_used, 1)))} units",
         ),
-        ("guarantee", stream_guarantee(made, settings)),
-        ("provided", f"the unit is {settings['unit']}; {made.assumption}."),
+        ("guarantee", stream_guarantee(mechanism, settings)),
+        ("provided", f"the unit is {settings['unit']}; {mechanism.assumption}."),
         ("keep safe", "the folder holds true counts and the noise; only its owner may read it"),
     ]
 
@@ -118,13 +121,13 @@ def _read(path: Path) -> pa.Table:
 PROTECTED: Final = "what one unit adds in one round"
 
 
-def stream_guarantee(made: ContinualCounts, settings: Mapping[str, Any]) -> str:
+def stream_guarantee(mechanism: ContinualCounts, settings: Mapping[str, Any]) -> str:
     """The guarantee of all rounds together, in one sentence."""
-    return f"over all rounds, {sentence(made, settings['epsilon'], settings['delta'], PROTECTED)}"
+    return f"over all rounds, {sentence(mechanism, settings['epsilon'], settings['delta'], PROTECTED)}"
 
 
 def describe_stream(
-    made: ContinualCounts, settings: Mapping[str, Any], round_: int, created: dt.datetime
+    mechanism: ContinualCounts, settings: Mapping[str, Any], round_: int, created: dt.datetime
 ) -> dict[str, Any]:
     """Round, mechanism, guarantee, version and time: public parameters only."""
     return {
@@ -140,8 +143,8 @@ def describe_stream(
         "round": round_,
         "epsilon": settings["epsilon"],
         "delta": settings["delta"],
-        "mechanism": asdict(made),
-        "guarantee": stream_guarantee(made, settings),
-        "assumption": made.assumption,
+        "mechanism": asdict(mechanism),
+        "guarantee": stream_guarantee(mechanism, settings),
+        "assumption": mechanism.assumption,
         "ledger": settings.get("ledger"),
     }

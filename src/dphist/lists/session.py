@@ -164,18 +164,21 @@ class Session:
 
     def __str__(self) -> str:
         account = self.account
-        made = account.mechanism
+        mechanism = account.mechanism
         facts = [
-            ("results", f"{account.left_results:,} of {made.symbols:,} left; the end of a list is one"),
-            ("queries", f"{account.left_queries:,} of {made.queries:,} left"),
+            ("results", f"{account.left_results:,} of {mechanism.symbols:,} left; the end of a list is one"),
+            ("queries", f"{account.left_queries:,} of {mechanism.queries:,} left"),
             (
                 "choices",
-                f"each with epsilon {number(made.symbol_epsilon)}, among the {made.shortlist:,} largest groups: one that is"
-                f" {number(1 / made.symbol_epsilon)} units larger is e times as likely to come first",
+                f"each with epsilon {number(mechanism.symbol_epsilon)}, among the {mechanism.shortlist:,} largest groups:"
+                f" one that is {number(1 / mechanism.symbol_epsilon)} units larger is e times as likely to come first",
             ),
-            ("end", f"a list ends early when no group is clearly more than {made.threshold:,} above the next largest"),
+            (
+                "end",
+                f"a list ends early when no group is clearly more than {mechanism.threshold:,} above the next largest",
+            ),
             ("guarantee", f"over the whole session, {self.guarantee}"),
-            ("provided", f"the unit is {account.unit}; {made.assumption}."),
+            ("provided", f"the unit is {account.unit}; {mechanism.assumption}."),
         ]
         return layout("Session: ranked lists, paid by what they return", facts)
 

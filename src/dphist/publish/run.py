@@ -192,11 +192,11 @@ def prepare(
     key_names = [parse_key(name).name for name in names]
     keys = asked["keys"]
     listed = None if keys is None else public_keys(keys, key_names)
-    made = _plan(plan, budget, None if listed is None else listed.num_rows)
-    check_names(key_names, made, selection.intervals)
-    query = build_query(made, selection, listed)
+    settled = _plan(plan, budget, None if listed is None else listed.num_rows)
+    check_names(key_names, settled, selection.intervals)
+    query = build_query(settled, selection, listed)
     inputs = files_of(source, plan, keys if isinstance(keys, str | Path) else None)
-    return Job(source, made, selection, query, choose_engine(source, engine, settings), inputs)
+    return Job(source, settled, selection, query, choose_engine(source, engine, settings), inputs)
 
 
 def choose_engine(source: object, engine: Engine | None, settings: PerformanceSettings | None = None) -> Engine:
@@ -252,14 +252,14 @@ def _plan(plan: Plan | str | Path | None, budget: Mapping[str, Any], listed: int
         )
     if not isinstance(plan, Plan | str | Path):
         raise InvalidParameter("a plan, or the path of a saved one", type(plan).__name__)
-    made = plan if isinstance(plan, Plan) else Plan.load(plan)
-    plan_storage.check_branches(made.request, made.branches, "the plan")
-    if made.request.keys != listed:
+    settled = plan if isinstance(plan, Plan) else Plan.load(plan)
+    plan_storage.check_branches(settled.request, settled.branches, "the plan")
+    if settled.request.keys != listed:
         raise InvalidParameter(
-            f"{'no' if made.request.keys is None else made.request.keys} public keys, as the plan says",
+            f"{'no' if settled.request.keys is None else settled.request.keys} public keys, as the plan says",
             listed or "none",
         )
-    return made
+    return settled
 
 
 def build_query(plan: Plan, selection: Selection, listed: pa.Table | None) -> GroupByQuery:

@@ -60,9 +60,9 @@ class DuckDBPairs:
         """How many units have a number of groups in [edges_k, edges_k+1); above the last, the last."""
         place = bucket_sql("degree", edges)
         counted = self._numbers(f"SELECT {place} AS place, COUNT(*) AS units FROM units GROUP BY place")
-        found = np.zeros(len(edges), np.int64)
-        found[counted["place"]] = counted["units"]
-        return found
+        histogram = np.zeros(len(edges), np.int64)
+        histogram[counted["place"]] = counted["units"]
+        return histogram
 
     def total_units(self) -> int:
         """How many units have at least one pair."""
@@ -155,8 +155,8 @@ class DuckDBPairs:
         return {name: integers(table, name) for name in table.column_names}
 
     def _memory_limit(self) -> float:
-        found = self.connection.execute("SELECT current_setting('memory_limit')").fetchall()
-        number, _, unit = str(found[0][0]).partition(" ")
+        limit = self.connection.execute("SELECT current_setting('memory_limit')").fetchall()
+        number, _, unit = str(limit[0][0]).partition(" ")
         return float(number) * {**_UNITS, **_UNITS_BINARY}[unit]
 
 
@@ -187,9 +187,9 @@ class SqlPairs(CodedPairs):
     def eligible(self) -> NDArray[np.bool_]:
         """Which groups some unit sampled."""
         table = fetch(self.connection, "SELECT DISTINCT group_code FROM coded WHERE sampled")
-        found = np.zeros(self.groups, np.bool_)
-        found[table.column("group_code").to_numpy()] = True
-        return found
+        eligible = np.zeros(self.groups, np.bool_)
+        eligible[table.column("group_code").to_numpy()] = True
+        return eligible
 
     def weighted_sums(self, weights: Integers) -> Integers:
         """Norms by unit, then sums by group."""
@@ -229,20 +229,20 @@ class SqlPairs(CodedPairs):
             f" SELECT group_code, {listed} {_WEIGHTED} JOIN factors USING (unit_code) {where} GROUP BY group_code",
         )
         groups = table.column("group_code").to_numpy()
-        found = {}
+        by_name = {}
         for i, name in enumerate(sums):
-            found[name] = np.zeros(self.groups, np.int64)
-            found[name][groups] = table.column(f"sum_{i}").to_numpy()
-        return found
+            by_name[name] = np.zeros(self.groups, np.int64)
+            by_name[name][groups] = table.column(f"sum_{i}").to_numpy()
+        return by_name
 
     def _histogram(self, value: str, rows: str, edges: Integers) -> Integers:
         table = fetch(
             self.connection,
             f"SELECT {bucket_sql(value, edges)} AS place, COUNT(*) AS units FROM ({rows}) AS rows GROUP BY place",
         )
-        found = np.zeros(len(edges), np.int64)
-        found[table.column("place").to_numpy()] = table.column("units").to_numpy()
-        return found
+        histogram = np.zeros(len(edges), np.int64)
+        histogram[table.column("place").to_numpy()] = table.column("units").to_numpy()
+        return histogram
 
     def _set_weights(self, weights: Integers) -> None:
         """The groups with any weight, as a table: public values, derived from what was published before."""
