@@ -28,7 +28,7 @@ from dphist.noise import DiscreteLaplace
 from dphist.planning import Plan, plan_for
 from dphist.privacy.gaussian import delta_gaussian
 from dphist.selection.choice import DEGREE_EDGES, noisy_degrees
-from dphist.selection.counting import CENTRES, count, count_stds, noise_norms, whole_cap
+from dphist.selection.counting import CENTRES, count, count_stds, noise_clipped, noise_norms, whole_cap
 from dphist.selection.rounds import next_weights, noise_round
 
 Pairs = Callable[..., MemoryPairs]
@@ -77,6 +77,11 @@ def claims_of_view() -> Iterator[Claim]:
         "adaptive", "rounds, Lemma 1", "one bucket of the histogram of norms",
         lambda epsilon: float(delta_gaussian(1 / clear.histogram_std, epsilon)), None,
         partial(_one_more, partial(noisy_buckets, clear)), 20_000, 200_000,
+    )  # fmt: skip
+    counts = replace(mechanism, round_stds=(1e6,) * len(mechanism.round_stds), histogram_std=1e6)
+    yield Claim(
+        "adaptive", "rounds, Lemma 1", "counts and sums of a unit that is scaled down to a norm of 2", counts.delta_noise,
+        None, partial(_clipped, counts, (4.0, 8.0)), 20_000, 200_000,
     )  # fmt: skip
     yield from claims_of_choice()
 
@@ -217,6 +222,17 @@ class View:
         there[self.truth.unit[spread[self.truth.group] > 0]] = True
         exact = there[UNITS - 1 :: UNITS].astype(np.int64)
         return noisy_buckets(self.mechanism, exact)
+
+
+def _clipped(mechanism: AdaptiveGaussian, caps: tuple[float, float], n: int) -> Trials:
+    """What is published of all groups of a copy, added up: one unit moves them alike. The norms allowed are public."""
+    truth = _copies(EVERYWHERE, 2 * n, n, MemoryPairs)
+    weights = LocalGroups(np.arange(truth.groups), {"weight": np.full(truth.groups, ONE)}, truth.keys_of)
+    exact = truth.clipped(weights, (whole_cap(caps[0]), whole_cap(caps[1])), [sum_shift(SUM)])
+    noisy = exact.each(noise_clipped(mechanism, caps, mechanism.noisy([SUM]), None), ())
+    parts = [noisy.columns[name].reshape(-1, GROUPS).sum(axis=1) for name in ("main", "probe", "steps_1")]
+    rows = np.stack(parts, axis=1).astype(np.float64)
+    return Trials(rows[:n], rows[n:])
 
 
 def noisy_buckets(mechanism: AdaptiveGaussian, units: Integers) -> Floats:

@@ -242,17 +242,13 @@ def perturbed(mechanism: Any, scene: Scene) -> Run:
 
 
 def _neighbours(counts: Sequence[int], moved: Sequence[int], columns: Sequence[str] = ()) -> list[pa.Table]:
-    """Units 0, 1, 2, ... of which group i holds the first counts[i]; and the same with one more unit in the groups marked.
+    """Groups of so many units, each unit in one of them; and the same with one more unit, in the groups marked.
 
     Columns of values are 1 for that unit and 0 else.
     """
-    keys = np.repeat(np.arange(len(counts)), counts)
-    units = np.concatenate([np.arange(count) for count in counts])
-    own = np.flatnonzero(np.array(moved))
-    tables = []
+    keys, own, tables = np.repeat(np.arange(len(counts)), counts), np.flatnonzero(np.array(moved)), []
     for extra in (own[:0], own):
+        units = np.append(np.arange(len(keys)), np.full(len(extra), len(keys)))
         value = np.repeat([0.0, 1.0], [len(keys), len(extra)])
-        more = {UNIT: np.append(units, np.full(len(extra), max(counts) + 1)), KEY: np.append(keys, extra)}
-        whole = {name: column.astype(np.int64) for name, column in more.items()}
-        tables.append(pa.table({**whole, **dict.fromkeys(columns, value)}))
+        tables.append(pa.table({UNIT: units, KEY: np.append(keys, extra), **dict.fromkeys(columns, value)}))
     return tables
