@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 import dphist as dp
-from dphist.audit import broken_on_spark, contributions, on_spark
-from dphist.audit.run import attacked, audit, judged
+from dphist.audit import attacks, bounding, broken, claims
+from dphist.audit.judge import attack
+from dphist.audit.run import audit, judge, what_is_attacked
 from dphist.cli.app import app
 from dphist.engines.spark import engine as spark_engine
 from spark_sessions import session
@@ -22,19 +23,21 @@ ALPHA = 1e-6
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer runs, one kind of release, one nasty table."""
-    monkeypatch.setattr(on_spark, "RUNS", (2_000, 2_000))
-    monkeypatch.setattr(on_spark, "KINDS", ("gaussian",))
-    tables = contributions.nasty_tables()[:1]
-    monkeypatch.setattr(contributions, "nasty_tables", lambda: tables)
+    monkeypatch.setattr(claims, "FEWER", (2_000, 2_000))
+    monkeypatch.setattr(broken, "FEWER", (2_000, 2_000))
+    monkeypatch.setattr(attacks, "KINDS", ("gaussian",))
+    tables = bounding.nasty_tables()[:1]
+    monkeypatch.setattr(bounding, "nasty_tables", lambda: tables)
 
 
 def engine() -> dp.SparkEngine:
     return dp.SparkEngine(session())
 
 
-def test_claims_hold_on_executors() -> None:
-    new_groups = next(claim for claim in on_spark.claims(engine()) if "new groups" in claim.setting)
-    found = attacked(new_groups, ALPHA, thorough=False)
+@pytest.mark.parametrize("setting", ["new groups", "sums, means and rows"])
+def test_claims_hold_on_executors(setting: str) -> None:
+    asked, _, _ = what_is_attacked(engine(), None, thorough=False)
+    found = attack(next(claim for claim in asked if setting in claim.setting), ALPHA, thorough=False)
     assert found.holds
     assert found.attacked is not None
     assert found.attacked > 0  # the attack sees something: groups of the unit alone are shown now and then
@@ -46,14 +49,19 @@ WITHSTOOD = [
     "bounds, pairs written",
     "equal keys and units",
     "sums",
+    pytest.param("noise on every number", marks=pytest.mark.cluster),
+    "sparsity",
+    "charge first",
+    pytest.param("strictly above", marks=pytest.mark.cluster),
     pytest.param("noise of two tasks", marks=pytest.mark.cluster),  # test_spark_noise_safety has six
 ]
 
 
 @pytest.mark.parametrize("name", WITHSTOOD)
 def test_the_product_withstands(name: str) -> None:
-    attack = next(attack for attack in on_spark.attacks_on(engine()) if attack.name == name)
-    assert attack.run()[0]
+    _, parts, _ = what_is_attacked(engine(), None, thorough=False)
+    holds, detail = next(part for part in parts if part.name == name).run()
+    assert holds, detail
 
 
 SEEN_IN_FEW_RUNS = [
@@ -66,8 +74,8 @@ SEEN_IN_FEW_RUNS = [
 @pytest.mark.parametrize("name", SEEN_IN_FEW_RUNS)
 def test_what_is_broken_is_caught(name: str) -> None:
     """Others need the tables and the runs of `dphist audit --engine spark`."""
-    one = next(one for one in broken_on_spark.broken(engine()) if one.name == name)
-    assert not judged(one, ALPHA, thorough=False).holds
+    one = next(one for one in broken.broken_on_cluster(engine()) if one.name == name)
+    assert not judge(one, ALPHA, thorough=False).holds
 
 
 @pytest.mark.cluster
