@@ -1,0 +1,205 @@
+"""Every draw of an adaptive release: its law, what it is added to, and that together they cost what the plan says."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from adaptive_tables import codes_of, counted, zipf
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+import dphist as dp
+from dphist.aggregates import Aggregate
+from dphist.engines.base import LocalGroups
+from dphist.engines.memory import MemoryPairs
+from dphist.mechanisms.adaptive import AdaptiveGaussian
+from dphist.mechanisms.tuning import LATTICE_BITS, ONE, WEIGHT_BITS
+from dphist.noise import DiscreteLaplace, RoundedGaussian
+from dphist.planning import Plan
+from dphist.privacy.gaussian import delta_gaussian
+from dphist.publish.charge import spend_of_plan
+from dphist.selection import counting
+from dphist.selection.choice import DEGREE_EDGES, decide, noisy_degrees
+from dphist.selection.rounds import next_weights, select
+from drawn_laws import Draw, Integers, distinct, recorded, silence
+
+SUMS: dict[str, Any] = {"sums": {"x": (-3.0, 5.0)}, "rows": 7, "weights": {"sum_x": 0.25, "rows": 3.0}}
+BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-4, "mechanism": "adaptive"}
+
+
+def pairs_with_sums(plan: Plan) -> MemoryPairs:
+    pairs = zipf(3000, 40, 4, 1)
+    rng = np.random.default_rng(2)
+    steps = {
+        a.name: rng.integers(-a.sensitivity_steps, a.sensitivity_steps + 1, len(pairs.unit)).astype(np.int64)
+        for a in plan.request.aggregates
+    }
+    return MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, None, steps)
+
+
+def mechanism_of(plan: Plan) -> AdaptiveGaussian:
+    assert isinstance(plan.mechanism, AdaptiveGaussian)
+    return plan.mechanism
+
+
+def gaussian(draw: Draw) -> RoundedGaussian:
+    assert isinstance(draw.law, RoundedGaussian)
+    return draw.law
+
+
+def test_every_round_noises_every_eligible_group_with_its_own_law() -> None:
+    """Also those that were given up; each noisy sum is the exact one, for weights of the last round, and fresh noise."""
+    plan = dp.plan(**BUDGET)
+    mechanism, pairs = mechanism_of(plan), zipf(3000, 500, 5, 1)
+    eligible = np.flatnonzero(pairs.eligible())
+    with recorded(lambda position, size: distinct(10 * position, size)) as draws:
+        selected = select(mechanism, pairs)
+    assert [gaussian(draw) for draw in draws] == [
+        RoundedGaussian(Fraction(std), LATTICE_BITS) for std in mechanism.round_stds
+    ]
+    assert [len(draw.noise) for draw in draws] == [len(eligible)] * 4
+    total, weights = np.zeros(len(eligible), np.int64), np.full(len(eligible), ONE)
+    shares = (2, 3, 4, 7)
+    for number, (share, draw) in enumerate(zip(shares, draws, strict=True)):
+        if number:
+            weights = next_weights(mechanism, number, total)
+        spread = np.zeros(pairs.groups, np.int64)
+        spread[eligible] = weights
+        noisy = pairs.weighted_sums(spread)[eligible] + draw.noise
+        total = total + share * noisy
+        if number == 0:
+            first = noisy
+    passed = total > mechanism.threshold * 2 ** (LATTICE_BITS + 4)
+    assert 0 < passed.sum() < len(eligible)
+    assert weights.min() == 0
+    assert isinstance(selected, LocalGroups)
+    assert codes_of(selected).tolist() == eligible[passed].tolist()
+    assert selected.columns["first"].tolist() == first[passed].tolist()
+
+
+@pytest.mark.parametrize("sums", [{}, SUMS], ids=["counts", "sums"])
+def test_norms_counts_and_sums_are_exact_values_and_noise_of_their_own(
+    sums: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the norms that units are cut to are those that the noise is for."""
+    plan = dp.plan(**BUDGET, **sums)
+    mechanism, pairs = mechanism_of(plan), pairs_with_sums(plan)
+    histograms: list[NDArray[np.float64]] = []
+    norms_from = counting.norms_from
+
+    def spied(noisy: NDArray[np.float64], *others: Any) -> counting.Norms:
+        histograms.append(noisy)
+        return norms_from(noisy, *others)
+
+    monkeypatch.setattr(counting, "norms_from", spied)
+    selected = select(mechanism, pairs)
+    with recorded() as draws:
+        noisy = counted(mechanism, pairs, selected, plan.aggregates)
+    codes = codes_of(selected)
+    assert 10 < len(codes) < 100
+    weights = np.zeros(pairs.groups, np.int64)
+    weights[codes] = noisy.weights
+    assert 0 < noisy.weights.min() <= noisy.weights.max() <= ONE
+
+    exact = pairs.squared_norms(weights, counting.EDGES)
+    histogram, main, probe, *others = draws
+    assert histograms[0].tolist() == (exact + histogram.noise / 2**LATTICE_BITS).tolist()
+    caps = [int(cap * 4**WEIGHT_BITS) for cap in noisy.caps]
+    shifts = {a.name: max(0, 20 - a.sensitivity_steps.bit_length()) for a in plan.request.aggregates}
+    clipped = pairs.clipped_sums(weights, caps[0], shifts)
+    assert noisy.main.tolist() == (clipped["units"][codes] + main.noise).tolist()
+    assert noisy.probe.tolist() == (pairs.clipped_sums(weights, caps[1], {})["units"][codes] + probe.noise).tolist()
+    assert len(others) == len(noisy.sums) == len(shifts)
+    for name, draw in zip(shifts, others, strict=True):
+        assert noisy.sums[name].tolist() == (clipped[name][codes] + draw.noise).tolist()
+    numbers = np.concatenate([draw.noise for draw in draws])
+    assert len(np.unique(numbers)) == len(numbers)
+
+
+@pytest.mark.parametrize("sums", [{}, SUMS], ids=["counts", "sums"])
+@pytest.mark.parametrize("caps", [(0.25, 1.0), (1.0, 4.0), (32.0, 1024.0)])
+def test_everything_that_is_drawn_costs_what_the_plan_says(
+    sums: dict[str, Any], caps: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A unit moves a round by a norm of 1, one bucket by 1, counts by sqrt(C), a sum by sqrt(C) times its largest value."""
+    plan = dp.plan(**BUDGET, **sums)
+    mechanism, pairs = mechanism_of(plan), pairs_with_sums(plan)
+    monkeypatch.setattr(counting, "choose_caps", lambda *_: caps)
+    with recorded(silence) as draws:
+        counted(mechanism, pairs, select(mechanism, pairs), plan.aggregates)
+    laws = [gaussian(draw) for draw in draws]
+    largest = [
+        math.sqrt(caps[0]) * a.sensitivity_steps * 2 ** max(0, 20 - a.sensitivity_steps.bit_length())
+        for a in plan.request.aggregates
+    ]
+    moved = [1.0, 1.0, 1.0, 1.0, 1.0, math.sqrt(caps[0]), math.sqrt(caps[1]), *largest]
+    squared = math.fsum((step / float(law.std)) ** 2 for step, law in zip(moved, laws, strict=True))
+    assert math.sqrt(squared) <= mechanism.mu <= math.sqrt(squared) * (1 + 1e-9)
+    assert 0.45e-4 <= float(delta_gaussian(math.sqrt(squared), 2.0)) <= 1e-4
+    cost = spend_of_plan(plan, "unit").cost(2.0)
+    assert mechanism.mu <= cost.mu <= mechanism.mu * (1 + 1e-9)
+    assert cost.rho >= mechanism.mu**2 / 2
+    assert mechanism.delta_infinity() <= cost.mu_delta
+    for law, bits in zip(laws, [LATTICE_BITS] * 7 + [0] * len(largest), strict=True):
+        assert law.lattice_bits == bits
+
+
+def test_a_group_of_one_unit_is_selected_as_rarely_as_is_paid_for() -> None:
+    """From the drawn laws: the weighted sum of the rounds' noises lifts a weight of 1 above the threshold."""
+    mechanism = mechanism_of(dp.plan(**BUDGET))
+    with recorded(silence) as draws:
+        select(mechanism, zipf(3000, 40, 4, 1))
+    std = math.sqrt(sum((s / 16 * float(gaussian(d).std)) ** 2 for s, d in zip((2, 3, 4, 7), draws, strict=True)))
+    reach = (mechanism.threshold - 1 - 2.0 ** -(LATTICE_BITS + 1)) / std
+    alone = -math.expm1(300 * float(log_ndtr(reach)))
+    assert alone <= mechanism.delta_infinity() <= 0.5e-4
+    assert alone == pytest.approx(0.5e-4, rel=1e-3)
+
+
+@pytest.mark.parametrize("asked", [{}, {"max_groups": "auto"}], ids=["law", "max_groups"])
+def test_a_choice_is_noised_and_paid_for(asked: dict[str, Any]) -> None:
+    """Every bucket gets Laplace noise; what that costs is missing from every branch, and is charged."""
+    plan = dp.plan(epsilon=1.0, delta=1e-6, total=True, **asked)
+    exact = zipf(3000, 40, 4, 1)
+    with recorded() as draws:
+        decided = decide(plan, exact)
+    (draw,) = draws
+    assert isinstance(draw.law, DiscreteLaplace)
+    assert len(draw.noise) == len(DEGREE_EDGES)
+    assert plan.request.total_scale is not None
+    pure = 1 / draw.law.scale + 1 / Fraction(plan.request.total_scale)
+    assert float(pure) == pytest.approx(0.02 + 0.05)
+    assert Fraction(decided.request.mechanism_epsilon) + pure <= 1
+    assert decided.request.mechanism_epsilon == plan.request.mechanism_epsilon == pytest.approx(0.93)
+    cost = spend_of_plan(plan, "unit").cost(1.0)
+    for branch in plan.branches:
+        own = branch.cost(plan.request.mechanism_epsilon, 1.0)
+        assert branch.delta(0.93) <= 1e-6
+        assert cost.rho > own.rho
+        assert cost.mu > own.mu
+        assert cost.mu_delta > own.mu_delta
+    (again,) = noisy_with(exact.degree_histogram(DEGREE_EDGES), draw, 0.02)
+    assert again
+
+
+def noisy_with(exact: Integers, draw: Draw, epsilon: float) -> list[bool]:
+    """Whether noisy degrees are the exact ones and the noise, where they are not set to 0."""
+    with recorded(lambda _, size: draw.noise[:size]):
+        noisy = noisy_degrees(exact, epsilon)
+    shown = noisy > 0
+    assert shown.any()
+    return [bool((noisy[shown] == (exact + draw.noise)[shown]).all())]
+
+
+def test_aggregates_of_many_weights_are_covered() -> None:
+    """The accounted sensitivity is that of the drawn laws, from above and to the last bits, whatever the weights."""
+    plan = dp.plan(**BUDGET, sums={"x": (0, 3)}, means={"y": (-1, 5)}, rows=7, weights={"sum_x": 0.1, "rows": 1 / 3})
+    mechanism = mechanism_of(plan)
+    exact = sum((a.aggregate.sensitivity_steps / a.law.std) ** 2 for a in plan.aggregates)  # type: ignore[union-attr]
+    assert exact <= Fraction(mechanism.sums_sensitivity) ** 2 <= exact * (1 + Fraction(1, 2**40))
+    aggregates: tuple[Aggregate, ...] = plan.request.aggregates
+    assert [a.weight for a in aggregates] == [0.1, 1.0, 1 / 3]
