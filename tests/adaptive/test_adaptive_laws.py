@@ -16,6 +16,7 @@ import dphist as dp
 from dphist.aggregates import Aggregate
 from dphist.engines.base import LocalGroups
 from dphist.engines.memory import MemoryPairs
+from dphist.mechanisms import LaplaceThreshold
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, WEIGHT_BITS
 from dphist.noise import DiscreteLaplace, RoundedGaussian
@@ -174,6 +175,8 @@ def test_a_choice_is_noised_and_paid_for(asked: dict[str, Any]) -> None:
     pure = 1 / draw.law.scale + 1 / Fraction(plan.request.total_scale)
     assert float(pure) == pytest.approx(0.02 + 0.05)
     assert Fraction(decided.request.mechanism_epsilon) + pure <= 1
+    if not decided.mechanism.in_rounds:
+        assert decided.request.groups_per_unit == decided.mechanism.max_groups
     assert decided.request.mechanism_epsilon == plan.request.mechanism_epsilon == pytest.approx(0.93)
     cost = spend_of_plan(plan, "unit").cost(1.0)
     for branch in plan.branches:
@@ -193,6 +196,14 @@ def noisy_with(exact: Integers, draw: Draw, epsilon: float) -> list[bool]:
     shown = noisy > 0
     assert shown.any()
     return [bool((noisy[shown] == (exact + draw.noise)[shown]).all())]
+
+
+def test_a_branch_that_is_not_paid_for_is_not_chosen() -> None:
+    plan = dp.plan(epsilon=1.0, delta=1e-6)
+    weak = LaplaceThreshold(1, 0.01, 2.0)  # so little noise that every choice falls on it
+    light = MemoryPairs(np.arange(3000, dtype=np.int32), np.arange(3000, dtype=np.int32) % 40, 3000, 40)
+    with pytest.raises(dp.InvalidPlan, match="chosen branch"):
+        decide(Plan(plan.request, plan.mechanism, (weak,)), light)
 
 
 def test_aggregates_of_many_weights_are_covered() -> None:

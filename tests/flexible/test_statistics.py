@@ -19,7 +19,9 @@ from dphist.flexible.statistics import BUCKETED, OUTPUT_ERROR, PrivateHistogram,
 from dphist.mechanisms import TruncatedLaplace
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
+from dphist.privacy import truncated_laplace
 from dphist.words import exactly, factor_of, percent, rounded_up
+from drawn_laws import recorded
 
 quick = settings(max_examples=60, deadline=None)
 
@@ -382,3 +384,32 @@ def test_more_refusals() -> None:
     with pytest.raises(InvalidParameter, match="buckets on each axis"):
         Grid((0.0, 0.0), (1.0, 1.0), 2**-41.3)
     assert isinstance(plan_statistic("is-empty", epsilon=1), StatisticPlan)
+
+
+def test_statistics_see_noisy_counts_alone() -> None:
+    """The noise is drawn on every bar, and nothing else is kept of its count."""
+    mechanism = TruncatedLaplace(Fraction(1, 2), 20)
+    counts = np.array([100, 200, 0, 300], np.int64)
+    with recorded(lambda _, size: -np.arange(1, size + 1, dtype=np.int64)) as draws:
+        found = sanitise(np.array([4.0, 3.0, 2.0, 1.0]), counts, mechanism)
+    assert [draw.law for draw in draws] == [mechanism.law]
+    assert found.values.tolist() == [1.0, 3.0, 4.0]
+    assert found.counts.tolist() == [297, 198, 99]
+
+
+def test_values_outside_the_range_are_in_its_buckets() -> None:
+    buckets = Buckets(0.0, 10.0, 0.5)
+    assert buckets.number == 10
+    assert buckets.index([-1e300, -0.1, 0.0, 9.999, 10.0, 10.1, 1e300]).tolist() == [0, 0, 0, 9, 9, 9, 9]
+    grid = Grid((0.0, 0.0), (10.0, 10.0), 0.5, "max")
+    assert grid.index([[-5.0, 50.0], [10.0, 0.0]]).tolist() == [[0, 9], [9, 0]]
+
+
+@pytest.mark.parametrize("name", ["mean", "mode"])
+def test_every_record_of_a_unit_is_paid_for(name: str) -> None:
+    ranged: dict[str, Any] = {} if name == "mode" else {"lower": 0.0, "upper": 10.0, "error": 0.5}
+    plan = plan_statistic(name, epsilon=1.0, delta=1e-6, max_records=4, **ranged)
+    assert plan.mechanism.max_groups == 4
+    assert plan.mechanism.delta(1.0) <= 1e-6
+    atom = truncated_laplace.delta_one_bar(float(plan.mechanism.epsilon_per_group), plan.q)
+    assert 4 * atom * (1 - 1e-5) <= 1e-6

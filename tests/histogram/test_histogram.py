@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from dphist.aggregates import Aggregate, Lattice
+from dphist.aggregates import Aggregate, Lattice, NoisyAggregate, NoisySum
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
+from dphist.noise import RoundedGaussian
 
 KEYS = pa.table({"country": ["secret", "x"]})
 COUNTS = np.array([3, 1])
@@ -95,3 +98,17 @@ def test_keys_bring_no_dictionary_and_no_shared_buffer_along(shared: str) -> Non
         writer.write_table(table)
     assert b"released" in sink.getvalue().to_pybytes()
     assert b"hidden" not in sink.getvalue().to_pybytes()
+
+
+def test_the_far_bound_decides() -> None:
+    """A centre that is not in the middle: a unit moves the sum as far as the bound that is farther away."""
+    for centre in (2.0, 8.0):
+        aggregate = Aggregate("sum", "v", 0.0, 10.0, lattice=Lattice(centre, 1.0))
+        assert aggregate.sensitivity_steps == 8
+        assert aggregate.sensitivity == 8.0
+
+
+def test_a_mean_is_cut_to_its_bounds() -> None:
+    noisy = NoisyAggregate(Aggregate("mean", "v", 0.0, 10.0), RoundedGaussian(Fraction(3), 0))
+    part = NoisySum(np.array([-900.0, 0.0, 900.0]), (np.ones(3),), np.full(3, 10.0), 1.0)
+    assert noisy.column(part, part).values.tolist() == [0.0, 5.0, 10.0]

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 import dphist as dp
 from dphist.aggregates import Aggregate
-from dphist.mechanisms import KnownGroups
-from dphist.planning.request import OBJECTIVES, Objective
+from dphist.mechanisms import GroupMechanism, KnownGroups
+from dphist.planning import storage
+from dphist.planning.request import OBJECTIVES, Objective, Request
 
 FIELDS = {
     "mechanism", "analysis", "epsilon", "delta", "target_delta", "max_groups", "sparsity", "noise_std", "independent_std",
@@ -366,6 +368,54 @@ def test_other_mechanisms_are_checked_too(
     path.write_text(json.dumps(data))
     with pytest.raises(dp.InvalidPlan):
         dp.Plan.load(path)
+
+
+def made_for(**options: Any) -> GroupMechanism:
+    """The mechanism of a plan with more delta than the request that it is then offered to."""
+    return dp.plan(**{"epsilon": 1.0, "delta": 1e-9, **options}).mechanism
+
+
+ROWS = (Aggregate("rows", None, 0.0, 3.0),)
+MISFITS: dict[str, tuple[dict[str, Any], Callable[[], GroupMechanism], str]] = {
+    "no threshold": ({"keys": 20, "sparse_keys": True}, lambda: made_for(keys=20), "a threshold is missing"),
+    "another threshold": (
+        {"keys": 20}, lambda: made_for(keys=20, sparse=True, mechanism="sparse-gaussian"), "does not ask for",
+    ),
+    "fewer groups": ({"max_groups": 9}, lambda: made_for(max_groups=8), "max_groups differs"),
+    "more groups": ({"max_groups": 7}, lambda: made_for(max_groups=8), "max_groups differs"),
+    "another sparsity": (
+        {"sparsity": 30}, lambda: made_for(sparsity=40, mechanism="correlated-gaussian"), "sparsity bound differs",
+    ),
+    "another list": (
+        {"keys": 30, "sparse_keys": True},
+        lambda: made_for(keys=40, sparse=True, mechanism="correlated-gaussian"),
+        "number of public keys differs",
+    ),
+    "another list, dense": ({"keys": 30}, lambda: made_for(keys=40), "number of public keys differs"),
+    "low threshold": ({"max_groups": 8, "low_threshold": 5}, lambda: made_for(max_groups=8), "low_threshold differs"),
+    "bounded": ({"mechanism": "adaptive"}, lambda: made_for(max_groups=300, mechanism="laplace"), "not bounded"),
+    "in rounds": ({"max_groups": 300}, lambda: made_for(mechanism="adaptive"), "are where they need not be"),
+    "aggregates": ({"max_groups": 8, "aggregates": ROWS}, lambda: made_for(max_groups=8), "aggregates are not paid for"),
+    "discrete": (
+        {"max_groups": 8, "aggregates": ROWS}, lambda: made_for(max_groups=8, noise="discrete"), "aggregates are not paid for",
+    ),
+    "halves": (
+        {"sparsity": 8, "aggregates": ROWS},
+        lambda: made_for(sparsity=8, noise="discrete", mechanism="correlated-gaussian"),
+        "aggregates are not paid for",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_a_mechanism_for_another_request_is_refused(name: str) -> None:
+    """Each reason by itself: the budget is met in every one of these."""
+    asked, build, reason = MISFITS[name]
+    request, mechanism = Request(**{"epsilon": 1.0, "delta": 1e-6, **asked}), build()
+    assert mechanism.delta(request.mechanism_epsilon) <= request.delta
+    assert any(reason in problem for problem in mechanism.misfits(request))
+    with pytest.raises(dp.InvalidPlan, match=reason):
+        storage.check(request, mechanism, "a test")
 
 
 def test_unreadable_plans(tmp_path: Path) -> None:

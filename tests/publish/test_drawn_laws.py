@@ -133,30 +133,46 @@ def test_the_noise_that_is_drawn_meets_the_budget(name: str) -> None:
     cost = spend_of_plan(plan, "unit").cost(1.0)
     assert cost.epsilon == 1.0
     assert cost.delta <= 1e-6
-    gap = None if plan.mechanism.threshold is None else plan.mechanism.threshold - PLANS[name].get("low_threshold", 1)
+    mechanism: Any = plan.mechanism
+    gap = None if mechanism.threshold is None else mechanism.threshold - PLANS[name].get("low_threshold", 1)
+    new = released_alone(own, groups, gap, common)
     if isinstance(own, DiscreteLaplace):
         pure = groups * (1 / own.scale + sum(steps / law.scale for steps, law in sums))  # type: ignore[union-attr]
         assert float(left) * (1 - 1e-9) <= pure <= left
-        noise, new = 0.0, released_alone(own, groups, gap)
+        assert pure <= mechanism.pure_epsilon
+
+        def noise(at: float) -> float:  # of one group alone, and no more than all of them
+            return max(0.0, -math.expm1(at - float(pure)) / (1 + math.exp(-float(pure)))) if groups == 1 else 0.0
+
     elif isinstance(own, DiscreteGaussian):
         assert not sums
         rho = groups / (2 * own.variance)
         if common is not None:
             assert isinstance(common, DiscreteGaussian)
             rho = of_all / (2 * own.variance) + 1 / (2 * common.variance)  # a shift by half a unit in every counter
-        noise, new = delta_from_rho(float(rho), float(left)), released_alone(own, groups, gap, common)
-        assert cost.rho >= rho
+        assert rho <= Fraction(mechanism.rho)
+        assert cost.rho > rho
+
+        def noise(at: float) -> float:
+            return delta_from_rho(float(rho), at)
+
     else:
         assert isinstance(own, RoundedGaussian)
         mu = math.sqrt(squared_shift(groups, of_all, own, common, sums))
-        noise, new = float(delta_gaussian(mu, float(left))), released_alone(own, groups, gap, common)
-        # The total is in the charge too.
-        alone = plan.mechanism.cost(float(left)).mu
+        alone = mechanism.cost(float(left)).mu
         assert mu <= alone <= mu * (1 + 1e-6)
-        assert cost.mu > alone
-    assert noise <= 1e-6
+        assert cost.mu > alone  # the total is in the charge too
+
+        def noise(at: float) -> float:
+            return float(delta_gaussian(mu, at))
+
+    assert new * (1 - 1e-8) <= cost.rho_delta
+    assert noise(float(left)) <= 1e-6
     assert new <= 1e-6
-    assert max(noise, new) >= 0.4e-6
+    assert max(noise(float(left)), new) >= 0.4e-6
+    # The profile is never below either, also where the noise decides, or a new group.
+    for at in (0.05, float(left), 4.0):
+        assert mechanism.delta(at) >= max(noise(at), new) * (1 - 1e-8)
 
 
 def squared_shift(groups: int, of_all: int, own: RoundedGaussian, common: Any, sums: list[tuple[int, Any]]) -> float:
