@@ -108,6 +108,7 @@ def test_norms_counts_and_sums_are_exact_values_and_noise_of_their_own(
 
     exact = pairs.squared_norms(weights, counting.EDGES)
     histogram, main, probe, *others = draws
+    assert [len(draw.noise) for draw in draws] == [len(counting.EDGES), *[len(codes)] * (2 + len(others))]
     assert histograms[0].tolist() == (exact + histogram.noise / 2**LATTICE_BITS).tolist()
     caps = [int(cap * 4**WEIGHT_BITS) for cap in noisy.caps]
     shifts = {a.name: max(0, 20 - a.sensitivity_steps.bit_length()) for a in plan.request.aggregates}

@@ -145,6 +145,7 @@ def test_pure_parts_are_added() -> None:
     assert both.mu**2 == pytest.approx(main.mu**2 + mu_of_pure(0.02) ** 2 + mu_of_pure(0.05) ** 2)
     assert both.epsilon == pytest.approx(1.07)
     assert both.mu_delta == pytest.approx(main.mu_delta + 2 * pure_cost(0.02, 2.0).mu_delta)
+    assert pure_cost(0.02, 2.0).delta == pure_cost(0.02, 2.0).rho_delta == sampler_surcharge(2.0, 1)
 
 
 # --- Exact laws: two releases of one shared group and one that only the unit is in -----------------------------------

@@ -85,14 +85,18 @@ def test_what_is_published_is_the_exact_value_and_noise_of_its_own(name: str) ->
     # Each group that may be looked at has noise of its own, and no other group has any.
     low = mechanism.low_threshold
     eligible = np.arange(12) if low is None else np.flatnonzero(counts >= low)
-    noisy = (counts[eligible] << mechanism.lattice_bits) + left.pop(0).noise + shared
+    own = left.pop(0).noise
+    assert len(own) == len(eligible)
+    noisy = (counts[eligible] << mechanism.lattice_bits) + own + shared
     values = noisy / 2**mechanism.lattice_bits
     kept = np.ones(len(values), bool) if mechanism.threshold is None else values > mechanism.threshold
     assert table["k"].to_pylist() == [f"{i:02}" for i in eligible[kept]]
     assert table["count"].to_pylist() == values[kept].tolist()
     assert len(values[kept]) == 12 if low is None else 6 <= len(values[kept]) < 12
     for i, aggregate in enumerate(plan.request.aggregates):
-        steps = (STEPS * (i + 1))[eligible[kept]] + left.pop(0).noise
+        noise = left.pop(0).noise
+        assert len(noise) == np.count_nonzero(kept)
+        steps = (STEPS * (i + 1))[eligible[kept]] + noise
         assert table[aggregate.name].to_pylist() == pytest.approx(expected(aggregate, steps, values[kept]), rel=1e-12)
     assert total_of(plan, left) == 0.0
 
