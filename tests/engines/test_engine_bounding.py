@@ -1,0 +1,187 @@
+"""What one unit can change: laws of bounding on a few difficult records, fast enough to be asked for every small bug."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pytest
+from engine_oracle import MASK, Engine, Groups, Record, every_engine, expected, groups_of, samples, table
+
+from dphist.aggregates import Aggregate, Lattice
+from dphist.engines.base import in_order, local_groups, row_order
+from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.query import GroupByQuery, Key, parse_key
+from dphist.errors import InvalidParameter
+from dphist.histogram import ContributionBounds, Histogram
+
+SUM = Aggregate("sum", "value", -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18))
+MEAN = Aggregate("mean", "value", 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19))
+ROWS = Aggregate("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
+LOPSIDED = Aggregate("sum", "other", -1.0, 6.0, lattice=Lattice(0.0, 2.0**-18))
+MEASURES = (SUM, MEAN, ROWS, LOPSIDED)
+SCHEMA = pa.schema(
+    [("user", pa.int64()), ("text", pa.string()), ("number", pa.float64()), ("value", pa.float64()), ("other", pa.float64())]
+)
+NAN = math.nan
+NASTY: list[Record] = [
+    {"user": user, "text": text, "number": number, "value": value, "other": value}
+    for user, text, number, value in [
+        (1, "a", 0.0, 1.0), (1, "a", -0.0, 2.0), (1, "b", 0.0, NAN), (1, None, 1.5, None), (1, "A", 0.0, -1e300),
+        (2, "a", 0.0, 1e300), (2, "a", 0.0, 1e300), (2, "b", NAN, -math.inf), (2, "", 0.0, 0.5),
+        (3, "a", 0.0, math.inf), (3, "a", 0.0, -math.inf), (3, "b", None, 2.0**-22), (3, "c", 7.0, 5.0),
+        (4, "a", 0.0, -0.25), (4, "a", 0.0, 0.625), (4, "a", 0.0, NAN), (4, "a", 0.0, None),
+        (5, "a", 0.0, 5.0), (5, "a", 0.0, 5.0), (5, "b", 0.0, -5.0), (5, "b", 0.0, -5.0), (5, "c", 7.0, 2.0),
+        (None, "a", 0.0, 4.0), (None, "z", 0.0, 4.0), (None, None, None, None),
+    ]
+]  # fmt: skip
+
+
+@every_engine
+@pytest.mark.parametrize("drop", [False, True])
+def test_difficult_records_are_counted_as_the_oracle_counts_them(engine: Engine, drop: bool) -> None:
+    """Null units, NaN, infinities, two zeros, clamped sums, means of units without a value, totals."""
+    by = ["text", "number"]
+    query = GroupByQuery("user", tuple(map(Key, by)), MEASURES, null_keys="drop" if drop else "group", want_total=True)
+    want, total = expected(NASTY, "user", by, MEASURES, drop_null_keys=drop)
+    histogram = engine.histogram(table(NASTY, SCHEMA), query, ContributionBounds(40))
+    assert groups_of(histogram) == want
+    assert histogram.total_units == total
+
+
+@every_engine
+def test_a_condition_and_a_public_list_leave_out_what_they_should(engine: Engine) -> None:
+    """Records outside either are as if they were not there; listed groups without records are there, with zeros."""
+    listed = [("a", 0.0), ("b", None), ("nobody", 1.0), (None, 1.5)]
+    public = pa.table({"text": [text for text, _ in listed], "number": [number for _, number in listed]})
+    query = GroupByQuery(
+        "user", (Key("text"), Key("number")), MEASURES, where="value > 0", public_keys=public, want_total=True
+    )
+    want, total = expected(
+        NASTY, "user", ["text", "number"], MEASURES, listed=listed,
+        where=lambda record: record["value"] is not None and record["value"] > 0,
+    )  # fmt: skip
+    histogram = engine.histogram(table(NASTY, SCHEMA), query, ContributionBounds(4))
+    assert groups_of(histogram) == want
+    assert histogram.total_units == total
+    assert histogram.listed
+
+
+def moved(one: Groups, other: Groups) -> list[tuple[int, ...]]:
+    """How far the groups that differ have moved."""
+    nothing = (0,) * (1 + len(MEASURES))
+    pairs = [(one.get(group, nothing), other.get(group, nothing)) for group in one.keys() | other.keys()]
+    return [tuple(a - b for a, b in zip(*pair, strict=True)) for pair in pairs if pair[0] != pair[1]]
+
+
+@every_engine
+def test_one_unit_moves_few_groups_and_each_by_no_more_than_its_sensitivity(engine: Engine) -> None:
+    """The neighbouring relation that every guarantee assumes, for each unit of the table and for one that tries harder."""
+    greedy: list[Record] = [
+        {"user": 9, "text": text, "number": number, "value": sign * 1e300, "other": -sign * 1e300}
+        for text in ("a", "b", "c", "new")
+        for number, sign in ((0.0, 1), (7.0, -1))
+        for _ in range(5)
+    ]
+    records = [*NASTY, *greedy]
+    most = 2
+    query = GroupByQuery("user", (Key("text"), Key("number")), MEASURES)
+    before = groups_of(engine.histogram(table(records, SCHEMA), query, ContributionBounds(most), seed=5))
+    for unit in (1, 2, 5, 9):
+        others = [record for record in records if record["user"] != unit]
+        after = groups_of(engine.histogram(table(others, SCHEMA), query, ContributionBounds(most), seed=5))
+        steps = moved(before, after)
+        assert 1 <= len(steps) <= most
+        for count, *sums in steps:
+            assert count == 1
+            for step, measure in zip(sums, MEASURES, strict=True):
+                assert abs(step) <= measure.sensitivity_steps
+                low, high = ((end - measure.centre) / measure.step for end in (measure.lower, measure.upper))
+                assert math.floor(low) <= step <= math.ceil(high)
+
+
+CROWD = pa.schema([("user", pa.int64()), ("item", pa.int64()), ("bit", pa.float64())])
+ITEMS = GroupByQuery("user", (Key("item"),), (MASK,), want_total=True)
+PAIRS = [(user, item) for user in range(12) for item in range(8) if (user * 5 + item * 3) % 4 or user > 8]
+
+
+def crowd(pairs: Iterable[tuple[int, int]]) -> pa.Table:
+    return table([{"user": user, "item": item, "bit": 2.0**user} for user, item in pairs], CROWD)
+
+
+@every_engine
+def test_a_sample_follows_from_the_seed_and_the_units_own_groups(engine: Engine) -> None:
+    """Not from the order of rows nor from other units; and each unit and each seed draws its own."""
+    limit, bounds = 3, ContributionBounds(3)
+
+    def kept(pairs: Iterable[tuple[int, int]], seed: int) -> dict[int, set[tuple[object, ...]]]:
+        histogram = engine.histogram(crowd(pairs), ITEMS, bounds, seed=seed)
+        assert histogram.total_units == len({user for user, _ in pairs})
+        return {user: set(groups) for user, groups in samples(histogram).items()}
+
+    whole = kept(PAIRS, 1)
+    assert all(len(groups) == limit for groups in whole.values())
+    assert kept(PAIRS[::-1], 1) == whole
+    gone = {user: groups for user, groups in whole.items() if user != 10}
+    assert kept([pair for pair in PAIRS if pair[0] != 10], 1) == gone
+    assert kept(PAIRS, 2) != whole
+    alike = [tuple(sorted(whole[user], key=str)) for user in (9, 10, 11)]  # all three are in every group
+    assert len(set(alike)) > 1
+
+
+def test_a_pair_that_comes_twice_is_one_pair() -> None:
+    once = DuckDBEngine().histogram(crowd(PAIRS), ITEMS, ContributionBounds(3), seed=4)
+    rows = [{"user": user, "item": item, "bit": 2.0**user} for user, item in PAIRS]
+    rows += [{"user": user, "item": item, "bit": None} for user, item in PAIRS] * 2
+    random.Random(2).shuffle(rows)
+    again = DuckDBEngine().histogram(table(rows, CROWD), ITEMS, ContributionBounds(3), seed=4)
+    assert groups_of(again) == groups_of(once)
+
+
+def test_only_evidence_of_the_bounds_that_are_assumed_is_accepted() -> None:
+    """`require` is the only check of bounds: equal or narrower passes; wider, unknown or of another kind does not."""
+    held = ContributionBounds(max_groups=4, sparsity=7)
+    held.require()
+    held.require(max_groups=4, sparsity=7)
+    held.require(max_groups=5)
+    for needed in ({"max_groups": 3}, {"sparsity": 6}, {"max_groups": 4, "sparsity": 6}):
+        with pytest.raises(InvalidParameter, match="bounded to"):
+            held.require(**needed)
+    for missing in ({"max_groups": 10**9}, {"sparsity": 10**9}):
+        with pytest.raises(InvalidParameter, match="bounded to"):
+            ContributionBounds().require(**missing)
+    query = GroupByQuery("user", (Key("item"),))
+    bounded = DuckDBEngine().histogram(crowd(PAIRS), query, ContributionBounds(3, sparsity=5))
+    assert bounded.bounds == ContributionBounds(3)  # nobody has seen to the sparsity
+    assert DuckDBEngine().sketch(crowd(PAIRS), query, 5).bounds == ContributionBounds(sparsity=5)
+
+
+def test_a_public_list_is_told_from_the_groups_of_the_data() -> None:
+    keys, bounds = pa.table({"k": ["a"]}), ContributionBounds(2)
+    counts = local_groups(Histogram(keys, pa.array([3]).to_numpy(), bounds)).columns["units"]
+    for listed in (True, False):
+        histogram = Histogram(keys, counts, bounds, listed=listed)
+        histogram.require(max_groups=2, listed=listed)
+        with pytest.raises(InvalidParameter, match="public list"):
+            histogram.require(max_groups=2, listed=not listed)
+
+
+def test_rows_of_equal_counts_are_in_the_order_of_their_keys() -> None:
+    """Whatever their order was: noisy counts may be equal, and the order of the rows would then tell the data's."""
+    from dphist.engines.base import Layout
+
+    rows = [("b", 2.0), ("a", 2.0), (None, 2.0), ("c", 3.0), ("d", 1.0)]
+    shown = []
+    for order in (rows, rows[::-1], sorted(rows, key=str)):
+        given = pa.table({"k": pa.array([k for k, _ in order], pa.string()), "count": [count for _, count in order]})
+        shown.append(in_order(given, Layout(("count",))).column("k").to_pylist())
+        assert given.take(row_order(given, ["k"], "key")).column("k").to_pylist() == ["a", "b", "c", "d", None]
+    assert shown == [["c", "a", "b", None, "d"]] * 3
+
+
+def test_a_key_may_be_derived_from_the_record_alone() -> None:
+    for key in ("k=count(*)", "k=row_number() OVER ()", "k=(SELECT max(item) FROM source)", "k=random()", "k=now()"):
+        with pytest.raises(InvalidParameter):
+            DuckDBEngine().histogram(crowd(PAIRS), GroupByQuery("user", (parse_key(key),)), ContributionBounds(1))
