@@ -144,3 +144,16 @@ def test_a_missing_file_is_named(folder: Path) -> None:
     done = dphist("release", "nothing.parquet", "--unit", "u", "--by", "k", *BUDGET, "-o", "o.csv", cwd=folder)
     assert done.returncode == 2
     assert "nothing.parquet" in done.stderr
+
+
+def test_true_numbers_are_printed_to_whoever_asked_for_them_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    command = ["release", "events.parquet", "--unit", "user_id", "--by", "url", *BUDGET, "--overwrite", "-o", "out.csv"]
+    for more in ([], ["--mechanism", "adaptive"], ["--quiet"], ["--json"]):
+        done = CliRunner().invoke(app, [*command, *more])
+        assert done.exit_code == 0, done.output
+        assert "UNSAFE" not in done.output
+        assert "private" not in done.stderr
+    assert "UNSAFE, private, do not publish" in CliRunner().invoke(app, [*command, "--unsafe-diagnostics"]).stderr

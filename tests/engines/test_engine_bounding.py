@@ -13,6 +13,7 @@ from engine_oracle import MASK, Engine, Groups, Record, every_engine, expected, 
 from dphist.aggregates import Aggregate, Lattice
 from dphist.engines.base import in_order, local_groups, row_order
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.duckdb.types import check_unit
 from dphist.engines.query import GroupByQuery, Key, parse_key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
@@ -23,7 +24,13 @@ ROWS = Aggregate("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
 LOPSIDED = Aggregate("sum", "other", -1.0, 6.0, lattice=Lattice(0.0, 2.0**-18))
 MEASURES = (SUM, MEAN, ROWS, LOPSIDED)
 SCHEMA = pa.schema(
-    [("user", pa.int64()), ("text", pa.string()), ("number", pa.float64()), ("value", pa.float64()), ("other", pa.float64())]
+    [
+        ("user", pa.int64()),
+        ("text", pa.string()),
+        ("number", pa.float64()),
+        ("value", pa.float64()),
+        ("other", pa.float64()),
+    ]
 )
 NAN = math.nan
 NASTY: list[Record] = [
@@ -185,3 +192,21 @@ def test_a_key_may_be_derived_from_the_record_alone() -> None:
     for key in ("k=count(*)", "k=row_number() OVER ()", "k=(SELECT max(item) FROM source)", "k=random()", "k=now()"):
         with pytest.raises(InvalidParameter):
             DuckDBEngine().histogram(crowd(PAIRS), GroupByQuery("user", (parse_key(key),)), ContributionBounds(1))
+
+
+def test_what_a_guard_rules_out_is_null_and_ends_no_run() -> None:
+    """Guards stand in the SQL that is run, not only in the list of functions."""
+    rows = pa.table({"user": [1, 2], "text": ["," * 5000, "a,b"], "number": pa.array([2**30, 65], pa.int32())})
+    for expression, want in (("split_part(text, ',', 1)", {None, "a"}), ("chr(number)", {None, "A"})):
+        query = GroupByQuery("user", (Key("k", expression),))
+        histogram = DuckDBEngine().histogram(rows, query, ContributionBounds(1))
+        assert set(histogram.keys["k"].to_pylist()) == want
+        assert histogram.counts.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("kind", ["TIME_NS", "TIMESTAMPTZ_NS"])
+def test_a_unit_that_reading_would_shorten_is_refused(kind: str) -> None:
+    """Two people whose names differ in the last digit would be bounded as one."""
+    with pytest.raises(InvalidParameter, match="to be read as it is"):
+        check_unit(kind, "user")
+    check_unit("TIMESTAMP_NS", "user")

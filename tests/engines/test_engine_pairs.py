@@ -1,0 +1,86 @@
+"""What the rounds and counting may see of one unit, in memory and in SQL: its sample, and vectors inside its caps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dphist.aggregates import Aggregate, Lattice
+from dphist.engines.base import Integers, LocalGroups
+from dphist.engines.memory import MemoryPairs
+from dphist.engines.query import GroupByQuery, Key
+from dphist.mechanisms.tuning import LATTICE_BITS, ONE, WEIGHT_BITS
+from duckdb_pairs import open_pairs
+
+GROUPS = 30
+SUM = Aggregate("sum", "value", -4.0, 4.0, lattice=Lattice(0.0, 1.0))
+QUERY = GroupByQuery("user", (Key("item"),), (SUM,))
+PLACES = pytest.mark.parametrize("in_memory", [True, False], ids=["memory", "sql"])
+
+
+def events() -> pa.Table:
+    """One unit in every group, with values of both signs, and one in a single group."""
+    items = [*range(GROUPS), 0]
+    return pa.table({"user": [1] * GROUPS + [2], "item": items, "value": [float((item * 5) % 9 - 4) for item in items]})
+
+
+@PLACES
+@pytest.mark.parametrize("most", [1, 4, GROUPS])
+def test_a_group_that_nobody_sampled_is_not_eligible(in_memory: bool, most: int) -> None:
+    """Nor is it in any sum of the rounds; every unit's vector has a norm of at most 1, and of nearly 1."""
+    only = events().slice(0, GROUPS)
+    with open_pairs(only, QUERY, seed=5) as table:
+        pairs = table.sampled(most, in_memory=in_memory)
+        first = pairs.first_round()
+        sums = pairs.weighted_sums(np.full(GROUPS, ONE))
+        assert int(pairs.eligible().sum()) == len(first.codes) == np.count_nonzero(sums) == most
+        squares = int((sums.astype(object) ** 2).sum())
+        assert 0.99 * 4**LATTICE_BITS < squares <= 4**LATTICE_BITS
+        assert first.columns["exact"].tolist() == sums[first.codes].tolist()
+
+
+def vectors(in_memory: bool, caps: tuple[int, int], weights: Integers) -> dict[str, Integers]:
+    """What one unit adds to each group: the difference that it makes."""
+    found = []
+    for rows in (events(), events().slice(GROUPS)):
+        with open_pairs(rows, QUERY, seed=5) as table:
+            pairs = table.sampled(5, in_memory=in_memory)
+            codes = np.arange(pairs.groups)
+            given = LocalGroups(codes, {"weight": weights[: pairs.groups]}, table.keys_of)
+            clipped = pairs.clipped(given, caps, (3,)).columns
+            found.append({name: np.resize(np.append(clipped[name], [0] * GROUPS), GROUPS) for name in clipped})
+    return {name: found[0][name] - found[1][name] for name in ("main", "probe", "steps_1")}
+
+
+@PLACES
+def test_main_and_probe_are_clipped_to_their_own_caps(in_memory: bool) -> None:
+    """The noise of each pays for the norm of its own cap, and sums for that of the counts; no more, and not much less."""
+    weights = np.array([ONE - 7 * item for item in range(GROUPS)])
+    for caps in ((1 << 2 * WEIGHT_BITS, 5 << 2 * WEIGHT_BITS), (9 << 2 * WEIGHT_BITS, 2 << 2 * WEIGHT_BITS)):
+        moved = vectors(in_memory, caps, weights)
+        for name, cap in zip(("main", "probe"), caps, strict=True):
+            squares = sum(int(x) ** 2 for x in moved[name]) << 2 * WEIGHT_BITS
+            assert 0.99 * cap * 4**LATTICE_BITS < squares <= cap * 4**LATTICE_BITS
+        most = SUM.sensitivity_steps << 3
+        squares = sum(int(x) ** 2 for x in moved["steps_1"]) << 2 * WEIGHT_BITS
+        assert 0.1 * caps[0] * most**2 < squares <= caps[0] * most**2
+        steps = np.array([(item * 5) % 9 - 4 for item in range(GROUPS)])
+        exact = steps * 8 * weights * np.sqrt(caps[0] / float((weights**2).sum())) / ONE
+        assert np.all(np.abs(moved["steps_1"]) <= np.abs(exact) + 1e-9)  # towards zero
+        assert np.all(np.abs(moved["steps_1"]) >= np.abs(exact) - 1.1)
+
+
+def test_each_unit_samples_as_many_of_its_groups_as_it_may() -> None:
+    """And is one in the histogram of degrees, whatever its degree: that is what the choice pays for."""
+    rows = [(user, item) for user in range(50) for item in range(user % 12 + 1)]
+    source = pa.table({"user": [user for user, _ in rows], "item": [item for _, item in rows]})
+    with open_pairs(source, GroupByQuery("user", (Key("item"),)), seed=5) as table:
+        degrees = table.degree_histogram(np.arange(1, 20))
+        pairs = table.sampled(4, in_memory=True)
+    assert isinstance(pairs, MemoryPairs)
+    assert pairs.sampled is not None
+    own = np.bincount(pairs.unit)
+    assert np.bincount(pairs.unit[pairs.sampled]).tolist() == np.minimum(own, 4).tolist()
+    assert degrees.tolist() == np.bincount(own, minlength=20)[1:].tolist()
+    assert pairs.degree_histogram(np.arange(1, 20)).tolist() == degrees.tolist()

@@ -1,0 +1,214 @@
+"""Laws of the road from groups to a table: the drawn noise is the accounted noise, and each number is that of its own group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+import dphist as dp
+from dphist.aggregates import LARGEST_SUM
+from dphist.engines.base import local_groups
+from dphist.flexible.plan import plan_statistic
+from dphist.histogram import ContributionBounds, Histogram
+from dphist.mechanisms import CorrelatedGaussian, GroupMechanism
+from dphist.mechanisms.base import Kept
+from dphist.noise import DiscreteLaplace, Entropy, sample
+from dphist.noise.entropy import allow_test_entropy
+from dphist.noise.testing import SeededEntropy
+from dphist.publish.result import Selection
+from dphist.publish.run import Work, noisy_total, prepare, privatise
+from dphist.publish.stat import privatise_statistic
+from dphist.publish.table import noise_groups, noisy_sums
+
+SELECTION = Selection("user", ("item",))
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+
+
+class Zero:
+    """All words are zero: every law draws its middle, 0."""
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return np.zeros(count, dtype=np.uint64)
+
+
+def table(**sizes: int) -> pa.Table:
+    """Groups with so many units of their own; the value of a unit is the size of its group."""
+    items = [item for item, size in sizes.items() for _ in range(size)]
+    return pa.table({"user": range(len(items)), "item": items, "value": [float(sizes[item]) for item in items]})
+
+
+def released(source: pa.Table, mechanism: GroupMechanism, entropy: Entropy | None = None, **options: Any) -> dp.Release:
+    """A release by a mechanism of the test's own; without noise unless there is a source for it."""
+    job = prepare(source, **{"unit": "user", "by": "item", **BUDGET, **options})
+    with allow_test_entropy():
+        return replace(job, plan=dp.Plan(job.plan.request, mechanism)).run(entropy=entropy or Zero())
+
+
+def rows(found: dp.Release, column: str = "count") -> dict[str, float]:
+    listed = found.to_arrow()
+    return dict(zip(listed["item"].to_pylist(), listed[column].to_pylist(), strict=True))
+
+
+SPARSE = dp.SparseGaussian(max_groups=50, noise_std=1.0, threshold=1.0)
+
+
+@pytest.mark.parametrize("options", [{"max_groups": 2}, {"mechanism": "adaptive"}, {}], ids=str)
+def test_the_total_has_the_noise_that_it_is_charged_for(options: dict[str, Any]) -> None:
+    plan = dp.plan(**BUDGET, total=True, **options)
+    scale = plan.request.total_scale
+    assert scale is not None
+    assert 1 / scale + plan.request.choice_epsilon + plan.request.mechanism_epsilon <= plan.epsilon
+    source = table(a=400, b=300)
+    drawn = []
+    with allow_test_entropy():
+        for seed in range(8):
+            (noise,) = sample(DiscreteLaplace(Fraction(scale)), 1, SeededEntropy(seed)).tolist()
+            assert noisy_total(700, plan, SeededEntropy(seed)) == 700 + noise
+        for seed in range(3):
+            run = prepare(source, unit="user", by="item", plan=plan)
+            drawn.append(run.run(entropy=SeededEntropy(seed)).total)
+        assert prepare(source, unit="user", by="item", plan=plan).run(entropy=Zero()).total == 700
+    assert len(set(drawn)) > 1
+    assert noisy_total(None, dp.plan(**BUDGET, max_groups=2), None) is None
+
+
+def test_sums_have_the_noise_of_their_law() -> None:
+    plan = dp.plan(**BUDGET, max_groups=3, sums={"value": (0, 9)}, rows=4)
+    steps = np.arange(40) * 1000
+    groups = {"units": np.full(40, 500), "steps_1": steps, "steps_2": -steps}
+    kept = Kept(np.array([3, 1, 30]), np.full(3, 500), 0)
+    with allow_test_entropy():
+        source, again = SeededEntropy(4), SeededEntropy(4)
+        found = noisy_sums(plan, kept, groups, source)
+        for position, noisy in enumerate(plan.aggregates, 1):
+            drawn = sample(noisy.law, 3, again)
+            assert len(set(drawn.tolist())) == 3
+            assert found[noisy.name].tolist() == (groups[f"steps_{position}"][kept.index] + drawn).tolist()
+
+
+def test_sums_beyond_the_limit_saturate_before_noise() -> None:
+    plan = dp.plan(**BUDGET, max_groups=3, sums={"value": (0, 9)})
+    groups = {"units": np.full(3, 9), "steps_1": np.array([2**63 - 1, -(2**63), 7])}
+    with allow_test_entropy():
+        found = noisy_sums(plan, Kept(np.arange(3), np.full(3, 9), 0), groups, Zero())
+    assert found["sum_value"].tolist() == [LARGEST_SUM, -LARGEST_SUM, 7]
+
+
+def test_the_sum_beside_a_key_is_that_of_its_group() -> None:
+    """Groups that are not released stand between those that are."""
+    sizes = {"a": 1, "b": 5, "c": 1, "d": 2, "e": 1, "f": 4, "g": 3}
+    found = released(table(**sizes), SPARSE, sums={"value": (0, 8)}, rows=2, max_groups=50)
+    kept = {item: size for item, size in sizes.items() if size > 1}
+    assert rows(found) == kept
+    assert rows(found, "sum_value") == pytest.approx({item: size**2 for item, size in kept.items()}, abs=1e-4)
+    assert rows(found, "rows") == kept
+
+
+def test_more_groups_than_the_sparsity_are_cut_on_the_road() -> None:
+    """The bound is public and nobody checks the data: what is beyond it is subtracted, or one unit could move all groups."""
+    mechanism = CorrelatedGaussian(3, 3, 1.0, 0.5, 1.0)
+    found = released(table(a=9, b=1, c=5, d=3, e=3), mechanism, sparsity=3)
+    assert rows(found) == {"a": 6.0, "c": 2.0}
+    assert rows(released(table(a=9, c=5, d=3), mechanism, sparsity=3)) == {"a": 9.0, "c": 5.0, "d": 3.0}
+
+
+def test_groups_share_the_common_noise() -> None:
+    """With hardly any noise of their own, all groups are off by the same amount, in one piece or in two."""
+    mechanism = CorrelatedGaussian(8, 8, 0.1, 1e6, 1.0)
+    plan = dp.Plan(prepare(table(a=1), unit="user", by="item", sparsity=8, **BUDGET).plan.request, mechanism)
+    counts = np.full(8, 5000)
+    histogram = Histogram(pa.table({"item": list("abcdefgh")}), counts, ContributionBounds(8))
+    offsets = []
+    with allow_test_entropy():
+        for seed in range(5):
+            work = Work(plan, SELECTION, SeededEntropy(seed))
+            off = np.array(list(rows(work.from_groups(local_groups(histogram))).values())) - 5000
+            assert np.ptp(off) < 2
+            offsets.append(off[0])
+        shared = 777 << mechanism.lattice_bits
+        parts = noise_groups(plan, None, shared, SeededEntropy(9))
+        for part in (counts[:3], counts[3:]):
+            assert parts({"units": part}).columns["count"] == pytest.approx(5777, abs=2)
+    assert np.abs(offsets).max() > 20  # the common part has a standard deviation of 100
+
+
+def test_a_listed_group_may_not_be_missing() -> None:
+    plan = dp.plan(**BUDGET, keys=3)
+    for number in (2, 4):
+        keys = pa.table({"item": [f"i{i}" for i in range(number)]})
+        histogram = Histogram(keys, np.full(number, 50), ContributionBounds(3), listed=True)
+        with pytest.raises(dp.InvalidParameter, match="all 3 listed groups"):
+            privatise(histogram, plan, SELECTION)
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_a_unit_is_counted_in_as_many_groups_as_its_plan_pays_for(most: int) -> None:
+    source = pa.table({"user": [user for user in range(80) for _ in "abcdef"], "item": list("abcdef") * 80})
+    found = released(source, dp.SparseGaussian(max_groups=most, noise_std=1.0, threshold=1.0), max_groups=most)
+    assert sum(rows(found).values()) == 80 * most
+
+
+def test_a_statistic_needs_a_bounded_histogram() -> None:
+    plan = plan_statistic("max", epsilon=1, delta=1e-6, lower=0, upper=90, error=9, max_records=2)
+    keys = pa.table({"bucket": [0, 1]})
+    counts = np.array([5000, 5000])
+    privatise_statistic(Histogram(keys, counts, ContributionBounds(2)), plan)
+    for bounds in (ContributionBounds(3), ContributionBounds()):
+        with pytest.raises(dp.InvalidParameter, match="bounded to 2"):
+            privatise_statistic(Histogram(keys, counts, bounds), plan)
+
+
+def test_whether_there_is_anyone_is_a_question_about_units() -> None:
+    """Many units in one bar are somebody, however few bars there are; many empty bars are nobody."""
+    plan = plan_statistic("is-empty", epsilon=1, delta=1e-6)
+    for counts, empty in (([5000], False), ([0] * 5000, True)):
+        keys = pa.table({"bar": range(len(counts))})
+        histogram = Histogram(keys, np.array(counts, np.int64), ContributionBounds(1))
+        assert privatise_statistic(histogram, plan).value is empty
+
+
+def roads(folder: Path) -> dict[str, Callable[[object, Entropy], object]]:
+    """Everything that draws noise for a caller."""
+    about: dict[str, Any] = {"unit": "user", "by": "item", **BUDGET}
+    session = dp.Session.start(folder / "s.json", unit="user", results=5, queries=2, **BUDGET)
+    stream = dp.Continual.start(folder / "stream", rounds=3, max_groups=1, **about)
+    counted = Histogram(pa.table({"item": ["a"]}), np.array([500]), ContributionBounds(1))
+    largest = dp.plan_top_k(k=1, **BUDGET, method="from-top")
+    return {
+        "release": lambda source, entropy: dp.release(source, max_groups=2, entropy=entropy, **about),
+        "job": lambda source, entropy: prepare(source, max_groups=2, **about).run(entropy=entropy),
+        "adaptive": lambda source, entropy: prepare(source, **about).run(entropy=entropy),
+        "top-k": lambda source, entropy: dp.top_k(source, k=1, entropy=entropy, **about),
+        "largest": lambda _, entropy: dp.release_largest(
+            pa.table({"item": ["a", "b"], "n": [300, 2]}), count="n", plan=largest, entropy=entropy
+        ),
+        "stat": lambda source, entropy: dp.stat(
+            "max", source, unit="user", column="value", lower=0, upper=90, error=9, entropy=entropy, **BUDGET
+        ),
+        "session": lambda source, entropy: session.query(source, by="item", k=1, entropy=entropy),
+        "stream": lambda source, entropy: stream.add(source, "one", entropy=entropy),
+        "batch": lambda _, entropy: stream.add_histogram(counted, "one", entropy=entropy),
+    }
+
+
+def test_no_road_takes_another_source_of_noise(tmp_path: Path) -> None:
+    """It is refused before a record is read: afterwards a refusal would already have cost something."""
+    read: list[None] = []
+    data = table(a=400, b=300)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        read.append(None)
+        yield from data.to_batches()
+
+    for name, road in roads(tmp_path).items():
+        with pytest.raises(dp.InvalidParameter, match="SystemEntropy"):
+            road(pa.RecordBatchReader.from_batches(data.schema, batches()), SeededEntropy(1))
+        assert read == [], name
