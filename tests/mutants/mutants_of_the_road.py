@@ -763,7 +763,7 @@ _PUBLISHING: Final = (
     Mutant(
         "weak-plan-released",
         "publish/run.py",
-        '    plan_storage.check_branches(made.request, made.branches, "the plan")\n',
+        '    plan_storage.check_branches(settled.request, settled.branches, "the plan")\n',
         "",
         "a plan whose guarantee does not hold is not released",
         (f"{_RELEASE}test_a_release_does_exactly_what_its_plan_paid_for",),
@@ -771,8 +771,8 @@ _PUBLISHING: Final = (
     Mutant(
         "other-list-than-planned",
         "publish/run.py",
-        "    if made.request.keys != listed:\n",
-        "    if made.request.keys is None and listed is not None:\n",
+        "    if settled.request.keys != listed:\n",
+        "    if settled.request.keys is None and listed is not None:\n",
         "a release has the public list that its plan was made for",
         (f"{_RELEASE}test_a_release_does_exactly_what_its_plan_paid_for",),
     ),
@@ -1312,8 +1312,8 @@ _LISTS: Final = (
     Mutant(
         "stream-not-strictly-above",
         "lists/continual.py",
-        "kept = np.flatnonzero(noisy > made.threshold)",
-        "kept = np.flatnonzero(noisy >= made.threshold)",
+        "kept = np.flatnonzero(noisy > mechanism.threshold)",
+        "kept = np.flatnonzero(noisy >= mechanism.threshold)",
         "a group of a stream is released strictly above the threshold: on a lattice equality has a probability",
         (f"{_NODES}test_a_group_is_released_strictly_above_the_threshold",),
     ),
@@ -1393,7 +1393,7 @@ _LISTS: Final = (
     Mutant(
         "running-counts-overflow",
         "lists/continual.py",
-        "added = np.minimum(histogram.counts, made.most_per_round)",
+        "added = np.minimum(histogram.counts, mechanism.most_per_round)",
         "added = np.asarray(histogram.counts)",
         "counts are cut in their round, so that int64 holds all of them",
         (f"{_STREAM}test_counts_are_cut_in_their_round_and_never_overflow",),
@@ -1401,8 +1401,8 @@ _LISTS: Final = (
     Mutant(
         "edited-stream-believed",
         "lists/continual.py",
-        'if _delta(made, state.settings["epsilon"]) > state.settings["delta"]:',
-        'if _delta(made, state.settings["epsilon"]) > 1:',
+        'if _delta(mechanism, state.settings["epsilon"]) > state.settings["delta"]:',
+        'if _delta(mechanism, state.settings["epsilon"]) > 1:',
         "the guarantee of a stream is computed anew whenever it is read",
         (f"{_STREAM}test_streams_are_never_overwritten_and_damage_is_found",),
     ),
@@ -1565,8 +1565,8 @@ _ON_SPARK: Final = (
     Mutant(
         "spark-choice-before-the-charge",
         "engines/spark/engine.py",
-        "        check_executors(self.spark)\n        self.staging()\n",
-        '        check_executors(self.spark)\n        self.written(self.sql(self.pairs_sql()), "early")\n',
+        "        self.check_listed()\n        self.staging()\n",
+        '        self.check_listed()\n        self.written(self.sql(self.pairs_sql()), "early")\n',
         "nothing of a source is read before the charge, on Spark too",
         (f"{_SPARK}test_spark_charge.py::test_nothing_is_counted_before_the_charge[spark-plan0]",),
     ),
