@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import random
-from pathlib import Path
+import os
+import subprocess
+import sys
 
 import pytest
 from catalogue import MUTANTS
 
-from mutants import ROOT, SOURCES, Mutant, try_mutant
+from mutants import ROOT, SOURCES, Mutant
 
 LEAST = 150
-SHARE = 20
 
 
 def test_every_mutant_has_a_name_of_its_own_and_changes_one_place() -> None:
@@ -29,25 +29,28 @@ def test_every_mutant_has_a_name_of_its_own_and_changes_one_place() -> None:
             assert not name or f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), test
 
 
-def some() -> list[Mutant]:
-    """Other ones in every run; their names are in the ids of the tests."""
-    quick = [mutant for mutant in MUTANTS if not any("spark" in test for test in mutant.tests)]
-    return random.SystemRandom().sample(quick, max(1, len(quick) // SHARE)) if quick else []
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    """In a process that has not loaded the package: each mutant is a fork of it."""
+    settings = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+    command = [sys.executable, str(ROOT / "tests" / "mutants" / "run.py"), *words]
+    return subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
 
 
 def test_a_random_twentieth_is_killed() -> None:
-    for mutant in some():
-        verdict = try_mutant(mutant)
-        assert verdict.killed, f"{mutant.name} survived: {mutant.breaks}\n{verdict.output}"
+    """Other ones in every run."""
+    done = run("--some")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_mutant_that_changes_nothing_survives() -> None:
     """The harness can tell."""
-    harmless = Mutant(
-        "harmless", "version.py", "__version__", "__version__", "nothing", ("tests/privacy/test_search.py",)
+    code = (
+        "from mutants import Mutant, try_all\n"
+        "same = Mutant('same', 'version.py', '__version__', '__version__', '-', ('tests/privacy/test_search.py',))\n"
+        "print([verdict.killed for verdict in try_all([same])])"
     )
-    assert not try_mutant(harmless).killed
+    settings = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "mutants")}
+    done = subprocess.run([sys.executable, "-c", code], env=settings, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[False]", done.stderr
     with pytest.raises(ValueError, match="once"):
-        Mutant("nowhere", "version.py", "no such text", "", "nothing", ("x",)).planted(
-            Path(SOURCES / "version.py").read_text()
-        )
+        Mutant("nowhere", "version.py", "no such text", "", "nothing", ("x",)).planted("other text")
