@@ -1,8 +1,9 @@
 """The attack on locality sees what it is meant to see, and nothing else."""
 
 import math
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,7 +11,7 @@ import pytest
 
 from dphist.audit import bounding
 from dphist.audit.bounding import LARGE, locality, sources, table_of
-from dphist.audit.broken import SkipsRowGroups
+from dphist.audit.broken import BrokenEngine, Count, skip_row_groups
 from dphist.audit.trials import KEY, UNIT
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
@@ -20,29 +21,25 @@ from dphist.histogram import ContributionBounds, Histogram
 EVERYBODY = {"unknown", "small", "large"}
 
 
-class ReadsAll(SkipsRowGroups):
-    """The broken engine without its break."""
-
-    skipped: ClassVar[float] = -math.inf
+READS_ALL = BrokenEngine(partial(skip_row_groups, most=-math.inf))
+"""The broken engine without its break."""
 
 
-class GivesUp(ReadsAll):
+def give_up(count: Count, source: Any, query: GroupByQuery, bounds: ContributionBounds) -> Histogram:
     """A run ends when one unit is there."""
-
-    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
-        if isinstance(source, pa.Table) and source.num_rows == len(table_of({"small", "large"})):
-            raise EngineFailure("a source that can be read to its end")
-        return ReadsAll.histogram(self, source, query, bounds, **options)
+    if isinstance(source, pa.Table) and source.num_rows == len(table_of({"small", "large"})):
+        raise EngineFailure("a source that can be read to its end")
+    return count(source, query, bounds)
 
 
 def test_what_reads_everything_withstands() -> None:
-    holds, detail = locality(ReadsAll())
+    holds, detail = locality(READS_ALL)
     assert holds, detail
     assert all(name in detail for name in sources())
 
 
 def test_a_run_that_ends_because_of_another_unit_is_seen() -> None:
-    assert locality(GivesUp()) == (
+    assert locality(BrokenEngine(give_up)) == (
         False,
         "Arrow: the units unknown and small together are not what each of them is alone",
     )
@@ -56,7 +53,7 @@ def test_statistics_are_believed_and_seen(name: str, tmp_path: Path, monkeypatch
     told = pq.read_metadata(path).row_group(0).column(2).statistics
     leaves_nan_out = told is not None and told.has_min_max and told.max == 1.0
     monkeypatch.setattr(bounding, "sources", lambda: {name: sources()[name]})
-    assert locality(SkipsRowGroups())[0] is not (leaves_nan_out or "wrong" in name)
+    assert locality(BrokenEngine(skip_row_groups))[0] is not (leaves_nan_out or "wrong" in name)
 
 
 def test_wrong_statistics_are_wrong(tmp_path: Path) -> None:

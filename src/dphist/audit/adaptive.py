@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
 from dphist.aggregates import Aggregate
@@ -87,11 +88,7 @@ def claims_of_view() -> Iterator[Claim]:
 
 
 def selections(
-    plan: Plan,
-    claimed: Callable[[float], float],
-    runs: tuple[int, int],
-    *scenes: Scene,
-    engine: Engine | None = None,
+    plan: Plan, claimed: Callable[[float], float], runs: tuple[int, int], *scenes: Scene, engine: Engine | None = None
 ) -> Iterator[Claim]:
     """Which groups a release shows: independent from run to run, since weights depend on a group's own sums alone."""
     for scene in scenes:
@@ -208,7 +205,7 @@ class View:
         without, with_ = ((published - side) / (std * 2.0**LATTICE_BITS) for side in sums)
         return np.asarray(((without**2 - with_**2) / 2).reshape(-1, GROUPS).sum(axis=1))
 
-    def _selection_ratio(self, totals: Integers, chosen: Integers, sums: list[Integers]) -> Floats:
+    def _selection_ratio(self, totals: Integers, chosen: NDArray[np.bool_], sums: list[Integers]) -> Floats:
         """The same of whether each group passed the threshold, given its sums before the last round."""
         share, tuning = self.mechanism.tuning.round_shares[-1], self.mechanism.tuning
         limit = self.mechanism.threshold * 2.0 ** (LATTICE_BITS + tuning.share_bits)

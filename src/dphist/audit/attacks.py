@@ -176,8 +176,9 @@ def noise_everywhere(publish_: Publish = publish, kinds: Iterable[str] | None = 
             if len(column) < groups // 2 or np.count_nonzero(np.abs(column - truth[name]) < std / 50) >= 20:
                 problems.append(f"{name} of a {kind} release has no noise")
         if kind in ("gaussian", "adaptive"):
-            tiny = {"epsilon": 1e-4, "delta": 0.3, "total": True}
-            plan = plan_for(**tiny, **({"mechanism": kind} if kind == "adaptive" else {"max_groups": 1}))
+            tiny: dict[str, Any] = {"epsilon": 1e-4, "delta": 0.3, "total": True}
+            tiny |= {"mechanism": kind} if kind == "adaptive" else {"max_groups": 1}
+            plan = plan_for(**tiny)
             with publish_(records, plan) as published:
                 if published.total == len(units):
                     problems.append(f"the total of a {kind} release has no noise")
@@ -193,6 +194,7 @@ def strictly_above(engine: Engine) -> Outcome:
         )  # fmt: skip
         counts = stream.add(_groups_of(stream.mechanism.threshold), "one", engine=engine).table.column("count")
         shown = [("a stream", counts, stream.mechanism.threshold)]
+    how: dict[str, Any]
     for name, how in (("laplace", {"mechanism": "laplace"}), ("discrete noise", {"noise": "discrete"})):
         plan = plan_for(epsilon=1, delta=1e-3, max_groups=1, **how)
         threshold = int(plan.mechanism.threshold or 0)
@@ -332,6 +334,7 @@ def charge_first(engine: Engine) -> Outcome:
         raise _Refused("the budget is charged")
 
     problems, records = [], _groups_of(20, 10)
+    how: dict[str, Any]
     for kind, how in (("gaussian", {"max_groups": 1}), ("adaptive", {"mechanism": "adaptive"}), ("automatic", {})):
         plan = plan_for(epsilon=1, delta=1e-6, total=True, **how)
         try:

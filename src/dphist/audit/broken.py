@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +29,13 @@ from dphist.audit.claims import BUDGET, FEWER, MANY
 from dphist.audit.judge import Claim
 from dphist.audit.laws import Integers, Pair
 from dphist.audit.trials import KEY, QUERY, UNIT, Scene, publish
-from dphist.engines.base import Engine, Groups, Records
+from dphist.engines.base import Engine, local_groups
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.spark.engine import SparkEngine, is_here
 from dphist.histogram import ContributionBounds, Histogram
-from dphist.mechanisms import FromTop, Kept, LaplaceThreshold, SparseGaussian
+from dphist.mechanisms import FromTop, Kept
 from dphist.mechanisms.tuning import LATTICE_BITS, WEIGHT_BITS
 from dphist.noise import DiscreteGaussian, Entropy, RoundedGaussian, SystemEntropy, TruncatedDiscreteLaplace
 from dphist.noise.entropy import allow_test_entropy
@@ -77,11 +78,11 @@ def broken() -> list[Broken]:
     ]
     parts: list[tuple[str, str, Callable[[], Outcome]]] = [
         ("bounding lets one unit through", "one unit of a table is not bounded",
-         partial(bounding.contributions, OneThrough())),
+         partial(bounding.contributions, BrokenEngine(let_one_through))),
         ("row groups are skipped", "a file's largest value, which leaves NaN out, hides records",
-         partial(bounding.locality, SkipsRowGroups())),
+         partial(bounding.locality, BrokenEngine(skip_row_groups))),
         ("types by all records", "keys are numbers or texts as all records together have them",
-         partial(bounding.locality, GuessesTypes())),
+         partial(bounding.locality, BrokenEngine(guess_types))),
         ("noise in doubles", "count + a normal double, as it is", partial(attacks.low_order_bits, _with_doubles)),
         ("a seed used twice", "every release draws the same noise",
          partial(attacks.fresh_noise, partial(_with_seed, here, lambda: 7))),
@@ -108,9 +109,9 @@ def broken_on_cluster(engine: SparkEngine) -> list[Broken]:
         ("rows as files have them", "the table keeps the order of the tasks",
          partial(attacks.order, partial(_as_files, engine), attacks.KINDS)),
         ("bounded in each part", "a unit is bounded by every task for itself",
-         partial(bounding.contributions, InParts(engine))),
+         partial(bounding.contributions, BrokenEngine(count_in_parts, engine))),
         ("places are not looked at", "all written pairs of a unit are counted",
-         partial(bounding.contributions, Unbounded(FromPairs(engine)))),
+         partial(bounding.contributions, BrokenEngine(count_all, FromPairs(engine)))),
     ]  # fmt: skip
     if engine.staging is None or is_here(engine.staging):
         wrong = "the groups that noise was drawn on are not deleted"
@@ -120,110 +121,68 @@ def broken_on_cluster(engine: SparkEngine) -> list[Broken]:
 
 # Engines
 
+Count = Callable[[object, GroupByQuery, ContributionBounds], Histogram]
+
 
 @dataclass(frozen=True, slots=True)
 class BrokenEngine(Engine):
-    """An engine that passes on what it is asked."""
+    """An engine that counts in another way: `count` gets the engine's own way and what is to be counted."""
 
+    count: Callable[[Count, Any, GroupByQuery, ContributionBounds], Histogram]
     engine: Engine = field(default_factory=DuckDBEngine)
 
-    def open(self, *arguments: Any, **options: Any) -> Any:
-        """As the engine does."""
-        return self.engine.open(*arguments, **options)
-
     def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
-        """As the engine counts."""
-        return self.engine.histogram(source, query, bounds, **options)
-
-
-@dataclass(frozen=True, slots=True)
-class AllGroups:
-    """Records of which a release gets all pairs counted."""
-
-    records: Records
-
-    def require_noise(self) -> None:
-        """As the engine does."""
-        self.records.require_noise()
-
-    def groups(self, bounds: ContributionBounds) -> Groups:
-        """Count all pairs."""
-        return self.records.groups(ContributionBounds())
-
-
-class Unbounded(BrokenEngine):
-    """Bounds nothing, and says that it did."""
-
-    __slots__ = ()
+        """Counted in that way."""
+        return self.count(partial(self.engine.histogram, **options), source, query, bounds)
 
     @contextmanager
-    def open(self, *arguments: Any, **options: Any) -> Iterator[Any]:
-        """For a release."""
-        with self.engine.open(*arguments, **options) as records:
-            yield AllGroups(records)
-
-    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
-        """Count all pairs."""
-        return replace(self.engine.histogram(source, query, ContributionBounds(), **options), bounds=bounds)
-
-
-class OneThrough(BrokenEngine):
-    """Bounds everybody but the unit named `heavy`."""
-
-    __slots__ = ()
-
-    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
-        """Two histograms, added up."""
-        assert isinstance(source, pa.Table)
-        through = pc.fill_null(pc.equal(source.column(UNIT), "heavy"), False)
-        parts = ((pc.invert(through), bounds), (through, ContributionBounds()))
-        return _add_up(
-            [self.engine.histogram(source.filter(part), query, limit, **options) for part, limit in parts], bounds
-        )
+    def open(self, source: object, query: GroupByQuery, **options: Any) -> Iterator[Any]:
+        """For a release, whose groups are counted in that way, too."""
+        with self.engine.open(source, query, **options) as records:
+            yield SimpleNamespace(
+                require_noise=records.require_noise,
+                groups=lambda bounds: local_groups(
+                    self.count(lambda _, __, limit: records.histogram(limit), source, query, bounds)
+                ),
+            )
 
 
-class InParts(BrokenEngine):
+def count_all(count: Count, source: object, query: GroupByQuery, bounds: ContributionBounds) -> Histogram:
+    """Bound nothing, and say that it was done."""
+    return replace(count(source, query, ContributionBounds()), bounds=bounds)
+
+
+def let_one_through(count: Count, source: pa.Table, query: GroupByQuery, bounds: ContributionBounds) -> Histogram:
+    """Bound everybody but the unit named `heavy`."""
+    heavy = pc.fill_null(pc.equal(source.column(UNIT), "heavy"), False)
+    parts = ((pc.invert(heavy), bounds), (heavy, ContributionBounds()))
+    return _add_up([count(source.filter(part), query, limit) for part, limit in parts], bounds)
+
+
+def count_in_parts(count: Count, source: pa.Table, query: GroupByQuery, bounds: ContributionBounds) -> Histogram:
     """Two tasks, each with half of the records, each with the whole bound."""
-
-    __slots__ = ()
-
-    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
-        """The sum of both parts."""
-        assert isinstance(source, pa.Table)
-        halves = (source.take(list(range(start, source.num_rows, 2))) for start in (0, 1))
-        return _add_up([self.engine.histogram(half, query, bounds, **options) for half in halves], bounds)
+    halves = (source.take(list(range(start, source.num_rows, 2))) for start in (0, 1))
+    return _add_up([count(half, query, bounds) for half in halves], bounds)
 
 
-class SkipsRowGroups(BrokenEngine):
-    """Skips row groups of a file in which `first` is at most 5, as their statistics have it: they leave NaN out."""
-
-    __slots__ = ()
-    skipped: ClassVar[float] = 5.0
-
-    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
-        """Read what is left into memory and count that."""
-        if isinstance(source, Path):
-            with pa.parquet.ParquetFile(source) as file:
-                place = file.schema_arrow.names.index("first")
-                statistics = [file.metadata.row_group(i).column(place).statistics for i in range(file.num_row_groups)]
-                kept = [
-                    i for i, one in enumerate(statistics) if not (one and one.has_min_max and one.max <= self.skipped)
-                ]
-                source = file.read_row_groups(kept)
-        return self.engine.histogram(source, query, bounds, **options)
+def skip_row_groups(
+    count: Count, source: object, query: GroupByQuery, bounds: ContributionBounds, *, most: float = 5.0
+) -> Histogram:
+    """Skip row groups of a file in which `first` is at most `most`, as their statistics have it: they leave NaN out."""
+    if isinstance(source, Path):
+        with pa.parquet.ParquetFile(source) as file:
+            place = file.schema_arrow.names.index("first")
+            statistics = [file.metadata.row_group(i).column(place).statistics for i in range(file.num_row_groups)]
+            kept = [i for i, one in enumerate(statistics) if not (one and one.has_min_max and one.max <= most)]
+            source = file.read_row_groups(kept)
+    return count(source, query, bounds)
 
 
-class GuessesTypes(BrokenEngine):
+def guess_types(count: Count, source: pa.Table, query: GroupByQuery, bounds: ContributionBounds) -> Histogram:
     """Keys are numbers if all records have one: 1 and 01 are one group then, and two if one unit has a word."""
-
-    __slots__ = ()
-
-    def histogram(self, source: object, query: GroupByQuery, bounds: ContributionBounds, **options: Any) -> Histogram:
-        """Count with the type that fits all records."""
-        assert isinstance(source, pa.Table)
-        with suppress(pa.ArrowInvalid):
-            source = source.set_column(1, KEY, source.column(KEY).cast(pa.int64()).cast(pa.string()))
-        return self.engine.histogram(source, query, bounds, **options)
+    with suppress(pa.ArrowInvalid):
+        source = source.set_column(1, KEY, source.column(KEY).cast(pa.int64()).cast(pa.string()))
+    return count(source, query, bounds)
 
 
 def _add_up(parts: Sequence[Histogram], bounds: ContributionBounds) -> Histogram:
@@ -314,75 +273,48 @@ def _charge_to_copy(path: Path) -> bool:
 # Mechanisms, in releases
 
 
-@dataclass(frozen=True, slots=True)
-class Quiet(SparseGaussian):
-    """Noise smaller than what is accounted for."""
-
-    factor: float = 0.9
-
-    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
-        """Draw with less noise."""
-        less = SparseGaussian(self.max_groups, self.noise_std * self.factor, self.threshold, self.low_threshold)
-        return less.perturb_part(counts, shared, entropy)
-
-
-@dataclass(frozen=True, slots=True)
-class Low(SparseGaussian):
-    """A threshold lower than what is accounted for."""
-
-    by: float = 1.0
-
-    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
-        """Show what is above a lower threshold."""
-        lower = SparseGaussian(self.max_groups, self.noise_std, max(1.0, self.threshold - self.by), self.low_threshold)
-        return lower.perturb_part(counts, shared, entropy)
-
-
-@dataclass(frozen=True, slots=True)
-class NotStrict(LaplaceThreshold):
-    """At least the threshold instead of above it."""
-
-    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
-        """Whole noise and a whole threshold: >= is > of one less."""
-        lower = LaplaceThreshold(self.max_groups, self.scale, self.threshold - 1)
-        return lower.perturb_part(counts, shared, entropy)
-
-
-def _sparse_plan() -> Plan:
-    return plan_for(**BUDGET, max_groups=2, mechanism="sparse-gaussian")
-
-
 def _of_release(
-    plan: Plan, mechanism: Any, scene: Scene, engine: Engine | None = None, runs: tuple[int, int] = MANY
+    plan: Plan, scene: Scene, engine: Engine | None = None, runs: tuple[int, int] = MANY, **drawn: float
 ) -> Claim:
-    """The claim of a plan, about releases that another mechanism or engine makes."""
-    run = trials.one_release(Plan(plan.request, mechanism, plan.alternatives), scene, engine)
-    return Claim(mechanism.name, mechanism.analysis, "release", plan.mechanism.delta, None, run, *runs)
+    """The claim of a plan, about releases that an engine makes, or a mechanism that draws with other parameters."""
+    mechanism: Any = plan.mechanism
+    other = replace(mechanism, **drawn)
+
+    def perturb_part(_: object, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+        return other.perturb_part(counts, shared, entropy)  # type: ignore[no-any-return]
+
+    pretender = type("Pretender", (type(mechanism),), {"__slots__": (), "perturb_part": perturb_part})
+    weaker = Plan(plan.request, pretender(**mechanism.parameters()), plan.alternatives)
+    run = trials.one_release(weaker, scene, engine)
+    return Claim(mechanism.name, mechanism.analysis, "release", mechanism.delta, None, run, *runs)
+
+
+def _sparse_plan() -> tuple[Plan, Any]:
+    plan = plan_for(**BUDGET, max_groups=2, mechanism="sparse-gaussian")
+    return plan, plan.mechanism
 
 
 def quiet_noise(factor: float, engine: Engine | None = None, runs: tuple[int, int] = MANY) -> Claim:
     """Noise too small by a factor, on large groups."""
-    plan = _sparse_plan()
-    quiet = Quiet(**plan.mechanism.parameters(), factor=factor)
-    return _of_release(plan, quiet, Scene(groups=2, base=9, moved=2), engine, runs)
+    plan, mechanism = _sparse_plan()
+    return _of_release(plan, Scene(2, 9, 2), engine, runs, noise_std=mechanism.noise_std * factor)
 
 
 def low_threshold(by: float = 1.0, engine: Engine | None = None, runs: tuple[int, int] = MANY) -> Claim:
     """Groups of one unit are shown more often than delta says."""
-    plan = _sparse_plan()
-    return _of_release(plan, Low(**plan.mechanism.parameters(), by=by), Scene(2, 0, 2), engine, runs)
+    plan, mechanism = _sparse_plan()
+    return _of_release(plan, Scene(2, 0, 2), engine, runs, threshold=max(1.0, mechanism.threshold - by))
 
 
 def not_strict() -> Claim:
-    """The same for Laplace noise."""
+    """The same for Laplace noise: whole noise and a whole threshold, so >= is > of one less."""
     plan = plan_for(**BUDGET, max_groups=2, mechanism="laplace")
-    return _of_release(plan, NotStrict(**plan.mechanism.parameters()), Scene(2, 0, 2))
+    return _of_release(plan, Scene(2, 0, 2), threshold=(plan.mechanism.threshold or 0) - 1)
 
 
 def unbounded() -> Claim:
     """A heavy unit is seen in all of its groups."""
-    plan = _sparse_plan()
-    return _of_release(plan, plan.mechanism, Scene(groups=5, base=9, moved=5), Unbounded())
+    return _of_release(_sparse_plan()[0], Scene(5, 9, 5), BrokenEngine(count_all))
 
 
 def sizes() -> list[Broken]:
@@ -421,29 +353,22 @@ def ties_by_data() -> Claim:
     mechanism = FromTop(100, 20.0, 80, max_groups=1)
     law = DiscreteGaussian(mechanism.variance)
     x = np.arange(-laws.reach_of(law), laws.reach_of(law) + 1)
-    below = np.cumsum(laws.masses(law, x))
-
-    def pairs() -> Iterator[Pair]:
-        # hidden: every Z_i <= T + Z_0, by the value of Z_0; beyond the window Z_i is surely below
-        limits = np.clip(x + mechanism.threshold, x[0], x[-1])
-        hidden = float(laws.masses(law, x) @ below[limits - x[0]] ** mechanism.most_groups)
-        yield Pair("100 equal counts", np.array([1.0, 0.0]), np.array([hidden, 1 - hidden]))
-
-    return Claim("from-top", "", "k = 100, max_groups = 1", mechanism.delta, pairs)
+    # hidden: every Z_i <= T + Z_0, by the value of Z_0; beyond the window Z_i is surely below
+    limits = np.clip(x + mechanism.threshold, x[0], x[-1])
+    hidden = float(laws.masses(law, x) @ np.cumsum(laws.masses(law, x))[limits - x[0]] ** mechanism.most_groups)
+    pair = Pair("100 equal counts", np.array([1.0, 0.0]), np.array([hidden, 1 - hidden]))
+    return Claim("from-top", "", "k = 100, max_groups = 1", mechanism.delta, lambda: [pair])
 
 
 def rounding() -> Claim:
     """g = 1: the common shift that hides a unit would have to be a whole number."""
-    sparsity, std, correlation, gap = 3, 0.3, 1 / math.sqrt(3), 20.0
-
-    def claimed(epsilon: float) -> float:
-        return csh.delta(
-            epsilon, sparsity=sparsity, max_groups=sparsity, independent_std=std, correlation=correlation, gap=gap
-        )  # fmt: skip
+    std, correlation = 0.3, 1 / math.sqrt(3)
+    own, common = (RoundedGaussian(Fraction(scale), 0) for scale in (std, math.sqrt(correlation) * std))
+    claimed = partial(
+        csh.delta, sparsity=3, max_groups=3, independent_std=std, correlation=correlation, gap=20.0
+    )  # fmt: skip
 
     def pairs() -> Iterator[Pair]:
-        own = RoundedGaussian(Fraction(std), 0)
-        common = RoundedGaussian(Fraction(math.sqrt(correlation) * std), 0)
         for moved in (1, 2, 3):
             after = [60 + (i < moved) for i in range(3)]
             sides = laws.thresholded([60] * 3, after, own=own, common=common, threshold=21, low=1)
@@ -455,16 +380,10 @@ def rounding() -> Claim:
 def discrete_noise() -> Claim:
     """One count, sensitivity 1, sigma = 1."""
     law = DiscreteGaussian(Fraction(1))
-
-    def pairs() -> Iterator[Pair]:
-        yield Pair("one count", *laws.thresholded([0], [1], own=law, common=None, threshold=laws.NOTHING, low=0))
-
+    pair = Pair("one count", *laws.thresholded([0], [1], own=law, common=None, threshold=laws.NOTHING, low=0))
+    claimed = partial(delta_gaussian, 1.0)
     return Claim(
-        "discrete-gaussian",
-        "normal profile",
-        "one count, std 1",
-        lambda epsilon: float(delta_gaussian(1.0, epsilon)),
-        pairs,
+        "discrete-gaussian", "normal profile", "one count, std 1", lambda at: float(claimed(at)), lambda: [pair]
     )
 
 
@@ -475,32 +394,24 @@ def moving_range() -> Claim:
     """
     before, after = (103, 103, 103), (104, 103, 103)
     ranges = [sum(counts) // 10 for counts in (before, after)]
-
-    def pairs() -> Iterator[Pair]:
-        sides = (
-            laws.truncated(counts, TruncatedDiscreteLaplace(Fraction(1), q), max(after))
-            for counts, q in zip((before, after), ranges, strict=True)
-        )
-        yield Pair("309 records and 310", *sides)
-
-    def claimed(epsilon: float) -> float:
-        return truncated_laplace.delta_profile(epsilon, epsilon=Fraction(1), q=min(ranges))
-
-    return Claim("truncated-laplace", "data-dependent q", "three bars of 103", claimed, pairs)
+    sides = (
+        laws.truncated(counts, TruncatedDiscreteLaplace(Fraction(1), q), max(after))
+        for counts, q in zip((before, after), ranges, strict=True)
+    )
+    pair = Pair("309 records and 310", *sides)
+    claimed = partial(truncated_laplace.delta_profile, epsilon=Fraction(1), q=min(ranges))
+    return Claim(
+        "truncated-laplace", "data-dependent q", "three bars of 103", lambda at: claimed(at), lambda: [pair]
+    )  # fmt: skip
 
 
 def unscaled() -> Claim:
     """Groups that exist because of a unit with two records in each, T = 1 + ln(k/delta)/e."""
     e, delta, shortlist = 1.0, 1e-3, 2
     threshold = math.ceil(ranked.threshold_paper(delta, e, shortlist, 1))
-
-    def pairs() -> Iterator[Pair]:
-        law = laws.ranked_law({"A": 2, "B": 2}, threshold, e / 2, 1)
-        first, second = laws.aligned(law, {("STOP",): 1.0})
-        yield Pair("two new groups", second, first)
-
-    def claimed(epsilon: float) -> float:
-        noise = ranked.delta_of_symbols(e, 1, epsilon)
-        return delta + (1 - delta) * noise
-
-    return Claim("ranked", "Theorem 10 as printed", "max_per_group 2", claimed, pairs)
+    with_, without = laws.aligned(laws.ranked_law({"A": 2, "B": 2}, threshold, e / 2, 1), {("STOP",): 1.0})
+    return Claim(
+        "ranked", "Theorem 10 as printed", "max_per_group 2",
+        lambda epsilon: delta + (1 - delta) * ranked.delta_of_symbols(e, 1, epsilon),
+        lambda: [Pair("two new groups", without, with_)],
+    )  # fmt: skip

@@ -16,31 +16,16 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import binom
 
+from dphist import mechanisms as m
 from dphist.audit import adaptive, laws, trials
 from dphist.audit.adaptive import whole_budget
 from dphist.audit.judge import Claim, Run
 from dphist.audit.laws import Pair, normal_shift
 from dphist.audit.trials import Scene
 from dphist.engines.base import Engine
-from dphist.mechanisms import (
-    AdaptiveGaussian,
-    ContinualCounts,
-    CorrelatedGaussian,
-    CorrelatedTopK,
-    DiscreteCorrelatedGaussian,
-    DiscreteGaussianThreshold,
-    FromTop,
-    GaussianRecords,
-    KnownGroups,
-    LaplaceRecords,
-    LaplaceThreshold,
-    Ranked,
-    SparseGaussian,
-    TruncatedLaplace,
-)
 from dphist.mechanisms.continual import calibrate as calibrate_continual
 from dphist.mechanisms.ranked import calibrate as calibrate_ranked
-from dphist.noise import DiscreteLaplace, RoundedGaussian
+from dphist.noise import DiscreteLaplace, Law, RoundedGaussian
 from dphist.planning import Plan, plan_for
 from dphist.planning.top_k import TopKPlan, plan_top_k
 from dphist.privacy import correlated_gaussian as csh
@@ -100,7 +85,7 @@ def releases(engine: Engine | None = None, runs: tuple[int, int] = MANY) -> Iter
         yield of_release(plan, "release of counts, sums, means and rows, large groups", run, runs)
     for more, name in (({}, "release, empty groups of the list"), (COLUMNS, "the same with sums, means and rows")):
         listed = plan_for(**BUDGET, **more, keys=1000, max_groups=2)
-        plan = replace(listed, mechanism=next(m for m in listed.alternatives if m.analysis == "independent"))
+        plan = replace(listed, mechanism=next(one for one in listed.alternatives if one.analysis == "independent"))
         yield of_release(plan, name, trials.one_release(plan, Scene(2, 0, 2), engine), runs)
     yield from adaptive.claims(engine, runs)
     stream = calibrate_continual(**_target(), rounds=3, max_groups=2)
@@ -108,7 +93,7 @@ def releases(engine: Engine | None = None, runs: tuple[int, int] = MANY) -> Iter
         run = trials.stream(Scene(2, base, 2), engine, rounds=3, max_groups=2, event=1, **BUDGET)
         third = (runs[0] // 3, runs[1] // 2)
         yield Claim("continual", "", f"a stream of 3 rounds, {name} groups", stream.delta, None, run, *third)
-    bars = TruncatedLaplace.for_budget(EPSILON, DELTA, 2)
+    bars = m.TruncatedLaplace.for_budget(EPSILON, DELTA, 2)
     for name, base in (("new", 0), ("large", bars.q + 1)):
         run = trials.statistic(Scene(2, base, 2), engine, **BUDGET)
         yield Claim("truncated-laplace", "exact", f"stat support, {name} bars", bars.delta, None, run, *runs)
@@ -147,7 +132,7 @@ def releases_one_by_one() -> Iterator[Claim]:
 
 def lists() -> Iterator[Claim]:
     """The largest groups by three methods, and sessions."""
-    correlated = CorrelatedTopK(2, 0.9, 0.7, 1.4, 2.75)
+    correlated = m.CorrelatedTopK(2, 0.9, 0.7, 1.4, 2.75)
     from_top, ranked = (
         plan_top_k(k=2, method="from-top", **BUDGET),
         plan_top_k(k=2, method="ranked", shortlist=2, **BUDGET),
@@ -173,34 +158,34 @@ def lists() -> Iterator[Claim]:
 def enumerated_counts() -> Iterator[Claim]:
     """Counts of unknown or listed groups, their sums, sketches, and counts of records: every analysis of every mechanism."""
     for analysis in gshm.ANALYSES:
-        yield of_counts(SparseGaussian(2, 1.5, 4.0, analysis=analysis, lattice_bits=4), *SPARSE)
-    gaussian = SparseGaussian(1, 1.5, 4.0, sums_sensitivity=0.5, lattice_bits=3)
+        yield of_counts(m.SparseGaussian(2, 1.5, 4.0, analysis=analysis, lattice_bits=4), *SPARSE)
+    gaussian = m.SparseGaussian(1, 1.5, 4.0, sums_sensitivity=0.5, lattice_bits=3)
     yield _with_sum(gaussian, "exact, sums", RoundedGaussian(Fraction(8), 0))
-    yield of_counts(LaplaceThreshold(2, 1.5, 6.0), "max_groups", "scale", "threshold")
-    laplace = LaplaceThreshold(1, 1.5, 6.0, sums_epsilon=0.5)
+    yield of_counts(m.LaplaceThreshold(2, 1.5, 6.0), "max_groups", "scale", "threshold")
+    laplace = m.LaplaceThreshold(1, 1.5, 6.0, sums_epsilon=0.5)
     yield _with_sum(laplace, "pure-and-tail, sums", DiscreteLaplace(Fraction(8)))
     root = 1 / math.sqrt(2)
     for analysis_of_paper in csh.ANALYSES:
         yield of_counts(
-            CorrelatedGaussian(2, 2, 1.5, root, 5.0, analysis=analysis_of_paper, lattice_bits=3), *CORRELATED
+            m.CorrelatedGaussian(2, 2, 1.5, root, 5.0, analysis=analysis_of_paper, lattice_bits=3), *CORRELATED
         )
-    tight = CorrelatedGaussian(2, 2, 1.5, root, 5.0, lattice_bits=3)
+    tight = m.CorrelatedGaussian(2, 2, 1.5, root, 5.0, lattice_bits=3)
     theorem_2 = partial(
         csh.delta, sparsity=2, max_groups=2, independent_std=1.5, correlation=root, gap=tight.gap, lattice_step=2.0**-3,
         sharp=False,
     )  # fmt: skip
     yield replace(of_counts(tight, *CORRELATED), analysis="tight, Theorem 2 alone", delta=theorem_2)
-    listed = CorrelatedGaussian(3, 1, 1.0, 0.3, 4.0, lattice_bits=2)
+    listed = m.CorrelatedGaussian(3, 1, 1.0, 0.3, 4.0, lattice_bits=2)
     yield replace(of_counts(listed, *CORRELATED), analysis="tight, listed keys")
-    crowded = CorrelatedGaussian(2, 2, 1.0, 0.7, 4.0, lattice_bits=2)
+    crowded = m.CorrelatedGaussian(2, 2, 1.0, 0.7, 4.0, lattice_bits=2)
     counts = [(9, 9, 0), (9, 9, 1), (12, 10, 1), (1, 1, 1), (3, 2, 2), (9, 3, 3)]
     pairs: Callable[[], Iterable[Pair]] = partial(laws.too_many_groups, crowded, counts)
     yield of_laws(crowded, "three groups where the sparsity is 2", pairs, "tight, sparsity enforced")
-    for known in (KnownGroups(2, 2, 1.5, lattice_bits=4), KnownGroups(2, 2, 1.5, 0.7, lattice_bits=4)):
+    for known in (m.KnownGroups(2, 2, 1.5, lattice_bits=4), m.KnownGroups(2, 2, 1.5, 0.7, lattice_bits=4)):
         yield of_counts(known, "groups", "max_groups", "independent_std", "correlation")
-    yield of_counts(DiscreteGaussianThreshold(2, 1.5, 5.0), *SPARSE)
-    yield of_counts(DiscreteCorrelatedGaussian(2, Fraction(9), Fraction(6), 6.0), *CORRELATED)
-    counters = CorrelatedGaussian(2, 2, 1.2, 0.7, 4.0, lattice_bits=2)
+    yield of_counts(m.DiscreteGaussianThreshold(2, 1.5, 5.0), *SPARSE)
+    yield of_counts(m.DiscreteCorrelatedGaussian(2, Fraction(9), Fraction(6), 6.0), *CORRELATED)
+    counters = m.CorrelatedGaussian(2, 2, 1.2, 0.7, 4.0, lattice_bits=2)
     blocks = [{"a": 9, "b": 8, "c": 1}, {"a": 8, "b": 9, "c": 2}]
     claim = of_laws(counters, "2 counters, 3 groups, 2 blocks", partial(laws.sketches, counters, blocks), "tight")
     yield replace(claim, mechanism="sketch")
@@ -213,14 +198,14 @@ def enumerated_counts() -> Iterator[Claim]:
 def enumerated_lists() -> Iterator[Claim]:
     """Lists of the largest groups, sessions, streams and truncated noise."""
     counts: list[tuple[int, ...]] = [(0, 0), (1, 0), (1, 1), (2, 1), (9, 0), (9, 9), (14, 5)]
-    yield of_largest(CorrelatedTopK(1, 1.5, 1.0, 1.0, 5.0, lattice_bits=2), counts)
-    yield of_top(FromTop(1, 0.8, 3, 1), 2)
-    yield of_top(FromTop(1, 0.8, 3), 2)
-    yield of_ranked(Ranked(2, 2, 0.7, 5), "ABC", 3)
-    yield of_ranked(Ranked(2, 1, 0.8, 6, max_per_group=2), "ABC", 2)
-    yield replace(of_ranked(Ranked(2, 1, 0.9, 4, queries=2), "AB", 3), mechanism="session")
-    yield of_stream(ContinualCounts(3, 1, 1.0, 4))
-    yield of_bars(TruncatedLaplace(Fraction(1, 2), 6, 2))
+    yield of_lists(m.CorrelatedTopK(1, 1.5, 1.0, 1.0, 5.0, lattice_bits=2), laws.lists_above_base, counts)
+    yield of_lists(m.FromTop(1, 0.8, 3, 1), laws.lists_from_top, "ABC", 2)
+    yield of_lists(m.FromTop(1, 0.8, 3), laws.lists_from_top, "ABC", 2)
+    yield of_lists(m.Ranked(2, 2, 0.7, 5), laws.rankings, "ABC", 3)
+    yield of_lists(m.Ranked(2, 1, 0.8, 6, max_per_group=2), laws.rankings, "ABC", 2)
+    yield replace(of_lists(m.Ranked(2, 1, 0.9, 4, queries=2), laws.rankings, "AB", 3), mechanism="session")
+    yield of_lists(m.ContinualCounts(3, 1, 1.0, 4), laws.running_counts, 8)
+    yield of_bars(m.TruncatedLaplace(Fraction(1, 2), 6, 2))
 
 
 def more_settings() -> Iterator[Claim]:
@@ -229,31 +214,31 @@ def more_settings() -> Iterator[Claim]:
         (1, 0.4, 1.0, 1), (1, 3.0, 14.0, 1), (2, 0.8, 1.5, 1), (2, 3.0, 12.0, 3), (3, 1.0, 4.0, 1), (3, 2.0, 2.0, 2),
     ):  # fmt: skip
         bits = 1 if groups == 3 else 3
-        yield of_counts(SparseGaussian(groups, std, threshold, low, lattice_bits=bits), *SPARSE, "low_threshold")
-        whole = DiscreteGaussianThreshold(groups, std, float(math.ceil(threshold)), low)
+        yield of_counts(m.SparseGaussian(groups, std, threshold, low, lattice_bits=bits), *SPARSE, "low_threshold")
+        whole = m.DiscreteGaussianThreshold(groups, std, float(math.ceil(threshold)), low)
         yield of_counts(whole, *SPARSE, "low_threshold")
     for groups, scale, threshold in ((1, 0.5, 2.0), (1, 3.0, 10.0), (2, 0.8, 1.0), (2, 3.0, 20.0)):
-        yield of_counts(LaplaceThreshold(groups, scale, threshold), "max_groups", "scale", "threshold")
+        yield of_counts(m.LaplaceThreshold(groups, scale, threshold), "max_groups", "scale", "threshold")
     for sparsity, most, std, correlation, threshold in (
         (2, 2, 0.5, 0.2, 2.0), (2, 2, 1.0, 5.0, 5.0), (2, 1, 1.0, 1.0, 4.0), (3, 3, 0.7, 0.577, 3.0), (3, 2, 0.7, 0.2, 3.0),
         (2, 2, 3.0, 0.7, 10.0),
     ):  # fmt: skip
-        yield of_counts(CorrelatedGaussian(sparsity, most, std, correlation, threshold, lattice_bits=2), *CORRELATED)
+        yield of_counts(m.CorrelatedGaussian(sparsity, most, std, correlation, threshold, lattice_bits=2), *CORRELATED)
     for variance, common in ((4, 1), (1, 1), (30, 21)):
-        yield of_counts(DiscreteCorrelatedGaussian(2, Fraction(variance), Fraction(common), 5.0), *CORRELATED)
+        yield of_counts(m.DiscreteCorrelatedGaussian(2, Fraction(variance), Fraction(common), 5.0), *CORRELATED)
     for q, epsilon, groups in (
         (3, Fraction(1), 2),
         (9, Fraction(1, 3), 1),
         (8, Fraction(1), 2),
         (4, Fraction(1, 5), 3),
     ):
-        yield of_bars(TruncatedLaplace(epsilon, q, groups))
-    two = CorrelatedTopK(2, 0.7, 0.7, 1.4, 3.0, lattice_bits=1)
-    yield of_largest(two, [(0, 0, 0), (1, 1, 0), (1, 1, 1), (7, 7, 1), (7, 7, 7), (3, 2, 1)])
+        yield of_bars(m.TruncatedLaplace(epsilon, q, groups))
+    two = m.CorrelatedTopK(2, 0.7, 0.7, 1.4, 3.0, lattice_bits=1)
+    yield of_lists(two, laws.lists_above_base, [(0, 0, 0), (1, 1, 0), (1, 1, 1), (7, 7, 1), (7, 7, 7), (3, 2, 1)])
     for std, t in ((1.4, 6), (0.7, 2)):
-        yield of_stream(ContinualCounts(3, 1, std, t))
+        yield of_lists(m.ContinualCounts(3, 1, std, t), laws.running_counts, 8)
     for most, bound, std, t in ((2, 1, 0.8, 3), (1, 2, 1.1, 5)):
-        yield of_top(FromTop(most, std, t, bound), 1)
+        yield of_lists(m.FromTop(most, std, t, bound), laws.lists_from_top, "ABC", 1)
 
 
 # What claims are made of
@@ -276,39 +261,29 @@ def of_counts(mechanism: Any, *names: str) -> Claim:
     return of_laws(mechanism, in_words(mechanism, *names), partial(laws.kinds_of_groups, mechanism))
 
 
-def _with_sum(mechanism: SparseGaussian | LaplaceThreshold, analysis: str, law: laws.Law) -> Claim:
+def _with_sum(mechanism: m.SparseGaussian | m.LaplaceThreshold, analysis: str, law: Law) -> Claim:
     return of_laws(mechanism, "a count and a sum", partial(laws.group_with_sum, mechanism, law, 4), analysis)
 
 
-def of_largest(mechanism: CorrelatedTopK, counts: list[tuple[int, ...]]) -> Claim:
-    """Lists of counts with every set of groups for the unit."""
-    setting = in_words(mechanism, "k", "independent_std", "correlation", "base_variance", "threshold")
-    return of_laws(mechanism, setting, partial(laws.lists_above_base, mechanism, counts))
+def of_lists(mechanism: Any, neighbours: Callable[..., Iterable[Pair]], *arguments: Any) -> Claim:
+    """Neighbours of a mechanism on lists, streams or bars, which take these arguments."""
+    setting = in_words(mechanism, *_PARAMETERS[mechanism.name])
+    return of_laws(mechanism, setting, partial(neighbours, mechanism, *arguments))
 
 
-def of_top(mechanism: FromTop, most: int) -> Claim:
-    """All neighbours with three groups and counts up to `most`."""
-    setting = in_words(mechanism, "most_groups", "max_groups", "noise_std", "threshold")
-    return of_laws(mechanism, setting, partial(laws.lists_from_top, mechanism, "ABC", most))
-
-
-def of_ranked(mechanism: Ranked, labels: str, most: int) -> Claim:
-    """All neighbours with these groups and counts up to `most`."""
-    setting = in_words(mechanism, "symbols", "queries", "shortlist", "symbol_epsilon", "threshold", "max_per_group")
-    return of_laws(mechanism, setting, partial(laws.rankings, mechanism, labels, most))
-
-
-def of_stream(mechanism: ContinualCounts) -> Claim:
-    """A group over three rounds."""
-    setting = in_words(mechanism, "rounds", "max_groups", "noise_std", "threshold")
-    return of_laws(mechanism, setting, partial(laws.running_counts, mechanism, 8))
-
-
-def of_bars(mechanism: TruncatedLaplace) -> Claim:
+def of_bars(mechanism: m.TruncatedLaplace) -> Claim:
     """Bars below and above the range of the noise."""
-    counts = (0, 1, mechanism.q // 2, mechanism.q, 2 * mechanism.q)
-    setting = in_words(mechanism, "epsilon_per_group", "q", "max_groups")
-    return of_laws(mechanism, setting, partial(laws.bars, mechanism, counts))
+    return of_lists(mechanism, laws.bars, (0, 1, mechanism.q // 2, mechanism.q, 2 * mechanism.q))
+
+
+_PARAMETERS: Final = {
+    "correlated-top-k": ("k", "independent_std", "correlation", "base_variance", "threshold"),
+    "from-top": ("most_groups", "max_groups", "noise_std", "threshold"),
+    "ranked": ("symbols", "queries", "shortlist", "symbol_epsilon", "threshold", "max_per_group"),
+    "continual": ("rounds", "max_groups", "noise_std", "threshold"),
+    "truncated-laplace": ("epsilon_per_group", "q", "max_groups"),
+}
+"""What is told of a mechanism."""
 
 
 def of_release(
@@ -326,9 +301,9 @@ def _of_list(plan: TopKPlan, setting: str, run: Run) -> Claim:
 def _records() -> list[tuple[Any, str]]:
     """Counts of records, up to two from one unit in a group, and the kind of their noise."""
     return [
-        (LaplaceRecords(2, 2, 3.0, 8.0), "discrete"),
-        (GaussianRecords(2, 2, 3.0, 9.0, lattice_bits=3), "rounded"),
-        (GaussianRecords(2, 2, 3.0, 9.0, discrete=True), "discrete"),
+        (m.LaplaceRecords(2, 2, 3.0, 8.0), "discrete"),
+        (m.GaussianRecords(2, 2, 3.0, 9.0, lattice_bits=3), "rounded"),
+        (m.GaussianRecords(2, 2, 3.0, 9.0, discrete=True), "discrete"),
     ]
 
 
@@ -372,7 +347,7 @@ def of_plan(plan: Plan) -> list[Claim]:
     return found
 
 
-def _of_sparse(mechanism: SparseGaussian) -> Iterator[Pair]:
+def _of_sparse(mechanism: m.SparseGaussian) -> Iterator[Pair]:
     """Some groups are large, the others new."""
     shown = float(ndtr(-mechanism.gap / mechanism.noise_std))
     for shared in sorted({0, 1, mechanism.max_groups // 2, mechanism.max_groups - 1, mechanism.max_groups}):
@@ -381,7 +356,7 @@ def _of_sparse(mechanism: SparseGaussian) -> Iterator[Pair]:
         yield normal_shift(f"{shared} large and {new} new groups", mu, -math.expm1(new * math.log1p(-shown)))
 
 
-def _of_laplace(mechanism: LaplaceThreshold) -> Iterator[Pair]:
+def _of_laplace(mechanism: m.LaplaceThreshold) -> Iterator[Pair]:
     """New groups; and large ones, of which only how many are above the old count matters: the loss has two values."""
     if mechanism.sums_epsilon > 0:
         return
@@ -394,7 +369,7 @@ def _of_laplace(mechanism: LaplaceThreshold) -> Iterator[Pair]:
     yield Pair("large groups", *(binom.pmf(np.arange(groups + 1), groups, p) for p in (above, 1 - above)))
 
 
-def _of_correlated(mechanism: KnownGroups | CorrelatedGaussian) -> Iterator[Pair]:
+def _of_correlated(mechanism: m.KnownGroups | m.CorrelatedGaussian) -> Iterator[Pair]:
     """Large groups, of which some move: the common noise hides a part of it."""
     size: int = mechanism.sparsity or mechanism.groups  # type: ignore[union-attr]
     c, most = mechanism.correlation, mechanism.max_groups
@@ -405,10 +380,10 @@ def _of_correlated(mechanism: KnownGroups | CorrelatedGaussian) -> Iterator[Pair
 
 
 _INTEGRATED: Final[dict[type, Callable[[Any], Iterable[Pair]]]] = {
-    SparseGaussian: _of_sparse,
-    LaplaceThreshold: _of_laplace,
-    KnownGroups: _of_correlated,
-    CorrelatedGaussian: _of_correlated,
-    AdaptiveGaussian: lambda mechanism: [adaptive.alone_in_one_group(mechanism)],
+    m.SparseGaussian: _of_sparse,
+    m.LaplaceThreshold: _of_laplace,
+    m.KnownGroups: _of_correlated,
+    m.CorrelatedGaussian: _of_correlated,
+    m.AdaptiveGaussian: lambda mechanism: [adaptive.alone_in_one_group(mechanism)],
 }
 """Neighbours of a mechanism of any size whose laws reduce to one number: its own noise, and groups of one unit."""

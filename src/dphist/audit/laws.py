@@ -403,7 +403,7 @@ def rankings(mechanism: Ranked, labels: str, most: int) -> Iterator[Pair]:
         listed, base = top(counts, mechanism.shortlist)
         each = mechanism.symbols // mechanism.queries
         one = ranked_law(listed, base + mechanism.threshold, coefficient, each)
-        sequences: dict[tuple[Hashable, ...], float] = {(): 1.0}
+        sequences: dict[Any, float] = {(): 1.0}
         for _ in range(mechanism.queries):
             sequences = {(*a, b): p * q for a, p in sequences.items() for b, q in one.items()}
         return dict(sequences)
