@@ -1,0 +1,65 @@
+"""The pages for newcomers name what is there: paths, packages, layers."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / "src" / "dphist"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+PAGES = (ARCHITECTURE, ROOT / "CONTRIBUTING.md")
+FILE = re.compile(r"[\w.-]+\.(py|md|svg|toml|txt)")
+EXAMPLES = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+
+
+def paths_in(text: str) -> set[str]:
+    """What looks like a path: in links, and among the words between backticks."""
+    prose = EXAMPLES.sub("", text)
+    words = {word for quoted in re.findall(r"`([^`]+)`", prose) for word in quoted.split()}
+    links = set(re.findall(r"\]\(([^)#:]+)\)", prose))
+    return links | {word for word in words if re.fullmatch(r"[\w.-]+(/[\w.-]+)*/?", word) and is_path(word)}
+
+
+def is_path(word: str) -> bool:
+    return "/" in word or FILE.fullmatch(word) is not None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_path_exists(page: Path) -> None:
+    paths = paths_in(page.read_text(encoding="utf-8"))
+    assert len(paths) > 10
+    assert not [
+        path for path in sorted(paths) if not any((place / path).exists() for place in (ROOT, SOURCES, page.parent))
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_package_is_named(page: Path) -> None:
+    packages = {folder.parent.name for folder in SOURCES.glob("*/__init__.py")}
+    text = page.read_text(encoding="utf-8")
+    assert len(packages) > 10
+    assert not [name for name in sorted(packages) if f"`{name}/`" not in text and f"`{name}`" not in text]
+
+
+def test_the_layers_are_those_that_are_checked() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    checked = [{name.strip().removeprefix("dphist.") for name in layer.split("|")} for layer in layers]
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", ARCHITECTURE.read_text(encoding="utf-8"), re.MULTILINE)
+    told: dict[int, set[str]] = {}
+    for number, name in rows:
+        told.setdefault(int(number), set()).add(name)
+    assert list(told) == list(range(1, len(checked) + 1))
+    assert list(told.values()) == checked
+
+
+def test_a_wrong_path_would_be_found() -> None:
+    assert paths_in("`publish/run.py`, `make test`, [x](pictures/a.svg), `histogram.py`") == {
+        "publish/run.py", "pictures/a.svg", "histogram.py",
+    }  # fmt: skip
