@@ -6,8 +6,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from command_line import dphist, dphist_process
+from dphist.cli.app import app
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--max-groups", "3"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -140,7 +141,7 @@ def test_a_sample_follows_from_the_seed_and_the_units_own_groups(engine: Engine)
 
 def test_a_pair_that_comes_twice_is_one_pair() -> None:
     once = DuckDBEngine().histogram(crowd(PAIRS), ITEMS, ContributionBounds(3), seed=4)
-    rows = [{"user": user, "item": item, "bit": 2.0**user} for user, item in PAIRS]
+    rows: list[dict[str, Any]] = [{"user": user, "item": item, "bit": 2.0**user} for user, item in PAIRS]
     rows += [{"user": user, "item": item, "bit": None} for user, item in PAIRS] * 2
     random.Random(2).shuffle(rows)
     again = DuckDBEngine().histogram(table(rows, CROWD), ITEMS, ContributionBounds(3), seed=4)

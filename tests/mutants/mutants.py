@@ -74,7 +74,8 @@ def try_all(mutants: Iterable[Mutant], workers: int = 2) -> Iterator[Verdict]:
         raise AssertionError("the package is loaded: a fork would test it instead of the copy")
     for name in LOADED_ONCE:
         importlib.import_module(name)
-    waiting, running = list(mutants)[::-1], {}
+    waiting = list(mutants)[::-1]
+    running: dict[int, tuple[Mutant, Path, float]] = {}
     with tempfile.TemporaryDirectory(prefix="dphist-mutants-") as folder:
         while waiting or running:
             while waiting and len(running) < workers:

@@ -141,7 +141,7 @@ def test_the_noise_that_is_drawn_meets_the_budget(name: str) -> None:
     gap = None if mechanism.threshold is None else mechanism.threshold - PLANS[name].get("low_threshold", 1)
     new = released_alone(own, groups, gap, common)
     if isinstance(own, DiscreteLaplace):
-        pure = groups * (1 / own.scale + sum(steps / law.scale for steps, law in sums))  # type: ignore[union-attr]
+        pure = groups * (1 / own.scale + sum(steps / law.scale for steps, law in sums))  # type: ignore[union-attr, misc]
         assert float(left) * (1 - 1e-9) <= pure <= left
         assert pure <= mechanism.pure_epsilon
 

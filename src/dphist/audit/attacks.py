@@ -194,9 +194,11 @@ def strictly_above(engine: Engine) -> Outcome:
         )  # fmt: skip
         counts = stream.add(_groups_of(stream.mechanism.threshold), "one", engine=engine).table.column("count")
         shown = [("a stream", counts, stream.mechanism.threshold)]
-    how: dict[str, Any]
-    for name, how in (("laplace", {"mechanism": "laplace"}), ("discrete noise", {"noise": "discrete"})):
-        plan = plan_for(epsilon=1, delta=1e-3, max_groups=1, **how)
+    plans = {
+        "laplace": plan_for(epsilon=1, delta=1e-3, max_groups=1, mechanism="laplace"),
+        "discrete noise": plan_for(epsilon=1, delta=1e-3, max_groups=1, noise="discrete"),
+    }
+    for name, plan in plans.items():
         threshold = int(plan.mechanism.threshold or 0)
         table = table_of(partial(publish, engine=engine), _groups_of(threshold), plan)
         shown.append((name, table.column("count"), threshold))

@@ -10,8 +10,8 @@ from dphist.audit import attacks, broken, claims
 from dphist.audit.attacks import ImplementationAttack
 from dphist.audit.broken import Broken
 from dphist.audit.judge import BITS_ALPHA, FAMILY_ALPHA, Claim, Finding, attack
+from dphist.engines.base import Engine
 from dphist.engines.duckdb.engine import DuckDBEngine
-from dphist.engines.spark.engine import SparkEngine
 from dphist.errors import InvalidParameter
 from dphist.planning import Plan
 from dphist.version import __version__
@@ -78,7 +78,7 @@ def audit(
     thorough: bool = False,
     mechanism: str | None = None,
     plan: Plan | None = None,
-    engine: SparkEngine | None = None,
+    engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Audit:
     """Attack everything, one mechanism, a plan, or an engine. The auditor is audited in the same run.
@@ -119,7 +119,7 @@ def audit(
 
 
 def what_is_attacked(
-    engine: SparkEngine | None, plan: Plan | None, *, thorough: bool
+    engine: Engine | None, plan: Plan | None, *, thorough: bool
 ) -> tuple[Sequence[Claim], list[ImplementationAttack], list[Broken]]:
     """Claims, parts of the implementation and broken copies: of an engine, or of everything on this machine."""
     if engine is not None:

@@ -47,11 +47,13 @@ def command(
     check_outputs(report, inputs=inputs, overwrite=overwrite)
     if plan is not None and engine == "spark":  # before a session is started
         raise InvalidParameter("--plan or --engine spark", "both", "a plan is attacked on this machine.")
+    opened = options.open_engine(engine, master=master, remote=remote, staging=staging)
+    cluster = opened if opened.writes_folders else None  # nothing given: everything on this machine
     outcome = audit(
         thorough=thorough,
         mechanism=mechanism,
         plan=None if plan is None else Plan.load(plan),
-        engine=options.open_engine(engine, master=master, remote=remote, staging=staging),
+        engine=cluster,
         progress=Talk(quiet=as_json).phase,
     )
     if as_json:
