@@ -35,6 +35,14 @@ def factor_of(epsilon: float) -> str:
     return f"{power} = {rounded_up(math.nextafter(math.exp(epsilon), math.inf))}"
 
 
+def bounded_change(protected: str, epsilon: float, proved: float, asked: float, theorem: str) -> str:
+    """An (epsilon, delta) guarantee as a sentence; what is proved is rounded up, what was asked for is told in full."""
+    return (
+        f"adding or removing {protected} changes the probability of any result by at most a factor"
+        f" {factor_of(epsilon)} plus delta = {rounded_up(proved)} (asked for: {asked!r}), by {theorem}."
+    )
+
+
 def canonical(data: object) -> str:
     """One text for one value, as JSON: sorted keys, no spaces, ASCII, shortest numbers that read back to the same bits."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)

@@ -35,6 +35,7 @@ from dphist.lists.session import Session
 from dphist.lists.top_k import release_largest, top_k
 from dphist.noise.entropy import allow_test_entropy
 from dphist.planning import Plan, plan_for
+from dphist.planning.plan import STD_ERROR
 from dphist.planning.top_k import METHODS, plan_top_k
 from dphist.privacy.composition import rho_of_pure
 from dphist.publish.charge import spend_of_plan
@@ -171,7 +172,7 @@ def noise_everywhere(publish_: Publish = publish, kinds: Iterable[str] | None = 
     for kind in kinds or plans:
         table = table_of(publish_, records, plans[kind])
         for name in plans[kind].value_names:
-            column, std = (table.column(name + suffix).to_numpy() for suffix in ("", "_std_error"))
+            column, std = (table.column(name + suffix).to_numpy() for suffix in ("", STD_ERROR))
             numbers += len(column)
             if len(column) < groups // 2 or np.count_nonzero(np.abs(column - truth[name]) < std / 50) >= 20:
                 problems.append(f"{name} of a {kind} release has no noise")

@@ -12,6 +12,7 @@ from dphist.audit.broken import Broken
 from dphist.audit.judge import BITS_ALPHA, FAMILY_ALPHA, Claim, Finding, attack
 from dphist.engines.base import Engine
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.spark.engine import SparkEngine
 from dphist.errors import InvalidParameter
 from dphist.planning import Plan
 from dphist.version import __version__
@@ -123,6 +124,7 @@ def what_is_attacked(
 ) -> tuple[Sequence[Claim], list[ImplementationAttack], list[Broken]]:
     """Claims, parts of the implementation and broken copies: of an engine, or of everything on this machine."""
     if engine is not None:
+        assert isinstance(engine, SparkEngine)  # the only cluster so far: some attacks look at its files
         parts = [*attacks.attacks_on(engine, claims.FEWER[0], attacks.KINDS), *attacks.attacks_on_cluster(engine)]
         return list(claims.releases(engine, claims.FEWER)), parts, broken.broken_on_cluster(engine)
     asked = claims.of_plan(plan) if plan is not None else claims.claims(thorough=thorough)

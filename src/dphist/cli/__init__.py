@@ -1,4 +1,4 @@
-"""The command line: `dphist plan`, `dphist profile`. Parses, calls the library, prints."""
+"""The command line. Parses, calls the library, prints."""
 
 from dphist.cli.app import main
 

@@ -28,6 +28,11 @@ def engine_named(name: str, options: EngineOptions, source: object = None) -> En
     return engine
 
 
+def input_files(source: object) -> tuple[str, ...]:
+    """The files behind a source that an engine can name: what no output may replace."""
+    return tuple(name for folder in FOLDERS for name in import_module(f"dphist.engines.{folder}").input_files(source))
+
+
 def writes_folders(name: str) -> bool:
     """Whether an engine writes a release as a folder of files."""
     check_engine(name)

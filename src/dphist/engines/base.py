@@ -38,7 +38,6 @@ BOUNDING: Final = "bounding and counting"
 SKETCHING: Final = "sketching"
 ROUNDS: Final = "selecting groups in rounds, counting them"
 NOISING: Final = "adding noise"
-PHASES: Final = (READING, BOUNDING, SKETCHING, ROUNDS, NOISING)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from dphist.errors import Infeasible, InvalidParameter
 from dphist.flexible.bucketing import Buckets
 from dphist.flexible.statistics import BUCKETED, NAMES, OUTPUT_ERROR, UNBUCKETED
 from dphist.mechanisms import TruncatedLaplace
-from dphist.words import exactly, factor_of, percent, rounded_up
+from dphist.words import bounded_change, exactly, percent
 
 DEFAULT_DELTA: Final = 1e-6
 EPSILONS: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -126,11 +126,9 @@ class StatisticPlan:
 
     def privacy(self) -> str:
         """The guarantee in one sentence, its numbers rounded up."""
-        return (
-            "adding or removing all records of one unit changes the probability of any result by at most a factor"
-            f" {factor_of(self.epsilon)} plus delta = {rounded_up(self.mechanism.delta(self.epsilon))}"
-            f" (asked for: {exactly(self.delta)}), by {self.mechanism.theorem}, q = {self.q:,}."
-        )
+        theorem = f"{self.mechanism.theorem}, q = {self.q:,}"
+        proved = self.mechanism.delta(self.epsilon)
+        return bounded_change("all records of one unit", self.epsilon, proved, self.delta, theorem)
 
 
 _WORDS: Final = {

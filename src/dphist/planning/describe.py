@@ -12,7 +12,7 @@ from dphist.errors import InvalidParameter
 from dphist.mechanisms import GroupMechanism, Mechanism
 from dphist.mechanisms.base import Fact
 from dphist.planning.request import TOTAL_SHARE, Request
-from dphist.words import factor_of, number, rounded_up
+from dphist.words import bounded_change, number
 
 _WIDTH = 100
 _LABEL = 13
@@ -36,14 +36,6 @@ def check_neighbours(value: str) -> None:
             "to replace a unit is to remove one and add one: the guarantee then holds at twice the epsilon and"
             " (1 + e^epsilon) times the delta.",
         )
-
-
-def bounded_change(protected: str, epsilon: float, proved: float, asked: float, theorem: str) -> str:
-    """An (epsilon, delta) guarantee as a sentence; what is proved is rounded up, what was asked for is told in full."""
-    return (
-        f"adding or removing {protected} changes the probability of any result by at most a factor"
-        f" {factor_of(epsilon)} plus delta = {rounded_up(proved)} (asked for: {asked!r}), by {theorem}."
-    )
 
 
 def sentence(mechanism: Mechanism, epsilon: float, delta: float, protected: str = "all records of one unit") -> str:

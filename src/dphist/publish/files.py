@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from dphist.engines import input_files
 from dphist.engines.query import Files
-from dphist.engines.spark import input_files
 from dphist.errors import InvalidParameter
 from dphist.outputs import OTHER_NAME, OVERWRITE, check_outputs, check_precious, replacement
 from dphist.publish.digests import FILE, seal, with_content

@@ -18,6 +18,11 @@ def owns(source: object) -> bool:
     return True
 
 
+def input_files(source: object) -> tuple[str, ...]:
+    """Paths name themselves; frames in memory have none."""
+    return ()
+
+
 def open_engine(source: object, options: EngineOptions) -> DuckDBEngine:
     """With these settings; it has no session to share."""
     from dphist.engines.duckdb.engine import DuckDBEngine

@@ -20,10 +20,12 @@ def owns(source: object) -> bool:
 
 def input_files(source: Any) -> tuple[str, ...]:
     """The files behind a DataFrame; one that cannot tell them will say why when it is read."""
+    if not owns(source):
+        return ()
     from dphist.engines.spark.session import without_leaks
 
     try:
-        return tuple(without_leaks(source.inputFiles)) if owns(source) else ()
+        return tuple(without_leaks(source.inputFiles))
     except EngineFailure:
         return ()
 

@@ -1,4 +1,4 @@
-"""The canonical form of each key and unit in Spark: the rules of `keytypes`, by the types that Spark has.
+"""The canonical form of each key and unit in Spark: the rules of `duckdb/types.py`, by the types that Spark has.
 
 Spark's types are named as `DataFrame.dtypes` names them: bigint, decimal(38,0), string collate UTF8_LCASE, timestamp_ntz.
 """
