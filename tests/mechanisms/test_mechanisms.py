@@ -299,3 +299,10 @@ def test_sparsity_is_enforced_before_small_counts_are_dropped() -> None:
     mechanism = CorrelatedGaussian(2, 2, 0.001, 0.001, threshold=11.0, low_threshold=10)
     counts = np.array([30, 29, 9])
     assert mechanism.perturb(counts).counts.round().tolist() == [21.0, 20.0]
+
+
+@pytest.mark.parametrize("correlation", [2e-311, 5e-324, 1e7, -1.0, math.nan])
+def test_absurd_correlations_are_refused(correlation: float) -> None:
+    with pytest.raises(InvalidParameter, match="correlation"):
+        CorrelatedGaussian(4, 4, 3.0, correlation, 20.0)
+    assert CorrelatedGaussian(4, 4, 3.0, 1e-300, 20.0).delta(1.0) < 1

@@ -50,6 +50,8 @@ A total and a choice have an epsilon of their own, so theirs counts with 1 + e^t
 
 MOST_LATTICE_BITS: Final = 40
 MOST_CORRELATION: Final = 1e6
+LEAST_CORRELATION: Final = 1e-300
+"""Below it 1/correlation, which formulas have, is no double."""
 
 LARGEST_EPSILON: Final = 30.0
 """What the sampler's error adds to delta grows with e^epsilon. A delta at 30 holds for every larger epsilon too."""
@@ -588,6 +590,8 @@ def check_correlation(correlation: float) -> None:
     checks.check_not_negative("correlation", correlation)
     if correlation > MOST_CORRELATION:
         raise InvalidParameter(f"a correlation of at most {MOST_CORRELATION:g}", correlation)
+    if 0 < correlation < LEAST_CORRELATION:
+        raise InvalidParameter(f"a correlation of 0, or of at least {LEAST_CORRELATION:g}", correlation)
 
 
 def in_at_most(max_groups: int) -> str:
