@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
 
 import dphist as dp
 from dphist.mechanisms import (
@@ -109,14 +110,35 @@ def test_running_counts_have_headroom() -> None:
 
 
 @pytest.mark.parametrize("bound", [sparse_gaussian._exact, sparse_gaussian._f_dp])
-def test_many_splits_are_bounded_from_above(bound: Callable[..., NDArray[np.float64]]) -> None:
-    """A range of splits of 3,000 groups into shared and new ones has no split above the bound of the range."""
-    asked = {"epsilon": 0.1, "max_groups": 3000, "log_keep": float(log_ndtr(1700 / 400)), "per_group": 1 / 400**2}
+@pytest.mark.parametrize("gap", [1700.0, 2600.0])
+def test_many_splits_are_bounded_from_above(bound: Callable[..., NDArray[np.float64]], gap: float) -> None:
+    """A range of splits of 3,000 groups into shared and new ones has no split above the bound of the range.
+
+    And each split is bounded by what the theorem says, when the unit comes and when it goes.
+    """
+    std, epsilon = 400.0, 0.1
+    keep = float(log_ndtr(gap / std))
+    asked = {"epsilon": epsilon, "max_groups": 3000, "log_keep": keep, "per_group": 1 / std**2}
     every = np.arange(1, 3000)
     splits = bound(every, every, **asked)
+    mu, log_beta = np.sqrt(every) / std, (3000 - every) * keep
+    added = -np.expm1(log_beta) + np.exp(log_beta) * delta_gaussian(mu, epsilon - log_beta)
+    assert (splits >= added).all()
+    assert (splits >= delta_gaussian(mu, epsilon + log_beta)).all()
     for low, high in ((1, 2999), (1, 40), (700, 1500), (2900, 2999)):
         ranged = float(bound(np.array([low]), np.array([high]), **asked)[0])
         assert ranged >= splits[low - 1 : high].max()
+
+
+def test_mixed_splits_have_the_sums_too_and_deltas_add_up() -> None:
+    """One shared and one new group, by f-dp, where that is the worst split; add-the-deltas is never below it."""
+    asked: dict[str, Any] = {"max_groups": 2, "noise_std": 4.0, "gap": 5.2, "sums_sensitivity": 0.23}
+    beta = float(ndtr(1.3))
+    one = float(delta_gaussian(math.sqrt(1 / 16 + 0.23**2), 0.01))
+    found = sparse_gaussian.delta(0.01, analysis="f-dp", **asked)
+    both, infinity = float(delta_gaussian(math.sqrt(2 / 16 + 2 * 0.23**2), 0.01)), 1 - beta**2
+    assert found >= 1 - beta + beta * one > max(both, infinity) * 1.1
+    assert sparse_gaussian.delta(0.01, analysis="add-the-deltas", **asked) >= both + infinity
 
 
 def test_a_declared_spend_keeps_its_d() -> None:
@@ -135,8 +157,13 @@ def test_limits_are_rounded_down() -> None:
         if accountant != "basic":
             noise = filters.delta_of_noise(replace(limit, delta=0), accountant, 1.0)
             assert noise + filters.value(limit.delta) <= 1e-6 * (1 + 1e-12)
-    spend = filters.amount(PrivacyCost(0.1, 1e-7, 0.1, 1e-7, 0.1, 1e-7), "gdp")
-    assert Fraction(spend.noise, filters.UNITS) >= Fraction(0.1) ** 2
+    tiny = 1e-70
+    spend = filters.amount(PrivacyCost(tiny, tiny, tiny, tiny, tiny, tiny), "gdp")
+    assert Fraction(spend.noise, filters.UNITS) >= Fraction(tiny) ** 2
+    assert Fraction(spend.delta, filters.UNITS) >= Fraction(tiny)
+    for over in (filters.Amount(5, 3), filters.Amount(3, 5), filters.Amount(5, 5)):
+        assert not over.within(filters.Amount(4, 4))
+    assert filters.Amount(4, 4).within(filters.Amount(4, 4))
 
 
 def test_fewer_groups_never_cost_more() -> None:

@@ -67,7 +67,6 @@ _EXPONENTIAL = "tests/noise/test_noise_exponential.py::"
 _ZCDP = "tests/privacy/test_laplace_and_zcdp.py::"
 _H = "tests/adaptive/test_adaptive_hypotheses.py::"
 _SUMS = "tests/privacy/test_adding_up.py::"
-_GSHM = "tests/privacy/test_sparse_gaussian.py::"
 _CSH = "tests/privacy/test_correlated_gaussian.py::"
 _TAILS = "tests/noise/test_noise_tails.py::"
 _TABLES = "tests/noise/test_noise_tables.py::"
@@ -546,8 +545,6 @@ PLANNING: Final = (
          "discrete noise is for counts alone", _PLANS + "test_discrete_noise_keeps_counts_whole"),
         ("bound-beyond-the-list", "if bound is not None and self.max_groups is not None and self.max_groups > bound:",
          "if False:", "a unit is in at most all groups", _PLANS + "test_bad_input_is_named"),
-        ("chosen-bound-forgotten", "return replace(self, max_groups=max_groups) if self.undecided else self", "return self",
-         "the chosen bound is the enforced one", CHOICE),
     ),
     *in_file(
         "planning/candidates.py",
@@ -560,7 +557,7 @@ PLANNING: Final = (
          "a stored plan is checked anew", CHANGED),
         ("only-the-first-branch", "for mechanism in mechanisms if request.undecided else mechanisms[:1]:",
          "for mechanism in mechanisms[:1]:", "every branch is paid for",
-         "tests/adaptive/test_adaptive_order.py::test_every_branch_of_a_plan_is_checked"),
+         _ADAPTIVE + "test_a_branch_that_is_not_paid_for_is_not_chosen"),
         ("alternatives-not-checked",
          "if any(other.delta(request.mechanism_epsilon) > request.delta for other in alternatives):", "if False:",
          "alternatives meet the budget", CHANGED),
@@ -605,15 +602,15 @@ PRIVACY: Final = (
         ("infinity-of-one-group", "-math.expm1(max_groups * float(log_ndtr(gap / noise_std)))",
          "-math.expm1(float(log_ndtr(gap / noise_std)))", "every new group may be released", BUDGET + "[sparse]"),
         ("smaller-direction", "np.maximum(added, removed)", "np.minimum(added, removed)", "both directions count",
-         _GSHM + "test_fast_maximum_equals_the_loop"),
+         _ACCOUNTING + "test_many_splits_are_bounded_from_above"),
         ("smaller-end", "at_least=max(gauss, infinity)", "at_least=min(gauss, infinity)", "the worst split decides",
          BUDGET + "[sparse]"),
         ("splits-without-sums", "per_group=1 / noise_std**2 + sums_sensitivity**2", "per_group=1 / noise_std**2",
-         "aggregates cost in mixed splits", _GSHM + "test_fast_maximum_equals_the_loop"),
+         "aggregates cost in mixed splits", _ACCOUNTING + "test_mixed_splits_have_the_sums_too_and_deltas_add_up"),
         ("splits-at-their-best-end", "mu = np.sqrt(high * per_group)", "mu = np.sqrt(low * per_group)",
          "a range of splits is bounded by its worst end", _ACCOUNTING + "test_many_splits_are_bounded_from_above"),
         ("added-deltas-not-added", "return min(1.0, gauss + infinity)", "return min(1.0, max(gauss, infinity))",
-         "add-the-deltas adds", _GSHM + "test_golden_gaps"),
+         "add-the-deltas adds", _ACCOUNTING + "test_mixed_splits_have_the_sums_too_and_deltas_add_up"),
     ),
     *in_file(
         "privacy/correlated_gaussian.py",
@@ -629,7 +626,7 @@ PRIVACY: Final = (
         ("base-that-never-moves", "for moved in (0.0, block)", "for moved in (0.0,)", "the base moves with the counters",
          "tests/privacy/test_correlated_top_k.py::test_sensitivity_with_the_base_against_brute_force"),
         ("mixed-cases-forgotten", "return raise_for_rounding(bound)", "return raise_for_rounding(pure)", "mixed cases bind",
-         "tests/privacy/test_correlated_top_k.py::test_mixed_cases_bind_when_the_base_is_released"),
+         _CSH + "test_the_bound_holds_for_every_pair_and_is_close"),
     ),
     *in_file(
         "privacy/adaptive.py",
@@ -671,11 +668,11 @@ PRIVACY: Final = (
         "privacy/filters.py",
         ("one-limit-is-enough", "self.noise <= limit.noise and self.delta <= limit.delta",
          "self.noise <= limit.noise or self.delta <= limit.delta", "both sums stay below their limits",
-         _SUMS + "test_sums_are_exact_monotone_and_in_any_order"),
+         _ACCOUNTING + "test_limits_are_rounded_down"),
         ("spends-rounded-down",
          "return -(-math.prod([exact.numerator] * power) * UNITS // math.prod([exact.denominator] * power))",
          "return math.prod([exact.numerator] * power) * UNITS // math.prod([exact.denominator] * power)",
-         "spends are rounded up", _SUMS + "test_edges_of_costs_and_sums"),
+         "spends are rounded up", _ACCOUNTING + "test_limits_are_rounded_down"),
         ("delta-given-twice", "left = _down(Fraction(delta) - for_events)", "left = _down(Fraction(delta))",
          "the d's and the noise share delta", _SUMS + "test_limits_meet_the_budget_and_nothing_larger_does"),
         ("mu-not-squared", "return Amount(_up(cost.mu, 2), _up(cost.mu_delta))",
