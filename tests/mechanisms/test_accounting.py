@@ -161,6 +161,7 @@ def test_limits_are_rounded_down() -> None:
     spend = filters.amount(PrivacyCost(tiny, tiny, tiny, tiny, tiny, tiny), "gdp")
     assert Fraction(spend.noise, filters.UNITS) >= Fraction(tiny) ** 2
     assert Fraction(spend.delta, filters.UNITS) >= Fraction(tiny)
+    assert filters.amount(PrivacyCost(1.0, 0.0, 4.5, 0.0, 3.0, 0.0), "gdp").noise == 9 * filters.UNITS
     for over in (filters.Amount(5, 3), filters.Amount(3, 5), filters.Amount(5, 5)):
         assert not over.within(filters.Amount(4, 4))
     assert filters.Amount(4, 4).within(filters.Amount(4, 4))

@@ -103,11 +103,15 @@ def test_worst_split_gives_up_safely_when_bounds_never_tighten() -> None:
     assert bound == 2.0
 
 
-def test_worst_split_remembers_ranges_it_dropped() -> None:
-    """A range dropped early may hold a value a little above the best single point seen later: its bound must be kept."""
+@pytest.mark.parametrize("place", [77, 301, 333, 457, 500])
+def test_worst_split_remembers_ranges_it_dropped(place: int) -> None:
+    """A range dropped early may hold a value a little above the best single point seen later: its bound must be kept.
+
+    Wherever that value is: at the end of a range it would be seen at once.
+    """
 
     def upper(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        inside = (low <= 500) & (high >= 500)
+        inside = (low <= place) & (high >= place)
         late = (low <= 900) & (high >= 900)
         return np.where(inside, 1.0 + 9e-6, np.where(late & (low < high), 1.1, 1.0))
 

@@ -14,6 +14,7 @@ from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Ranked, 
 from dphist.mechanisms import from_top as from_tops
 from dphist.mechanisms.base import LARGEST_COUNT
 from dphist.noise import DiscreteGaussian, RoundedGaussian
+from dphist.privacy import unknown_domain
 from dphist.privacy.composition import delta_from_rho
 from dphist.privacy.gaussian import delta_gaussian
 from drawn_laws import Integers, recorded, silence
@@ -176,3 +177,17 @@ def test_a_node_of_a_stream_has_the_noise_it_costs() -> None:
     assert cost.rho_delta >= new
     lower = ContinualCounts(6, 2, mechanism.noise_std, mechanism.threshold - 1)
     assert lower.delta(1.0) > 1e-6
+
+
+def test_an_event_is_in_as_many_nodes_as_it_costs() -> None:
+    """Every prefix of a stream is cut into nodes; the most that one round is ever in, by listing them."""
+    for rounds in range(1, 70):
+        nodes: dict[int, set[tuple[int, int]]] = {t: set() for t in range(1, rounds + 1)}
+        for prefix in range(1, rounds + 1):
+            start = 0
+            for level in reversed(range(8)):
+                if prefix >> level & 1:
+                    for t in range(start + 1, start + 2**level + 1):
+                        nodes[t].add((level, start))
+                    start += 2**level
+        assert max(map(len, nodes.values())) == unknown_domain.levels(rounds)
