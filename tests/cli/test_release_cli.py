@@ -152,8 +152,9 @@ def test_true_numbers_are_printed_to_whoever_asked_for_them_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    command = ["release", "events.parquet", "--unit", "user_id", "--by", "url", *BUDGET, "--overwrite", "-o", "out.csv"]
-    for more in ([], ["--mechanism", "adaptive"], ["--quiet"], ["--json"]):
+    command = ["release", "events.parquet", "--unit", "user_id", "--by", "url", "--overwrite", "-o", "out.csv"]
+    command += BUDGET[:4]
+    for more in (BUDGET[4:], ["--mechanism", "adaptive"], ["--quiet"], ["--json"]):
         done = CliRunner().invoke(app, [*command, *more])
         assert done.exit_code == 0, done.output
         assert "UNSAFE" not in done.output

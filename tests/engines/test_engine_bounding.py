@@ -77,6 +77,17 @@ def test_a_condition_and_a_public_list_leave_out_what_they_should(engine: Engine
     assert histogram.listed
 
 
+@every_engine
+def test_groups_outside_a_public_list_take_no_place_in_a_sample(engine: Engine) -> None:
+    """A unit that may be counted in one group is counted in the listed one, and the total is about listed groups."""
+    rows: list[Record] = [{"user": user, "text": text} for user in range(20) for text in ("a", "b", "c", "listed")]
+    rows += [{"user": user, "text": "b"} for user in range(20, 30)]
+    query = GroupByQuery("user", (Key("text"),), public_keys=pa.table({"text": ["listed"]}), want_total=True)
+    histogram = engine.histogram(table(rows, SCHEMA), query, ContributionBounds(1))
+    assert groups_of(histogram) == {("listed",): (20,)}
+    assert histogram.total_units == 20
+
+
 def moved(one: Groups, other: Groups) -> list[tuple[int, ...]]:
     """How far the groups that differ have moved."""
     nothing = (0,) * (1 + len(MEASURES))
@@ -141,7 +152,7 @@ def test_a_sample_follows_from_the_seed_and_the_units_own_groups(engine: Engine)
 
 def test_a_pair_that_comes_twice_is_one_pair() -> None:
     once = DuckDBEngine().histogram(crowd(PAIRS), ITEMS, ContributionBounds(3), seed=4)
-    rows: list[dict[str, Any]] = [{"user": user, "item": item, "bit": 2.0**user} for user, item in PAIRS]
+    rows: list[Record] = [{"user": user, "item": item, "bit": 2.0**user} for user, item in PAIRS]
     rows += [{"user": user, "item": item, "bit": None} for user, item in PAIRS] * 2
     random.Random(2).shuffle(rows)
     again = DuckDBEngine().histogram(table(rows, CROWD), ITEMS, ContributionBounds(3), seed=4)

@@ -35,9 +35,10 @@ def test_a_group_that_nobody_sampled_is_not_eligible(in_memory: bool, most: int)
         first = pairs.first_round()
         sums = pairs.weighted_sums(np.full(GROUPS, ONE))
         assert int(pairs.eligible().sum()) == len(first.codes) == np.count_nonzero(sums) == most
-        squares = int((sums.astype(object) ** 2).sum())
-        assert 0.99 * 4**LATTICE_BITS < squares <= 4**LATTICE_BITS
         assert first.columns["exact"].tolist() == sums[first.codes].tolist()
+        for weights in (np.full(GROUPS, ONE), np.array([ONE - 7 * item for item in range(GROUPS)])):
+            squares = sum(int(x) ** 2 for x in pairs.weighted_sums(weights))
+            assert 0.99 * 4**LATTICE_BITS < squares <= 4**LATTICE_BITS
 
 
 def vectors(in_memory: bool, caps: tuple[int, int], weights: Integers) -> dict[str, Integers]:

@@ -66,6 +66,16 @@ def test_a_sketch_keeps_neighbours_close_and_states_its_error(
         assert count - worst <= one.get(item, 0) <= count
 
 
+@pytest.mark.parametrize("sparsity", range(1, 8))
+def test_a_reduction_subtracts_the_next_largest_count(sparsity: int) -> None:
+    counts = [9, 7, 5, 5, 3, 1]
+    sketch = MisraGries(sparsity, SCHEMA)
+    sketch.add(pa.table({"item": range(len(counts))}), np.array(counts, np.int64))
+    cut = counts[sparsity] if sparsity < len(counts) else 0
+    assert as_dict(sketch.histogram()) == {item: count - cut for item, count in enumerate(counts) if count > cut}
+    assert len(sketch.histogram()) <= sparsity
+
+
 def test_blocks_by_arrival_would_break_it() -> None:
     """The reason for hashing: a newcomer at the front pushes others into other blocks, and a counter moves by two."""
     people: list[set[int]] = [{3}, {0, 3}, {1}]

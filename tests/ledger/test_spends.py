@@ -84,6 +84,17 @@ def test_what_is_reserved_is_what_was_checked(address: str) -> None:
     assert entries[1].total == amount(owed.cost(1.0), "basic")
 
 
+def test_a_spend_larger_than_what_is_left_is_refused(address: str) -> None:
+    with Ledger(address) as opened:
+        spend(opened, of_pure(0.625, 1e-8))
+        before = opened.entries("people")
+        for cost in (of_pure(0.5, 1e-8), of_pure(0.125, 0.99e-6), of_pure(0.375 + 1e-12, 0.0)):
+            with pytest.raises(BudgetExceeded):
+                spend(opened, cost)
+        assert opened.entries("people") == before
+        spend(opened, of_pure(0.375, 0.99e-6))
+
+
 def test_what_does_not_fit_is_refused_before_the_source_is_opened(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
