@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable
-from typing import Any
 
 import pyarrow as pa
 import pytest

@@ -71,7 +71,7 @@ def claims_of_view() -> Iterator[Claim]:
     for name, target in (("all groups", EVERYWHERE), ("one group", IN_ONE)):
         yield Claim(
             "adaptive", "rounds, Lemma 1", f"the full view, a unit in {name}", mechanism.delta_noise, None,
-            views(mechanism, target), 20_000, 200_000,
+            views(mechanism, target), 12_000, 200_000,
         )  # fmt: skip
     clear = replace(mechanism, histogram_std=1.0)
     yield Claim(

@@ -40,6 +40,9 @@ FEWER: Final = (20_000, 100_000)
 ONE_BY_ONE: Final = (1_500, 12_000)
 """Runs where each is a release of its own."""
 
+FEW: Final = (500, 4_000)
+"""Where what could be wrong shows at once."""
+
 EPSILON, DELTA = 1.0, 0.2
 BUDGET: Final[dict[str, Any]] = {"epsilon": EPSILON, "delta": DELTA}
 """The budget of most releases: so much that a sample sees it."""
@@ -113,15 +116,14 @@ def releases_one_by_one() -> Iterator[Claim]:
         (discrete, "releases, new groups", (0, 0), (1, 1)),
         (sketch, "releases of sketches", (14, 14, 3), (1, 1, 0)),
     ):
-        claim = of_release(plan, setting, trials.many_releases(plan, without, moved), ONE_BY_ONE)
+        runs = FEW if plan is summed else ONE_BY_ONE
+        claim = of_release(plan, setting, trials.many_releases(plan, without, moved), runs)
         yield claim if plan.request.sketch is None else replace(claim, mechanism="sketch")
     total = plan_for(epsilon=20.0, delta=DELTA, max_groups=1, mechanism="laplace", total=True)
     assert total.request.total_scale is not None
     pure = math.exp(1 / total.request.total_scale)
     run = trials.many_releases(total, (9,), (1,), trials.read_total)
-    yield of_release(
-        total, "releases of a total", run, ONE_BY_ONE, lambda at: max(0.0, (pure - math.exp(at)) / (1 + pure))
-    )
+    yield of_release(total, "releases of a total", run, FEW, lambda at: max(0.0, (pure - math.exp(at)) / (1 + pure)))
     mechanism: Any
     for mechanism, kind in _records():
         for name, base in (("new", 0), ("large", 30)):
@@ -149,7 +151,7 @@ def lists() -> Iterator[Claim]:
     threshold: int = many.mechanism.threshold  # type: ignore[attr-defined]
     close = (*(5 + threshold for _ in range(20)), 5)
     run = trials.lists(many, close, (*(0 for _ in range(20)), 1), least=True)
-    yield _of_list(many, "top-k, the smallest of 20 counts at the threshold, the unit in the next group", run)
+    yield _of_list(many, "top-k, the smallest of 20 counts at the threshold, the unit in the next group", run, FEW)
     run = trials.sessions((4, 4), (1, 0), epsilon=2.0, delta=0.3, results=2, queries=2)
     session = calibrate_ranked(2.0, 0.3, 2, 2, queries=2)
     yield Claim("session", "", "sessions of two queries", session.delta, None, run, 10, 300)
@@ -294,8 +296,8 @@ def of_release(
     return Claim(mechanism.name, mechanism.analysis, setting, claimed or mechanism.delta, None, run, *runs)
 
 
-def _of_list(plan: TopKPlan, setting: str, run: Run) -> Claim:
-    return Claim(plan.mechanism.name, "", setting, plan.mechanism.delta, None, run, *ONE_BY_ONE)
+def _of_list(plan: TopKPlan, setting: str, run: Run, runs: tuple[int, int] = ONE_BY_ONE) -> Claim:
+    return Claim(plan.mechanism.name, "", setting, plan.mechanism.delta, None, run, *runs)
 
 
 def _records() -> list[tuple[Any, str]]:
