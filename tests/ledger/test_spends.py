@@ -88,11 +88,11 @@ def test_a_spend_larger_than_what_is_left_is_refused(address: str) -> None:
     with Ledger(address) as opened:
         spend(opened, of_pure(0.625, 1e-8))
         before = opened.entries("people")
-        for cost in (of_pure(0.5, 1e-8), of_pure(0.125, 0.99e-6), of_pure(0.375 + 1e-12, 0.0)):
+        for cost in (of_pure(0.5, 1e-8), of_pure(0.125, 0.995e-6), of_pure(0.375 + 1e-12, 0.0)):
             with pytest.raises(BudgetExceeded):
                 spend(opened, cost)
         assert opened.entries("people") == before
-        spend(opened, of_pure(0.375, 0.99e-6))
+        spend(opened, of_pure(0.375, 0.98e-6))
 
 
 def test_what_does_not_fit_is_refused_before_the_source_is_opened(
@@ -147,3 +147,13 @@ def test_a_spend_cannot_be_spliced_out(address: str) -> None:
             spliced.append(replace(kept, hash=kept.digest()))
         failed = [check for check in chain.verify(spliced) if not check.passed]
         assert "does not follow the one before it" in failed[0].detail
+
+
+def test_every_part_of_an_entry_is_in_its_hash(address: str) -> None:
+    with Ledger(address) as opened:
+        good = spend(opened)
+    other = {"dataset": "others", "sequence": 2, "time": "", "kind": "record", "body": {}, "previous": "0" * 64}
+    other |= {"noise_total": 0, "delta_total": 0}
+    assert {*other, "hash"} == {part.name for part in fields(Entry)}
+    for name, value in other.items():
+        assert replace(good, **{name: value}).digest() != good.digest() == good.hash, name
