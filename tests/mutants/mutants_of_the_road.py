@@ -1290,7 +1290,7 @@ _LISTS: Final = (
         "    largest.require(max_groups=plan.max_groups)\n",
         "",
         "a list with a bound is drawn on a bounded histogram only",
-        (f"{_TOP_K}test_a_bound_is_enforced_and_needed",),
+        (f"{_ROAD}test_a_list_with_a_bound_needs_a_bounded_histogram",),
     ),
     Mutant(
         "list-read-unbounded",
@@ -1323,7 +1323,7 @@ _LISTS: Final = (
         "return self.counts + sum(self.noise.values(), np.zeros(len(self.counts), np.int64))",
         "return self.counts + 0 * sum(self.noise.values(), np.zeros(len(self.counts), np.int64))",
         "running counts carry the noise of their nodes",
-        (f"{_STREAM}test_the_noise_of_a_node_stays_and_each_round_draws_one_node",),
+        (f"{_NODES}test_a_new_group_has_the_noise_of_its_empty_nodes",),
     ),
     Mutant(
         "stream-redraws-its-nodes",

@@ -18,6 +18,7 @@ from dphist.aggregates import LARGEST_SUM
 from dphist.engines.base import local_groups
 from dphist.flexible.plan import plan_statistic
 from dphist.histogram import ContributionBounds, Histogram
+from dphist.lists.top_k import privatise_list
 from dphist.mechanisms import CorrelatedGaussian, GroupMechanism
 from dphist.mechanisms.base import Kept
 from dphist.noise import DiscreteLaplace, Entropy, sample
@@ -164,6 +165,15 @@ def test_a_statistic_needs_a_bounded_histogram() -> None:
     for bounds in (ContributionBounds(3), ContributionBounds()):
         with pytest.raises(dp.InvalidParameter, match="bounded to 2"):
             privatise_statistic(Histogram(keys, counts, bounds), plan)
+
+
+def test_a_list_with_a_bound_needs_a_bounded_histogram() -> None:
+    plan = dp.plan_top_k(k=2, method="from-top", max_groups=2, **BUDGET)
+    keys, counts = pa.table({"item": list("abc")}), np.array([9000, 5000, 1000])
+    assert privatise_list(Histogram(keys, counts, ContributionBounds(2)), plan).table.num_rows == 2
+    for bounds in (ContributionBounds(3), ContributionBounds()):
+        with pytest.raises(dp.InvalidParameter, match="bounded to 2"):
+            privatise_list(Histogram(keys, counts, bounds), plan)
 
 
 def test_whether_there_is_anyone_is_a_question_about_units() -> None:
