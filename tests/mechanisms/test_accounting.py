@@ -29,7 +29,7 @@ from dphist.mechanisms.base import GroupMechanism, round_up, sampler_surcharge
 from dphist.mechanisms.continual import LARGEST_RUNNING_COUNT
 from dphist.planning import candidates as room
 from dphist.planning.request import Request
-from dphist.privacy import filters, sparse_gaussian
+from dphist.privacy import correlated_gaussian, filters, sparse_gaussian
 from dphist.privacy.composition import PrivacyCost, of_declared_rho
 from dphist.privacy.gaussian import delta_gaussian, raise_for_rounding
 
@@ -139,6 +139,15 @@ def test_mixed_splits_have_the_sums_too_and_deltas_add_up() -> None:
     both, infinity = float(delta_gaussian(math.sqrt(2 / 16 + 2 * 0.23**2), 0.01)), 1 - beta**2
     assert found >= 1 - beta + beta * one > max(both, infinity) * 1.1
     assert sparse_gaussian.delta(0.01, analysis="add-the-deltas", **asked) >= both + infinity
+
+
+def test_a_split_between_the_pure_cases_can_be_the_worst() -> None:
+    """One new counter, while the others move as if none were: more than the noise alone and than two new counters."""
+    q, mu, epsilon = float(ndtr(1.3)), 0.5, 0.01
+    mixed = 1 - q + q * float(delta_gaussian(mu, epsilon - math.log(q)))
+    assert mixed > 1.1 * max(float(delta_gaussian(mu, epsilon)), 1 - q**2)
+    common = correlated_gaussian.CommonNoise(0.0, 1.3, 2)
+    assert correlated_gaussian.tight_bound(epsilon, lambda new: np.where(new < 2, mu, 0.0), common, 2) >= mixed
 
 
 def test_a_declared_spend_keeps_its_d() -> None:

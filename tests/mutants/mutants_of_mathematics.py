@@ -625,7 +625,7 @@ PRIVACY: Final = (
         ("base-that-never-moves", "for moved in (0.0, block)", "for moved in (0.0,)", "the base moves with the counters",
          "tests/privacy/test_correlated_top_k.py::test_sensitivity_with_the_base_against_brute_force"),
         ("mixed-cases-forgotten", "return raise_for_rounding(bound)", "return raise_for_rounding(pure)", "mixed cases bind",
-         _CSH + "test_the_sharper_theorem_is_used_where_it_helps"),
+         _ACCOUNTING + "test_a_split_between_the_pure_cases_can_be_the_worst"),
     ),
     *in_file(
         "privacy/adaptive.py",

@@ -20,6 +20,7 @@ from dphist.aggregates import Aggregate
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms.base import enforce_sparsity
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from dphist.noise.laws import Law
 from dphist.planning import Plan
 from dphist.privacy.composition import delta_from_rho
 from dphist.privacy.gaussian import delta_gaussian
@@ -141,7 +142,7 @@ def test_the_noise_that_is_drawn_meets_the_budget(name: str) -> None:
     gap = None if mechanism.threshold is None else mechanism.threshold - PLANS[name].get("low_threshold", 1)
     new = released_alone(own, groups, gap, common)
     if isinstance(own, DiscreteLaplace):
-        pure = groups * (1 / own.scale + sum(steps / law.scale for steps, law in sums))  # type: ignore[union-attr, misc]
+        pure = groups * (1 / own.scale + sum(steps / scale_of(law) for steps, law in sums))
         assert float(left) * (1 - 1e-9) <= pure <= left
         assert pure <= mechanism.pure_epsilon
 
@@ -177,6 +178,11 @@ def test_the_noise_that_is_drawn_meets_the_budget(name: str) -> None:
     # The profile is never below either, also where the noise decides, or a new group.
     for at in (0.05, float(left), 4.0):
         assert mechanism.delta(at) >= max(noise(at), new) * (1 - 1e-8)
+
+
+def scale_of(law: Law) -> Fraction:
+    assert isinstance(law, DiscreteLaplace)
+    return law.scale
 
 
 def squared_shift(groups: int, of_all: int, own: RoundedGaussian, common: Any, sums: list[tuple[int, Any]]) -> float:
