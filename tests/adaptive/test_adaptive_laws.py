@@ -173,7 +173,7 @@ def test_a_choice_is_noised_and_paid_for(asked: dict[str, Any]) -> None:
     plan = dp.plan(epsilon=1.0, delta=1e-6, total=True, **asked)
     exact: Any = zipf(3000, 40, 4, 1)
     with recorded() as draws:
-        decided = decide(plan, exact)  # type: ignore[arg-type]
+        decided = decide(plan, exact)
     (draw,) = draws
     assert isinstance(draw.law, DiscreteLaplace)
     assert len(draw.noise) == len(DEGREE_EDGES)
@@ -209,7 +209,7 @@ def test_a_branch_that_is_not_paid_for_is_not_chosen() -> None:
     weak = LaplaceThreshold(1, 0.01, 2.0)  # so little noise that every choice falls on it
     light: Any = MemoryPairs(np.arange(3000, dtype=np.int32), np.arange(3000, dtype=np.int32) % 40, 3000, 40)
     with pytest.raises(dp.InvalidPlan, match="chosen branch"):
-        decide(Plan(plan.request, plan.mechanism, (weak,)), light)  # type: ignore[arg-type]
+        decide(Plan(plan.request, plan.mechanism, (weak,)), light)
     # Nor is a plan with such a branch accepted, before any record is read.
     with pytest.raises(dp.InvalidPlan, match="a stored plan"):
         storage.check_branches(plan.request, (plan.mechanism, weak), "a stored plan")

@@ -152,7 +152,14 @@ def test_a_spend_cannot_be_spliced_out(address: str) -> None:
 def test_every_part_of_an_entry_is_in_its_hash(address: str) -> None:
     with Ledger(address) as opened:
         good = spend(opened)
-    other = {"dataset": "others", "sequence": 2, "time": "", "kind": "record", "body": {}, "previous": "0" * 64}
+    other: dict[str, Any] = {
+        "dataset": "others",
+        "sequence": 2,
+        "time": "",
+        "kind": "record",
+        "body": {},
+        "previous": "0" * 64,
+    }
     other |= {"noise_total": 0, "delta_total": 0}
     assert {*other, "hash"} == {part.name for part in fields(Entry)}
     for name, value in other.items():
