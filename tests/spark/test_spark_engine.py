@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -20,6 +21,7 @@ from dphist.engines.spark.engine import SparkDialect, SparkEngine
 from dphist.engines.spark.expressions import quote_text, spark_expression
 from dphist.engines.spark.sketch import sketch_sql
 from dphist.engines.spark.staging import new_staging
+from dphist.histogram import ContributionBounds
 from dphist.sketch import largest_undercount
 from spark_sessions import LazySpark, frame, session
 
@@ -174,3 +176,12 @@ def test_a_cluster_needs_a_directory_it_shares() -> None:
 
     with pytest.raises(dp.InvalidParameter, match="only you can read"):
         new_staging(Elsewhere(), None)  # type: ignore[arg-type]
+
+
+def test_pairs_that_are_counted_here_leave_nothing_behind(tmp_path: Path) -> None:
+    engine = SparkEngine(session(), str(tmp_path))
+    source = frame(pa.table({"user": [1, 1, 2], "item": ["a", "b", "a"]}))
+    with engine.open(source, QUERY) as records, records.pairs() as pairs:
+        assert pairs.histogram(ContributionBounds(2)).counts.sum() == 3
+        assert len(list(tmp_path.iterdir())) == 1
+    assert list(tmp_path.iterdir()) == []

@@ -176,8 +176,8 @@ class SparkRecords:
         return self.engine.spark
 
     def staging(self, *, stays: bool = False) -> Staging:
-        """The directory of exact tables, or that of the released one, which stays."""
-        while len(self.stagings) < 2:
+        """The directory of exact tables, or that of the released one, which stays; made when it is first asked for."""
+        while len(self.stagings) <= stays:
             self.stagings.append(self.engine.new_staging())
         return self.stagings[stays]
 
