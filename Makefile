@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 export PYTHONUTF8 := 1
+# One more than there are cores: the process of the Spark tests waits half of its time for the JVM.
+WORKERS ?= $(shell echo $$(( $$(nproc) + 1 )))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format lint types imports pytest coverage test-statistical test-fuzz test-crash test-spark mutants java audit audit-spark postgres bench pins clean
@@ -59,11 +61,11 @@ java:  # for Spark
 	@command -v java >/dev/null || { echo "Installing Java ..."; $(APT) openjdk-17-jre-headless >/dev/null; }
 
 pytest: $(READY) java postgres
-	@$(BIN)/pytest -q -n auto --dist loadgroup
+	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
 
 # The rooms whose mistakes would be privacy bugs must be covered branch by branch.
 coverage: $(READY) java postgres
-	@$(BIN)/pytest -q -n auto --dist loadgroup --cov --cov-report=
+	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup --cov --cov-report=
 	@$(BIN)/coverage report --include='src/dphist/privacy/*,src/dphist/noise/*,src/dphist/mechanisms/*' --fail-under=100
 
 test-statistical: $(READY)  ## the long statistical runs

@@ -427,7 +427,7 @@ _PAIRS: Final = (
         (f"{_OF_PAIRS}test_main_and_probe_are_clipped_to_their_own_caps",),
     ),
     Mutant(
-        "sums-not-clipped",
+        "sums-not-clipped-on-the-road",
         "engines/memory.py",
         "clipped_steps(self.steps[name][part], weights[group], factors[unit], shift)",
         "clipped_steps(self.steps[name][part], weights[group], np.full(len(unit), 1 << FACTOR_BITS), shift)",
@@ -654,7 +654,7 @@ _HISTOGRAMS: Final = (
         (f"{_BOUNDING}test_rows_of_equal_counts_are_in_the_order_of_their_keys",),
     ),
     Mutant(
-        "sparsity-not-enforced",
+        "sparsity-not-enforced-on-the-road",
         "engines/base.py",
         'columns = {**self.columns, "units": enforce_sparsity(self.columns["units"], most)}',
         "columns = dict(self.columns)",
@@ -1348,7 +1348,7 @@ _LISTS: Final = (
         "        ended = next(iter(self.noise.values()), np.zeros(0, np.int64))\n"
         "        noise[begun] = np.append(ended, draw(len(counts)))[: len(counts)]\n",
         "a node that has ended is never used again",
-        (f"{_STREAM}test_the_noise_of_a_node_stays_and_each_round_draws_one_node",),
+        ("tests/unknown_domain/test_stream_laws.py::test_a_new_group_has_the_noise_of_its_empty_nodes",),
     ),
     Mutant(
         "batch-counted-twice",
