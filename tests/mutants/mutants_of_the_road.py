@@ -29,6 +29,7 @@ _SESSION: Final = "tests/unknown_domain/test_session.py::"
 _STREAM: Final = "tests/unknown_domain/test_continual.py::"
 _LOCKS: Final = "tests/unknown_domain/test_locks.py::"
 _TOP_K: Final = "tests/unknown_domain/test_top_k_release.py::"
+_VERIFY_LAWS: Final = "tests/publish/test_verify_laws.py::"
 _VERIFY: Final = "tests/publish/test_verify.py::"
 _LAWS: Final = "tests/publish/test_verify_laws.py::"
 _ROAD: Final = "tests/publish/test_road.py::"
@@ -1436,7 +1437,7 @@ _VERIFICATION: Final = tuple(
         (
             "any-cost", "verify.py",
             'yield from (f"cost in {name}" for name in owed if not same(paid[name], owed[name], _TINY))', "yield from ()",
-            "the entry paid what the file costs", (f"{_VERIFY}test_a_ledger_is_asked_about_its_entry",),
+            "the entry paid what the file costs", (f"{_VERIFY_LAWS}test_an_entry_that_paid_for_less_is_told",),
         ),
         (
             "any-fact", "verify.py", "        if not agree:\n            yield name\n", "        del agree\n",
@@ -1475,7 +1476,7 @@ _VERIFICATION: Final = tuple(
             "other-columns", "claims.py",
             'return [Check("columns", False, f"expected {expected}, got {table.column_names}")]',
             'return [Check("columns", None, f"expected {expected}, got {table.column_names}")]',
-            "the columns are those of the plan", (f"{_RELEASE}test_verify_catches_changed_files",),
+            "the columns are those of the plan", (f"{_VERIFY_LAWS}test_a_column_more_is_told",),
         ),
         (
             "any-lattice", "claims.py", "on_lattice = bool((steps == np.rint(steps)).all()) and", "on_lattice =",
@@ -1531,7 +1532,7 @@ _VERIFICATION: Final = tuple(
         (
             "any-delta", "of_lists.py", "    holds = proved <= stated.delta\n", "    holds = True\n",
             "the guarantee of a list or a stream is computed anew",
-            (f"{_STREAM}test_files_can_be_verified",),
+            (f"{_VERIFY_LAWS}test_a_stream_that_states_less_than_it_proves_is_told",),
         ),
         (
             "any-round", "of_lists.py", 'Check("round", stated.round <= mechanism.rounds,', 'Check("round", True,',
@@ -1544,7 +1545,7 @@ _VERIFICATION: Final = tuple(
         ),
         (
             "two-copies", "stored.py", "    if copies[0] != copies[1]:\n", "    if copies[0] is None and copies[1]:\n",
-            "two readers of one file read one claim", (f"{_VERIFY}test_hostile_files_are_refused",),
+            "two readers of one file read one claim", (f"{_VERIFY_LAWS}test_two_claims_in_one_file_are_refused",),
         ),
         (
             "names-twice", "stored.py", "if len(data := dict(pairs)) < len(pairs):", "if not (data := dict(pairs)):",

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
 import dphist as dp
 from dphist.ledger import DataSet, Ledger, database
-from dphist.publish.files import write_table
+from dphist.publish.files import METADATA_KEY, write_table
 from dphist.publish.result import Published
 from dphist.verification import verify as verification
 
@@ -123,3 +126,43 @@ def test_an_entry_in_a_broken_chain_pays_for_nothing(tmp_path: Path) -> None:
     checks = {check.name: check.passed for check in dp.verify(tmp_path / "out.parquet", ledger=address)}
     assert not checks["chain"]
     assert not checks.get("ledger")
+
+
+def test_a_column_more_is_told(tmp_path: Path) -> None:
+    found = dp.release(EVENTS, **OPTIONS, max_groups=3)
+    table = found.to_arrow()
+    assert "columns" in failed(tmp_path, found, table.append_column("true", table["count"]))
+    assert "columns" in failed(tmp_path, found, table.rename_columns(["item", "counts", "count_std_error"]))
+
+
+def test_a_stream_that_states_less_than_it_proves_is_told(tmp_path: Path) -> None:
+    stream = dp.Continual.start(tmp_path / "s", rounds=7, max_groups=3, **OPTIONS)
+    found = stream.add(EVENTS, "one")
+    assert failed(tmp_path, found) == set()
+    assert failed(tmp_path, replace(found, settings={**found.settings, "delta": 1e-7})) == {"guarantee"}
+
+
+def test_an_entry_that_paid_for_less_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = tmp_path / "ledger.db"
+    with Ledger(address, create=True) as opened:
+        opened.create(DataSet("people", 20.0, 1e-3, "user", "gdp"))
+    found = dp.release(EVENTS, **OPTIONS, max_groups=3, mechanism="laplace", ledger=address, dataset="people")
+    found.write(tmp_path / "out.parquet")
+    assert not any(check.failed for check in dp.verify(tmp_path / "out.parquet", ledger=address))
+    cost = dp.LaplaceThreshold._cost
+    monkeypatch.setattr(dp.LaplaceThreshold, "_cost", lambda *asked: replace(cost(*asked), mu=9.0))
+    assert [check.name for check in dp.verify(tmp_path / "out.parquet", ledger=address) if check.failed] == ["ledger"]
+
+
+def test_two_claims_in_one_file_are_refused(tmp_path: Path) -> None:
+    """A writer stores metadata twice, and readers take one or the other."""
+    found = dp.release(EVENTS, **OPTIONS, max_groups=3)
+    found.write(tmp_path / "out.parquet")
+    table = pq.read_table(tmp_path / "out.parquet")
+    claim = json.loads(table.schema.metadata[METADATA_KEY])
+    with pq.ParquetWriter(tmp_path / "two.parquet", table.schema) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({METADATA_KEY: json.dumps({**claim, "epsilon": 0.1})})
+    (tmp_path / "two.parquet.dphist.json").write_bytes((tmp_path / "out.parquet.dphist.json").read_bytes())
+    with pytest.raises(dp.InvalidParameter, match="two that differ"):
+        dp.verify(tmp_path / "two.parquet")
