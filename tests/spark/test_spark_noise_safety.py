@@ -16,6 +16,7 @@ import dphist as dp
 from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.spark import groups as spark_groups
 from dphist.engines.spark.groups import OnBatches
+from dphist.engines.spark.session import SETTINGS
 from dphist.histogram import ContributionBounds
 from dphist.ledger import DataSet, Ledger
 from dphist.mechanisms import CorrelatedGaussian
@@ -136,8 +137,10 @@ def test_a_job_that_fails_leaves_nothing_and_tells_nothing(tmp_path: Path, monke
     assert not [table.name for table in session().catalog.listTables() if table.name.startswith("dphist")]
 
 
-def test_tasks_draw_from_their_own_entropy() -> None:
+def test_tasks_draw_from_their_own_entropy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks that see the same counts must not draw the same noise: 600 groups of 60 units in 6 tasks, noise on 2^-10."""
+    # Batches of one size: tasks of different length would use the same words differently.
+    monkeypatch.setitem(SETTINGS, "spark.sql.execution.arrow.maxRecordsPerBatch", "16")
     table = pa.table({"user": np.arange(36_000), "item": np.arange(36_000) % 600})
     options: dict[str, Any] = {"epsilon": 1, "delta": 1e-3, "max_groups": 1, "mechanism": "sparse-gaussian"}
     with several_tasks(6), dp.release(frame(table), unit="user", by="item", **options) as found:
