@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dphist as dp
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms import (
     CorrelatedGaussian,
     DiscreteCorrelatedGaussian,
     DiscreteGaussianThreshold,
+    GroupMechanism,
     KnownGroups,
     LaplaceThreshold,
     SparseGaussian,
@@ -306,3 +308,12 @@ def test_absurd_correlations_are_refused(correlation: float) -> None:
     with pytest.raises(InvalidParameter, match="correlation"):
         CorrelatedGaussian(4, 4, 3.0, correlation, 20.0)
     assert CorrelatedGaussian(4, 4, 3.0, 1e-300, 20.0).delta(1.0) < 1
+
+
+def test_what_a_mechanism_has_unless_it_says_otherwise() -> None:
+    listed = KnownGroups(8, 3, 2.0)
+    assert (listed.release_probability(0), listed.count_released_with(0.95), listed.rounds) == (1.0, 0.0, 1)
+    assert GroupMechanism.gap.fget(SparseGaussian(3, 2.0, 9.0)) == 8.0  # type: ignore[attr-defined]
+    assert GroupMechanism.gap.fget(listed) is None  # type: ignore[attr-defined]
+    halves = dp.plan(epsilon=1, delta=1e-6, sparsity=9, noise="discrete", mechanism="correlated-gaussian")
+    assert halves.mechanism.with_noise(halves.request) is halves.mechanism

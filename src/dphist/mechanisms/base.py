@@ -417,11 +417,6 @@ class ListMechanism(Mechanism):
         """How many of the largest groups the source has to give: the one behind the last is needed too."""
         return self.length + 1
 
-    @property
-    def shortlist_asked(self) -> int | None:
-        """The length of the shortlist, where there is one."""
-        return None
-
     def listed(self, largest: Integers, k: int, entropy: Entropy | None = None) -> Listed:
         """The private list from the `needed` largest counts, largest first."""
         raise NotImplementedError

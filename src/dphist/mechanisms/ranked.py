@@ -88,11 +88,6 @@ class Ranked(ListMechanism):
         """The shortlist, and the group behind it."""
         return self.shortlist + 1
 
-    @property
-    def shortlist_asked(self) -> int:
-        """The length of the shortlist."""
-        return self.shortlist
-
     def listed(self, largest: Integers, k: int, entropy: Entropy | None = None) -> Listed:
         """Keys in order, without counts."""
         chosen = self.choose(largest, k, entropy)
