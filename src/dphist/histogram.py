@@ -53,6 +53,10 @@ class ContributionBounds:
                 raise InvalidParameter(f"a histogram bounded to {needed} groups per unit", held)
 
 
+NO_BOUNDS: Final = ContributionBounds()
+"""Nothing is promised."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Histogram:
     """Units per group, and recentred sums in whole steps, in an arbitrary order of the groups.

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 import dphist as dp
 from dphist.aggregates import LARGEST_SUM
-from dphist.engines.base import local_groups
+from dphist.engines.base import LocalGroups, local_groups
+from dphist.engines.duckdb.engine import DuckDBRecords
+from dphist.engines.duckdb.pairs import DuckDBPairs
 from dphist.flexible.plan import plan_statistic
-from dphist.histogram import ContributionBounds, Histogram
+from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.lists.top_k import privatise_list
 from dphist.mechanisms import CorrelatedGaussian, GroupMechanism
 from dphist.mechanisms.base import Kept
@@ -222,3 +224,27 @@ def test_no_road_takes_another_source_of_noise(tmp_path: Path) -> None:
         with pytest.raises(dp.InvalidParameter, match="SystemEntropy"):
             road(pa.RecordBatchReader.from_batches(data.schema, batches()), SeededEntropy(1))
         assert read == [], name
+
+
+@pytest.mark.parametrize("options", [{"max_groups": 2}, {"sketch": 3}, {"keys": ["a", "b"]}, {"max_groups": "auto"}])
+def test_an_engine_shows_what_it_has_bounded(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The road takes groups from any engine, but not without evidence: an engine that forgets to bound is refused."""
+    source = table(a=40, b=30)
+    assert dp.release(source, unit="user", by="item", **BUDGET, **options).to_arrow().num_rows > 0
+    monkeypatch.setattr(DuckDBRecords, "groups", unbounded(DuckDBRecords.groups))
+    monkeypatch.setattr(DuckDBRecords, "sketch", unbounded(DuckDBRecords.sketch))
+    monkeypatch.setattr(DuckDBPairs, "groups", unbounded(DuckDBPairs.groups))
+    with pytest.raises(dp.InvalidParameter, match="bounded to"):
+        dp.release(source, unit="user", by="item", **BUDGET, **options)
+
+
+def unbounded(count: Callable[..., LocalGroups]) -> Callable[..., LocalGroups]:
+    return lambda *asked: replace(count(*asked), bounds=NO_BOUNDS)
+
+
+def test_a_table_of_other_keys_is_not_published_as_the_list() -> None:
+    plan = dp.plan(**BUDGET, keys=2, max_groups=1)
+    histogram = Histogram(pa.table({"item": ["a", "b"]}), np.array([5, 9]), ContributionBounds(1), listed=True)
+    assert privatise(histogram, plan, SELECTION).to_arrow().num_rows == 2
+    with pytest.raises(dp.InvalidParameter, match="public list"):
+        privatise(replace(histogram, listed=False), plan, SELECTION)

@@ -20,6 +20,7 @@ from dphist.aggregates import Aggregate, Lattice
 from dphist.engines.lines import LONGEST_LINE
 from dphist.engines.query import Files, GroupByQuery, Key
 from dphist.engines.spark.sources import fields_of
+from dphist.histogram import ContributionBounds
 from spark_sessions import frame, session
 
 NAN, INF = float("nan"), float("inf")
@@ -371,3 +372,29 @@ def test_numbers_of_any_bits_come_out_as_one(tmp_path: Path) -> None:
     pq.write_table(pa.table({"u": range(5), "x": bits.view(np.float64)}), path)
     found = {unit: value for unit, groups in pairs(str(path), Key("x")).items() for (value,) in groups}
     assert [found[unit] is None or struct.pack("<d", found[unit]) for unit in range(5)] == [True] * 3 + [bytes(8)] * 2
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_no_time_of_an_arrow_table_ends_a_run(unit: str) -> None:
+    """Spark's own conversion fails on one time that microseconds cannot hold, or that a clock shows twice."""
+    usual, ambiguous = 1_700_000_000, 1_698_539_400  # 2023-10-29, half past two in the night, in Berlin
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    moments = [usual * per_second, ambiguous * per_second, -1, 2**63 - 1, -(2**63) + 1, None]
+    table = pa.table(
+        {
+            "u": range(len(moments)),
+            "t": pa.array(moments, pa.int64()).cast(pa.timestamp(unit, "Europe/Berlin")),
+            "odd": [[1]] * len(moments),
+        }
+    )
+    query = GroupByQuery("u", (Key("t"),))
+    counted = dp.SparkEngine(session()).histogram(table, query, ContributionBounds(1), seed=1)
+    assert counted.counts.sum() == len(moments)  # what cannot be held is null, and null is a group
+    assert (
+        dp.SparkEngine(session()).histogram(table.slice(0, 2), query, ContributionBounds(1), seed=1).counts.sum() == 2
+    )
+    with pytest.raises(dp.InvalidParameter, match="a type that Spark has for 'odd'"):
+        dp.SparkEngine(session()).histogram(table, GroupByQuery("u", (Key("odd"),)), ContributionBounds(1))
+    twice = pa.Table.from_arrays([table["u"], table["u"], table["u"]], names=["u", "k", "k"])
+    with pytest.raises(dp.InvalidParameter):
+        dp.SparkEngine(session()).histogram(twice, GroupByQuery("u", (Key("k"),)), ContributionBounds(1))

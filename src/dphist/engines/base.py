@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from dphist import checks
 from dphist.engines.query import GroupByQuery
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram
+from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
+from dphist.mechanisms.base import enforce_sparsity
 from dphist.noise.entropy import Entropy, SystemEntropy
 
 if TYPE_CHECKING:
@@ -87,6 +88,16 @@ class StoredTable(Protocol):
 
 class Groups(Protocol):
     """Whole numbers for each group: `units` and `steps_i`, or what the rounds need. Nothing here is safe to print."""
+
+    @property
+    def bounds(self) -> ContributionBounds:
+        """How much one unit contributes to `units`: evidence that the engine has done its work."""
+        ...
+
+    @property
+    def listed(self) -> bool:
+        """Whether the groups are those of a public list."""
+        ...
 
     def each(self, function: OnGroups, names: Sequence[str], entropy: Entropy | None) -> Groups:
         """Apply a function to groups, some or all at a time, once: what comes back keeps the noise it drew."""
@@ -272,12 +283,14 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LocalGroups:
-    """Groups as arrays of this process. `keys_of` gives the keys of some codes, which are in the order of the keys."""
+    """Groups as arrays of this process. `keys_of` gives the keys of some codes; those of pairs are in the order of the keys."""
 
     codes: Integers
     columns: Arrays
     keys_of: Callable[[Integers], pa.Table]
     total: int | None = None
+    bounds: ContributionBounds = NO_BOUNDS
+    listed: bool = False
 
     def each(self, function: OnGroups, names: Sequence[str], entropy: Entropy | None = None) -> LocalGroups:
         """All at once."""
@@ -285,7 +298,7 @@ class LocalGroups:
         return LocalGroups(self.codes[rows.index], rows.columns, self.keys_of)
 
     def together(self, function: OnGroups, names: Sequence[str]) -> LocalGroups:
-        """The same: they are in the order of their keys."""
+        """The same: groups of pairs are in the order of their keys."""
         return self.each(function, names)
 
     def answer(self, function: Callable[[Arrays], tuple[float, float]]) -> tuple[float, float] | None:
@@ -294,10 +307,7 @@ class LocalGroups:
 
     def less_next_largest(self, most: int) -> LocalGroups:
         """A partial sort."""
-        from dphist.mechanisms.base import enforce_sparsity
-
-        columns = {**self.columns, "units": enforce_sparsity(self.columns["units"], most)}
-        return LocalGroups(self.codes, columns, self.keys_of)
+        return replace(self, columns={**self.columns, "units": enforce_sparsity(self.columns["units"], most)})
 
     def sum_of(self, column: str) -> int:
         """A sum of int64."""
@@ -324,8 +334,14 @@ def local_groups(histogram: Histogram) -> LocalGroups:
     """A histogram as groups."""
     steps = {f"steps_{i}": histogram.sums[measure.name] for i, measure in enumerate(histogram.measures, 1)}
     keys = histogram.keys
-    columns, codes = {"units": histogram.counts, **steps}, np.arange(len(histogram))
-    return LocalGroups(codes, columns, lambda chosen: keys.take(pa.array(chosen)), histogram.total_units)
+    return LocalGroups(
+        codes=np.arange(len(histogram)),
+        columns={"units": histogram.counts, **steps},
+        keys_of=lambda chosen: keys.take(pa.array(chosen)),
+        total=histogram.total_units,
+        bounds=histogram.bounds,
+        listed=histogram.listed,
+    )
 
 
 def with_columns(keys: pa.Table, rows: Rows, layout: Layout) -> pa.Table:

@@ -110,8 +110,9 @@ class Work:
             return decided.from_groups(pairs.groups(bounds_of(decided.plan)))
 
     def from_groups(self, groups: Groups) -> Release:
-        """Noise and threshold on bounded groups."""
+        """Noise and threshold on groups, if there is evidence that they are bounded as the plan's guarantee assumes."""
         mechanism = self.plan.mechanism
+        self._require_bounds(groups)
         total = groups.total_units() if self.plan.request.total else None
         if self.diagnose is not None:
             self.diagnose({"non-empty groups": groups.number(), "contributions": groups.sum_of("units")})
@@ -142,6 +143,15 @@ class Work:
         table = counted.publish(estimate_groups, self._layout(), self.entropy, together=True)
         return self._released(table, pairs.total_units() if self.plan.request.total else None)
 
+    def _require_bounds(self, groups: Groups) -> None:
+        request = self.plan.request
+        most = None if request.sketch is not None else request.groups_per_unit
+        groups.bounds.require(max_groups=most, sparsity=request.sketch)
+        if groups.listed != (request.keys is not None):
+            raise InvalidParameter("groups of the public list of keys, as the plan says", "others")
+        if not request.thresholded and groups.number() != request.keys:
+            raise InvalidParameter(f"the counts of all {request.keys} listed groups", "another number of them")
+
     def _layout(self) -> Layout:
         chosen = self.selection
         return layout_of(self.plan, level=chosen.intervals, integers=chosen.integers, order=chosen.order)
@@ -153,11 +163,6 @@ class Work:
 
 def privatise(histogram: Histogram, plan: Plan, selection: Selection, entropy: Entropy | None = None) -> Release:
     """Draw the noise of a plan on a bounded histogram that somebody else counted."""
-    request = plan.request
-    bound = {"sparsity": request.sketch} if request.sketch is not None else {"max_groups": request.groups_per_unit}
-    histogram.require(**bound, listed=request.keys is not None)
-    if not request.thresholded and len(histogram) != request.keys:
-        raise InvalidParameter(f"the counts of all {request.keys} listed groups", len(histogram))
     return Work(plan, selection, entropy).from_groups(local_groups(histogram))
 
 

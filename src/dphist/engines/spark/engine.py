@@ -37,7 +37,7 @@ from dphist.engines.spark.session import pinned, without_leaks
 from dphist.engines.spark.staging import Staging, new_staging, remove_all
 from dphist.engines.sql import Fields, histogram_sql, pairs_sql, ranked_sql, records_sql
 from dphist.errors import EngineFailure, InvalidParameter, MissingExtra
-from dphist.histogram import ContributionBounds, Histogram
+from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.version import __version__
 
 if TYPE_CHECKING:
@@ -120,18 +120,8 @@ class SparkEngine(Engine):
         return new_staging(self.spark, self.staging)
 
     def check_output(self, path: str) -> None:
-        """Refuse a folder that exists on a file system that only Spark reaches, where nothing is overwritten.
-
-        Whoever reads a path that does not exist is refused.
-        """
-        if is_here(path):
-            return
-        try:
-            without_leaks(lambda: self.spark.read.text(path).schema)
-        except EngineFailure:
-            return
-        hint = "remove it or choose another name: only folders of this machine are overwritten."
-        raise InvalidParameter("a new folder for the output of Spark", f"{path}, which exists", hint)
+        """Refuse a folder that exists where only Spark can see it."""
+        check_elsewhere(self.spark, path)
 
 
 class Views:
@@ -198,12 +188,12 @@ class SparkRecords:
     def groups(self, bounds: ContributionBounds) -> SparkGroups:
         """Bounded counts and sums, written down."""
         self.tell(BOUNDING)
-        return self.written(self.sql(self.histogram_sql(bounds)), "groups")
+        return self.written(self.sql(self.histogram_sql(bounds)), "groups", ContributionBounds(bounds.max_groups))
 
     def sketch(self, sparsity: int) -> SparkGroups:
         """A sketch, written down."""
         self.tell(BOUNDING)
-        return self.written(self._sketch(sparsity), "groups")
+        return self.written(self._sketch(sparsity), "groups", ContributionBounds(sparsity=sparsity))
 
     def histogram(self, bounds: ContributionBounds, largest: int | None = None) -> Histogram:
         """Collected to the driver: each task's own largest groups, merged. True values."""
@@ -254,11 +244,12 @@ class SparkRecords:
         columns = ", ".join(["unit", *self.fields.key_names, *steps, "place"])
         return "WITH " + ",\n".join(stages) + f"\nSELECT {columns} FROM ranked"
 
-    def written(self, frame: DataFrame, name: str) -> SparkGroups:
-        """A table of groups, computed once."""
+    def written(self, frame: DataFrame, name: str, bounds: ContributionBounds = NO_BOUNDS) -> SparkGroups:
+        """A table of groups, computed once, with how much one unit contributes to it."""
         from dphist.engines.spark.groups import SparkGroups
 
-        return SparkGroups(self, self.staging().write(frame, name, distinct=self.fields.key_names))
+        committed = self.staging().write(frame, name, distinct=self.fields.key_names)
+        return SparkGroups(self, committed, bounds)
 
     def sql(self, text: str) -> DataFrame:
         """A query of the rounds or of a sketch; only names of this package are in it."""
@@ -267,6 +258,21 @@ class SparkRecords:
     def scalar(self, sql: str) -> int:
         """One number."""
         return int(without_leaks(lambda: self.sql(sql).collect())[0][0] or 0)
+
+
+def check_elsewhere(spark: SparkSession, path: str) -> None:
+    """Refuse a folder that exists on a file system that only Spark reaches, where nothing is overwritten.
+
+    Whoever reads a path that does not exist is refused.
+    """
+    if is_here(path):
+        return
+    try:
+        without_leaks(lambda: spark.read.text(path).schema)
+    except EngineFailure:
+        return
+    hint = "remove it or choose another name: only folders of this machine are overwritten."
+    raise InvalidParameter("a new folder for the output of Spark", f"{path}, which exists", hint)
 
 
 def is_here(path: str) -> bool:

@@ -10,16 +10,17 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from dphist.engines.base import Arrays, Layout, OnGroups, Order, integers, row_order
-from dphist.engines.spark.engine import SparkRecords
+from dphist.engines.spark.engine import SparkRecords, check_elsewhere
 from dphist.engines.spark.session import without_leaks
 from dphist.engines.spark.staging import COMMITTER, Staging, delete_here
+from dphist.histogram import NO_BOUNDS, ContributionBounds
 from dphist.noise.entropy import Entropy, SystemEntropy, allow_test_entropy
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ class SparkGroups:
 
     records: SparkRecords
     frame: DataFrame
+    bounds: ContributionBounds = NO_BOUNDS
+
+    @property
+    def listed(self) -> bool:
+        """Whether the groups are those of a public list."""
+        return self.records.fields.listed is not None
 
     def view(self) -> str:
         """The table under a name for SQL."""
@@ -86,7 +93,7 @@ class SparkGroups:
         )
         less = f"GREATEST(units - {next_largest}, 0) AS units"
         columns = [less if name == "units" else name for name in self.frame.columns]
-        return SparkGroups(self.records, self.records.sql(f"SELECT {', '.join(columns)} FROM {view}"))
+        return replace(self, frame=self.records.sql(f"SELECT {', '.join(columns)} FROM {view}"))
 
     def sum_of(self, column: str) -> int:
         """One number."""
@@ -214,6 +221,7 @@ class SparkTable:
         """Let Spark write a folder of files, with the metadata in a folder inside it."""
         from pyspark.sql import functions as F  # noqa: N812
 
+        check_elsewhere(self.directory.spark, path)
         writer = self.to_spark().write.options(**COMMITTER).mode("error")
         writer = writer.option("header", True) if kind == "csv" else writer
         # a literal: a list of rows would start a Python process

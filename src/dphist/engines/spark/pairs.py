@@ -58,7 +58,8 @@ class SparkPairs:
 
     def groups(self, bounds: ContributionBounds) -> SparkGroups:
         """Bounded counts and sums of the same pairs."""
-        return self.records.written(self.records.sql(self.records.histogram_sql(bounds, self.view)), "groups")
+        counted = self.records.sql(self.records.histogram_sql(bounds, self.view))
+        return self.records.written(counted, "groups", ContributionBounds(bounds.max_groups))
 
     def histogram(self, bounds: ContributionBounds) -> Histogram:
         """Collected to the driver."""

@@ -154,7 +154,7 @@ def _frame(spark: SparkSession, source: object, needed: Sequence[str]) -> tuple[
         frame: Any = source
         return frame, True
     if isinstance(source, pa.Table):
-        return without_leaks(lambda: frame_of(spark, source)), True
+        return without_leaks(lambda: frame_of(spark, source, needed)), True
     if isinstance(source, str | Path):
         source = Files((source,))
     if not isinstance(source, Files):

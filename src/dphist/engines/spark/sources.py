@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dphist.engines.duckdb.sources import NO_HEADER
 from dphist.engines.lines import LONGEST_LINE
@@ -40,18 +41,67 @@ _JSON: Final = {
 _START: Final = "_metadata.file_block_start"
 
 
-def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """A table of the driver as a DataFrame. Types of Arrow that Spark does not read become what it has for them."""
+def frame_of(spark: SparkSession, table: pa.Table, needed: Sequence[str] | None = None) -> DataFrame:
+    """A table of the driver as a DataFrame, with the columns that Spark has a type for.
+
+    A needed column without one is refused, by its type. No value decides whether the rest can be read: Spark's own
+    conversion would fail on a time that microseconds cannot hold, and for a time in an hour that a clock shows twice.
+    """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    known = table.cast(pa.schema([field.with_type(_known(field.type)) for field in table.schema]))
+    wanted = None if needed is None else {name.casefold() for name in needed}
+    names, columns = [], []  # lists: a name that comes twice is refused later, by its name
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if (plain := _plain(column)) is not None:
+            names.append(field.name)
+            columns.append(plain)
+        elif wanted is None or field.name.casefold() in wanted:
+            raise InvalidParameter(f"a type that Spark has for {field.name!r}", f"the type {field.type}")
+    known = pa.Table.from_arrays(columns, names=names)
     return spark.createDataFrame(known, from_arrow_schema(known.schema, prefer_timestamp_ntz=True))
 
 
-def _known(kind: pa.DataType) -> pa.DataType:
+_UNSIGNED: Final = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.string_view(): pa.string(),
+    pa.binary_view(): pa.binary(),
+}
+_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """A column of a type that Spark reads whatever the values; None if there is none."""
+    kind = column.type
     if pa.types.is_dictionary(kind):
-        return kind.value_type
-    return {pa.uint64(): pa.decimal128(20, 0), pa.string_view(): pa.string()}.get(kind, kind)
+        return _plain(column.cast(kind.value_type))
+    if pa.types.is_timestamp(kind):
+        return _microseconds(column)
+    if kind in _UNSIGNED:
+        return column.cast(_UNSIGNED[kind])
+    tests = (
+        pa.types.is_boolean, pa.types.is_signed_integer, pa.types.is_float32, pa.types.is_float64, pa.types.is_decimal128,
+        pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary, pa.types.is_date32,
+        pa.types.is_null,
+    )  # fmt: skip
+    return column if any(test(kind) for test in tests) else None
+
+
+def _microseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times as whole microseconds, rounded down; what 64 bits cannot hold is null."""
+    raw, number = column.cast(pa.int64()), _PER_SECOND[column.type.unit]
+    if number <= 10**6:
+        factor = 10**6 // number
+        most = (2**63 - 1) // factor
+        fits = pc.and_(pc.less_equal(raw, most), pc.greater_equal(raw, -most))
+        raw = pc.multiply(pc.if_else(fits, raw, pa.scalar(None, pa.int64())), factor)
+    else:
+        towards_zero = pc.divide(raw, 1000)
+        below = pc.less(pc.subtract(raw, pc.multiply(towards_zero, 1000)), 0)
+        raw = pc.subtract(towards_zero, pc.cast(below, pa.int64()))
+    return raw.cast(pa.timestamp("us", column.type.tz))
 
 
 def read_json(spark: SparkSession, paths: Sequence[str], needed: Sequence[str]) -> DataFrame:
