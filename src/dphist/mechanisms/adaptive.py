@@ -139,7 +139,7 @@ class AdaptiveGaussian(GroupMechanism):
 
     def delta_infinity(self) -> float:
         """The probability that a group of one unit is released."""
-        return theory.delta_infinity(self.threshold, self.selection_std, self.max_groups, 2.0**-LATTICE_BITS)
+        return theory.delta_infinity(self.threshold, selection_rule(self.tuning, self.round_stds))
 
     def budget_split(self) -> dict[str, float]:
         """The shares of the squared Gaussian budget, which add up to 1."""
@@ -246,6 +246,13 @@ def changed_counters(tuning: Tuning) -> int:
     return tuning.rounds * tuning.most_groups + 1 + MOST_RELEASED * (2 + MOST_AGGREGATES)
 
 
+def selection_rule(tuning: Tuning, round_stds: tuple[float, ...]) -> theory.Rule:
+    """The rule of `selection/rounds.py`, as Lemma 2 wants to know it."""
+    return theory.Rule(
+        tuning.fractions, round_stds, tuning.hopeless, tuning.reserve, tuning.most_groups, 2.0**-LATTICE_BITS
+    )
+
+
 def calibrate(
     epsilon: float, delta: float, *, sums_budget: float = 0.0, tuning: Tuning | None = None
 ) -> AdaptiveGaussian:
@@ -262,9 +269,7 @@ def calibrate(
     selection = mu * math.sqrt(1 - counts - tuning.histogram_share)
     stds = tuple(1 / (math.sqrt(share) * selection) for share in tuning.fractions)
     one_count = mu * math.sqrt(counts / (1 + tuning.probe_share + sums_budget))
-    threshold = theory.smallest_threshold(
-        infinity, theory.combined_std(tuning.fractions, stds), tuning.most_groups, LATTICE_BITS, tuning.share_bits
-    )
+    threshold = theory.smallest_threshold(infinity, selection_rule(tuning, stds), LATTICE_BITS + tuning.share_bits)
     built = AdaptiveGaussian(
         round_stds=stds,
         threshold=threshold,
