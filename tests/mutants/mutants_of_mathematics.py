@@ -59,6 +59,7 @@ LAST_BIT = "tests/adaptive/test_adaptive_release.py::test_aggregates_are_paid_fo
 _LEMMAS = "tests/adaptive/test_adaptive_theory.py::"
 LEMMAS = _LEMMAS + "test_the_lemmas_are_the_formulas"
 CALIBRATED = _LEMMAS + "test_calibrated_means_the_forward_map_holds"
+_SHARED = "tests/adaptive/test_adaptive_threshold.py::"
 _ACCOUNTING = "tests/mechanisms/test_accounting.py::"
 _HISTOGRAM = "tests/histogram/test_histogram.py::"
 _STATISTICS = "tests/flexible/test_statistics.py::"
@@ -351,10 +352,12 @@ ADAPTIVE: Final = in_file(
      _ACCOUNTING + "test_calibration_is_checked_with_the_forward_map"),
     ("adaptive-samplers-of-few", "+ 1 + MOST_RELEASED * (2 + MOST_AGGREGATES)", "+ 1",
      "the samplers of all counts and sums count", _ACCOUNTING + "test_the_samplers_of_everything_a_unit_moves_count"),
-    ("adaptive-lattice-forgotten", "self.selection_std, self.max_groups, 2.0**-LATTICE_BITS)",
-     "self.selection_std, self.max_groups, 0.0)", "rounding lifts a sum by half a step", ALONE),
-    ("adaptive-one-new-group", "self.selection_std, self.max_groups, 2.0**-LATTICE_BITS)",
-     "self.selection_std, 1, 2.0**-LATTICE_BITS)", "every new group may be selected", ALONE),
+    ("adaptive-lattice-forgotten", "tuning.reserve, tuning.most_groups, 2.0**-LATTICE_BITS",
+     "tuning.reserve, tuning.most_groups, 0.0", "rounding lifts a sum by half a step", ALONE),
+    ("adaptive-one-new-group", "tuning.reserve, tuning.most_groups, 2.0**-LATTICE_BITS",
+     "tuning.reserve, 1, 2.0**-LATTICE_BITS", "every new group may be selected", ALONE),
+    ("adaptive-other-cut-offs", "tuning.fractions, round_stds, tuning.hopeless,",
+     "tuning.fractions, round_stds, tuple(h / 2 for h in tuning.hopeless),", "rivals are those of the rounds in use", ALONE),
     ("adaptive-d-not-charged", "d = self.delta_infinity() + sampler_surcharge(", "d = sampler_surcharge(",
      "a selected group of one unit is charged", COSTS_OF_ROUNDS),
     ("adaptive-undrawable", "self.require_drawable(request.aggregates)\n        except", "pass\n        except",
@@ -637,8 +640,24 @@ PRIVACY: Final = (
          "every new group may be selected", LEMMAS),
         ("larger-delta-alone", "return raise_for_rounding(gauss + infinity - gauss * infinity)",
          "return raise_for_rounding(max(gauss, infinity))", "the deltas add up", LEMMAS),
-        ("threshold-two-steps-low", "while delta_infinity(math.ldexp(steps, -fine), std, most_groups, step) > target:",
-         "while False:", "only the forward map is trusted", _LEMMAS + "test_thresholds_are_rounded_up_to_the_lattice"),
+        ("threshold-one-step-low", "while delta_infinity(math.ldexp(steps, -fine_bits), rule) > target:", "while False:",
+         "only the forward map is trusted", _LEMMAS + "test_thresholds_are_rounded_up_to_the_lattice"),
+        ("rivals-that-all-stay", "chances.append(max(0.0, inside))", "chances.append(1.0)", "noise gives rivals up",
+         _SHARED + "test_chances_are_those_of_the_noise"),
+        ("rivals-without-their-own-weight", "goal - (1 + rule.lattice_step) / std - slack", "goal",
+         "a rival's own weight may lift it past its goal", _SHARED + "test_a_rival_keeps_its_weight"),
+        ("rivals-below-the-cut-off", "max(cut_off, 0.0) + rule.lattice_step / std + slack", "max(cut_off, 0.0) * 0.99",
+         "a rival below the cut-off takes nothing", _SHARED + "test_a_rival_keeps_its_weight"),
+        ("rivals-below-zero", "return max(cut_off, 0.0) +", "return cut_off +", "levels below zero are not counted on",
+         _SHARED + "test_levels_below_zero_are_not_counted_on"),
+        ("rivals-that-take-equal-parts", "weights = 1 / np.sqrt(1.0 + rivals)", "weights = 1 / (1.0 + rivals)",
+         "the norm of weights is 1, not their sum", _SHARED + "test_two_rounds_by_hand"),
+        ("one-of-m-groups", "return np.asarray(high * _one_selected(", "return np.asarray(1.0 * _one_selected(",
+         "every new group may be selected", _SHARED + "test_two_rounds_by_hand"),
+        ("shared-lattice-forgotten", "reach = threshold - rule.lattice_step / 2 - np.asarray(centre)",
+         "reach = threshold - np.asarray(centre)", "rounding lifts a sum by half a step", _SHARED + "test_two_rounds_by_hand"),
+        ("tail-that-bends-back", "0.5 - reach / math.sqrt(2 * math.pi)", "ndtr(-reach)", "Jensen needs a convex tail",
+         _SHARED + "test_the_tail_is_convex_and_never_too_small"),
         ("combined-noise-of-the-first", "share * std for share, std in zip", "share * share * std for share, std in zip",
          "noise of all rounds lifts a group", LEMMAS),
     ),

@@ -66,7 +66,8 @@ class Tuning:
     any chance, later ones decide. Four rounds select 2 % more groups than three, 9 % more than two, a fifth 1 % more for
     another pass.
     hopeless: before each later round a group whose estimate, in units of the selection's noise, is below this gives its
-    units' weight to others.
+    units' weight to others. Cut-offs and reserve are part of delta (Lemma 2): the fewer groups noise gives up, the lower the
+    threshold.
     reserve: how far above the threshold, in standard deviations of the noise still to come, a group must be expected to end
     before it stops consuming weight.
     most_groups: D0, how many groups a unit samples. The threshold grows with its logarithm only: 100 select 1 % more, 1000 2 %
