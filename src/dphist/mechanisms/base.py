@@ -22,6 +22,7 @@ from scipy.special import ndtr, ndtri
 from dphist import checks
 from dphist.aggregates import Aggregate, NoisyAggregate, squared_sensitivity
 from dphist.errors import Infeasible, InvalidParameter
+from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import Tuning
 from dphist.noise import Entropy, RoundedGaussian, delta_surcharge, sample
 from dphist.noise.laws import Law
@@ -147,6 +148,7 @@ class Mechanism:
         readers: dict[object, Callable[[Any], object]] = {
             "Fraction": _fraction,
             "Tuning": lambda value: Tuning(**value),
+            "CountNoise | None": lambda value: None if value is None else CountNoise(**value),
         }
         values = {name: value for name, value in data.items() if name != "name"}
         for name in values:
@@ -175,6 +177,11 @@ class GroupMechanism(Mechanism):
     def rounds(self) -> int:
         """How many times it looks at them."""
         return 1
+
+    @property
+    def counted(self) -> bool:
+        """Whether released groups have counts; else there is no noise_std, and keys alone are published."""
+        return True
 
     if TYPE_CHECKING:
 
@@ -605,7 +612,7 @@ def at_most_non_empty(sparsity: int) -> str:
 
 def _plain(value: object) -> object:
     """A parameter as JSON has it."""
-    if isinstance(value, Tuning):
+    if isinstance(value, Tuning | CountNoise):
         return asdict(value)
     return str(value) if isinstance(value, Fraction) else value
 
