@@ -12,9 +12,10 @@ from dphist.engines.memory import MemoryPairs, no_keys
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
+from dphist.mechanisms.weights import next_weights
 from dphist.noise import Entropy
 from dphist.selection.counting import NoisyCounts, count
-from dphist.selection.rounds import next_weights, noise_sums
+from dphist.selection.rounds import noise_sums
 
 Integers = NDArray[np.int64]
 

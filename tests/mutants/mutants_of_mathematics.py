@@ -470,12 +470,15 @@ SELECTION: Final = (
          "strictly above the threshold", _H + "test_a_group_must_be_strictly_above_the_threshold"),
         ("rounds-without-shares", 'total = groups["total"] + shares[number] * noisy', 'total = groups["total"] + 4 * noisy',
          "rounds count by their shares", ROUNDS),
+        ("first-sum-of-the-last-round", 'first = noisy if number == 0 else groups["first"]', "first = noisy",
+         "published sums are those of round 1", ROUNDS),
+    ),
+    *in_file(
+        "mechanisms/weights.py",
         ("weights-not-local", "np.where(level < tuning.hopeless[number - 1], 0.0", "np.where(level < np.median(level), 0.0",
          "a group's weight is its own affair", _H + "test_weights_are_local"),
         ("weights-above-one", "np.clip(wanted, 0.0, 1.0))", "np.maximum(wanted, 0.0))", "weights are at most 1",
          _H + "test_weights_are_local"),
-        ("first-sum-of-the-last-round", 'first = noisy if number == 0 else groups["first"]', "first = noisy",
-         "published sums are those of round 1", ROUNDS),
     ),
     *in_file(
         "selection/counting.py",

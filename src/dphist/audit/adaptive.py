@@ -26,12 +26,13 @@ from dphist.mechanisms import AdaptiveGaussian
 from dphist.mechanisms.adaptive import sum_shift
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
+from dphist.mechanisms.weights import next_weights
 from dphist.noise import DiscreteLaplace
 from dphist.planning import Plan, plan_for
 from dphist.privacy.gaussian import delta_gaussian
 from dphist.selection.choice import DEGREE_EDGES, noisy_degrees
 from dphist.selection.counting import CENTRES, count, count_stds, noise_clipped, noise_norms, whole_cap
-from dphist.selection.rounds import next_weights, noise_round
+from dphist.selection.rounds import noise_round
 
 Pairs = Callable[..., MemoryPairs]
 

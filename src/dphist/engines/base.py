@@ -37,6 +37,7 @@ Order = Literal["count", "key"]
 READING: Final = "reading the schema"
 BOUNDING: Final = "bounding and counting"
 SKETCHING: Final = "sketching"
+SELECTING: Final = "selecting groups"
 ROUNDS: Final = "selecting groups in rounds, counting them"
 NOISING: Final = "adding noise"
 

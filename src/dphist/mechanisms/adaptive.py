@@ -27,6 +27,7 @@ from dphist.mechanisms.base import (
 )
 from dphist.mechanisms.counts import CountNoise, share_counts
 from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, MOST_RELEASED, Tuning
+from dphist.mechanisms.weights import share_selected
 from dphist.noise import RoundedGaussian
 from dphist.noise.laws import LARGEST_SCALE
 from dphist.privacy import adaptive as theory
@@ -79,8 +80,8 @@ class AdaptiveGaussian(GroupMechanism):
 
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
-        """Where nothing bounds the groups of a unit, unless that bound is what the data chooses."""
-        if request.unbounded and request.choice != "max_groups":
+        """Where nothing bounds the groups of a unit, unless that bound is what the data chooses. Small groups count too."""
+        if request.unbounded and request.choice != "max_groups" and request.low_threshold == 1:
             yield partial(_drawable, request)
 
     @property
@@ -128,6 +129,15 @@ class AdaptiveGaussian(GroupMechanism):
     def selection_std(self) -> float:
         """The noise on the sum of weights that decides about a group: that of all rounds together. Rounded up."""
         return theory.combined_std(self.tuning.fractions, self.round_stds)
+
+    @property
+    def size_in_words(self) -> str:
+        """A unit gives its whole weight to its only undecided group."""
+        return "that have no other undecided group; more are lost where they have"
+
+    def share_lost(self, size: float) -> float:
+        """Also large groups are lost now and then: where a round takes a group for safe, its noise still to come may not be."""
+        return 1 - share_selected(self, size)
 
     @property
     def gap(self) -> float:
@@ -255,7 +265,9 @@ class AdaptiveGaussian(GroupMechanism):
 
 def _drawable(request: Request) -> AdaptiveGaussian:
     """The adaptive release with everything that epsilon leaves for it."""
-    mechanism = calibrate(request.mechanism_epsilon, request.delta, sums_budget=request.sums_budget)
+    mechanism = calibrate(
+        request.mechanism_epsilon, request.delta, keys_only=request.keys_only, sums_budget=request.sums_budget
+    )
     mechanism.require_drawable(request.aggregates)
     return mechanism
 

@@ -350,6 +350,15 @@ class GroupMechanism(Mechanism):
         """The bound on the groups of a unit, in two words."""
         return f"max_groups {self.max_groups}"
 
+    def share_lost(self, size: float) -> float:
+        """The expected share of groups of this size that are not released."""
+        return 1 - self.release_probability(size)
+
+    @property
+    def size_in_words(self) -> str:
+        """Which units make the size of a group that `share_lost` asks for."""
+        return "that are counted in it"
+
     # How it fits.
 
     def misfits(self, request: Request) -> list[str]:
@@ -363,6 +372,8 @@ class GroupMechanism(Mechanism):
         delta = self.delta(request.mechanism_epsilon)
         if not delta <= request.delta:
             problems.append(f"delta({request.mechanism_epsilon:g}) = {delta:.6g} exceeds {request.delta:g}")
+        if self.counted == request.keys_only:
+            problems.append("counts are published where keys alone are asked for, or are missing")
         if (self.threshold is None) == request.thresholded:
             problems.append("a threshold is missing, or there is one that the request does not ask for")
         if self.sparsity is not None and request.keys is None:

@@ -85,6 +85,8 @@ def _threshold(job: Job) -> str:
 
 
 def _publishing(job: Job) -> str:
+    if job.plan.request.keys_only:
+        return "The selected keys are published in their own order, and nothing else."
     return (
         "Sums, means, standard errors, intervals and the order of rows are computed from noisy values alone, which cannot"
         f" weaken the guarantee. A count estimates {estimand(job.plan)}."
@@ -104,7 +106,8 @@ def explain_rounds(job: Job) -> list[Step]:
             words = _ROUNDS.format(most=mechanism.max_groups, rounds=mechanism.rounds)
             steps.append(("Rounds", words, ""))
             steps.append(("Threshold", _SELECTED.format(threshold=mechanism.threshold, infinity=infinity), ""))
-            steps.append(("Counts", _COUNTS, ""))
+            if mechanism.counted:
+                steps.append(("Counts", _COUNTS, ""))
             words = guarantee(request, mechanism)
             steps.append(("Together", f"All of it is one proof: {words}", ""))
     if not job.plan.mechanism.in_rounds:

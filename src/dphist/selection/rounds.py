@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from dphist.engines.base import Arrays, Groups, Integers, OnGroups, Rows, SampledPairs
 from dphist.mechanisms.adaptive import AdaptiveGaussian
-from dphist.mechanisms.tuning import LATTICE_BITS, ONE
+from dphist.mechanisms.tuning import LATTICE_BITS
+from dphist.mechanisms.weights import next_weights
 from dphist.noise import Entropy, RoundedGaussian, sample
 
 STATE = ("total", "first", "weight")
@@ -54,21 +55,3 @@ def noise_sums(mechanism: AdaptiveGaussian, number: int, exact: Integers, entrop
 def passes(mechanism: AdaptiveGaussian, total: Integers) -> NDArray[np.bool_]:
     """Which weighted sums of all rounds are strictly above the threshold."""
     return np.asarray(total > int(mechanism.threshold * 2 ** (LATTICE_BITS + mechanism.tuning.share_bits)))
-
-
-def next_weights(mechanism: AdaptiveGaussian, number: int, total: Integers) -> Integers:
-    """The weights of round `number` (from 1), from the published sums so far: each group's from its own alone.
-
-    That locality is a hypothesis of the proof. A cut-off that looked at all eligible groups, say their median, would let
-    the groups that one unit brought move the weights of all others.
-    """
-    tuning = mechanism.tuning
-    past = sum(tuning.round_shares[:number]) / 16
-    left = 1 - past
-    scale = 1 / mechanism.selection_std  # to units of the noise of the whole selection
-    reached = np.ldexp(total.astype(np.float64), -(LATTICE_BITS + tuning.share_bits)) * scale
-    level = reached / past
-    goal = mechanism.threshold * scale + tuning.reserve * left**0.5
-    wanted = (goal - reached) / (left * np.maximum(level, 1e-9))
-    wanted = np.where(level < tuning.hopeless[number - 1], 0.0, np.clip(wanted, 0.0, 1.0))
-    return np.asarray(np.floor(wanted * ONE), np.int64)
