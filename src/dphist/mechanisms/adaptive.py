@@ -81,7 +81,8 @@ class AdaptiveGaussian(GroupMechanism):
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
         """Where nothing bounds the groups of a unit, unless that bound is what the data chooses. Small groups count too."""
-        if request.unbounded and request.choice != "max_groups" and request.low_threshold == 1:
+        asked_for = request.mechanism in ("best", "adaptive") and request.low_threshold == 1
+        if request.unbounded and request.choice != "max_groups" and asked_for:
             yield partial(_drawable, request)
 
     @property
@@ -236,6 +237,14 @@ class AdaptiveGaussian(GroupMechanism):
         )
         return [*facts, ("noise", noise)]
 
+    def steps(self) -> list[Fact]:
+        """Rounds, threshold and counts."""
+        steps = [
+            ("Rounds", _ROUNDS.format(most=self.max_groups, rounds=self.rounds)),
+            ("Threshold", _SELECTED.format(threshold=self.threshold, infinity=self.delta_infinity())),
+        ]
+        return [*steps, ("Counts", _COUNTS)] if self.counted else steps
+
     def misfits(self, request: Request) -> list[str]:
         """Why this is not what the request paid for."""
         problems = GroupMechanism.misfits(self, request)
@@ -311,3 +320,23 @@ def calibrate(
     built = AdaptiveGaussian(stds, threshold, counts, tuning)
     assert built.delta(epsilon) <= delta, "only the forward map is trusted; a plan checks it again"
     return built
+
+
+_ROUNDS = (
+    "In each of {rounds} rounds every group has a public weight, and every unit divides a norm of 1 over its sample of at most"
+    " {most:,} groups in these proportions, in whole steps, rounded down. The sums get Gaussian noise, fresh for every group of"
+    " any sample and in every round, even where the weight is 0. A group's next weight is a function of its own noisy sums:"
+    " none if it is hopeless, less if it is as good as selected, so units spend their weight on the undecided. Given equal"
+    " noisy sums so far the weights are equal with and without one unit, whose own vector has norm 1 at most: Gaussian"
+    " mechanisms in a row."
+)
+_SELECTED = (
+    "A group is selected if its noisy sums, weighted by the rounds, exceed {threshold:g}. One that only one unit sampled has at"
+    " most weight 1, so that its own noise would have to be large; the probability that this happens to any of the unit's"
+    " groups is at most {infinity:.3g}, which is part of delta."
+)
+_COUNTS = (
+    "The selected keys are public now and are counted without a threshold. A private histogram of how much weight units have in"
+    " them chooses to which norm every unit is scaled down; the same units are counted twice, once with little noise and once"
+    " with little clipping, and the two are combined from noisy values alone."
+)

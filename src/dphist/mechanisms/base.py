@@ -345,6 +345,10 @@ class GroupMechanism(Mechanism):
                 facts.append(("", f"groups of fewer than {self.low_threshold:,} units are dropped first"))
         return facts
 
+    def steps(self) -> list[Fact]:
+        """Why each of its steps is private, where there are several."""
+        return []
+
     @property
     def bound_in_words(self) -> str:
         """The bound on the groups of a unit, in two words."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -50,13 +51,14 @@ class Voting(GroupMechanism):
 
     name: ClassVar[str] = "voting"
     in_rounds: ClassVar[bool] = True
-    analysis = "one vote"
     theorem = "docs/voting.md, Theorems 1 to 3"
     max_groups = 1
     noise_std = sums_sensitivity = 0.0
     lattice_bits = 0
     sparsity = independent_std = correlation = None
+    counted = False
     bound_in_words = "no bound"
+    size_in_words = "that vote for it; more are lost where some vote for other groups"
 
     vote_epsilon: float
     vote_delta: float
@@ -76,8 +78,16 @@ class Voting(GroupMechanism):
 
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
-        """Keys alone are no release with counts."""
-        return iter(())
+        """Where keys alone are asked for: blind, and after a look, which the data chooses between."""
+        if request.keys_only and request.mechanism in ("best", "voting"):
+            yield partial(_for_keys, request, 0.0)
+            if request.choice == "law":
+                yield partial(_for_keys, request, LOOK_SHARE)
+
+    @property
+    def analysis(self) -> str:
+        """Both are one theorem; the name tells them apart."""
+        return "blind" if self.look_epsilon == 0 else "after a look"
 
     @property
     def rounds(self) -> int:
@@ -170,6 +180,12 @@ class Voting(GroupMechanism):
         look = self.look_epsilon / (self.look_epsilon + self.vote_epsilon)
         return {"look": look, "election": 1 - look}
 
+    def steps(self) -> list[Fact]:
+        """Look, election and coins."""
+        words = _COINS.format(epsilon=self.vote_epsilon, delta=self.vote_delta, infinity=self.delta_infinity())
+        look = [] if self.look_epsilon == 0 else [("Look", _LOOK.format(look=self.look_epsilon))]
+        return [*look, ("Election", _ELECTION.format(capacity=self.capacity)), ("Coins", words)]
+
     def facts(self) -> list[Fact]:
         """Election, rule and look in words."""
         half, most = (number(self.count_released_with(chance)) for chance in (0.5, 0.95))
@@ -188,6 +204,28 @@ class Voting(GroupMechanism):
                 )
             )
         return facts
+
+
+_LOOK = (
+    "Every unit divides 1 evenly over its groups, in whole steps, rounded down; the sums get discrete Laplace noise of"
+    " epsilon = {look:g}, fresh for every group that some unit has. Nothing of it is published: units order their lists by it."
+)
+_ELECTION = (
+    "Units act one after the other, in an order drawn from the unit and a fresh seed alone, and each gives one vote to the"
+    " first group of its list that has fewer than {capacity:,} votes. With one unit more, one group has one vote more, or none has:"
+    " for any lists, however many groups units are in."
+)
+_COINS = (
+    "Each group with votes is shown by a coin of its own, whose probability is the largest that this budget allows for its"
+    " votes: epsilon = {epsilon:g}, delta = {delta:.3g}. A group of one unit is shown with probability {infinity:.3g}."
+)
+
+
+def _for_keys(request: Request, look_share: float) -> Voting:
+    """The election with everything that epsilon leaves for it."""
+    return calibrate(
+        request.mechanism_epsilon, request.delta, look_share=look_share, low_threshold=request.low_threshold
+    )
 
 
 def calibrate(

@@ -144,7 +144,10 @@ class _Choices(TypedDict, total=False):
         ),
     ]
     total: Annotated[bool, Option("Also publish a noisy total of units (5 % of epsilon).", False)]
-    mechanism: Annotated[str, Option("best, adaptive, sparse-gaussian, correlated-gaussian or laplace.", "best")]
+    mechanism: Annotated[
+        str,
+        Option("best, adaptive, sparse-gaussian, correlated-gaussian or laplace; of keys alone also voting.", "best"),
+    ]
     analysis: Annotated[
         str | None,
         Option("sparse-gaussian: exact, f-dp, add-the-deltas; correlated-gaussian: tight, paper-3.5, paper-3.3."),
@@ -199,7 +202,7 @@ class ReleaseOptions(BudgetOptions, _Records, total=False):
 class SelectBudget(_BudgetOrPlan, total=False):
     """What a selection of keys takes in place of a plan."""
 
-    mechanism: Annotated[str, Option("best or adaptive.", "best")]
+    mechanism: Annotated[str, Option("best, adaptive or voting.", "best")]
     low_threshold: Annotated[int, Option("Groups with fewer units are never released.", 1)]
 
 

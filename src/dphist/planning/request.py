@@ -16,7 +16,7 @@ from dphist.privacy import sparse_gaussian as gshm
 
 Objective = Literal["release95", "gap", "noise"]
 OBJECTIVES: Final[tuple[Objective, ...]] = get_args(Objective)
-MECHANISMS: Final = ("best", "adaptive", "sparse-gaussian", "correlated-gaussian", "laplace")
+MECHANISMS: Final = ("best", "adaptive", "voting", "sparse-gaussian", "correlated-gaussian", "laplace")
 Noise = Literal["rounded", "discrete"]
 NOISES: Final[tuple[Noise, ...]] = get_args(Noise)
 Choice = Literal["given", "law", "max_groups"]
@@ -90,6 +90,8 @@ class Request:
 
     def _check_keys_only(self) -> None:
         """A selection of keys has no bound on a unit's groups, nothing to add up, and no public list."""
+        if self.mechanism == "voting" and not self.keys_only:
+            raise InvalidParameter("keys only with voting", "counts", "it selects keys for `dphist select`.")
         if not self.keys_only:
             return
         given = [name for name in _NOT_WITH_KEYS_ONLY if getattr(self, name)]
@@ -102,7 +104,7 @@ class Request:
     def _check_groups(self) -> None:
         if self.sketch is not None:
             self._check_sketch()
-        elif self.unbounded and self.choice == "given" and self.mechanism != "adaptive":
+        elif self.unbounded and self.choice == "given" and self.mechanism not in ("adaptive", "voting"):
             raise InvalidParameter(
                 f"a bound on how many groups one unit may be in for {self.mechanism}",
                 "none",

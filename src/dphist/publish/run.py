@@ -53,7 +53,7 @@ from dphist.publish.table import check_form, check_names, keys_alone, layout_of,
 from dphist.selection.choice import decide
 from dphist.selection.counting import count
 from dphist.selection.estimates import estimated_columns
-from dphist.selection.rounds import select as select_in_rounds
+from dphist.selection.keys import select_keys
 
 Diagnose = Callable[[dict[str, int]], None]
 
@@ -139,15 +139,14 @@ class Work:
     def from_rounds(self, pairs: Pairs) -> Release:
         """Select; then count and estimate, unless keys alone are asked for."""
         mechanism, aggregates = self.plan.mechanism, self.plan.aggregates
-        assert isinstance(mechanism, AdaptiveGaussian)  # the only one in rounds so far; selection is made for it
         if self.diagnose is not None:
             self.diagnose({"non-empty groups": pairs.non_empty_groups()})
         self.tell(ROUNDS if mechanism.counted else SELECTING)
-        sampled = pairs.sampled(mechanism.max_groups)
-        selected = select_in_rounds(mechanism, sampled, self.entropy)
+        selected, pairs_of_units = select_keys(mechanism, pairs, self.entropy)
         if not mechanism.counted:
             return self._released(selected.publish(keys_alone, self._layout(), self.entropy), None)
-        counted, clipping = count(mechanism, sampled, selected, aggregates, self.entropy)
+        assert isinstance(mechanism, AdaptiveGaussian)  # counting is made for it
+        counted, clipping = count(mechanism, pairs_of_units, selected, aggregates, self.entropy)
         names, level = [noisy.name for noisy in aggregates], self.selection.intervals
 
         def estimate_groups(groups: Arrays) -> Rows:
