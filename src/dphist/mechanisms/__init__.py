@@ -16,6 +16,7 @@ from dphist.mechanisms.ranked import Ranked
 from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
 from dphist.mechanisms.sparse_gaussian import SparseGaussian
 from dphist.mechanisms.truncated_laplace import TruncatedLaplace
+from dphist.mechanisms.voting import Voting
 
 GROUP_MECHANISMS: Final[tuple[type[GroupMechanism], ...]] = (
     AdaptiveGaussian,
@@ -47,5 +48,6 @@ __all__ = [
     "Ranked",
     "SparseGaussian",
     "TruncatedLaplace",
+    "Voting",
     "epsilon_at",
 ]
