@@ -67,6 +67,8 @@ def test_costs() -> None:
     assert cost.rho_delta == cost.mu_delta
     expected = delta_of(LOOK.probabilities, LOOK.vote_epsilon) + sampler_surcharge(2.0, MOST_SHARES)
     assert cost.mu_delta == expected
+    tiny = Voting(0.9, 1e-25, 100, 0.1)  # so that the sampler's error shows
+    assert tiny.cost(1.0).rho_delta >= sampler_surcharge(30.0, MOST_SHARES) > 1e-16
     assert BLIND.cost(1.0).rho == pytest.approx(rho_of_pure(1.0))
 
 

@@ -891,6 +891,72 @@ WEIGHTS: Final = in_file(
      _H + "test_a_units_counts_and_sums_stay_inside_the_cap"),
 )  # fmt: skip
 
+_RULE = "tests/privacy/test_voting.py::"
+_VOTING = "tests/mechanisms/test_voting_mechanism.py::"
+_ELECTION = "tests/voting/test_election.py::"
+_ELECTED = "tests/voting/test_voting_engines.py::"
+
+VOTING: Final = (
+    *in_file(
+        "privacy/voting.py",
+        ("rule-rounded-up", "(growth * now >> _GROWTH_BITS) + share", "(growth * now >> _GROWTH_BITS) + share + 1",
+         "stored neighbours keep their inequality", _RULE + "test_stored_neighbours_keep_the_inequalities_exactly"),
+        ("rule-from-below-alone", "ONE - -((-left << _GROWTH_BITS) // growth)", "ONE",
+         "hiding a group is bounded as showing it is", _RULE + "test_golden_values"),
+        ("rule-checked-by-what-is-shown", "worst = max(worst, max(shown, 0) + max(hidden, 0))",
+         "worst = max(worst, max(shown, 0))", "a group that is hidden tells as much as one that is shown",
+         _RULE + "test_the_forward_map_is_the_largest_hockey_stick"),
+        ("rule-shows-groups-without-votes", "or probabilities[0] != 0 or", "or", "an empty group is never shown",
+         _RULE + "test_wrong_tables_are_refused"),
+    ),
+    *in_file(
+        "noise/coins.py",
+        ("coin-shown-at-its-chance", "< second[chosen[open_]]", "<= second[chosen[open_]]", "coins are exact",
+         "tests/noise/test_noise_coins.py::test_a_coin_is_a_comparison_with_128_bits"),
+    ),
+    *in_file(
+        "mechanisms/voting.py",
+        ("look-for-nothing", "left = Fraction(epsilon) - Fraction(self.look_epsilon)", "left = Fraction(epsilon)",
+         "the look is paid for", _VOTING + "test_the_look_is_paid_for"),
+        ("look-with-less-noise", "DiscreteLaplace((1 << LATTICE_BITS) / Fraction(self.look_epsilon))",
+         "DiscreteLaplace(1 / Fraction(self.look_epsilon))", "the look has the noise of its epsilon",
+         _VOTING + "test_golden_sizes"),
+        ("sampler-of-the-look-for-nothing", "d += sampler_surcharge(composed_epsilon, self._changed_counters)", "pass",
+         "the sampler's error is paid for", _VOTING + "test_costs"),
+        ("votes-below-the-low-threshold", "votes = np.maximum(counts - (self.low_threshold - 1), 0)", "votes = counts",
+         "groups with fewer votes are never shown", _ELECTED + "test_no_group_below_the_low_threshold_is_selected"),
+    ),
+    *in_file(
+        "selection/voting.py",
+        ("look-without-noise", "exact + sample(mechanism.look_law, len(exact), entropy)", "exact",
+         "the look is noisy", _ELECTED + "test_selected_keys_come_without_votes_and_from_secret_coins"),
+    ),
+    *in_file(
+        "engines/election.py",
+        ("one-vote-more-than-there-is-room", "np.repeat(first, size) < capacity", "np.repeat(first, size) <= capacity",
+         "the rounds are the election that is proved", _ELECTION + "test_rounds_equal_the_loop_that_defines_them"),
+        ("units-out-of-turn", "asking = held[~kept] % units", "asking = held[~kept][:1] % units",
+         "nobody who was turned away is forgotten", _ELECTION + "test_rounds_equal_the_loop_that_defines_them"),
+    ),
+    *in_file(
+        "engines/memory.py",
+        ("shares-rounded-up", "(1 << LATTICE_BITS) // np.maximum(degrees, 1)",
+         "-(-(1 << LATTICE_BITS) // np.maximum(degrees, 1))", "a unit's shares add up to at most 1",
+         _ELECTION + "test_shares_of_a_unit_add_up_to_at_most_one"),
+    ),
+    *in_file(
+        "engines/duckdb/pairs.py",
+        ("turns-by-row", "ROW_NUMBER() OVER (ORDER BY {turn}, unit)", "ROW_NUMBER() OVER ()",
+         "a turn is a function of the unit and the seed", _ELECTED + "test_ties_of_the_hash_are_broken_by_unit_and_key"),
+        ("election-unfinished-in-sql", "while fetch(self.connection, f\"SELECT 1 FROM placed",
+         "if fetch(self.connection, f\"SELECT 1 FROM placed", "rounds go on until nobody is turned away",
+         _ELECTED + "test_memory_sql_threads_and_shuffled_rows_give_the_same_bits"),
+        ("shares-of-one-in-sql", "share = f\"{1 << LATTICE_BITS} // degree\"", "share = f\"{1 << LATTICE_BITS}\"",
+         "a unit's shares add up to at most 1, in SQL too",
+         _ELECTED + "test_shares_are_what_units_give_to_all_of_their_groups"),
+    ),
+)  # fmt: skip
+
 TOTAL: Final = in_file(
     "publish/run.py",
     ("total-published-without-noise", "float(units + int(sample(DiscreteLaplace(Fraction(scale)), 1, entropy)[0]))",
@@ -916,6 +982,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = tuple(
         NOISE,
         FLEXIBLE,
         WEIGHTS,
+        VOTING,
         TOTAL,
     )
 )

@@ -657,7 +657,7 @@ _HISTOGRAMS: Final = (
     Mutant(
         "sparsity-not-enforced-on-the-road",
         "engines/base.py",
-        'columns = {**self.columns, "units": enforce_sparsity(self.columns["units"], most)}',
+        'columns={**self.columns, "units": enforce_sparsity(self.columns["units"], most)}',
         "columns = dict(self.columns)",
         "a bound on the non-empty groups is enforced, not believed",
         (f"{_ROAD}test_more_groups_than_the_sparsity_are_cut_on_the_road",),

@@ -2,9 +2,10 @@
 
 import math
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dphist.errors import Infeasible, InvalidParameter
@@ -51,7 +52,7 @@ def exact_bounds(epsilon: float) -> tuple[Fraction, Fraction]:
 @given(EPSILONS, DELTAS)
 def test_stored_neighbours_keep_the_inequalities_exactly(epsilon: float, delta: float) -> None:
     table, (growth, _) = release_probabilities(epsilon, delta), exact_bounds(epsilon)
-    for p, q in zip(table[:-1], table[1:], strict=True):
+    for p, q in pairwise(table):
         assert p < q <= ONE
         assert q <= growth * p + Fraction(delta) * ONE
         assert ONE - p <= growth * (ONE - q) + Fraction(delta) * ONE
@@ -61,7 +62,7 @@ def test_stored_neighbours_keep_the_inequalities_exactly(epsilon: float, delta: 
 def test_no_more_is_possible(epsilon: float, delta: float) -> None:
     """One unit of 2^-100 more at any count would break an inequality: only the rounding is lost."""
     table, (_, growth) = release_probabilities(epsilon, delta), exact_bounds(epsilon)
-    for p, q in zip(table[:-1], table[1:], strict=True):
+    for p, q in pairwise(table):
         more = q + ONE // 2**100
         assert (
             q == ONE
@@ -77,12 +78,13 @@ def test_the_forward_map_finds_delta_again(epsilon: float, delta: float) -> None
 
 
 @given(st.lists(st.integers(0, ONE), max_size=6), st.floats(0, 5))
+@example([ONE // 10, ONE * 3 // 10, ONE * 7 // 10, ONE * 19 // 20], 0.69)  # the last step hides too rarely
 def test_the_forward_map_is_the_largest_hockey_stick(rest: list[int], epsilon: float) -> None:
     table, (low, high) = [0, *rest], exact_bounds(epsilon)
 
     def worst(growth: Fraction) -> Fraction:
         found = Fraction(0)
-        for a, b in zip(table[:-1], table[1:], strict=True):
+        for a, b in pairwise(table):
             for p, q in ((a, b), (b, a)):
                 shown, hidden = p - growth * q, ONE - p - growth * (ONE - q)
                 found = max(found, (max(shown, Fraction(0)) + max(hidden, Fraction(0))) / ONE)
@@ -113,7 +115,7 @@ def test_budgets_without_a_useful_rule_are_refused(monkeypatch: pytest.MonkeyPat
     with pytest.raises(Infeasible, match="delta of at least"):
         release_probabilities(1.0, 1e-39)
     monkeypatch.setattr(voting, "MOST_VOTES", 100)
-    with pytest.raises(Infeasible, match="100 votes.*raise epsilon"):
+    with pytest.raises(Infeasible, match="100 votes"):
         release_probabilities(1e-3, 1e-7)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from small_elections import one_after_the_other, one_group_one_vote
 
 from dphist.engines.base import Arrays, LocalGroups, Rows
 from dphist.engines.duckdb.pairs import DuckDBPairs, SqlPairs
@@ -19,7 +20,6 @@ from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.selection.voting import vote
 from duckdb_pairs import open_pairs
-from small_elections import one_after_the_other, one_group_one_vote
 
 QUERY = GroupByQuery("who", (Key("what"), Key("where")))
 Named = dict[tuple[Any, ...], int]

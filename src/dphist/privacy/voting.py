@@ -38,7 +38,7 @@ LARGEST_EPSILON: Final = 60.0
 
 @lru_cache(maxsize=64)
 def release_probabilities(epsilon: float, delta: float) -> tuple[int, ...]:
-    """[DVGM22] Theorem 1: the largest probabilities pi(n) of showing a group with n votes, in units of 2^-BITS.
+    """[DVGM22]: the largest probabilities pi(n) of showing a group with n votes, in units of 2^-BITS.
 
         pi(0) = 0,  pi(n+1) = min(e^epsilon pi(n) + delta, 1 - e^-epsilon (1 - pi(n) - delta), 1)
 
