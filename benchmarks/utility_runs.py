@@ -90,6 +90,13 @@ def halves(data: Data, epsilon: float, delta: float, most: int, rng: Random) -> 
 
 
 def set_union(data: Data, epsilon: float, delta: float, budgets: tuple[float, ...], most: int, rng: Random) -> Result:
+    """How many keys `union_keys` finds."""
+    return Result(int(union_keys(data, epsilon, delta, budgets, most, rng).sum()))
+
+
+def union_keys(
+    data: Data, epsilon: float, delta: float, budgets: tuple[float, ...], most: int, rng: Random
+) -> NDArray[np.bool_]:
     """Weighted Gaussian set union in rounds that drop the keys already found; one round is the plain weighted Gaussian."""
     sampled = kept(data, most, rng)
     unit, group = data.unit[sampled], data.group[sampled]
@@ -97,16 +104,20 @@ def set_union(data: Data, epsilon: float, delta: float, budgets: tuple[float, ..
     for budget in budgets:
         share = budget / sum(budgets)
         std = 1 / (largest_mu(epsilon, delta / 2) * np.sqrt(share))
-        sizes = np.arange(1, most + 1)
-        tails = np.log1p(-delta / 2 * share) / sizes
-        threshold = float((1 / np.sqrt(sizes) - std * ndtri(-np.expm1(tails))).max())
+        threshold = union_threshold(std, delta / 2 * share, most)
         degree = np.bincount(unit, minlength=data.units)
         sums = np.bincount(group, 1 / np.sqrt(degree[unit]), minlength=data.groups)
         noisy = sums + rng.normal(0, std, data.groups)
         found |= (noisy > threshold) & (sums > 0)
         left = ~found[group]
         unit, group = unit[left], group[left]
-    return Result(int(found.sum()))
+    return found
+
+
+def union_threshold(std: float, delta: float, most: int) -> float:
+    """The smallest at which t new groups of one unit, each of weight 1/sqrt(t), are shown with probability delta at most."""
+    sizes = np.arange(1, most + 1)
+    return float((1 / np.sqrt(sizes) - std * ndtri(-np.expm1(np.log1p(-delta) / sizes))).max())
 
 
 def two_rounds(data: Data, epsilon: float, delta: float, rng: Random) -> Result:

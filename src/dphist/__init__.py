@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dphist.lists.session import Session
     from dphist.lists.top_k import TopK, release_largest, top_k
     from dphist.publish.result import Release
-    from dphist.publish.run import release
+    from dphist.publish.run import release, select
     from dphist.publish.stat import PrivateStatistic, stat
     from dphist.verification.verify import verify
 
@@ -74,6 +74,7 @@ __all__ = [
     "plan_top_k",
     "release",
     "release_largest",
+    "select",
     "stat",
     "top_k",
     "verify",
@@ -92,6 +93,7 @@ _LAZY = {
     "SparkEngine": "dphist.engines.spark.engine",
     "TopK": "dphist.lists.top_k",
     "release": "dphist.publish.run",
+    "select": "dphist.publish.run",
     "stat": "dphist.publish.stat",
     "release_largest": "dphist.lists.top_k",
     "top_k": "dphist.lists.top_k",

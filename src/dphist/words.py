@@ -64,3 +64,8 @@ def with_error(value: float, error: float) -> str:
     """value ± error, with the digits that the error leaves: two of its own."""
     digits = max(0, 1 - math.floor(math.log10(error))) if error > 0 else 2
     return f"{value:,.{digits}f} ± {error:,.{digits}f}"
+
+
+def about(share: float) -> str:
+    """A share as per cent with two digits; what is below a thousandth of a per cent is not worth its digits."""
+    return f"{100 * share:.2g} %" if share >= 1e-5 else "less than 0.001 %"

@@ -10,10 +10,12 @@ from dphist.aggregates import NoisyAggregate
 from dphist.engines.base import Groups, LocalGroups
 from dphist.engines.memory import MemoryPairs, no_keys
 from dphist.mechanisms.adaptive import AdaptiveGaussian
+from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
+from dphist.mechanisms.weights import next_weights
 from dphist.noise import Entropy
 from dphist.selection.counting import NoisyCounts, count
-from dphist.selection.rounds import next_weights, noise_sums
+from dphist.selection.rounds import noise_sums
 
 Integers = NDArray[np.int64]
 
@@ -28,7 +30,7 @@ def loose(threshold: float = 3.0, *, groups: int = 8, std: float = 2.0) -> Adapt
     """A mechanism with deltas so large that a simulation sees them."""
     tuning = Tuning(most_groups=groups)
     stds = tuple(std / share**0.5 for share in tuning.fractions)
-    return AdaptiveGaussian(stds, threshold, 4.0, 2.5, 5.0, tuning=tuning)
+    return AdaptiveGaussian(stds, threshold, CountNoise(4.0, 2.5, 5.0), tuning)
 
 
 def zipf(

@@ -28,11 +28,12 @@ from dphist.engines.memory import (
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.adaptive import calibrate
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, ONE, WEIGHT_BITS, Tuning
+from dphist.mechanisms.weights import next_weights
 from dphist.noise import RoundedGaussian
 from dphist.noise.entropy import SystemEntropy, allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.selection.counting import EDGES, group_weights
-from dphist.selection.rounds import next_weights, select
+from dphist.selection.rounds import select
 
 WEIGHTS = st.lists(st.integers(0, ONE), min_size=1, max_size=300)
 

@@ -18,6 +18,7 @@ from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms import LaplaceThreshold
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, WEIGHT_BITS
+from dphist.mechanisms.weights import next_weights
 from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.planning import Plan, storage
 from dphist.privacy.adaptive import Rule, delta_infinity
@@ -25,7 +26,7 @@ from dphist.privacy.gaussian import delta_gaussian
 from dphist.publish.charge import spend_of_plan
 from dphist.selection import counting
 from dphist.selection.choice import DEGREE_EDGES, decide, noisy_degrees
-from dphist.selection.rounds import next_weights, select
+from dphist.selection.rounds import select
 from drawn_laws import Draw, Integers, distinct, recorded, silence
 
 SUMS: dict[str, Any] = {"sums": {"x": (-3.0, 5.0)}, "rows": 7, "weights": {"sum_x": 0.25, "rows": 3.0}}

@@ -145,8 +145,11 @@ def rows_to(upper: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("asked", "change"),
     [
-        ({"mechanism": "adaptive"}, {"mechanism": {"probe_std": 1e9}}),  # drawn on a lattice of 2^-16, times 32
-        ({"mechanism": "adaptive", "rows": 3}, {"mechanism": {"noise_std": 1e13}}),
+        (
+            {"mechanism": "adaptive"},
+            {"mechanism": {"counts": {"probe_std": 1e9}}},
+        ),  # drawn on a lattice of 2^-16, times 32
+        ({"mechanism": "adaptive", "rows": 3}, {"mechanism": {"counts": {"noise_std": 1e13}}}),
         ({"mechanism": "adaptive", "rows": 3}, {"request": {"aggregates": [rows_to(2**31)]}}),
     ],
 )
@@ -166,7 +169,12 @@ def test_aggregates_are_paid_for_to_the_last_bit(asked: dict[str, Any]) -> None:
     made = dp.plan(**BUDGET, **asked, sums={"x": (0, 3)}, means={"y": (-1, 5)}, rows=7, weights=weights)
     assert isinstance(made.mechanism, AdaptiveGaussian | CorrelatedGaussian | KnownGroups | SparseGaussian)
     assert made.mechanism.covers(made.request.aggregates)
-    less = replace(made.mechanism, sums_sensitivity=made.mechanism.sums_sensitivity * (1 - 1e-13))
+    scale, less = 1 - 1e-13, made.mechanism
+    if isinstance(less, AdaptiveGaussian):
+        noise = less.count_noise
+        less = replace(less, counts=replace(noise, sums_sensitivity=noise.sums_sensitivity * scale))
+    else:
+        less = replace(less, sums_sensitivity=less.sums_sensitivity * scale)
     assert not less.covers(made.request.aggregates)
     with pytest.raises(InvalidPlan, match="not paid for"):
         storage.check(made.request, less, "a test")

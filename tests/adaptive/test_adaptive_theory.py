@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 from dphist.errors import Infeasible, InvalidParameter
+<<<<<<< HEAD
 from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate, selection_rule
+=======
+from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate, changed_counters
+>>>>>>> wt-select
 from dphist.mechanisms.base import epsilon_at
+from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import LATTICE_BITS, Tuning
 from dphist.privacy import adaptive as theory
 from dphist.privacy.gaussian import delta_gaussian
@@ -32,7 +37,7 @@ def test_calibrated_means_the_forward_map_holds(epsilon: float, log_delta: float
 def test_one_step_tighter_fails() -> None:
     made = calibrate(1.0, 1e-8)
     step = 2.0 ** -(LATTICE_BITS + 4)
-    parts = (made.histogram_std, made.noise_std, made.probe_std, 0.0, made.tuning)
+    parts = (made.counts, made.tuning)
     lower = AdaptiveGaussian(made.round_stds, made.threshold - 64 * step, *parts)
     assert lower.delta_infinity() > 0.5e-8
     quieter = AdaptiveGaussian(tuple(s * (1 - 1e-6) for s in made.round_stds), made.threshold, *parts)
@@ -112,11 +117,11 @@ def test_constants_that_make_no_sense_are_refused(wrong: dict[str, object]) -> N
 def test_mechanisms_that_make_no_sense_are_refused() -> None:
     good = calibrate(1.0, 1e-8)
     with pytest.raises(InvalidParameter, match="rounds"):
-        AdaptiveGaussian(good.round_stds[:2], good.threshold, 1.0, 1.0, 1.0)
+        AdaptiveGaussian(good.round_stds[:2], good.threshold, good.counts)
     with pytest.raises(InvalidParameter, match="lattice"):
-        AdaptiveGaussian(good.round_stds, good.threshold + 2.0**-30, 1.0, 1.0, 1.0)
+        AdaptiveGaussian(good.round_stds, good.threshold + 2.0**-30, good.counts)
     with pytest.raises(InvalidParameter, match="noise_std"):
-        AdaptiveGaussian(good.round_stds, good.threshold, 1.0, 0.0, 1.0)
+        CountNoise(1.0, 0.0, 1.0)
     with pytest.raises(Infeasible, match="sampler"):
         calibrate(1.0, 1e-24)
     with pytest.raises(Infeasible, match="million"):
@@ -128,3 +133,26 @@ def test_with_sums_the_counts_get_more_but_never_more_than_half() -> None:
     assert shares[0] == 0.25
     assert np.all(np.diff(shares) > 0) or shares[-1] == 0.5
     assert max(shares) <= 0.5
+
+
+@settings(max_examples=25, deadline=None)
+@given(epsilon=st.floats(0.01, 10), log_delta=st.floats(-14, -0.5))
+def test_keys_alone_have_all_of_the_budget(epsilon: float, log_delta: float) -> None:
+    target = 10**log_delta
+    keys, counted = calibrate(epsilon, target, keys_only=True), calibrate(epsilon, target)
+    assert 0.999 * target <= keys.delta(epsilon) <= target
+    assert keys.budget_split() == {"selection": 1.0}
+    assert keys.threshold < counted.threshold
+    assert 1 / keys.selection_std == pytest.approx(keys.mu, rel=1e-9)
+    assert keys.selection_std == pytest.approx(counted.selection_std * math.sqrt(0.73), rel=1e-6)
+    assert AdaptiveGaussian.from_data(keys.to_data()) == keys
+    assert "counted" not in keys.assumption
+    assert [label for label, _ in keys.facts()] == ["budget", "selection", "threshold"]
+    assert keys.sums_sensitivity == 0
+
+
+def test_nothing_that_is_counted_fits_keys_alone() -> None:
+    keys = calibrate(1.0, 1e-8, keys_only=True)
+    with pytest.raises(AssertionError, match="keys alone"):
+        _ = keys.noise_std
+    assert changed_counters(keys.tuning, counted=False) == 4 * 300 < changed_counters(keys.tuning)

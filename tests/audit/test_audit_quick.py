@@ -16,7 +16,7 @@ ALPHA = FAMILY_ALPHA / sum(claim.trials is not None for claim in CLAIMS)
 MECHANISMS = {
     "sparse-gaussian", "laplace", "correlated-gaussian", "known-groups", "discrete-gaussian", "discrete-correlated-gaussian",
     "adaptive", "automatic choice", "from-top", "ranked", "correlated-top-k", "session", "continual", "truncated-laplace",
-    "laplace-records", "gaussian-records", "sketch",
+    "laplace-records", "gaussian-records", "sketch", "voting",
 }  # fmt: skip
 
 

@@ -68,6 +68,9 @@ COMMANDS: dict[str, Callable[[str, Path], Any]] = {
     "release, automatic": lambda at, _: dp.release(
         TABLE, unit="user", by="url", epsilon=1, delta=1e-6, total=True, ledger=at, dataset="people"
     ),
+    "select": lambda at, _: dp.select(
+        TABLE, unit="user", by="url", epsilon=1, delta=1e-6, ledger=at, dataset="people"
+    ),
     "top-k": lambda at, _: dp.top_k(
         TABLE, unit="user", by="url", k=2, epsilon=1, delta=1e-6, method="ranked", ledger=at, dataset="people"
     ),

@@ -334,23 +334,17 @@ ADAPTIVE: Final = in_file(
      COSTS_OF_ROUNDS),
     ("adaptive-sums-in-coarse-steps", "std = math.ldexp(float(noisy.law.std) * math.sqrt(cap), sum_shift(noisy.aggregate))",
      "std = float(noisy.law.std) * math.sqrt(cap)", "noise is drawn in the refined steps", COSTS_OF_ROUNDS),
-    ("adaptive-mu-without-sums", "self.noise_std, self.probe_std, *sums])", "self.noise_std, self.probe_std])",
-     "aggregates cost", COSTS_OF_ROUNDS),
-    ("adaptive-mu-without-histogram", "[*self.round_stds, self.histogram_std, self.noise_std",
-     "[*self.round_stds, self.noise_std", "the histogram of norms costs", COSTS_OF_ROUNDS),
-    ("adaptive-mu-without-probe", "self.noise_std, self.probe_std, *sums])", "self.noise_std, *sums])", "the probe costs",
+    ("adaptive-mu-without-counts", "theory.gdp([*self.round_stds, *counting])", "theory.gdp(self.round_stds)", "counts cost",
      COSTS_OF_ROUNDS),
     ("adaptive-mu-of-one-round", "theory.gdp([*self.round_stds,", "theory.gdp([self.round_stds[0],", "every round costs",
      COSTS_OF_ROUNDS),
-    ("adaptive-selection-takes-all", "mu * math.sqrt(1 - counts - tuning.histogram_share)",
-     "mu * math.sqrt(1 - tuning.histogram_share)", "the shares of the budget add up to 1", COSTS_OF_ROUNDS),
-    ("adaptive-sums-for-free", "counts / (1 + tuning.probe_share + sums_budget)", "counts / (1 + tuning.probe_share)",
-     "sums take their share", COSTS_OF_ROUNDS),
+    ("adaptive-counts-take-all", "(None, 1.0) if keys_only else share_counts(mu, tuning, sums_budget)",
+     "(share_counts(mu, tuning, sums_budget)[0], 1.0)", "counts and rounds do not both take all", COSTS_OF_ROUNDS),
     ("adaptive-delta-used-twice", "theory.delta_gauss_left(target, infinity)", "target",
      "the noise leaves delta to the threshold", COSTS_OF_ROUNDS),
     ("adaptive-not-checked-again", "assert built.delta(epsilon) <= delta", "assert True", "only the forward map is trusted",
      _ACCOUNTING + "test_calibration_is_checked_with_the_forward_map"),
-    ("adaptive-samplers-of-few", "+ 1 + MOST_RELEASED * (2 + MOST_AGGREGATES)", "+ 1",
+    ("adaptive-samplers-of-few", "(1 + MOST_RELEASED * (2 + MOST_AGGREGATES) if counted else 0)", "0",
      "the samplers of all counts and sums count", _ACCOUNTING + "test_the_samplers_of_everything_a_unit_moves_count"),
     ("adaptive-lattice-forgotten", "tuning.reserve, tuning.most_groups, 2.0**-LATTICE_BITS",
      "tuning.reserve, tuning.most_groups, 0.0", "rounding lifts a sum by half a step", ALONE),
@@ -363,6 +357,20 @@ ADAPTIVE: Final = in_file(
     ("adaptive-undrawable", "self.require_drawable(request.aggregates)\n        except", "pass\n        except",
      "noise that cannot be drawn is refused",
      "tests/adaptive/test_adaptive_release.py::test_noise_that_cannot_be_drawn_is_found_when_a_plan_is_read"),
+)  # fmt: skip
+
+COUNT_NOISE: Final = in_file(
+    "mechanisms/counts.py",
+    ("counts-without-sums", "self.noise_std, self.probe_std, *sums]", "self.noise_std, self.probe_std]", "aggregates cost",
+     COSTS_OF_ROUNDS),
+    ("counts-without-histogram", "return [self.histogram_std, self.noise_std", "return [self.noise_std",
+     "the histogram of norms costs", COSTS_OF_ROUNDS),
+    ("counts-without-probe", "self.noise_std, self.probe_std, *sums]", "self.noise_std, *sums]", "the probe costs",
+     COSTS_OF_ROUNDS),
+    ("counts-left-to-the-selection", "return noise, 1 - counts - tuning.histogram_share",
+     "return noise, 1 - tuning.histogram_share", "the shares of the budget add up to 1", COSTS_OF_ROUNDS),
+    ("counts-with-sums-for-free", "counts / (1 + tuning.probe_share + sums_budget)", "counts / (1 + tuning.probe_share)",
+     "sums take their share", COSTS_OF_ROUNDS),
 )  # fmt: skip
 
 LISTS: Final = (
@@ -465,12 +473,15 @@ SELECTION: Final = (
          "strictly above the threshold", _H + "test_a_group_must_be_strictly_above_the_threshold"),
         ("rounds-without-shares", 'total = groups["total"] + shares[number] * noisy', 'total = groups["total"] + 4 * noisy',
          "rounds count by their shares", ROUNDS),
+        ("first-sum-of-the-last-round", 'first = noisy if number == 0 else groups["first"]', "first = noisy",
+         "published sums are those of round 1", ROUNDS),
+    ),
+    *in_file(
+        "mechanisms/weights.py",
         ("weights-not-local", "np.where(level < tuning.hopeless[number - 1], 0.0", "np.where(level < np.median(level), 0.0",
          "a group's weight is its own affair", _H + "test_weights_are_local"),
         ("weights-above-one", "np.clip(wanted, 0.0, 1.0))", "np.maximum(wanted, 0.0))", "weights are at most 1",
          _H + "test_weights_are_local"),
-        ("first-sum-of-the-last-round", 'first = noisy if number == 0 else groups["first"]', "first = noisy",
-         "published sums are those of round 1", ROUNDS),
     ),
     *in_file(
         "selection/counting.py",
@@ -899,6 +910,72 @@ WEIGHTS: Final = in_file(
      _H + "test_a_units_counts_and_sums_stay_inside_the_cap"),
 )  # fmt: skip
 
+_RULE = "tests/privacy/test_voting.py::"
+_VOTING = "tests/mechanisms/test_voting_mechanism.py::"
+_ELECTION = "tests/voting/test_election.py::"
+_ELECTED = "tests/voting/test_voting_engines.py::"
+
+VOTING: Final = (
+    *in_file(
+        "privacy/voting.py",
+        ("rule-rounded-up", "(growth * now >> _GROWTH_BITS) + share", "(growth * now >> _GROWTH_BITS) + share + 1",
+         "stored neighbours keep their inequality", _RULE + "test_stored_neighbours_keep_the_inequalities_exactly"),
+        ("rule-from-below-alone", "ONE - -((-left << _GROWTH_BITS) // growth)", "ONE",
+         "hiding a group is bounded as showing it is", _RULE + "test_golden_values"),
+        ("rule-checked-by-what-is-shown", "worst = max(worst, max(shown, 0) + max(hidden, 0))",
+         "worst = max(worst, max(shown, 0))", "a group that is hidden tells as much as one that is shown",
+         _RULE + "test_the_forward_map_is_the_largest_hockey_stick"),
+        ("rule-shows-groups-without-votes", "or probabilities[0] != 0 or", "or", "an empty group is never shown",
+         _RULE + "test_wrong_tables_are_refused"),
+    ),
+    *in_file(
+        "noise/coins.py",
+        ("coin-shown-at-its-chance", "< second[chosen[open_]]", "<= second[chosen[open_]]", "coins are exact",
+         "tests/noise/test_noise_coins.py::test_a_coin_is_a_comparison_with_128_bits"),
+    ),
+    *in_file(
+        "mechanisms/voting.py",
+        ("look-for-nothing", "left = Fraction(epsilon) - Fraction(self.look_epsilon)", "left = Fraction(epsilon)",
+         "the look is paid for", _VOTING + "test_the_look_is_paid_for"),
+        ("look-with-less-noise", "DiscreteLaplace((1 << LATTICE_BITS) / Fraction(self.look_epsilon))",
+         "DiscreteLaplace(1 / Fraction(self.look_epsilon))", "the look has the noise of its epsilon",
+         _VOTING + "test_golden_sizes"),
+        ("sampler-of-the-look-for-nothing", "d += sampler_surcharge(composed_epsilon, self._changed_counters)", "pass",
+         "the sampler's error is paid for", _VOTING + "test_costs"),
+        ("votes-below-the-low-threshold", "votes = np.maximum(counts - (self.low_threshold - 1), 0)", "votes = counts",
+         "groups with fewer votes are never shown", _ELECTED + "test_no_group_below_the_low_threshold_is_selected"),
+    ),
+    *in_file(
+        "selection/voting.py",
+        ("look-without-noise", "exact + sample(mechanism.look_law, len(exact), entropy)", "exact",
+         "the look is noisy", _ELECTED + "test_selected_keys_come_without_votes_and_from_secret_coins"),
+    ),
+    *in_file(
+        "engines/election.py",
+        ("one-vote-more-than-there-is-room", "np.repeat(first, size) < capacity", "np.repeat(first, size) <= capacity",
+         "the rounds are the election that is proved", _ELECTION + "test_rounds_equal_the_loop_that_defines_them"),
+        ("units-out-of-turn", "asking = held[~kept] % units", "asking = held[~kept][:1] % units",
+         "nobody who was turned away is forgotten", _ELECTION + "test_rounds_equal_the_loop_that_defines_them"),
+    ),
+    *in_file(
+        "engines/memory.py",
+        ("shares-rounded-up", "(1 << LATTICE_BITS) // np.maximum(degrees, 1)",
+         "-(-(1 << LATTICE_BITS) // np.maximum(degrees, 1))", "a unit's shares add up to at most 1",
+         _ELECTION + "test_shares_of_a_unit_add_up_to_at_most_one"),
+    ),
+    *in_file(
+        "engines/duckdb/pairs.py",
+        ("turns-by-row", "ROW_NUMBER() OVER (ORDER BY {turn}, unit)", "ROW_NUMBER() OVER ()",
+         "a turn is a function of the unit and the seed", _ELECTED + "test_ties_of_the_hash_are_broken_by_unit_and_key"),
+        ("election-unfinished-in-sql", "while fetch(self.connection, f\"SELECT 1 FROM placed",
+         "if fetch(self.connection, f\"SELECT 1 FROM placed", "rounds go on until nobody is turned away",
+         _ELECTED + "test_memory_sql_threads_and_shuffled_rows_give_the_same_bits"),
+        ("shares-of-one-in-sql", "share = f\"{1 << LATTICE_BITS} // degree\"", "share = f\"{1 << LATTICE_BITS}\"",
+         "a unit's shares add up to at most 1, in SQL too",
+         _ELECTED + "test_shares_are_what_units_give_to_all_of_their_groups"),
+    ),
+)  # fmt: skip
+
 TOTAL: Final = in_file(
     "publish/run.py",
     ("total-published-without-noise", "float(units + int(sample(DiscreteLaplace(Fraction(scale)), 1, entropy)[0]))",
@@ -916,6 +993,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = tuple(
         CORRELATED,
         DISCRETE,
         ADAPTIVE,
+        COUNT_NOISE,
         LISTS,
         SELECTION,
         PLANNING,
@@ -923,6 +1001,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = tuple(
         NOISE,
         FLEXIBLE,
         WEIGHTS,
+        VOTING,
         TOTAL,
     )
 )

@@ -657,7 +657,7 @@ _HISTOGRAMS: Final = (
     Mutant(
         "sparsity-not-enforced-on-the-road",
         "engines/base.py",
-        'columns = {**self.columns, "units": enforce_sparsity(self.columns["units"], most)}',
+        'columns={**self.columns, "units": enforce_sparsity(self.columns["units"], most)}',
         "columns = dict(self.columns)",
         "a bound on the non-empty groups is enforced, not believed",
         (f"{_ROAD}test_more_groups_than_the_sparsity_are_cut_on_the_road",),
@@ -1007,18 +1007,17 @@ _CHARGING: Final = (
     Mutant(
         "command-line-not-charged",
         "cli/release.py",
-        "charge=charge)\n        release = release if",
-        "charge=None)\n        release = release if",
+        "charge=charge)\n            release = release if",
+        "charge=None)\n            release = release if",
         "the command line charges as Python does",
         (f"{_ORDER}test_commands_on_a_damaged_file[release]",),
     ),
     Mutant(
         "confirmed-before-the-write",
         "cli/release.py",
-        "            if output is not None:\n                release.write(output, overwrite=overwrite)\n",
-        "            if output is not None:\n"
-        "                if charge is not None:\n                    charge.confirm(output)\n"
-        "                release.write(output, overwrite=overwrite)\n                charge = None\n",
+        "            release.write(self.table, overwrite=self.overwrite)\n",
+        "            if charge is not None:\n                charge.confirm(self.table)\n"
+        "            release.write(self.table, overwrite=self.overwrite)\n            charge = None\n",
         "a release is confirmed when it is written, not before",
         (f"{_ORDER}test_a_disk_that_fills_up_is_told_with_the_charge",),
     ),

@@ -24,13 +24,15 @@ from dphist.engines.base import Engine, LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms import AdaptiveGaussian
 from dphist.mechanisms.adaptive import sum_shift
+from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
+from dphist.mechanisms.weights import next_weights
 from dphist.noise import DiscreteLaplace
 from dphist.planning import Plan, plan_for
 from dphist.privacy.gaussian import delta_gaussian
 from dphist.selection.choice import DEGREE_EDGES, noisy_degrees
 from dphist.selection.counting import CENTRES, count, count_stds, noise_clipped, noise_norms, whole_cap
-from dphist.selection.rounds import next_weights, noise_round
+from dphist.selection.rounds import noise_round
 
 Pairs = Callable[..., MemoryPairs]
 
@@ -73,13 +75,15 @@ def claims_of_view() -> Iterator[Claim]:
             "adaptive", "rounds, Lemma 1", f"the full view, a unit in {name}", mechanism.delta_noise, None,
             views(mechanism, target), 12_000, 200_000,
         )  # fmt: skip
-    clear = replace(mechanism, histogram_std=1.0)
+    clear = replace(mechanism, counts=replace(mechanism.count_noise, histogram_std=1.0))
     yield Claim(
         "adaptive", "rounds, Lemma 1", "one bucket of the histogram of norms",
         lambda epsilon: float(delta_gaussian(1 / clear.histogram_std, epsilon)), None,
         partial(_one_more, partial(noisy_buckets, clear)), 20_000, 200_000,
     )  # fmt: skip
-    counts = replace(mechanism, round_stds=(1e6,) * len(mechanism.round_stds), histogram_std=1e6)
+    counts = replace(
+        mechanism, round_stds=(1e6,) * mechanism.rounds, counts=replace(mechanism.count_noise, histogram_std=1e6)
+    )
     yield Claim(
         "adaptive", "rounds, Lemma 1", "counts and sums of a unit that is scaled down to a norm of 2", counts.delta_noise,
         None, partial(_clipped, counts, (4.0, 8.0)), 20_000, 200_000,
@@ -110,8 +114,9 @@ def loose(threshold: float = 3.0, *, groups: int = GROUPS, std: float = 2.0) -> 
     """A mechanism with deltas so large that runs see them; what its sums cost is what the noise that is accounted for costs."""
     tuning = Tuning(most_groups=groups)
     stds = tuple(std / share**0.5 for share in tuning.fractions)
-    mechanism = AdaptiveGaussian(stds, threshold, 4.0, 2.5, 5.0, tuning=tuning)
-    return replace(mechanism, sums_sensitivity=SUM.weight**0.5 / mechanism.noise_std * (1 + 1e-12))
+    counts = CountNoise(4.0, 2.5, 5.0)
+    paid = replace(counts, sums_sensitivity=SUM.weight**0.5 / counts.noise_std * (1 + 1e-12))
+    return AdaptiveGaussian(stds, threshold, paid, tuning)
 
 
 def pairs_of(rows: Integers, groups: int, units: int, kind: Pairs = MemoryPairs) -> MemoryPairs:

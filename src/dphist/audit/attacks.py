@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from dphist.audit import bounding
+from dphist.audit import bounding, voting
 from dphist.audit.bounding import FromPairs, Outcome, outcome
 from dphist.audit.claims import COLUMNS
 from dphist.audit.judge import BITS_ALPHA, Claim, attack_runs
@@ -83,6 +83,7 @@ def attacks_here(engine: Engine) -> list[ImplementationAttack]:
     attacks: list[tuple[str, str, Callable[[], Outcome]]] = [
         ("support", "a key that exists because of one unit shows in a file", support),
         ("locality", "one unit's value changes how another's is read", partial(bounding.locality, engine)),
+        ("one group, one vote", "one unit moves more than one vote", partial(voting.one_vote, engine)),
         ("replay", "a budget that is spent twice", replay),
         ("ledger", "a budget in a ledger that is spent twice, or not at all", ledger),
         ("timing", "time tells the size of the data", lambda: (True, limit)),

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from dphist.audit import adaptive, attacks, bounding, laws, trials
+from dphist.audit import adaptive, attacks, bounding, laws, trials, voting
 from dphist.audit.bounding import FromPairs, Outcome
 from dphist.audit.claims import BUDGET, FEWER, MANY
 from dphist.audit.judge import Claim
@@ -83,6 +83,10 @@ def broken() -> list[Broken]:
          partial(bounding.locality, BrokenEngine(skip_row_groups))),
         ("types by all records", "keys are numbers or texts as all records together have them",
          partial(bounding.locality, BrokenEngine(guess_types))),
+        ("split votes", "a unit's vote is divided where a group has no room for all of it",
+         partial(voting.one_vote, here, voting.split_votes, 2)),
+        ("capacity from data", "the room for votes follows the number of units",
+         partial(voting.one_vote, here, voting.capacity_from_data)),
         ("noise in doubles", "count + a normal double, as it is", partial(attacks.low_order_bits, _with_doubles)),
         ("a seed used twice", "every release draws the same noise",
          partial(attacks.fresh_noise, partial(_with_seed, here, lambda: 7))),

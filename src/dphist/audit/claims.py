@@ -17,7 +17,7 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from dphist import mechanisms as m
-from dphist.audit import adaptive, laws, trials
+from dphist.audit import adaptive, laws, trials, voting
 from dphist.audit.adaptive import whole_budget
 from dphist.audit.judge import Claim, Run
 from dphist.audit.laws import Pair, normal_shift
@@ -63,7 +63,8 @@ CORRELATED = ("sparsity", "max_groups", "independent_std", "correlation", "thres
 def claims(*, thorough: bool = False) -> tuple[Claim, ...]:
     """All of them; the thorough audit has more settings of those that can be enumerated."""
     everything = (
-        *enumerated_counts(), *enumerated_lists(), *adaptive.claims_of_view(), *releases(), *releases_one_by_one(), *lists()
+        *enumerated_counts(), *enumerated_lists(), *adaptive.claims_of_view(), *voting.claims(MANY), *releases(),
+        *releases_one_by_one(), *lists(),
     )  # fmt: skip
     return (*everything, *more_settings()) if thorough else everything
 

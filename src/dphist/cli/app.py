@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 import dphist
-from dphist.cli import audit, ledger, lists, plan, profile, release, stat
+from dphist.cli import audit, ledger, lists, plan, profile, release, select, stat
 from dphist.cli.options import option
 from dphist.errors import DphistError
 
@@ -36,6 +36,7 @@ app = typer.Typer(
 app.command("plan")(plan.command)
 app.command("profile")(profile.command)
 app.command("release")(release.command)
+app.command("select")(select.command)
 app.command("stat")(stat.command)
 app.command("verify")(release.verify_command)
 app.command("top-k")(lists.top_k)

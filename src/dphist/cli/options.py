@@ -124,6 +124,11 @@ Plot: TypeAlias = Annotated[Path | None, option("--plot", "Write a picture (.png
 Overwrite: TypeAlias = Annotated[
     bool, option("--overwrite", "Replace outputs that exist; never the source, a ledger or what is no file.")
 ]
+Explain: TypeAlias = Annotated[bool, option("--explain", "Print the SQL, the plan and why each step is private.")]
+DryRun: TypeAlias = Annotated[
+    bool, option("--dry-run", "Check everything that can be checked without reading records.")
+]
+Quiet: TypeAlias = Annotated[bool, option("--quiet", "Print nothing but errors.")]
 AsJson: TypeAlias = Annotated[bool, option("--json", "Print one JSON object.")]
 Show: TypeAlias = Annotated[int, option("--show", "How many rows of the result to print.")]
 

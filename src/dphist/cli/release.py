@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,14 @@ from dphist.cli.options import option
 from dphist.cli.output import Talk, print_json, recorded
 from dphist.errors import InvalidParameter
 from dphist.planning.options import BudgetOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dphist.engines.base import Engine
+    from dphist.publish.charge import Charge
+    from dphist.publish.result import Release
+    from dphist.publish.run import Diagnose, Job
 
 
 @options.spread(BudgetOptions)
@@ -42,11 +50,9 @@ def command(
     master: options.Master = None,
     remote: options.Remote = None,
     staging: options.StagingDirectory = None,
-    explain: Annotated[bool, option("--explain", "Print the SQL, the plan and why each step is private.")] = False,
-    dry_run: Annotated[
-        bool, option("--dry-run", "Check everything that can be checked without reading records.")
-    ] = False,
-    quiet: Annotated[bool, option("--quiet", "Print nothing but errors.")] = False,
+    explain: options.Explain = False,
+    dry_run: options.DryRun = False,
+    quiet: options.Quiet = False,
     as_json: options.AsJson = False,
     show: options.Show = 20,
     unsafe_diagnostics: Annotated[
@@ -57,25 +63,15 @@ def command(
 
     Example: dphist release events.parquet --unit user_id --by url --epsilon 1 --delta 1e-8 -o out.parquet
     """
-    from dphist.engines import writes_folders
-    from dphist.planning.describe import guarantee
-    from dphist.publish import charge as charges
-    from dphist.publish import explain as explanation
-    from dphist.publish import files
     from dphist.publish import run as releasing
-    from dphist.publish.text import table_text
 
-    if output is None and report is None and not (explain or dry_run):
-        raise InvalidParameter("-o FILE or --report FILE", "neither", "add -o out.parquet.")
-    check = files.check_folder if writes_folders(engine) else files.check_table
-    check(output, report, inputs=files.files_of(source, plan, asked.get("keys")), overwrite=overwrite)
+    outputs = Outputs(output, report, overwrite, explain, dry_run, quiet, as_json, show)
+    outputs.check(engine, source, plan, asked.get("keys"))
     budget = options.parse(asked)
-    if plan is None and (missing := [name for name in ("epsilon", "delta") if name not in budget]):
-        raise InvalidParameter(f"--{missing[0]}", "none", "a release needs --epsilon and --delta, or --plan FILE.")
+    check_budget("release", plan, budget)
     cluster = {"master": master, "remote": remote, "staging": staging}
     opened = options.open_engine(engine, threads, memory_limit, temp_directory, **cluster)
-    if output is not None:
-        opened.check_output(str(output))
+    outputs.check_with(opened)
     job = releasing.prepare(
         options.files(source, no_header),
         unit=unit,
@@ -89,36 +85,92 @@ def command(
         engine=opened,
         **budget,
     )
-    talk = Talk(quiet=quiet or as_json)
-    if explain:
-        typer.echo(explanation.explain(job))
-    if dry_run:
-        job.check_source()
-        talk.line(str(job.plan))
-        talk.line("\nDry run: the plan holds, the source can be read and has the columns. No record was counted.")
-        with charges.charging(ledger, dataset, lambda: charges.spend_of_plan(job.plan, unit)) as charge:
-            talk.line("" if charge is None else f"It fits into what is left of {dataset!r}. Nothing was charged.")
-        return
-    if output is None and report is None:
-        return
-    with charges.charging(ledger, dataset, lambda: charges.spend_of_plan(job.plan, unit)) as charge:
-        release = job.run(progress=talk.phase, diagnose=_unsafe if unsafe_diagnostics else None, charge=charge)
-        release = release if charge is None else replace(release, receipt=charge.receipt)
-        with release:
-            if output is not None:
-                release.write(output, overwrite=overwrite)
-                if charge is not None:
-                    charge.confirm(output)
-            if report is not None:
-                release.report(report, overwrite=overwrite)
-                if charge is not None and output is None:
-                    charge.confirm(report)
-            first, groups = release.first(show)
-    if as_json:
-        print_json({**release.metadata(), "released_groups": groups})
-    talk.line(table_text(first, release.plan, groups))
-    words = guarantee(release.plan.request, release.plan.mechanism)
-    talk.closing(f"Guarantee: {words}", output, report, recorded(release.receipt))
+    outputs.run(job, ledger, dataset, diagnose=_unsafe if unsafe_diagnostics else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What a run on the road of releases writes and prints."""
+
+    table: Path | None
+    report: Path | None
+    overwrite: bool
+    explain: bool
+    dry_run: bool
+    quiet: bool
+    as_json: bool
+    rows: int
+
+    def check(self, engine: str, source: list[str], *inputs: Path | None) -> None:
+        """Refuse a run without a result, and files that may not be written."""
+        from dphist.engines import writes_folders
+        from dphist.publish import files
+
+        if self.table is None and self.report is None and not (self.explain or self.dry_run):
+            raise InvalidParameter("-o FILE or --report FILE", "neither", "add -o out.parquet.")
+        check = files.check_folder if writes_folders(engine) else files.check_table
+        check(self.table, self.report, inputs=files.files_of(source, *inputs), overwrite=self.overwrite)
+
+    def check_with(self, engine: Engine) -> None:
+        """Refuse what only the engine can see."""
+        if self.table is not None:
+            engine.check_output(str(self.table))
+
+    def run(self, job: Job, ledger: str | None, dataset: str | None, diagnose: Diagnose | None = None) -> None:
+        """Explain, check or run: charge, write, print."""
+        from dphist.publish import charge as charges
+        from dphist.publish import explain as explanation
+
+        talk = Talk(quiet=self.quiet or self.as_json)
+        if self.explain:
+            typer.echo(explanation.explain(job))
+        if self.dry_run:
+            job.check_source()
+            talk.line(str(job.plan))
+            talk.line("\nDry run: the plan holds, the source can be read and has the columns. No record was counted.")
+            with charges.charging(ledger, dataset, job.spend) as charge:
+                talk.line("" if charge is None else f"It fits into what is left of {dataset!r}. Nothing was charged.")
+            return
+        if self.table is None and self.report is None:
+            return
+        with charges.charging(ledger, dataset, job.spend) as charge:
+            release = job.run(progress=talk.phase, diagnose=diagnose, charge=charge)
+            release = release if charge is None else replace(release, receipt=charge.receipt)
+            with release:
+                self._write(release, charge)
+                first, groups = release.first(self.rows)
+        self._print(talk, release, first, groups)
+
+    def _write(self, release: Release, charge: Charge | None) -> None:
+        """A charge is confirmed once the first file is there."""
+        if self.table is not None:
+            release.write(self.table, overwrite=self.overwrite)
+            if charge is not None:
+                charge.confirm(self.table)
+        if self.report is not None:
+            release.report(self.report, overwrite=self.overwrite)
+            if charge is not None and self.table is None:
+                charge.confirm(self.report)
+
+    def _print(self, talk: Talk, release: Release, first: pa.Table, groups: int) -> None:
+        from dphist.planning.describe import guarantee, rates_in_words, selection_in_words
+        from dphist.publish.text import table_text
+
+        if self.as_json:
+            print_json({**release.metadata(), "released_groups": groups})
+        talk.line(table_text(first, release.plan, groups))
+        request, mechanism = release.plan.request, release.plan.mechanism
+        if request.keys_only:
+            told = [("selection", selection_in_words(request, mechanism)), *rates_in_words(mechanism)]
+            talk.line("\n" + "\n".join(f"{label.capitalize()}: {words}." for label, words in told))
+        talk.closing(f"Guarantee: {guarantee(request, mechanism)}", self.table, self.report, recorded(release.receipt))
+
+
+def check_budget(what: str, plan: Path | None, budget: dict[str, Any]) -> None:
+    """Refuse a run that nobody said the budget of."""
+    if plan is None and (missing := [name for name in ("epsilon", "delta") if name not in budget]):
+        hint = f"a {what} needs --epsilon and --delta, or --plan FILE."
+        raise InvalidParameter(f"--{missing[0]}", "none", hint)
 
 
 def _unsafe(facts: dict[str, int]) -> None:
@@ -127,7 +179,7 @@ def _unsafe(facts: dict[str, int]) -> None:
 
 
 def verify_command(
-    file: Annotated[Path, typer.Argument(help="A file written by dphist release, top-k or continual.")],
+    file: Annotated[Path, typer.Argument(help="A file written by dphist release, select, top-k or continual.")],
     ledger: options.PaidBy = None,
     head: Annotated[
         str | None, option("--head", "A hash noted earlier, which must still be in the ledger's chain.")

@@ -37,6 +37,7 @@ Order = Literal["count", "key"]
 READING: Final = "reading the schema"
 BOUNDING: Final = "bounding and counting"
 SKETCHING: Final = "sketching"
+SELECTING: Final = "selecting groups"
 ROUNDS: Final = "selecting groups in rounds, counting them"
 NOISING: Final = "adding noise"
 
@@ -168,6 +169,14 @@ class Pairs(Protocol):
         """
         ...
 
+    def voters(self) -> Voters:
+        """With a turn for each unit and an order of its own groups, for an election. The last thing that is asked of the pairs.
+
+        The turn is a keyed hash of (seed, unit), ties by the unit itself; the order is one of (seed, unit, group), ties by the
+        key. Neither knows the position of a row, nor another unit.
+        """
+        ...
+
 
 class SampledPairs(Protocol):
     """Pairs as the rounds and counting need them: exact sums for public weights of the groups."""
@@ -189,6 +198,22 @@ class SampledPairs(Protocol):
 
     def clipped(self, weights: Any, caps: tuple[int, int], shifts: Sequence[int]) -> Groups:
         """`weight`, the counts of units scaled down to these norms, `main` and `probe`, and `steps_i` as the first of them."""
+        ...
+
+
+class Voters(SampledPairs, Protocol):
+    """Pairs as an election needs them, and then counting. All of a unit's groups are on its list."""
+
+    def shares(self) -> Groups:
+        """The `exact` sum of shares of each group: a unit gives 2^LATTICE_BITS/d, rounded down, to each of its d groups."""
+        ...
+
+    def elect(self, capacity: int, look: Any = None) -> Groups:
+        """The groups that have `votes`, and their `first` numbers of the look; 0 without one.
+
+        Units act in their turns: each votes for the first group of its list that has fewer than `capacity` votes. With a look
+        lists are in the order of its `first`, largest first; equal ones as without.
+        """
         ...
 
 

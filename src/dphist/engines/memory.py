@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dphist.engines.base import Integers, LocalGroups
+from dphist.engines.election import elect, lists_of, prefer
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, ONE, WEIGHT_BITS
 
@@ -58,6 +59,26 @@ class CodedPairs:
         """How many units have a number of groups in which bucket."""
         raise NotImplementedError
 
+    def share_sums(self) -> Integers:
+        """For each group the sum over its units of `unit_shares`."""
+        raise NotImplementedError
+
+    def votes(self, capacity: int, scores: Integers | None) -> Integers:
+        """The votes of each group: `elect` of the units in the order of their codes, with lists by score, then by place."""
+        raise NotImplementedError
+
+    def shares(self) -> LocalGroups:
+        """Every group has some unit."""
+        return LocalGroups(np.arange(self.groups), {"exact": self.share_sums()}, self.keys_of)
+
+    def elect(self, capacity: int, look: LocalGroups | None = None) -> LocalGroups:
+        """Groups without votes are left out: they are never shown."""
+        scores = None if look is None else self._spread(look, "first")
+        votes = self.votes(capacity, scores)
+        codes = np.flatnonzero(votes)
+        first = np.zeros(len(codes), np.int64) if scores is None else scores[codes]
+        return LocalGroups(codes, {"votes": votes[codes], "first": first}, self.keys_of)
+
     def first_round(self) -> LocalGroups:
         """Every weight is 1."""
         codes = np.flatnonzero(self.eligible())
@@ -84,11 +105,16 @@ class CodedPairs:
         columns |= {f"steps_{i}": sums[name][codes] for i, name in enumerate(self.names, 1)}
         return LocalGroups(codes, columns, weights.keys_of)
 
-    def _spread(self, state: LocalGroups) -> Integers:
-        """The weights of all groups by their codes, 0 for those that are not in the state."""
-        weights = np.zeros(self.groups, np.int64)
-        weights[state.codes] = state.columns["weight"]
-        return weights
+    def _spread(self, state: LocalGroups, column: str = "weight") -> Integers:
+        """A column of all groups by their codes, 0 for those that are not in the state."""
+        values = np.zeros(self.groups, np.int64)
+        values[state.codes] = state.columns[column]
+        return values
+
+
+def unit_shares(degrees: Integers) -> Integers:
+    """floor(2^LATTICE_BITS/d) for each of a unit's d groups: together at most 2^LATTICE_BITS, that is 1."""
+    return np.asarray((1 << LATTICE_BITS) // np.maximum(degrees, 1))
 
 
 def norm_factors(squares: Integers) -> Integers:
@@ -138,6 +164,8 @@ def bucket(values: Integers, edges: Integers) -> NDArray[np.intp]:
 class MemoryPairs(CodedPairs):
     """The pairs as arrays of dense codes, in any order. `sampled` marks each unit's fixed sample; None if all are.
 
+    For an election a unit's code is its turn, and `place` numbers its groups, from 0, in its own order.
+
     Sums are kept in doubles, which hold every integer below 2^53 exactly: 2^36 pairs of at most 2^16 steps each, and the
     squares of 2^32 groups of one unit.
     """
@@ -149,6 +177,7 @@ class MemoryPairs(CodedPairs):
     sampled: NDArray[np.bool_] | None = None
     steps: Mapping[str, Integers] = field(default_factory=dict)
     keys_of: Callable[[Integers], pa.Table] = no_keys
+    place: Codes | None = None
 
     @property
     def names(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -205,7 +234,25 @@ class MemoryPairs(CodedPairs):
 
     def degree_histogram(self, edges: Integers) -> Integers:
         """One bucket for each unit."""
-        return _histogram(np.bincount(self.unit, minlength=self.units).astype(np.int64), edges)
+        return _histogram(self._degrees(), edges)
+
+    def share_sums(self) -> Integers:
+        """One pass: the shares of a unit are alike. In doubles, which hold the integers exactly."""
+        shares = unit_shares(self._degrees()).astype(np.float64)
+        total = np.zeros(self.groups)
+        for part in self._parts(sampled=False):
+            total += np.bincount(self.group[part], shares[self.unit[part]], self.groups)
+        return total.astype(np.int64)
+
+    def votes(self, capacity: int, scores: Integers | None) -> Integers:
+        """Deferred acceptance on arrays."""
+        if self.place is None:
+            raise InvalidParameter("pairs with places for an election", "pairs without")
+        lists = lists_of(self.unit, self.group, self.place, self.units)
+        return elect(lists if scores is None else prefer(lists, scores), self.groups, capacity)
+
+    def _degrees(self) -> Integers:
+        return np.bincount(self.unit, minlength=self.units).astype(np.int64)
 
     def _squares(self, weights: Integers, *, sampled: bool) -> Integers:
         squares = (weights * weights).astype(np.float64)

@@ -16,9 +16,11 @@ from dphist.mechanisms.ranked import Ranked
 from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
 from dphist.mechanisms.sparse_gaussian import SparseGaussian
 from dphist.mechanisms.truncated_laplace import TruncatedLaplace
+from dphist.mechanisms.voting import Voting
 
 GROUP_MECHANISMS: Final[tuple[type[GroupMechanism], ...]] = (
     AdaptiveGaussian,
+    Voting,
     KnownGroups,
     SparseGaussian,
     DiscreteCorrelatedGaussian,
@@ -47,5 +49,6 @@ __all__ = [
     "Ranked",
     "SparseGaussian",
     "TruncatedLaplace",
+    "Voting",
     "epsilon_at",
 ]

@@ -25,7 +25,9 @@ from dphist.mechanisms.base import (
     sampler_surcharge,
     with_sampler_error,
 )
+from dphist.mechanisms.counts import CountNoise, share_counts
 from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, MOST_RELEASED, Tuning
+from dphist.mechanisms.weights import share_selected
 from dphist.noise import RoundedGaussian
 from dphist.noise.laws import LARGEST_SCALE
 from dphist.privacy import adaptive as theory
@@ -47,12 +49,10 @@ _DEFAULT = Tuning()
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveGaussian(GroupMechanism):
-    """Select keys in rounds with weights that move to the undecided groups, then count the selected keys.
+    """Select keys in rounds with weights that move to the undecided groups; then count the selected keys, if `counts` is there.
 
     round_stds: the noise on the sum of weights of a group in each round. threshold: of the rounds' weighted sum, in weights.
-    histogram_std: the noise on the number of units in a bucket. noise_std, probe_std: the noise on the clipped counts, for a
-    unit whose weights have norm 1; both grow with the norm that is allowed. sums_sensitivity: how far one unit moves the
-    other aggregates, in units of their noise.
+    counts: the noise on the counts; None if keys alone are published, and the rounds have all of the budget.
     """
 
     name: ClassVar[str] = "adaptive"
@@ -66,33 +66,55 @@ class AdaptiveGaussian(GroupMechanism):
 
     round_stds: tuple[float, ...]
     threshold: float
-    histogram_std: float
-    noise_std: float
-    probe_std: float
-    sums_sensitivity: float = 0.0
+    counts: CountNoise | None
     tuning: Tuning = _DEFAULT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "round_stds", tuple(self.round_stds))
         if len(self.round_stds) != self.tuning.rounds:
             raise InvalidParameter(f"the noise of {self.tuning.rounds} rounds", len(self.round_stds))
-        for name, value in (
-            *(("round_std", std) for std in self.round_stds),
-            ("threshold", self.threshold),
-            ("histogram_std", self.histogram_std),
-            ("noise_std", self.noise_std),
-            ("probe_std", self.probe_std),
-        ):
+        for name, value in (*(("round_std", std) for std in self.round_stds), ("threshold", self.threshold)):
             checks.check_positive(name, value)
-        checks.check_not_negative("sums_sensitivity", self.sums_sensitivity)
         if round_up_to_lattice(self.threshold, LATTICE_BITS + self.tuning.share_bits) != self.threshold:
             raise InvalidParameter("a threshold on the lattice of weighted sums", self.threshold, "round it up.")
 
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
-        """Where nothing bounds the groups of a unit, unless that bound is what the data chooses."""
-        if request.unbounded and request.choice != "max_groups":
+        """Where nothing bounds the groups of a unit, unless that bound is what the data chooses. Small groups count too."""
+        asked_for = request.mechanism in ("best", "adaptive") and request.low_threshold == 1
+        if request.unbounded and request.choice != "max_groups" and asked_for:
             yield partial(_drawable, request)
+
+    @property
+    def counted(self) -> bool:
+        """Whether the selected keys are counted."""
+        return self.counts is not None
+
+    @property
+    def count_noise(self) -> CountNoise:
+        """The noise on counts, where there are any."""
+        assert self.counts is not None, "keys alone are published: ask `counted` first"
+        return self.counts
+
+    @property
+    def noise_std(self) -> float:
+        """Of the noise on one count, for a unit whose weights have norm 1."""
+        return self.count_noise.noise_std
+
+    @property
+    def probe_std(self) -> float:
+        """Of the noise on the probe of one count."""
+        return self.count_noise.probe_std
+
+    @property
+    def histogram_std(self) -> float:
+        """Of the noise on a bucket of the histogram of norms."""
+        return self.count_noise.histogram_std
+
+    @property
+    def sums_sensitivity(self) -> float:
+        """How far one unit moves the other aggregates, in units of their noise; 0 where there are none."""
+        return 0.0 if self.counts is None else self.counts.sums_sensitivity
 
     @property
     def rounds(self) -> int:
@@ -110,6 +132,15 @@ class AdaptiveGaussian(GroupMechanism):
         return theory.combined_std(self.tuning.fractions, self.round_stds)
 
     @property
+    def size_in_words(self) -> str:
+        """A unit gives its whole weight to its only undecided group."""
+        return "that have no other undecided group; more are lost where they have"
+
+    def share_lost(self, size: float) -> float:
+        """Also large groups are lost now and then: where a round takes a group for safe, its noise still to come may not be."""
+        return 1 - share_selected(self, size)
+
+    @property
     def gap(self) -> float:
         """How far the threshold is above the weight of one unit."""
         return self.threshold - 1
@@ -117,21 +148,27 @@ class AdaptiveGaussian(GroupMechanism):
     @property
     def assumption(self) -> str:
         """What must hold for the data."""
+        counting = " and is counted with a bounded norm (a release enforces all of it)"
         return (
             f"each unit selects with a fixed random sample of at most {self.max_groups:,} of its groups and a total weight of"
-            " norm 1 in every round, and is counted with a bounded norm (a release enforces all of it)"
+            f" norm 1 in every round{',' + counting if self.counted else ' (a release enforces it)'}"
         )
 
     @property
     def mu(self) -> float:
         """Lemma 1: the Gaussian parameter of everything that is published, were the groups known."""
-        sums = [] if self.sums_sensitivity == 0 else [1 / self.sums_sensitivity]
-        return theory.gdp([*self.round_stds, self.histogram_std, self.noise_std, self.probe_std, *sums])
+        counting = [] if self.counts is None else self.counts.gaussian_parts
+        return theory.gdp([*self.round_stds, *counting])
+
+    @property
+    def changed_counters(self) -> int:
+        """How many draws one unit can change: see `changed_counters`."""
+        return changed_counters(self.tuning, counted=self.counted)
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon."""
         bound = partial(theory.delta, mu=self.mu, infinity=self.delta_infinity())
-        return with_sampler_error(bound, epsilon, changed_counters(self.tuning))
+        return with_sampler_error(bound, epsilon, self.changed_counters)
 
     def delta_noise(self, epsilon: float) -> float:
         """The part of the noise alone."""
@@ -143,18 +180,14 @@ class AdaptiveGaussian(GroupMechanism):
 
     def budget_split(self) -> dict[str, float]:
         """The shares of the squared Gaussian budget, which add up to 1."""
-        parts = {
-            "selection": math.fsum(1 / std**2 for std in self.round_stds),
-            "histogram": 1 / self.histogram_std**2,
-            "counts": 1 / self.noise_std**2 + 1 / self.probe_std**2,
-            "sums": self.sums_sensitivity**2,
-        }
+        counting = {} if self.counts is None else self.counts.squared_budget
+        parts = {"selection": math.fsum(1 / std**2 for std in self.round_stds), **counting}
         total = math.fsum(parts.values())
         return {name: part / total for name, part in parts.items()}
 
     def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
         """mu of all rounds, the histogram, the counts and the sums; d: a group that one unit alone sampled is selected."""
-        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, changed_counters(self.tuning))
+        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.changed_counters)
         return of_gaussian(self.mu * COST_UP, d, epsilon=epsilon, delta=self.delta(epsilon))
 
     def clipped_law(self, noisy: NoisyAggregate, cap: float) -> RoundedGaussian:
@@ -180,7 +213,7 @@ class AdaptiveGaussian(GroupMechanism):
         """Budget, rounds, threshold and noise in words."""
         shares = ", ".join(f"{share:.0%} {name}" for name, share in self.budget_split().items() if share > 0)
         rounds = ", ".join(number(std) for std in self.round_stds)
-        return [
+        facts = [
             ("budget", f"of the squared Gaussian budget {shares}"),
             (
                 "selection",
@@ -194,13 +227,23 @@ class AdaptiveGaussian(GroupMechanism):
                 f" {number(self.count_released_with(0.5))} units that have no other undecided group, 95 % at"
                 f" {number(self.count_released_with(0.95))}; more units where they have",
             ),
-            (
-                "noise",
-                f"std {number(self.noise_std)} on the count of a selected group if its units are in no other selected group,"
-                " times the square root of the norm that is allowed to units with more, which is chosen privately; every count"
-                " is released with its own standard error",
-            ),
         ]
+        if self.counts is None:
+            return facts
+        noise = (
+            f"std {number(self.noise_std)} on the count of a selected group if its units are in no other selected group,"
+            " times the square root of the norm that is allowed to units with more, which is chosen privately; every count"
+            " is released with its own standard error"
+        )
+        return [*facts, ("noise", noise)]
+
+    def steps(self) -> list[Fact]:
+        """Rounds, threshold and counts."""
+        steps = [
+            ("Rounds", _ROUNDS.format(most=self.max_groups, rounds=self.rounds)),
+            ("Threshold", _SELECTED.format(threshold=self.threshold, infinity=self.delta_infinity())),
+        ]
+        return [*steps, ("Counts", _COUNTS)] if self.counted else steps
 
     def misfits(self, request: Request) -> list[str]:
         """Why this is not what the request paid for."""
@@ -222,8 +265,8 @@ class AdaptiveGaussian(GroupMechanism):
             steps_std = float(noisy.law.std)
             if math.ldexp(steps_std * math.sqrt(LARGEST_CAP), sum_shift(noisy.aggregate)) > float(LARGEST_SCALE) / 2:
                 raise Infeasible(f"noise on {noisy.name} that can be drawn", f"{steps_std:.3g} steps", "raise epsilon.")
-        largest = math.sqrt(LARGEST_CAP) * max(self.noise_std, self.probe_std)
-        if math.ldexp(max(largest, *self.round_stds), LATTICE_BITS) > float(LARGEST_SCALE) / 2:
+        largest = max(*self.round_stds, 0.0 if self.counts is None else self.counts.largest_std)
+        if math.ldexp(largest, LATTICE_BITS) > float(LARGEST_SCALE) / 2:
             raise Infeasible(
                 "noise on counts that can be drawn", f"a standard deviation of {largest:.3g}", "raise epsilon."
             )
@@ -231,7 +274,9 @@ class AdaptiveGaussian(GroupMechanism):
 
 def _drawable(request: Request) -> AdaptiveGaussian:
     """The adaptive release with everything that epsilon leaves for it."""
-    mechanism = calibrate(request.mechanism_epsilon, request.delta, sums_budget=request.sums_budget)
+    mechanism = calibrate(
+        request.mechanism_epsilon, request.delta, keys_only=request.keys_only, sums_budget=request.sums_budget
+    )
     mechanism.require_drawable(request.aggregates)
     return mechanism
 
@@ -241,9 +286,9 @@ def sum_shift(aggregate: Aggregate) -> int:
     return max(0, SUM_BITS - aggregate.sensitivity_steps.bit_length())
 
 
-def changed_counters(tuning: Tuning) -> int:
+def changed_counters(tuning: Tuning, *, counted: bool = True) -> int:
     """How many draws one unit can change: its samples in every round, a bucket, and its counts and sums in all groups."""
-    return tuning.rounds * tuning.most_groups + 1 + MOST_RELEASED * (2 + MOST_AGGREGATES)
+    return tuning.rounds * tuning.most_groups + (1 + MOST_RELEASED * (2 + MOST_AGGREGATES) if counted else 0)
 
 
 def selection_rule(tuning: Tuning, round_stds: tuple[float, ...]) -> theory.Rule:
@@ -254,17 +299,26 @@ def selection_rule(tuning: Tuning, round_stds: tuple[float, ...]) -> theory.Rule
 
 
 def calibrate(
-    epsilon: float, delta: float, *, sums_budget: float = 0.0, tuning: Tuning | None = None
+    epsilon: float,
+    delta: float,
+    *,
+    keys_only: bool = False,
+    sums_budget: float = 0.0,
+    tuning: Tuning | None = None,
 ) -> AdaptiveGaussian:
-    """The adaptive mechanism for a budget: noise rounded up first, then the threshold for that noise, then the forward map."""
+    """The adaptive mechanism for a budget: noise rounded up first, then the threshold for that noise, then the forward map.
+
+    keys_only: no counts; the rounds have all of the budget.
+    """
     tuning = tuning or _DEFAULT
-    target = delta * (1 - 1e-12) - sampler_surcharge(epsilon, changed_counters(tuning))
+    target = delta * (1 - 1e-12) - sampler_surcharge(epsilon, changed_counters(tuning, counted=not keys_only))
     if target <= 0:
         raise Infeasible("a delta above the error of the noise sampler", f"{delta:g}", "raise delta or lower epsilon.")
     infinity = tuning.delta_share * target
     mu = largest_mu(epsilon, theory.delta_gauss_left(target, infinity)) * (1 - 1e-12)
     if not mu > 2.0**-20:
         raise Infeasible("a budget that leaves less noise than a million units", f"epsilon = {epsilon:g}")
+<<<<<<< HEAD
     counts = tuning.counts(sums_budget)
     selection = mu * math.sqrt(1 - counts - tuning.histogram_share)
     stds = tuple(1 / (math.sqrt(share) * selection) for share in tuning.fractions)
@@ -279,5 +333,34 @@ def calibrate(
         sums_sensitivity=math.sqrt(sums_budget) * one_count * (1 + 2.0**-48),  # past the rounding of weights and of 1/x
         tuning=tuning,
     )
+=======
+    counts, share = (None, 1.0) if keys_only else share_counts(mu, tuning, sums_budget)
+    selection = mu * math.sqrt(share)
+    stds = tuple(1 / (math.sqrt(part) * selection) for part in tuning.fractions)
+    threshold = theory.smallest_threshold(
+        infinity, theory.combined_std(tuning.fractions, stds), tuning.most_groups, LATTICE_BITS, tuning.share_bits
+    )
+    built = AdaptiveGaussian(stds, threshold, counts, tuning)
+>>>>>>> wt-select
     assert built.delta(epsilon) <= delta, "only the forward map is trusted; a plan checks it again"
     return built
+
+
+_ROUNDS = (
+    "In each of {rounds} rounds every group has a public weight, and every unit divides a norm of 1 over its sample of at most"
+    " {most:,} groups in these proportions, in whole steps, rounded down. The sums get Gaussian noise, fresh for every group of"
+    " any sample and in every round, even where the weight is 0. A group's next weight is a function of its own noisy sums:"
+    " none if it is hopeless, less if it is as good as selected, so units spend their weight on the undecided. Given equal"
+    " noisy sums so far the weights are equal with and without one unit, whose own vector has norm 1 at most: Gaussian"
+    " mechanisms in a row."
+)
+_SELECTED = (
+    "A group is selected if its noisy sums, weighted by the rounds, exceed {threshold:g}. One that only one unit sampled has at"
+    " most weight 1, so that its own noise would have to be large; the probability that this happens to any of the unit's"
+    " groups is at most {infinity:.3g}, which is part of delta."
+)
+_COUNTS = (
+    "The selected keys are public now and are counted without a threshold. A private histogram of how much weight units have in"
+    " them chooses to which norm every unit is scaled down; the same units are counted twice, once with little noise and once"
+    " with little clipping, and the two are combined from noisy values alone."
+)

@@ -22,6 +22,7 @@ from scipy.special import ndtr, ndtri
 from dphist import checks
 from dphist.aggregates import Aggregate, NoisyAggregate, squared_sensitivity
 from dphist.errors import Infeasible, InvalidParameter
+from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import Tuning
 from dphist.noise import Entropy, RoundedGaussian, delta_surcharge, sample
 from dphist.noise.laws import Law
@@ -147,6 +148,7 @@ class Mechanism:
         readers: dict[object, Callable[[Any], object]] = {
             "Fraction": _fraction,
             "Tuning": lambda value: Tuning(**value),
+            "CountNoise | None": lambda value: None if value is None else CountNoise(**value),
         }
         values = {name: value for name, value in data.items() if name != "name"}
         for name in values:
@@ -175,6 +177,11 @@ class GroupMechanism(Mechanism):
     def rounds(self) -> int:
         """How many times it looks at them."""
         return 1
+
+    @property
+    def counted(self) -> bool:
+        """Whether released groups have counts; else there is no noise_std, and keys alone are published."""
+        return True
 
     if TYPE_CHECKING:
 
@@ -338,10 +345,23 @@ class GroupMechanism(Mechanism):
                 facts.append(("", f"groups of fewer than {self.low_threshold:,} units are dropped first"))
         return facts
 
+    def steps(self) -> list[Fact]:
+        """Why each of its steps is private, where there are several."""
+        return []
+
     @property
     def bound_in_words(self) -> str:
         """The bound on the groups of a unit, in two words."""
         return f"max_groups {self.max_groups}"
+
+    def share_lost(self, size: float) -> float:
+        """The expected share of groups of this size that are not released."""
+        return 1 - self.release_probability(size)
+
+    @property
+    def size_in_words(self) -> str:
+        """Which units make the size of a group that `share_lost` asks for."""
+        return "that are counted in it"
 
     # How it fits.
 
@@ -356,6 +376,8 @@ class GroupMechanism(Mechanism):
         delta = self.delta(request.mechanism_epsilon)
         if not delta <= request.delta:
             problems.append(f"delta({request.mechanism_epsilon:g}) = {delta:.6g} exceeds {request.delta:g}")
+        if self.counted == request.keys_only:
+            problems.append("counts are published where keys alone are asked for, or are missing")
         if (self.threshold is None) == request.thresholded:
             problems.append("a threshold is missing, or there is one that the request does not ask for")
         if self.sparsity is not None and request.keys is None:
@@ -605,7 +627,7 @@ def at_most_non_empty(sparsity: int) -> str:
 
 def _plain(value: object) -> object:
     """A parameter as JSON has it."""
-    if isinstance(value, Tuning):
+    if isinstance(value, Tuning | CountNoise):
         return asdict(value)
     return str(value) if isinstance(value, Fraction) else value
 

@@ -73,7 +73,7 @@ class LaplaceThreshold(GroupMechanism):
     def for_request(cls, request: Request) -> Iterator[Builder]:
         """With a bound on a unit's groups; without one, small bounds for a release that chooses from the data."""
         if request.unbounded:
-            groups = Tuning().light_groups if request.choice == "law" else ()
+            groups = Tuning().light_groups if request.choice == "law" and not request.keys_only else ()
             yield from (partial(laplace_threshold, request.bounded_to(most)) for most in groups)
         elif request.thresholded and request.sketch is None:
             yield partial(laplace_threshold, request)

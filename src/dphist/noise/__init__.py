@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dphist.noise.blocks import largest_value, require_headroom
+from dphist.noise.coins import toss
 from dphist.noise.enclosure import bernoulli_exp
 from dphist.noise.entropy import Entropy, SystemEntropy
 from dphist.noise.exponential import exponential_top_k
@@ -30,4 +31,5 @@ __all__ = [
     "require_headroom",
     "sample",
     "sampler_error",
+    "toss",
 ]

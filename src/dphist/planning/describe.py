@@ -12,7 +12,7 @@ from dphist.errors import InvalidParameter
 from dphist.mechanisms import GroupMechanism, Mechanism
 from dphist.mechanisms.base import Fact
 from dphist.planning.request import TOTAL_SHARE, Request
-from dphist.words import bounded_change, number
+from dphist.words import about, bounded_change, number, rounded_up
 
 _WIDTH = 100
 _LABEL = 13
@@ -70,6 +70,8 @@ def describe(request: Request, mechanism: GroupMechanism, alternatives: Sequence
         head = f"Plan: {title(mechanism)}, as asked"
     if request.undecided:
         head = f"Plan: {_UNDECIDED[request.choice]}"
+    if request.keys_only:
+        head = f"Plan of keys alone: {_ways(mechanism, alternatives) if request.undecided else title(mechanism)}"
     text = layout(head, facts(request, mechanism))
     return "\n".join([text, "", *_table(request, mechanism, alternatives)]) if alternatives else text
 
@@ -81,7 +83,7 @@ def title(mechanism: GroupMechanism) -> str:
 
 def facts(request: Request, mechanism: GroupMechanism) -> list[Fact]:
     """What a reader wants to know, as (label, sentence)."""
-    facts = [*_choice(request), *mechanism.facts()]
+    facts = [*_choice(request), *mechanism.facts(), *(rates_in_words(mechanism) if request.keys_only else [])]
     for noisy in mechanism.noisy(request.aggregates):
         bounds = f"[{noisy.aggregate.lower:g}, {noisy.aggregate.upper:g}]"
         noise = f"noise of std {number(noisy.noise_std)} on the recentred sum"
@@ -95,11 +97,51 @@ def facts(request: Request, mechanism: GroupMechanism) -> list[Fact]:
     return [*facts, ("guarantee", guarantee(request, mechanism)), ("provided", f"{mechanism.assumption}.")]
 
 
+def rates(mechanism: GroupMechanism) -> dict[str, Any]:
+    """What a selection is expected to lose, and how rarely it shows a group of one unit: public numbers, no data.
+
+    lost: the share of groups that are not released, by the number of `size_in_words` of the mechanism.
+    """
+    half = math.ceil(mechanism.count_released_with(0.5))
+    sizes = [half, *(math.ceil(mechanism.count_released_with(share)) for share in (0.95, 0.999)), 2 * half, 4 * half]
+    return {
+        "size": mechanism.size_in_words,
+        "lost": [{"size": size, "share": round(mechanism.share_lost(size), 6)} for size in sorted(set(sizes))],
+        "fewest_units": mechanism.low_threshold,
+        "single_unit": mechanism.delta_infinity() if mechanism.low_threshold == 1 else 0.0,
+    }
+
+
+def rates_in_words(mechanism: GroupMechanism) -> list[Fact]:
+    """The same as labelled sentences."""
+    expected = rates(mechanism)
+    lost = ", ".join(f"{about(one['share'])} of groups of {one['size']:,} units" for one in expected["lost"])
+    rare = f"a group of one unit is released with probability {rounded_up(expected['single_unit'])} at most"
+    if expected["fewest_units"] > 1:
+        rare = f"a group of fewer than {expected['fewest_units']:,} units is never released"
+    return [("lost", f"{lost} ({expected['size']})"), ("spurious", rare)]
+
+
+def selection_in_words(request: Request, mechanism: GroupMechanism) -> str:
+    """Which selection ran, and what was spent on what, in one sentence."""
+    paid = f"{mechanism.name} has all of the budget"
+    if request.choice != "given":
+        share = f"{request.choice_epsilon / request.epsilon:.0%} of epsilon"
+        paid = f"{share} paid for the choice of {mechanism.name}, which has the rest of epsilon and all of delta"
+    return f"keys were selected by {title(mechanism)}; {paid}; no counts are published"
+
+
+def _ways(mechanism: GroupMechanism, alternatives: Sequence[GroupMechanism]) -> str:
+    ways = " or ".join(title(one) for one in (mechanism, *alternatives))
+    return f"{ways}, chosen from how many groups units are in" if alternatives else ways
+
+
 def _choice(request: Request) -> list[Fact]:
     """What is chosen from the data, and what that costs."""
     if request.choice == "given":
         return []
     what = "between adaptive and laplace" if request.choice == "law" else "of max_groups and its law"
+    what = "of a way to select keys" if request.keys_only else what
     std = number(math.sqrt(2) / request.choice_epsilon)
     share = f"{request.choice_epsilon / request.epsilon:.0%} of epsilon pays for a histogram of how many groups units are in"
     return [("choice", f"{share} (noise of std {std} on each bucket), from which the choice {what} is made")]
@@ -114,7 +156,8 @@ def _table(request: Request, mechanism: GroupMechanism, alternatives: Sequence[G
             counts = (candidate.threshold, candidate.count_released_with(0.5), candidate.count_released_with(0.95))
             cells = [number(count) for count in counts]
         verdict = standing(request, candidate, mechanism, "the plan")
-        rows.append((title(candidate), number(candidate.noise_std), *cells, verdict))
+        noise = number(candidate.noise_std) if candidate.counted else "-"
+        rows.append((title(candidate), noise, *cells, verdict))
     widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
     return [
         "  "
@@ -133,7 +176,7 @@ def standing(request: Request, candidate: GroupMechanism, chosen: GroupMechanism
         return words if candidate is chosen else comparison(worse)
     if not request.undecided:
         return f"{bound}, chosen" if candidate is chosen else bound
-    if not chosen.in_rounds:
+    if not chosen.in_rounds or request.keys_only:
         return bound
     return f"{bound}, {'the plan' if candidate is chosen else 'if units are light'}"
 
@@ -156,7 +199,7 @@ class Summary:
     target_delta: float
     max_groups: int
     sparsity: int | None
-    noise_std: float
+    noise_std: float | None
     independent_std: float | None
     correlation: float | None
     gap: float | None
@@ -164,13 +207,15 @@ class Summary:
     threshold: float | None
     delta_gauss: float
     delta_inf: float | None
-    error95: float
+    error95: float | None
     released_50: float | None
     released_95: float | None
     theorem: str
     choice: str = "given"
     choice_epsilon: float = 0.0
     budget_split: dict[str, float] | None = None
+    keys_only: bool = False
+    expected: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -188,7 +233,7 @@ def summarise(request: Request, mechanism: GroupMechanism) -> Summary:
         target_delta=request.delta,
         max_groups=mechanism.max_groups,
         sparsity=mechanism.sparsity,
-        noise_std=mechanism.noise_std,
+        noise_std=mechanism.noise_std if mechanism.counted else None,
         independent_std=mechanism.independent_std,
         correlation=mechanism.correlation,
         gap=mechanism.gap,
@@ -196,11 +241,13 @@ def summarise(request: Request, mechanism: GroupMechanism) -> Summary:
         threshold=mechanism.threshold,
         delta_gauss=mechanism.delta_noise(request.mechanism_epsilon),
         delta_inf=mechanism.delta_infinity(),
-        error95=mechanism.noise_quantile(0.975),
+        error95=mechanism.noise_quantile(0.975) if mechanism.counted else None,
         released_50=mechanism.count_released_with(0.5) if hides else None,
         released_95=mechanism.count_released_with(0.95) if hides else None,
         theorem=mechanism.theorem,
         choice=request.choice,
         choice_epsilon=request.choice_epsilon,
         budget_split=mechanism.budget_split(),
+        keys_only=request.keys_only,
+        expected=rates(mechanism) if request.keys_only else None,
     )

@@ -144,7 +144,10 @@ class _Choices(TypedDict, total=False):
         ),
     ]
     total: Annotated[bool, Option("Also publish a noisy total of units (5 % of epsilon).", False)]
-    mechanism: Annotated[str, Option("best, adaptive, sparse-gaussian, correlated-gaussian or laplace.", "best")]
+    mechanism: Annotated[
+        str,
+        Option("best, adaptive, sparse-gaussian, correlated-gaussian or laplace; of keys alone also voting.", "best"),
+    ]
     analysis: Annotated[
         str | None,
         Option("sparse-gaussian: exact, f-dp, add-the-deltas; correlated-gaussian: tight, paper-3.5, paper-3.3."),
@@ -162,17 +165,17 @@ class _Choices(TypedDict, total=False):
     ]
 
 
-class PlanOptions(_Budget, _Groups, _KeysOfPlan, _Choices):
+class PlanOptions(_Budget, _Groups, _KeysOfPlan, _Choices, total=False):
     """What `dphist.plan` takes."""
+
+    keys_only: Annotated[bool, Option("Plan a selection of keys, without counts: for `dphist select`.", False)]
 
 
 class BudgetOptions(_BudgetOrPlan, _Groups, _KeysOfRelease, _Choices):
     """What a release takes in place of a plan; `keys` are read beside a plan, too."""
 
 
-class ReleaseOptions(BudgetOptions, total=False):
-    """What `dphist.release` takes: which records, which groups, in which form, and a budget."""
-
+class _Records(TypedDict, total=False):
     unit: Required[Annotated[str, Option("The column that names the person protected.")]]
     by: Required[
         Annotated[
@@ -186,9 +189,25 @@ class ReleaseOptions(BudgetOptions, total=False):
     ]
     where: Annotated[str | None, Option("An SQL condition on a record's own columns.")]
     null_keys: Annotated[NullKeys, Option("group: null is a group like any other; drop: drop such records.", "group")]
+
+
+class ReleaseOptions(BudgetOptions, _Records, total=False):
+    """What `dphist.release` takes: which records, which groups, in which form, and a budget."""
+
     order: Annotated[Order, Option("Rows by noisy `count` (largest first) or by `key`.", "count")]
     intervals: Annotated[float | None, Option("Add bounds that cover the noise with this probability, e.g. 0.95.")]
     integers: Annotated[bool, Option("Round counts to whole numbers.", False)]
+
+
+class SelectBudget(_BudgetOrPlan, total=False):
+    """What a selection of keys takes in place of a plan."""
+
+    mechanism: Annotated[str, Option("best, adaptive or voting.", "best")]
+    low_threshold: Annotated[int, Option("Groups with fewer units are never released.", 1)]
+
+
+class SelectOptions(SelectBudget, _Records, total=False):
+    """What `dphist.select` takes: which records, which groups, and a budget."""
 
 
 class StatisticOptions(TypedDict, total=False):

@@ -51,7 +51,8 @@ class Plan:
     @property
     def value_names(self) -> list[str]:
         """The names of the columns with values in a release."""
-        return ["count", *(aggregate.name for aggregate in self.request.aggregates)]
+        counted = [] if self.request.keys_only else ["count"]
+        return [*counted, *(aggregate.name for aggregate in self.request.aggregates)]
 
     def decided(self, mechanism: GroupMechanism) -> Plan:
         """The plan once one of its mechanisms is chosen: that one, with the others as alternatives."""
@@ -99,7 +100,8 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
 
     objective: ``release95`` minimises the true count that is released with 95 % probability, ``gap`` the threshold,
     ``noise`` the noise. noise: ``rounded`` Gaussian noise keeps the exact analysis, ``discrete`` keeps counts whole.
-    mechanism, analysis, noise_std, correlation and low_threshold fix what would else be chosen.
+    mechanism, analysis, noise_std, correlation and low_threshold fix what would else be chosen. keys_only: select keys
+    without counting them, for `dphist.select`.
     """
     return choose(_request(read(PlanOptions, options, plan)))
 
@@ -133,6 +135,7 @@ def _request(asked: PlanOptions) -> Request:
         correlation=asked["correlation"],
         low_threshold=asked["low_threshold"],
         noise=asked["noise"],
+        keys_only=asked["keys_only"],
         choice=_choice(max_groups, asked["sparsity"], keys, asked["sketch"], asked["mechanism"]),
     )
 

@@ -16,7 +16,7 @@ from dphist.privacy import sparse_gaussian as gshm
 
 Objective = Literal["release95", "gap", "noise"]
 OBJECTIVES: Final[tuple[Objective, ...]] = get_args(Objective)
-MECHANISMS: Final = ("best", "adaptive", "sparse-gaussian", "correlated-gaussian", "laplace")
+MECHANISMS: Final = ("best", "adaptive", "voting", "sparse-gaussian", "correlated-gaussian", "laplace")
 Noise = Literal["rounded", "discrete"]
 NOISES: Final[tuple[Noise, ...]] = get_args(Noise)
 Choice = Literal["given", "law", "max_groups"]
@@ -26,6 +26,7 @@ TOTAL_SHARE: Final = 0.05
 """The share of epsilon that a total number of units costs."""
 
 _TUNING: Final = Tuning()
+_NOT_WITH_KEYS_ONLY: Final = ("max_groups", "sparsity", "keys", "sparse_keys", "sketch", "total", "aggregates")
 _GIVE_BOUND = "add --max-groups (try 10): only with a bound can these be chosen."
 
 
@@ -34,8 +35,10 @@ class Request:
     """A budget, what one unit can contribute, and how mechanisms are to be compared.
 
     choice: what a release chooses from a noisy histogram of the number of groups per unit, for a share of epsilon: nothing
-    (``given``), between the adaptive release and Laplace thresholding (``law``), or max_groups. Once it is chosen,
-    max_groups says so, unless it is the adaptive release.
+    (``given``), between mechanisms (``law``: the adaptive release and Laplace thresholding; of keys alone, the ways to select
+    them), or max_groups. Once it is chosen, max_groups says so, unless the mechanism needs no bound.
+
+    keys_only: no counts and nothing else beside the keys; all of the budget goes to selecting them.
     """
 
     epsilon: float
@@ -55,6 +58,7 @@ class Request:
     low_threshold: int = 1
     noise: Noise = "rounded"
     choice: Choice = "given"
+    keys_only: bool = False
 
     def __post_init__(self) -> None:
         checks.check_epsilon(self.epsilon)
@@ -69,11 +73,12 @@ class Request:
             checks.check_positive("noise_std", self.noise_std)
         if self.correlation is not None:
             checks.check_not_negative("correlation", self.correlation)
-        for name in ("sparse_keys", "total"):
+        for name in ("sparse_keys", "total", "keys_only"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidParameter(f"true or false as {name}", repr(getattr(self, name)))
         checks.check_choice("noise", self.noise, NOISES)
         checks.check_choice("choice", self.choice, CHOICES)
+        self._check_keys_only()
         self._check_groups()
         self._check_choice()
         self._check_analysis()
@@ -83,10 +88,23 @@ class Request:
         if len({aggregate.name for aggregate in self.aggregates}) < len(self.aggregates):
             raise InvalidParameter("aggregates with different names", [a.name for a in self.aggregates])
 
+    def _check_keys_only(self) -> None:
+        """A selection of keys has no bound on a unit's groups, nothing to add up, and no public list."""
+        if self.mechanism == "voting" and not self.keys_only:
+            raise InvalidParameter("keys only with voting", "counts", "it selects keys for `dphist select`.")
+        if not self.keys_only:
+            return
+        given = [name for name in _NOT_WITH_KEYS_ONLY if getattr(self, name)]
+        given += ["max_groups"] if self.choice == "max_groups" else []
+        given += ["objective"] if self.objective != "release95" else []
+        if given:
+            hint = "leave it out: no counts are published."
+            raise InvalidParameter("keys only, without bounds, lists, sums or totals", ", ".join(given), hint)
+
     def _check_groups(self) -> None:
         if self.sketch is not None:
             self._check_sketch()
-        elif self.unbounded and self.choice == "given" and self.mechanism != "adaptive":
+        elif self.unbounded and self.choice == "given" and self.mechanism not in ("adaptive", "voting"):
             raise InvalidParameter(
                 f"a bound on how many groups one unit may be in for {self.mechanism}",
                 "none",
@@ -122,8 +140,10 @@ class Request:
             for name, usual in (("noise_std", None), ("correlation", None), ("analysis", None), ("noise", "rounded"))
             if getattr(self, name) != usual
         ]
-        if (self.choice != "given" or self.unbounded) and (fixed or self.low_threshold > 1):
-            names = ", ".join([*fixed, *(["low_threshold"] if self.low_threshold > 1 else [])])
+        if self.low_threshold > 1 and not self.keys_only:
+            fixed.append("low_threshold")
+        if (self.choice != "given" or self.unbounded) and fixed:
+            names = ", ".join(fixed)
             raise InvalidParameter(f"a bound on how many groups one unit may be in, with {names}", "none", _GIVE_BOUND)
         if self.choice == "law" and self.mechanism != "best":
             raise InvalidParameter("best where the law is chosen from the data", self.mechanism)

@@ -284,7 +284,7 @@ def spend_of_plan(plan: Plan, unit: str) -> Spend:
         "guarantee": guarantee(request, mechanism),
     }
     return Spend(
-        command="release",
+        command="select" if request.keys_only else "release",
         unit=unit,
         epsilon=plan.epsilon,
         facts=facts,

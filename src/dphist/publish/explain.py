@@ -85,6 +85,8 @@ def _threshold(job: Job) -> str:
 
 
 def _publishing(job: Job) -> str:
+    if job.plan.request.keys_only:
+        return "The selected keys are published in their own order, and nothing else."
     return (
         "Sums, means, standard errors, intervals and the order of rows are computed from noisy values alone, which cannot"
         f" weaken the guarantee. A count estimates {estimand(job.plan)}."
@@ -100,11 +102,7 @@ def explain_rounds(job: Job) -> list[Step]:
         steps.append(("Choice", _CHOICE.format(epsilon=request.choice_epsilon, left=request.mechanism_epsilon), ""))
     for mechanism in (job.plan.mechanism, *job.plan.alternatives):
         if mechanism.in_rounds:
-            infinity = mechanism.delta_infinity()
-            words = _ROUNDS.format(most=mechanism.max_groups, rounds=mechanism.rounds)
-            steps.append(("Rounds", words, ""))
-            steps.append(("Threshold", _SELECTED.format(threshold=mechanism.threshold, infinity=infinity), ""))
-            steps.append(("Counts", _COUNTS, ""))
+            steps += [(name, words, "") for name, words in mechanism.steps()]
             words = guarantee(request, mechanism)
             steps.append(("Together", f"All of it is one proof: {words}", ""))
     if not job.plan.mechanism.in_rounds:
@@ -120,24 +118,6 @@ _CHOICE = (
     "How many units are in how many groups is counted in public buckets, each unit in one, with discrete Laplace noise of"
     " epsilon = {epsilon:g}. The mechanism that this histogram predicts to release most groups runs with the remaining"
     " epsilon = {left:g} and all of delta: a pure epsilon adds up with any other guarantee."
-)
-_ROUNDS = (
-    "In each of {rounds} rounds every group has a public weight, and every unit divides a norm of 1 over its sample of at most"
-    " {most:,} groups in these proportions, in whole steps, rounded down. The sums get Gaussian noise, fresh for every group of"
-    " any sample and in every round, even where the weight is 0. A group's next weight is a function of its own noisy sums:"
-    " none if it is hopeless, less if it is as good as selected, so units spend their weight on the undecided. Given equal"
-    " noisy sums so far the weights are equal with and without one unit, whose own vector has norm 1 at most: Gaussian"
-    " mechanisms in a row."
-)
-_SELECTED = (
-    "A group is selected if its noisy sums, weighted by the rounds, exceed {threshold:g}. One that only one unit sampled has at"
-    " most weight 1, so that its own noise would have to be large; the probability that this happens to any of the unit's"
-    " groups is at most {infinity:.3g}, which is part of delta."
-)
-_COUNTS = (
-    "The selected keys are public now and are counted without a threshold. A private histogram of how much weight units have in"
-    " them chooses to which norm every unit is scaled down; the same units are counted twice, once with little noise and once"
-    " with little clipping, and the two are combined from noisy values alone."
 )
 _ONE_PASS = (
     "The chosen mechanism keeps a random choice of max_groups groups of each unit, adds its noise to every count and releases"

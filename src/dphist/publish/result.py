@@ -23,7 +23,7 @@ from dphist.errors import InvalidParameter
 from dphist.outputs import write_text
 from dphist.planning import Plan
 from dphist.planning import storage as plan_storage
-from dphist.planning.describe import guarantee
+from dphist.planning.describe import guarantee, rates, selection_in_words
 from dphist.publish import files
 from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION, without_content
@@ -220,17 +220,27 @@ def describe_release(
         "guarantee": guarantee(plan.request, plan.mechanism),
         "epsilon": plan.epsilon,
         "delta": plan.delta,
-        "noise_std": plan.mechanism.noise_std,
+        "noise_std": plan.mechanism.noise_std if plan.mechanism.counted else None,
         "threshold": None if plan.mechanism.in_rounds else plan.mechanism.threshold,
         "total_units": None if total is None else {"value": total, "std_error": total_std},
         "estimand": estimand(plan),
+        **_of_keys_alone(plan),
         "ledger": None if receipt is None else receipt.to_data(),
         "plan": plan_storage.to_data(plan.request, plan.mechanism, plan.alternatives),
     }
 
 
+def _of_keys_alone(plan: Plan) -> dict[str, Any]:
+    """What is told of a selection beside its plan: which one ran, and what it is expected to lose."""
+    if not plan.request.keys_only:
+        return {}
+    return {"selection": selection_in_words(plan.request, plan.mechanism), "expected": rates(plan.mechanism)}
+
+
 def estimand(plan: Plan) -> str:
     """What a count estimates, in words: intervals cover the noise, not what bounding left out."""
+    if plan.request.keys_only:
+        return "there is none; a key that is missing may belong to a group as large as some that are shown"
     if plan.mechanism.in_rounds:
         return (
             "the number of units in the group, all of them; intervals cover the noise and an estimate of what is lost where"

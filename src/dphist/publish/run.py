@@ -16,6 +16,7 @@ from dphist.engines import engine_for
 from dphist.engines.base import (
     NOISING,
     ROUNDS,
+    SELECTING,
     Arrays,
     Engine,
     Groups,
@@ -36,15 +37,23 @@ from dphist.noise import DiscreteLaplace, Entropy, sample
 from dphist.noise.entropy import require_secure
 from dphist.planning import Plan, plan_for
 from dphist.planning import storage as plan_storage
-from dphist.planning.options import BudgetOptions, ReleaseOptions, declarations, read, spelled_out
-from dphist.publish.charge import charging, spend_of_plan
+from dphist.planning.options import (
+    BudgetOptions,
+    ReleaseOptions,
+    SelectBudget,
+    SelectOptions,
+    declarations,
+    read,
+    spelled_out,
+)
+from dphist.publish.charge import Spend, charging, spend_of_plan
 from dphist.publish.files import files_of, public_keys
 from dphist.publish.result import Release, Selection
-from dphist.publish.table import check_names, layout_of, noise_groups, published
+from dphist.publish.table import check_form, check_names, keys_alone, layout_of, noise_groups, published
 from dphist.selection.choice import decide
 from dphist.selection.counting import count
 from dphist.selection.estimates import estimated_columns
-from dphist.selection.rounds import select
+from dphist.selection.keys import select_keys
 
 Diagnose = Callable[[dict[str, int]], None]
 
@@ -59,6 +68,10 @@ class Job:
     query: GroupByQuery
     engine: Engine
     inputs: tuple[Path, ...] = ()
+
+    def spend(self) -> Spend:
+        """What it is charged with."""
+        return spend_of_plan(self.plan, self.selection.unit)
 
     def check_source(self) -> None:
         """Refuse by schema what would be refused later; reads no record."""
@@ -124,15 +137,16 @@ class Work:
         return self._released(groups.publish(function, self._layout(), self.entropy), total)
 
     def from_rounds(self, pairs: Pairs) -> Release:
-        """Select, count, estimate."""
+        """Select; then count and estimate, unless keys alone are asked for."""
         mechanism, aggregates = self.plan.mechanism, self.plan.aggregates
-        assert isinstance(mechanism, AdaptiveGaussian)  # the only one in rounds so far; selection is made for it
         if self.diagnose is not None:
             self.diagnose({"non-empty groups": pairs.non_empty_groups()})
-        self.tell(ROUNDS)
-        sampled = pairs.sampled(mechanism.max_groups)
-        selected = select(mechanism, sampled, self.entropy)
-        counted, clipping = count(mechanism, sampled, selected, aggregates, self.entropy)
+        self.tell(ROUNDS if mechanism.counted else SELECTING)
+        selected, pairs_of_units = select_keys(mechanism, pairs, self.entropy)
+        if not mechanism.counted:
+            return self._released(selected.publish(keys_alone, self._layout(), self.entropy), None)
+        assert isinstance(mechanism, AdaptiveGaussian)  # counting is made for it
+        counted, clipping = count(mechanism, pairs_of_units, selected, aggregates, self.entropy)
         names, level = [noisy.name for noisy in aggregates], self.selection.intervals
 
         def estimate_groups(groups: Arrays) -> Rows:
@@ -198,10 +212,42 @@ def prepare(
     keys = asked["keys"]
     listed = None if keys is None else public_keys(keys, key_names)
     settled = _plan(plan, budget, None if listed is None else listed.num_rows)
-    check_names(key_names, settled, selection.intervals)
-    query = build_query(settled, selection, listed)
+    if settled.request.keys_only:
+        raise InvalidParameter("a plan with counts", "one of keys alone", "dphist select runs it.")
     inputs = files_of(source, plan, keys if isinstance(keys, str | Path) else None)
-    return Job(source, settled, selection, query, choose_engine(source, engine, settings), inputs)
+    return _job(source, settled, selection, listed, choose_engine(source, engine, settings), inputs)
+
+
+def prepare_selection(
+    source: object,
+    *,
+    plan: Plan | str | Path | None = None,
+    settings: PerformanceSettings | None = None,
+    engine: Engine | None = None,
+    **options: Unpack[SelectOptions],
+) -> Job:
+    """The same for a selection of keys."""
+    asked = read(SelectOptions, options, select)
+    budget: dict[str, Any] = {name: value for name, value in options.items() if name in declarations(SelectBudget)}
+    names = (asked["by"],) if isinstance(asked["by"], str) else tuple(asked["by"])
+    selection = Selection(asked["unit"], names, asked["where"], asked["null_keys"], "key")
+    settled = _plan(plan, budget if plan is not None else {**budget, "keys_only": True}, None)
+    if not settled.request.keys_only:
+        raise InvalidParameter("a plan of keys alone", "one with counts", "dphist plan --keys-only saves one.")
+    return _job(source, settled, selection, None, choose_engine(source, engine, settings), files_of(source, plan))
+
+
+def _job(
+    source: object,
+    plan: Plan,
+    selection: Selection,
+    listed: pa.Table | None,
+    engine: Engine,
+    inputs: tuple[Path, ...],
+) -> Job:
+    check_names([parse_key(name).name for name in selection.by], plan, selection.intervals)
+    check_form(plan, selection.order, selection.intervals, selection.integers)
+    return Job(source, plan, selection, build_query(plan, selection, listed), engine, inputs)
 
 
 def choose_engine(source: object, engine: Engine | None, settings: PerformanceSettings | None = None) -> Engine:
@@ -240,7 +286,43 @@ def release(
     """
     require_secure(entropy)
     job = prepare(source, plan=plan, settings=settings, engine=engine, **options)
-    with charging(ledger, dataset, lambda: spend_of_plan(job.plan, job.selection.unit)) as charge:
+    return _run(job, ledger, dataset, progress, entropy)
+
+
+@spelled_out(SelectOptions)
+def select(
+    source: object,
+    *,
+    plan: Plan | str | Path | None = None,
+    ledger: str | Path | None = None,
+    dataset: str | None = None,
+    settings: PerformanceSettings | None = None,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+    entropy: Entropy | None = None,
+    **options: Unpack[SelectOptions],
+) -> Release:
+    """Publish which groups exist, as far as that is private: keys alone, with all of the budget spent on finding them.
+
+    source, unit, by, where, null_keys, ledger, dataset, settings and engine as for `dphist.release`. plan: one of
+    ``dphist.plan(keys_only=True)``; without it give epsilon and delta. low_threshold: groups of fewer units are never
+    released.
+
+    Returns a release whose table has the keys, in their order, and no counts. A missing key says little about its group.
+    """
+    require_secure(entropy)
+    job = prepare_selection(source, plan=plan, settings=settings, engine=engine, **options)
+    return _run(job, ledger, dataset, progress, entropy)
+
+
+def _run(
+    job: Job,
+    ledger: str | Path | None,
+    dataset: str | None,
+    progress: Progress | None,
+    entropy: Entropy | None,
+) -> Release:
+    with charging(ledger, dataset, job.spend) as charge:
         result = job.run(progress=progress, entropy=entropy, charge=charge)
         if charge is None:
             return result

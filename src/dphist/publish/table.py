@@ -44,6 +44,17 @@ def check_names(by: Sequence[str], plan: Plan, level: float | None) -> None:
         )
 
 
+def check_form(plan: Plan, order: Order, level: float | None, integers: bool) -> None:
+    """Keys alone are in their own order, and have nothing to round or to bound."""
+    if plan.request.keys_only and (order != "key" or level is not None or integers):
+        raise InvalidParameter("keys alone, in the order of keys", "another order, intervals or integers")
+
+
+def keys_alone(groups: Arrays) -> Rows:
+    """Selected groups without any of their numbers."""
+    return Rows(np.arange(max(map(len, groups.values()))), {})
+
+
 def noise_groups(plan: Plan, level: float | None, shared: int, entropy: Entropy | None) -> OnGroups:
     """Exact counts and sums in, the released groups with their noisy values out.
 

@@ -18,7 +18,10 @@ _ERROR = ["", "± is one standard error of the noise."]
 def table_text(first: pa.Table, plan: Plan, groups: int) -> str:
     """The first rows of a release of so many groups: keys, values and their standard errors."""
     if groups == 0:
-        return "No group was released: none had a noisy count above the threshold."
+        why = "" if plan.request.keys_only else ": none had a noisy count above the threshold"
+        return f"No group was released{why}."
+    if plan.request.keys_only:
+        return "\n".join(_lines(first, first.column_names, (), groups))
     keys = first.column_names[: first.column_names.index("count")]
     return "\n".join([*_lines(first, keys, plan.value_names, groups), *_ERROR])
 

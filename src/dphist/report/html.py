@@ -51,19 +51,29 @@ def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
     total = metadata["total_units"]
     units = f"; about {total['value']:,.0f} ± {total['std_error']:,.0f} units in all" if total else ""
     sentences = [("mechanism", title(plan.mechanism)), *facts(plan.request, plan.mechanism)]
-    estimand = f"A count estimates {metadata['estimand']}. ± is one standard error of the noise."
+    what, reading, pictures = (
+        "Counts",
+        f"A count estimates {metadata['estimand']}. ± is one standard error of the noise.",
+        [],
+    )
+    if plan.request.keys_only:
+        what, reading = "Keys", f"{_capital(metadata['selection'])}: {metadata['estimand']}."
+    else:
+        pictures = [
+            _section("The largest groups", _bars(table, by)),
+            _section("All released counts", _distribution(table)),
+        ]
     sections = [
-        _section("The largest groups", _bars(table, by)),
-        _section("All released counts", _distribution(table)),
+        *pictures,
         _section("Which groups could be seen", _probabilities(plan)),
         _section("The plan", _described(sentences)),
         _section("What the alternatives would have cost", _alternatives(plan)),
         _section("The released table", _rows(table, by, plan.value_names)),
-        _section("How to read and cite this", f"<p>{_text(estimand)}</p>{_citation('Counts', metadata, '.3g')}"),
+        _section("How to read and cite this", f"<p>{_text(reading)}</p>{_citation(what, metadata, '.3g')}"),
     ]
     unit = f"unit of privacy: {_text(metadata['unit'])}"
     lead = f"{_released(table)}; {unit}; ε = {plan.epsilon:g}, δ = {plan.request.delta:g}{units}{_where(metadata)}"
-    return _report(f"Private counts by {', '.join(by)}", lead, metadata, sections)
+    return _report(f"Private {what.lower()} by {', '.join(by)}", lead, metadata, sections)
 
 
 def largest(table: pa.Table, plan: TopKPlan, metadata: dict[str, Any], *, complete: bool) -> str:
@@ -244,7 +254,7 @@ def _alternatives(plan: Plan) -> str:
     for mechanism in (plan.mechanism, *plan.alternatives):
         is_chosen, hides = mechanism is plan.mechanism, mechanism.threshold is not None
         cells = [
-            number(mechanism.noise_std),
+            number(mechanism.noise_std) if mechanism.counted else "–",
             number(mechanism.threshold) if mechanism.threshold is not None else "–",
             number(mechanism.count_released_with(0.95)) if hides else "–",
             standing(plan.request, mechanism, plan.mechanism, "chosen"),

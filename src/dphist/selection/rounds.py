@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from dphist.engines.base import Arrays, Groups, Integers, OnGroups, Rows, SampledPairs
 from dphist.mechanisms.adaptive import AdaptiveGaussian
-from dphist.mechanisms.tuning import LATTICE_BITS, ONE
+from dphist.mechanisms.tuning import LATTICE_BITS
+from dphist.mechanisms.weights import next_weights
 from dphist.noise import Entropy, RoundedGaussian, sample
 
 STATE = ("total", "first", "weight")
@@ -54,6 +55,7 @@ def noise_sums(mechanism: AdaptiveGaussian, number: int, exact: Integers, entrop
 def passes(mechanism: AdaptiveGaussian, total: Integers) -> NDArray[np.bool_]:
     """Which weighted sums of all rounds are strictly above the threshold."""
     return np.asarray(total > int(mechanism.threshold * 2 ** (LATTICE_BITS + mechanism.tuning.share_bits)))
+<<<<<<< HEAD
 
 
 def next_weights(mechanism: AdaptiveGaussian, number: int, total: Integers) -> Integers:
@@ -73,3 +75,5 @@ def next_weights(mechanism: AdaptiveGaussian, number: int, total: Integers) -> I
     wanted = (goal - reached) / (left * np.maximum(level, 1e-9))
     wanted = np.where(level < tuning.hopeless[number - 1], 0.0, np.clip(wanted, 0.0, 1.0))
     return np.asarray(np.floor(wanted * ONE), np.int64)
+=======
+>>>>>>> wt-select

@@ -20,7 +20,7 @@ from dphist.publish.digests import DIGEST, FILE, TABLE
 from dphist.version import __version__
 from dphist.words import canonical
 
-WORDS: Final = ("guarantee", "estimand", "assumption")
+WORDS: Final = ("guarantee", "estimand", "assumption", "selection")
 """Sentences, which another version of dphist may word in another way. Numbers are compared whatever the version."""
 
 UNREADABLE: Final = (DphistError, KeyError, TypeError, ValueError, ArithmeticError)

@@ -19,7 +19,7 @@ from dphist.planning import Plan, storage
 from dphist.planning.plan import STD_ERROR
 from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection, describe_release
-from dphist.publish.table import HIGH, LOW, column_names, one_pass
+from dphist.publish.table import HIGH, LOW, check_form, column_names, one_pass
 from dphist.verification import claims
 from dphist.verification.claims import Findings, Names, Text, close, numbers, skipped
 from dphist.verification.stored import Stored
@@ -57,6 +57,7 @@ def check_release(stored: Stored, table: pa.Table) -> Findings:
         request, total = stated.selection(), stated.total_units
         if plan.request.total and total is None:
             raise InvalidParameter("a noisy total, which the plan pays for", "none")
+        check_form(plan, request.order, request.intervals, request.integers)
         value = total.value if total is not None and plan.request.total else None
         expected = describe_release(plan, request, value, stated.created, stated.receipt)
     except claims.UNREADABLE as problem:
@@ -88,6 +89,9 @@ def _check_table(stored: Stored, table: pa.Table, plan: Plan, request: Selection
         yield Check("nulls", none, "no key is null" if none else "a key is null, where such records were dropped")
     if stored.is_typed:
         yield _check_types(table, keys, request)
+    if plan.request.keys_only:
+        yield _check_order(stored, table, np.zeros(0), keys, request)
+        return
     counts = numbers(table, "count")
     if not np.isfinite(counts).all():
         yield Check("counts", False, "one is no number")

@@ -93,6 +93,41 @@ class DuckDBPairs:
 
         The last thing that is asked of the pairs themselves: their table makes room for the codes.
         """
+        sizes = self._number_groups()
+        keys = self.key_names
+        same = " AND ".join(f"pairs.{key} IS NOT DISTINCT FROM groups.{key}" for key in keys)
+        joined = f"FROM pairs JOIN units ON pairs.unit = units.unit JOIN groups ON {same}"
+        qualified = ", ".join(f"pairs.{key}" for key in keys)
+        place = f"ROW_NUMBER() OVER (PARTITION BY pairs.unit ORDER BY {self._priority('pairs')}, {qualified})"
+        steps = self._steps
+        execute(
+            self.connection,
+            f"CREATE TEMP TABLE coded AS SELECT unit_code, group_code, TRUE AS sampled{steps}"
+            f" {joined} WHERE degree <= {most_groups}",
+            f"INSERT INTO coded SELECT unit_code, group_code, {place} <= {most_groups}{steps}"
+            f" {joined} WHERE degree > {most_groups}",
+        )
+        return self._coded(sizes, 12, in_memory)
+
+    def voters(self, *, in_memory: bool | None = None) -> CodedPairs:
+        """The pairs as dense codes with the turn of each unit as its code, and the place of each pair in the unit's order."""
+        sizes = self._number_groups()
+        same = " AND ".join(f"pairs.{key} IS NOT DISTINCT FROM groups.{key}" for key in self.key_names)
+        turn = DuckDBDialect().priority(self.records.seed, ["unit"])
+        execute(
+            self.connection,
+            f"CREATE TEMP TABLE turns AS SELECT unit,"
+            f" CAST(ROW_NUMBER() OVER (ORDER BY {turn}, unit) - 1 AS INTEGER) AS unit_code FROM units",
+            # Codes of groups are in the order of their keys, so they break ties of the hash as the keys would.
+            f"CREATE TEMP TABLE coded AS SELECT unit_code, group_code, TRUE AS sampled, CAST(ROW_NUMBER() OVER"
+            f" (PARTITION BY unit_code ORDER BY priority, group_code) - 1 AS INTEGER) AS place{self._steps}"
+            f" FROM (SELECT unit_code, group_code, {self._priority('pairs')} AS priority{self._steps}"
+            f" FROM pairs JOIN turns ON pairs.unit = turns.unit JOIN groups ON {same}) AS named",
+        )
+        return self._coded(sizes, 36, in_memory)
+
+    def _number_groups(self) -> tuple[int, int, int]:
+        """Give each group a code; how many pairs, units and groups there are."""
         keys = self.key_names
         execute(
             self.connection,
@@ -109,21 +144,14 @@ class DuckDBPairs:
         pairs, units, groups = (int(sizes[name][0]) for name in ("pairs", "units", "groups"))
         if max(units, groups) >= MOST_RELEASED:
             raise InvalidParameter("fewer than 2^31 units and groups for the adaptive release", "more")
-        same = " AND ".join(f"pairs.{key} IS NOT DISTINCT FROM groups.{key}" for key in keys)
-        joined = f"FROM pairs JOIN units ON pairs.unit = units.unit JOIN groups ON {same}"
-        steps = "".join(f", steps_{i}" for i in range(1, len(self.records.query.measures) + 1))
-        qualified = ", ".join(f"pairs.{key}" for key in keys)
-        place = f"ROW_NUMBER() OVER (PARTITION BY pairs.unit ORDER BY {self._priority('pairs')}, {qualified})"
-        execute(
-            self.connection,
-            f"CREATE TEMP TABLE coded AS SELECT unit_code, group_code, TRUE AS sampled{steps}"
-            f" {joined} WHERE degree <= {most_groups}",
-            f"INSERT INTO coded SELECT unit_code, group_code, {place} <= {most_groups}{steps}"
-            f" {joined} WHERE degree > {most_groups}",
-        )
+        return pairs, units, groups
+
+    def _coded(self, sizes: tuple[int, int, int], bytes_of_pair: int, in_memory: bool | None) -> CodedPairs:
+        """The table `coded`, which stands for the pairs from here on: as arrays if they fit."""
+        pairs, units, groups = sizes
         names = tuple(measure.name for measure in self.records.query.measures)
         if in_memory is None:
-            needed = pairs * (12 + 8 * len(names)) + 64 * (units + groups)
+            needed = pairs * (bytes_of_pair + 8 * len(names)) + 64 * (units + groups)
             in_memory = needed <= MEMORY_SHARE * self._memory_limit()
         execute(self.connection, "DROP TABLE pairs")  # the codes stand for it from here on
         if not in_memory:
@@ -138,7 +166,12 @@ class DuckDBPairs:
             sampled=arrays.column("sampled").to_numpy(),
             steps={name: arrays.column(f"steps_{i}").to_numpy() for i, name in enumerate(names, 1)},
             keys_of=self.keys_of,
+            place=arrays.column("place").to_numpy() if "place" in arrays.column_names else None,
         )
+
+    @property
+    def _steps(self) -> str:
+        return "".join(f", steps_{i}" for i in range(1, len(self.records.query.measures) + 1))
 
     def keys_of(self, index: Integers) -> pa.Table:
         """The keys of some groups, in the order of their codes in `index`."""
@@ -177,7 +210,7 @@ _WEIGHTED = "FROM coded JOIN weights USING (group_code)"
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SqlPairs(CodedPairs):
-    """The table `coded` (unit_code, group_code, sampled, steps_i) of an open connection."""
+    """The table `coded` (unit_code, group_code, sampled, place for an election, steps_i) of an open connection."""
 
     connection: duckdb.DuckDBPyConnection
     groups: int
@@ -219,6 +252,61 @@ class SqlPairs(CodedPairs):
     def degree_histogram(self, edges: Integers) -> Integers:
         """One bucket for each unit."""
         return self._histogram("degree", "SELECT COUNT(*) AS degree FROM coded GROUP BY unit_code", edges)
+
+    def share_sums(self) -> Integers:
+        """Degrees by unit, then sums by group."""
+        share = f"{1 << LATTICE_BITS} // degree"
+        table = fetch(
+            self.connection,
+            "WITH degrees AS (SELECT unit_code, COUNT(*) AS degree FROM coded GROUP BY unit_code)"
+            f" SELECT group_code, CAST(SUM({share}) AS BIGINT) AS shares FROM coded JOIN degrees USING (unit_code)"
+            " GROUP BY group_code",
+        )
+        return self._spread_column(table, "shares")
+
+    def votes(self, capacity: int, scores: Integers | None) -> Integers:
+        """Deferred acceptance, round by round, until nobody is turned away.
+
+        lists: each unit's groups with their positions. placed: holders and those who were turned away, by their rank among
+        all who have asked the group. Whoever has `capacity` units before it in a group need not ask it again.
+        """
+        lists = "SELECT unit_code, group_code, place AS position FROM coded"
+        if scores is not None:
+            self.connection.register(
+                "given_scores", pa.table({"group_code": np.arange(self.groups, dtype=np.int32), "score": scores})
+            )
+            place = "ROW_NUMBER() OVER (PARTITION BY unit_code ORDER BY score DESC, place)"
+            lists = f"SELECT unit_code, group_code, {place} AS position FROM coded JOIN given_scores USING (group_code)"
+        rank = "ROW_NUMBER() OVER (PARTITION BY group_code ORDER BY unit_code) AS rank"
+        execute(
+            self.connection,
+            f"CREATE OR REPLACE TEMP TABLE lists AS {lists}",
+            f"CREATE OR REPLACE TEMP TABLE placed AS SELECT *, {rank}"
+            " FROM (SELECT unit_code, arg_min(group_code, position) AS group_code FROM lists GROUP BY unit_code) AS asked",
+        )
+        while fetch(self.connection, f"SELECT 1 FROM placed WHERE rank > {capacity} LIMIT 1").num_rows:
+            execute(
+                self.connection,
+                "CREATE OR REPLACE TEMP TABLE next_placed AS"
+                f" WITH asking AS (SELECT unit_code FROM placed WHERE rank > {capacity}),"
+                f" full_groups AS (SELECT group_code, unit_code AS last FROM placed WHERE rank = {capacity}),"
+                " asked AS (SELECT lists.unit_code, arg_min(lists.group_code, position) AS group_code FROM lists"
+                " JOIN asking USING (unit_code) LEFT JOIN full_groups ON lists.group_code = full_groups.group_code"
+                " WHERE last IS NULL OR lists.unit_code < last GROUP BY lists.unit_code),"
+                f" holding AS (SELECT unit_code, group_code FROM placed WHERE rank <= {capacity}"
+                " UNION ALL SELECT unit_code, group_code FROM asked)"
+                f" SELECT *, {rank} FROM holding",
+                "DROP TABLE placed",
+                "ALTER TABLE next_placed RENAME TO placed",
+            )
+        table = fetch(self.connection, "SELECT group_code, COUNT(*) AS votes FROM placed GROUP BY group_code")
+        execute(self.connection, "DROP TABLE placed", "DROP TABLE lists")
+        return self._spread_column(table, "votes")
+
+    def _spread_column(self, table: pa.Table, column: str) -> Integers:
+        values = np.zeros(self.groups, np.int64)
+        values[table.column("group_code").to_numpy()] = table.column(column).to_numpy()
+        return values
 
     def _by_group(self, factor: str, sums: Mapping[str, str], where: str) -> dict[str, Integers]:
         listed = ", ".join(f"CAST(SUM({sql}) AS BIGINT) AS sum_{i}" for i, sql in enumerate(sums.values()))

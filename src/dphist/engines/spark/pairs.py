@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dphist.engines.base import Integers, histogram_of
-from dphist.engines.spark.engine import SparkRecords
+from dphist.engines.spark.engine import SparkDialect, SparkRecords
 from dphist.engines.spark.groups import SparkGroups
 from dphist.engines.spark.session import without_leaks
 from dphist.engines.sql import bucket_sql
@@ -72,6 +72,10 @@ class SparkPairs:
         sample = self.records.sql(f"SELECT unit, {keys} FROM {self.view} WHERE place <= {most_groups}")
         return SampledSparkPairs(self.records, self, self.records.views.add(sample, "sampled"))
 
+    def voters(self) -> SparkVoters:
+        """Each unit's groups have their places already; a unit's turn is computed from the unit when it is asked for."""
+        return SparkVoters(self.records, self, self.view)
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SampledSparkPairs:
@@ -105,6 +109,36 @@ class SampledSparkPairs:
         return self.records.written(self.records.sql(sql), f"exact_{self.records.views.number()}")
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SparkVoters(SampledSparkPairs):
+    """Pairs for an election: deferred acceptance as `dphist.engines.election` has it, by keys instead of codes.
+
+    Whoever holds a place in a group, and whoever was turned away, is written down once in every round, so that rounds do not
+    compute each other again. Nothing of it comes to the driver but whether anybody was turned away.
+    """
+
+    def shares(self) -> SparkGroups:
+        """Every group has some unit."""
+        return self._written(shares_sql(self.pairs.view, self.records.fields.key_names))
+
+    def elect(self, capacity: int, look: SparkGroups | None = None) -> SparkGroups:
+        """Round by round, until nobody is turned away; groups without votes are left out."""
+        keys = self.records.fields.key_names
+        turn = SparkDialect().priority(self.records.seed, ["unit"])
+        view = None if look is None else look.view()
+        lists = self._placed("lists", lists_sql(self.pairs.view, view, keys, turn), ("unit", *keys))
+        placed = self._placed("placed", first_asked_sql(lists, keys))
+        while self.records.scalar(f"SELECT COUNT(*) FROM (SELECT 1 FROM {placed} WHERE rank > {capacity} LIMIT 1)"):
+            placed = self._placed("placed", next_asked_sql(lists, placed, keys, capacity))
+        return self._written(votes_sql(placed, view, keys))
+
+    def _placed(self, kind: str, sql: str, distinct: Sequence[str] = ("unit",)) -> str:
+        """A table of units and groups, written down, under a name for SQL. No unit holds two places in what was written."""
+        name = f"{kind}_{self.records.views.number()}"
+        written = self.records.staging().write(self.records.sql(sql), name, distinct=distinct)
+        return self.records.views.add(written, name)
+
+
 def _buckets(records: SparkRecords, sql: str, length: int) -> Integers:
     histogram = np.zeros(length, np.int64)
     for place, units in without_leaks(lambda: records.sql(sql).collect()):
@@ -128,6 +162,63 @@ def round_sql(sampled: str, state: str, keys: Sequence[str]) -> str:
         f"SELECT {kept}, COALESCE(sums.exact, 0) AS exact FROM {state} AS state"
         f" LEFT JOIN ({sums}) AS sums ON {_same('state', 'sums', keys)}"
     )
+
+
+def shares_sql(pairs: str, keys: Sequence[str]) -> str:
+    """Of every group the sum of its units' shares: 2^LATTICE_BITS over a unit's number of groups, rounded down."""
+    listed = ", ".join(keys)
+    degrees = f"SELECT {listed}, COUNT(*) OVER (PARTITION BY unit) AS degree FROM {pairs}"
+    return f"SELECT {listed}, SUM({1 << LATTICE_BITS} DIV degree) AS exact FROM ({degrees}) AS pair GROUP BY {listed}"
+
+
+def lists_sql(pairs: str, look: str | None, keys: Sequence[str], turn: str) -> str:
+    """Every unit with its turn, and its groups with their positions on its list."""
+    columns = ", ".join(["unit", f"{turn} AS turn", *keys])
+    if look is None:
+        return f"SELECT {columns}, place AS position FROM {pairs}"
+    joined = f"SELECT pair.*, given.first FROM {pairs} AS pair JOIN {look} AS given ON {_same('pair', 'given', keys)}"
+    position = "ROW_NUMBER() OVER (PARTITION BY unit ORDER BY first DESC, place)"
+    return f"SELECT {columns}, {position} AS position FROM ({joined}) AS pair"
+
+
+def first_asked_sql(lists: str, keys: Sequence[str]) -> str:
+    """Everybody asks the first group of its list."""
+    return _ranked(f"SELECT unit, turn, {', '.join(keys)} FROM {lists} WHERE position = 1", keys)
+
+
+def next_asked_sql(lists: str, placed: str, keys: Sequence[str], capacity: int) -> str:
+    """Whoever was turned away asks the first group of its list that is not full with earlier units; holders stay."""
+    listed = ", ".join(keys)
+    choice = ", ".join(f"'{key}', list.{key}" for key in keys)
+    chosen = ", ".join(f"choice.{key} AS {key}" for key in keys)
+    asking = f"SELECT unit FROM {placed} WHERE rank > {capacity}"
+    full = f"SELECT {listed}, unit AS last_unit, turn AS last_turn FROM {placed} WHERE rank = {capacity}"
+    asked = (
+        f"SELECT list.unit, list.turn, min_by(named_struct({choice}), position) AS choice FROM {lists} AS list"
+        f" JOIN ({asking}) AS asking ON list.unit <=> asking.unit"
+        f" LEFT JOIN ({full}) AS taken ON {_same('list', 'taken', keys)}"
+        " WHERE last_turn IS NULL OR list.turn < last_turn OR (list.turn = last_turn AND list.unit < last_unit)"
+        " GROUP BY list.unit, list.turn"
+    )
+    return _ranked(
+        f"SELECT unit, turn, {listed} FROM {placed} WHERE rank <= {capacity}"
+        f" UNION ALL SELECT unit, turn, {chosen} FROM ({asked}) AS asked",
+        keys,
+    )
+
+
+def votes_sql(placed: str, look: str | None, keys: Sequence[str]) -> str:
+    """The votes of every group that has any, and what the look says of it."""
+    listed = ", ".join(keys)
+    votes = f"SELECT {listed}, COUNT(*) AS votes FROM {placed} GROUP BY {listed}"
+    if look is None:
+        return f"SELECT *, CAST(0 AS BIGINT) AS first FROM ({votes}) AS counted"
+    return f"SELECT counted.*, given.first FROM ({votes}) AS counted JOIN {look} AS given ON {_same('counted', 'given', keys)}"
+
+
+def _ranked(asked: str, keys: Sequence[str]) -> str:
+    rank = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(keys)} ORDER BY turn, unit)"
+    return f"SELECT *, {rank} AS rank FROM ({asked}) AS asked"
 
 
 def norms_sql(pairs: str, weights: str, keys: Sequence[str], edges: Integers) -> str:

@@ -1,0 +1,114 @@
+"""The election in NumPy: deferred acceptance on codes, where a unit's code is its place in the order of the election.
+
+    every unit without a place asks the first group of its list that would take it
+    every group keeps the first `capacity` units, by their places, of those that it holds and those that ask
+
+until nobody is turned away. That is the outcome of units that act one after the other, each voting for the first group of its
+list with room (docs/voting.md). It does not depend on the order of rows, chunks or rounds, so `duckdb/pairs.py` and
+`spark/pairs.py` have the same votes from the same places and lists. The number of rounds follows the data and is never capped:
+an unfinished election has no guarantee.
+
+A full group turns away everybody behind its last holder, and that cut-off only moves forward. So a unit passes over every group
+that is full with earlier units, and needs no memory of whom it has asked.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+
+FEW: Final = 1024
+"""So few units are placed one by one: a round costs as much as all holders, and the last rounds move a handful."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Lists:
+    """The groups of all units, list after list: unit u has groups[starts[u]:starts[u + 1]], most preferred first."""
+
+    starts: Integers
+    groups: NDArray[np.int32]
+
+    @property
+    def units(self) -> int:
+        """How many units there are."""
+        return len(self.starts) - 1
+
+
+def lists_of(unit: NDArray[np.int32], group: NDArray[np.int32], place: NDArray[np.int32], units: int) -> Lists:
+    """From pairs in any order; `place` numbers the pairs of each unit from 0."""
+    starts = np.zeros(units + 1, np.int64)
+    np.cumsum(np.bincount(unit, minlength=units), out=starts[1:])
+    groups = np.empty(len(group), np.int32)
+    groups[starts[unit] + place] = group
+    return Lists(starts, groups)
+
+
+def prefer(lists: Lists, score: Integers) -> Lists:
+    """The lists by their groups' scores, largest first; equal ones stay as they are."""
+    _, rank = np.unique(-score, return_inverse=True)
+    unit = np.repeat(np.arange(lists.units), np.diff(lists.starts))
+    order = np.argsort(unit * (len(score) + 1) + rank[lists.groups], kind="stable")
+    return Lists(lists.starts, lists.groups[order])
+
+
+def elect(lists: Lists, groups: int, capacity: int, few: int = FEW) -> Integers:
+    """The votes of each group."""
+    units = max(lists.units, 1)
+    next_ = lists.starts[:-1].copy()
+    last = np.full(groups, units, np.int64)  # of full groups the last holder; nobody is behind that of the others
+    held = np.empty(0, np.int64)  # group * units + unit, in order
+    asking = np.arange(lists.units)
+    while len(asking) > few:
+        asking = _pass_over(lists, last, next_, asking)
+        asked = np.sort(lists.groups[next_[asking]].astype(np.int64) * units + asking)
+        held = np.sort(np.concatenate([held, asked]), kind="stable")  # two runs in order: merged in one pass
+        group = held // units
+        first = np.flatnonzero(np.diff(group, prepend=-1))
+        size = np.diff(first, append=len(held))
+        kept = np.arange(len(held)) - np.repeat(first, size) < capacity
+        full = first[size >= capacity]
+        last[group[full]] = held[full + capacity - 1] % units
+        asking = held[~kept] % units
+        held = held[kept]
+    votes = np.bincount(held // units, minlength=groups).astype(np.int64)
+    _one_by_one(lists, capacity, held, next_, asking, votes)
+    return votes
+
+
+def _pass_over(lists: Lists, last: Integers, next_: Integers, asking: Integers) -> Integers:
+    """Move each unit to the first group of its list, from where it stands, that would take it; leave out who has none left."""
+    ends, waiting, placed = lists.starts[1:], asking, []
+    while len(waiting):
+        waiting = waiting[next_[waiting] < ends[waiting]]
+        refused = last[lists.groups[next_[waiting]]] < waiting
+        placed.append(waiting[~refused])
+        waiting = waiting[refused]
+        next_[waiting] += 1
+    return np.concatenate(placed) if placed else asking
+
+
+def _one_by_one(
+    lists: Lists, capacity: int, held: Integers, next_: Integers, asking: Integers, votes: Integers
+) -> None:
+    """The rest of the election: each unit asks until it is taken; whom it drives out goes on."""
+    holders: dict[int, list[int]] = {}  # of the groups that are asked: their units, negated, as a heap
+    units = max(lists.units, 1)
+    for unit in asking.tolist():
+        while next_[unit] < lists.starts[unit + 1]:
+            group = int(lists.groups[next_[unit]])
+            if group not in holders:
+                begin, end = np.searchsorted(held, [group * units, (group + 1) * units])
+                holders[group] = [-one for one in (held[begin:end] % units).tolist()]
+                heapq.heapify(holders[group])
+            if len(holders[group]) < capacity:
+                heapq.heappush(holders[group], -unit)
+                votes[group] += 1
+                break
+            unit = -heapq.heappushpop(holders[group], -unit)  # the one that is turned away goes on
+            next_[unit] += 1

@@ -1,0 +1,58 @@
+"""How the rounds of the adaptive release move weight from group to group, and what that does to a group of given size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from dphist.mechanisms.tuning import LATTICE_BITS, ONE
+
+if TYPE_CHECKING:
+    from dphist.mechanisms.adaptive import AdaptiveGaussian
+
+Integers = NDArray[np.int64]
+
+_CELLS: Final = 800
+"""Of the grid on which the law of a weighted sum is followed: shares that are lost are within a twentieth of themselves."""
+
+
+def next_weights(mechanism: AdaptiveGaussian, number: int, total: Integers) -> Integers:
+    """The weights of round `number` (from 1), from the published sums so far: each group's from its own alone.
+
+    That locality is a hypothesis of the proof. A cut-off that looked at all eligible groups, say their median, would let
+    the groups that one unit brought move the weights of all others.
+    """
+    tuning = mechanism.tuning
+    past = sum(tuning.round_shares[:number]) / 16
+    left = 1 - past
+    scale = 1 / mechanism.selection_std  # to units of the noise of the whole selection
+    reached = np.ldexp(total.astype(np.float64), -(LATTICE_BITS + tuning.share_bits)) * scale
+    level = reached / past
+    goal = mechanism.threshold * scale + tuning.reserve * left**0.5
+    wanted = (goal - reached) / (left * np.maximum(level, 1e-9))
+    wanted = np.where(level < tuning.hopeless[number - 1], 0.0, np.clip(wanted, 0.0, 1.0))
+    return np.asarray(np.floor(wanted * ONE), np.int64)
+
+
+def share_selected(mechanism: AdaptiveGaussian, units: float) -> float:
+    """The probability that a group is selected whose units have no other group: each gives it 1 until a round gives it up,
+    because it is hopeless or because it seems safe already.
+
+    The law of the weighted sum is followed from round to round on a grid. A number for readers, no part of a proof.
+    """
+    tuning = mechanism.tuning
+    noises = [share * std for share, std in zip(tuning.fractions, mechanism.round_stds, strict=True)]
+    reach = 7 * float(np.hypot.reduce(noises))
+    grid = np.linspace(-reach, max(mechanism.threshold, units) + reach, _CELLS)
+    edges = np.concatenate([[-np.inf], (grid[1:] + grid[:-1]) / 2, [np.inf]])
+    totals, law = np.zeros(1), np.ones(1)
+    for number, (share, noise) in enumerate(zip(tuning.fractions, noises, strict=True)):
+        steps = np.floor(totals * 2.0 ** (LATTICE_BITS + tuning.share_bits)).astype(np.int64)
+        weighs = next_weights(mechanism, number, steps) > 0 if number else np.ones(1, np.bool_)
+        means = totals + share * units * weighs
+        if number < tuning.rounds - 1:
+            totals, law = grid, law @ np.diff(ndtr((edges[None, :] - means[:, None]) / noise), axis=1)
+    return float(law @ ndtr((means - mechanism.threshold) / noise))
