@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 from dphist.errors import Infeasible, InvalidParameter
-<<<<<<< HEAD
-from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate, selection_rule
-=======
-from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate, changed_counters
->>>>>>> wt-select
+from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate, changed_counters, selection_rule
 from dphist.mechanisms.base import epsilon_at
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import LATTICE_BITS, Tuning

@@ -15,8 +15,9 @@ from scipy.stats import binom
 
 from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate, selection_rule
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
+from dphist.mechanisms.weights import next_weights
 from dphist.privacy import adaptive as theory
-from dphist.selection.rounds import next_weights, select
+from dphist.selection.rounds import select
 
 Floats = NDArray[np.float64]
 Weigh = Callable[[int, Floats], Floats]

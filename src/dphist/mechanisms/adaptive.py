@@ -318,30 +318,11 @@ def calibrate(
     mu = largest_mu(epsilon, theory.delta_gauss_left(target, infinity)) * (1 - 1e-12)
     if not mu > 2.0**-20:
         raise Infeasible("a budget that leaves less noise than a million units", f"epsilon = {epsilon:g}")
-<<<<<<< HEAD
-    counts = tuning.counts(sums_budget)
-    selection = mu * math.sqrt(1 - counts - tuning.histogram_share)
-    stds = tuple(1 / (math.sqrt(share) * selection) for share in tuning.fractions)
-    one_count = mu * math.sqrt(counts / (1 + tuning.probe_share + sums_budget))
-    threshold = theory.smallest_threshold(infinity, selection_rule(tuning, stds), LATTICE_BITS + tuning.share_bits)
-    built = AdaptiveGaussian(
-        round_stds=stds,
-        threshold=threshold,
-        histogram_std=1 / (mu * math.sqrt(tuning.histogram_share)),
-        noise_std=1 / one_count,
-        probe_std=1 / (one_count * math.sqrt(tuning.probe_share)),
-        sums_sensitivity=math.sqrt(sums_budget) * one_count * (1 + 2.0**-48),  # past the rounding of weights and of 1/x
-        tuning=tuning,
-    )
-=======
     counts, share = (None, 1.0) if keys_only else share_counts(mu, tuning, sums_budget)
     selection = mu * math.sqrt(share)
     stds = tuple(1 / (math.sqrt(part) * selection) for part in tuning.fractions)
-    threshold = theory.smallest_threshold(
-        infinity, theory.combined_std(tuning.fractions, stds), tuning.most_groups, LATTICE_BITS, tuning.share_bits
-    )
+    threshold = theory.smallest_threshold(infinity, selection_rule(tuning, stds), LATTICE_BITS + tuning.share_bits)
     built = AdaptiveGaussian(stds, threshold, counts, tuning)
->>>>>>> wt-select
     assert built.delta(epsilon) <= delta, "only the forward map is trusted; a plan checks it again"
     return built
 

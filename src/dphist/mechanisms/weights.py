@@ -23,7 +23,8 @@ def next_weights(mechanism: AdaptiveGaussian, number: int, total: Integers) -> I
     """The weights of round `number` (from 1), from the published sums so far: each group's from its own alone.
 
     That locality is a hypothesis of the proof. A cut-off that looked at all eligible groups, say their median, would let
-    the groups that one unit brought move the weights of all others.
+    the groups that one unit brought move the weights of all others. So is that the weight is 1 from the cut-off up to the
+    goal: it is what other groups of a unit take from one that only this unit has (Lemma 2).
     """
     tuning = mechanism.tuning
     past = sum(tuning.round_shares[:number]) / 16

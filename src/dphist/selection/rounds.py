@@ -55,25 +55,3 @@ def noise_sums(mechanism: AdaptiveGaussian, number: int, exact: Integers, entrop
 def passes(mechanism: AdaptiveGaussian, total: Integers) -> NDArray[np.bool_]:
     """Which weighted sums of all rounds are strictly above the threshold."""
     return np.asarray(total > int(mechanism.threshold * 2 ** (LATTICE_BITS + mechanism.tuning.share_bits)))
-<<<<<<< HEAD
-
-
-def next_weights(mechanism: AdaptiveGaussian, number: int, total: Integers) -> Integers:
-    """The weights of round `number` (from 1), from the published sums so far: each group's from its own alone.
-
-    That locality is a hypothesis of the proof. A cut-off that looked at all eligible groups, say their median, would let
-    the groups that one unit brought move the weights of all others. So is that the weight is 1 from the cut-off up to the
-    goal: it is what other groups of a unit take from one that only this unit has (Lemma 2).
-    """
-    tuning = mechanism.tuning
-    past = sum(tuning.round_shares[:number]) / 16
-    left = 1 - past
-    scale = 1 / mechanism.selection_std  # to units of the noise of the whole selection
-    reached = np.ldexp(total.astype(np.float64), -(LATTICE_BITS + tuning.share_bits)) * scale
-    level = reached / past
-    goal = mechanism.threshold * scale + tuning.reserve * left**0.5
-    wanted = (goal - reached) / (left * np.maximum(level, 1e-9))
-    wanted = np.where(level < tuning.hopeless[number - 1], 0.0, np.clip(wanted, 0.0, 1.0))
-    return np.asarray(np.floor(wanted * ONE), np.int64)
-=======
->>>>>>> wt-select
