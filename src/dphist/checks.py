@@ -46,6 +46,12 @@ def check_not_negative(name: str, value: float, hint: str = "") -> None:
         raise InvalidParameter(f"a finite {name} >= 0", value, hint)
 
 
+def check_share(name: str, value: float, hint: str = "") -> None:
+    """A number in (0, 1)."""
+    if not 0 < value < 1:
+        raise InvalidParameter(f"{name} in (0, 1)", value, hint)
+
+
 def check_choice(name: str, value: str, choices: tuple[str, ...], hint: str = "") -> None:
     """One of some words."""
     if value not in choices:

@@ -108,10 +108,6 @@ class Groups(Protocol):
         """Apply a function to all groups at once, in the order of their keys."""
         ...
 
-    def answer(self, function: Callable[[Arrays], tuple[float, float]]) -> tuple[float, float] | None:
-        """Two numbers from all groups at once; None if there is no group."""
-        ...
-
     def less_next_largest(self, most: int) -> Groups:
         """With the (most + 1)-th largest count subtracted from all and cut at 0: see `mechanisms.base.enforce_sparsity`."""
         ...
@@ -192,12 +188,21 @@ class SampledPairs(Protocol):
         """`total` and `first` of the state, and the `exact` sums for its `weight`: 0 where that is 0."""
         ...
 
-    def norm_histogram(self, weights: Any, edges: Integers) -> Integers:
-        """How many units have a squared norm in [edges_k, edges_k+1), over all their pairs; outside, the nearest bucket."""
+    def norm_histogram(self, weights: Any, edges: Integers, power: int) -> Integers:
+        """How many units have a norm in [edges_k, edges_k+1), over all their pairs; outside, the nearest bucket.
+
+        A norm is the sum of weights to the power.
+        """
         ...
 
-    def clipped(self, weights: Any, caps: tuple[int, int], shifts: Sequence[int]) -> Groups:
-        """`weight`, the counts of units scaled down to these norms, `main` and `probe`, and `steps_i` as the first of them."""
+    def by_class(
+        self, weights: Any, bounds: Sequence[int], light: int, power: int, shifts: Sequence[int]
+    ) -> Groups:
+        """`weight`, and the weights of units by their class in `class_1`, ...: a norm up to the first bound, the next, ...
+
+        What is beyond the last bound is scaled down to it, into the last class. Sums of steps likewise, of the first `light`
+        classes in `light_i`, of the others in `heavy_i`.
+        """
         ...
 
 
@@ -325,10 +330,6 @@ class LocalGroups:
     def together(self, function: OnGroups, names: Sequence[str]) -> LocalGroups:
         """The same: groups of pairs are in the order of their keys."""
         return self.each(function, names)
-
-    def answer(self, function: Callable[[Arrays], tuple[float, float]]) -> tuple[float, float] | None:
-        """What the function says."""
-        return function(self.columns) if len(self.codes) else None
 
     def less_next_largest(self, most: int) -> LocalGroups:
         """A partial sort."""

@@ -47,12 +47,14 @@ class CodedPairs:
         """For each group the sum over units of `unit_weights`: sampled pairs only, in steps of 2^-LATTICE_BITS."""
         raise NotImplementedError
 
-    def clipped_sums(self, weights: Integers, cap: int, shifts: Mapping[str, int]) -> dict[str, Integers]:
-        """`units`, the clipped weights of each group in steps of 2^-LATTICE_BITS, and the clipped steps of each aggregate."""
+    def class_sums(
+        self, weights: Integers, chosen: Integers, bounds: Sequence[int], power: int, shifts: Mapping[str, int]
+    ) -> dict[str, Integers]:
+        """For each chosen group and class: `units`, weights in steps of 2^-LATTICE_BITS, and the steps of each aggregate."""
         raise NotImplementedError
 
-    def squared_norms(self, weights: Integers, edges: Integers) -> Integers:
-        """How many units have a squared norm in which bucket, over all their pairs."""
+    def norms(self, weights: Integers, edges: Integers, power: int) -> Integers:
+        """How many units have a norm in which bucket, over all their pairs."""
         raise NotImplementedError
 
     def degree_histogram(self, edges: Integers) -> Integers:
@@ -92,18 +94,21 @@ class CodedPairs:
         columns = {"total": state.columns["total"], "first": state.columns["first"], "exact": exact}
         return LocalGroups(state.codes, columns, state.keys_of)
 
-    def norm_histogram(self, weights: LocalGroups, edges: Integers) -> Integers:
+    def norm_histogram(self, weights: LocalGroups, edges: Integers, power: int) -> Integers:
         """One bucket for each unit that has any weight."""
-        return self.squared_norms(self._spread(weights), edges)
+        return self.norms(self._spread(weights), edges, power)
 
-    def clipped(self, weights: LocalGroups, caps: tuple[int, int], shifts: Sequence[int]) -> LocalGroups:
-        """One pass for the counts and sums, one for the probe."""
-        spread, codes = self._spread(weights), weights.codes
-        sums = self.clipped_sums(spread, caps[0], dict(zip(self.names, shifts, strict=True)))
-        columns = {"weight": weights.columns["weight"], "main": sums["units"][codes]}
-        columns["probe"] = self.clipped_sums(spread, caps[1], {})["units"][codes]
-        columns |= {f"steps_{i}": sums[name][codes] for i, name in enumerate(self.names, 1)}
-        return LocalGroups(codes, columns, weights.keys_of)
+    def by_class(
+        self, weights: LocalGroups, bounds: Sequence[int], light: int, power: int, shifts: Sequence[int]
+    ) -> LocalGroups:
+        """One pass for everything."""
+        named = dict(zip(self.names, shifts, strict=True))
+        sums = self.class_sums(self._spread(weights), weights.codes, bounds, power, named)
+        columns = {"weight": weights.columns["weight"]}
+        columns |= {f"class_{i}": column for i, column in enumerate(sums["units"].T, 1)}
+        for i, name in enumerate(self.names, 1):
+            columns |= {f"light_{i}": sums[name][:, :light].sum(axis=1), f"heavy_{i}": sums[name][:, light:].sum(axis=1)}
+        return LocalGroups(weights.codes, columns, weights.keys_of)
 
     def _spread(self, state: LocalGroups, column: str = "weight") -> Integers:
         """A column of all groups by their codes, 0 for those that are not in the state."""
@@ -135,17 +140,14 @@ def unit_weights(weights: Integers, factors: Integers) -> Integers:
     return np.asarray((weights * factors) >> (NORM_BITS - LATTICE_BITS))
 
 
-def clip_factors(squares: Integers, cap: int) -> Integers:
-    """Per unit, floor(2^FACTOR_BITS min(1, sqrt(cap/squares))); cap and squares in units of 4^-WEIGHT_BITS."""
-    inside = squares <= cap
-    whole = np.where(inside, 1, squares)
-    roots = np.sqrt(((cap << 2 * FACTOR_BITS) // whole).astype(np.float64)).astype(np.int64)
+def clip_factors(norms: Integers, cap: int, power: int) -> Integers:
+    """Per unit, floor(2^FACTOR_BITS min(1, cap/norm)), of roots if the power is 2; both in units of 2^-(WEIGHT_BITS power)."""
+    inside = norms <= cap
+    some = np.where(inside, 1, norms)
+    if power == 1:
+        return np.asarray(np.where(inside, 1 << FACTOR_BITS, (cap << FACTOR_BITS) // some))
+    roots = np.sqrt(((cap << 2 * FACTOR_BITS) // some).astype(np.float64)).astype(np.int64)
     return np.asarray(np.where(inside, 1 << FACTOR_BITS, roots))
-
-
-def clipped_weights(weights: Integers, factors: Integers) -> Integers:
-    """floor(2^LATTICE_BITS a f): the squares of a unit add up to at most 4^(LATTICE_BITS - WEIGHT_BITS) cap."""
-    return np.asarray((weights * factors) >> (WEIGHT_BITS + FACTOR_BITS - LATTICE_BITS))
 
 
 def clipped_steps(steps: Integers, weights: Integers, factors: Integers, shift: int) -> Integers:
@@ -201,7 +203,7 @@ class MemoryPairs(CodedPairs):
         `unit_weights` in doubles: a, f and their product are integers below 2^53, and a power of two scales exactly.
         """
         table = weights.astype(np.float64)
-        factors = norm_factors(self._squares(weights, sampled=True)) * 2.0 ** (LATTICE_BITS - NORM_BITS)
+        factors = norm_factors(self._norms(weights, 2, sampled=True)) * 2.0 ** (LATTICE_BITS - NORM_BITS)
         total = np.zeros(self.groups)
         for part in self._weighted_parts(weights, sampled=True):
             group = self.group[part]
@@ -210,27 +212,38 @@ class MemoryPairs(CodedPairs):
             total += np.bincount(group, np.floor(product, out=product), self.groups)
         return total.astype(np.int64)
 
-    def squared_norms(self, weights: Integers, edges: Integers) -> Integers:
+    def norms(self, weights: Integers, edges: Integers, power: int) -> Integers:
         """One bucket for each unit that has any weight."""
-        squares = self._squares(weights, sampled=False)
-        return _histogram(squares[squares > 0], edges)
+        norms = self._norms(weights, power, sampled=False)
+        return _histogram(norms[norms > 0], edges)
 
-    def clipped_sums(self, weights: Integers, cap: int, shifts: Mapping[str, int]) -> dict[str, Integers]:
-        """One pass for the norms, one for everything that is added up."""
+    def class_sums(
+        self, weights: Integers, chosen: Integers, bounds: Sequence[int], power: int, shifts: Mapping[str, int]
+    ) -> dict[str, Integers]:
+        """One pass for the norms, one for everything that is added up: weights scaled down by clip_factors, rounded down, so
+        that a unit's norm is at most the bound of its class.
+        """
+        norms = self._norms(weights, power, sampled=False)
+        factors = clip_factors(norms, bounds[-1], power)
+        classes = np.minimum(np.searchsorted(np.array(bounds), norms), len(bounds) - 1)
+        rows, cells = np.zeros(self.groups, np.int64), len(chosen) * len(bounds)
+        rows[chosen] = np.arange(len(chosen)) * len(bounds)
         table = weights.astype(np.float64)
-        factors = clip_factors(self._squares(weights, sampled=False), cap)
         scaled = factors * 2.0 ** (LATTICE_BITS - WEIGHT_BITS - FACTOR_BITS)
-        units = np.zeros(self.groups)
-        total = {name: np.zeros(self.groups, np.int64) for name in shifts}
+        units = np.zeros(cells)
+        total = {name: np.zeros(cells, np.int64) for name in shifts}
         for part in self._weighted_parts(weights, sampled=False):
             group, unit = self.group[part], self.unit[part]
+            cell = rows[group] + classes[unit]
             product = table[group]
             product *= scaled[unit]
-            units += np.bincount(group, np.floor(product, out=product), self.groups)
+            units += np.bincount(cell, np.floor(product, out=product), cells)
             for name, shift in shifts.items():
-                steps = clipped_steps(self.steps[name][part], weights[group], factors[unit], shift)
-                np.add.at(total[name], group, steps)
-        return {"units": units.astype(np.int64), **total}
+                np.add.at(total[name], cell, clipped_steps(self.steps[name][part], weights[group], factors[unit], shift))
+        return {
+            name: column.astype(np.int64).reshape(len(chosen), len(bounds))
+            for name, column in {"units": units, **total}.items()
+        }
 
     def degree_histogram(self, edges: Integers) -> Integers:
         """One bucket for each unit."""
@@ -254,8 +267,8 @@ class MemoryPairs(CodedPairs):
     def _degrees(self) -> Integers:
         return np.bincount(self.unit, minlength=self.units).astype(np.int64)
 
-    def _squares(self, weights: Integers, *, sampled: bool) -> Integers:
-        squares = (weights * weights).astype(np.float64)
+    def _norms(self, weights: Integers, power: int, *, sampled: bool) -> Integers:
+        squares = (weights**power).astype(np.float64)
         total = np.zeros(self.units)
         for part in self._weighted_parts(weights, sampled=sampled):
             total += np.bincount(self.unit[part], squares[self.group[part]], self.units)

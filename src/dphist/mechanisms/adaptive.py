@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -13,7 +12,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dphist import checks
-from dphist.aggregates import MOST_AGGREGATES, Aggregate, NoisyAggregate
+from dphist.aggregates import Aggregate
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.base import (
     COST_UP,
@@ -25,10 +24,9 @@ from dphist.mechanisms.base import (
     sampler_surcharge,
     with_sampler_error,
 )
-from dphist.mechanisms.counts import CountNoise, share_counts
-from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, MOST_RELEASED, Tuning
+from dphist.mechanisms.counts import COUNTERS, COUNTS_IN_WORDS, GAUSSIAN_SHARES, CountNoise, Emphasis, gaussian_counts
+from dphist.mechanisms.tuning import LATTICE_BITS, Tuning, count_share
 from dphist.mechanisms.weights import share_selected
-from dphist.noise import RoundedGaussian
 from dphist.noise.laws import LARGEST_SCALE
 from dphist.privacy import adaptive as theory
 from dphist.privacy.composition import PrivacyCost, of_gaussian
@@ -38,13 +36,10 @@ from dphist.words import number
 if TYPE_CHECKING:
     from dphist.planning.request import Request
 
-SUM_BITS: Final = 20
-"""Steps of aggregates with fewer bits are refined to about so many before they are scaled down."""
-
-MOST_SUM_STEPS: Final = 2**30
-"""A public limit on one unit's steps in one group: times 2^31 units they stay far below 2^63."""
-
 _DEFAULT = Tuning()
+
+LIGHT: Final = Tuning(most_groups=100)
+"""Where hardly any unit is in more groups than that, a smaller sample lowers the threshold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +78,9 @@ class AdaptiveGaussian(GroupMechanism):
         """Where nothing bounds the groups of a unit, unless that bound is what the data chooses. Small groups count too."""
         asked_for = request.mechanism in ("best", "adaptive") and request.low_threshold == 1
         if request.unbounded and request.choice != "max_groups" and asked_for:
-            yield partial(_drawable, request)
+            yield partial(_drawable, request, _DEFAULT)
+            if request.undecided:
+                yield partial(_drawable, request, LIGHT)
 
     @property
     def counted(self) -> bool:
@@ -98,18 +95,8 @@ class AdaptiveGaussian(GroupMechanism):
 
     @property
     def noise_std(self) -> float:
-        """Of the noise on one count, for a unit whose weights have norm 1."""
-        return self.count_noise.noise_std
-
-    @property
-    def probe_std(self) -> float:
-        """Of the noise on the probe of one count."""
-        return self.count_noise.probe_std
-
-    @property
-    def histogram_std(self) -> float:
-        """Of the noise on a bucket of the histogram of norms."""
-        return self.count_noise.histogram_std
+        """Of the noise on one count, for units of norm 1, had it all of the counts' budget."""
+        return self.count_noise.unit_std
 
     @property
     def sums_sensitivity(self) -> float:
@@ -180,7 +167,7 @@ class AdaptiveGaussian(GroupMechanism):
 
     def budget_split(self) -> dict[str, float]:
         """The shares of the squared Gaussian budget, which add up to 1."""
-        counting = {} if self.counts is None else self.counts.squared_budget
+        counting = {} if self.counts is None else self.counts.shares
         parts = {"selection": math.fsum(1 / std**2 for std in self.round_stds), **counting}
         total = math.fsum(parts.values())
         return {name: part / total for name, part in parts.items()}
@@ -189,12 +176,6 @@ class AdaptiveGaussian(GroupMechanism):
         """mu of all rounds, the histogram, the counts and the sums; d: a group that one unit alone sampled is selected."""
         d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.changed_counters)
         return of_gaussian(self.mu * COST_UP, d, epsilon=epsilon, delta=self.delta(epsilon))
-
-    def clipped_law(self, noisy: NoisyAggregate, cap: float) -> RoundedGaussian:
-        """The noise on a sum of units whose weights have norm sqrt(cap) at most, in steps refined by `sum_shift` bits."""
-        assert isinstance(noisy.law, RoundedGaussian)
-        std = math.ldexp(float(noisy.law.std) * math.sqrt(cap), sum_shift(noisy.aggregate))
-        return RoundedGaussian(Fraction(std * (1 + 1e-14)), 0)  # past the rounding of the product
 
     def release_probability(self, count: float) -> float:
         """The probability that a group is released in which units have this much weight in all."""
@@ -230,12 +211,7 @@ class AdaptiveGaussian(GroupMechanism):
         ]
         if self.counts is None:
             return facts
-        noise = (
-            f"std {number(self.noise_std)} on the count of a selected group if its units are in no other selected group,"
-            " times the square root of the norm that is allowed to units with more, which is chosen privately; every count"
-            " is released with its own standard error"
-        )
-        return [*facts, ("noise", noise)]
+        return [*facts, self.counts.fact]
 
     def steps(self) -> list[Fact]:
         """Rounds, threshold and counts."""
@@ -243,7 +219,7 @@ class AdaptiveGaussian(GroupMechanism):
             ("Rounds", _ROUNDS.format(most=self.max_groups, rounds=self.rounds)),
             ("Threshold", _SELECTED.format(threshold=self.threshold, infinity=self.delta_infinity())),
         ]
-        return [*steps, ("Counts", _COUNTS)] if self.counted else steps
+        return [*steps, ("Counts", COUNTS_IN_WORDS)] if self.counted else steps
 
     def misfits(self, request: Request) -> list[str]:
         """Why this is not what the request paid for."""
@@ -255,40 +231,31 @@ class AdaptiveGaussian(GroupMechanism):
         return problems
 
     def require_drawable(self, aggregates: Sequence[Aggregate]) -> None:
-        """Refuse, before any data is read, a budget whose noise could leave the range of the sampler at the largest C."""
-        for aggregate in aggregates:
-            if aggregate.sensitivity_steps > MOST_SUM_STEPS:
-                steps = aggregate.sensitivity_steps
-                raise InvalidParameter(f"at most 2^30 steps for {aggregate.name}", steps, "use narrower bounds.")
-        for noisy in self.noisy(aggregates):
-            assert isinstance(noisy.law, RoundedGaussian)
-            steps_std = float(noisy.law.std)
-            if math.ldexp(steps_std * math.sqrt(LARGEST_CAP), sum_shift(noisy.aggregate)) > float(LARGEST_SCALE) / 2:
-                raise Infeasible(f"noise on {noisy.name} that can be drawn", f"{steps_std:.3g} steps", "raise epsilon.")
-        largest = max(*self.round_stds, 0.0 if self.counts is None else self.counts.largest_std)
+        """Refuse, before any data is read, a budget whose noise could leave the range of the sampler."""
+        if self.counts is not None:
+            self.counts.require_drawable(self.noisy(aggregates))
+        largest = max(self.round_stds)
         if math.ldexp(largest, LATTICE_BITS) > float(LARGEST_SCALE) / 2:
-            raise Infeasible(
-                "noise on counts that can be drawn", f"a standard deviation of {largest:.3g}", "raise epsilon."
-            )
+            raise Infeasible("noise that can be drawn", f"a standard deviation of {largest:.3g}", "raise epsilon.")
 
 
-def _drawable(request: Request) -> AdaptiveGaussian:
+def _drawable(request: Request, tuning: Tuning) -> AdaptiveGaussian:
     """The adaptive release with everything that epsilon leaves for it."""
     mechanism = calibrate(
-        request.mechanism_epsilon, request.delta, keys_only=request.keys_only, sums_budget=request.sums_budget
+        request.mechanism_epsilon,
+        request.delta,
+        keys_only=request.keys_only,
+        sums_budget=request.sums_budget,
+        emphasis=request.emphasis,
+        tuning=tuning,
     )
     mechanism.require_drawable(request.aggregates)
     return mechanism
 
 
-def sum_shift(aggregate: Aggregate) -> int:
-    """By how many bits the steps of an aggregate are refined before they are scaled down."""
-    return max(0, SUM_BITS - aggregate.sensitivity_steps.bit_length())
-
-
 def changed_counters(tuning: Tuning, *, counted: bool = True) -> int:
     """How many draws one unit can change: its samples in every round, a bucket, and its counts and sums in all groups."""
-    return tuning.rounds * tuning.most_groups + (1 + MOST_RELEASED * (2 + MOST_AGGREGATES) if counted else 0)
+    return tuning.rounds * tuning.most_groups + (COUNTERS if counted else 0)
 
 
 def selection_rule(tuning: Tuning, round_stds: tuple[float, ...]) -> theory.Rule:
@@ -304,6 +271,7 @@ def calibrate(
     *,
     keys_only: bool = False,
     sums_budget: float = 0.0,
+    emphasis: Emphasis = "balanced",
     tuning: Tuning | None = None,
 ) -> AdaptiveGaussian:
     """The adaptive mechanism for a budget: noise rounded up first, then the threshold for that noise, then the forward map.
@@ -318,8 +286,9 @@ def calibrate(
     mu = largest_mu(epsilon, theory.delta_gauss_left(target, infinity)) * (1 - 1e-12)
     if not mu > 2.0**-20:
         raise Infeasible("a budget that leaves less noise than a million units", f"epsilon = {epsilon:g}")
-    counts, share = (None, 1.0) if keys_only else share_counts(mu, tuning, sums_budget)
-    selection = mu * math.sqrt(share)
+    share = 0.0 if keys_only else count_share(GAUSSIAN_SHARES[emphasis], sums_budget)
+    counts = None if keys_only else gaussian_counts(mu, share, tuning, sums_budget)
+    selection = mu * math.sqrt(1.0 if keys_only else 1 - share - tuning.histogram_share)
     stds = tuple(1 / (math.sqrt(part) * selection) for part in tuning.fractions)
     threshold = theory.smallest_threshold(infinity, selection_rule(tuning, stds), LATTICE_BITS + tuning.share_bits)
     built = AdaptiveGaussian(stds, threshold, counts, tuning)
@@ -339,9 +308,4 @@ _SELECTED = (
     "A group is selected if its noisy sums, weighted by the rounds, exceed {threshold:g}. One that only one unit sampled has at"
     " most weight 1, so that its own noise would have to be large; the probability that this happens to any of the unit's"
     " groups is at most {infinity:.3g}, which is part of delta."
-)
-_COUNTS = (
-    "The selected keys are public now and are counted without a threshold. A private histogram of how much weight units have in"
-    " them chooses to which norm every unit is scaled down; the same units are counted twice, once with little noise and once"
-    " with little clipping, and the two are combined from noisy values alone."
 )

@@ -30,7 +30,6 @@ from dphist.mechanisms.base import (
     target_delta,
     with_sampler_error,
 )
-from dphist.mechanisms.tuning import Tuning
 from dphist.noise import DiscreteLaplace, Entropy
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.unknown_domain import delta_laplace, smallest_gap_laplace
@@ -48,7 +47,6 @@ class LaplaceThreshold(GroupMechanism):
     """
 
     name: ClassVar[str] = "laplace"
-    for_light_units: ClassVar[bool] = True
     analysis = "pure-and-tail"
     theorem = "[Rogers24] Theorem 7 for discrete Laplace noise"
     lattice_bits = 0
@@ -71,11 +69,8 @@ class LaplaceThreshold(GroupMechanism):
 
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
-        """With a bound on a unit's groups; without one, small bounds for a release that chooses from the data."""
-        if request.unbounded:
-            groups = Tuning().light_groups if request.choice == "law" and not request.keys_only else ()
-            yield from (partial(laplace_threshold, request.bounded_to(most)) for most in groups)
-        elif request.thresholded and request.sketch is None:
+        """With a bound on a unit's groups."""
+        if not request.unbounded and request.thresholded and request.sketch is None:
             yield partial(laplace_threshold, request)
 
     @property

@@ -23,8 +23,11 @@ NORM_BITS = 26
 FACTOR_BITS = 16
 """A unit's clipping factor in the counts is a multiple of 2^-16."""
 
+SCALE_BITS = 10
+"""What a class of units is scaled with in the count of scaled units is a multiple of 2^-10."""
+
 LARGEST_CAP = 1024
-"""The largest squared norm C that counting may allow a unit: keeps C 2^(2 WEIGHT_BITS + 2 FACTOR_BITS) below 2^63."""
+"""The largest norm of a unit that counting allows; heavier ones are scaled down. It keeps C 2^(2 WEIGHT_BITS + 2 FACTOR_BITS) below 2^63."""
 
 MOST_RELEASED = 2**31
 """A public limit on the number of groups, for the error of the sampler and for 32-bit codes."""
@@ -32,26 +35,19 @@ MOST_RELEASED = 2**31
 
 _SHARES = (
     "delta_share",
-    "count_share",
-    "most_count_share",
     "histogram_share",
-    "probe_share",
+    "scaled_share",
     "size_quantile",
     "tail_decay",
-    "probe_quantile",
     "choice_share",
 )
 _POSITIVE = (
     "histogram_cut",
     "tail_doubt",
-    "left_of_bias",
-    "left_of_probe_bias",
-    "clipped_power",
     "tail_power",
-    "left_of_correction",
     "bucket_error",
-    "class_spread",
-    "least_spread",
+    "mix_slope",
+    "spread_doubt",
     "empty_below",
     "moved_weight",
 )
@@ -74,33 +70,26 @@ class Tuning:
     fewer. It stands well above the degrees of nearly all units, as a cut takes its toll there.
     delta_share: the part of delta for groups of a single unit. The threshold and the noise both change with its logarithm.
 
-    Shares of the (squared) budget.
-    count_share: for counts; with sums it grows towards `most_count_share`.
-    histogram_share: for the histogram of the units' norms, from which the clipping bounds are chosen.
-    probe_share: relative to the count's budget, for a second, less clipped count, from which the clipping of the first is
-    corrected group by group.
+    Shares of the (squared) budget. (That of the counts follows from the request's emphasis.)
+    histogram_share: for the histogram of the units' norms, by which they are put into classes.
+    scaled_share: of the counts' budget, for the count of scaled units; the counts of classes have the rest.
 
     Counting.
     size_quantile: groups up to this quantile of sizes get the full weight 1.
     weight_roots: larger ones get the size's ratio to the power 2^-this: noise costs a small group more.
-    histogram_cut: buckets below this many standard deviations are not taken as seen; those above the last seen one are the
-    tail, where few units hide and matter.
+    histogram_cut: buckets below this many standard deviations are not taken as seen, unless all heavier ones together are;
+    those above the last seen one are the tail, where few units hide and matter.
     tail_decay: from bucket to bucket (half an octave) the tail is expected to fall like this, before its noisy values are
     looked at. Lognormal tails fall faster, power laws more slowly.
-    tail_doubt: how many units more, in standard deviations of the histogram's noise, each bucket of the tail may hold: the
-    smallest that covers 93 % on every generated table at epsilon 0.5, 1 and 3, also where sixty units are in most groups.
-    left_of_bias: what is expected to remain of the clipping after correction, when C is chosen.
-    left_of_probe_bias: the same for the probe.
-    probe_quantile: the probe is chosen for the groups at this quantile of relative errors.
+    tail_doubt: how many units more, in standard deviations of the histogram's noise, each bucket of the tail may hold.
 
     Estimating.
-    clipped_power, tail_power: what clipping takes from a group grows with its size to this power, in all and for the tail:
-    units in very many groups are in large and small ones alike.
-    left_of_correction: the doubt about how a correction spreads over groups, relative to it; chosen together with tail_doubt.
+    tail_power: the units of the tail are in a group with a probability that grows with its size to this power: units in very
+    many groups are in large and small ones alike.
     bucket_error: what the width of buckets does to sums over the histogram, relatively.
-    groups_per_class, most_classes: groups of similar size are compared in count and probe.
-    class_spread: how far, relatively, a class is believed to be from the histogram's correction before the probe is seen.
-    least_spread: groups are never taken to be clipped more alike than this.
+    groups_per_bin: so many groups of similar size share what is known of their mix of classes.
+    mix_slope: how much, relatively, the share of a class is expected to change when groups grow by a factor e.
+    spread_doubt: how much the squared spread of a class may differ from that of the other classes, before it is measured.
 
     The automatic choice.
     choice_share: the part of epsilon for the histogram of degrees: a bucket's noise has a standard deviation of 71 at
@@ -108,8 +97,6 @@ class Tuning:
     empty_below: buckets below this many standard deviations count as empty.
     moved_weight: a unit in d groups counts like d^this in the adaptive release: 1/sqrt(d) in each of d groups at first, and
     more where its other groups have been decided.
-    light_groups: the bounds at which Laplace thresholding stands beside the adaptive release.
-    chosen_groups: the bounds that `max_groups="auto"` chooses from.
     """
 
     round_shares: tuple[int, ...] = (2, 3, 4, 7)
@@ -118,37 +105,27 @@ class Tuning:
     most_groups: int = 300
     delta_share: float = 0.5
 
-    count_share: float = 0.25
-    most_count_share: float = 0.5
     histogram_share: float = 0.02
-    probe_share: float = 0.5
+    scaled_share: float = 0.65
 
     size_quantile: float = 0.1
     weight_roots: int = 2
-    histogram_cut: float = 4.0
+    histogram_cut: float = 3.0
     tail_decay: float = 0.5
-    tail_doubt: float = 0.6
-    left_of_bias: float = 0.25
-    left_of_probe_bias: float = 0.5
-    probe_quantile: float = 0.3
+    tail_doubt: float = 0.5
 
-    clipped_power: float = 0.9
     tail_power: float = 0.6
-    left_of_correction: float = 0.45
-    bucket_error: float = 0.01
-    groups_per_class: int = 20
-    most_classes: int = 12
-    class_spread: float = 0.1
-    least_spread: float = 0.01
+    bucket_error: float = 0.03
+    groups_per_bin: int = 12
+    mix_slope: float = 0.5
+    spread_doubt: float = 0.5
 
     choice_share: float = 0.02
     empty_below: float = 3.0
     moved_weight: float = 0.62
-    light_groups: tuple[int, ...] = (1, 2, 3)
-    chosen_groups: tuple[int, ...] = (1, 2, 3, 5, 10, 20, 30, 50, 100)
 
     def __post_init__(self) -> None:
-        for name in ("round_shares", "hopeless", "light_groups", "chosen_groups"):
+        for name in ("round_shares", "hopeless"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         whole = all(type(share) is int for share in self.round_shares)
         if not self.round_shares or not whole or sum(self.round_shares) != 16 or min(self.round_shares) < 1:
@@ -157,19 +134,14 @@ class Tuning:
             raise InvalidParameter("one cut-off before each round but the first", self.hopeless)
         if not all(math.isfinite(value) for value in (*self.hopeless, self.reserve)):
             raise InvalidParameter("finite cut-offs and reserve", (*self.hopeless, self.reserve))
-        for name in ("most_groups", "weight_roots", "groups_per_class", "most_classes"):
+        for name in ("most_groups", "weight_roots", "groups_per_bin"):
             checks.check_whole(name, getattr(self, name))
-        for number in (*self.light_groups, *self.chosen_groups):
-            checks.check_whole("a bound to choose from", number)
         if self.most_groups > 2**12:
             raise InvalidParameter("most_groups of at most 4096", self.most_groups, "weights would round to nothing.")
         for name in _SHARES:
-            if not 0 < getattr(self, name) < 1:
-                raise InvalidParameter(f"{name} in (0, 1)", getattr(self, name))
+            checks.check_share(name, getattr(self, name))
         for name in _POSITIVE:
             checks.check_positive(name, getattr(self, name))
-        if self.most_count_share + self.histogram_share >= 1 or self.count_share > self.most_count_share:
-            raise InvalidParameter("shares of counts and histogram that leave some for the selection", "more")
 
     @property
     def share_bits(self) -> int:
@@ -186,7 +158,9 @@ class Tuning:
         """The shares as numbers that add up to 1, exactly."""
         return tuple(share / 16 for share in self.round_shares)
 
-    def counts(self, sums_budget: float) -> float:
-        """The share of counts and sums together, sums_budget being that of the sums relative to the count's."""
-        wanted = self.count_share * (1 + sums_budget) / (1 + sums_budget / 2)
-        return min(wanted, self.most_count_share)
+
+def count_share(share: float, sums_budget: float) -> float:
+    """The share of counts and sums together, of which the count alone would have `share`; sums_budget is that of the sums
+    relative to the count's. Never more than half, so that the selection stays what it is, unless the count alone has more.
+    """
+    return max(share, min(share * (1 + sums_budget) / (1 + sums_budget / 2), 0.5))

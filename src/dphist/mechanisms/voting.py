@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from dphist import checks
+from dphist.aggregates import Aggregate, pure_epsilon
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.base import (
     LARGEST_EPSILON,
@@ -21,10 +22,12 @@ from dphist.mechanisms.base import (
     GroupMechanism,
     Integers,
     Kept,
+    round_up,
     sampler_surcharge,
     with_sampler_error,
 )
-from dphist.mechanisms.tuning import LATTICE_BITS
+from dphist.mechanisms.counts import COUNTERS, COUNTS_IN_WORDS, LAPLACE_SHARES, CountNoise, laplace_counts
+from dphist.mechanisms.tuning import LATTICE_BITS, Tuning, count_share
 from dphist.noise import DiscreteLaplace, Entropy, toss
 from dphist.privacy import voting as theory
 from dphist.privacy.composition import PrivacyCost
@@ -32,6 +35,8 @@ from dphist.words import number
 
 if TYPE_CHECKING:
     from dphist.planning.request import Request
+
+_DEFAULT: Final = Tuning()
 
 LOOK_SHARE: Final = 0.1
 """The part of epsilon that a first look takes, where there is one."""
@@ -52,17 +57,16 @@ class Voting(GroupMechanism):
 
     vote_epsilon, vote_delta: the budget of the election, whose rule follows from it. capacity: the most votes of a group.
     look_epsilon: what a first look at the groups costs, by which units order their lists; 0 if they do so blindly.
-    low_threshold: groups with fewer votes are never shown.
+    low_threshold: groups with fewer votes are never shown. counts: the noise on the counts of shown groups; None if keys alone
+    are published.
     """
 
     name: ClassVar[str] = "voting"
     in_rounds: ClassVar[bool] = True
     theorem = "docs/voting.md, Theorems 1 to 3"
     max_groups = 1
-    noise_std = sums_sensitivity = 0.0
     lattice_bits = 0
     sparsity = independent_std = correlation = None
-    counted = False
     bound_in_words = "no bound"
     size_in_words = "that vote for it; more are lost where some vote for other groups"
 
@@ -71,9 +75,13 @@ class Voting(GroupMechanism):
     capacity: int
     look_epsilon: float = 0.0
     low_threshold: int = 1
+    counts: CountNoise | None = None
+    tuning: Tuning = _DEFAULT
 
     def __post_init__(self) -> None:
         checks.check_epsilon(self.vote_epsilon)
+        if self.counts is not None and self.counts.law != "laplace":
+            raise InvalidParameter("Laplace noise on counts after an election", self.counts.law)
         checks.check_delta(self.vote_delta)
         checks.check_whole("capacity", self.capacity)
         checks.check_not_negative("look_epsilon", self.look_epsilon)
@@ -84,11 +92,47 @@ class Voting(GroupMechanism):
 
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
-        """Where keys alone are asked for: blind, and after a look, which the data chooses between."""
-        if request.keys_only and request.mechanism in ("best", "voting"):
-            yield partial(_for_keys, request, 0.0)
-            if request.choice == "law":
-                yield partial(_for_keys, request, LOOK_SHARE)
+        """Where nothing bounds the groups of a unit: blind, and after a look, which the data chooses between."""
+        if request.unbounded and request.mechanism in ("best", "voting"):
+            yield partial(_drawable, request, 0.0)
+            if request.undecided:
+                yield partial(_drawable, request, LOOK_SHARE)
+
+    @property
+    def counted(self) -> bool:
+        """Whether the shown keys are counted."""
+        return self.counts is not None
+
+    @property
+    def count_noise(self) -> CountNoise:
+        """The noise on counts, where there are any."""
+        assert self.counts is not None, "keys alone are published: ask `counted` first"
+        return self.counts
+
+    @property
+    def noise_std(self) -> float:
+        """Of the noise on one count, for units in one shown group, had it all of the counts' budget; 0 for keys alone."""
+        return 0.0 if self.counts is None else self.counts.unit_std
+
+    @property
+    def sums_sensitivity(self) -> float:
+        """The epsilon of the other aggregates; 0 where there are none."""
+        return 0.0 if self.counts is None else self.counts.sums_sensitivity
+
+    @property
+    def pure_epsilon(self) -> Fraction:
+        """The epsilon of the look and of the counts. Exact."""
+        return Fraction(self.look_epsilon) + (0 if self.counts is None else self.counts.pure_epsilon)
+
+    def aggregate_law(self, aggregate: Aggregate) -> DiscreteLaplace:
+        """Laplace budgets add up linearly: noise scale/sensitivity = scale/weight, exactly."""
+        return DiscreteLaplace(
+            Fraction(self.count_noise.unit_noise) * aggregate.sensitivity_steps / Fraction(aggregate.weight)
+        )
+
+    def covers(self, aggregates: Sequence[Aggregate]) -> bool:
+        """Whether the profile accounts for the noise that is drawn on the aggregates. Exact."""
+        return Fraction(self.sums_sensitivity) >= pure_epsilon(self.noisy(aggregates))
 
     @property
     def analysis(self) -> str:
@@ -125,20 +169,20 @@ class Voting(GroupMechanism):
     # What is proved.
 
     def delta(self, epsilon: float) -> float:
-        """Basic composition: a pure look_epsilon, and the rule's own profile at what is left of epsilon.
+        """Basic composition: a pure_epsilon of look and counts, and the rule's own profile at what is left of epsilon.
 
-        Below look_epsilon nothing is left, and the look adds (e^p - e^epsilon)/(1 + e^p), p = look_epsilon: no pure mechanism
-        has a larger delta.
+        Below pure_epsilon nothing is left, and look and counts add (e^p - e^epsilon)/(1 + e^p), p = pure_epsilon: no pure
+        mechanism has a larger delta.
         """
         return with_sampler_error(self.delta_noise, epsilon, self._changed_counters)
 
     def delta_noise(self, epsilon: float) -> float:
-        """The same without the error of the look's sampler; the coins are exact."""
-        left = Fraction(epsilon) - Fraction(self.look_epsilon)
+        """The same without the error of the samplers; the coins are exact."""
+        left = Fraction(epsilon) - self.pure_epsilon
         if left >= 0:
             return theory.delta_of(self.probabilities, _round_down(left))
-        look = -math.expm1(float(left)) / (1 + math.exp(-self.look_epsilon)) * (1 + 1e-12)
-        return min(1.0, look + theory.delta_of(self.probabilities, 0.0))
+        pure = -math.expm1(float(left)) / (1 + math.exp(-float(self.pure_epsilon))) * (1 + 1e-12)
+        return min(1.0, pure + theory.delta_of(self.probabilities, 0.0))
 
     def delta_infinity(self) -> float:
         """The probability that a group of one unit is shown. Rounded up."""
@@ -146,13 +190,14 @@ class Voting(GroupMechanism):
 
     @property
     def _changed_counters(self) -> int:
-        return 0 if self.look_epsilon == 0 else MOST_SHARES
+        return changed_counters(look=self.look_epsilon > 0, counted=self.counted)
 
     def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
-        """The look and the election, two pure mechanisms; d: the delta of the rule at its own epsilon."""
+        """The look, the election and the counts, pure mechanisms; d: the delta of the rule at its own epsilon."""
         d = theory.delta_of(self.probabilities, self.vote_epsilon)
         d += sampler_surcharge(composed_epsilon, self._changed_counters)
-        return self._pure_per_group(1, (self.look_epsilon, self.vote_epsilon), d, epsilon)
+        counts = [] if self.counts is None else [round_up(self.counts.pure_epsilon)]
+        return self._pure_per_group(1, (self.look_epsilon, self.vote_epsilon, *counts), d, epsilon)
 
     # What is drawn.
 
@@ -181,17 +226,20 @@ class Voting(GroupMechanism):
         return VOTE_WORTH * float((degrees * gain).sum()) / self.count_released_with(0.5)
 
     def budget_split(self) -> dict[str, float] | None:
-        """The shares of epsilon, where there is a look."""
-        if self.look_epsilon == 0:
+        """The shares of epsilon, where it is split."""
+        if self.pure_epsilon == 0:
             return None
-        look = self.look_epsilon / (self.look_epsilon + self.vote_epsilon)
-        return {"look": look, "election": 1 - look}
+        counts = {} if self.counts is None else self.counts.shares
+        parts = {"look": self.look_epsilon, "election": self.vote_epsilon, **counts}
+        total = math.fsum(parts.values())
+        return {name: part / total for name, part in parts.items() if part}
 
     def steps(self) -> list[Fact]:
         """Look, election and coins."""
         words = _COINS.format(epsilon=self.vote_epsilon, delta=self.vote_delta, infinity=self.delta_infinity())
         look = [] if self.look_epsilon == 0 else [("Look", _LOOK.format(look=self.look_epsilon))]
-        return [*look, ("Election", _ELECTION.format(capacity=self.capacity)), ("Coins", words)]
+        steps = [*look, ("Election", _ELECTION.format(capacity=self.capacity)), ("Coins", words)]
+        return [*steps, ("Counts", COUNTS_IN_WORDS)] if self.counted else steps
 
     def facts(self) -> list[Fact]:
         """Election, rule and look in words."""
@@ -210,7 +258,23 @@ class Voting(GroupMechanism):
                     f"units prefer groups that look large: shares of units with noise of std {noise}, never published",
                 )
             )
-        return facts
+        if split := self.budget_split():
+            facts.insert(0, ("budget", "of epsilon " + ", ".join(f"{share:.0%} {name}" for name, share in split.items())))
+        return facts if self.counts is None else [*facts, self.counts.fact]
+
+    def misfits(self, request: Request) -> list[str]:
+        """Why this is not what the request paid for."""
+        problems = GroupMechanism.misfits(self, request)
+        try:
+            self.require_drawable(request.aggregates)
+        except (Infeasible, InvalidParameter) as problem:
+            problems.append(f"noise cannot be drawn ({problem})")
+        return problems
+
+    def require_drawable(self, aggregates: Sequence[Aggregate]) -> None:
+        """Refuse, before any data is read, a budget whose noise could leave the range of the sampler."""
+        if self.counts is not None:
+            self.counts.require_drawable(self.noisy(aggregates))
 
 
 _LOOK = (
@@ -228,17 +292,39 @@ _COINS = (
 )
 
 
-def _for_keys(request: Request, look_share: float) -> Voting:
+def _drawable(request: Request, look_share: float) -> Voting:
     """The election with everything that epsilon leaves for it."""
-    return calibrate(
-        request.mechanism_epsilon, request.delta, look_share=look_share, low_threshold=request.low_threshold
+    mechanism = calibrate(
+        request.mechanism_epsilon,
+        request.delta,
+        look_share=look_share,
+        low_threshold=request.low_threshold,
+        count_part=0.0 if request.keys_only else count_share(LAPLACE_SHARES[request.emphasis], request.sums_budget),
+        sums_budget=request.sums_budget,
     )
+    mechanism.require_drawable(request.aggregates)
+    return mechanism
+
+
+def changed_counters(*, look: bool, counted: bool) -> int:
+    """How many draws one unit can change: its shares in the look, and the counts."""
+    return (MOST_SHARES if look else 0) + (COUNTERS if counted else 0)
 
 
 def calibrate(
-    epsilon: float, delta: float, *, look_share: float = 0.0, low_threshold: int = 1, capacity: int | None = None
+    epsilon: float,
+    delta: float,
+    *,
+    look_share: float = 0.0,
+    low_threshold: int = 1,
+    capacity: int | None = None,
+    count_part: float = 0.0,
+    sums_budget: float = 0.0,
 ) -> Voting:
-    """The election for a budget, with a look if it has a share; the capacity follows from the rule, or is given."""
+    """The election for a budget, with a look and counts if they have a part of it; the capacity follows, or is given.
+
+    look_share: of what the counts leave.
+    """
     checks.check_epsilon(epsilon)
     checks.check_delta(delta)
     if not 0 <= look_share < 1:
@@ -246,13 +332,16 @@ def calibrate(
             "a share of epsilon for the look in [0, 1)", look_share, f"{LOOK_SHARE:g} is a common choice."
         )
     usable = min(epsilon, LARGEST_EPSILON)
-    look = usable * look_share
-    target = delta * (1 - 1e-12) - sampler_surcharge(usable, MOST_SHARES if look else 0)
+    counts = laplace_counts(usable * count_part, _DEFAULT, sums_budget) if count_part else None
+    left = Fraction(usable) - (0 if counts is None else counts.pure_epsilon)
+    look = float(left) * look_share
+    counters = changed_counters(look=look > 0, counted=counts is not None)
+    target = delta * (1 - 1e-12) - sampler_surcharge(usable, counters)
     if target <= 0:
         raise Infeasible("a delta above the error of the noise sampler", f"{delta:g}", "raise delta or lower epsilon.")
-    vote = _round_down(Fraction(usable) - Fraction(look))
+    vote = _round_down(left - Fraction(look))
     room = theory.capacity(theory.release_probabilities(vote, target), low_threshold) if capacity is None else capacity
-    built = Voting(vote, target, room, look, low_threshold)
+    built = Voting(vote, target, room, look, low_threshold, counts)
     assert built.delta(epsilon) <= delta, "only the forward map is trusted; a plan checks it again"
     return built
 

@@ -1,15 +1,15 @@
 """Counting the selected groups, whose keys are public by now: no threshold, all of a unit's records in them.
 
-A unit in many selected groups would be counted with a large norm. Its weights are scaled down to a norm of at most sqrt(C),
-C chosen from a private histogram of the units' norms; large groups, which can afford it, get smaller weights from the start.
+A unit in many selected groups would be counted with a large norm. A private histogram says how many units have which norm; from
+it classes are chosen, with a bound for each, the last one above nearly all units. Every class is counted by itself, with noise
+for its bound, and all units are counted together, scaled to the bound of the first class. Large groups, which can afford it,
+get smaller weights from the start.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -17,119 +17,131 @@ from numpy.typing import NDArray
 
 from dphist.aggregates import NoisyAggregate
 from dphist.engines.base import Arrays, Groups, Integers, OnGroups, Rows, SampledPairs
-from dphist.mechanisms.adaptive import AdaptiveGaussian, sum_shift
-from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, ONE, WEIGHT_BITS, Tuning
-from dphist.noise import Entropy, RoundedGaussian, sample
+from dphist.mechanisms.counts import CountNoise, sum_shift
+from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, ONE, SCALE_BITS, Tuning
+from dphist.noise import Entropy, sample
 
 Floats = NDArray[np.float64]
-Caps = tuple[float, float]
 
-NOTHING_SELECTED: Final[Caps] = (1.0, 4.0)
+CENTRES: Final = 2.0 ** (np.arange(-12, 29) / 2)
+"""Half octaves of norms, from 1/64 to 2^14: a unit outside is put into the nearest."""
+
+UPPER: Final = CENTRES * 2**0.25
+"""The buckets' upper ends."""
+
+
+def edges(power: int) -> Integers:
+    """The buckets' lower ends as exact integers, in units of 2^-(WEIGHT_BITS power)."""
+    return np.asarray(np.floor(CENTRES / 2**0.25 * ONE**power), np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Norms:
+    """How many units have which norm, in buckets, with variances; and the first and the last bucket that was seen."""
+
+    units: Floats
+    variances: Floats
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """How units are divided by their norms, which are sums of weights to the given power. Public by then.
+
+    bounds: the largest norm of each class, in units of 2^-(WEIGHT_BITS power); what is beyond the last is scaled down to it.
+    light: how many of the classes are taken together as light in sums.
+    """
+
+    bounds: tuple[int, ...]
+    light: int
+    power: int
+
+    @property
+    def sizes(self) -> Floats:
+        """The bounds as numbers. Exact."""
+        return np.array(self.bounds) / float(ONE**self.power)
+
+    def factors(self, noise: CountNoise) -> tuple[int, ...]:
+        """What each class is scaled with in the count of scaled units, in steps of 2^-SCALE_BITS."""
+        return tuple(noise.scaled_factor(self.bounds[0], bound) for bound in self.bounds)
+
+    @property
+    def split_bounds(self) -> tuple[float, float]:
+        """The bounds of the light and of the heavy units in sums."""
+        return float(self.sizes[self.light - 1]), float(self.sizes[-1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisyCounts:
-    """What counting publishes of all selected groups: weights, norms, the caps chosen, noisy sums in lattice steps.
+    """What counting publishes of all selected groups, in lattice steps. Holds no true value.
 
-    Holds no true value.
+    scaled: the count of scaled units. by_class: one column for each class. sums: of light and of heavy units, by aggregate.
     """
 
     weights: Integers
     norms: Norms
-    caps: Caps
-    main: Integers
-    probe: Integers
-    stds: tuple[float, float]
-    sums: Mapping[str, Integers] = field(default_factory=dict)
+    classes: Classes
+    scaled: Integers
+    by_class: Integers
+    sums: Mapping[str, tuple[Integers, Integers]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Clipping:
-    """What is known of the units' norms, and the caps that were chosen. Public by then."""
+class Counting:
+    """What is known of the units' norms, and the classes that were chosen. Public by then."""
 
     norms: Norms
-    caps: Caps
+    classes: Classes
 
-    def noisy_counts(self, mechanism: AdaptiveGaussian, names: Sequence[str], groups: Arrays) -> NoisyCounts:
+    def noisy_counts(self, names: Sequence[str], groups: Arrays) -> NoisyCounts:
         """The noisy numbers of all groups, as estimates need them."""
-        sums = {name: groups[f"steps_{i}"] for i, name in enumerate(names, 1)}
-        stds = count_stds(mechanism, self.caps)
-        return NoisyCounts(groups["weight"], self.norms, self.caps, groups["main"], groups["probe"], stds, sums)
+        sums = {name: (groups[f"light_{i}"], groups[f"heavy_{i}"]) for i, name in enumerate(names, 1)}
+        by_class = np.stack([groups[name] for name in class_names(len(self.classes.bounds))], axis=1)
+        return NoisyCounts(groups["weight"], self.norms, self.classes, groups["scaled"], by_class, sums)
+
+
+def class_names(number: int) -> list[str]:
+    """The names of the columns with counts of classes."""
+    return [f"class_{position}" for position in range(1, number + 1)]
+
+
+def sum_names(number: int) -> list[str]:
+    """The names of the columns with sums of light and heavy units."""
+    return [f"{kind}_{position}" for position in range(1, number + 1) for kind in ("light", "heavy")]
 
 
 def count(
-    mechanism: AdaptiveGaussian,
+    noise: CountNoise,
+    tuning: Tuning,
     pairs: SampledPairs,
     selected: Groups,
     aggregates: Sequence[NoisyAggregate] = (),
     entropy: Entropy | None = None,
-) -> tuple[Groups, Clipping]:
-    """Histogram of norms, choice of C, noisy clipped counts and sums."""
-    weights = selected.together(weigh_groups(mechanism), ("first", "weight", "square"))
-    exact = pairs.norm_histogram(weights, EDGES)
-    norms = noise_norms(mechanism, exact, float(weights.sum_of("square")), entropy)
-    caps = weights.answer(lambda groups: choose_caps(mechanism, norms, groups["weight"], _first_sums(groups)))
-    caps = NOTHING_SELECTED if caps is None else caps
+) -> tuple[Groups, Counting]:
+    """Histogram of norms, choice of classes, noisy counts and sums."""
+    weights = selected.together(weigh_groups(noise, tuning), ("weight", "norm"))
+    exact = pairs.norm_histogram(weights, edges(noise.power), noise.power)
+    norms = noise_norms(noise, tuning, exact, float(weights.sum_of("norm")), entropy)
+    classes = choose_classes(norms, noise.power)
     shifts = [sum_shift(noisy.aggregate) for noisy in aggregates]
-    clipped = pairs.clipped(weights, (whole_cap(caps[0]), whole_cap(caps[1])), shifts)
-    names = ["weight", "main", "probe", *(f"steps_{i}" for i in range(1, len(shifts) + 1))]
-    return clipped.each(noise_clipped(mechanism, caps, aggregates, entropy), names, entropy), Clipping(norms, caps)
+    counted = pairs.by_class(weights, classes.bounds, classes.light, classes.power, shifts)
+    names = ["weight", "scaled", *class_names(len(classes.bounds)), *sum_names(len(shifts))]
+    return counted.each(noise_classes(noise, classes, aggregates, entropy), names, entropy), Counting(norms, classes)
 
 
-def weigh_groups(mechanism: AdaptiveGaussian) -> OnGroups:
-    """The weights of the selected groups in the counts, from their noisy sums of round 1; and their squares."""
+def weigh_groups(noise: CountNoise, tuning: Tuning) -> OnGroups:
+    """The weights of the selected groups in the counts, from their first noisy sums; and what they add to a norm."""
 
     def weigh(groups: Arrays) -> Rows:
-        weights = group_weights(_first_sums(groups), mechanism.tuning)
-        columns = {"first": groups["first"], "weight": weights, "square": weights * weights}
-        return Rows(np.arange(len(weights)), columns)
+        weights = group_weights(np.ldexp(groups["first"].astype(np.float64), -LATTICE_BITS), tuning)
+        return Rows(np.arange(len(weights)), {"weight": weights, "norm": weights**noise.power})
 
     return weigh
 
 
-def noise_clipped(
-    mechanism: AdaptiveGaussian, caps: Caps, aggregates: Sequence[NoisyAggregate], entropy: Entropy | None
-) -> OnGroups:
-    """Fresh noise on the clipped counts and sums of some of the selected groups: each group by itself."""
-
-    def add_noise_to_counts(groups: Arrays) -> Rows:
-        size = len(groups["main"])
-        main_std, probe_std = count_stds(mechanism, caps)
-        columns = {
-            "weight": groups["weight"],
-            "main": groups["main"] + draw(main_std, LATTICE_BITS, size, entropy),
-            "probe": groups["probe"] + draw(probe_std, LATTICE_BITS, size, entropy),
-        }
-        for position, noisy in enumerate(aggregates, 1):
-            steps = groups[f"steps_{position}"]
-            columns[f"steps_{position}"] = steps + sample(mechanism.clipped_law(noisy, caps[0]), size, entropy)
-        return Rows(np.arange(size), columns)
-
-    return add_noise_to_counts
-
-
-def count_stds(mechanism: AdaptiveGaussian, caps: Caps) -> tuple[float, float]:
-    """The noise on the main count and on the probe, once their caps are chosen; past the rounding of the products."""
-    up = 1 + 1e-14
-    return mechanism.noise_std * math.sqrt(caps[0]) * up, mechanism.probe_std * math.sqrt(caps[1]) * up
-
-
-def whole_cap(cap: float) -> int:
-    """C in units of 4^-WEIGHT_BITS."""
-    return int(cap * 4**WEIGHT_BITS)
-
-
-def draw(std: float, bits: int, size: int, entropy: Entropy | None) -> Integers:
-    """Fresh rounded Gaussian noise."""
-    return sample(RoundedGaussian(Fraction(std), bits), size, entropy)
-
-
-def _first_sums(groups: Arrays) -> Floats:
-    return np.ldexp(groups["first"].astype(np.float64), -LATTICE_BITS)
-
-
 def group_weights(first_sums: Floats, tuning: Tuning) -> Integers:
-    """a = min(1, q/y)^(1/4), y the noisy sums of round 1 and q their tenth percentile: from published values alone.
+    """a = min(1, q/y)^(1/4), y the first noisy sums and q their tenth percentile: from published values alone.
 
     Noise costs a small group more than a large one, so the large ones lend their share of the norm. Rounded down to the
     lattice, at least one step. (The power and the quantile are those of `tuning`.)
@@ -143,104 +155,79 @@ def group_weights(first_sums: Floats, tuning: Tuning) -> Integers:
     return np.asarray(np.maximum(np.floor(ratio * ONE), 1), np.int64)
 
 
-def noise_norms(mechanism: AdaptiveGaussian, exact: Integers, most_square: float, entropy: Entropy | None) -> Norms:
+def noise_norms(
+    noise: CountNoise, tuning: Tuning, exact: Integers, most: float, entropy: Entropy | None = None
+) -> Norms:
     """Noise on the buckets: each unit is in one public bucket, so one unit changes one of them by one.
 
-    most_square: the squares of all weights, which are public, added up: no unit can have more.
+    most: the norm of all selected groups together, which is public: no unit can have more.
     """
-    noisy = (exact << LATTICE_BITS) + draw(mechanism.histogram_std, LATTICE_BITS, len(exact), entropy)
-    return norms_from(
-        np.ldexp(noisy.astype(np.float64), -LATTICE_BITS),
-        mechanism.histogram_std,
-        most_square / ONE**2,
-        mechanism.tuning,
-    )
-
-
-def choose_caps(mechanism: AdaptiveGaussian, norms: Norms, weights: Integers, first_sums: Floats) -> Caps:
-    """(C, C of the probe): the smallest predicted median error, and the smallest one in the better groups, as the probe helps
-    most where groups are large. From private outputs.
-    """
-    if len(weights) == 0:
-        return NOTHING_SELECTED
-    tuning = mechanism.tuning
-    a = weights / ONE
-    sizes = np.maximum(first_sums, max(float(np.quantile(first_sums, tuning.size_quantile)), 2.0**-LATTICE_BITS))
-    sizes = np.maximum(sizes * norms.total / float((sizes * a**2).sum()), 1.0)
-
-    def error(cap: float) -> float:
-        noise = math.sqrt(cap) * mechanism.noise_std / (a * sizes)
-        return float(np.median(np.hypot(noise, tuning.left_of_bias * sum(norms.lost(cap)) / norms.total)))
-
-    def probe_error(cap: float) -> float:
-        noise = math.sqrt(cap) * mechanism.probe_std / (a * sizes)
-        left = math.hypot(tuning.left_of_probe_bias * sum(norms.lost(cap)), norms.doubt(cap)) / norms.total
-        return float(np.quantile(np.hypot(noise, left), tuning.probe_quantile))
-
-    cap = float(min(CAPS, key=error))
-    return cap, float(min((c for c in CAPS if c >= cap), key=probe_error))
-
-
-CENTRES: Final = 2.0 ** (np.arange(-12, 29) / 2)
-"""Half octaves of squared norms, from 1/64 to 2^14: a unit outside is put into the nearest."""
-
-EDGES: Final = np.floor(2.0 ** ((np.arange(-12, 29) - 0.5) / 2) * 4**WEIGHT_BITS).astype(np.int64)
-"""The buckets' lower ends as exact integers, in units of 4^-WEIGHT_BITS."""
-
-CAPS: Final = 2.0 ** (np.arange(-8, 21) / 2)
-"""The squared norms C to choose from: half octaves from 1/16 to `LARGEST_CAP`."""
-
-assert CAPS[-1] == LARGEST_CAP
-
-
-def kept_by(cap: float) -> Floats:
-    """What clipping at C leaves of one unit of each bucket."""
-    return np.asarray(np.minimum(CENTRES, np.sqrt(cap * CENTRES)))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Norms:
-    """How many units have which squared norm: an estimate with its covariance, and the last bucket that is not tail."""
-
-    units: Floats
-    covariance: Floats
-    last: int
-
-    @property
-    def total(self) -> float:
-        """All counts together, weighted; at least 1."""
-        return max(float(self.units @ CENTRES), 1.0)
-
-    def lost(self, cap: float) -> tuple[float, float]:
-        """What clipping at C takes from the total: by units below the tail, and by units of the tail."""
-        lost = self.units * (CENTRES - kept_by(cap))
-        return max(float(lost[: self.last + 1].sum()), 0.0), max(float(lost[self.last + 1 :].sum()), 0.0)
-
-    def doubt(self, cap: float) -> float:
-        """The standard deviation of what clipping at C takes."""
-        lost = CENTRES - kept_by(cap)
-        return math.sqrt(max(float(lost @ self.covariance @ lost), 0.0))
-
-    def updated(self, caps: tuple[float, ...], totals: Floats, variances: Floats) -> Norms:
-        """With noisy totals of counts clipped at these caps: the linear estimate of least variance."""
-        kept = np.array([kept_by(cap) for cap in caps])
-        spread = self.covariance @ kept.T
-        gain = np.linalg.solve(kept @ spread + np.diag(variances), spread.T).T
-        return replace(
-            self, units=self.units + gain @ (totals - kept @ self.units), covariance=self.covariance - gain @ spread.T
-        )
+    noisy = (exact << LATTICE_BITS) + sample(noise.histogram_law(), len(exact), entropy)
+    std = noise.std(noise.histogram_noise)
+    return norms_from(np.ldexp(noisy.astype(np.float64), -LATTICE_BITS), std, most / ONE**noise.power, tuning)
 
 
 def norms_from(noisy: Floats, std: float, largest: float, tuning: Tuning) -> Norms:
-    """From a noisy histogram. largest: a public bound on any unit's squared norm, all weights together."""
-    possible = np.ldexp(EDGES.astype(np.float64), -2 * WEIGHT_BITS) <= largest
-    possible[0] = True
+    """From a noisy histogram. largest: a public bound on any unit's norm, all weights together.
+
+    Behind the last bucket that was seen each one is expected to hold a part of what the one before it does; its noisy value is
+    weighed against that. Few very heavy units, spread over some buckets, are seen if they are together.
+    """
+    possible = np.concatenate([[True], UPPER[:-1] <= largest])
     seen = possible & (noisy >= tuning.histogram_cut * std)
-    last = int(np.flatnonzero(seen)[-1]) if seen.any() else int(np.argmax(np.where(possible, noisy, -np.inf)))
-    steps = np.arange(len(noisy)) - last
-    tail = possible & (steps > 0)
-    expected = max(float(noisy[last]), std) * tuning.tail_decay ** np.maximum(steps, 0)
-    believed = expected**2 + (tuning.tail_doubt * std) ** 2
-    trust = np.where(tail, believed / (believed + std**2), 1.0)
-    units = np.where(tail, expected + trust * (noisy - expected), np.where(seen, noisy, 0.0))
-    return Norms(units, np.diag(np.where(possible, trust * std**2, 0.0)), last)
+    together = np.cumsum((noisy * possible)[::-1])[::-1]
+    deviations = std * np.sqrt(np.maximum(np.cumsum(possible[::-1])[::-1], 1))
+    seen |= possible & (together >= tuning.histogram_cut * deviations)
+    buckets = np.flatnonzero(seen)
+    first, last = (buckets[0], buckets[-1]) if len(buckets) else (0, 0)
+    units, variances = np.where(possible, noisy, 0.0), np.where(possible, std**2, 0.0)
+    before = max(float(noisy[last]), 0.0)
+    for place in range(last + 1, int(possible.sum())):
+        expected = tuning.tail_decay * before
+        believed = expected**2 + (tuning.tail_doubt * std) ** 2
+        trust = believed / (believed + std**2)
+        units[place] = expected + trust * (noisy[place] - expected)
+        variances[place] = trust * std**2
+        before = max(float(units[place]), 0.0)
+    return Norms(units, variances, int(first), int(last))
+
+
+def choose_classes(norms: Norms, power: int) -> Classes:
+    """Octaves up to one above the last bucket that was seen, as far as any unit can be and as counting allows.
+
+    In sums the light classes are those with half of all contributions.
+    """
+    possible = np.flatnonzero((norms.variances > 0) & (UPPER <= LARGEST_CAP))
+    top = min(norms.last + 2, int(possible[-1]))
+    places = np.arange(top, min(norms.first, top) - 1, -2)[::-1]
+    bounds = np.floor(UPPER[places] * ONE**power).astype(np.int64)
+    mass = np.maximum(norms.units, 0.0) * CENTRES
+    up_to = np.cumsum(mass)[places]
+    light = int(np.searchsorted(up_to, mass.sum() / 2)) + 1
+    return Classes(tuple(bounds.tolist()), min(light, len(bounds)), power)
+
+
+def noise_classes(
+    noise: CountNoise, classes: Classes, aggregates: Sequence[NoisyAggregate], entropy: Entropy | None
+) -> OnGroups:
+    """Fresh noise on the counts and sums of some of the selected groups: each group by itself."""
+    factors, names = classes.factors(noise), class_names(len(classes.bounds))
+
+    def add_noise_to_counts(groups: Arrays) -> Rows:
+        size = len(groups["weight"])
+        scaled = sum((groups[name] * factor for name, factor in zip(names, factors, strict=True)), np.zeros(size, np.int64))
+        scaled_law = noise.scaled_law(float(classes.sizes[0]))
+        columns = {"weight": groups["weight"], "scaled": scaled + sample(scaled_law, size, entropy)}
+        for name, bound in zip(names, classes.sizes, strict=True):
+            columns[name] = groups[name] + sample(noise.class_law(float(bound)), size, entropy)
+        for position, noisy in enumerate(aggregates, 1):
+            for kind, bound in zip(("light", "heavy"), classes.split_bounds, strict=True):
+                law = noise.sum_law(noisy, bound, sum_shift(noisy.aggregate))
+                name = f"{kind}_{position}"
+                columns[name] = groups[name] + sample(law, size, entropy)
+        return Rows(np.arange(size), columns)
+
+    return add_noise_to_counts
+
+
+assert SCALE_BITS + LATTICE_BITS <= 26, "sums of 2^31 units stay below 2^57"

@@ -1,10 +1,10 @@
-"""From noisy clipped sums to counts with standard errors. Functions of published values alone: nothing here costs budget.
+"""From noisy counts to estimates with standard errors. Functions of published values alone: nothing here costs budget.
 
-What is estimated is the number of units in the group, all of them, without any limit on a unit's groups. Clipping makes the
-main count too small, by a factor that differs between groups. How much is lost in all is known from the histogram of norms;
-how it spreads over groups is modelled, and then measured: groups of similar size are compared in the main count and in the
-probe, a second and noisier count that is clipped less. What differs from group to group beyond the noise, and what the
-histogram may have missed, become part of the standard error.
+What is estimated is the number of units in the group, all of them, without any limit on a unit's groups. The counts of classes
+add up to it without bias, but those of heavy classes are noisy; the count of scaled units is precise, but heavy units weigh
+less in it. What connects the two is a group's mix of classes. Groups of similar size are pooled to measure it, what groups
+differ beyond the noise is measured, too, and each group's count is the best linear combination of all its noisy numbers.
+docs/counting.md has the formulas.
 """
 
 from __future__ import annotations
@@ -17,143 +17,278 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist.aggregates import Column, NoisyAggregate, NoisySum
-from dphist.mechanisms.adaptive import AdaptiveGaussian, sum_shift
-from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
-from dphist.selection.counting import NoisyCounts, Norms
+from dphist.mechanisms.counts import CountNoise, sum_shift
+from dphist.mechanisms.tuning import LATTICE_BITS, ONE, SCALE_BITS, Tuning
+from dphist.selection.counting import CENTRES, UPPER, NoisyCounts
 
 Floats = NDArray[np.float64]
+
+_TINY = 1e-9
+"""So that a class without units divides nothing by 0."""
+
+_MOST_SPREAD = 9.0
+"""Squared and relative: by then a class's own noisy number is all that counts."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observed:
+    """Noisy numbers of units per group, with variances: of scaled units, and by class. factors: what classes are scaled with."""
+
+    weights: Floats
+    scaled: Floats
+    scaled_variance: Floats
+    by_class: Floats
+    variances: Floats
+    factors: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mix:
+    """How many units of each class there are for each scaled one, with variances, for every group."""
+
+    ratios: Floats
+    variances: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimates:
-    """Counts of units with standard errors; what each lattice step of the main sums stands for, and its relative doubt."""
+    """Numbers of units with standard errors; and of heavy units alone."""
 
     counts: Floats
     std_errors: Floats
-    scale: Floats
-    spread: Floats
+    heavy: Floats
 
 
 def estimated_columns(
-    mechanism: AdaptiveGaussian, aggregates: Sequence[NoisyAggregate], noisy: NoisyCounts
+    noise: CountNoise, aggregates: Sequence[NoisyAggregate], noisy: NoisyCounts, tuning: Tuning
 ) -> list[Column]:
-    """The count and every aggregate, from published values alone.
-
-    A sum is corrected for clipping like the count. In a mean, sum and count of the same clipped units, the clipping cancels.
-    """
-    estimates = estimate(noisy, mechanism.tuning)
+    """The count and every aggregate, from published values alone."""
+    estimates = estimate(noise, noisy, tuning)
     columns = [Column("count", estimates.counts, (estimates.std_errors,))]
-    least = np.maximum(noisy.weights / ONE, 1e-3)
-    clipped = np.maximum(np.ldexp(noisy.main.astype(np.float64), -LATTICE_BITS), least)
     for aggregate in aggregates:
-        step = math.ldexp(aggregate.aggregate.step, -sum_shift(aggregate.aggregate))
-        values = noisy.sums[aggregate.name].astype(np.float64) * step
-        std = np.full(len(values), aggregate.noise_std * math.sqrt(noisy.caps[0]))
-        recentred = values * estimates.scale
-        noises = (std * estimates.scale, np.abs(recentred) * estimates.spread)
-        total = NoisySum(recentred, noises, estimates.counts, estimates.std_errors)
-        columns.append(aggregate.column(total, NoisySum(values, (std,), clipped, noisy.stds[0])))
+        values, std = estimate_sums(noise, aggregate, noisy, estimates)
+        units = np.maximum(estimates.counts, 1.0) if aggregate.aggregate.kind == "mean" else estimates.counts
+        total = NoisySum(values, (std,), units, estimates.std_errors)
+        columns.append(aggregate.column(total, total))
     return columns
 
 
-def estimate(noisy: NoisyCounts, tuning: Tuning) -> Estimates:
-    """Correct, combine, and say how sure one can be."""
+def estimate(noise: CountNoise, noisy: NoisyCounts, tuning: Tuning) -> Estimates:
+    """Measure the mix, combine, add what is hidden, and say how sure one can be."""
     if len(noisy.weights) == 0:
         empty = np.zeros(0)
-        return Estimates(empty, empty, empty, empty)
-    a = noisy.weights / ONE
-    main = np.ldexp(noisy.main.astype(np.float64), -LATTICE_BITS) / a
-    probe = np.ldexp(noisy.probe.astype(np.float64), -LATTICE_BITS) / a
-    norms = _with_totals(noisy, a, main, probe, tuning)
-    at_main = _correct(main, main, a, noisy.caps[0], norms, tuning)
-    at_probe = _correct(probe, main, a, noisy.caps[1], norms, tuning)
-    believed = np.maximum(at_main.counts, 1.0) / np.maximum(main, 1.0)
-    probe, probe_noise = at_probe.counts, noisy.stds[1] / a / at_probe.alone
-    scale = believed * _by_class(main, probe, probe_noise, believed, tuning)
-    first, first_noise = main * scale, noisy.stds[0] / a * scale
-    size = np.maximum(first, 1.0)
-    spread = _spread(first - probe, first_noise**2 + probe_noise**2, size, tuning)
-    one = first_noise**2 + (spread * size) ** 2
-    two = probe_noise**2 + (tuning.least_spread * size) ** 2
-    share = two / (one + two)
-    return Estimates(
-        counts=share * first + (1 - share) * probe,
-        std_errors=np.sqrt(
-            one * two / (one + two) + at_probe.doubt**2
-        ),  # a doubt common to both: neither helps the other
-        scale=scale / a,
-        spread=np.hypot(spread, at_probe.doubt / size),
+        return Estimates(empty, empty, empty)
+    seen = observe(noise, noisy)
+    bins = by_size(seen.scaled, tuning.groups_per_bin)
+    centres = np.array([max(float(seen.scaled[members].mean()), _TINY) for members in bins])
+    places = np.log(np.maximum.accumulate(centres))
+    at = np.log(np.maximum(seen.scaled, centres[0]))
+    mix = measure_mix(noisy, seen, bins, places, at, tuning)
+    sizes = np.maximum(seen.scaled, 1.0)
+    for _ in range(2):  # the second time with better sizes
+        spread = measure_spread(seen, mix, sizes, bins, places, at, tuning)
+        combined = combine(seen, mix, sizes, spread)
+        sizes = combined.sizes
+    hidden, doubt = hidden_units(noisy, seen.weights, np.maximum(combined.counts, 1.0), tuning)
+    variance = np.maximum(combined.variance, 0.0) + doubt
+    heavy = combined.by_class[:, noisy.classes.light :].sum(axis=1) + hidden
+    return Estimates(combined.counts + hidden, np.sqrt(variance), heavy)
+
+
+def observe(noise: CountNoise, noisy: NoisyCounts) -> Observed:
+    """Lattice steps and weights divided out."""
+    a, bounds = noisy.weights / ONE, noisy.classes.sizes
+    reach = np.array([noise.reach(float(bound)) for bound in bounds])
+    return Observed(
+        weights=a,
+        scaled=np.ldexp(noisy.scaled.astype(np.float64), -(LATTICE_BITS + SCALE_BITS)) / a,
+        scaled_variance=(noise.std(noise.scaled_noise) * reach[0] / a) ** 2,
+        by_class=np.ldexp(noisy.by_class.astype(np.float64), -LATTICE_BITS) / a[:, None],
+        variances=(noise.std(noise.class_noise) * reach / a[:, None]) ** 2,
+        factors=np.ldexp(np.array(noisy.classes.factors(noise), np.float64), -SCALE_BITS),
     )
 
 
-def _with_totals(noisy: NoisyCounts, a: Floats, main: Floats, probe: Floats, tuning: Tuning) -> Norms:
-    """sum_i a_i y_i is the sum over units of what clipping leaves of A: two more looks at the histogram."""
-    totals = np.array([(a**2 * main).sum(), (a**2 * probe).sum()])
-    variances = np.array(noisy.stds) ** 2 * (a**2).sum() + (tuning.bucket_error * totals) ** 2
-    return noisy.norms.updated(noisy.caps, totals, variances)
+def by_size(sizes: Floats, per_bin: int) -> list[NDArray[np.intp]]:
+    """Groups of similar size together, smallest first."""
+    return np.array_split(np.argsort(sizes, kind="stable"), max(1, len(sizes) // per_bin))
+
+
+def measure_mix(
+    noisy: NoisyCounts, seen: Observed, bins: list[NDArray[np.intp]], places: Floats, at: Floats, tuning: Tuning
+) -> Mix:
+    """The classes' numbers over that of scaled units, bin by bin; what is noise there is drawn to a straight line."""
+    levels = np.exp(places)
+    ratios = np.stack([seen.by_class[members].mean(axis=0) for members in bins]) / levels[:, None]
+    variances = np.stack([seen.variances[members].mean(axis=0) / len(members) for members in bins]) / levels[:, None] ** 2
+    norms = np.array([(seen.weights[members] ** noisy.classes.power).sum() for members in bins]) * levels
+    means, doubts = np.empty((len(at), ratios.shape[1])), np.empty((len(at), ratios.shape[1]))
+    for column in range(ratios.shape[1]):
+        total = class_total(noisy, column, tuning)
+        line, doubt = draw_to_line(places, ratios[:, column], variances[:, column], norms, total, tuning.mix_slope)
+        means[:, column] = np.interp(at, places, np.maximum(line, 0.0)) + _TINY
+        doubts[:, column] = np.interp(at, places, doubt)
+    return Mix(means, doubts)
+
+
+def class_total(noisy: NoisyCounts, column: int, tuning: Tuning) -> tuple[float, float]:
+    """The norms of all units of a class, added up, with its variance: by the histogram. Beyond the last bound they are cut."""
+    bounds = noisy.classes.sizes
+    belongs = np.minimum(np.searchsorted(bounds * (1 + _TINY), UPPER), len(bounds) - 1) == column
+    kept = CENTRES[belongs]
+    kept = kept * np.minimum(1.0, bounds[-1] / kept) ** (1 / noisy.classes.power)
+    total = float(noisy.norms.units[belongs] @ kept)
+    return total, float(noisy.norms.variances[belongs] @ kept**2) + (tuning.bucket_error * total) ** 2
+
+
+def draw_to_line(
+    places: Floats, ratios: Floats, variances: Floats, norms: Floats, total: tuple[float, float], slope: float
+) -> tuple[Floats, Floats]:
+    """A line through noisy ratios of bins, by least squares; then each ratio between its own value and the line.
+
+    Two facts more than the ratios: norms @ ratios is the total of the histogram, and the slope is about 0, give or take
+    `slope` of the level. How far bins are from the line beyond their noise is measured ([PM82]: the variance at which the
+    weighted squares are as many as the bins), and says how much a bin's own value is worth.
+    """
+    middle = norms @ places / norms.sum()
+    design = np.stack([np.ones(len(places)), places - middle], axis=1)
+    of_total = norms @ design
+    level = max(total[0], math.sqrt(total[1])) / norms.sum()
+    prior = np.diag([0.0, 1 / (slope * level) ** 2])
+    apart = 0.0
+    for _ in range(30):
+        weights = 1 / (variances + apart)
+        total_weight = 1 / (total[1] + apart * float(norms @ norms))
+        precision = design.T @ (weights[:, None] * design) + total_weight * np.outer(of_total, of_total) + prior
+        line = np.linalg.solve(precision, design.T @ (weights * ratios) + total_weight * total[0] * of_total)
+        off = ratios - design @ line
+        squares = float(weights @ off**2)
+        if apart == 0 and squares <= len(ratios):
+            break
+        apart = max(0.0, apart + (squares - len(ratios)) / float(weights**2 @ off**2))
+    doubt = np.einsum("ij,jk,ik->i", design, np.linalg.inv(precision), design)
+    own = apart / (apart + variances)
+    return design @ line + own * off, own * variances + (1 - own) ** 2 * doubt
+
+
+def measure_spread(
+    seen: Observed, mix: Mix, sizes: Floats, bins: list[NDArray[np.intp]], places: Floats, at: Floats, tuning: Tuning
+) -> Floats:
+    """The variance of each class around its mix, group by group: what differs beyond noise and chance, and its doubt.
+
+    Chance alone gives a variance equal to the number. The rest is taken as relative, k^2 number^2; k^2 is measured for each
+    class over three neighbouring bins, drawn to that of all classes together where it is too noisy, and raised by its own
+    standard error: what is not known is not taken for equal.
+    """
+    number = mix.ratios * sizes[:, None]
+    noise = seen.variances + mix.ratios**2 * seen.scaled_variance[:, None] + number
+    beyond = (seen.by_class - mix.ratios * seen.scaled[:, None]) ** 2 - noise
+    trust = 1 / (noise + number**2 / 20) ** 2  # no class is so precise that it alone decides
+    excess = _three(np.stack([(beyond * number**2 * trust)[members].sum(axis=0) for members in bins]))
+    weight = _three(np.stack([(number**4 * trust)[members].sum(axis=0) for members in bins])) + 1e-300
+    common = np.maximum(excess.sum(axis=1) / weight.sum(axis=1), 0.0)[:, None]
+    own, doubt = excess / weight, 2 / weight
+    prior = tuning.spread_doubt**2
+    squared = np.maximum((own * prior + common * doubt) / (prior + doubt), 0.0) + np.sqrt(prior * doubt / (prior + doubt))
+    relative = np.stack([np.interp(at, places, column) for column in np.minimum(squared, _MOST_SPREAD).T], axis=1)
+    return np.asarray(number + relative * number**2)
+
+
+def _three(values: Floats) -> Floats:
+    """Each row with its neighbours added."""
+    padded = np.pad(values, ((1, 1), (0, 0)))
+    return np.asarray(padded[:-2] + padded[1:-1] + padded[2:])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Corrected:
-    """Counts with what clipping took put back, the doubt about it, and what it leaves of a unit in one group alone."""
+class Combined:
+    """Each group's number of units with its variance, its size in scaled units, and its classes."""
 
     counts: Floats
-    doubt: Floats
-    alone: Floats
+    variance: Floats
+    sizes: Floats
+    by_class: Floats
 
 
-def _correct(counts: Floats, main: Floats, a: Floats, cap: float, norms: Norms, tuning: Tuning) -> _Corrected:
-    """What the histogram says is lost, spread over the groups.
+def combine(seen: Observed, mix: Mix, sizes: Floats, spread: Floats) -> Combined:
+    """The best linear estimate, group by group: the classes are (mix + spread) times an unknown size.
 
-    Every unit of a group has a norm of at least a, so min(1, sqrt(C)/a) is certain; the rest grows with a power of the size.
-    The doubt takes the larger of two spreads, by that power and in proportion to the size.
+    y_l = p_l t + e_l + noise and m = sum f_l (p_l t + e_l) + noise, with var e_l the spread and t free. First e_l given y_l
+    and t, then m, then t; the error of the mix, which all groups of a size share, is added at first order.
     """
-    alone = np.minimum(1.0, np.sqrt(cap) / a)
-    certain = counts / alone
-    sizes = np.maximum(main / alone, 1.0)
-
-    def over_groups(power: float) -> Floats:
-        return np.asarray(sizes**power / (a**2 * sizes**power).sum())
-
-    seen, tail = norms.lost(cap)
-    seen = max(seen - float((a**2 * (certain - counts)).sum()), 0.0)
-    even = over_groups(tuning.tail_power)
-    doubt = np.hypot(norms.doubt(cap), tuning.left_of_correction * (seen + tail))
-    return _Corrected(
-        counts=certain + seen * over_groups(tuning.clipped_power) + tail * even,
-        doubt=doubt * np.maximum(even, over_groups(1.0)),
-        alone=alone,
+    p, factors = mix.ratios, seen.factors
+    share = spread / (spread + seen.variances)  # of a class's own noisy number
+    left = share * seen.variances  # the variance of e_l that it leaves
+    rest = seen.scaled - (share * seen.by_class) @ factors
+    rest_variance = seen.scaled_variance + left @ factors**2
+    slope = ((1 - share) * p) @ factors
+    pull = p / (spread + seen.variances)
+    information = (pull * p).sum(axis=1) + slope**2 / rest_variance
+    size = ((pull * seen.by_class).sum(axis=1) + slope * rest / rest_variance) / information
+    gain = left * factors / rest_variance[:, None]  # what the rest of m says about each e_l
+    residual = (rest - slope * size)[:, None]
+    by_class = p * size[:, None] * (1 - share) + share * seen.by_class + gain * residual
+    gains = gain.sum(axis=1)
+    per_size = ((1 - share) * p).sum(axis=1) - gains * slope
+    variance = left.sum(axis=1) - (left @ factors) ** 2 / rest_variance + per_size**2 / information
+    known = np.maximum(size, 1.0)[:, None]
+    of_size = -(pull + (slope / rest_variance)[:, None] * factors * (1 - share)) * known / information[:, None]
+    of_mix = known * (1 - share) * (1 - gains[:, None] * factors) + per_size[:, None] * of_size
+    return Combined(
+        counts=by_class.sum(axis=1),
+        variance=variance + (of_mix**2 * mix.variances).sum(axis=1),
+        sizes=np.maximum(size, 1.0),
+        by_class=by_class,
     )
 
 
-def _by_class(main: Floats, probe: Floats, probe_noise: Floats, believed: Floats, tuning: Tuning) -> Floats:
-    """By how much the probe differs from the believed correction, as a smooth function of a group's size.
+def hidden_units(noisy: NoisyCounts, a: Floats, sizes: Floats, tuning: Tuning) -> tuple[Floats, Floats]:
+    """What units beyond the last bound are missing in each group, and the variance of that number.
 
-    In each class of similar size sum probe/sum main, drawn towards what is believed where the probe is too noisy.
+    By the histogram there are so many of them; each is missing by the part it was scaled down, in the groups where it is. No
+    unit is in a group more than once, so large groups miss no more than all of them.
     """
-    order = np.argsort(main, kind="stable")
-    classes = int(np.clip(len(main) // tuning.groups_per_class, 1, tuning.most_classes))
-    sizes = np.maximum(main, 1.0)
-    centres, ratios = [], []
-    for members in np.array_split(order, classes):
-        total = max(float(main[members].sum()), 1.0)
-        prior = float((sizes * believed)[members].sum() / sizes[members].sum())
-        seen, seen_trust = float(probe[members].sum()) / total, total**2 / float((probe_noise[members] ** 2).sum())
-        prior_trust = (tuning.class_spread * prior) ** -2
-        found = (seen * seen_trust + prior * prior_trust) / (seen_trust + prior_trust)
-        centres.append(float(np.log(sizes[members]).mean()))
-        ratios.append(np.clip(found, 0.5, 50.0) / prior)
-    return np.asarray(np.interp(np.log(sizes), centres, ratios))
+    power, last = noisy.classes.power, noisy.classes.sizes[-1]
+    missing = np.where(UPPER > last * (1 + _TINY), 1 - np.minimum(1.0, last / CENTRES) ** (1 / power), 0.0)
+    even, fair = sizes**tuning.tail_power, sizes
+    even, fair = (part / (a**power @ part) for part in (even, fair))
+    hidden, doubt = np.zeros(len(a)), np.zeros(len(a))
+    for place in np.flatnonzero(missing):
+        hidden += noisy.norms.units[place] * missing[place] * np.minimum(1.0, CENTRES[place] * even)
+        often = np.minimum(1.0, CENTRES[place] * np.maximum(even, fair))
+        doubt += noisy.norms.variances[place] * (missing[place] * often) ** 2
+    return np.maximum(hidden, 0.0), doubt
 
 
-def _spread(difference: Floats, noise: Floats, size: Floats, tuning: Tuning) -> Floats:
-    """How much clipping differs between groups of one size, relatively: what the differences show beyond their noise."""
-    order = np.argsort(size, kind="stable")
-    classes = int(np.clip(len(size) // (4 * tuning.groups_per_class), 1, tuning.most_classes // 2 or 1))
-    found = np.empty(len(size))
-    for members in np.array_split(order, classes):
-        trust = (size[members] / noise[members]) ** 2
-        excess = (difference[members] ** 2 - noise[members]) * trust
-        least = tuning.least_spread**2
-        found[members] = max(float(excess.sum() / (size[members] ** 2 * trust).sum()), least)
-    return np.asarray(np.sqrt(found))
+def estimate_sums(
+    noise: CountNoise, noisy_aggregate: NoisyAggregate, noisy: NoisyCounts, estimates: Estimates
+) -> tuple[Floats, Floats]:
+    """Recentred sums of all units with standard errors.
+
+    Light units are added up with little noise. The sum of heavy units is drawn to their number times their mean value, as far
+    as it is noise; what groups differ from that beyond noise is measured over all of them.
+    """
+    aggregate = noisy_aggregate.aggregate
+    step = math.ldexp(aggregate.step, -sum_shift(aggregate))
+    a = noisy.weights / ONE
+    light, heavy = (part.astype(np.float64) * step / a for part in noisy.sums[noisy_aggregate.name])
+    light_std, heavy_std = (noisy_aggregate.noise_std * noise.reach(bound) / a for bound in noisy.classes.split_bounds)
+    if noisy.classes.light == len(noisy.classes.bounds):
+        return light, light_std
+    number = np.maximum(estimates.heavy, 1.0)
+    trust = 1 / heavy_std**2
+    squares = float((number**2 * trust).sum())
+    mean = float((number * heavy * trust).sum()) / squares
+    limit = aggregate.sensitivity
+    mean = min(max(mean, -limit), limit)
+    mean_variance = min(1 / squares, limit**2)
+    beyond = (heavy - mean * number) ** 2 - heavy_std**2
+    relative = max(float((beyond * number**2 * trust**2).sum()) / float((number**4 * trust**2).sum()), 0.0)
+    doubt = math.sqrt(2 / float((number**4 * trust**2).sum()))
+    spread = min(relative + doubt, limit**2) * number**2
+    share = spread / (spread + heavy_std**2)
+    drawn = mean * number + share * (heavy - mean * number)
+    variance = share * heavy_std**2 + (1 - share) ** 2 * (
+        mean_variance * number**2 + (mean * estimates.std_errors) ** 2
+    )
+    return light + drawn, np.sqrt(light_std**2 + variance)

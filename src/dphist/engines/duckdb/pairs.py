@@ -208,6 +208,10 @@ def pairs_of(records: DuckDBRecords) -> DuckDBPairs:
 _WEIGHTED = "FROM coded JOIN weights USING (group_code)"
 
 
+def _norm(power: int) -> str:
+    return f"CAST(SUM({'a' if power == 1 else 'a * a'}) AS BIGINT)"
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SqlPairs(CodedPairs):
     """The table `coded` (unit_code, group_code, sampled, place for an election, steps_i) of an open connection."""
@@ -227,27 +231,50 @@ class SqlPairs(CodedPairs):
     def weighted_sums(self, weights: Integers) -> Integers:
         """Norms by unit, then sums by group."""
         self._set_weights(weights)
-        factor = f"CAST(floor(sqrt(CAST({1 << 2 * NORM_BITS} // square AS DOUBLE))) AS BIGINT)"
-        weight = f"(a * factor) >> {NORM_BITS - LATTICE_BITS}"
-        return self._by_group(factor, {"units": weight}, "WHERE sampled")["units"]
+        factor = f"CAST(floor(sqrt(CAST({1 << 2 * NORM_BITS} // norm AS DOUBLE))) AS BIGINT)"
+        table = fetch(
+            self.connection,
+            f"WITH factors AS (SELECT unit_code, {factor} AS factor FROM (SELECT unit_code, {_norm(2)} AS norm"
+            f" {_WEIGHTED} WHERE sampled GROUP BY unit_code) AS norms)"
+            f" SELECT group_code, CAST(SUM((a * factor) >> {NORM_BITS - LATTICE_BITS}) AS BIGINT) AS units {_WEIGHTED}"
+            " JOIN factors USING (unit_code) WHERE sampled GROUP BY group_code",
+        )
+        return self._spread_column(table, "units")
 
-    def squared_norms(self, weights: Integers, edges: Integers) -> Integers:
+    def norms(self, weights: Integers, edges: Integers, power: int) -> Integers:
         """One bucket for each unit that has any weight."""
         self._set_weights(weights)
-        norms = f"SELECT CAST(SUM(a * a) AS BIGINT) AS square {_WEIGHTED} GROUP BY unit_code"
-        return self._histogram("square", norms, edges)
+        norms = f"SELECT {_norm(power)} AS norm {_WEIGHTED} GROUP BY unit_code"
+        return self._histogram("norm", norms, edges)
 
-    def clipped_sums(self, weights: Integers, cap: int, shifts: Mapping[str, int]) -> dict[str, Integers]:
-        """Clipped counts, and clipped steps rounded towards zero."""
+    def class_sums(
+        self, weights: Integers, chosen: Integers, bounds: Sequence[int], power: int, shifts: Mapping[str, int]
+    ) -> dict[str, Integers]:
+        """Norms by unit; then sums by group and class, clipped steps rounded towards zero."""
         self._set_weights(weights)
-        root = f"CAST(floor(sqrt(CAST({cap << 2 * FACTOR_BITS} // square AS DOUBLE))) AS BIGINT)"
-        factor = f"CASE WHEN square <= {cap} THEN {1 << FACTOR_BITS} ELSE {root} END"
+        cap, scale = bounds[-1], 1 << FACTOR_BITS
+        quotient = f"{cap << power * FACTOR_BITS} // norm"
+        root = quotient if power == 1 else f"CAST(floor(sqrt(CAST({quotient} AS DOUBLE))) AS BIGINT)"
+        cases = " ".join(f"WHEN norm <= {bound} THEN {place}" for place, bound in enumerate(bounds[:-1]))
+        place = f"CASE {cases} ELSE {len(bounds) - 1} END" if cases else "0"
         sums = {"units": f"(a * factor) >> {WEIGHT_BITS + FACTOR_BITS - LATTICE_BITS}"}
         for name, shift in shifts.items():
             steps = f"steps_{self.names.index(name) + 1}"
-            down = WEIGHT_BITS + FACTOR_BITS - shift
-            sums[name] = f"sign({steps}) * ((abs({steps}) * (a * factor)) >> {down})"
-        return self._by_group(factor, sums, "")
+            sums[name] = f"sign({steps}) * ((abs({steps}) * (a * factor)) >> {WEIGHT_BITS + FACTOR_BITS - shift})"
+        listed = ", ".join(f"CAST(SUM({sql}) AS BIGINT) AS sum_{i}" for i, sql in enumerate(sums.values()))
+        table = fetch(
+            self.connection,
+            f"WITH factors AS (SELECT unit_code, CASE WHEN norm <= {cap} THEN {scale} ELSE {root} END AS factor,"
+            f" {place} AS class FROM (SELECT unit_code, {_norm(power)} AS norm {_WEIGHTED} GROUP BY unit_code) AS norms)"
+            f" SELECT group_code, class, {listed} {_WEIGHTED} JOIN factors USING (unit_code) GROUP BY group_code, class",
+        )
+        rows = np.zeros(self.groups, np.int64)
+        rows[chosen] = np.arange(len(chosen))
+        cells = rows[table.column("group_code").to_numpy()], table.column("class").to_numpy()
+        by_name = {name: np.zeros((len(chosen), len(bounds)), np.int64) for name in sums}
+        for i, column in enumerate(by_name.values()):
+            column[cells] = table.column(f"sum_{i}").to_numpy()
+        return by_name
 
     def degree_histogram(self, edges: Integers) -> Integers:
         """One bucket for each unit."""
@@ -307,21 +334,6 @@ class SqlPairs(CodedPairs):
         values = np.zeros(self.groups, np.int64)
         values[table.column("group_code").to_numpy()] = table.column(column).to_numpy()
         return values
-
-    def _by_group(self, factor: str, sums: Mapping[str, str], where: str) -> dict[str, Integers]:
-        listed = ", ".join(f"CAST(SUM({sql}) AS BIGINT) AS sum_{i}" for i, sql in enumerate(sums.values()))
-        table = fetch(
-            self.connection,
-            f"WITH factors AS (SELECT unit_code, {factor} AS factor FROM (SELECT unit_code,"
-            f" CAST(SUM(a * a) AS BIGINT) AS square {_WEIGHTED} {where} GROUP BY unit_code) AS norms)"
-            f" SELECT group_code, {listed} {_WEIGHTED} JOIN factors USING (unit_code) {where} GROUP BY group_code",
-        )
-        groups = table.column("group_code").to_numpy()
-        by_name = {}
-        for i, name in enumerate(sums):
-            by_name[name] = np.zeros(self.groups, np.int64)
-            by_name[name][groups] = table.column(f"sum_{i}").to_numpy()
-        return by_name
 
     def _histogram(self, value: str, rows: str, edges: Integers) -> Integers:
         table = fetch(

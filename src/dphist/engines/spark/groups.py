@@ -73,17 +73,6 @@ class SparkGroups:
         keys = [StructField(name, schema[name].dataType) for name in self.records.fields.key_names]
         return StructType([*keys, *fields])
 
-    def answer(self, function: Callable[[Arrays], tuple[float, float]]) -> tuple[float, float] | None:
-        """One task, whose answer comes to the driver: two numbers that are public."""
-
-        def answer_of_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for table in _sorted(batches):
-                first, second = function(_arrays(table))
-                yield pa.RecordBatch.from_arrays([pa.array([first]), pa.array([second])], ["first", "second"])
-
-        rows = without_leaks(self.frame.coalesce(1).mapInArrow(answer_of_all, "first double, second double").collect)
-        return (float(rows[0][0]), float(rows[0][1])) if rows else None
-
     def less_next_largest(self, most: int) -> SparkGroups:
         """By a query of the written table."""
         view = self.view()

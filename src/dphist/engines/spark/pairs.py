@@ -93,17 +93,19 @@ class SampledSparkPairs:
         """The weights are those of the state."""
         return self._written(round_sql(self.sample, state.view(), self.records.fields.key_names))
 
-    def norm_histogram(self, weights: SparkGroups, edges: Integers) -> Integers:
+    def norm_histogram(self, weights: SparkGroups, edges: Integers, power: int) -> Integers:
         """One bucket for each unit that has any weight; not for more groups than the guarantee is stated for."""
         if self.pairs.number() >= MOST_RELEASED and weights.number() >= MOST_RELEASED:
             raise InvalidParameter("fewer than 2^31 selected groups in the adaptive release", "more")
         keys = self.records.fields.key_names
-        return _buckets(self.records, norms_sql(self.pairs.view, weights.view(), keys, edges), len(edges))
+        return _buckets(self.records, norms_sql(self.pairs.view, weights.view(), keys, edges, power), len(edges))
 
-    def clipped(self, weights: SparkGroups, caps: tuple[int, int], shifts: Sequence[int]) -> SparkGroups:
+    def by_class(
+        self, weights: SparkGroups, bounds: Sequence[int], light: int, power: int, shifts: Sequence[int]
+    ) -> SparkGroups:
         """One join for all of it."""
         keys = self.records.fields.key_names
-        return self._written(clipped_sql(self.pairs.view, weights.view(), keys, caps, shifts))
+        return self._written(classes_sql(self.pairs.view, weights.view(), keys, bounds, light, power, shifts))
 
     def _written(self, sql: str) -> SparkGroups:
         return self.records.written(self.records.sql(sql), f"exact_{self.records.views.number()}")
@@ -221,10 +223,10 @@ def _ranked(asked: str, keys: Sequence[str]) -> str:
     return f"SELECT *, {rank} AS rank FROM ({asked}) AS asked"
 
 
-def norms_sql(pairs: str, weights: str, keys: Sequence[str], edges: Integers) -> str:
-    """How many units have their squared norm in which bucket: one bucket for each unit that has any weight."""
-    squares = f"SELECT SUM(weight * weight) AS square FROM ({_joined(pairs, weights, keys)}) AS weighted GROUP BY unit"
-    return f"SELECT {bucket_sql('square', edges)} AS place, COUNT(*) AS units FROM ({squares}) AS squares GROUP BY 1"
+def norms_sql(pairs: str, weights: str, keys: Sequence[str], edges: Integers, power: int) -> str:
+    """How many units have their norm in which bucket: one bucket for each unit that has any weight."""
+    norms = f"SELECT {_norm(power)} AS norm FROM ({_joined(pairs, weights, keys)}) AS weighted GROUP BY unit"
+    return f"SELECT {bucket_sql('norm', edges)} AS place, COUNT(*) AS units FROM ({norms}) AS norms GROUP BY 1"
 
 
 def degrees_sql(pairs: str, edges: Integers) -> str:
@@ -233,29 +235,29 @@ def degrees_sql(pairs: str, edges: Integers) -> str:
     return f"SELECT {bucket_sql('degree', edges)} AS place, COUNT(*) AS units FROM ({degrees}) AS degrees GROUP BY 1"
 
 
-def clipped_sql(pairs: str, weights: str, keys: Sequence[str], caps: tuple[int, int], shifts: Sequence[int]) -> str:
-    """Of every selected group the exact clipped counts, main and probe, and the clipped steps of each measure."""
+def classes_sql(
+    pairs: str, weights: str, keys: Sequence[str], bounds: Sequence[int], light: int, power: int, shifts: Sequence[int]
+) -> str:
+    """Of every selected group the exact counts of each class, and the clipped steps of light and heavy units."""
     down = WEIGHT_BITS + FACTOR_BITS
-    sums = {
-        "main": f"shiftright(weight * factor, {down - LATTICE_BITS})",
-        "probe": f"shiftright(weight * probe_factor, {down - LATTICE_BITS})",
-    }
+    unit = f"shiftright(weight * factor, {down - LATTICE_BITS})"
+    sums = {f"class_{i}": f"CASE WHEN class = {i} THEN {unit} ELSE 0 END" for i in range(1, len(bounds) + 1)}
     for position, shift in enumerate(shifts, 1):
         steps = f"steps_{position}"
         scaled = f"shiftright(abs({steps}) * (weight * factor), {down - shift})"
-        sums[steps] = f"CASE WHEN {steps} < 0 THEN -{scaled} ELSE {scaled} END"
+        signed = f"CASE WHEN {steps} < 0 THEN -{scaled} ELSE {scaled} END"
+        sums[f"light_{position}"] = f"CASE WHEN class <= {light} THEN {signed} ELSE 0 END"
+        sums[f"heavy_{position}"] = f"CASE WHEN class > {light} THEN {signed} ELSE 0 END"
     listed = ", ".join(keys)
     added = ", ".join(f"SUM({sql}) AS {name}" for name, sql in sums.items())
-    squares = (
-        f"SELECT *, SUM(weight * weight) OVER (PARTITION BY unit) AS square FROM ({_joined(pairs, weights, keys)})"
-    )
-    factors = f"SELECT *, {_clip(caps[0])} AS factor, {_clip(caps[1])} AS probe_factor FROM ({squares}) AS squares"
+    norms = f"SELECT *, {_norm(power)} OVER (PARTITION BY unit) AS norm FROM ({_joined(pairs, weights, keys)})"
+    cases = " ".join(f"WHEN norm <= {bound} THEN {place}" for place, bound in enumerate(bounds[:-1], 1))
+    place = f"CASE {cases} ELSE {len(bounds)} END" if cases else "1"
+    factors = f"SELECT *, {_clip(bounds[-1], power)} AS factor, {place} AS class FROM ({norms}) AS norms"
     summed = f"SELECT {listed}, {added} FROM ({factors}) AS factors GROUP BY {listed}"
     kept = ", ".join(f"given.{name}" for name in (*keys, "weight"))
-    found = ", ".join(f"COALESCE(sums.{name}, 0) AS {name}" for name in sums)
-    return (
-        f"SELECT {kept}, {found} FROM {weights} AS given LEFT JOIN ({summed}) AS sums ON {_same('given', 'sums', keys)}"
-    )
+    filled = ", ".join(f"COALESCE(sums.{name}, 0) AS {name}" for name in sums)
+    return f"SELECT {kept}, {filled} FROM {weights} AS given LEFT JOIN ({summed}) AS sums ON {_same('given', 'sums', keys)}"
 
 
 def _weighted_sums(weighted: str, keys: Sequence[str]) -> str:
@@ -269,9 +271,14 @@ def _weighted_sums(weighted: str, keys: Sequence[str]) -> str:
     )
 
 
-def _clip(cap: int) -> str:
-    root = f"CAST(floor(sqrt(CAST({cap << 2 * FACTOR_BITS} DIV square AS DOUBLE))) AS BIGINT)"
-    return f"CASE WHEN square <= {cap} THEN {1 << FACTOR_BITS} ELSE {root} END"
+def _norm(power: int) -> str:
+    return "SUM(weight)" if power == 1 else "SUM(weight * weight)"
+
+
+def _clip(cap: int, power: int) -> str:
+    quotient = f"{cap << power * FACTOR_BITS} DIV norm"
+    root = quotient if power == 1 else f"CAST(floor(sqrt(CAST({quotient} AS DOUBLE))) AS BIGINT)"
+    return f"CASE WHEN norm <= {cap} THEN {1 << FACTOR_BITS} ELSE {root} END"
 
 
 def _joined(pairs: str, weights: str, keys: Sequence[str]) -> str:
