@@ -1628,6 +1628,14 @@ _ON_SPARK: Final = (
         "noise is drawn once: reading a release again is not computing it again",
         (f"{_SPARK}test_spark_laws.py::test_reading_a_release_again_gives_the_same_noise",),
     ),
+    Mutant(
+        "spark-election-unfinished",
+        "engines/spark/pairs.py",
+        'while self.records.scalar(f"SELECT COUNT(*) FROM (SELECT 1 FROM {placed}',
+        'if self.records.scalar(f"SELECT COUNT(*) FROM (SELECT 1 FROM {placed}',
+        "rounds go on until nobody is turned away, on Spark too",
+        (f"{_SPARK}test_spark_voting.py::test_spark_votes_as_numpy_does",),
+    ),
 )
 
 _SELECT = "tests/publish/test_select.py::"

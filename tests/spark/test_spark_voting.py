@@ -21,7 +21,7 @@ QUERY = GroupByQuery("who", (Key("what"), Key("where")))
 Named = dict[tuple[Any, ...], int]
 
 
-def events(units: int = 120) -> pa.Table:
+def events(units: int = 60) -> pa.Table:
     rng = np.random.default_rng(0)
     who = np.repeat(np.arange(units), rng.geometric(0.25, units))
     what = (30 * rng.random(len(who)) ** 2).astype(np.int64)

@@ -124,7 +124,7 @@ class DuckDBPairs:
             f" FROM (SELECT unit_code, group_code, {self._priority('pairs')} AS priority{self._steps}"
             f" FROM pairs JOIN turns ON pairs.unit = turns.unit JOIN groups ON {same}) AS named",
         )
-        return self._coded(sizes, 36, in_memory)
+        return self._coded(sizes, 64, in_memory)
 
     def _number_groups(self) -> tuple[int, int, int]:
         """Give each group a code; how many pairs, units and groups there are."""
