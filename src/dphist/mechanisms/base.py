@@ -222,6 +222,10 @@ class GroupMechanism(Mechanism):
             """Variance of the shared noise relative to each group's own."""
 
         @property
+        def size_in_words(self) -> str:
+            """Which units of a group `share_lost` asks for, where keys alone can be published."""
+
+        @property
         def sums_sensitivity(self) -> float:
             """How far one unit moves the other aggregates of one group, in units of their noise."""
 
@@ -346,8 +350,8 @@ class GroupMechanism(Mechanism):
         return facts
 
     def steps(self) -> list[Fact]:
-        """Why each of its steps is private, where there are several."""
-        return []
+        """Why each of its steps is private, where it is in rounds."""
+        raise NotImplementedError
 
     @property
     def bound_in_words(self) -> str:
@@ -357,11 +361,6 @@ class GroupMechanism(Mechanism):
     def share_lost(self, size: float) -> float:
         """The expected share of groups of this size that are not released."""
         return 1 - self.release_probability(size)
-
-    @property
-    def size_in_words(self) -> str:
-        """Which units make the size of a group that `share_lost` asks for."""
-        return "that are counted in it"
 
     # How it fits.
 
