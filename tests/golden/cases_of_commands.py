@@ -13,7 +13,7 @@ SMALL = "--epsilon 1 --delta 1e-6 --max-groups 3"
 BUDGET = "--epsilon 1 --delta 1e-6"
 
 HELP = (
-    "", "plan", "profile", "release", "stat", "verify", "top-k", "audit", "ledger", "ledger create", "ledger show",
+    "", "plan", "profile", "release", "select", "stat", "verify", "top-k", "audit", "ledger", "ledger create", "ledger show",
     "ledger history", "ledger verify", "ledger export", "ledger record", "session", "session start", "session query",
     "session show", "continual", "continual start", "continual add", "continual show",
 )  # fmt: skip
@@ -63,6 +63,24 @@ SCRIPTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "verify out.csv --json",
         ),
         ("out.parquet", "out.csv", "out.html"),
+    ),
+    "select": (
+        (
+            f"plan {BUDGET} --keys-only --save plan.json",
+            f"plan {BUDGET} --keys-only --mechanism voting --low-threshold 5 --json",
+            f"plan {BUDGET} --keys-only --total",
+            f"select events.parquet {PEOPLE} {BUDGET} -o out.parquet --report out.html",
+            f"select events.parquet {PEOPLE} --plan plan.json -o out.csv --show 2",
+            f"select events.parquet {PEOPLE} {BUDGET} --mechanism adaptive -o out.json --json --where likes~=~1",
+            f"select events.parquet {PEOPLE} {BUDGET} --low-threshold 3 -o low.csv --quiet --null-keys drop",
+            f"select events.parquet {PEOPLE} {BUDGET} --dry-run",
+            f"select events.parquet {PEOPLE} {BUDGET} --explain",
+            f"select events.parquet {PEOPLE} -o more.csv",
+            f"release events.parquet {PEOPLE} --plan plan.json -o more.csv",
+            "verify out.parquet",
+            "verify out.csv --json",
+        ),
+        ("plan.json", "out.parquet", "out.csv", "out.json", "low.csv", "out.html"),
     ),
     "release-json": (
         (

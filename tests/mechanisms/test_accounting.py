@@ -79,6 +79,17 @@ def test_the_samplers_of_everything_a_unit_moves_count() -> None:
     assert quiet.delta(20.0) >= sampler_surcharge(20.0, 4 * 300 + 1 + 18 * 2**31)
 
 
+def test_the_samplers_of_every_round_count_for_keys_alone() -> None:
+    """Four rounds of 300 groups, and nothing else."""
+    quiet = AdaptiveGaussian((1e6,) * 4, 2.0**32, None)
+    assert quiet.delta(20.0) >= sampler_surcharge(20.0, 4 * 300)
+
+
+def test_keys_alone_meet_their_budget() -> None:
+    for epsilon, delta in ((1.0, 1e-8), (0.1, 1e-12), (8.0, 1e-5)):
+        assert adaptive.calibrate(epsilon, delta, keys_only=True).delta(epsilon) <= delta
+
+
 def test_truncated_noise_costs_every_bar() -> None:
     """Three bars: the chance that any of three outermost atoms shows; q = 3 has the atoms 1, x, x, 1."""
     mechanism = TruncatedLaplace(Fraction(1, 4), 3, 3)

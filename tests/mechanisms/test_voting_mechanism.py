@@ -15,6 +15,7 @@ from dphist.mechanisms.voting import MOST_SHARES, Voting, calibrate
 from dphist.noise import DiscreteLaplace, sampler_error
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
+from dphist.planning.request import Request
 from dphist.privacy.composition import mu_of_pure, rho_of_pure
 from dphist.privacy.voting import ONE, delta_of
 
@@ -95,9 +96,16 @@ def test_what_is_told() -> None:
     assert BLIND.budget_split() is None
     assert (BLIND.rounds, LOOK.rounds) == (1, 2)
     assert "one vote" in BLIND.assumption
-    assert BLIND.predicted_releases(np.array([10.0, 28.0]), np.array([1.0, 9.0])) == 2
-    any_request: Any = None
-    assert list(Voting.for_request(any_request)) == []
+    degrees, centres = np.array([10.0, 28.0]), np.array([1.0, 9.0])
+    assert BLIND.predicted_releases(degrees, centres) == 1.3 * 38 / 19
+    assert LOOK.predicted_releases(degrees, centres) == pytest.approx(1.3 * (10 + 28 * 9**0.15) / 21)
+    budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-8}
+    assert list(Voting.for_request(Request(**budget, mechanism="adaptive"))) == []
+    assert len(list(Voting.for_request(Request(**budget, mechanism="voting", keys_only=True)))) == 1
+    blind, look = (build() for build in Voting.for_request(Request(**budget, choice="law", keys_only=True)))
+    assert (blind.analysis, look.analysis) == ("blind", "after a look")
+    assert [name for name, _ in blind.steps()] == ["Election", "Coins"]
+    assert [name for name, _ in look.steps()] == ["Look", "Election", "Coins"]
     assert BLIND.release_probability(10**9) == BLIND.release_probability(25) < 1
 
 

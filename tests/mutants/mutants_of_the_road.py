@@ -1638,6 +1638,59 @@ _ON_SPARK: Final = (
     ),
 )
 
+_SELECT = "tests/publish/test_select.py::"
+
+_KEYS_ALONE: Final = (
+    Mutant(
+        "keys-alone-with-counts",
+        "mechanisms/base.py",
+        "if self.counted == request.keys_only:",
+        "if False:",
+        "a plan of keys alone draws no counts, and one of counts has paid for them",
+        (f"{_SELECT}test_plans_that_do_not_pay_for_what_they_do_are_refused",),
+    ),
+    Mutant(
+        "keys-alone-in-the-order-of-counts",
+        "publish/table.py",
+        'if plan.request.keys_only and (order != "key" or level is not None or integers):',
+        "if False:",
+        "the order of keys shows nothing",
+        (f"{_SELECT}test_files_verify_and_damage_shows[keys.csv]",),
+    ),
+    Mutant(
+        "verify-passes-a-count-beside-keys",
+        "planning/plan.py",
+        'counted = [] if self.request.keys_only else ["count"]',
+        'counted = ["count"]',
+        "keys alone have no column beside them",
+        (f"{_SELECT}test_a_count_beside_the_keys_is_found",),
+    ),
+    Mutant(
+        "selection-without-the-choice",
+        "publish/run.py",
+        "decided = replace(self, plan=decide(self.plan, pairs, self.entropy))",
+        "decided = replace(self, plan=self.plan)",
+        "the mechanism is the one that the paid histogram speaks for",
+        (f"{_SELECT}test_light_units_vote_and_heavy_ones_have_rounds",),
+    ),
+    Mutant(
+        "small-groups-in-the-rounds",
+        "mechanisms/adaptive.py",
+        'asked_for = request.mechanism in ("best", "adaptive") and request.low_threshold == 1',
+        'asked_for = request.mechanism in ("best", "adaptive")',
+        "rounds know no low threshold",
+        (f"{_SELECT}test_groups_below_the_low_threshold_are_never_released",),
+    ),
+    Mutant(
+        "losses-by-the-threshold-alone",
+        "mechanisms/adaptive.py",
+        "return 1 - share_selected(self, size)",
+        "return 1 - self.release_probability(size)",
+        "what a plan says is lost is what runs lose",
+        (f"{_SELECT}test_expected_losses_are_those_of_runs",),
+    ),
+)
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *_PLAN_OF_ENGINES,
     *_PAIRS,
@@ -1646,5 +1699,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *_CHARGING,
     *_LISTS,
     *_VERIFICATION,
+    *_KEYS_ALONE,
     *_ON_SPARK,
 )

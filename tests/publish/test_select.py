@@ -13,11 +13,14 @@ import pytest
 import dphist as dp
 from dphist.engines.base import LocalGroups
 from dphist.errors import InvalidParameter, InvalidPlan
+from dphist.mechanisms import GroupMechanism, voting
 from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate
 from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.planning import storage
 from dphist.planning.describe import rates
 from dphist.publish.charge import spend_of_plan
+from dphist.publish.explain import explain
+from dphist.publish.run import prepare_selection
 from drawn_laws import recorded
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
@@ -105,7 +108,7 @@ def test_the_choice_is_charged(tmp_path: Path) -> None:
         assert spend.cost(1.0).mu > branch.cost(plan.request.mechanism_epsilon, 1.0).mu
     ledger = str(tmp_path / "ledger.db")
     with dp.Ledger(ledger, create=True) as books:
-        books.create(dp.DataSet("events", 2.0, 1e-5, "user", "gdp"))
+        books.create(dp.DataSet("events", 20.0, 1e-3, "user", "gdp"))
     found = dp.select(EVENTS, **UNIT, **BUDGET, ledger=ledger, dataset="events")
     found.write(tmp_path / "keys.parquet")
     assert failed(tmp_path / "keys.parquet", ledger) == set()
@@ -218,3 +221,61 @@ def test_metadata_inside_the_file(tmp_path: Path) -> None:
     dp.select(EVENTS, **UNIT, **BUDGET).write(tmp_path / "keys.parquet")
     stored = json.loads(pq.read_schema(tmp_path / "keys.parquet").metadata[b"dphist"])
     assert stored["plan"]["request"]["keys_only"] is True
+
+
+LIGHT = pa.table({"user": np.arange(6000), "item": [f"g{i % 40 if i < 5400 else i}" for i in range(6000)]})
+"""Forty groups of 135 units each, and 600 of one."""
+
+
+def test_light_units_vote_and_heavy_ones_have_rounds() -> None:
+    """The choice is made from the noisy histogram of degrees alone."""
+    light = dp.select(LIGHT, **UNIT, **BUDGET)
+    assert light.plan.mechanism.name == "voting"
+    assert light.to_arrow().num_rows == 40
+    rng = np.random.default_rng(1)
+    heavy = pa.table({"user": np.repeat(np.arange(3000), 40), "item": (2000 * rng.random(120_000) ** 2).astype(int)})
+    found = dp.select(heavy, **UNIT, **BUDGET)
+    assert found.plan.mechanism.name == "adaptive"
+    assert found.to_arrow().num_rows > 50
+
+
+@pytest.mark.parametrize("look", [False, True], ids=["blind", "after a look"])
+def test_an_election_is_verified_reported_and_stored(look: bool, tmp_path: Path) -> None:
+    plan = dp.plan(**BUDGET, keys_only=True)
+    (mechanism,) = [m for m in plan.branches if m.analysis == ("after a look" if look else "blind")]
+    chosen = dp.Plan(plan.request, mechanism, tuple(m for m in plan.branches if m is not mechanism))
+    chosen.save(tmp_path / "plan.json")
+    assert dp.Plan.load(tmp_path / "plan.json") == chosen
+    alone = dp.Plan(dp.plan(**BUDGET, keys_only=True, mechanism="voting").request, calibrate_vote(look))
+    found = dp.select(LIGHT, **UNIT, plan=alone)
+    assert found.to_arrow().num_rows == 40
+    found.write(tmp_path / "keys.parquet")
+    assert failed(tmp_path / "keys.parquet") == set()
+    assert "that vote for it" in found.html()
+    assert found.metadata()["expected"]["lost"][2]["share"] < 1e-3
+
+
+def calibrate_vote(look: bool) -> GroupMechanism:
+    return voting.calibrate(1.0, 1e-6, look_share=voting.LOOK_SHARE if look else 0.0)
+
+
+def test_groups_below_the_low_threshold_are_never_released() -> None:
+    """Delta so large that everything else is: rounds are no choice, as they know no such bound."""
+    sizes = pa.table({"user": np.arange(600), "item": np.repeat(np.arange(150), 4)})
+    plan = dp.plan(epsilon=3.0, delta=0.9, keys_only=True, low_threshold=4)
+    assert {branch.name for branch in plan.branches} == {"voting"}
+    assert dp.select(sizes, **UNIT, plan=plan).to_arrow().num_rows > 60
+    higher = dp.select(sizes, **UNIT, epsilon=3.0, delta=0.9, low_threshold=5)
+    assert higher.to_arrow().num_rows == 0
+    assert higher.metadata()["expected"]["fewest_units"] == 5
+    assert higher.metadata()["expected"]["single_unit"] == 0
+    assert "fewer than 5 units is never released" in str(higher.plan)
+
+
+def test_voting_is_for_keys_alone() -> None:
+    with pytest.raises(InvalidParameter, match="keys only with voting"):
+        dp.plan(**BUDGET, mechanism="voting")
+    explained = explain(prepare_selection(LIGHT, **UNIT, **BUDGET, low_threshold=3))
+    assert "Election" in explained
+    assert "fewer than 3 votes is never shown" in " ".join(explained.split())
+    assert "Counts" not in explain(prepare_selection(LIGHT, **UNIT, **BUDGET))

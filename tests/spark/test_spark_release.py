@@ -250,3 +250,18 @@ def test_through_spark_connect(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout[done.stdout.index("{") :])["format"] == "dphist-release"
     assert not any(check.failed for check in dp.verify(out))
+
+
+def test_keys_alone_are_selected_on_the_cluster(tmp_path: Path) -> None:
+    """By rounds, by an election and by choice; the folder verifies, and has no column but the key."""
+    light = pa.table({"user": np.arange(4000), "item": [f"g{i % 9 if i < 3900 else i}" for i in range(4000)]})
+    options: dict[str, Any] = {"unit": "user", "by": "item", "epsilon": 1, "delta": 1e-6}
+    names: dict[str, list[str]] = {"item": [f"g{i}" for i in range(9)]}
+    for mechanism in ("adaptive", "voting", "best"):
+        with dp.select(frame(light, 2), **options, mechanism=mechanism) as found:
+            assert found.stored is not None
+            assert found.to_arrow().to_pydict() == names
+            assert found.first(3)[1] == 9
+            folder = tmp_path / f"{mechanism}.parquet"
+            found.write(folder)
+        assert not [check for check in dp.verify(folder) if check.failed]

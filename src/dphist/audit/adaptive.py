@@ -53,10 +53,15 @@ def claims(engine: Engine | None, runs: tuple[int, int]) -> Iterator[Claim]:
     """Releases, also where the data chooses the law: which groups they show."""
     plan = plan_for(epsilon=1.0, delta=0.3, mechanism="adaptive")
     yield from selections(plan, plan.mechanism.delta, runs, Scene(1, 4, 1), engine=engine)
+    keys = plan_for(epsilon=1.0, delta=0.3, mechanism="adaptive", keys_only=True)
+    for claim in selections(keys, keys.mechanism.delta, runs, Scene(1, 4, 1), engine=engine):
+        yield replace(claim, analysis="rounds, keys alone")
+    chosen_keys = plan_for(epsilon=1.0, delta=0.3, keys_only=True)
     law, groups = plan_for(epsilon=1.0, delta=0.3), plan_for(epsilon=1.0, delta=0.3, max_groups="auto")
     for name, chosen, scenes in (
         ("of the law", law, (Scene(1, 0, 1),)),
         ("of max_groups", groups, (Scene(1, 0, 1), Scene(4, 0, 4))),
+        ("of keys alone", chosen_keys, (Scene(1, 0, 1), Scene(1, 2, 1))),
     ):
         for claim in selections(chosen, whole_budget(chosen), runs, *scenes, engine=engine):
             yield replace(claim, mechanism="automatic choice", analysis=name)

@@ -29,7 +29,7 @@ from dphist.lists.top_k import privatise_list
 from dphist.planning import Plan
 from dphist.planning.top_k import TopKPlan
 from dphist.publish.result import Release
-from dphist.publish.run import bounds_of, prepare, privatise
+from dphist.publish.run import bounds_of, prepare, prepare_selection, privatise
 from dphist.publish.stat import stat
 
 UNIT, KEY = "unit", "key"
@@ -69,6 +69,8 @@ class Scene:
 
 def publish(source: object, plan: Plan, keys: object = None, engine: Engine | None = None) -> Release:
     """A release as a user makes it; an engine that is not the product's own audits the auditor."""
+    if plan.request.keys_only:
+        return prepare_selection(source, unit=UNIT, by=KEY, plan=plan, engine=engine).run()
     return prepare(source, unit=UNIT, by=KEY, plan=plan, keys=keys, engine=engine).run()
 
 

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -136,21 +136,11 @@ Show: TypeAlias = Annotated[int, option("--show", "How many rows of the result t
 def parse(asked: dict[str, Any]) -> dict[str, Any]:
     """What `spread` gives a command, with texts as Python takes them."""
     readers: dict[str, Callable[[Any], Any]] = {
-        "max_groups": _max_groups,
         "sums": lambda texts: dict(_bounds(text, "--sum") for text in texts),
         "means": lambda texts: dict(_bounds(text, "--mean") for text in texts),
         "weights": lambda texts: dict(map(_weight, texts)),
     }
     return {name: readers[name](value) if name in readers else value for name, value in asked.items()}
-
-
-def _max_groups(text: str) -> int | Literal["auto"]:
-    if text == "auto":
-        return "auto"
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidParameter("--max-groups to be a whole number or auto", repr(text)) from None
 
 
 def _bounds(text: str, flag: str) -> tuple[str, tuple[float, float]]:

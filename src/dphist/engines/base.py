@@ -195,9 +195,7 @@ class SampledPairs(Protocol):
         """
         ...
 
-    def by_class(
-        self, weights: Any, bounds: Sequence[int], light: int, power: int, shifts: Sequence[int]
-    ) -> Groups:
+    def by_class(self, weights: Any, bounds: Sequence[int], light: int, power: int, shifts: Sequence[int]) -> Groups:
         """`weight`, and the weights of units by their class in `class_1`, ...: a norm up to the first bound, the next, ...
 
         What is beyond the last bound is scaled down to it, into the last class. Sums of steps likewise, of the first `light`

@@ -107,7 +107,10 @@ class CodedPairs:
         columns = {"weight": weights.columns["weight"]}
         columns |= {f"class_{i}": column for i, column in enumerate(sums["units"].T, 1)}
         for i, name in enumerate(self.names, 1):
-            columns |= {f"light_{i}": sums[name][:, :light].sum(axis=1), f"heavy_{i}": sums[name][:, light:].sum(axis=1)}
+            columns |= {
+                f"light_{i}": sums[name][:, :light].sum(axis=1),
+                f"heavy_{i}": sums[name][:, light:].sum(axis=1),
+            }
         return LocalGroups(weights.codes, columns, weights.keys_of)
 
     def _spread(self, state: LocalGroups, column: str = "weight") -> Integers:
@@ -239,7 +242,9 @@ class MemoryPairs(CodedPairs):
             product *= scaled[unit]
             units += np.bincount(cell, np.floor(product, out=product), cells)
             for name, shift in shifts.items():
-                np.add.at(total[name], cell, clipped_steps(self.steps[name][part], weights[group], factors[unit], shift))
+                np.add.at(
+                    total[name], cell, clipped_steps(self.steps[name][part], weights[group], factors[unit], shift)
+                )
         return {
             name: column.astype(np.int64).reshape(len(chosen), len(bounds))
             for name, column in {"units": units, **total}.items()

@@ -52,7 +52,6 @@ class AdaptiveGaussian(GroupMechanism):
 
     name: ClassVar[str] = "adaptive"
     in_rounds: ClassVar[bool] = True
-    analysis = "rounds"
     theorem = "docs/adaptive.md, Theorem 1"
     low_threshold = 1
     lattice_bits = LATTICE_BITS
@@ -75,12 +74,17 @@ class AdaptiveGaussian(GroupMechanism):
 
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
-        """Where nothing bounds the groups of a unit, unless that bound is what the data chooses. Small groups count too."""
+        """Where nothing bounds the groups of a unit and small groups count too; the data chooses between two samples."""
         asked_for = request.mechanism in ("best", "adaptive") and request.low_threshold == 1
-        if request.unbounded and request.choice != "max_groups" and asked_for:
+        if request.unbounded and asked_for:
             yield partial(_drawable, request, _DEFAULT)
             if request.undecided:
                 yield partial(_drawable, request, LIGHT)
+
+    @property
+    def analysis(self) -> str:
+        """One theorem for all; the name tells the sizes of samples apart."""
+        return "rounds" if self.max_groups == _DEFAULT.most_groups else f"rounds, {self.max_groups} groups a unit"
 
     @property
     def counted(self) -> bool:

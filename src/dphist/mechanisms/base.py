@@ -170,9 +170,6 @@ class GroupMechanism(Mechanism):
     in_rounds: ClassVar[bool] = False
     """Whether it needs the pairs of units and groups, several times, instead of one bounded histogram."""
 
-    for_light_units: ClassVar[bool] = False
-    """Whether a release may choose it where units turn out to be in few groups."""
-
     @property
     def rounds(self) -> int:
         """How many times it looks at them."""
@@ -220,6 +217,18 @@ class GroupMechanism(Mechanism):
         @property
         def correlation(self) -> float | None:
             """Variance of the shared noise relative to each group's own."""
+
+        @property
+        def size_in_words(self) -> str:
+            """Which units of a group `share_lost` asks for, where keys alone can be published."""
+
+        @property
+        def count_noise(self) -> CountNoise:
+            """The noise on counts of selected keys, of a mechanism in rounds."""
+
+        @property
+        def tuning(self) -> Tuning:
+            """The constants of selecting and counting, of a mechanism in rounds."""
 
         @property
         def sums_sensitivity(self) -> float:
@@ -346,8 +355,8 @@ class GroupMechanism(Mechanism):
         return facts
 
     def steps(self) -> list[Fact]:
-        """Why each of its steps is private, where there are several."""
-        return []
+        """Why each of its steps is private, where it is in rounds."""
+        raise NotImplementedError
 
     @property
     def bound_in_words(self) -> str:
@@ -358,21 +367,13 @@ class GroupMechanism(Mechanism):
         """The expected share of groups of this size that are not released."""
         return 1 - self.release_probability(size)
 
-    @property
-    def size_in_words(self) -> str:
-        """Which units make the size of a group that `share_lost` asks for."""
-        return "that are counted in it"
-
     # How it fits.
 
     def misfits(self, request: Request) -> list[str]:
         """Why this is not what the request paid for; empty if it is."""
         problems = []
-        if self.in_rounds != (request.unbounded and request.choice != "max_groups") and not (
-            request.undecided and self.for_light_units
-        ):
+        if self.in_rounds != request.unbounded:
             problems.append("the groups of a unit are not bounded, or are where they need not be")
-        request = request.for_branch(self)
         delta = self.delta(request.mechanism_epsilon)
         if not delta <= request.delta:
             problems.append(f"delta({request.mechanism_epsilon:g}) = {delta:.6g} exceeds {request.delta:g}")

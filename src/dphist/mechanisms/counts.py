@@ -39,8 +39,8 @@ MOST_SUM_STEPS: Final = 2**30
 """A public limit on one unit's steps in one group: times 2^31 units they stay far below 2^63."""
 
 COUNTS_IN_WORDS: Final = (
-    "The selected keys are public now and are counted without a threshold, all units in each of them. A private histogram of how"
-    " many of them units are in divides units into classes; every class is counted with noise for its own bound, all units"
+    "The selected keys are public now and are counted without a threshold, all units in each of them. A private histogram of"
+    " how many of them units are in divides units into classes; every class is counted with noise for its own bound, all units"
     " together are counted once more, each scaled to the bound of the first class, and the two are combined from noisy values"
     " alone. A unit is in one class, so that it pays for two counts however many classes there are."
 )

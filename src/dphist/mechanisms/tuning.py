@@ -27,7 +27,8 @@ SCALE_BITS = 10
 """What a class of units is scaled with in the count of scaled units is a multiple of 2^-10."""
 
 LARGEST_CAP = 1024
-"""The largest norm of a unit that counting allows; heavier ones are scaled down. It keeps C 2^(2 WEIGHT_BITS + 2 FACTOR_BITS) below 2^63."""
+"""The largest norm of a unit that counting allows; heavier ones are scaled down. It keeps
+C 2^(2 WEIGHT_BITS + 2 FACTOR_BITS) below 2^63."""
 
 MOST_RELEASED = 2**31
 """A public limit on the number of groups, for the error of the sampler and for 32-bit codes."""

@@ -31,7 +31,7 @@ from dphist.mechanisms.tuning import LATTICE_BITS, Tuning, count_share
 from dphist.noise import DiscreteLaplace, Entropy, toss
 from dphist.privacy import voting as theory
 from dphist.privacy.composition import PrivacyCost
-from dphist.words import number
+from dphist.words import number, rounded_up
 
 if TYPE_CHECKING:
     from dphist.planning.request import Request
@@ -236,7 +236,10 @@ class Voting(GroupMechanism):
 
     def steps(self) -> list[Fact]:
         """Look, election and coins."""
-        words = _COINS.format(epsilon=self.vote_epsilon, delta=self.vote_delta, infinity=self.delta_infinity())
+        rare = f"of one unit is shown with probability {rounded_up(self.delta_infinity())}"
+        if self.low_threshold > 1:
+            rare = f"of fewer than {self.low_threshold:,} votes is never shown"
+        words = _COINS.format(epsilon=self.vote_epsilon, delta=self.vote_delta, rare=rare)
         look = [] if self.look_epsilon == 0 else [("Look", _LOOK.format(look=self.look_epsilon))]
         steps = [*look, ("Election", _ELECTION.format(capacity=self.capacity)), ("Coins", words)]
         return [*steps, ("Counts", COUNTS_IN_WORDS)] if self.counted else steps
@@ -259,7 +262,9 @@ class Voting(GroupMechanism):
                 )
             )
         if split := self.budget_split():
-            facts.insert(0, ("budget", "of epsilon " + ", ".join(f"{share:.0%} {name}" for name, share in split.items())))
+            facts.insert(
+                0, ("budget", "of epsilon " + ", ".join(f"{share:.0%} {name}" for name, share in split.items()))
+            )
         return facts if self.counts is None else [*facts, self.counts.fact]
 
     def misfits(self, request: Request) -> list[str]:
@@ -288,7 +293,7 @@ _ELECTION = (
 )
 _COINS = (
     "Each group with votes is shown by a coin of its own, whose probability is the largest that this budget allows for its"
-    " votes: epsilon = {epsilon:g}, delta = {delta:.3g}. A group of one unit is shown with probability {infinity:.3g}."
+    " votes: epsilon = {epsilon:g}, delta = {delta:.3g}. A group {rare}."
 )
 
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from dphist.errors import Infeasible
 from dphist.mechanisms import GROUP_MECHANISMS, GroupMechanism
 from dphist.mechanisms.base import Builder
-from dphist.mechanisms.laplace import laplace_threshold
-from dphist.mechanisms.sparse_gaussian import sparse_gaussian
-from dphist.mechanisms.tuning import Tuning
 from dphist.planning.request import Request
 
 
@@ -31,19 +27,6 @@ def candidates(request: Request) -> tuple[list[GroupMechanism], list[Infeasible]
 
 
 def _builders(request: Request) -> Iterator[Builder]:
-    """What each mechanism offers; or, where the data chooses max_groups, the better law for each bound."""
-    if request.undecided and request.choice == "max_groups":
-        yield from (partial(_better_law, request.bounded_to(groups)) for groups in Tuning().chosen_groups)
-        return
+    """What each mechanism offers."""
     for mechanism in GROUP_MECHANISMS:
         yield from mechanism.for_request(request)
-
-
-def _better_law(request: Request) -> GroupMechanism:
-    """The law that releases the smaller groups at this bound, or the one asked for."""
-    laws: list[GroupMechanism] = []
-    if request.mechanism in ("best", "sparse-gaussian"):
-        laws.append(sparse_gaussian(request, "exact"))
-    if request.mechanism in ("best", "laplace"):
-        laws.append(laplace_threshold(request))
-    return min(laws, key=lambda mechanism: mechanism.count_released_with(0.95))

@@ -16,10 +16,6 @@ from dphist.words import about, bounded_change, number, rounded_up
 
 _WIDTH = 100
 _LABEL = 13
-_UNDECIDED = {
-    "law": "adaptive (rounds), or laplace where most units are in one group or two",
-    "max_groups": "max_groups and its law, chosen from how many groups units are in",
-}
 _OBJECTIVES = {
     "release95": "the count released with 95 % probability",
     "gap": "the threshold",
@@ -68,10 +64,9 @@ def describe(request: Request, mechanism: GroupMechanism, alternatives: Sequence
     head = f"Plan: {title(mechanism)}, the best found for {_OBJECTIVES[request.objective]}"
     if request.mechanism != "best" or request.analysis is not None:
         head = f"Plan: {title(mechanism)}, as asked"
-    if request.undecided:
-        head = f"Plan: {_UNDECIDED[request.choice]}"
-    if request.keys_only:
-        head = f"Plan of keys alone: {_ways(mechanism, alternatives) if request.undecided else title(mechanism)}"
+    if request.unbounded:
+        keys = " of keys alone" if request.keys_only else ""
+        head = f"Plan{keys}: {_ways(mechanism, alternatives) if request.undecided else title(mechanism)}"
     text = layout(head, facts(request, mechanism))
     return "\n".join([text, "", *_table(request, mechanism, alternatives)]) if alternatives else text
 
@@ -140,11 +135,9 @@ def _choice(request: Request) -> list[Fact]:
     """What is chosen from the data, and what that costs."""
     if request.choice == "given":
         return []
-    what = "between adaptive and laplace" if request.choice == "law" else "of max_groups and its law"
-    what = "of a way to select keys" if request.keys_only else what
     std = number(math.sqrt(2) / request.choice_epsilon)
     share = f"{request.choice_epsilon / request.epsilon:.0%} of epsilon pays for a histogram of how many groups units are in"
-    return [("choice", f"{share} (noise of std {std} on each bucket), from which the choice {what} is made")]
+    return [("choice", f"{share} (noise of std {std} on each bucket), from which the way to select keys is chosen")]
 
 
 def _table(request: Request, mechanism: GroupMechanism, alternatives: Sequence[GroupMechanism]) -> list[str]:
@@ -176,9 +169,7 @@ def standing(request: Request, candidate: GroupMechanism, chosen: GroupMechanism
         return words if candidate is chosen else comparison(worse)
     if not request.undecided:
         return f"{bound}, chosen" if candidate is chosen else bound
-    if not chosen.in_rounds or request.keys_only:
-        return bound
-    return f"{bound}, {'the plan' if candidate is chosen else 'if units are light'}"
+    return bound
 
 
 def comparison(worse: float) -> str:

@@ -28,6 +28,7 @@ from typing import (
 )
 
 from dphist.errors import InvalidParameter
+from dphist.mechanisms.counts import Emphasis
 from dphist.planning.request import Noise, Objective
 
 if TYPE_CHECKING:
@@ -94,11 +95,9 @@ class _BudgetOrPlan(TypedDict, total=False):
 
 class _Groups(TypedDict, total=False):
     max_groups: Annotated[
-        int | Literal["auto"] | None,
+        int | None,
         Option(
-            "The most groups one unit may be counted in; auto: chosen from the data.",
-            text=str | None,
-            metavar="INTEGER|auto",
+            "The most groups one unit may be counted in; without it, keys are selected first and all units counted."
         ),
     ]
     sparsity: Annotated[int | None, Option("A public bound on the number of non-empty groups.")]
@@ -162,6 +161,14 @@ class _Choices(TypedDict, total=False):
     noise: Annotated[
         Noise,
         Option("rounded: Gaussian on a fine lattice, least noise; discrete: whole counts.", "rounded", text=str),
+    ]
+    emphasis: Annotated[
+        Emphasis,
+        Option(
+            "Without --max-groups: groups finds more of them, counts makes counts more precise, balanced does some of both.",
+            "balanced",
+            text=str,
+        ),
     ]
 
 

@@ -57,7 +57,7 @@ class Plan:
     def decided(self, mechanism: GroupMechanism) -> Plan:
         """The plan once one of its mechanisms is chosen: that one, with the others as alternatives."""
         others = tuple(other for other in (self.mechanism, *self.alternatives) if other is not mechanism)
-        return Plan(self.request.for_branch(mechanism), mechanism, others)
+        return Plan(self.request, mechanism, others)
 
     def summary(self) -> Summary:
         """The chosen mechanism as one flat record."""
@@ -121,7 +121,7 @@ def _request(asked: PlanOptions) -> Request:
     return Request(
         epsilon=asked["epsilon"],
         delta=asked["delta"],
-        max_groups=None if max_groups == "auto" else max_groups,
+        max_groups=max_groups,
         sparsity=asked["sparsity"],
         keys=keys if keys is None or isinstance(keys, int) else len(set(keys)),
         sparse_keys=asked["sparse"],
@@ -136,14 +136,13 @@ def _request(asked: PlanOptions) -> Request:
         low_threshold=asked["low_threshold"],
         noise=asked["noise"],
         keys_only=asked["keys_only"],
+        emphasis=asked["emphasis"],
         choice=_choice(max_groups, asked["sparsity"], keys, asked["sketch"], asked["mechanism"]),
     )
 
 
 def _choice(max_groups: object, sparsity: object, keys: object, sketch: object, mechanism: str) -> Choice:
-    """What a release is left to choose: max_groups if asked to, the law if nothing at all is given."""
-    if max_groups == "auto":
-        return "max_groups"
+    """What a release is left to choose: how to select keys, if nothing at all is given."""
     nothing = all(given is None for given in (max_groups, sparsity, keys, sketch))
     return "law" if nothing and mechanism == "best" else "given"
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from dphist import checks
 from dphist.aggregates import MOST_AGGREGATES, Aggregate
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import LARGEST_EPSILON, GroupMechanism
+from dphist.mechanisms.base import LARGEST_EPSILON
+from dphist.mechanisms.counts import EMPHASES, Emphasis
 from dphist.mechanisms.tuning import Tuning
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import sparse_gaussian as gshm
@@ -19,7 +20,7 @@ OBJECTIVES: Final[tuple[Objective, ...]] = get_args(Objective)
 MECHANISMS: Final = ("best", "adaptive", "voting", "sparse-gaussian", "correlated-gaussian", "laplace")
 Noise = Literal["rounded", "discrete"]
 NOISES: Final[tuple[Noise, ...]] = get_args(Noise)
-Choice = Literal["given", "law", "max_groups"]
+Choice = Literal["given", "law"]
 CHOICES: Final[tuple[Choice, ...]] = get_args(Choice)
 
 TOTAL_SHARE: Final = 0.05
@@ -35,10 +36,10 @@ class Request:
     """A budget, what one unit can contribute, and how mechanisms are to be compared.
 
     choice: what a release chooses from a noisy histogram of the number of groups per unit, for a share of epsilon: nothing
-    (``given``), between mechanisms (``law``: the adaptive release and Laplace thresholding; of keys alone, the ways to select
-    them), or max_groups. Once it is chosen, max_groups says so, unless the mechanism needs no bound.
+    (``given``), or the way to select keys (``law``).
 
-    keys_only: no counts and nothing else beside the keys; all of the budget goes to selecting them.
+    keys_only: no counts and nothing else beside the keys; all of the budget goes to selecting them. emphasis: what gets more of
+    the budget where keys are selected and counted.
     """
 
     epsilon: float
@@ -59,6 +60,7 @@ class Request:
     noise: Noise = "rounded"
     choice: Choice = "given"
     keys_only: bool = False
+    emphasis: Emphasis = "balanced"
 
     def __post_init__(self) -> None:
         checks.check_epsilon(self.epsilon)
@@ -78,6 +80,7 @@ class Request:
                 raise InvalidParameter(f"true or false as {name}", repr(getattr(self, name)))
         checks.check_choice("noise", self.noise, NOISES)
         checks.check_choice("choice", self.choice, CHOICES)
+        checks.check_choice("emphasis", self.emphasis, EMPHASES)
         self._check_keys_only()
         self._check_groups()
         self._check_choice()
@@ -90,12 +93,9 @@ class Request:
 
     def _check_keys_only(self) -> None:
         """A selection of keys has no bound on a unit's groups, nothing to add up, and no public list."""
-        if self.mechanism == "voting" and not self.keys_only:
-            raise InvalidParameter("keys only with voting", "counts", "it selects keys for `dphist select`.")
         if not self.keys_only:
             return
         given = [name for name in _NOT_WITH_KEYS_ONLY if getattr(self, name)]
-        given += ["max_groups"] if self.choice == "max_groups" else []
         given += ["objective"] if self.objective != "release95" else []
         if given:
             hint = "leave it out: no counts are published."
@@ -108,7 +108,7 @@ class Request:
             raise InvalidParameter(
                 f"a bound on how many groups one unit may be in for {self.mechanism}",
                 "none",
-                "add --max-groups (10, or auto), or --sparsity, or leave the mechanism to us.",
+                "add --max-groups (try 10), or --sparsity, or leave the mechanism to us.",
             )
         if self.sparsity is not None and self.keys is not None:
             raise InvalidParameter("sparsity or keys", "both", "a public list of keys already bounds the groups.")
@@ -134,7 +134,7 @@ class Request:
         if self.mechanism == "adaptive" and not (self.unbounded and self.choice == "given"):
             raise InvalidParameter("no bound on groups with adaptive", "one", "it needs none: leave the bound out.")
         if self.choice != "given" and (self.sparsity is not None or self.keys is not None or self.sketch is not None):
-            raise InvalidParameter("no sparsity, keys or sketch where max_groups is chosen from the data", "one")
+            raise InvalidParameter("no sparsity, keys or sketch where keys are selected from the data", "one")
         fixed = [
             name
             for name, usual in (("noise_std", None), ("correlation", None), ("analysis", None), ("noise", "rounded"))
@@ -145,6 +145,9 @@ class Request:
         if (self.choice != "given" or self.unbounded) and fixed:
             names = ", ".join(fixed)
             raise InvalidParameter(f"a bound on how many groups one unit may be in, with {names}", "none", _GIVE_BOUND)
+        if self.emphasis != "balanced" and (self.keys_only or not self.unbounded):
+            hint = "it divides the budget where keys are selected and then counted."
+            raise InvalidParameter("an emphasis only without a bound on groups, and with counts", self.emphasis, hint)
         if self.choice == "law" and self.mechanism != "best":
             raise InvalidParameter("best where the law is chosen from the data", self.mechanism)
 
@@ -197,14 +200,6 @@ class Request:
     def undecided(self) -> bool:
         """Whether a release has to choose between mechanisms first, from a noisy histogram of degrees."""
         return self.choice != "given" and self.unbounded
-
-    def for_branch(self, mechanism: GroupMechanism) -> Request:
-        """The request once this mechanism is chosen: with its max_groups, unless it needs no bound."""
-        return self if mechanism.in_rounds else self.bounded_to(mechanism.max_groups)
-
-    def bounded_to(self, max_groups: int) -> Request:
-        """The request once the data has chosen this bound; the same if there is nothing to choose."""
-        return replace(self, max_groups=max_groups) if self.undecided else self
 
     @property
     def choice_epsilon(self) -> float:

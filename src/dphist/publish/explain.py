@@ -105,8 +105,6 @@ def explain_rounds(job: Job) -> list[Step]:
             steps += [(name, words, "") for name, words in mechanism.steps()]
             words = guarantee(request, mechanism)
             steps.append(("Together", f"All of it is one proof: {words}", ""))
-    if not job.plan.mechanism.in_rounds:
-        steps.append(("Noise and threshold", _ONE_PASS, ""))
     return [*steps, ("Publish", _publishing(job), "")]
 
 
@@ -118,8 +116,4 @@ _CHOICE = (
     "How many units are in how many groups is counted in public buckets, each unit in one, with discrete Laplace noise of"
     " epsilon = {epsilon:g}. The mechanism that this histogram predicts to release most groups runs with the remaining"
     " epsilon = {left:g} and all of delta: a pure epsilon adds up with any other guarantee."
-)
-_ONE_PASS = (
-    "The chosen mechanism keeps a random choice of max_groups groups of each unit, adds its noise to every count and releases"
-    " what is strictly above its threshold; the table of the plan has both for every choice."
 )

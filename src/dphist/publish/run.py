@@ -32,7 +32,6 @@ from dphist.engines.base import (
 from dphist.engines.query import EngineOptions, GroupByQuery, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
-from dphist.mechanisms import AdaptiveGaussian
 from dphist.noise import DiscreteLaplace, Entropy, sample
 from dphist.noise.entropy import require_secure
 from dphist.planning import Plan, plan_for
@@ -117,10 +116,7 @@ class Work:
         if not request.unbounded:
             return self.from_groups(records.groups(bounds_of(self.plan)))
         with records.pairs() as pairs:
-            decided = replace(self, plan=decide(self.plan, pairs, self.entropy))
-            if decided.plan.mechanism.in_rounds:
-                return decided.from_rounds(pairs)
-            return decided.from_groups(pairs.groups(bounds_of(decided.plan)))
+            return replace(self, plan=decide(self.plan, pairs, self.entropy)).from_rounds(pairs)
 
     def from_groups(self, groups: Groups) -> Release:
         """Noise and threshold on groups, if there is evidence that they are bounded as the plan's guarantee assumes."""
@@ -145,14 +141,13 @@ class Work:
         selected, pairs_of_units = select_keys(mechanism, pairs, self.entropy)
         if not mechanism.counted:
             return self._released(selected.publish(keys_alone, self._layout(), self.entropy), None)
-        assert isinstance(mechanism, AdaptiveGaussian)  # counting is made for it
-        counted, clipping = count(mechanism, pairs_of_units, selected, aggregates, self.entropy)
+        noise, tuning = mechanism.count_noise, mechanism.tuning
+        counted, counting = count(noise, tuning, pairs_of_units, selected, aggregates, self.entropy)
         names, level = [noisy.name for noisy in aggregates], self.selection.intervals
 
         def estimate_groups(groups: Arrays) -> Rows:
-            noisy = clipping.noisy_counts(mechanism, names, groups)
-            columns = estimated_columns(mechanism, aggregates, noisy)
-            return Rows(np.arange(len(noisy.weights)), published(columns, mechanism, level))
+            columns = estimated_columns(noise, aggregates, counting.noisy_counts(names, groups), tuning)
+            return Rows(np.arange(len(columns[0].values)), published(columns, mechanism, level))
 
         table = counted.publish(estimate_groups, self._layout(), self.entropy, together=True)
         return self._released(table, pairs.total_units() if self.plan.request.total else None)

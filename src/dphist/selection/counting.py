@@ -215,7 +215,9 @@ def noise_classes(
 
     def add_noise_to_counts(groups: Arrays) -> Rows:
         size = len(groups["weight"])
-        scaled = sum((groups[name] * factor for name, factor in zip(names, factors, strict=True)), np.zeros(size, np.int64))
+        scaled = sum(
+            (groups[name] * factor for name, factor in zip(names, factors, strict=True)), np.zeros(size, np.int64)
+        )
         scaled_law = noise.scaled_law(float(classes.sizes[0]))
         columns = {"weight": groups["weight"], "scaled": scaled + sample(scaled_law, size, entropy)}
         for name, bound in zip(names, classes.sizes, strict=True):

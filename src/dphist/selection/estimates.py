@@ -32,7 +32,7 @@ _MOST_SPREAD = 9.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observed:
-    """Noisy numbers of units per group, with variances: of scaled units, and by class. factors: what classes are scaled with."""
+    """Noisy numbers of units per group, with variances: of scaled units, and by class. factors: how classes are scaled."""
 
     weights: Floats
     scaled: Floats
@@ -120,7 +120,9 @@ def measure_mix(
     """The classes' numbers over that of scaled units, bin by bin; what is noise there is drawn to a straight line."""
     levels = np.exp(places)
     ratios = np.stack([seen.by_class[members].mean(axis=0) for members in bins]) / levels[:, None]
-    variances = np.stack([seen.variances[members].mean(axis=0) / len(members) for members in bins]) / levels[:, None] ** 2
+    variances = (
+        np.stack([seen.variances[members].mean(axis=0) / len(members) for members in bins]) / levels[:, None] ** 2
+    )
     norms = np.array([(seen.weights[members] ** noisy.classes.power).sum() for members in bins]) * levels
     means, doubts = np.empty((len(at), ratios.shape[1])), np.empty((len(at), ratios.shape[1]))
     for column in range(ratios.shape[1]):
@@ -189,7 +191,9 @@ def measure_spread(
     common = np.maximum(excess.sum(axis=1) / weight.sum(axis=1), 0.0)[:, None]
     own, doubt = excess / weight, 2 / weight
     prior = tuning.spread_doubt**2
-    squared = np.maximum((own * prior + common * doubt) / (prior + doubt), 0.0) + np.sqrt(prior * doubt / (prior + doubt))
+    squared = np.maximum((own * prior + common * doubt) / (prior + doubt), 0.0) + np.sqrt(
+        prior * doubt / (prior + doubt)
+    )
     relative = np.stack([np.interp(at, places, column) for column in np.minimum(squared, _MOST_SPREAD).T], axis=1)
     return np.asarray(number + relative * number**2)
 
@@ -249,7 +253,7 @@ def hidden_units(noisy: NoisyCounts, a: Floats, sizes: Floats, tuning: Tuning) -
     unit is in a group more than once, so large groups miss no more than all of them.
     """
     power, last = noisy.classes.power, noisy.classes.sizes[-1]
-    missing = np.where(UPPER > last * (1 + _TINY), 1 - np.minimum(1.0, last / CENTRES) ** (1 / power), 0.0)
+    missing = np.where(last * (1 + _TINY) < UPPER, 1 - np.minimum(1.0, last / CENTRES) ** (1 / power), 0.0)
     even, fair = sizes**tuning.tail_power, sizes
     even, fair = (part / (a**power @ part) for part in (even, fair))
     hidden, doubt = np.zeros(len(a)), np.zeros(len(a))

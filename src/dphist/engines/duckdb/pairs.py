@@ -11,7 +11,7 @@ function of the seed and of the unit's own groups, drawn once for all rounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
