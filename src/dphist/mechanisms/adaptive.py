@@ -92,15 +92,9 @@ class AdaptiveGaussian(GroupMechanism):
         return self.counts is not None
 
     @property
-    def count_noise(self) -> CountNoise:
-        """The noise on counts, where there are any."""
-        assert self.counts is not None, "keys alone are published: ask `counted` first"
-        return self.counts
-
-    @property
     def noise_std(self) -> float:
         """Of the noise on one count, for units of norm 1, had it all of the counts' budget."""
-        return self.count_noise.unit_std
+        return 0.0 if self.counts is None else self.counts.unit_std
 
     @property
     def sums_sensitivity(self) -> float:

@@ -223,8 +223,8 @@ class GroupMechanism(Mechanism):
             """Which units of a group `share_lost` asks for, where keys alone can be published."""
 
         @property
-        def count_noise(self) -> CountNoise:
-            """The noise on counts of selected keys, of a mechanism in rounds."""
+        def counts(self) -> CountNoise | None:
+            """The noise on counts of selected keys, of a mechanism in rounds; None if keys alone are published."""
 
         @property
         def tuning(self) -> Tuning:

@@ -84,12 +84,12 @@ class CountNoise:
     @property
     def scaled_noise(self) -> float:
         """On the count of scaled units, for norm 1. Rounded up."""
-        return self.unit_noise / self.scaled_share ** (1 / self.power) * _UP
+        return self.unit_noise / self._root(self.scaled_share) * _UP
 
     @property
     def class_noise(self) -> float:
         """On the count of a class, for norm 1. Rounded up."""
-        return self.unit_noise / (1 - self.scaled_share) ** (1 / self.power) * _UP
+        return self.unit_noise / self._root(1 - self.scaled_share) * _UP
 
     @property
     def gaussian_parts(self) -> list[float]:
@@ -148,7 +148,10 @@ class CountNoise:
 
     def reach(self, bound: float) -> float:
         """What one unit whose norm is bounded can add to a count in all: the root of the bound."""
-        return math.sqrt(bound) if self.power == 2 else bound
+        return self._root(bound)
+
+    def _root(self, value: float) -> float:
+        return math.sqrt(value) if self.power == 2 else value
 
     def _law(self, noise: float, bound: float, bits: int) -> Law:
         """Noise on a count of units of this bound, in steps of 2^-bits. Never less than it is accounted for."""

@@ -104,12 +104,6 @@ class Voting(GroupMechanism):
         return self.counts is not None
 
     @property
-    def count_noise(self) -> CountNoise:
-        """The noise on counts, where there are any."""
-        assert self.counts is not None, "keys alone are published: ask `counted` first"
-        return self.counts
-
-    @property
     def noise_std(self) -> float:
         """Of the noise on one count, for units in one shown group, had it all of the counts' budget; 0 for keys alone."""
         return 0.0 if self.counts is None else self.counts.unit_std
@@ -126,9 +120,8 @@ class Voting(GroupMechanism):
 
     def aggregate_law(self, aggregate: Aggregate) -> DiscreteLaplace:
         """Laplace budgets add up linearly: noise scale/sensitivity = scale/weight, exactly."""
-        return DiscreteLaplace(
-            Fraction(self.count_noise.unit_noise) * aggregate.sensitivity_steps / Fraction(aggregate.weight)
-        )
+        assert self.counts is not None, "keys alone have no aggregates"
+        return DiscreteLaplace(Fraction(self.counts.unit_noise) * aggregate.sensitivity_steps / Fraction(aggregate.weight))
 
     def covers(self, aggregates: Sequence[Aggregate]) -> bool:
         """Whether the profile accounts for the noise that is drawn on the aggregates. Exact."""

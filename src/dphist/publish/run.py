@@ -139,9 +139,9 @@ class Work:
             self.diagnose({"non-empty groups": pairs.non_empty_groups()})
         self.tell(ROUNDS if mechanism.counted else SELECTING)
         selected, pairs_of_units = select_keys(mechanism, pairs, self.entropy)
-        if not mechanism.counted:
+        noise, tuning = mechanism.counts, mechanism.tuning
+        if noise is None:
             return self._released(selected.publish(keys_alone, self._layout(), self.entropy), None)
-        noise, tuning = mechanism.count_noise, mechanism.tuning
         counted, counting = count(noise, tuning, pairs_of_units, selected, aggregates, self.entropy)
         names, level = [noisy.name for noisy in aggregates], self.selection.intervals
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dphist.aggregates import Column, NoisyAggregate, NoisySum
 from dphist.mechanisms.counts import CountNoise, sum_shift
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, SCALE_BITS, Tuning
-from dphist.selection.counting import CENTRES, UPPER, NoisyCounts
+from dphist.selection.counting import CENTRES, NoisyCounts
 
 Floats = NDArray[np.float64]
 
@@ -136,7 +136,7 @@ def measure_mix(
 def class_total(noisy: NoisyCounts, column: int, tuning: Tuning) -> tuple[float, float]:
     """The norms of all units of a class, added up, with its variance: by the histogram. Beyond the last bound they are cut."""
     bounds = noisy.classes.sizes
-    belongs = np.minimum(np.searchsorted(bounds * (1 + _TINY), UPPER), len(bounds) - 1) == column
+    belongs = np.minimum(np.searchsorted(bounds, CENTRES), len(bounds) - 1) == column
     kept = CENTRES[belongs]
     kept = kept * np.minimum(1.0, bounds[-1] / kept) ** (1 / noisy.classes.power)
     total = float(noisy.norms.units[belongs] @ kept)
@@ -253,7 +253,7 @@ def hidden_units(noisy: NoisyCounts, a: Floats, sizes: Floats, tuning: Tuning) -
     unit is in a group more than once, so large groups miss no more than all of them.
     """
     power, last = noisy.classes.power, noisy.classes.sizes[-1]
-    missing = np.where(last * (1 + _TINY) < UPPER, 1 - np.minimum(1.0, last / CENTRES) ** (1 / power), 0.0)
+    missing = 1 - np.minimum(1.0, last / CENTRES) ** (1 / power)
     even, fair = sizes**tuning.tail_power, sizes
     even, fair = (part / (a**power @ part) for part in (even, fair))
     hidden, doubt = np.zeros(len(a)), np.zeros(len(a))
