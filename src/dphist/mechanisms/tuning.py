@@ -113,7 +113,7 @@ class Tuning:
     weight_roots: int = 2
     histogram_cut: float = 3.0
     tail_decay: float = 0.5
-    tail_doubt: float = 0.5
+    tail_doubt: float = 0.6
 
     tail_power: float = 0.6
     bucket_error: float = 0.03

@@ -174,12 +174,12 @@ def norms_from(noisy: Floats, std: float, largest: float, tuning: Tuning) -> Nor
     weighed against that. Few very heavy units, spread over some buckets, are seen if they are together.
     """
     possible = np.concatenate([[True], UPPER[:-1] <= largest])
-    seen = possible & (noisy >= tuning.histogram_cut * std)
+    seen = np.flatnonzero(possible & (noisy >= tuning.histogram_cut * std))
     together = np.cumsum((noisy * possible)[::-1])[::-1]
     deviations = std * np.sqrt(np.maximum(np.cumsum(possible[::-1])[::-1], 1))
-    seen |= possible & (together >= tuning.histogram_cut * deviations)
-    buckets = np.flatnonzero(seen)
-    first, last = (buckets[0], buckets[-1]) if len(buckets) else (0, 0)
+    seen_together = np.flatnonzero(possible & (together >= tuning.histogram_cut * deviations))
+    last = max([0, *seen[-1:], *seen_together[-1:]])
+    first = min([last, *seen[:1]])
     units, variances = np.where(possible, noisy, 0.0), np.where(possible, std**2, 0.0)
     before = max(float(noisy[last]), 0.0)
     for place in range(last + 1, int(possible.sum())):

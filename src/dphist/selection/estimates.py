@@ -167,7 +167,7 @@ def draw_to_line(
         squares = float(weights @ off**2)
         if apart == 0 and squares <= len(ratios):
             break
-        apart = max(0.0, apart + (squares - len(ratios)) / float(weights**2 @ off**2))
+        apart = min(max(0.0, apart + (squares - len(ratios)) / float(weights**2 @ off**2)), _MOST_SPREAD * level**2)
     doubt = np.einsum("ij,jk,ik->i", design, np.linalg.inv(precision), design)
     own = apart / (apart + variances)
     return design @ line + own * off, own * variances + (1 - own) ** 2 * doubt
