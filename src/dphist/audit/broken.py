@@ -224,11 +224,12 @@ def _with_seed(engine: Engine, seed: Callable[[], int], records: pa.Table, plan:
 def _with_doubles(records: pa.Table, plan: Plan) -> Release:
     """Normal noise in doubles, for counts that are published as they come."""
     published = publish(records, plan)
-    counts = published.table.column("count").to_numpy()
+    counts = noisy_values(published.table)
     words = SeededEntropy(1).words(2 * len(counts)).astype(np.float64) / 2.0**64
     radius = np.sqrt(-2 * np.log(np.maximum(words[: len(counts)], 1e-300)))
     noisy = np.floor(counts) + 3.0 * radius * np.cos(2 * np.pi * words[len(counts) :])
-    return replace(published, held=published.table.set_column(1, "count", pa.array(noisy)))
+    place = published.table.column_names.index("count" + NOISY)
+    return replace(published, held=published.table.set_column(place, "count" + NOISY, pa.array(noisy)))
 
 
 def _as_read(records: pa.Table, plan: Plan) -> Release:

@@ -63,6 +63,7 @@ def command(
     from dphist.publish import explain as explanation
     from dphist.publish import files
     from dphist.publish import run as releasing
+    from dphist.publish.result import bounded_counts
     from dphist.publish.text import table_text
 
     if output is None and report is None and not (explain or dry_run):
@@ -117,6 +118,8 @@ def command(
     if as_json:
         print_json({**release.metadata(), "released_groups": groups})
     talk.line(table_text(first, release.plan, groups))
+    if (limited := bounded_counts(release.plan)) is not None:
+        talk.line(f"A count is of {limited}.")
     words = guarantee(release.plan.request, release.plan.mechanism)
     talk.closing(f"Guarantee: {words}", output, report, recorded(release.receipt))
 
