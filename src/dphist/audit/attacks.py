@@ -24,7 +24,7 @@ from dphist.audit import bounding
 from dphist.audit.bounding import FromPairs, Outcome, outcome
 from dphist.audit.claims import COLUMNS
 from dphist.audit.judge import BITS_ALPHA, Claim, attack_runs
-from dphist.audit.trials import KEY, UNIT, Scene, publish
+from dphist.audit.trials import KEY, UNIT, Scene, noisy_values, publish
 from dphist.engines.base import Engine
 from dphist.engines.spark.engine import SparkEngine, is_here
 from dphist.engines.spark.session import SETTINGS
@@ -191,7 +191,9 @@ def strictly_above(engine: Engine) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         start = partial(Continual.start, unit=UNIT, by=KEY, max_groups=1, epsilon=1, delta=1e-3)
         stream = start(Path(folder) / "c", rounds=1)
-        counts = stream.add(_groups_of(stream.mechanism.threshold), "one", engine=engine).table.column("count").to_numpy()
+        counts = (
+            stream.add(_groups_of(stream.mechanism.threshold), "one", engine=engine).table.column("count").to_numpy()
+        )
         shown = [("a stream", counts, stream.mechanism.threshold)]
     plans = {
         "laplace": plan_for(epsilon=1, delta=1e-3, max_groups=1, mechanism="laplace"),

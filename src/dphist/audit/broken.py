@@ -28,7 +28,7 @@ from dphist.audit.bounding import FromPairs, Outcome
 from dphist.audit.claims import BUDGET, FEWER, MANY
 from dphist.audit.judge import Claim
 from dphist.audit.laws import Integers, Pair
-from dphist.audit.trials import KEY, QUERY, UNIT, Scene, publish
+from dphist.audit.trials import KEY, QUERY, UNIT, Scene, noisy_values, publish
 from dphist.engines.base import Engine, local_groups
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.memory import MemoryPairs
@@ -41,6 +41,7 @@ from dphist.noise import DiscreteGaussian, Entropy, RoundedGaussian, SystemEntro
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.planning import Plan, plan_for
+from dphist.planning.plan import NOISY
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import ranked, truncated_laplace
 from dphist.privacy.gaussian import delta_gaussian

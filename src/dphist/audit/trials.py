@@ -27,6 +27,7 @@ from dphist.lists.continual import Continual
 from dphist.lists.session import Session
 from dphist.lists.top_k import privatise_list
 from dphist.planning import Plan
+from dphist.planning.plan import NOISY
 from dphist.planning.top_k import TopKPlan
 from dphist.publish.result import Release
 from dphist.publish.run import bounds_of, prepare, privatise

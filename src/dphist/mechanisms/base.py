@@ -444,7 +444,7 @@ class ListMechanism(Mechanism):
         """The private list from the `needed` largest counts, largest first."""
         raise NotImplementedError
 
-    def given_cut_off(self, noisy: Floats, cut_off: float) -> Estimates:
+    def given_cut_off(self, noisy: Floats, cut_off: Floats | float) -> Estimates:
         """Counts and standard errors of listed groups, given that each is listed, from noisy counts above a cut-off."""
         raise NotImplementedError
 

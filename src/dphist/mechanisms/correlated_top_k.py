@@ -116,12 +116,12 @@ class CorrelatedTopK(ListMechanism):
         kept, base = self.perturb(largest, entropy)
         return counted_list(kept, k, base + int(self.threshold * 2**self.lattice_bits))
 
-    def given_cut_off(self, noisy: Floats, cut_off: float) -> Estimates:
+    def given_cut_off(self, noisy: Floats, cut_off: Floats | float) -> Estimates:
         """Whatever the true base is, which nobody knows.
 
-        y = n + own + of_base is listed if D = y - base, whose noise is own + common, exceeds the threshold. R = D - y/(1 + c0) is
-        independent of y. Given R the group is listed if y > (1 + c0)(threshold - R) = y - (1 + c0)(y - cut_off), which does
-        not move with y: a threshold like any other, one for each group.
+        y = n + own + of_base is listed if D = y - base, whose noise is own + common, exceeds the threshold. R = D - y/(1 + c0)
+        is independent of y. Given R the group is listed if y > (1 + c0)(threshold - R) = y - (1 + c0)(y - cut_off), which
+        does not move with y: a threshold like any other, one for each group.
         """
         own = RoundedGaussian(Fraction(self.independent_std), self.lattice_bits)
         of_base = common_law(self.independent_std, self.base_variance, self.lattice_bits)

@@ -105,7 +105,7 @@ class FromTop(ListMechanism):
         kept, limit = self.perturb(largest, entropy)
         return counted_list(kept, k, limit)
 
-    def given_cut_off(self, noisy: Floats, cut_off: float) -> Estimates:
+    def given_cut_off(self, noisy: Floats, cut_off: Floats | float) -> Estimates:
         """The noise of a count is independent of the noisy cut-off, which so is a threshold like any other."""
         noise = Noise((DiscreteGaussian(self.variance),), 0, self.noise_std)
         return estimate_given_release(noisy, cut_off, noise)

@@ -238,13 +238,14 @@ def estimand(plan: Plan) -> str:
         )
     if plan.request.sketch is not None:
         return "the count of units in a sketch of the data, which is never larger than the count in the data"
-    limited = bounded_counts(plan)
-    if limited is None:
+    if (limited := bounded_counts(plan)) is not None:
+        return f"the number of {limited}; intervals cover the noise, not what is missing"
+    if plan.request.sparsity is not None:
         return (
-            f"the count of units, each in at most {plan.request.groups_per_unit:,} groups, which are all there can be;"
-            " intervals cover the noise"
+            f"the number of units, less the next largest count where more than {plan.request.sparsity:,} groups are not empty;"
+            " intervals cover the noise, not this"
         )
-    return f"the number of {limited}; intervals cover the noise, not what is missing"
+    return "the number of units in the group; intervals cover the noise"
 
 
 def bounded_counts(plan: Plan) -> str | None:

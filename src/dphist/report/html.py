@@ -21,6 +21,11 @@ _text = html.escape
 _BARS = 30
 _ROWS = 100
 _LINES = 6
+_GIVEN_RELEASE = (
+    "Counts are estimated given that their groups were released, which noise helped them to; the plain noisy counts are the"
+    " column count_noisy of the table."
+)
+_GIVEN_LIST = _GIVEN_RELEASE.replace("released", "listed")
 
 _STYLE = """
 :root { color-scheme: light; --ink: #1f2933; --soft: #616e7c; --line: #e4e7eb; --blue: #0072b2; --paper: #fff; }
@@ -52,6 +57,8 @@ def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
     units = f"; about {total['value']:,.0f} ± {total['std_error']:,.0f} units in all" if total else ""
     sentences = [("mechanism", title(plan.mechanism)), *facts(plan.request, plan.mechanism)]
     estimand = f"A count estimates {metadata['estimand']}. ± is one standard error of the noise."
+    if plan.mechanism.hides_small_counts:
+        estimand += f" {_GIVEN_RELEASE}"
     sections = [
         _section("The largest groups", _bars(table, by)),
         _section("All released counts", _distribution(table)),
@@ -77,7 +84,7 @@ def largest(table: pa.Table, plan: TopKPlan, metadata: dict[str, Any], *, comple
     estimand = (
         "The list is an order without counts."
         if ranked
-        else "A count estimates the number of units in the group; ± is one standard error of the noise."
+        else f"A count estimates the number of units in the group; ± is one standard error of the noise. {_GIVEN_LIST}"
     )
     rows = _rows(table, ["rank", *by], []) + ended if ranked else _rows(table, by, ["count"])
     sections = [
