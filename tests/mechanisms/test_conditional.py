@@ -20,8 +20,10 @@ from dphist.mechanisms import CorrelatedGaussian, CorrelatedTopK, DiscreteCorrel
 from dphist.mechanisms.base import GroupMechanism
 from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release, exact_quantile
 from dphist.mechanisms.discrete_gaussian import DiscreteGaussianThreshold
+from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dphist.noise.tails import log_pmf
+from dphist.noise.testing import SeededEntropy
 
 Floats = NDArray[np.float64]
 Answer = Callable[[Floats], Estimates]
@@ -98,6 +100,20 @@ def test_intervals_cover_what_they_say_given_release(name: str, level: float) ->
     for n in [mechanism.low_threshold or 1, *counts_near(mechanism)]:
         if n >= (mechanism.threshold or 0) - 8 * mechanism.noise_std:
             assert coverage(mechanism, n, lambda noisy: mechanism.given_release(noisy, level)) >= level - 1e-9, n
+
+
+@pytest.mark.parametrize("name", [*LAWS, "much common noise"])
+def test_the_law_is_the_one_that_is_drawn(name: str) -> None:
+    """1,500 counts far above the threshold: the largest distance of two distributions, alpha = 0.001; without its common noise
+    the last law would be 0.16 off."""
+    mechanism = LAWS.get(name, CorrelatedGaussian(10, 10, 1.0, 3.0, 12.0, lattice_bits=4))
+    noise, far, draws = mechanism.count_noise(), 10**6, 1500
+    law = released(noise, 0.0, far)
+    with allow_test_entropy():
+        entropy = SeededEntropy(7)
+        drawn = [mechanism.perturb(np.array([far]), entropy).counts[0] for _ in range(draws)]
+    shares = np.searchsorted(np.sort(drawn), law.noisy, side="right") / draws
+    assert np.abs(shares - np.cumsum(law.chances)).max() < 1.95 / math.sqrt(draws)
 
 
 def test_the_intervals_are_no_wider_than_they_must_be() -> None:

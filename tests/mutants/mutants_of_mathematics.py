@@ -124,7 +124,7 @@ CONDITIONAL: Final = (
         "mechanisms/correlated_gaussian.py",
         ("common-noise-not-in-the-law", "Noise((self._own, *([] if common is None else [common])), self.lattice_bits",
          "Noise((self._own,), self.lattice_bits", "the common noise is part of each count's own law",
-         COVERS + "[correlated Gaussian on a coarse lattice-0.95]"),
+         _GIVEN + "test_the_law_is_the_one_that_is_drawn[much common noise]"),
     ),
     *in_file(
         "mechanisms/correlated_top_k.py",
