@@ -127,11 +127,16 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """Published values, and the stds with which each independent noise enters their error."""
+    """Published values, and the stds with which each independent noise enters their error.
+
+    plain: the noisy values, where others are published that are estimated from them; bounds: those of the same estimate.
+    """
 
     name: str
     values: Floats
     noises: tuple[Floats, ...]
+    plain: Floats | None = None
+    bounds: tuple[Floats, Floats] | None = None
 
     @property
     def std_errors(self) -> Floats:

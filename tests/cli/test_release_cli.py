@@ -74,7 +74,7 @@ def test_saved_plans_json_and_quiet(folder: Path) -> None:
         "--integers", "--order", "key", "--intervals", "0.9", cwd=folder,
     )  # fmt: skip
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
-    assert (folder / "out.csv").read_text().startswith("url,count,count_std_error,count_low,count_high\n")
+    assert (folder / "out.csv").read_text().startswith("url,count,count_std_error,count_low,count_high,count_noisy\n")
 
 
 def test_explain_and_dry_run_write_nothing(folder: Path) -> None:

@@ -34,6 +34,13 @@ TOP_K_COSTS = _LISTS + "test_correlated_top_k_costs_what_its_noise_does"
 RANKED = _LISTS + "test_ranked_choices_are_what_they_cost"
 STREAM = _LISTS + "test_a_node_of_a_stream_has_the_noise_it_costs"
 
+# What is estimated given release.
+_GIVEN = "tests/mechanisms/test_conditional.py::"
+COVERS = _GIVEN + "test_intervals_cover_what_they_say_given_release"
+MEDIAN = _GIVEN + "test_estimates_are_median_unbiased_as_far_as_a_lattice_allows"
+ENDS = _GIVEN + "test_an_estimate_ends_two_stds_below_the_threshold_or_at_the_smallest_count"
+LISTED = _GIVEN + "test_the_correlated_list_is_conditional_on_its_cut_off"
+
 # The theorems, and what a plan refuses.
 _MECHANISMS = "tests/mechanisms/test_mechanisms.py::"
 LAPLACE_LAW = _MECHANISMS + "test_laplace_law_enumerated"
@@ -95,6 +102,48 @@ AGGREGATES: Final = in_file(
      _HISTOGRAM + "test_measures_are_checked"),
     ("record-step-rounded-down", "ceiling = exponent - 1 if mantissa == 0.5 else exponent", "ceiling = exponent - 1",
      "sums of records fit the integers", _HISTOGRAM + "test_the_lattice_of_records"),
+)  # fmt: skip
+
+CONDITIONAL: Final = (
+    *in_file(
+        "mechanisms/conditional.py",
+        ("release-not-conditioned-on", "np.interp(-(log_share + released), -logs, points)",
+         "np.interp(np.full(len(released), -log_share), -logs, points)", "the law is cut off at the threshold",
+         COVERS + "[sparse Gaussian-0.95]"),
+        ("atoms-left-out", '+ (1 if event == "at least" else 0)', "+ 0", "y itself is as high as y",
+         COVERS + "[discrete Gaussian-0.95]"),
+        ("both-tails-on-one-side", "lower, upper = _ends(noise, (1 - level) / 2)", "lower, upper = _ends(noise, 1 - level)",
+         "each tail has half of what may be missed", COVERS + "[sparse Gaussian-0.95]"),
+        ("estimate-of-another-quantile", "median = _curve(noise, \"more\", math.log(0.5))",
+         "median = _curve(noise, \"more\", math.log(0.6))", "estimates are median-unbiased", MEDIAN + "[sparse Gaussian]"),
+        ("smallest-count-forgotten", "np.maximum(np.ceil(start - _LOWEST * std), floor)", "np.ceil(start - _LOWEST * std)",
+         "a released group has at least low_threshold units", ENDS),
+        ("lower-end-above-the-floor", "low = np.minimum(np.ceil(start + lower.at(above) - reach), counts)", "low = counts",
+         "the interval reaches below the estimate", COVERS + "[Laplace-0.95]"),
+    ),
+    *in_file(
+        "mechanisms/correlated_gaussian.py",
+        ("common-noise-not-in-the-law", "Noise((self._own, *([] if common is None else [common])), self.lattice_bits",
+         "Noise((self._own,), self.lattice_bits", "the common noise is part of each count's own law",
+         _GIVEN + "test_the_law_is_the_one_that_is_drawn[much common noise]"),
+    ),
+    *in_file(
+        "mechanisms/correlated_top_k.py",
+        ("cut-off-taken-as-independent", "start = noisy - (1 + self.base_variance) * (noisy - cut_off)", "start = cut_off",
+         "count and cut-off share the noise of the base", LISTED),
+    ),
+    *in_file(
+        "publish/table.py",
+        ("plain-count-in-means", "part = one_pass(noisy, recentred, count.values, count.std_errors)",
+         "part = one_pass(noisy, recentred, kept.counts, count.std_errors)", "means do not shrink near the threshold",
+         "tests/publish/test_road.py::test_sums_and_means_are_computed_with_the_count_given_release"),
+    ),
+    *in_file(
+        "verification/of_release.py",
+        ("any-estimate", "right = bool((np.abs(counts - expected) <= rounding + 1e-9 * np.abs(expected)).all())",
+         "right = bool(len(counts) == len(expected))", "counts are those of the noisy ones",
+         "tests/publish/test_release.py::test_verify_catches_changed_files"),
+    ),
 )  # fmt: skip
 
 BASE: Final = in_file(
@@ -991,6 +1040,7 @@ TOTAL: Final = in_file(
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(
     chain(
         AGGREGATES,
+        CONDITIONAL,
         BASE,
         LAPLACE,
         SPARSE,

@@ -24,7 +24,7 @@ from dphist.mechanisms import CorrelatedGaussian
 from dphist.mechanisms.base import enforce_sparsity
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
-from dphist.publish.result import Selection
+from dphist.publish.result import Selection, bounded_counts, estimand
 from dphist.publish.run import prepare, privatise
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "max_groups": 3}
@@ -47,7 +47,7 @@ def quiet(source: object, **options: object) -> dp.Release:
         **options,
     }
     job = prepare(source, **chosen)
-    bare = dp.Plan(job.plan.request, dp.SparseGaussian(max_groups=50, noise_std=1.0, threshold=1.0))
+    bare = dp.Plan(job.plan.request, dp.SparseGaussian(max_groups=50, noise_std=1e-3, threshold=1.0))
     with allow_test_entropy():
         return replace(job, plan=bare).run(entropy=ZeroEntropy())
 
@@ -102,6 +102,7 @@ def test_means_are_the_mean_of_the_units_means() -> None:
     assert found.to_arrow().column("mean_v").to_pylist() == pytest.approx([(3 + 9 + 20) / 3], abs=1e-4)
 
 
+SMALL: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}
 EVENTS = pa.table(
     {
         "user": [i % 400 for i in range(4000)],
@@ -211,7 +212,9 @@ def test_whole_counts_and_intervals() -> None:
     assert found.schema.field("count").type == pa.int64()
     assert found.schema.field("rows").type == pa.int64()
     low, high = found.column("count_low").to_numpy(), found.column("count_high").to_numpy()
-    assert high - low == pytest.approx(2 * 1.959964 * found.column("count_std_error").to_numpy(), rel=1e-6)
+    assert high - low == pytest.approx(2 * 1.959964 * found.column("count_std_error").to_numpy(), rel=2e-3)
+    assert found.schema.field("count_noisy").type == pa.float64()
+    assert np.rint(found.column("count_noisy").to_numpy()).tolist() == found.column("count").to_pylist()  # far above
 
 
 @pytest.mark.parametrize("mechanism", ["sparse-gaussian", "laplace"])
@@ -292,11 +295,27 @@ def test_metadata_says_everything_and_nothing_derived_from_data(tmp_path: Path) 
     assert {key: value for key, value in other.metadata().items() if key != "created"} == stable
 
 
+def test_bounded_counts_say_so() -> None:
+    """From public numbers alone; nothing where every group of a unit is counted."""
+    words = bounded_counts(dp.plan(max_groups=10, **SMALL))
+    assert words == (
+        "units with each unit in at most 10 of its groups: units in more are missing from some of them, one in 20 groups"
+        " from half"
+    )
+    assert "units with each unit in one of its groups" in estimand(dp.plan(max_groups=1, **SMALL))
+    assert bounded_counts(dp.plan(keys=3, max_groups=2, **SMALL)) is not None
+    for whole in ({"keys": 3}, {"keys": 3, "max_groups": 3}, {"sparsity": 9}, {"sketch": 9}, {"mechanism": "adaptive"}):
+        assert bounded_counts(dp.plan(**SMALL, **whole)) is None
+    assert "more than 9 groups" in estimand(dp.plan(sparsity=9, **SMALL))
+    assert estimand(dp.plan(keys=3, **SMALL)) == "the number of units in the group; intervals cover the noise"
+
+
 @pytest.mark.parametrize(
     ("change", "failing"),
     [
-        (lambda t: t.set_column(1, "count", pa.array(np.full(t.num_rows, 3.0))), "threshold"),
-        (lambda t: t.set_column(1, "count", pa.array(t.column("count").to_numpy() + 0.0001)), "lattice"),
+        (lambda t: t.set_column(3, "count_noisy", pa.array(np.full(t.num_rows, 3.0))), "threshold"),
+        (lambda t: t.set_column(3, "count_noisy", pa.array(t.column("count").to_numpy() + 0.0001)), "lattice"),
+        (lambda t: t.set_column(1, "count", pa.array(t.column("count").to_numpy() + 1)), "estimates"),
         (lambda t: t.set_column(2, "count_std_error", pa.array(np.full(t.num_rows, 3.0))), "errors"),
         (lambda t: t.drop_columns(["count_std_error"]), "columns"),
         (lambda t: pa.concat_tables([t, t]), "keys"),

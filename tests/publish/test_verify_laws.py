@@ -48,6 +48,11 @@ def wider(table: pa.Table) -> pa.Table:
     return with_column(table, "count_high", pa.array(table["count_high"].to_numpy() + 5))
 
 
+def wider_sums(table: pa.Table) -> pa.Table:
+    table = with_column(table, "sum_spent_low", pa.array(table["sum_spent_low"].to_numpy() - 5))
+    return with_column(table, "sum_spent_high", pa.array(table["sum_spent_high"].to_numpy() + 5))
+
+
 def without_a_name(table: pa.Table) -> pa.Table:
     return with_column(table, "item", pa.array([None, *table["item"].to_pylist()[1:]], pa.string()))
 
@@ -65,9 +70,29 @@ def test_a_table_that_its_plan_cannot_give_is_told(tmp_path: Path) -> None:
     assert failed(tmp_path, found) == set()
     for name, change in WRONG.items():
         assert name in failed(tmp_path, found, change(found.to_arrow())), name
+    summed = dp.release(EVENTS, **OPTIONS, max_groups=3, intervals=0.9, sums={"spent": (0, 12)})
+    assert failed(tmp_path, summed) == set()
+    assert failed(tmp_path, summed, wider_sums(summed.to_arrow())) == {"errors"}
     listed = dp.release(EVENTS, **OPTIONS, keys=["i0", "i1", "i2"])
     assert failed(tmp_path, listed) == set()
     assert failed(tmp_path, listed, listed.to_arrow().slice(0, 2)) == {"groups"}
+
+
+def test_a_file_from_before_counts_were_estimated_given_release(tmp_path: Path) -> None:
+    """It has noisy counts in their place, with the std of the noise; a new one may not."""
+    found = dp.release(EVENTS, **OPTIONS, max_groups=3)
+    table, std = found.to_arrow(), found.plan.mechanism.noise_std
+    old = with_column(table, "count", table["count_noisy"]).drop_columns(["count_noisy"])
+    old = with_column(old, "count_std_error", pa.array(np.full(old.num_rows, std)))
+    assert failed(tmp_path, found, old, version=2) == set()
+    assert failed(tmp_path, found, old) == {"columns"}
+    largest = dp.top_k(UNEQUAL, k=2, method="from-top", **OPTIONS)
+    table = largest.to_arrow().drop_columns(["count_std_error"]).rename_columns(["item", "x", "count"])
+    table = table.drop_columns(["x"]).append_column(
+        "count_std_error", pa.array(np.full(table.num_rows, largest.plan.mechanism.noise_std))
+    )
+    assert failed(tmp_path, largest, table, version=2) == set()
+    assert failed(tmp_path, largest, version=3, cut_off=None) == {"guarantee"}
 
 
 def test_a_total_that_was_paid_for_is_there(tmp_path: Path) -> None:
@@ -132,7 +157,9 @@ def test_a_column_more_is_told(tmp_path: Path) -> None:
     found = dp.release(EVENTS, **OPTIONS, max_groups=3)
     table = found.to_arrow()
     assert "columns" in failed(tmp_path, found, table.append_column("true", table["count"]))
-    assert "columns" in failed(tmp_path, found, table.rename_columns(["item", "counts", "count_std_error"]))
+    assert "columns" in failed(
+        tmp_path, found, table.rename_columns(["item", "counts", "count_std_error", "count_noisy"])
+    )
 
 
 def test_a_stream_that_states_less_than_it_proves_is_told(tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ def test_more_groups_than_the_sparsity_are_cut_on_spark() -> None:
     sizes = {"a": 1, "b": 9, "c": 3, "d": 5, "e": 3}
     items = [item for item, size in sizes.items() for _ in range(size)]
     found = quiet(
-        frame(pa.table({"user": range(len(items)), "item": items})), CorrelatedGaussian(3, 3, 1.0, 0.5, 1.0), sparsity=3
+        frame(pa.table({"user": range(len(items)), "item": items})),
+        CorrelatedGaussian(3, 3, 1e-3, 0.5, 1.0),
+        sparsity=3,
     )
     assert [(row["item"], row["count"]) for row in found.to_arrow().to_pylist()] == [("b", 6.0), ("d", 2.0)]
 

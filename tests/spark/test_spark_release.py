@@ -19,7 +19,7 @@ from dphist.engines.spark.engine import open_session
 from dphist.mechanisms import CorrelatedGaussian, KnownGroups
 from spark_sessions import frame, session
 
-SPARSE = dp.SparseGaussian(max_groups=50, noise_std=1.0, threshold=1.0)
+SPARSE = dp.SparseGaussian(max_groups=50, noise_std=1e-3, threshold=1.0)
 CASES: dict[str, dict[str, Any]] = {
     "sums": {
         "mechanism": SPARSE,

@@ -49,7 +49,7 @@ def test_the_row_numbers_of_a_frame_are_no_key() -> None:
     with pytest.raises(dp.InvalidParameter, match="preserve_index=False"):
         dp.release_largest(pa.Table.from_pandas(frame), count="n", plan=plan)
     kept = dp.release_largest(pa.Table.from_pandas(frame, preserve_index=False), count="n", plan=plan)
-    assert kept.table.column_names == ["key", "count", "count_std_error"]
+    assert kept.table.column_names == ["key", "count", "count_std_error", "count_noisy"]
     events = pa.table({"u": [1, 2], "__index_level_12__": [0, 1]})
     with pytest.raises(dp.InvalidParameter, match="unnamed index"):
         dp.release(events, unit="u", by="__index_level_12__", epsilon=1, delta=1e-6, max_groups=1)

@@ -118,8 +118,10 @@ def test_files_can_be_verified_and_reported(events: pa.Table, method: Method, tm
     backwards = table.take(list(range(table.num_rows))[::-1])
     assert failed(backwards) == ({"ranks"} if method == "ranked" else {"order"})
     if method != "ranked":
-        fine = table.set_column(1, "count", pa.array(np.array(table["count"], np.float64) + 2.0**-20))
-        assert failed(fine) == {"lattice"}
+        fine = table.set_column(3, "count_noisy", pa.array(np.array(table["count_noisy"], np.float64) + 2.0**-20))
+        assert "lattice" in failed(fine)
+        assert failed(table.set_column(1, "count", pa.array(np.array(table["count"]) + 1))) == {"estimates"}
+        assert "cut-off" in failed(table, cut_off=float(max(table["count_noisy"].to_pylist())))
         assert failed(table.set_column(2, "count_std_error", pa.array([1.0] * table.num_rows))) == {"errors"}
     found.report(tmp_path / "out.html")
     page = (tmp_path / "out.html").read_text()
@@ -134,7 +136,7 @@ def test_files_can_be_verified_and_reported(events: pa.Table, method: Method, tm
 def test_counts_of_the_largest_groups(events: pa.Table, method: str) -> None:
     found = dp.top_k(events, unit="user", by="page", k=30, method=method, **BUDGET)  # type: ignore[arg-type]
     table = found.to_arrow()
-    assert table.column_names == ["page", "count", "count_std_error"]
+    assert table.column_names == ["page", "count", "count_std_error", "count_noisy"]
     rows = {row["page"]: row for row in table.to_pylist()}
     assert {"p00", "p01", "p05"} <= set(rows)
     for page, row in rows.items():

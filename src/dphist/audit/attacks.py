@@ -24,7 +24,7 @@ from dphist.audit import bounding, voting
 from dphist.audit.bounding import FromPairs, Outcome, outcome
 from dphist.audit.claims import COLUMNS
 from dphist.audit.judge import BITS_ALPHA, Claim, attack_runs
-from dphist.audit.trials import KEY, UNIT, Scene, publish
+from dphist.audit.trials import KEY, UNIT, Scene, noisy_values, publish
 from dphist.engines.base import Engine
 from dphist.engines.spark.engine import SparkEngine, is_here
 from dphist.engines.spark.session import SETTINGS
@@ -130,7 +130,7 @@ def low_order_bits(publish_: Publish = publish, n: int = 40_000) -> Outcome:
     plan = plan_for(epsilon=1, delta=0.2, max_groups=1, mechanism="sparse-gaussian", noise_std=3.0)
     scene = Scene(groups=1, base=20, moved=1)
     table = table_of(publish_, scene.table(n), plan)
-    counts = table.column("count").to_numpy()
+    counts = noisy_values(table)
     bits = plan.mechanism.lattice_bits
     off = np.flatnonzero(np.ldexp(counts, bits) % 1)
     if len(off):
@@ -172,7 +172,7 @@ def noise_everywhere(publish_: Publish = publish, kinds: Iterable[str] | None = 
     for kind in kinds or plans:
         table = table_of(publish_, records, plans[kind])
         for name in plans[kind].value_names:
-            column, std = (table.column(name + suffix).to_numpy() for suffix in ("", STD_ERROR))
+            column, std = noisy_values(table, name), table.column(name + STD_ERROR).to_numpy()
             numbers += len(column)
             if len(column) < groups // 2 or np.count_nonzero(np.abs(column - truth[name]) < std / 50) >= 20:
                 problems.append(f"{name} of a {kind} release has no noise")
@@ -192,7 +192,9 @@ def strictly_above(engine: Engine) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         start = partial(Continual.start, unit=UNIT, by=KEY, max_groups=1, epsilon=1, delta=1e-3)
         stream = start(Path(folder) / "c", rounds=1)
-        counts = stream.add(_groups_of(stream.mechanism.threshold), "one", engine=engine).table.column("count")
+        counts = (
+            stream.add(_groups_of(stream.mechanism.threshold), "one", engine=engine).table.column("count").to_numpy()
+        )
         shown = [("a stream", counts, stream.mechanism.threshold)]
     plans = {
         "laplace": plan_for(epsilon=1, delta=1e-3, max_groups=1, mechanism="laplace"),
@@ -201,9 +203,9 @@ def strictly_above(engine: Engine) -> Outcome:
     for name, plan in plans.items():
         threshold = int(plan.mechanism.threshold or 0)
         table = table_of(partial(publish, engine=engine), _groups_of(threshold), plan)
-        shown.append((name, table.column("count"), threshold))
+        shown.append((name, noisy_values(table), threshold))
     for name, column, threshold in shown:
-        if min(column.to_numpy(), default=threshold) <= threshold:
+        if min(column, default=threshold) <= threshold:
             problems.append(f"{name} shows a count of {threshold}, the threshold")
     return outcome(problems, f"{sum(len(column) for _, column, _ in shown):,} counts are all above their thresholds")
 
@@ -219,7 +221,7 @@ def sparsity(publish_: Publish = publish) -> Outcome:
     plan = plan_for(epsilon=1, delta=1e-6, sparsity=most, mechanism="correlated-gaussian")
     keys = np.repeat(np.arange(40), [large] * most + [small] * 30)
     table = table_of(publish_, pa.table({UNIT: np.arange(len(keys)), KEY: keys}), plan)
-    far = np.abs(table.column("count").to_numpy() - (large - small)) > 10 * plan.mechanism.noise_std
+    far = np.abs(noisy_values(table) - (large - small)) > 10 * plan.mechanism.noise_std
     problems = [f"{table.num_rows} groups are shown where {most} are allowed"] if table.num_rows > most else []
     problems += ["a count is shown from which the next largest was not taken"] if far.any() else []
     return outcome(problems, f"{table.num_rows} of 40 groups are shown where {most} are allowed")
@@ -229,7 +231,7 @@ def fresh_noise(publish_: Publish = publish) -> Outcome:
     """Two releases of the same records share no noise: else the difference of two neighbours would show the unit."""
     plan = plan_for(epsilon=1, delta=1e-6, max_groups=1, mechanism="sparse-gaussian")
     records = _groups_of(100)
-    first, second = (table_of(publish_, records, plan).sort_by(KEY).column("count").to_numpy() for _ in range(2))
+    first, second = (noisy_values(table_of(publish_, records, plan).sort_by(KEY)) for _ in range(2))
     same = float(np.mean(first == second))
     spread = float(np.corrcoef(first, second)[0, 1])
     # alpha < 1e-9: 2,000 independent noises have a correlation within 6/sqrt(2000)
@@ -495,7 +497,7 @@ def two_tasks(engine: SparkEngine, publish_: Publish) -> Outcome:
     """
     plan = plan_for(epsilon=1, delta=0.01, max_groups=1, mechanism="sparse-gaussian", noise_std=10.0)
     with _divided(engine):
-        counts = table_of(publish_, _groups_of(100), plan).column("count").to_numpy()
+        counts = noisy_values(table_of(publish_, _groups_of(100), plan))
     _, times = np.unique(counts, return_counts=True)
     pairs = int((times * (times - 1) // 2).sum())
     holds = len(counts) > 1_980 and pairs < 150

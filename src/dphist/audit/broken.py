@@ -28,7 +28,7 @@ from dphist.audit.bounding import FromPairs, Outcome
 from dphist.audit.claims import BUDGET, FEWER, MANY
 from dphist.audit.judge import Claim
 from dphist.audit.laws import Integers, Pair
-from dphist.audit.trials import KEY, QUERY, UNIT, Scene, publish
+from dphist.audit.trials import KEY, QUERY, UNIT, Scene, noisy_values, publish
 from dphist.engines.base import Engine, local_groups
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.memory import MemoryPairs
@@ -41,6 +41,7 @@ from dphist.noise import DiscreteGaussian, Entropy, RoundedGaussian, SystemEntro
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.planning import Plan, plan_for
+from dphist.planning.plan import NOISY
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import ranked, truncated_laplace
 from dphist.privacy.gaussian import delta_gaussian
@@ -228,11 +229,12 @@ def _with_seed(engine: Engine, seed: Callable[[], int], records: pa.Table, plan:
 def _with_doubles(records: pa.Table, plan: Plan) -> Release:
     """Normal noise in doubles, for counts that are published as they come."""
     published = publish(records, plan)
-    counts = published.table.column("count").to_numpy()
+    counts = noisy_values(published.table)
     words = SeededEntropy(1).words(2 * len(counts)).astype(np.float64) / 2.0**64
     radius = np.sqrt(-2 * np.log(np.maximum(words[: len(counts)], 1e-300)))
     noisy = np.floor(counts) + 3.0 * radius * np.cos(2 * np.pi * words[len(counts) :])
-    return replace(published, held=published.table.set_column(1, "count", pa.array(noisy)))
+    place = published.table.column_names.index("count" + NOISY)
+    return replace(published, held=published.table.set_column(place, "count" + NOISY, pa.array(noisy)))
 
 
 def _as_read(records: pa.Table, plan: Plan) -> Release:

@@ -27,6 +27,7 @@ from dphist.lists.continual import Continual
 from dphist.lists.session import Session
 from dphist.lists.top_k import privatise_list
 from dphist.planning import Plan
+from dphist.planning.plan import NOISY
 from dphist.planning.top_k import TopKPlan
 from dphist.publish.result import Release
 from dphist.publish.run import bounds_of, prepare, prepare_selection, privatise
@@ -87,10 +88,15 @@ def one_release(plan: Plan, scene: Scene, engine: Engine | None = None, *, selec
             longer = replace(plan, request=request, mechanism=replace(mechanism, groups=size))
         with publish(scene.table(n, _columns(plan)), longer, listed, engine) as release:
             table = release.table
-        values = [table.column(name).to_numpy().astype(np.float64) for name in plan.value_names]
+        values = [noisy_values(table, name).astype(np.float64) for name in plan.value_names]
         return scene.split(n, table.column(KEY).to_numpy(), [np.ones(table.num_rows)] if selection_only else values)
 
     return run
+
+
+def noisy_values(table: pa.Table, name: str = "count") -> Any:
+    """A column as noise left it: an attacker does not look at what was estimated from it."""
+    return table.column(name + NOISY if name + NOISY in table.column_names else name).to_numpy()
 
 
 def _columns(plan: Plan) -> list[str]:
@@ -105,7 +111,7 @@ def read_columns(release: Release, groups: int) -> Floats:
     names = release.plan.value_names
     row = np.full((len(names), groups), np.nan)
     for values, name in zip(row, names, strict=True):
-        values[release.table.column(KEY).to_numpy()] = release.table.column(name).to_numpy()
+        values[release.table.column(KEY).to_numpy()] = noisy_values(release.table, name)
     return row.ravel()
 
 
@@ -140,7 +146,7 @@ def lists(plan: TopKPlan, without: Sequence[int], moved: Sequence[int], *, least
     def row(histogram: Histogram) -> Floats:
         table = privatise_list(histogram, plan).table
         values = np.full(len(without), np.nan)
-        values[table.column(KEY).to_numpy()] = table.column(name).to_numpy()
+        values[table.column(KEY).to_numpy()] = noisy_values(table, name)
         return np.array([np.nan if table.num_rows == 0 else np.nanmin(values)]) if least else values
 
     def run(n: int) -> Trials:

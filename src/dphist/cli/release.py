@@ -154,6 +154,7 @@ class Outputs:
 
     def _print(self, talk: Talk, release: Release, first: pa.Table, groups: int) -> None:
         from dphist.planning.describe import guarantee, rates_in_words, selection_in_words
+        from dphist.publish.result import bounded_counts
         from dphist.publish.text import table_text
 
         if self.as_json:
@@ -163,6 +164,8 @@ class Outputs:
         if request.keys_only:
             told = [("selection", selection_in_words(request, mechanism)), *rates_in_words(mechanism)]
             talk.line("\n" + "\n".join(f"{label.capitalize()}: {words}." for label, words in told))
+        if (limited := bounded_counts(release.plan)) is not None:
+            talk.line(f"A count is of {limited}.")
         talk.closing(f"Guarantee: {guarantee(request, mechanism)}", self.table, self.report, recorded(release.receipt))
 
 

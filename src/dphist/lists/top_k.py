@@ -18,7 +18,7 @@ from dphist.histogram import ContributionBounds, Histogram, largest_groups
 from dphist.mechanisms.base import ListMechanism
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
-from dphist.planning.plan import STD_ERROR
+from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.planning.top_k import Method, TopKPlan, plan_top_k
 from dphist.publish.charge import Receipt, charging, paid, paid_run, spend_of_top_k
 from dphist.publish.digests import VERSION
@@ -34,7 +34,8 @@ class TopK(Published):
     """The largest groups, private, with their plan. Holds no true value.
 
     complete is False when the list ended before k groups: no other group was clearly larger than the rest. unit and where
-    are None where the groups were counted elsewhere.
+    are None where the groups were counted elsewhere. cut_off is the noisy number that all noisy counts exceed; None for a
+    list without counts.
     """
 
     table: pa.Table
@@ -45,6 +46,7 @@ class TopK(Published):
     unit: str | None = None
     where: str | None = None
     receipt: Receipt | None = None
+    cut_off: float | None = None
     inputs: tuple[Path, ...] = field(default=(), repr=False)
 
     def metadata(self) -> dict[str, Any]:
@@ -62,6 +64,7 @@ class TopK(Published):
             "epsilon": self.plan.epsilon,
             "delta": self.plan.delta,
             "mechanism": self.plan.mechanism.parameters(),
+            "cut_off": self.cut_off,
             "guarantee": self.plan.guarantee,
             "assumption": self.plan.mechanism.assumption,
             "ledger": None if self.receipt is None else self.receipt.to_data(),
@@ -135,15 +138,19 @@ def privatise_list(largest: Histogram, plan: TopKPlan, entropy: Entropy | None =
     if listed.counts is None:
         table = table.add_column(0, "rank", pa.array(np.arange(1, len(listed.index) + 1)))
     else:
-        table = table.append_column("count", pa.array(listed.counts))
-        table = table.append_column("count" + STD_ERROR, pa.array(np.full(table.num_rows, plan.mechanism.noise_std)))
+        assert listed.cut_off is not None
+        found = plan.mechanism.given_cut_off(np.asarray(listed.counts, np.float64), listed.cut_off)
+        table = table.append_column("count", pa.array(found.counts.astype(listed.counts.dtype)))
+        table = table.append_column("count" + STD_ERROR, pa.array(found.std_errors))
+        table = table.append_column("count" + NOISY, pa.array(listed.counts))
         table = table.take(row_order(table, largest.key_names, "count"))
-    return TopK(table, plan, largest.key_names, listed.complete, dt.datetime.now(dt.UTC))
+    created = dt.datetime.now(dt.UTC)
+    return TopK(table, plan, largest.key_names, listed.complete, created, cut_off=listed.cut_off)
 
 
 def check_names(names: Sequence[str], mechanism: ListMechanism) -> None:
     """A key may not have the name of a column that the list adds."""
-    added = {"rank"} if mechanism.noise_std is None else {"count", "count" + STD_ERROR}
+    added = {"rank"} if mechanism.noise_std is None else {"count", "count" + STD_ERROR, "count" + NOISY}
     if clash := sorted(added & set(names)):
         raise InvalidParameter(
             "keys with other names than the released columns", clash, 'rename: --by "my_count=count".'

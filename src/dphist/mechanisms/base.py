@@ -22,6 +22,7 @@ from scipy.special import ndtr, ndtri
 from dphist import checks
 from dphist.aggregates import Aggregate, NoisyAggregate, squared_sensitivity
 from dphist.errors import Infeasible, InvalidParameter
+from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import Tuning
 from dphist.noise import Entropy, RoundedGaussian, delta_surcharge, sample
@@ -290,6 +291,24 @@ class GroupMechanism(Mechanism):
 
     # What a reader is told.
 
+    @property
+    def hides_small_counts(self) -> bool:
+        """Whether a count is published because its noisy value passed the threshold: it is then estimated given that."""
+        return self.threshold is not None and not self.in_rounds
+
+    def count_noise(self) -> Noise:
+        """The laws of all the noise on one count."""
+        raise NotImplementedError
+
+    def given_release(self, noisy: Floats, level: float | None = None) -> Estimates:
+        """Counts, standard errors and bounds from noisy counts above the threshold, given the release of each by itself.
+
+        Noise that all groups share is part of each one's own law.
+        """
+        assert self.threshold is not None
+        least = self.low_threshold or 1
+        return estimate_given_release(noisy, self.threshold, self.count_noise(), least=least, level=level)
+
     def half_width(self, noises: Sequence[Floats], level: float) -> Floats:
         """How far a value with these independent noises, told by their stds, is from the truth with this probability."""
         return np.asarray(np.sqrt(sum(noise**2 for noise in noises)) * float(ndtri(0.5 + level / 2)))
@@ -403,11 +422,15 @@ class GroupMechanism(Mechanism):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The positions of the groups of a list, their noisy counts (None for a list without), and whether it has all of k."""
+    """The positions of the groups of a list, their noisy counts (None for a list without), and whether it has all of k.
+
+    cut_off is the noisy number that they exceed, which the guarantee allows to publish; None where there is none.
+    """
 
     index: Integers
     counts: NDArray[Any] | None
     complete: bool
+    cut_off: float | None = None
 
 
 class ListMechanism(Mechanism):
@@ -444,15 +467,19 @@ class ListMechanism(Mechanism):
         """The private list from the `needed` largest counts, largest first."""
         raise NotImplementedError
 
+    def given_cut_off(self, noisy: Floats, cut_off: Floats | float) -> Estimates:
+        """Counts and standard errors of listed groups, given that each is listed, from noisy counts above a cut-off."""
+        raise NotImplementedError
+
     def facts(self, k: int) -> list[Fact]:
         """Noise and threshold, or the choices, in words."""
         raise NotImplementedError
 
 
-def counted_list(kept: Kept, k: int) -> Listed:
-    """A list with noisy counts: whole numbers where the noise is whole."""
+def counted_list(kept: Kept, k: int, cut_off: int) -> Listed:
+    """A list with noisy counts above a cut-off, both in steps: whole numbers where the noise is whole."""
     counts = kept.noisy if kept.lattice_bits == 0 else kept.counts
-    return Listed(kept.index, counts, len(kept.index) == k)
+    return Listed(kept.index, counts, len(kept.index) == k, math.ldexp(cut_off, -kept.lattice_bits))
 
 
 def counted_facts(k: int, parts: Fact, noise_std: float, threshold: float, excess: float) -> list[Fact]:
@@ -513,10 +540,13 @@ def shared_noise(independent_std: float, correlation: float, lattice_bits: int, 
     The double nearest to sqrt(correlation) * independent_std stands for the shared noise: its square is off by at most
     a few 1e-16, which the rounding allowance of the profile covers.
     """
-    if correlation == 0:
-        return 0
-    law = RoundedGaussian(Fraction(math.sqrt(correlation) * independent_std), lattice_bits)
-    return int(sample(law, 1, entropy)[0])
+    law = common_law(independent_std, correlation, lattice_bits)
+    return 0 if law is None else int(sample(law, 1, entropy)[0])
+
+
+def common_law(independent_std: float, correlation: float, lattice_bits: int) -> RoundedGaussian | None:
+    """The law of the noise that all groups share; None without correlation."""
+    return RoundedGaussian(Fraction(math.sqrt(correlation) * independent_std), lattice_bits) if correlation else None
 
 
 def with_sampler_error(delta_at: Callable[[float], float], epsilon: float, changed_counters: int) -> float:

@@ -26,12 +26,14 @@ from dphist.mechanisms.base import (
     at_most_non_empty,
     check_correlation,
     check_threshold,
+    common_law,
     round_up_to_lattice,
     sampler_surcharge,
     shared_noise,
     target_delta,
     with_sampler_error,
 )
+from dphist.mechanisms.conditional import Noise
 from dphist.noise import Entropy, RoundedGaussian
 from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
@@ -133,9 +135,17 @@ class CorrelatedGaussian(GroupMechanism):
     def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
         """Own noise and threshold for some of the groups, whose sparsity has been enforced."""
         eligible = np.flatnonzero(counts >= self.low_threshold)
-        own = RoundedGaussian(Fraction(self.independent_std), self.lattice_bits)
-        noisy = add_noise(counts[eligible], own, self.lattice_bits, entropy, shared)
+        noisy = add_noise(counts[eligible], self._own, self.lattice_bits, entropy, shared)
         return above(noisy, eligible, self.threshold, self.lattice_bits)
+
+    @property
+    def _own(self) -> RoundedGaussian:
+        return RoundedGaussian(Fraction(self.independent_std), self.lattice_bits)
+
+    def count_noise(self) -> Noise:
+        """Own and common noise: the common one is part of the law of each count by itself."""
+        common = common_law(self.independent_std, self.correlation, self.lattice_bits)
+        return Noise((self._own, *([] if common is None else [common])), self.lattice_bits, self.noise_std)
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon."""

@@ -17,6 +17,7 @@ from dphist.mechanisms.base import (
     LARGEST_COUNT,
     LARGEST_EPSILON,
     Fact,
+    Floats,
     Integers,
     Kept,
     Listed,
@@ -24,6 +25,7 @@ from dphist.mechanisms.base import (
     add_noise,
     check_correlation,
     check_threshold,
+    common_law,
     counted_facts,
     counted_list,
     round_up_to_lattice,
@@ -31,6 +33,7 @@ from dphist.mechanisms.base import (
     shared_noise,
     with_sampler_error,
 )
+from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
 from dphist.noise import Entropy, RoundedGaussian
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy.composition import PrivacyCost, of_gaussian
@@ -110,7 +113,21 @@ class CorrelatedTopK(ListMechanism):
 
     def listed(self, largest: Integers, k: int, entropy: Entropy | None = None) -> Listed:
         """Keys with noisy counts."""
-        return counted_list(self.perturb(largest, entropy)[0], k)
+        kept, base = self.perturb(largest, entropy)
+        return counted_list(kept, k, base + int(self.threshold * 2**self.lattice_bits))
+
+    def given_cut_off(self, noisy: Floats, cut_off: Floats | float) -> Estimates:
+        """Whatever the true base is, which nobody knows.
+
+        y = n + own + of_base is listed if D = y - base, whose noise is own + common, exceeds the threshold. R = D - y/(1 + c0)
+        is independent of y. Given R the group is listed if y > (1 + c0)(threshold - R) = y - (1 + c0)(y - cut_off), which
+        does not move with y: a threshold like any other, one for each group.
+        """
+        own = RoundedGaussian(Fraction(self.independent_std), self.lattice_bits)
+        of_base = common_law(self.independent_std, self.base_variance, self.lattice_bits)
+        assert of_base is not None
+        start = noisy - (1 + self.base_variance) * (noisy - cut_off)
+        return estimate_given_release(noisy, start, Noise((own, of_base), self.lattice_bits, self.noise_std))
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon."""

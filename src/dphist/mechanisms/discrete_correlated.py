@@ -26,6 +26,7 @@ from dphist.mechanisms.base import (
     target_delta,
     with_sampler_error,
 )
+from dphist.mechanisms.conditional import Noise, exact_quantile
 from dphist.noise import DiscreteGaussian, Entropy, sample
 from dphist.noise.tails import log_max_tail
 from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho, smallest_std
@@ -135,6 +136,15 @@ class DiscreteCorrelatedGaussian(GroupMechanism):
         """P(max_i Z_i + Z_c > 2 gap) over k new groups, as a sum over Z_c. Rounded up."""
         each, common = DiscreteGaussian(self.variance), DiscreteGaussian(self.common_variance)
         return min(1.0, math.exp(log_max_tail(each, common, int(2 * self.gap), self.sparsity)))
+
+    def count_noise(self) -> Noise:
+        """The sum of two discrete Gaussians, in halves."""
+        laws = (DiscreteGaussian(self.variance), DiscreteGaussian(self.common_variance))
+        return Noise(laws, self.lattice_bits, self.noise_std)
+
+    def noise_quantile(self, probability: float) -> float:
+        """The smallest half z with P(Z <= z) >= probability; by symmetry below a half."""
+        return exact_quantile(self.count_noise(), probability)
 
     @property
     def _halfway(self) -> float:

@@ -26,6 +26,7 @@ from dphist.mechanisms.base import (
     target_delta,
     with_sampler_error,
 )
+from dphist.mechanisms.conditional import Noise, exact_quantile
 from dphist.noise import DiscreteGaussian, Entropy
 from dphist.noise.tails import log_tail
 from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho, smallest_std
@@ -114,6 +115,14 @@ class DiscreteGaussianThreshold(GroupMechanism):
         """1 - (1 - P(Z > gap))^max_groups. Rounded up."""
         tail = math.exp(float(log_tail(DiscreteGaussian(self.variance), int(self.gap))))
         return min(1.0, -math.expm1(self.max_groups * math.log1p(-min(tail, 1 - 1e-16))) * (1 + 1e-11))
+
+    def count_noise(self) -> Noise:
+        """One discrete Gaussian."""
+        return Noise((DiscreteGaussian(self.variance),), 0, self.noise_std)
+
+    def noise_quantile(self, probability: float) -> float:
+        """The smallest integer z with P(Z <= z) >= probability; by symmetry below a half."""
+        return exact_quantile(self.count_noise(), probability)
 
     @property
     def _halfway(self) -> float:

@@ -15,6 +15,7 @@ from dphist.mechanisms.base import (
     LARGEST_COUNT,
     LARGEST_EPSILON,
     Fact,
+    Floats,
     Integers,
     Kept,
     Listed,
@@ -25,6 +26,7 @@ from dphist.mechanisms.base import (
     sampler_surcharge,
     with_sampler_error,
 )
+from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
 from dphist.noise import DiscreteGaussian, Entropy, sample
 from dphist.noise.tails import log_max_tail
 from dphist.privacy import unknown_domain
@@ -100,7 +102,13 @@ class FromTop(ListMechanism):
 
     def listed(self, largest: Integers, k: int, entropy: Entropy | None = None) -> Listed:
         """Keys with noisy counts."""
-        return counted_list(self.perturb(largest, entropy)[0], k)
+        kept, limit = self.perturb(largest, entropy)
+        return counted_list(kept, k, limit)
+
+    def given_cut_off(self, noisy: Floats, cut_off: Floats | float) -> Estimates:
+        """The noise of a count is independent of the noisy cut-off, which so is a threshold like any other."""
+        noise = Noise((DiscreteGaussian(self.variance),), 0, self.noise_std)
+        return estimate_given_release(noisy, cut_off, noise)
 
     def delta_infinity(self) -> float:
         """The probability that a new group passes the noisy threshold. Rounded up."""

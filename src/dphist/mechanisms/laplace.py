@@ -30,6 +30,7 @@ from dphist.mechanisms.base import (
     target_delta,
     with_sampler_error,
 )
+from dphist.mechanisms.conditional import Noise
 from dphist.noise import DiscreteLaplace, Entropy
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.unknown_domain import delta_laplace, smallest_gap_laplace
@@ -98,6 +99,10 @@ class LaplaceThreshold(GroupMechanism):
         eligible = np.flatnonzero(counts >= self.low_threshold)
         noisy = add_noise(counts[eligible], DiscreteLaplace(Fraction(self.scale)), 0, entropy)
         return above(noisy, eligible, self.threshold, 0)
+
+    def count_noise(self) -> Noise:
+        """One discrete Laplace noise."""
+        return Noise((DiscreteLaplace(Fraction(self.scale)),), 0, self.noise_std)
 
     def aggregate_law(self, aggregate: Aggregate) -> DiscreteLaplace:
         """Laplace budgets add up linearly: noise scale/sensitivity = scale/weight, exactly."""

@@ -29,6 +29,7 @@ from dphist.mechanisms.base import (
     target_delta,
     with_sampler_error,
 )
+from dphist.mechanisms.conditional import Noise
 from dphist.noise import Entropy, RoundedGaussian
 from dphist.privacy import sparse_gaussian as gshm
 from dphist.privacy.composition import PrivacyCost, of_gaussian
@@ -90,9 +91,16 @@ class SparseGaussian(GroupMechanism):
     def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
         """Noise every count of at least low_threshold and keep what is strictly above the threshold."""
         eligible = np.flatnonzero(counts >= self.low_threshold)
-        law = RoundedGaussian(Fraction(self.noise_std), self.lattice_bits)
-        noisy = add_noise(counts[eligible], law, self.lattice_bits, entropy)
+        noisy = add_noise(counts[eligible], self._law, self.lattice_bits, entropy)
         return above(noisy, eligible, self.threshold, self.lattice_bits)
+
+    @property
+    def _law(self) -> RoundedGaussian:
+        return RoundedGaussian(Fraction(self.noise_std), self.lattice_bits)
+
+    def count_noise(self) -> Noise:
+        """One Gaussian, rounded."""
+        return Noise((self._law,), self.lattice_bits, self.noise_std)
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon."""

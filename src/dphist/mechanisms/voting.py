@@ -121,7 +121,9 @@ class Voting(GroupMechanism):
     def aggregate_law(self, aggregate: Aggregate) -> DiscreteLaplace:
         """Laplace budgets add up linearly: noise scale/sensitivity = scale/weight, exactly."""
         assert self.counts is not None, "keys alone have no aggregates"
-        return DiscreteLaplace(Fraction(self.counts.unit_noise) * aggregate.sensitivity_steps / Fraction(aggregate.weight))
+        return DiscreteLaplace(
+            Fraction(self.counts.unit_noise) * aggregate.sensitivity_steps / Fraction(aggregate.weight)
+        )
 
     def covers(self, aggregates: Sequence[Aggregate]) -> bool:
         """Whether the profile accounts for the noise that is drawn on the aggregates. Exact."""

@@ -19,6 +19,9 @@ from dphist.planning.request import Choice, Request, analysis_owner
 STD_ERROR: Final = "_std_error"
 """What is appended to the name of a released column to name its standard error."""
 
+NOISY: Final = "_noisy"
+"""The same for the plain noisy value of a count that is estimated given its release."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

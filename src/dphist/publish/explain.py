@@ -87,10 +87,13 @@ def _threshold(job: Job) -> str:
 def _publishing(job: Job) -> str:
     if job.plan.request.keys_only:
         return "The selected keys are published in their own order, and nothing else."
-    return (
+    words = (
         "Sums, means, standard errors, intervals and the order of rows are computed from noisy values alone, which cannot"
         f" weaken the guarantee. A count estimates {estimand(job.plan)}."
     )
+    if job.plan.mechanism.hides_small_counts:
+        words += " It is estimated given that the group was released; the plain noisy count stands beside it."
+    return words
 
 
 def explain_rounds(job: Job) -> list[Step]:

@@ -248,7 +248,27 @@ def estimand(plan: Plan) -> str:
         )
     if plan.request.sketch is not None:
         return "the count of units in a sketch of the data, which is never larger than the count in the data"
+    if (limited := bounded_counts(plan)) is not None:
+        return f"the number of {limited}; intervals cover the noise, not what is missing"
+    if plan.request.sparsity is not None:
+        return (
+            f"the number of units, less the next largest count where more than {plan.request.sparsity:,} groups are not empty;"
+            " intervals cover the noise, not this"
+        )
+    return "the number of units in the group; intervals cover the noise"
+
+
+def bounded_counts(plan: Plan) -> str | None:
+    """Of which units a count is, and what is missing, where max_groups bounds it; told from public numbers alone.
+
+    A unit keeps C of its d groups, chosen at random: it is missing from each with probability 1 - C/d.
+    """
+    request, mechanism = plan.request, plan.mechanism
+    most = request.max_groups
+    if mechanism.in_rounds or most is None or most >= (request.keys or most + 1):
+        return None
+    groups = "one" if most == 1 else f"at most {most:,}"
     return (
-        f"the count of units after each unit was limited to {plan.request.groups_per_unit:,} of its groups, chosen at random;"
-        " intervals cover the noise, not what this limit left out"
+        f"units with each unit in {groups} of its groups: units in more are missing from some of them, one in"
+        f" {2 * most:,} groups from half"
     )

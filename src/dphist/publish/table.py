@@ -14,16 +14,19 @@ from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.base import Floats, Integers, Kept
 from dphist.noise import Entropy, sample
 from dphist.planning import Plan
-from dphist.planning.plan import STD_ERROR
+from dphist.planning.plan import NOISY, STD_ERROR
 
 ORDERS: tuple[Order, ...] = get_args(Order)
 LOW, HIGH = "_low", "_high"
 
 
-def column_names(plan: Plan, level: float | None) -> list[str]:
-    """The names of all columns beside the keys, in order."""
+def column_names(plan: Plan, level: float | None, *, plain: bool = False) -> list[str]:
+    """The names of all columns beside the keys, in order; `plain`: as they were before counts were estimated given release."""
     suffixes = ["", STD_ERROR, *([] if level is None else [LOW, HIGH])]
-    return [name + suffix for name in plan.value_names for suffix in suffixes]
+    names = [name + suffix for name in plan.value_names for suffix in suffixes]
+    if plan.mechanism.hides_small_counts and not plain:
+        names.insert(len(suffixes), "count" + NOISY)
+    return names
 
 
 def layout_of(plan: Plan, *, level: float | None, integers: bool, order: Order) -> Layout:
@@ -36,7 +39,8 @@ def check_names(by: Sequence[str], plan: Plan, level: float | None) -> None:
 
     Some formats do not tell such names apart, and writers would rename one of them.
     """
-    added = {name.casefold() for name in column_names(plan, level)}
+    hidden = any(branch.hides_small_counts for branch in plan.branches)
+    added = {name.casefold() for name in [*column_names(plan, level), *(["count" + NOISY] if hidden else [])]}
     folded = [name.casefold() for name in by]
     if clash := sorted(name for name in by if name.casefold() in added or folded.count(name.casefold()) > 1):
         raise InvalidParameter(
@@ -63,7 +67,7 @@ def noise_groups(plan: Plan, level: float | None, shared: int, entropy: Entropy 
 
     def add_noise_to_groups(groups: Arrays) -> Rows:
         kept = plan.mechanism.perturb_part(groups["units"], shared, entropy)
-        columns = noisy_columns(plan, kept, noisy_sums(plan, kept, groups, entropy))
+        columns = noisy_columns(plan, kept, noisy_sums(plan, kept, groups, entropy), level)
         return Rows(kept.index, published(columns, plan.mechanism, level))
 
     return add_noise_to_groups
@@ -78,16 +82,27 @@ def noisy_sums(plan: Plan, kept: Kept, groups: Arrays, entropy: Entropy | None) 
     return noisy_steps
 
 
-def noisy_columns(plan: Plan, kept: Kept, sums: Mapping[str, Integers]) -> list[Column]:
-    """The count and every aggregate of the plan, from noisy counts and noisy recentred sums."""
-    counts = kept.counts
-    count_std = np.full(len(counts), plan.mechanism.noise_std)
-    columns = [Column("count", counts, (count_std,))]
+def noisy_columns(plan: Plan, kept: Kept, sums: Mapping[str, Integers], level: float | None = None) -> list[Column]:
+    """The count and every aggregate of the plan, from noisy counts and noisy recentred sums.
+
+    The noise of a sum is independent of whether its group was released, that of its count is not: sums and means are computed
+    with the count as it is estimated given release.
+    """
+    count = count_column(plan.mechanism, kept.counts, level)
+    columns = [count]
     for noisy in plan.aggregates:
         recentred = np.asarray(sums[noisy.name] * noisy.aggregate.step, np.float64)
-        part = one_pass(noisy, recentred, counts, count_std)
+        part = one_pass(noisy, recentred, count.values, count.std_errors)
         columns.append(noisy.column(part, part))
     return columns
+
+
+def count_column(mechanism: GroupMechanism, noisy: Floats, level: float | None) -> Column:
+    """Counts estimated given release, beside the noisy ones; or these alone where no group is hidden."""
+    if not mechanism.hides_small_counts:
+        return Column("count", noisy, (np.full(len(noisy), mechanism.noise_std),))
+    found = mechanism.given_release(noisy, level)
+    return Column("count", found.counts, (found.std_errors,), noisy, found.bounds)
 
 
 def one_pass(noisy: NoisyAggregate, recentred: Floats, counts: Floats, count_std: Floats) -> NoisySum:
@@ -105,7 +120,16 @@ def published(columns: Sequence[Column], mechanism: GroupMechanism, level: float
     values = {}
     for column in columns:
         values[column.name], values[column.name + STD_ERROR] = column.values, column.std_errors
+        if column.plain is not None:
+            values[column.name + NOISY] = column.plain
         if level is not None:
-            reach = mechanism.half_width(column.noises, level)
-            values[column.name + LOW], values[column.name + HIGH] = column.values - reach, column.values + reach
+            values[column.name + LOW], values[column.name + HIGH] = bounds_of_column(column, mechanism, level)
     return values
+
+
+def bounds_of_column(column: Column, mechanism: GroupMechanism, level: float) -> tuple[Floats, Floats]:
+    """Those of its estimate, or as far on both sides as its noises reach."""
+    if column.bounds is not None:
+        return column.bounds
+    reach = mechanism.half_width(column.noises, level)
+    return column.values - reach, column.values + reach

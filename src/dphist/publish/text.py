@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from dphist.planning import Plan
-from dphist.planning.plan import STD_ERROR
+from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.words import with_error
 
 _WIDEST = 40
@@ -30,7 +30,7 @@ def rows_text(table: pa.Table, most: int) -> str:
     """The first rows of any released table; what has a standard error is shown with it."""
     if table.num_rows == 0:
         return "No group was released."
-    names = [name for name in table.column_names if not name.endswith(STD_ERROR)]
+    names = [name for name in table.column_names if not name.endswith(STD_ERROR) and name != "count" + NOISY]
     lines = _lines(table.slice(0, most), names, (), table.num_rows)
     return "\n".join([*lines, *(_ERROR if "count" in names else [])])
 

@@ -21,6 +21,11 @@ _text = html.escape
 _BARS = 30
 _ROWS = 100
 _LINES = 6
+_GIVEN_RELEASE = (
+    "Counts are estimated given that their groups were released, which noise helped them to; the plain noisy counts are the"
+    " column count_noisy of the table."
+)
+_GIVEN_LIST = _GIVEN_RELEASE.replace("released", "listed")
 
 _STYLE = """
 :root { color-scheme: light; --ink: #1f2933; --soft: #616e7c; --line: #e4e7eb; --blue: #0072b2; --paper: #fff; }
@@ -56,6 +61,8 @@ def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
         f"A count estimates {metadata['estimand']}. ± is one standard error of the noise.",
         [],
     )
+    if plan.mechanism.hides_small_counts:
+        reading += f" {_GIVEN_RELEASE}"
     if plan.request.keys_only:
         what, reading = "Keys", f"{_capital(metadata['selection'])}: {metadata['estimand']}."
     else:
@@ -87,7 +94,7 @@ def largest(table: pa.Table, plan: TopKPlan, metadata: dict[str, Any], *, comple
     estimand = (
         "The list is an order without counts."
         if ranked
-        else "A count estimates the number of units in the group; ± is one standard error of the noise."
+        else f"A count estimates the number of units in the group; ± is one standard error of the noise. {_GIVEN_LIST}"
     )
     rows = _rows(table, ["rank", *by], []) + ended if ranked else _rows(table, by, ["count"])
     sections = [

@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from dphist.aggregates import Floats
 from dphist.checks import MOST_GROUPS, Check
 from dphist.engines.query import NullKeys, parse_key
+from dphist.errors import InvalidParameter
 from dphist.lists.running import describe_stream
 from dphist.lists.top_k import TopK
 from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Ranked
-from dphist.planning.plan import STD_ERROR
+from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.planning.top_k import TopKPlan
 from dphist.publish.charge import Spend, spend_of_mechanism, spend_of_top_k, terms_hash
 from dphist.verification import claims
@@ -35,6 +37,7 @@ class _TopK(_List):
     unit: Text | None = None
     method: Literal["correlated", "from-top", "ranked"]
     k: int = Field(ge=1, le=MOST_GROUPS)
+    cut_off: float | None = None
 
 
 class _Stream(_List):
@@ -66,17 +69,22 @@ def check_top_k(stored: Stored, table: pa.Table) -> Findings:
         mechanism: CorrelatedTopK | FromTop | Ranked = _METHODS[stated.method](**stated.mechanism)
         plan = TopKPlan(stated.epsilon, stated.delta, stated.k, stated.method, mechanism)
         proved = mechanism.delta(plan.epsilon)
-        again = TopK(table, plan, stated.by, True, stated.created, stated.unit, stated.where, stated.receipt)
+        plain, cut_off = claims.is_plain(stated.version, table), stated.cut_off
+        if not plain and (cut_off is None) != (mechanism.noise_std is None):
+            raise InvalidParameter("a cut-off of counts, and none of a list without", "another")
+        again = TopK(table, plan, stated.by, True, stated.created, stated.unit, stated.where, stated.receipt, cut_off)
         expected = again.metadata()
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, _NO_MECHANISM)
-    checks = [_proved(proved, stated), *claims.compare(stored.metadata, expected), *_check_list(table, plan, stated.by)]
+    checks = [_proved(proved, stated), *claims.compare(stored.metadata, expected)]
+    checks += _check_list(table, plan, stated.by, None if plain else cut_off)
     return Findings(checks, lambda: spend_of_top_k(plan, stated.unit or ""))
 
 
-def _check_list(table: pa.Table, plan: TopKPlan, keys: tuple[str, ...]) -> Iterator[Check]:
+def _check_list(table: pa.Table, plan: TopKPlan, keys: tuple[str, ...], cut_off: float | None) -> Iterator[Check]:
     mechanism = plan.mechanism
     before, after = (["rank"], []) if mechanism.noise_std is None else ([], ["count", "count" + STD_ERROR])
+    after += [] if cut_off is None else ["count" + NOISY]
     yield from (named := claims.columns_and_keys(table, keys, after, before))
     if not named[0].passed:
         return
@@ -86,7 +94,17 @@ def _check_list(table: pa.Table, plan: TopKPlan, keys: tuple[str, ...]) -> Itera
         ranks = numbers(table, "rank").tolist() == list(range(1, table.num_rows + 1))
         yield Check("ranks", ranks, "are 1, 2, 3, …" if ranks else "are not 1, 2, 3, …")
         return
-    yield from _check_counts(table, mechanism.lattice_bits, mechanism.noise_std)
+    if cut_off is None:
+        yield from _check_counts(table, mechanism.lattice_bits, mechanism.noise_std)
+        return
+    noisy, bits = numbers(table, "count" + NOISY), mechanism.lattice_bits
+    yield claims.lattice(np.append(noisy, cut_off), bits)
+    above = bool((noisy > cut_off).all())
+    yield Check("cut-off", above, f"every noisy count exceeds {cut_off:,g}" if above else "a noisy count does not")
+    found = mechanism.given_cut_off(noisy, cut_off)
+    right = claims.close(numbers(table, "count"), found.counts)
+    yield Check("estimates", right, "counts are those of the noisy ones, given the list" if right else "are others")
+    yield from _check_order_and_errors(table, found.std_errors)
 
 
 def check_running(stored: Stored, table: pa.Table) -> Findings:
@@ -137,9 +155,12 @@ def _proved(proved: float, stated: _List) -> Check:
 
 
 def _check_counts(table: pa.Table, bits: int, std: float) -> Iterator[Check]:
-    counts = numbers(table, "count")
-    yield claims.lattice(counts, bits)
-    falling = bool((np.diff(counts) <= 0).all())
+    yield claims.lattice(numbers(table, "count"), bits)
+    yield from _check_order_and_errors(table, np.full(table.num_rows, std))
+
+
+def _check_order_and_errors(table: pa.Table, errors: Floats) -> Iterator[Check]:
+    falling = bool((np.diff(numbers(table, "count")) <= 0).all())
     yield Check("order", falling, "largest count first" if falling else "is not by count")
-    right = claims.close(numbers(table, "count" + STD_ERROR), np.full(len(counts), std))
-    yield Check("errors", right, "standard errors are those of the noise" if right else f"expected {std:g}")
+    right = claims.close(numbers(table, "count" + STD_ERROR), errors)
+    yield Check("errors", right, "standard errors are those of the noise" if right else "are not those of the noise")

@@ -16,10 +16,10 @@ from dphist.engines.base import Order, row_order
 from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter
 from dphist.planning import Plan, storage
-from dphist.planning.plan import STD_ERROR
+from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection, describe_release
-from dphist.publish.table import HIGH, LOW, check_form, column_names, one_pass
+from dphist.publish.table import HIGH, LOW, check_form, column_names, count_column, one_pass
 from dphist.verification import claims
 from dphist.verification.claims import Findings, Names, Text, close, numbers, skipped
 from dphist.verification.stored import Stored
@@ -66,7 +66,7 @@ def check_release(stored: Stored, table: pa.Table) -> Findings:
     checks = [
         Check("guarantee", True, detail),
         *claims.compare(stored.metadata, expected),
-        *_check_table(stored, table, plan, request),
+        *_check_table(stored, table, plan, request, plain=claims.is_plain(stated.version, table)),
     ]
     given = plan.request.choice == "given"
     return Findings(checks, lambda: spend_of_plan(_as_charged(plan), request.unit), same_words=given)
@@ -79,9 +79,9 @@ def _as_charged(plan: Plan) -> Plan:
     return Plan(replace(plan.request, max_groups=None), plan.mechanism, plan.alternatives)
 
 
-def _check_table(stored: Stored, table: pa.Table, plan: Plan, request: Selection) -> Iterator[Check]:
+def _check_table(stored: Stored, table: pa.Table, plan: Plan, request: Selection, *, plain: bool) -> Iterator[Check]:
     keys = [parse_key(key).name for key in request.by]
-    yield from (named := claims.columns_and_keys(table, keys, column_names(plan, request.intervals)))
+    yield from (named := claims.columns_and_keys(table, keys, column_names(plan, request.intervals, plain=plain)))
     if not named[0].passed:
         return
     if request.null_keys == "drop" and plan.request.keys is None:
@@ -93,12 +93,28 @@ def _check_table(stored: Stored, table: pa.Table, plan: Plan, request: Selection
         yield _check_order(stored, table, np.zeros(0), keys, request)
         return
     counts = numbers(table, "count")
-    if not np.isfinite(counts).all():
+    given = plan.mechanism.hides_small_counts and not plain
+    noisy = numbers(table, "count" + NOISY) if given else counts
+    if not (np.isfinite(counts).all() and np.isfinite(noisy).all()):
         yield Check("counts", False, "one is no number")
         return
-    yield from _check_counts(counts, plan, request.integers)
+    yield from _check_counts(noisy, plan, request.integers and not given)
     yield _check_order(stored, table, counts, keys, request)
-    yield from _check_errors(table, plan, request, counts)
+    if given:
+        found = count_column(plan.mechanism, noisy, request.intervals)
+        yield _check_estimates(counts, found.values, 0.5 if request.integers else 0.0)
+        yield from _check_errors(table, plan, request, found)
+        return
+    if request.integers and request.intervals is not None:  # an interval lies around the count before it was rounded
+        counts = (numbers(table, "count" + LOW) + numbers(table, "count" + HIGH)) / 2
+    std = np.full(len(counts), plan.mechanism.noise_std)
+    yield from _check_errors(table, plan, request, Column("count", counts, (std,)))
+
+
+def _check_estimates(counts: Floats, expected: Floats, rounding: float) -> Check:
+    """Counts as the noisy ones give them; their own lattice is finer than what libraries may differ by."""
+    right = bool((np.abs(counts - expected) <= rounding + 1e-9 * np.abs(expected)).all())
+    return Check("estimates", right, "counts are those of the noisy ones, given release" if right else "are others")
 
 
 def _check_types(table: pa.Table, keys: list[str], request: Selection) -> Check:
@@ -135,23 +151,24 @@ def _check_order(stored: Stored, table: pa.Table, counts: Floats, keys: list[str
     return Check("order", right, f"is by {request.order}" if right else f"is not by {request.order}")
 
 
-def _check_errors(table: pa.Table, plan: Plan, request: Selection, counts: Floats) -> Iterator[Check]:
+def _check_errors(table: pa.Table, plan: Plan, request: Selection, count: Column) -> Iterator[Check]:
     """Standard errors and intervals, column by column, as the noise of the plan gives them."""
     level = request.intervals
-    if request.integers and level is not None:  # an interval lies around the count before it was rounded
-        counts = (numbers(table, "count" + LOW) + numbers(table, "count" + HIGH)) / 2
     wrong, unknown = [], []
-    for name, parts in _noises(table, plan, request, counts):
-        if parts is None:
+    for name, column in _noises(table, plan, request, count):
+        if column is None:
             unknown.append(name)
             continue
-        column = Column(name, np.zeros(len(counts)), parts)
         stated = numbers(table, name + STD_ERROR)
         if not close(stated, column.std_errors) or not bool((stated > 0).all()):
             wrong.append(name + STD_ERROR)
+        elif level is not None and column.bounds is not None:
+            ends = zip((LOW, HIGH), column.bounds, strict=True)
+            wrong += [name + end for end, bound in ends if not close(numbers(table, name + end), bound)]
         elif level is not None:
             whole = request.integers and name in ("count", "rows")
-            wrong += _wrong_bounds(table, name, plan.mechanism.half_width(parts, level), 0.5 if whole else 0.0)
+            reach = plan.mechanism.half_width(column.noises, level)
+            wrong += _wrong_bounds(table, name, reach, 0.5 if whole else 0.0)
     if wrong:
         yield Check("errors", False, f"are not those of the plan in {wrong}")
     elif plan.mechanism.in_rounds:
@@ -162,23 +179,19 @@ def _check_errors(table: pa.Table, plan: Plan, request: Selection, counts: Float
         yield skipped("errors", f"of {unknown} depend on counts before they were rounded")
 
 
-def _noises(
-    table: pa.Table, plan: Plan, request: Selection, counts: Floats
-) -> Iterator[tuple[str, tuple[Floats, ...] | None]]:
+def _noises(table: pa.Table, plan: Plan, request: Selection, count: Column) -> Iterator[tuple[str, Column | None]]:
     """The independent noises of every column; those of an adaptive release are known from the table alone."""
     if plan.mechanism.in_rounds:
         for name in plan.value_names:
-            yield name, (numbers(table, name + STD_ERROR),)
+            yield name, Column(name, numbers(table, name), (numbers(table, name + STD_ERROR),))
         return
-    count_std = np.full(len(counts), plan.mechanism.noise_std)
-    yield "count", (count_std,)
+    yield "count", count
+    rounded = request.integers and request.intervals is None and count.plain is None
     for noisy in plan.aggregates:
-        name, rounded = noisy.aggregate.name, request.integers and request.intervals is None
+        name, values = noisy.aggregate.name, numbers(table, noisy.aggregate.name)
         hidden = rounded and noisy.aggregate.kind == "mean"
-        yield (
-            name,
-            None if hidden else noisy.errors(numbers(table, name), one_pass(noisy, np.zeros(0), counts, count_std)),
-        )
+        part = one_pass(noisy, np.zeros(0), count.values, count.std_errors)
+        yield name, None if hidden else Column(name, values, noisy.errors(values, part))
 
 
 def _wrong_bounds(table: pa.Table, name: str, reach: Floats, rounding: float) -> list[str]:
