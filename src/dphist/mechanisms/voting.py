@@ -44,8 +44,8 @@ LOOK_SHARE: Final = 0.1
 VOTE_WORTH: Final = 1.3
 LOOK_GAIN: Final = 0.15
 """What the choice expects: a vote finds groups like so much weight in the rounds, and with a look like d^LOOK_GAIN times as
-much if its unit is in d groups. Chosen on generated tables (`benchmarks/keys.py --tune`): of 96 runs the choice finds 97 % of
-the keys of the best of the three, and 84 % at worst."""
+much if its unit is in d groups. Chosen on generated tables (`benchmarks/keys.py --tune`): in 96 runs there, with the
+choice paid for, it finds 96 % of the keys of the best of the three on average, and 84 % at worst."""
 
 MOST_SHARES: Final = 1 << LATTICE_BITS
 """The most groups of which one unit moves the shares: each by at least one step, by 2^LATTICE_BITS together."""

@@ -240,7 +240,7 @@ def _of_keys_alone(plan: Plan) -> dict[str, Any]:
 def estimand(plan: Plan) -> str:
     """What a count estimates, in words: intervals cover the noise, not what bounding left out."""
     if plan.request.keys_only:
-        return "there is none; a key that is missing may belong to a group as large as some that are shown"
+        return "nothing is counted; a key that is missing may belong to a group as large as some that are shown"
     if plan.mechanism.in_rounds:
         return (
             "the number of units in the group, all of them; intervals cover the noise and an estimate of what is lost where"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dphist.mechanisms import ContinualCounts
+from dphist.mechanisms import ContinualCounts, GroupMechanism
 from dphist.planning import Plan
 from dphist.planning.describe import facts, standing, title
 from dphist.planning.plan import STD_ERROR
@@ -64,7 +64,7 @@ def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
     if plan.mechanism.hides_small_counts:
         reading += f" {_GIVEN_RELEASE}"
     if plan.request.keys_only:
-        what, reading = "Keys", f"{_capital(metadata['selection'])}: {metadata['estimand']}."
+        what, reading = "Keys", f"{_capital(metadata['selection'])}. {_capital(metadata['estimand'])}."
     else:
         pictures = [
             _section("The largest groups", _bars(table, by)),
@@ -242,6 +242,8 @@ def _probabilities(plan: Plan) -> str:
     mechanism = plan.mechanism
     if mechanism.threshold is None:
         return "<p>All groups of the public list are released.</p>"
+    if plan.request.keys_only:
+        return _shares_released(mechanism)
     grid = np.linspace(0, 1.15 * mechanism.count_released_with(0.999), 240)
     marks = [(mechanism.count_released_with(p), p) for p in (0.5, 0.95)]
     picture = svg.curve(grid, np.array([mechanism.release_probability(x) for x in grid]), marks)
@@ -253,6 +255,14 @@ def _probabilities(plan: Plan) -> str:
             f" have no other undecided group: {words}."
         )
     return _figure(picture, caption)
+
+
+def _shares_released(mechanism: GroupMechanism) -> str:
+    """Of keys alone: up to sizes of which hardly any is lost."""
+    grid = np.linspace(0, 4 * mechanism.count_released_with(0.5), 80)
+    marks = [(x, 1 - mechanism.share_lost(x)) for x in map(mechanism.count_released_with, (0.5, 0.95))]
+    picture = svg.curve(grid, np.array([1 - mechanism.share_lost(x) for x in grid]), marks)
+    return _figure(picture, f"The share of groups that are released, by their units ({mechanism.size_in_words}).")
 
 
 def _alternatives(plan: Plan) -> str:

@@ -89,10 +89,10 @@ def plot_choice(plan: Plan, path: str | Path, *, overwrite: bool = False) -> Non
     grid = [float(x) for x in np.linspace(0, 1.1 * max(m.count_released_with(0.99) for m in branches), 300)]
     curves = []
     for mechanism in branches:
-        bound = "" if mechanism.in_rounds else f", {mechanism.bound_in_words}"
-        curves.append((mechanism.name + bound, grid, [mechanism.release_probability(x) for x in grid]))
+        name = title(mechanism) if mechanism.in_rounds else f"{mechanism.name}, {mechanism.bound_in_words}"
+        curves.append((name, grid, [mechanism.release_probability(x) for x in grid]))
     draw_lines(axes, curves)
-    axes.set_xlabel("units in the group after bounding (adaptive: the weight they give it)")
+    axes.set_xlabel("units in the group after bounding (adaptive: the weight they give it; voting: their votes)")
     axes.set_ylabel("probability that it is released")
     axes.set_title(f"ε = {plan.request.epsilon:g}, δ = {plan.request.delta:g}", fontsize=10)
     axes.legend(fontsize=8, frameon=False)
