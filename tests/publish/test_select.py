@@ -43,12 +43,12 @@ def test_keys_alone_are_published_in_their_order() -> None:
     told = found.metadata()
     assert told["noise_std"] is None
     assert told["order"] == "key"
-    assert "no counts are published" in told["selection"]
+    assert "nothing was counted" in told["summary"]
     assert told["expected"]["single_unit"] <= 1e-6
     text = found.html()
     assert "Private keys by item" in text
     assert "The largest groups" not in text
-    assert "no counts are published" in text
+    assert "nothing was counted" in text
 
 
 @pytest.mark.parametrize("name", ["keys.parquet", "keys.csv", "keys.json"])
@@ -59,7 +59,7 @@ def test_files_verify_and_damage_shows(tmp_path: Path, name: str) -> None:
     metadata = found.metadata()
     for change, wrong in (
         ({"expected": {**metadata["expected"], "single_unit": 1e-12}}, "expected.single_unit"),
-        ({"selection": "keys were selected by chance"}, "selection"),
+        ({"summary": "Selected by chance."}, "summary"),
         ({"order": "count"}, "guarantee"),
     ):
         write_again(found.to_arrow(), {**metadata, **change}, tmp_path / f"wrong-{name}")
@@ -272,9 +272,8 @@ def test_groups_below_the_low_threshold_are_never_released() -> None:
     assert "fewer than 5 units is never released" in str(higher.plan)
 
 
-def test_voting_is_for_keys_alone() -> None:
-    with pytest.raises(InvalidParameter, match="keys only with voting"):
-        dp.plan(**BUDGET, mechanism="voting")
+def test_what_keys_alone_explain_has_no_counts() -> None:
+    assert dp.plan(**BUDGET, mechanism="voting").mechanism.counted
     explained = explain(prepare_selection(LIGHT, **UNIT, **BUDGET, low_threshold=3))
     assert "Election" in explained
     assert "fewer than 3 votes is never shown" in " ".join(explained.split())

@@ -63,6 +63,7 @@ class Voting(GroupMechanism):
 
     name: ClassVar[str] = "voting"
     in_rounds: ClassVar[bool] = True
+    splits_epsilon: ClassVar[bool] = True
     theorem = "docs/voting.md, Theorems 1 to 3"
     max_groups = 1
     lattice_bits = 0
@@ -133,6 +134,11 @@ class Voting(GroupMechanism):
     def analysis(self) -> str:
         """Both are one theorem; the name tells them apart."""
         return "blind" if self.look_epsilon == 0 else "after a look"
+
+    @property
+    def selection_in_words(self) -> str:
+        """One vote of each unit."""
+        return f"by an election ({self.analysis})"
 
     @property
     def rounds(self) -> int:
