@@ -122,7 +122,6 @@ def test_the_choice_is_charged(tmp_path: Path) -> None:
     "wrong",
     [
         {"max_groups": 3},
-        {"max_groups": "auto"},
         {"sums": {"x": (0, 1)}},
         {"means": {"x": (0, 1)}},
         {"rows": 3},
@@ -231,7 +230,7 @@ def test_light_units_vote_and_heavy_ones_have_rounds() -> None:
     """The choice is made from the noisy histogram of degrees alone."""
     light = dp.select(LIGHT, **UNIT, **BUDGET)
     assert light.plan.mechanism.name == "voting"
-    assert light.to_arrow().num_rows == 40
+    assert 37 <= light.to_arrow().num_rows <= 40  # each of them is lost once in a thousand times
     rng = np.random.default_rng(1)
     heavy = pa.table({"user": np.repeat(np.arange(3000), 40), "item": (2000 * rng.random(120_000) ** 2).astype(int)})
     found = dp.select(heavy, **UNIT, **BUDGET)
