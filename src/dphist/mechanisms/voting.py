@@ -64,7 +64,6 @@ class Voting(GroupMechanism):
     name: ClassVar[str] = "voting"
     in_rounds: ClassVar[bool] = True
     splits_epsilon: ClassVar[bool] = True
-    theorem = "docs/voting.md, Theorems 1 to 3"
     max_groups = 1
     lattice_bits = 0
     sparsity = independent_std = correlation = None
@@ -129,6 +128,11 @@ class Voting(GroupMechanism):
     def covers(self, aggregates: Sequence[Aggregate]) -> bool:
         """Whether the profile accounts for the noise that is drawn on the aggregates. Exact."""
         return Fraction(self.sums_sensitivity) >= pure_epsilon(self.noisy(aggregates))
+
+    @property
+    def theorem(self) -> str:
+        """The fourth adds counts."""
+        return f"docs/voting.md, Theorems 1 to {4 if self.counted else 3}"
 
     @property
     def analysis(self) -> str:
