@@ -1,12 +1,14 @@
 """The adaptive release attacked where its proof gives everything away: all rounds, the histogram of norms, counts and sums.
 
 For groups that exist without the unit the best attack on that view is known. Given the same published past each part is
-Gaussian around sums that differ by a known vector, so the log of the likelihood ratio of each part is a known number. Runs of
-the real code on both sides give one such number for each part; the sampled attack weighs them and does the rest.
+Gaussian, or Laplace, around sums that differ by a known vector, so the log of the likelihood ratio of each part is a known
+number. Runs of the real code on both sides give one such number for each part; the sampled attack weighs them and does the
+rest.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -16,28 +18,31 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-from dphist.aggregates import Aggregate
+from dphist.aggregates import Aggregate, NoisyAggregate
+from dphist.audit import voting
 from dphist.audit.judge import Claim, Run, Trials
-from dphist.audit.laws import NOTHING, Floats, Integers, Pair, joint, kinds_of_groups, thresholded
+from dphist.audit.laws import NOTHING, Floats, Integers, Pair, joint, thresholded
 from dphist.audit.trials import Scene, one_release
 from dphist.engines.base import Engine, LocalGroups
 from dphist.engines.memory import MemoryPairs
-from dphist.mechanisms import AdaptiveGaussian
-from dphist.mechanisms.adaptive import sum_shift
-from dphist.mechanisms.counts import CountNoise
+from dphist.mechanisms import AdaptiveGaussian, Voting
+from dphist.mechanisms.counts import CountNoise, NoiseLaw, sum_shift
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
 from dphist.mechanisms.weights import next_weights
-from dphist.noise import DiscreteLaplace
+from dphist.noise import DiscreteLaplace, Law, RoundedGaussian
 from dphist.planning import Plan, plan_for
+from dphist.privacy import adaptive as theory
 from dphist.privacy.gaussian import delta_gaussian
 from dphist.selection.choice import DEGREE_EDGES, noisy_degrees
-from dphist.selection.counting import CENTRES, count, count_stds, noise_clipped, noise_norms, whole_cap
+from dphist.selection.counting import CENTRES, Classes, Counting, NoisyCounts, count, noise_classes, noise_norms
 from dphist.selection.rounds import noise_round
 
 Pairs = Callable[..., MemoryPairs]
 
 GROUPS, UNITS = 8, 25
 _OTHERS = np.array([(u, g) for u in range(UNITS - 1) for g in range(GROUPS) if (u * 5 + g * 3) % 7 < 3])
+
+_TUNING = Tuning()
 
 EVERYWHERE = tuple(range(GROUPS))
 """The unit under attack is in all of the 8 groups that 24 others share."""
@@ -57,10 +62,9 @@ def claims(engine: Engine | None, runs: tuple[int, int]) -> Iterator[Claim]:
     for claim in selections(keys, keys.mechanism.delta, runs, Scene(1, 4, 1), engine=engine):
         yield replace(claim, analysis="rounds, keys alone")
     chosen_keys = plan_for(epsilon=1.0, delta=0.3, keys_only=True)
-    law, groups = plan_for(epsilon=1.0, delta=0.3), plan_for(epsilon=1.0, delta=0.3, max_groups="auto")
+    law = plan_for(epsilon=1.0, delta=0.3)
     for name, chosen, scenes in (
-        ("of the law", law, (Scene(1, 0, 1),)),
-        ("of max_groups", groups, (Scene(1, 0, 1), Scene(4, 0, 4))),
+        ("of the law", law, (Scene(1, 0, 1), Scene(4, 0, 4))),
         ("of keys alone", chosen_keys, (Scene(1, 0, 1), Scene(1, 2, 1))),
     ):
         for claim in selections(chosen, whole_budget(chosen), runs, *scenes, engine=engine):
@@ -80,20 +84,40 @@ def claims_of_view() -> Iterator[Claim]:
             "adaptive", "rounds, Lemma 1", f"the full view, a unit in {name}", mechanism.delta_noise, None,
             views(mechanism, target), 12_000, 200_000,
         )  # fmt: skip
-    clear = replace(mechanism, counts=replace(mechanism.count_noise, histogram_std=1.0))
-    yield Claim(
-        "adaptive", "rounds, Lemma 1", "one bucket of the histogram of norms",
-        lambda epsilon: float(delta_gaussian(1 / clear.histogram_std, epsilon)), None,
-        partial(_one_more, partial(noisy_buckets, clear)), 20_000, 200_000,
-    )  # fmt: skip
-    counts = replace(
-        mechanism, round_stds=(1e6,) * mechanism.rounds, counts=replace(mechanism.count_noise, histogram_std=1e6)
-    )
-    yield Claim(
-        "adaptive", "rounds, Lemma 1", "counts and sums of a unit that is scaled down to a norm of 2", counts.delta_noise,
-        None, partial(_clipped, counts, (4.0, 8.0)), 20_000, 200_000,
-    )  # fmt: skip
+    yield from claims_of_counts()
     yield from claims_of_choice()
+
+
+def claims_of_counts() -> Iterator[Claim]:
+    """What counting publishes of public keys, under each law: a bucket, and all counts and sums of one unit."""
+    for law, name in (("gaussian", "adaptive"), ("laplace", "voting")):
+        noise = count_noise(law)  # type: ignore[arg-type]
+        clear = replace(noise, histogram_noise=1.0)
+        one = partial(delta_of_parts, noise, [clear.histogram_noise])
+        yield Claim(
+            name, f"{law} counts", "one bucket of the histogram of norms", one, None,
+            partial(_one_more, partial(noisy_buckets, clear)), 20_000, 200_000,
+        )  # fmt: skip
+        for setting, target, bounds, light in (
+            ("a unit of norm 1 in the first of two classes", IN_ONE, (1, 2), 1),
+            ("a unit in 8 groups in the third of three classes", EVERYWHERE, (1, 4, 8), 2),
+            ("a unit in 8 groups that is scaled down to a norm of 2", EVERYWHERE, (1, 2), 1),
+        ):
+            classes = Classes(tuple(bound * ONE**noise.power for bound in bounds), light, noise.power)
+            yield Claim(
+                name, f"{law} counts", f"counts and sums of {setting}", partial(delta_of_parts, noise, None), None,
+                counts_of(noise, classes, target), 20_000, 200_000,
+            )  # fmt: skip
+
+
+def delta_of_parts(noise: CountNoise, parts: list[float] | None, epsilon: float) -> float:
+    """The claim for noises over sensitivities, or for scaled count, class and sum: Gaussian, or pure epsilons."""
+    if parts is None:
+        parts = [noise.scaled_noise, noise.class_noise, 1 / noise.sums_sensitivity]
+    if noise.law == "gaussian":
+        return float(delta_gaussian(theory.gdp(parts), epsilon))
+    pure = math.fsum(1 / scale for scale in parts)
+    return max(0.0, -math.expm1(epsilon - pure) / (1 + math.exp(-pure)))
 
 
 def selections(
@@ -119,9 +143,20 @@ def loose(threshold: float = 3.0, *, groups: int = GROUPS, std: float = 2.0) -> 
     """A mechanism with deltas so large that runs see them; what its sums cost is what the noise that is accounted for costs."""
     tuning = Tuning(most_groups=groups)
     stds = tuple(std / share**0.5 for share in tuning.fractions)
-    counts = CountNoise(4.0, 2.5, 5.0)
-    paid = replace(counts, sums_sensitivity=SUM.weight**0.5 / counts.noise_std * (1 + 1e-12))
-    return AdaptiveGaussian(stds, threshold, paid, tuning)
+    return AdaptiveGaussian(stds, threshold, count_noise("gaussian"), tuning)
+
+
+def count_noise(law: NoiseLaw) -> CountNoise:
+    """Noise on counts that runs see through."""
+    noise = CountNoise(law, 4.0, 2.5, 0.65)
+    budget = SUM.weight if law == "laplace" else SUM.weight**0.5
+    return replace(noise, sums_sensitivity=budget / noise.unit_noise * (1 + 1e-12))
+
+
+def noisy_sum(noise: CountNoise) -> NoisyAggregate:
+    """The sum with noise for its part of the budget."""
+    of = loose() if noise.law == "gaussian" else Voting(1.0, 0.1, 3)
+    return replace(of, counts=noise).noisy([SUM])[0]
 
 
 def pairs_of(rows: Integers, groups: int, units: int, kind: Pairs = MemoryPairs) -> MemoryPairs:
@@ -182,27 +217,15 @@ class View:
         selected = groups.each(noise_round(mechanism, last, None), ())
         chosen = np.isin(groups.codes, selected.codes)
         choice = self._selection_ratio(groups.columns["total"], chosen, self._sums(weights))
-        counted, clipping = count(mechanism, self.truth, selected, mechanism.noisy([SUM]))
+        noise, noisy_sums = mechanism.counts, mechanism.noisy([SUM])
+        assert noise is not None
+        counted, counting = count(noise, tuning, self.truth, selected, noisy_sums)
         assert isinstance(counted, LocalGroups)
         spread = np.zeros(self.truth.groups, np.int64)
         spread[counted.codes] = counted.columns["weight"]
-        parts = [loss, choice, self._bucket(spread)]
-        shift, (main, probe) = sum_shift(SUM), clipping.caps
-        stds = count_stds(mechanism, clipping.caps)
-        sums_std = SUM.sensitivity_steps / mechanism.sums_sensitivity * main**0.5 * 2.0 ** (shift - LATTICE_BITS)
-        for name, kind, cap, std in (
-            ("main", "units", main, stds[0]),
-            ("probe", "units", probe, stds[1]),
-            ("steps_1", SUM.name, main, sums_std),
-        ):
-            exact = [
-                side.clipped_sums(spread, whole_cap(cap), {SUM.name: shift})[kind]
-                for side in (self.without, self.with_)
-            ]
-            noisy = np.zeros(self.truth.groups, np.int64)
-            noisy[counted.codes] = counted.columns[name]
-            parts.append(self._log_ratio(noisy, exact, std))
-        return np.stack(parts, axis=1)
+        published = counting.noisy_counts([SUM.name], counted.columns)
+        ratios = count_ratios(noise, noisy_sums[0], published, counted, self.without, self.with_)
+        return np.stack([loss, choice, self._bucket(spread), *ratios], axis=1)
 
     def _sums(self, weights: Integers) -> list[Integers]:
         return [side.weighted_sums(weights) for side in (self.without, self.with_)]
@@ -212,8 +235,7 @@ class View:
 
         A group that is not counted has the same sums, 0, on both sides.
         """
-        without, with_ = ((published - side) / (std * 2.0**LATTICE_BITS) for side in sums)
-        return np.asarray(((without**2 - with_**2) / 2).reshape(-1, GROUPS).sum(axis=1))
+        return log_ratio(RoundedGaussian(Fraction(std), LATTICE_BITS), published, sums)
 
     def _selection_ratio(self, totals: Integers, chosen: NDArray[np.bool_], sums: list[Integers]) -> Floats:
         """The same of whether each group passed the threshold, given its sums before the last round."""
@@ -228,26 +250,90 @@ class View:
         there = np.zeros(self.truth.units, np.bool_)
         there[self.truth.unit[spread[self.truth.group] > 0]] = True
         exact = there[UNITS - 1 :: UNITS].astype(np.int64)
-        return noisy_buckets(self.mechanism, exact)
+        assert self.mechanism.counts is not None
+        return noisy_buckets(self.mechanism.counts, exact)
 
 
-def _clipped(mechanism: AdaptiveGaussian, caps: tuple[float, float], n: int) -> Trials:
-    """What is published of all groups of a copy, added up: one unit moves them alike. The norms allowed are public."""
-    truth = _copies(EVERYWHERE, 2 * n, n, MemoryPairs)
-    weights = LocalGroups(np.arange(truth.groups), {"weight": np.full(truth.groups, ONE)}, truth.keys_of)
-    exact = truth.clipped(weights, (whole_cap(caps[0]), whole_cap(caps[1])), [sum_shift(SUM)])
-    noisy = exact.each(noise_clipped(mechanism, caps, mechanism.noisy([SUM]), None), ())
-    parts = [noisy.columns[name].reshape(-1, GROUPS).sum(axis=1) for name in ("main", "probe", "steps_1")]
-    rows = np.stack(parts, axis=1).astype(np.float64)
-    return Trials(rows[:n], rows[n:])
+def log_ratio(law: Law, published: Integers, sums: list[Integers]) -> Floats:
+    """log P(published | with) - log P(published | without) under noise of this law, summed over the groups of each copy.
+
+    A group that is not counted has the same sums, 0, on both sides.
+    """
+    without, with_ = ((published - side).astype(np.float64) for side in sums)
+    if isinstance(law, RoundedGaussian):
+        scale = float(law.std) * 2.0**law.lattice_bits
+        ratio = ((without / scale) ** 2 - (with_ / scale) ** 2) / 2
+    else:
+        assert isinstance(law, DiscreteLaplace)
+        ratio = (np.abs(without) - np.abs(with_)) / float(law.scale)
+    return np.asarray(ratio.reshape(-1, GROUPS).sum(axis=1))
 
 
-def noisy_buckets(mechanism: AdaptiveGaussian, units: Integers) -> Floats:
+def count_ratios(
+    noise: CountNoise,
+    noisy_sum: NoisyAggregate,
+    noisy: NoisyCounts,
+    counted: LocalGroups,
+    without: MemoryPairs,
+    with_: MemoryPairs,
+) -> list[Floats]:
+    """What scaled counts, counts of classes and sums tell about each copy. Weights and classes are public."""
+    classes, shift, codes = noisy.classes, sum_shift(SUM), counted.codes
+    spread = np.zeros(without.groups, np.int64)
+    spread[codes] = noisy.weights
+    sides = [
+        side.class_sums(spread, codes, classes.bounds, classes.power, {SUM.name: shift}) for side in (without, with_)
+    ]
+
+    def ratio(law: Law, published: Integers, exact: list[Integers]) -> Floats:
+        at = [np.zeros(without.groups, np.int64) for _ in range(3)]
+        for column, values in zip(at, (published, *exact), strict=True):
+            column[codes] = values
+        return log_ratio(law, at[0], at[1:])
+
+    factors = np.array(classes.factors(noise))
+    scaled = ratio(
+        noise.scaled_law(float(classes.sizes[0])), noisy.scaled, [(side["units"] * factors).sum(axis=1) for side in sides]
+    )
+    by_class = [
+        ratio(noise.class_law(float(bound)), noisy.by_class[:, place], [side["units"][:, place] for side in sides])
+        for place, bound in enumerate(classes.sizes)
+    ]
+    parts = (slice(None, classes.light), slice(classes.light, None))
+    sums = [
+        ratio(noise.sum_law(noisy_sum, bound, shift), published, [side[SUM.name][:, part].sum(axis=1) for side in sides])
+        for published, bound, part in zip(noisy.sums[SUM.name], classes.split_bounds, parts, strict=True)
+    ]
+    return [scaled, np.sum(by_class, axis=0), np.sum(sums, axis=0)]
+
+
+def counts_of(noise: CountNoise, classes: Classes, target: tuple[int, ...], kind: Pairs = MemoryPairs) -> Run:
+    """What counting publishes of all groups of n copies on each side, which are public, with weights of 1.
+
+    The attacker knows how units are to be counted; the pairs under attack are of the given kind.
+    """
+
+    def run(n: int) -> Trials:
+        truth = _copies(target, 2 * n, n, kind)
+        without, with_ = (_copies(target, 2 * n, first, MemoryPairs) for first in (2 * n, 0))
+        weights = LocalGroups(np.arange(truth.groups), {"weight": np.full(truth.groups, ONE)}, truth.keys_of)
+        aggregate = noisy_sum(noise)
+        exact = truth.by_class(weights, classes.bounds, classes.light, classes.power, [sum_shift(SUM)])
+        counted = exact.each(noise_classes(noise, classes, [aggregate], None), ())
+        norms = noise_norms(noise, _TUNING, np.zeros(len(CENTRES), np.int64), 1.0)
+        noisy = Counting(norms, classes).noisy_counts([SUM.name], counted.columns)
+        rows = np.stack(count_ratios(noise, aggregate, noisy, counted, without, with_), axis=1)
+        return Trials(rows[:n], rows[n:])
+
+    return run
+
+
+def noisy_buckets(noise: CountNoise, units: Integers) -> Floats:
     """Numbers of units as the histogram of norms publishes them, each in a bucket that is large enough to be taken as it is."""
     many, width = 1 << 30, len(CENTRES)
     padded = np.append(units, np.zeros(-len(units) % width, np.int64)).reshape(-1, width)
-    everything = float(ONE**2 * CENTRES.max() * 2)
-    return np.concatenate([noise_norms(mechanism, row + many, everything, None).units - many for row in padded])[
+    everything = float(ONE**noise.power * CENTRES.max() * 2)
+    return np.concatenate([noise_norms(noise, _TUNING, row + many, everything).units - many for row in padded])[
         : len(units)
     ]
 
@@ -288,10 +374,10 @@ def alone_in_one_group(mechanism: AdaptiveGaussian, cells: int = 3000) -> Pair:
 
 def claims_of_choice() -> Iterator[Claim]:
     """What the data chooses with: a branch behind a noisy histogram of degrees, and the noise of that histogram."""
-    plan = plan_for(epsilon=1.0, delta=1e-3)
-    branch = next(branch for branch in plan.branches if branch.max_groups == 1)
+    plan = plan_for(epsilon=1.0, delta=1e-3, keys_only=True)
+    branch = next(one for one in plan.branches if isinstance(one, Voting) and one.look_epsilon == 0)
     yield Claim(
-        "automatic choice", "of the law", f"{branch.name} for one group, behind a noisy histogram of degrees",
+        "automatic choice", "of the law", "a blind election, behind a noisy histogram of degrees",
         whole_budget(plan), partial(_behind_a_bucket, branch, plan.request.choice_epsilon),
     )  # fmt: skip
     epsilon = plan_for(epsilon=30.0, delta=1e-3).request.choice_epsilon
@@ -309,10 +395,10 @@ def claims_of_choice() -> Iterator[Claim]:
     )  # fmt: skip
 
 
-def _behind_a_bucket(branch: object, epsilon: float) -> Iterator[Pair]:
-    """A release and the bucket that the choice was made from are looked at together."""
+def _behind_a_bucket(branch: Voting, epsilon: float) -> Iterator[Pair]:
+    """An election and the bucket that the choice was made from are looked at together."""
     law = DiscreteLaplace(1 / Fraction(epsilon))
     bucket = thresholded([0], [1], own=law, common=None, threshold=NOTHING, low=0)
-    for pair in kinds_of_groups(branch):
+    for pair in voting.neighbours(branch):
         sides = zip((pair.without, pair.with_), bucket, strict=True)
         yield Pair(f"{pair.name} and one bucket", *(joint(list(side)) for side in sides))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -36,7 +36,7 @@ from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.spark.engine import SparkEngine, is_here
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms import FromTop, Kept
-from dphist.mechanisms.tuning import LATTICE_BITS, WEIGHT_BITS
+from dphist.mechanisms.tuning import LATTICE_BITS, ONE, WEIGHT_BITS
 from dphist.noise import DiscreteGaussian, Entropy, RoundedGaussian, SystemEntropy, TruncatedDiscreteLaplace
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
@@ -47,6 +47,7 @@ from dphist.privacy import ranked, truncated_laplace
 from dphist.privacy.gaussian import delta_gaussian
 from dphist.publish.result import Release
 from dphist.publish.run import prepare
+from dphist.selection.counting import Classes
 
 MORE_RUNS = (60_000, 100_000)
 """For noise on a cluster: fewer would miss noise that is 10 % too small every other time."""
@@ -75,6 +76,7 @@ def broken() -> list[Broken]:
         ("data-dependent q", "the range of truncated noise follows the number of records", moving_range()),
         ("the paper's unscaled threshold", "T of [Rogers24] Theorem 10 ignores max_per_group = 2", unscaled()),
         ("adaptive weights not normalised", "a unit adds its weights as they are, in every round", unnormalised()),
+        ("a unit in two classes", "a class counts the units of lighter ones, too", in_two_classes()),
         ("no bounding", "a unit in 5 groups is counted in all of them where 2 are allowed", unbounded()),
     ]
     parts: list[tuple[str, str, Callable[[], Outcome]]] = [
@@ -346,6 +348,28 @@ def unnormalised() -> Claim:
     mechanism = adaptive.loose(threshold=12.0)
     run = adaptive.views(mechanism, adaptive.EVERYWHERE, Unnormalised)
     return Claim("adaptive", "rounds, Lemma 1", "the full view", mechanism.delta_noise, None, run, 12_000, 200_000)
+
+
+class Nested(MemoryPairs):
+    """Every class counts all units up to its bound: a light unit is in all of them."""
+
+    def class_sums(
+        self, weights: Integers, chosen: Integers, bounds: Sequence[int], power: int, shifts: Mapping[str, int]
+    ) -> dict[str, Integers]:
+        """Added up from the lightest class on."""
+        sums = MemoryPairs.class_sums(self, weights, chosen, bounds, power, shifts)
+        return {**sums, "units": np.cumsum(sums["units"], axis=1)}
+
+
+def in_two_classes() -> Claim:
+    """Counts of public keys, for a unit that alone is in the first class."""
+    noise = adaptive.count_noise("gaussian")
+    bounds = tuple(bound * ONE**noise.power for bound in (8, 9, 10, 11, 12))
+    run = adaptive.counts_of(noise, Classes(bounds, 1, noise.power), adaptive.EVERYWHERE, Nested)
+    return Claim(
+        "adaptive", "gaussian counts", "five classes", partial(adaptive.delta_of_parts, noise, None), None, run,
+        20_000, 200_000,
+    )  # fmt: skip
 
 
 # Laws that do not fit their formulas

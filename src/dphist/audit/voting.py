@@ -45,10 +45,7 @@ _NEIGHBOURS: Final[dict[str, tuple[Ballots, int]]] = {
 def claims(runs: tuple[int, int]) -> Iterator[Claim]:
     """Small elections, blind and after a look, and runs of the product's own."""
     for name, mechanism in (("blind", _BLIND), ("after a look", _LOOK)):
-        pairs = [
-            Pair(kind, output(mechanism, [*ballots[:unit], *ballots[unit + 1 :]]), output(mechanism, ballots))
-            for kind, (ballots, unit) in _NEIGHBOURS.items()
-        ]
+        pairs = neighbours(mechanism)
         yield Claim("voting", "one vote", f"small elections, {name}", mechanism.delta, lambda pairs=pairs: pairs)  # type: ignore[misc]
     blind, look = calibrate(1.0, 0.2), calibrate(1.0, 0.2, look_share=0.3)
     for mechanism, name, scene in (
@@ -60,6 +57,14 @@ def claims(runs: tuple[int, int]) -> Iterator[Claim]:
         kind = f"groups of {scene.base}" if scene.base else "new groups"
         setting = f"selected keys, {name}, {kind}, a unit in {scene.moved}"
         yield Claim("voting", "one vote", setting, mechanism.delta, None, elections(mechanism, scene), *runs)
+
+
+def neighbours(mechanism: Voting) -> list[Pair]:
+    """The laws of small elections with and without one unit."""
+    return [
+        Pair(kind, output(mechanism, [*ballots[:unit], *ballots[unit + 1 :]]), output(mechanism, ballots))
+        for kind, (ballots, unit) in _NEIGHBOURS.items()
+    ]
 
 
 def output(mechanism: Voting, ballots: Ballots) -> Floats:

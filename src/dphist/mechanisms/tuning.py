@@ -80,7 +80,7 @@ class Tuning:
     weight_roots: larger ones get the size's ratio to the power 2^-this: noise costs a small group more.
     histogram_cut: buckets below this many standard deviations are not taken as seen, unless all heavier ones together are;
     those above the last seen one are the tail, where few units hide and matter.
-    tail_decay: from bucket to bucket (half an octave) the tail is expected to fall like this, before its noisy values are
+    tail_decay: from bucket to bucket (an octave) the tail is expected to fall like this, before its noisy values are
     looked at. Lognormal tails fall faster, power laws more slowly.
     tail_doubt: how many units more, in standard deviations of the histogram's noise, each bucket of the tail may hold.
 
@@ -107,19 +107,19 @@ class Tuning:
     delta_share: float = 0.5
 
     histogram_share: float = 0.02
-    scaled_share: float = 0.65
+    scaled_share: float = 0.7
 
     size_quantile: float = 0.1
     weight_roots: int = 2
     histogram_cut: float = 3.0
-    tail_decay: float = 0.5
-    tail_doubt: float = 0.6
+    tail_decay: float = 0.25
+    tail_doubt: float = 0.8
 
     tail_power: float = 0.6
-    bucket_error: float = 0.03
+    bucket_error: float = 0.05
     groups_per_bin: int = 12
     mix_slope: float = 0.5
-    spread_doubt: float = 0.5
+    spread_doubt: float = 0.3
 
     choice_share: float = 0.02
     empty_below: float = 3.0

@@ -23,16 +23,16 @@ from dphist.noise import Entropy, sample
 
 Floats = NDArray[np.float64]
 
-CENTRES: Final = 2.0 ** (np.arange(-12, 29) / 2)
-"""Half octaves of norms, from 1/64 to 2^14: a unit outside is put into the nearest."""
+CENTRES: Final = 2.0 ** np.arange(-6, 15)
+"""Octaves of norms, from 1/64 to 2^14: a unit outside is put into the nearest."""
 
-UPPER: Final = CENTRES * 2**0.25
+UPPER: Final = CENTRES * 2**0.5
 """The buckets' upper ends."""
 
 
 def edges(power: int) -> Integers:
     """The buckets' lower ends as exact integers, in units of 2^-(WEIGHT_BITS power)."""
-    return np.asarray(np.floor(CENTRES / 2**0.25 * ONE**power), np.int64)
+    return np.asarray(np.floor(CENTRES / 2**0.5 * ONE**power), np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,8 +198,8 @@ def choose_classes(norms: Norms, power: int) -> Classes:
     In sums the light classes are those with half of all contributions.
     """
     possible = np.flatnonzero((norms.variances > 0) & (UPPER <= LARGEST_CAP))
-    top = min(norms.last + 2, int(possible[-1]))
-    places = np.arange(top, min(norms.first, top) - 1, -2)[::-1]
+    top = min(norms.last + 1, int(possible[-1]))
+    places = np.arange(min(norms.first, top), top + 1)
     bounds = np.floor(UPPER[places] * ONE**power).astype(np.int64)
     mass = np.maximum(norms.units, 0.0) * CENTRES
     up_to = np.cumsum(mass)[places]

@@ -186,8 +186,9 @@ def measure_spread(
     noise = seen.variances + mix.ratios**2 * seen.scaled_variance[:, None] + number
     beyond = (seen.by_class - mix.ratios * seen.scaled[:, None]) ** 2 - noise
     trust = 1 / (noise + number**2 / 20) ** 2  # no class is so precise that it alone decides
-    excess = _three(np.stack([(beyond * number**2 * trust)[members].sum(axis=0) for members in bins]))
-    weight = _three(np.stack([(number**4 * trust)[members].sum(axis=0) for members in bins])) + 1e-300
+    weighted, weights = beyond * number**2 * trust, number**4 * trust
+    excess = _three(np.stack([weighted[members].sum(axis=0) for members in bins]))
+    weight = _three(np.stack([weights[members].sum(axis=0) for members in bins])) + 1e-300
     common = np.maximum(excess.sum(axis=1) / weight.sum(axis=1), 0.0)[:, None]
     own, doubt = excess / weight, 2 / weight
     prior = tuning.spread_doubt**2
