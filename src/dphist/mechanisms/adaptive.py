@@ -87,6 +87,11 @@ class AdaptiveGaussian(GroupMechanism):
         return "rounds" if self.max_groups == _DEFAULT.most_groups else f"rounds, {self.max_groups} groups a unit"
 
     @property
+    def selection_in_words(self) -> str:
+        """Rounds of one sample for each unit."""
+        return f"in {self.rounds} rounds (samples of at most {self.max_groups:,} groups a unit)"
+
+    @property
     def counted(self) -> bool:
         """Whether the selected keys are counted."""
         return self.counts is not None

@@ -171,6 +171,9 @@ class GroupMechanism(Mechanism):
     in_rounds: ClassVar[bool] = False
     """Whether it needs the pairs of units and groups, several times, instead of one bounded histogram."""
 
+    splits_epsilon: ClassVar[bool] = False
+    """Whether parts of the budget are shares of epsilon; else of the square of a Gaussian parameter."""
+
     @property
     def rounds(self) -> int:
         """How many times it looks at them."""
@@ -222,6 +225,10 @@ class GroupMechanism(Mechanism):
         @property
         def size_in_words(self) -> str:
             """Which units of a group `share_lost` asks for, where keys alone can be published."""
+
+        @property
+        def selection_in_words(self) -> str:
+            """How keys are selected before they are counted, of a mechanism in rounds."""
 
         @property
         def counts(self) -> CountNoise | None:

@@ -63,7 +63,7 @@ class Voting(GroupMechanism):
 
     name: ClassVar[str] = "voting"
     in_rounds: ClassVar[bool] = True
-    theorem = "docs/voting.md, Theorems 1 to 3"
+    splits_epsilon: ClassVar[bool] = True
     max_groups = 1
     lattice_bits = 0
     sparsity = independent_std = correlation = None
@@ -130,9 +130,19 @@ class Voting(GroupMechanism):
         return Fraction(self.sums_sensitivity) >= pure_epsilon(self.noisy(aggregates))
 
     @property
+    def theorem(self) -> str:
+        """The fourth adds counts."""
+        return f"docs/voting.md, Theorems 1 to {4 if self.counted else 3}"
+
+    @property
     def analysis(self) -> str:
         """Both are one theorem; the name tells them apart."""
         return "blind" if self.look_epsilon == 0 else "after a look"
+
+    @property
+    def selection_in_words(self) -> str:
+        """One vote of each unit."""
+        return f"by an election ({self.analysis})"
 
     @property
     def rounds(self) -> int:
