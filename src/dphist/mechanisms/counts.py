@@ -30,7 +30,13 @@ EMPHASES: Final[tuple[Emphasis, ...]] = get_args(Emphasis)
 
 GAUSSIAN_SHARES: Final[dict[Emphasis, float]] = {"groups": 0.15, "balanced": 0.28, "counts": 0.45}
 LAPLACE_SHARES: Final[dict[Emphasis, float]] = {"groups": 0.2, "balanced": 0.3, "counts": 0.45}
-"""The part of the budget for counts, by what is asked for: of the squared Gaussian budget, or of epsilon."""
+"""The part of a small budget for counts, by what is asked for: of the squared Gaussian budget, or of epsilon."""
+
+LARGE_SHARE: Final = 0.6
+LARGE_MU: Final = 2.0
+LARGE_EPSILON: Final = 10.0
+"""With a large budget small groups are found anyway, and counts get this part of it. At LARGE_MU, or LARGE_EPSILON, the parts
+are halfway between those of a small and those of a large budget."""
 
 SUM_BITS: Final = 20
 """Steps of aggregates with fewer bits are refined to about so many before they are scaled down."""
@@ -189,26 +195,46 @@ class CountNoise:
         return math.isqrt((smallest << 2 * SCALE_BITS) // bound)
 
 
-def gaussian_counts(mu: float, count_share: float, tuning: Tuning, sums_budget: float) -> CountNoise:
-    """Gaussian noise on histogram, counts and sums, at a share of a Gaussian budget mu."""
-    one_count = mu * math.sqrt(count_share / (1 + sums_budget))
-    return CountNoise(
+def count_share(share: float, largeness: float, sums_budget: float) -> float:
+    """The part of the budget for counts and sums, of which the count alone would have `share` of a small budget.
+
+    largeness: of the budget, from 0 to 1. sums_budget: of the sums, relative to the count's; with them the part grows, up to
+    half of a small budget.
+    """
+    with_sums = max(share, min(share * (1 + sums_budget) / (1 + sums_budget / 2), 0.5))
+    return with_sums + (max(with_sums, LARGE_SHARE) - with_sums) * largeness
+
+
+def largeness(budget: float, halfway: float) -> float:
+    """How large a budget is, from 0 to 1."""
+    return budget**2 / (budget**2 + halfway**2)
+
+
+def gaussian_counts(mu: float, emphasis: Emphasis, tuning: Tuning, sums_budget: float) -> tuple[CountNoise, float]:
+    """Gaussian noise on histogram, counts and sums of a Gaussian budget mu; and the share of mu^2 that is left."""
+    large = largeness(mu, LARGE_MU)
+    share = count_share(GAUSSIAN_SHARES[emphasis], large, sums_budget)
+    one_count = mu * math.sqrt(share / (1 + sums_budget))
+    noise = CountNoise(
         law="gaussian",
         histogram_noise=1 / (mu * math.sqrt(tuning.histogram_share)),
         unit_noise=1 / one_count,
-        scaled_share=tuning.scaled_share,
+        scaled_share=tuning.scaled_share * (1 - large / 2),  # what classes know by themselves needs no scaled units
         sums_sensitivity=math.sqrt(sums_budget) * one_count * (1 + 2.0**-48),  # past the rounding of weights and of 1/x
     )
+    return noise, 1 - share - tuning.histogram_share
 
 
-def laplace_counts(epsilon: float, tuning: Tuning, sums_budget: float) -> CountNoise:
-    """Laplace noise on histogram, counts and sums, for an epsilon of their own."""
+def laplace_counts(budget: float, emphasis: Emphasis, tuning: Tuning, sums_budget: float) -> CountNoise:
+    """Laplace noise on histogram, counts and sums, for their part of the epsilon of all."""
+    large = largeness(budget, LARGE_EPSILON)
+    epsilon = budget * count_share(LAPLACE_SHARES[emphasis], large, sums_budget)
     one_count = epsilon * (1 - HISTOGRAM_SHARE) / (1 + sums_budget) * (1 - 1e-13)
     return CountNoise(
         law="laplace",
         histogram_noise=1 / (epsilon * HISTOGRAM_SHARE) * _UP,
         unit_noise=1 / one_count,
-        scaled_share=tuning.scaled_share,
+        scaled_share=tuning.scaled_share * (1 - large / 2),
         sums_sensitivity=sums_budget * one_count * (1 + 2.0**-48),
     )
 

@@ -73,7 +73,7 @@ class Tuning:
 
     Shares of the (squared) budget. (That of the counts follows from the request's emphasis.)
     histogram_share: for the histogram of the units' norms, by which they are put into classes.
-    scaled_share: of the counts' budget, for the count of scaled units; the counts of classes have the rest.
+    scaled_share: of a small budget for counts, for the count of scaled units; the counts of classes have the rest.
 
     Counting.
     size_quantile: groups up to this quantile of sizes get the full weight 1.
@@ -158,10 +158,3 @@ class Tuning:
     def fractions(self) -> tuple[float, ...]:
         """The shares as numbers that add up to 1, exactly."""
         return tuple(share / 16 for share in self.round_shares)
-
-
-def count_share(share: float, sums_budget: float) -> float:
-    """The share of counts and sums together, of which the count alone would have `share`; sums_budget is that of the sums
-    relative to the count's. Never more than half, so that the selection stays what it is, unless the count alone has more.
-    """
-    return max(share, min(share * (1 + sums_budget) / (1 + sums_budget / 2), 0.5))
