@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -118,6 +117,8 @@ def test_mechanisms_that_make_no_sense_are_refused() -> None:
         AdaptiveGaussian(good.round_stds[:2], good.threshold, good.counts)
     with pytest.raises(InvalidParameter, match="lattice"):
         AdaptiveGaussian(good.round_stds, good.threshold + 2.0**-30, good.counts)
+    with pytest.raises(InvalidParameter, match="Gaussian noise on counts"):  # it is accounted for as Gaussian
+        AdaptiveGaussian(good.round_stds, good.threshold, CountNoise("laplace", 40.0, 10.0, 0.5))
     with pytest.raises(InvalidParameter, match="unit_noise"):
         CountNoise("gaussian", 1.0, 0.0, 0.5)
     with pytest.raises(Infeasible, match="sampler"):
