@@ -33,9 +33,9 @@ def ways(**options: Any) -> list[Plan]:
                 " units in each group: 30 %; before that 2 % of epsilon for the choice of the way.",
                 "Selected in 4 rounds (samples of at most 100 groups a unit): 70 % of the squared Gaussian budget; counted all"
                 " units in each group: 30 %; before that 2 % of epsilon for the choice of the way.",
-                "Selected by an election (blind): 69 % of epsilon; counted all units in each group: 29 %; choice of the way:"
+                "Selected by an election (blind): 68 % of epsilon; counted all units in each group: 30 %; choice of the way:"
                 " 2 %.",
-                "Selected by an election (after a look): 69 % of epsilon; counted all units in each group: 29 %; choice of the"
+                "Selected by an election (after a look): 68 % of epsilon; counted all units in each group: 30 %; choice of the"
                 " way: 2 %.",
             ],
         ),
