@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from adaptive_tables import chosen, codes_of, counted, loose, rounds, table
 from numpy.typing import NDArray
 
+from adaptive_tables import chosen, codes_of, counted, loose, rounds, table
 from dphist.engines.memory import MemoryPairs, draw_sample
 from dphist.mechanisms.adaptive import AdaptiveGaussian
-from dphist.mechanisms.tuning import LATTICE_BITS, WEIGHT_BITS
-from dphist.selection.counting import EDGES
+from dphist.mechanisms.tuning import LATTICE_BITS, SCALE_BITS, WEIGHT_BITS
+from dphist.selection.counting import edges
 from dphist.selection.rounds import select
 
 EPSILON = 0.5
@@ -92,29 +92,32 @@ def one_view(mechanism: AdaptiveGaussian, build: Build, seed: int, eligible: NDA
     total = np.zeros(len(eligible), np.int64)
     first = None
     parts = zip(mechanism.tuning.round_shares, mechanism.round_stds, rounds(mechanism, with_, eligible), strict=True)
-    for share, std, published in parts:
+    for share, std, one in parts:
         weights = np.zeros(with_.groups, np.int64)
-        weights[eligible] = published.weights
-        view.add(published.noisy, without.weighted_sums(weights)[eligible], with_.weighted_sums(weights)[eligible], std)
-        total += share * published.noisy
-        first = published.noisy if first is None else first
+        weights[eligible] = one.weights
+        view.add(one.noisy, without.weighted_sums(weights)[eligible], with_.weighted_sums(weights)[eligible], std)
+        total += share * one.noisy
+        first = one.noisy if first is None else first
     assert first is not None
     passed = total > int(mechanism.threshold * 2 ** (LATTICE_BITS + 4))
     index = eligible[passed]
     counts = counted(mechanism, with_, chosen(index, first[passed] / 2.0**LATTICE_BITS))
+    noise, classes = mechanism.counts, counts.classes
+    assert noise is not None
     spread = np.zeros(with_.groups, np.int64)
     spread[index] = counts.weights
-    before, after = (side.squared_norms(spread, EDGES) << LATTICE_BITS for side in (without, with_))
-    noisy = after + np.rint(np.random.default_rng(seed).normal(0, mechanism.histogram_std, len(after)) * 2**16).astype(
+    before, after = (side.norms(spread, edges(2), 2) << LATTICE_BITS for side in (without, with_))
+    noisy = after + np.rint(np.random.default_rng(seed).normal(0, noise.histogram_noise, len(after)) * 2**16).astype(
         np.int64
     )
-    view.add(noisy, before, after, mechanism.histogram_std)
-    for cap, std, published_counts in (
-        (counts.caps[0], counts.stds[0], counts.main),
-        (counts.caps[1], counts.stds[1], counts.probe),
-    ):
-        exact = [s.clipped_sums(spread, int(cap * 4**WEIGHT_BITS), {})["units"][index] for s in (without, with_)]
-        view.add(published_counts, exact[0], exact[1], std)
+    view.add(noisy, before, after, noise.histogram_noise)
+    exact = [side.class_sums(spread, index, classes.bounds, 2, {})["units"] for side in (without, with_)]
+    factors = np.array(classes.factors(noise))
+    scaled = [(side * factors).sum(axis=1) for side in exact]
+    view.add(counts.scaled, scaled[0], scaled[1], 2.0**SCALE_BITS * noise.scaled_noise * classes.sizes[0] ** 0.5)
+    for place, bound in enumerate(classes.sizes):
+        published = counts.by_class[:, place]
+        view.add(published, exact[0][:, place], exact[1][:, place], noise.class_noise * bound**0.5)
     return view
 
 

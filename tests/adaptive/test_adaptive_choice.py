@@ -5,20 +5,28 @@ import pytest
 
 import dphist as dp
 from dphist.mechanisms import GroupMechanism, LaplaceThreshold, SparseGaussian
-from dphist.mechanisms.adaptive import calibrate
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.selection.choice import DEGREE_CENTRES, DEGREE_EDGES, most_releases, noisy_degrees
 
 
 def branches() -> list[GroupMechanism]:
-    laplace = dp.plan(epsilon=0.98, delta=1e-8, max_groups=1, mechanism="laplace").mechanism
-    assert isinstance(laplace, LaplaceThreshold)
-    return [calibrate(0.98, 1e-8), laplace]
+    return list(dp.plan(epsilon=1, delta=1e-8).branches)
 
 
-@pytest.mark.parametrize(("degree", "expected"), [(0, "laplace"), (6, "adaptive"), (15, "adaptive")])
-def test_light_units_take_laplace_and_heavy_ones_the_adaptive_release(degree: int, expected: str) -> None:
+def test_a_default_plan_has_four_branches() -> None:
+    """Rounds with samples of two sizes, elections blind and after a look: each counts all units."""
+    assert [(one.name, one.analysis) for one in branches()] == [
+        ("adaptive", "rounds"),
+        ("adaptive", "rounds, 100 groups a unit"),
+        ("voting", "blind"),
+        ("voting", "after a look"),
+    ]
+    assert all(one.counted for one in branches())
+
+
+@pytest.mark.parametrize(("degree", "expected"), [(0, "voting"), (6, "adaptive"), (15, "adaptive")])
+def test_light_units_vote_and_heavy_ones_take_rounds(degree: int, expected: str) -> None:
     degrees = np.zeros(len(DEGREE_EDGES))
     degrees[degree] = 10_000
     assert most_releases(branches(), degrees).name == expected

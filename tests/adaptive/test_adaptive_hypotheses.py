@@ -2,37 +2,37 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from adaptive_tables import codes_of, counted, loose, rounds, table, zipf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from adaptive_tables import codes_of, counted, loose, rounds, table, zipf
 from dphist.aggregates import Aggregate, Lattice, NoisyAggregate
 from dphist.engines import memory as adaptive_pairs
 from dphist.engines.base import LocalGroups
 from dphist.engines.memory import (
     MemoryPairs,
     bucket,
-    clip_factors,
     clipped_steps,
-    clipped_weights,
     draw_sample,
     norm_factors,
     unit_weights,
 )
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.adaptive import calibrate
-from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, ONE, WEIGHT_BITS, Tuning
+from dphist.mechanisms.counts import CountNoise
+from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, ONE, Tuning
 from dphist.mechanisms.weights import next_weights
 from dphist.noise import RoundedGaussian
 from dphist.noise.entropy import SystemEntropy, allow_test_entropy
 from dphist.noise.testing import SeededEntropy
-from dphist.selection.counting import EDGES, group_weights
+from dphist.selection.counting import edges, group_weights
 from dphist.selection.rounds import select
 
 WEIGHTS = st.lists(st.integers(0, ONE), min_size=1, max_size=300)
@@ -54,26 +54,6 @@ def test_a_units_norm_is_at_most_one_after_rounding(weights: list[int]) -> None:
         assert total >= 0.99 * 4**LATTICE_BITS or a.max() < 32
 
 
-@settings(max_examples=100, deadline=None)
-@given(weights=WEIGHTS, cap=st.integers(1, 1024 << 2 * WEIGHT_BITS), shift=st.integers(0, 20), data=st.data())
-def test_a_units_counts_and_sums_stay_inside_the_cap(
-    weights: list[int], cap: int, shift: int, data: st.DataObject
-) -> None:
-    """H1 for counts and sums: the norm is at most sqrt(C), and sqrt(C) times the largest value for a sum."""
-    a = np.array(weights, np.int64)
-    square = int((a * a).sum())
-    factor = clip_factors(np.array([square]), cap)
-    exact = math.isqrt((cap << 2 * FACTOR_BITS) // square) if square > cap else 1 << FACTOR_BITS
-    assert int(factor[0]) == exact
-    w = clipped_weights(a, factor)
-    assert sum(int(x) ** 2 for x in w) << 2 * WEIGHT_BITS <= cap * 4**LATTICE_BITS
-    most = 2**30
-    steps = np.array(data.draw(st.lists(st.integers(-most, most), min_size=len(a), max_size=len(a))), np.int64)
-    scaled = clipped_steps(steps, a, factor, shift)
-    assert sum(int(x) ** 2 for x in scaled) << 2 * WEIGHT_BITS <= cap * (most << shift) ** 2
-    assert np.all(np.sign(scaled) * np.sign(steps) >= 0)
-
-
 def test_the_largest_value_of_a_step_does_not_overflow() -> None:
     steps = clipped_steps(np.array([2**30, -(2**30)]), np.array([ONE, ONE]), np.array([1 << FACTOR_BITS] * 2), 0)
     assert steps.tolist() == [2**30, -(2**30)]
@@ -88,9 +68,6 @@ def test_the_same_sums_by_hand() -> None:
     assert sums.tolist() == [half, half + 2**16, 2**16, 0]
     assert pairs.weighted_sums(np.array([ONE, 0, 0, 0])).tolist() == [2**16, 0, 0, 0]
     assert pairs.degree_histogram(np.array([1, 2, 3])).tolist() == [2, 1, 0]
-    assert pairs.squared_norms(np.array([ONE, ONE, 0, 0]), np.array([0, ONE * ONE + 1])).tolist() == [1, 1]
-    clipped = pairs.clipped_sums(np.array([ONE, ONE, 0, 0]), ONE * ONE, {})
-    assert clipped["units"].tolist() == [math.isqrt(2**31), math.isqrt(2**31) + 2**16, 0, 0]
     with pytest.raises(InvalidParameter, match="same length"):
         MemoryPairs(pairs.unit, pairs.group[:2], 3, 4)
     with pytest.raises(InvalidParameter, match="same length"):
@@ -99,7 +76,17 @@ def test_the_same_sums_by_hand() -> None:
 
 def test_values_outside_the_buckets_go_to_the_nearest() -> None:
     assert bucket(np.array([0, 1, 5, 99]), np.array([1, 4, 8])).tolist() == [0, 0, 1, 2]
-    assert np.all(np.diff(EDGES) > 0)
+    assert np.all(np.diff(edges(1)) > 0)
+    assert np.all(np.diff(edges(2)) > 0)
+
+
+def by_classes(pairs: MemoryPairs, weights: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    chosen = np.flatnonzero(weights)
+    return [
+        column
+        for power in (1, 2)
+        for column in pairs.class_sums(weights, chosen, [ONE**power, 3 * ONE**power], power, {"s": 0}).values()
+    ]
 
 
 @settings(max_examples=30, deadline=None)
@@ -114,12 +101,12 @@ def test_any_order_of_pairs_gives_the_same_bits(seed: int) -> None:
     one = MemoryPairs(pairs.unit, pairs.group, 60, 25, sampled, {"s": steps})
     two = MemoryPairs(pairs.unit[order], pairs.group[order], 60, 25, sampled[order], {"s": steps[order]})
     weights = rng.integers(0, ONE + 1, 25) * rng.integers(0, 2, 25)
-    expected = [one.weighted_sums(weights), *one.clipped_sums(weights, ONE * ONE, {"s": 0}).values()]
-    expected += [one.squared_norms(weights, EDGES), one.eligible().astype(np.int64)]
+    expected = [one.weighted_sums(weights), *by_classes(one, weights)]
+    expected += [one.norms(weights, edges(2), 2), one.norms(weights, edges(1), 1), one.eligible().astype(np.int64)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(adaptive_pairs, "CHUNK", 7)
-        found = [two.weighted_sums(weights), *two.clipped_sums(weights, ONE * ONE, {"s": 0}).values()]
-        found += [two.squared_norms(weights, EDGES), two.eligible().astype(np.int64)]
+        found = [two.weighted_sums(weights), *by_classes(two, weights)]
+        found += [two.norms(weights, edges(2), 2), two.norms(weights, edges(1), 1), two.eligible().astype(np.int64)]
     for left, right in zip(expected, found, strict=True):
         assert left.tobytes() == right.tobytes()
 
@@ -245,9 +232,11 @@ def test_the_whole_run_is_a_function_of_pairs_and_noise(sums: tuple[NoisyAggrega
             results.append(counted(calibrate(2.0, 1e-4), table_, selection, sums, entropy))
     one, two = results
     assert len(one.weights) > 10
-    assert one.main.tobytes() == two.main.tobytes()
-    assert one.probe.tobytes() == two.probe.tobytes()
-    assert {n: v.tobytes() for n, v in one.sums.items()} == {n: v.tobytes() for n, v in two.sums.items()}
+    assert one.classes == two.classes
+    assert one.scaled.tobytes() == two.scaled.tobytes()
+    assert one.by_class.tobytes() == two.by_class.tobytes()
+    for name, parts in one.sums.items():
+        assert [part.tobytes() for part in parts] == [part.tobytes() for part in two.sums[name]]
 
 
 def test_sums_with_too_many_steps_are_refused() -> None:
@@ -260,8 +249,13 @@ def test_noise_that_cannot_be_drawn_is_refused_before_any_data_is_read() -> None
     calibrate(1.0, 1e-8).require_drawable([Aggregate("sum", "s", 0.0, 1.0)])
     with pytest.raises(Infeasible, match="noise on sum_s"):
         calibrate(1.0, 1e-8).require_drawable([Aggregate("sum", "s", 0.0, 1.0, weight=1e-12)])
-    with pytest.raises(Infeasible, match="noise on counts"):
+    with pytest.raises(Infeasible, match="noise that can be drawn"):
         loose(threshold=2.0**30, std=2.0**29).require_drawable([])
+    for law in ("gaussian", "laplace"):
+        for change in ({"unit_noise": 1e9}, {"histogram_noise": 1e12}):
+            wild = replace(CountNoise(law, 4.0, 2.5, 0.65), **change)  # type: ignore[arg-type]
+            with pytest.raises(Infeasible, match="noise on counts"):
+                wild.require_drawable([])
 
 
 def test_weights_of_counts_come_from_published_values() -> None:

@@ -9,6 +9,7 @@ import pytest
 import dphist as dp
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.mechanisms.tuning import Tuning
+from dphist.mechanisms.voting import Voting
 from duckdb_pairs import open_pairs
 
 GROUPS = [f"group {i * 7919 % 1000:04d}" for i in range(400)]
@@ -39,18 +40,18 @@ def test_codes_follow_the_keys_whoever_comes_first() -> None:
 
 def test_the_whole_budget_is_stated_where_the_data_chooses() -> None:
     """Each branch has its own delta; what is promised before the choice is the largest."""
-    for plan in (dp.plan(epsilon=4, delta=1e-6, max_groups="auto"), dp.plan(epsilon=1, delta=1e-8)):
+    for plan in (dp.plan(epsilon=4, delta=1e-6, emphasis="counts"), dp.plan(epsilon=1, delta=1e-8)):
         assert plan.delta == plan.request.delta
         for branch in (plan.mechanism, *plan.alternatives):
             assert plan.decided(branch).delta >= branch.delta(plan.request.mechanism_epsilon)
-    assert "plus delta = 1e-06" in str(dp.plan(epsilon=4, delta=1e-6, max_groups="auto"))
+    assert "plus delta = 1e-06" in str(dp.plan(epsilon=4, delta=1e-6))
 
 
 def test_every_branch_of_a_plan_is_checked() -> None:
     plan = dp.plan(epsilon=1, delta=1e-8)
-    branches = [m for m in plan.alternatives if isinstance(m, dp.LaplaceThreshold)]
+    branches = [m for m in plan.alternatives if isinstance(m, Voting)]
     assert branches
-    weak = dp.Plan(plan.request, plan.mechanism, tuple(replace(m, threshold=2.0, scale=0.01) for m in branches))
+    weak = dp.Plan(plan.request, plan.mechanism, tuple(replace(m, vote_epsilon=2.0) for m in branches))
     with pytest.raises(dp.InvalidPlan):
         dp.release(events([]), unit="who", by="what", plan=weak)
 

@@ -18,12 +18,13 @@ from dphist.engines.memory import CodedPairs, MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.histogram import ContributionBounds
-from dphist.mechanisms import AdaptiveGaussian, CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian
+from dphist.mechanisms import AdaptiveGaussian, CorrelatedGaussian, KnownGroups, SparseGaussian, Voting
+from dphist.mechanisms.tuning import ONE
 from dphist.planning import storage
 from dphist.publish.explain import explain
 from dphist.publish.run import prepare
 from dphist.selection.choice import DEGREE_EDGES
-from dphist.selection.counting import EDGES
+from dphist.selection.counting import edges
 from duckdb_pairs import open_pairs
 
 MEASURE = Aggregate("sum", "value", 0.0, 10.0, lattice=Lattice(5.0, 2.0**-17))
@@ -68,28 +69,21 @@ def test_the_default_needs_only_a_budget_and_a_unit(tmp_path: Path) -> None:
     assert "weight that its units give it" in (tmp_path / "out.html").read_text()
 
 
-def test_light_units_get_laplace_noise(tmp_path: Path) -> None:
+def test_light_units_vote_and_get_laplace_noise(tmp_path: Path) -> None:
+    """Also then a count is of all units."""
     # The choice is noisy, and another one in about one release of a hundred.
-    tries = (dp.release(LIGHT, unit="user", by="item", **BUDGET) for _ in range(5))
-    found = next(one for one in tries if isinstance(one.plan.mechanism, LaplaceThreshold))
-    assert isinstance(found.plan.mechanism, LaplaceThreshold)
-    assert found.plan.request.max_groups == found.plan.mechanism.max_groups
+    tries = (dp.release(LIGHT, unit="user", by="item", intervals=0.95, **BUDGET) for _ in range(5))
+    found = next(one for one in tries if isinstance(one.plan.mechanism, Voting))
     assert found.plan.request.mechanism_epsilon < 1
+    table, true = found.to_arrow(), true_counts(LIGHT)
+    truth = np.array([true[item] for item in table.column("item").to_pylist()])
+    covered = (table.column("count_low").to_numpy() <= truth) & (truth <= table.column("count_high").to_numpy())
+    assert len(truth) > 20
+    assert covered.mean() > 0.8
+    assert "all of them" in found.metadata()["estimand"]
     found.write(tmp_path / "out.parquet")
-    assert all(check.passed for check in dp.verify(tmp_path / "out.parquet"))
+    assert not any(check.failed for check in dp.verify(tmp_path / "out.parquet"))
     found.report(tmp_path / "out.html")
-    assert "max_groups 1, chosen" in (tmp_path / "out.html").read_text()
-
-
-@pytest.mark.parametrize("mechanism", ["best", "laplace", "sparse-gaussian"])
-def test_max_groups_can_be_chosen_from_the_data(mechanism: str, tmp_path: Path) -> None:
-    found = dp.release(MANY, unit="user", by="item", max_groups="auto", mechanism=mechanism, **BUDGET)
-    assert found.plan.request.max_groups is not None
-    assert found.plan.mechanism.max_groups == found.plan.request.max_groups
-    assert mechanism in ("best", found.plan.mechanism.name)
-    assert found.to_arrow().num_rows > 5
-    found.write(tmp_path / "out.parquet")
-    assert all(check.passed for check in dp.verify(tmp_path / "out.parquet"))
 
 
 def test_sums_means_rows_totals_and_several_keys() -> None:
@@ -114,16 +108,24 @@ def test_sums_means_rows_totals_and_several_keys() -> None:
 
 
 def test_plans_are_saved_shown_and_checked_again(tmp_path: Path) -> None:
-    for asked in ({}, {"mechanism": "adaptive"}, {"max_groups": "auto"}, {"sums": {"x": (0, 1)}}):
+    for asked in (
+        {},
+        {"mechanism": "adaptive"},
+        {"mechanism": "voting"},
+        {"emphasis": "counts"},
+        {"sums": {"x": (0, 1)}},
+    ):
         made = dp.plan(**BUDGET, **asked)
         made.save(tmp_path / "plan.json", overwrite=True)
         assert dp.Plan.load(tmp_path / "plan.json") == made
-        assert "choice" in str(made) or asked.get("mechanism") == "adaptive"
+        assert "choice" in str(made) or "mechanism" in asked
         assert made.delta <= 1e-6
     made = dp.plan(**BUDGET)
     for change in (
         {"mechanism": {"threshold": 30.0}},
-        {"mechanism": {"noise_std": 9.0}},
+        {"mechanism": {"counts": {"unit_noise": 5.0}}},
+        {"mechanism": {"counts": {"histogram_noise": 9.0}}},
+        {"mechanism": {"counts": {"law": "laplace"}}},
         {"mechanism": {"tuning": {"most_groups": 4096}}},
         {"mechanism": {"tuning": {"round_shares": [1, 1, 1, 13]}}},
         {"request": {"choice": "max_groups"}},
@@ -147,9 +149,12 @@ def rows_to(upper: int) -> dict[str, Any]:
     [
         (
             {"mechanism": "adaptive"},
-            {"mechanism": {"counts": {"probe_std": 1e9}}},
-        ),  # drawn on a lattice of 2^-16, times 32
-        ({"mechanism": "adaptive", "rows": 3}, {"mechanism": {"counts": {"noise_std": 1e13}}}),
+            {"mechanism": {"counts": {"unit_noise": 1e9}}},
+        ),  # drawn on a lattice of 2^-26, times 32
+        ({"mechanism": "adaptive"}, {"mechanism": {"counts": {"histogram_noise": 1e12}}}),
+        ({"mechanism": "voting"}, {"mechanism": {"counts": {"unit_noise": 1e9}}}),
+        ({"mechanism": "voting", "rows": 3}, {"request": {"aggregates": [rows_to(2**31)]}}),
+        ({"mechanism": "adaptive", "rows": 3}, {"mechanism": {"counts": {"unit_noise": 1e13}}}),
         ({"mechanism": "adaptive", "rows": 3}, {"request": {"aggregates": [rows_to(2**31)]}}),
     ],
 )
@@ -163,16 +168,18 @@ def test_noise_that_cannot_be_drawn_is_found_when_a_plan_is_read(
         storage.from_data({**data, **{part: merged(data[part], values) for part, values in change.items()}}, "a test")
 
 
-@pytest.mark.parametrize("asked", [{"mechanism": "adaptive"}, {"max_groups": 70}, {"sparsity": 50}, {"keys": 20}])
+@pytest.mark.parametrize(
+    "asked", [{"mechanism": "adaptive"}, {"mechanism": "voting"}, {"max_groups": 70}, {"sparsity": 50}, {"keys": 20}]
+)
 def test_aggregates_are_paid_for_to_the_last_bit(asked: dict[str, Any]) -> None:
     weights = {"sum_x": 0.1, "mean_y": 0.7, "rows": 1 / 3}
     made = dp.plan(**BUDGET, **asked, sums={"x": (0, 3)}, means={"y": (-1, 5)}, rows=7, weights=weights)
-    assert isinstance(made.mechanism, AdaptiveGaussian | CorrelatedGaussian | KnownGroups | SparseGaussian)
+    assert isinstance(made.mechanism, AdaptiveGaussian | CorrelatedGaussian | KnownGroups | SparseGaussian | Voting)
     assert made.mechanism.covers(made.request.aggregates)
     scale, less = 1 - 1e-13, made.mechanism
-    if isinstance(less, AdaptiveGaussian):
-        noise = less.count_noise
-        less = replace(less, counts=replace(noise, sums_sensitivity=noise.sums_sensitivity * scale))
+    if isinstance(less, AdaptiveGaussian | Voting):
+        assert less.counts is not None
+        less = replace(less, counts=replace(less.counts, sums_sensitivity=less.counts.sums_sensitivity * scale))
     else:
         less = replace(less, sums_sensitivity=less.sums_sensitivity * scale)
     assert not less.covers(made.request.aggregates)
@@ -203,7 +210,7 @@ def test_it_is_explained_in_words() -> None:
     for step in ("Choice", "Rounds", "Threshold", "Counts", "Together", "CREATE TEMP TABLE pairs"):
         assert step in words
     assert "Choice" not in explain(prepare(MANY, unit="user", by="item", mechanism="adaptive", **BUDGET))
-    assert "max_groups groups" in explain(prepare(MANY, unit="user", by="item", max_groups="auto", **BUDGET))
+    assert "Election" in explain(prepare(MANY, unit="user", by="item", mechanism="voting", **BUDGET))
 
 
 def test_the_command_line_without_a_bound(tmp_path: Path) -> None:
@@ -216,6 +223,8 @@ def test_the_command_line_without_a_bound(tmp_path: Path) -> None:
     assert run.exit_code == 0, run.output
     assert CliRunner().invoke(app, ["verify", out]).exit_code == 0
     run = CliRunner().invoke(app, [*common, "--delta", "1e-6", "--max-groups", "auto", "-o", out, "--overwrite"])
+    assert run.exit_code == 2, run.output
+    run = CliRunner().invoke(app, [*common, "--delta", "1e-6", "--emphasis", "counts", "-o", out, "--overwrite"])
     assert run.exit_code == 0, run.output
     picture = str(tmp_path / "plan.svg")
     shown = CliRunner().invoke(
@@ -243,13 +252,15 @@ def all_sums(data: pa.Table, *, in_memory: bool | None, most_groups: int = 4, **
             assert isinstance(pairs, MemoryPairs if in_memory else SqlPairs)
         keys = table.keys_of(np.arange(pairs.groups)).column("item").to_pylist()
         weights = np.array([int(key[1:]) * 37 % 1025 for key in keys])
-        clipped = pairs.clipped_sums(weights, 1 << 20, {"sum_value": 1})
+        chosen = np.flatnonzero(weights)
+        sums = [
+            pairs.class_sums(weights, chosen, (ONE**power, 2 * ONE**power), power, {"sum_value": 1}) for power in (1, 2)
+        ]
         return [
             by_key(table, pairs, pairs.eligible()),
             by_key(table, pairs, pairs.weighted_sums(weights)),
-            by_key(table, pairs, clipped["units"]),
-            by_key(table, pairs, clipped["sum_value"]),
-            pairs.squared_norms(weights, EDGES).tolist(),
+            [dict(zip(chosen.tolist(), column.tolist(), strict=True)) for one in sums for column in one.values()],
+            [pairs.norms(weights, edges(power), power).tolist() for power in (1, 2)],
             pairs.degree_histogram(DEGREE_EDGES).tolist(),
             table.degree_histogram(DEGREE_EDGES).tolist(),
             table.total_units(),

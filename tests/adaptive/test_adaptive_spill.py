@@ -14,7 +14,7 @@ from dphist.engines.duckdb.pairs import SqlPairs
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.mechanisms.tuning import ONE
-from dphist.selection.counting import EDGES
+from dphist.selection.counting import edges
 from duckdb_pairs import open_pairs
 
 ROWS, LIMIT = 600_000, 40_000_000
@@ -48,7 +48,13 @@ def sums(events: Path, settings: PerformanceSettings) -> tuple[type, list[NDArra
         looks.append(in_use(table.connection))
         weights = np.arange(pairs.groups) % (ONE + 1)
         found = [pairs.weighted_sums(np.full(pairs.groups, ONE)), pairs.weighted_sums(weights)]
-        found += [pairs.clipped_sums(weights, ONE * ONE, {})["units"], pairs.squared_norms(weights, EDGES)]
+        chosen = np.flatnonzero(weights)
+        for power in (1, 2):
+            bounds = [ONE**power // 2, ONE**power, 4 * ONE**power]
+            found += [
+                pairs.class_sums(weights, chosen, bounds, power, {})["units"],
+                pairs.norms(weights, edges(power), power),
+            ]
         looks.append(in_use(table.connection))
         return type(pairs), found, looks
 

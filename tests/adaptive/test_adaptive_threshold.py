@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from adaptive_tables import codes_of, loose, table
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import binom
 
+from adaptive_tables import codes_of, loose, table
 from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate, selection_rule
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
 from dphist.mechanisms.weights import next_weights

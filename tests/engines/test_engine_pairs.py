@@ -1,4 +1,4 @@
-"""What the rounds and counting may see of one unit, in memory and in SQL: its sample, and vectors inside its caps."""
+"""What the rounds and counting may see of one unit, in memory and in SQL: its sample, and vectors inside its bounds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dphist.aggregates import Aggregate, Lattice
 from dphist.engines.base import Integers, LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, Key
-from dphist.mechanisms.tuning import LATTICE_BITS, ONE, WEIGHT_BITS
+from dphist.mechanisms.tuning import LATTICE_BITS, ONE
 from duckdb_pairs import open_pairs
 
 GROUPS = 30
@@ -41,35 +41,40 @@ def test_a_group_that_nobody_sampled_is_not_eligible(in_memory: bool, most: int)
             assert 0.99 * 4**LATTICE_BITS < squares <= 4**LATTICE_BITS
 
 
-def vectors(in_memory: bool, caps: tuple[int, int], weights: Integers) -> dict[str, Integers]:
-    """What one unit adds to each group: the difference that it makes."""
+def vectors(in_memory: bool, bounds: tuple[int, ...], power: int, weights: Integers) -> dict[str, Integers]:
+    """What one unit adds to each group: the difference that it makes. Sums of the first class are light."""
     found = []
     for rows in (events(), events().slice(GROUPS)):
         with open_pairs(rows, QUERY, seed=5) as table:
             pairs = table.sampled(5, in_memory=in_memory)
             codes = np.arange(pairs.groups)
             given = LocalGroups(codes, {"weight": weights[: pairs.groups]}, table.keys_of)
-            clipped = pairs.clipped(given, caps, (3,)).columns
-            found.append({name: np.resize(np.append(clipped[name], [0] * GROUPS), GROUPS) for name in clipped})
-    return {name: found[0][name] - found[1][name] for name in ("main", "probe", "steps_1")}
+            sums = pairs.by_class(given, bounds, 1, power, (3,)).columns
+            found.append({name: np.resize(np.append(sums[name], [0] * GROUPS), GROUPS) for name in sums})
+    return {name: found[0][name] - found[1][name] for name in found[0] if name != "weight"}
 
 
 @PLACES
-def test_main_and_probe_are_clipped_to_their_own_caps(in_memory: bool) -> None:
-    """The noise of each pays for the norm of its own cap, and sums for that of the counts; no more, and not much less."""
+@pytest.mark.parametrize("power", [1, 2])
+def test_a_unit_is_scaled_down_to_the_last_bound(in_memory: bool, power: int) -> None:
+    """The noise of its class pays for the norm of the bound; no more, and not much less. So does that of sums."""
     weights = np.array([ONE - 7 * item for item in range(GROUPS)])
-    for caps in ((1 << 2 * WEIGHT_BITS, 5 << 2 * WEIGHT_BITS), (9 << 2 * WEIGHT_BITS, 2 << 2 * WEIGHT_BITS)):
-        moved = vectors(in_memory, caps, weights)
-        for name, cap in zip(("main", "probe"), caps, strict=True):
-            squares = sum(int(x) ** 2 for x in moved[name]) << 2 * WEIGHT_BITS
-            assert 0.99 * cap * 4**LATTICE_BITS < squares <= cap * 4**LATTICE_BITS
+    norm = float((weights**power).sum())
+    for last in (2, 5, 9):
+        bounds = (ONE**power, last * ONE**power)
+        moved = vectors(in_memory, bounds, power, weights)
+        assert not moved["class_1"].any()
+        assert not moved["light_1"].any()
+        total = sum(int(x) ** power for x in moved["class_2"]) * ONE**power
+        assert total <= bounds[1] << LATTICE_BITS * power
+        assert total >= 0.99 * (bounds[1] << LATTICE_BITS * power)
         most = SUM.sensitivity_steps << 3
-        squares = sum(int(x) ** 2 for x in moved["steps_1"]) << 2 * WEIGHT_BITS
-        assert 0.1 * caps[0] * most**2 < squares <= caps[0] * most**2
+        summed = sum(abs(int(x)) ** power for x in moved["heavy_1"]) * ONE**power
+        assert 0.1 * bounds[1] * most**power < summed <= bounds[1] * most**power
         steps = np.array([(item * 5) % 9 - 4 for item in range(GROUPS)])
-        exact = steps * 8 * weights * np.sqrt(caps[0] / float((weights**2).sum())) / ONE
-        assert np.all(np.abs(moved["steps_1"]) <= np.abs(exact) + 1e-9)  # towards zero
-        assert np.all(np.abs(moved["steps_1"]) >= np.abs(exact) - 1.1)
+        exact = steps * 8 * weights * (bounds[1] / norm) ** (1 / power) / ONE
+        assert np.all(np.abs(moved["heavy_1"]) <= np.abs(exact) + 1e-9)  # towards zero
+        assert np.all(np.abs(moved["heavy_1"]) >= np.abs(exact) - 1.1)
 
 
 def test_each_unit_samples_as_many_of_its_groups_as_it_may() -> None:

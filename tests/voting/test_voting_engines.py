@@ -195,5 +195,5 @@ def test_voters_are_counted_afterwards() -> None:
         voters = pairs.voters()
         elected = voters.elect(3)
         weights = LocalGroups(elected.codes, {"weight": np.full(len(elected.codes), 1 << 10)}, elected.keys_of)
-        counted = voters.clipped(weights, (1 << 30, 1 << 30), [])
-        assert (counted.columns["main"] >= elected.columns["votes"] << LATTICE_BITS).all()
+        counted = voters.by_class(weights, (1 << 30,), 1, 1, [])
+        assert (counted.columns["class_1"] >= elected.columns["votes"] << LATTICE_BITS).all()

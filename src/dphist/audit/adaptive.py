@@ -293,7 +293,9 @@ def count_ratios(
 
     factors = np.array(classes.factors(noise))
     scaled = ratio(
-        noise.scaled_law(float(classes.sizes[0])), noisy.scaled, [(side["units"] * factors).sum(axis=1) for side in sides]
+        noise.scaled_law(float(classes.sizes[0])),
+        noisy.scaled,
+        [(side["units"] * factors).sum(axis=1) for side in sides],
     )
     by_class = [
         ratio(noise.class_law(float(bound)), noisy.by_class[:, place], [side["units"][:, place] for side in sides])
@@ -301,7 +303,9 @@ def count_ratios(
     ]
     parts = (slice(None, classes.light), slice(classes.light, None))
     sums = [
-        ratio(noise.sum_law(noisy_sum, bound, shift), published, [side[SUM.name][:, part].sum(axis=1) for side in sides])
+        ratio(
+            noise.sum_law(noisy_sum, bound, shift), published, [side[SUM.name][:, part].sum(axis=1) for side in sides]
+        )
         for published, bound, part in zip(noisy.sums[SUM.name], classes.split_bounds, parts, strict=True)
     ]
     return [scaled, np.sum(by_class, axis=0), np.sum(sums, axis=0)]

@@ -65,6 +65,8 @@ class AdaptiveGaussian(GroupMechanism):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "round_stds", tuple(self.round_stds))
+        if self.counts is not None and self.counts.law != "gaussian":
+            raise InvalidParameter("Gaussian noise on counts after rounds", self.counts.law)
         if len(self.round_stds) != self.tuning.rounds:
             raise InvalidParameter(f"the noise of {self.tuning.rounds} rounds", len(self.round_stds))
         for name, value in (*(("round_std", std) for std in self.round_stds), ("threshold", self.threshold)):

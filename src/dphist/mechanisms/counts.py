@@ -137,7 +137,8 @@ class CountNoise:
             steps_std = noisy.noise_std / noisy.aggregate.step
             if math.ldexp(steps_std * reach, sum_shift(noisy.aggregate)) > float(LARGEST_SCALE) / 2:
                 raise Infeasible(f"noise on {noisy.name} that can be drawn", f"{steps_std:.3g} steps", "raise epsilon.")
-        largest = max(self.std(self.class_noise) * reach, math.ldexp(self.std(self.scaled_noise) * reach, SCALE_BITS))
+        classes, scaled = (self.std(noise) * reach for noise in (self.class_noise, self.scaled_noise))
+        largest = max(classes, math.ldexp(scaled, SCALE_BITS), self.std(self.histogram_noise))
         if math.ldexp(largest, LATTICE_BITS) > float(LARGEST_SCALE) / 2:
             shown = f"a standard deviation of {self.unit_std:.3g}"
             raise Infeasible("noise on counts that can be drawn", shown, "raise epsilon.")

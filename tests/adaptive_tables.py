@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from dphist.aggregates import NoisyAggregate
 from dphist.engines.base import Groups, LocalGroups
 from dphist.engines.memory import MemoryPairs, no_keys
+from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
@@ -30,7 +31,7 @@ def loose(threshold: float = 3.0, *, groups: int = 8, std: float = 2.0) -> Adapt
     """A mechanism with deltas so large that a simulation sees them."""
     tuning = Tuning(most_groups=groups)
     stds = tuple(std / share**0.5 for share in tuning.fractions)
-    return AdaptiveGaussian(stds, threshold, CountNoise(4.0, 2.5, 5.0), tuning)
+    return AdaptiveGaussian(stds, threshold, CountNoise("gaussian", 4.0, 2.5, 0.65), tuning)
 
 
 def zipf(
@@ -80,16 +81,17 @@ def chosen(codes: Integers, first_sums: NDArray[np.float64]) -> LocalGroups:
 
 
 def counted(
-    mechanism: AdaptiveGaussian,
+    mechanism: GroupMechanism,
     pairs: MemoryPairs,
     selected: Groups,
     aggregates: Sequence[NoisyAggregate] = (),
     entropy: Entropy | None = None,
 ) -> NoisyCounts:
     """What counting publishes."""
-    groups, clipping = count(mechanism, pairs, selected, aggregates, entropy)
+    assert mechanism.counts is not None
+    groups, counting = count(mechanism.counts, mechanism.tuning, pairs, selected, aggregates, entropy)
     assert isinstance(groups, LocalGroups)
-    return clipping.noisy_counts(mechanism, [noisy.name for noisy in aggregates], groups.columns)
+    return counting.noisy_counts([noisy.name for noisy in aggregates], groups.columns)
 
 
 def codes_of(groups: Groups) -> Integers:

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from adaptive_tables import chosen, codes_of, counted, loose, table, true_counts, zipf
 
+from adaptive_tables import chosen, codes_of, counted, loose, table, true_counts, zipf
 from dphist.engines.memory import MemoryPairs, draw_sample
 from dphist.mechanisms.adaptive import calibrate
 from dphist.mechanisms.tuning import Tuning
