@@ -11,7 +11,9 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "voting.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("page", "letter", "hypotheses"), [("voting", "V", 9), ("adaptive", "H", 6), ("counting", "C", 5)])
+@pytest.mark.parametrize(
+    ("page", "letter", "hypotheses"), [("voting", "V", 9), ("adaptive", "H", 6), ("counting", "C", 5)]
+)
 def test_every_hypothesis_has_tests_that_exist(page: str, letter: str, hypotheses: int) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     names = set(re.findall(r"`(test_\w+)`", text))
