@@ -75,7 +75,7 @@ def test_samplers_of_all_listed_groups_count() -> None:
 
 def test_the_samplers_of_everything_a_unit_moves_count() -> None:
     """Four rounds of 300 groups, a bucket, and two counts and sixteen sums in each of 2^31 selected groups."""
-    quiet = AdaptiveGaussian((1e6,) * 4, 2.0**32, CountNoise(1e6, 1e6, 1e6))
+    quiet = AdaptiveGaussian((1e6,) * 4, 2.0**32, CountNoise("gaussian", 1e6, 1e6, 0.5))
     assert quiet.delta(20.0) >= sampler_surcharge(20.0, 4 * 300 + 1 + 18 * 2**31)
 
 
