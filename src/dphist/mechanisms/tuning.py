@@ -48,6 +48,7 @@ _POSITIVE = (
     "tail_power",
     "bucket_error",
     "mix_slope",
+    "model_error",
     "spread_doubt",
     "empty_below",
     "moved_weight",
@@ -91,6 +92,8 @@ class Tuning:
     groups_per_bin: so many groups of similar size share what is known of their mix of classes.
     mix_slope: how much, relatively, the share of a class is expected to change when groups grow by a factor e.
     spread_doubt: how much the squared spread of a class may differ from that of the other classes, before it is measured.
+    model_error: standard errors are raised by this factor. Mixes of classes are no straight lines with normal spreads: on the
+    public table of flights errors were a tenth larger than the model said.
 
     The automatic choice.
     choice_share: the part of epsilon for the histogram of degrees: a bucket's noise has a standard deviation of 71 at
@@ -120,6 +123,7 @@ class Tuning:
     groups_per_bin: int = 12
     mix_slope: float = 0.5
     spread_doubt: float = 0.3
+    model_error: float = 1.12
 
     choice_share: float = 0.02
     empty_below: float = 3.0
