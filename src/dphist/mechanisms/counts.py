@@ -153,6 +153,11 @@ class CountNoise:
         """The standard deviation of noise of this size."""
         return noise if self.law == "gaussian" else math.sqrt(2) * noise
 
+    @property
+    def far(self) -> float:
+        """Standard deviations that one noise in a thousand exceeds."""
+        return 3.3 if self.law == "gaussian" else 4.9
+
     def reach(self, bound: float) -> float:
         """What one unit whose norm is bounded can add to a count in all: the root of the bound."""
         return self._root(bound)

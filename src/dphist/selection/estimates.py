@@ -26,16 +26,14 @@ Floats = NDArray[np.float64]
 _TINY = 1e-9
 """So that a class without units divides nothing by 0."""
 
-_FAR = 2.0
-"""Standard deviations from which on a class is taken to be off by itself."""
-
 _MOST_SPREAD = 9.0
 """Squared and relative: by then a class's own noisy number is all that counts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observed:
-    """Noisy numbers of units per group, with variances: of scaled units, and by class. factors: how classes are scaled."""
+    """Noisy numbers of units per group, with variances: of scaled units, and by class. factors: how classes are scaled.
+    far: standard deviations that noise hardly ever reaches."""
 
     weights: Floats
     scaled: Floats
@@ -43,6 +41,7 @@ class Observed:
     by_class: Floats
     variances: Floats
     factors: Floats
+    far: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +108,7 @@ def observe(noise: CountNoise, noisy: NoisyCounts) -> Observed:
         by_class=np.ldexp(noisy.by_class.astype(np.float64), -LATTICE_BITS) / a[:, None],
         variances=(noise.std(noise.class_noise) * reach / a[:, None]) ** 2,
         factors=np.ldexp(np.array(noisy.classes.factors(noise), np.float64), -SCALE_BITS),
+        far=noise.far,
     )
 
 
@@ -202,7 +202,7 @@ def measure_spread(
     relative = np.stack([np.interp(at, places, column) for column in np.minimum(squared, _MOST_SPREAD).T], axis=1)
     spread = number + relative * number**2
     off = (seen.by_class - number) ** 2
-    return np.asarray(spread + np.maximum(off - _FAR**2 * (seen.variances + spread), 0.0))
+    return np.asarray(spread + np.maximum(off - seen.far**2 * (seen.variances + spread), 0.0))
 
 
 def _three(values: Floats) -> Floats:
