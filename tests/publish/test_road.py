@@ -251,7 +251,7 @@ def test_no_road_takes_another_source_of_noise(tmp_path: Path) -> None:
         assert read == [], name
 
 
-@pytest.mark.parametrize("options", [{"max_groups": 2}, {"sketch": 3}, {"keys": ["a", "b"]}, {"max_groups": "auto"}])
+@pytest.mark.parametrize("options", [{"max_groups": 2}, {"sketch": 3}, {"keys": ["a", "b"]}])
 def test_an_engine_shows_what_it_has_bounded(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The road takes groups from any engine, but not without evidence: an engine that forgets to bound is refused."""
     source = table(a=40, b=30)
