@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -117,7 +118,7 @@ def pairs_of(data: Data, rng: Random) -> MemoryPairs:
     """Random turns of units, random places of their groups."""
     turn = rng.permutation(data.units).astype(np.int32)
     place = _places(data, int(rng.integers(2**32)))
-    return MemoryPairs(turn[data.unit], data.group, data.units, data.groups, place < 300, place=place)
+    return MemoryPairs(turn[data.unit], data.group, data.units, data.groups, place=place)
 
 
 def run(mechanism: GroupMechanism, pairs: MemoryPairs) -> Keys:
@@ -126,7 +127,8 @@ def run(mechanism: GroupMechanism, pairs: MemoryPairs) -> Keys:
         selected = voting.vote(mechanism, pairs)
     else:
         assert isinstance(mechanism, AdaptiveGaussian)
-        selected = rounds.select(mechanism, pairs)
+        assert pairs.place is not None
+        selected = rounds.select(mechanism, replace(pairs, sampled=pairs.place < mechanism.max_groups))
     assert isinstance(selected, LocalGroups)
     keys = np.zeros(pairs.groups, bool)
     keys[selected.codes] = True

@@ -14,14 +14,15 @@ from scipy.special import ndtri
 import dphist as dp
 from dphist.engines.base import LocalGroups
 from dphist.engines.memory import MemoryPairs
-from dphist.mechanisms import LaplaceThreshold, SparseGaussian
-from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate
+from dphist.mechanisms import LaplaceThreshold, SparseGaussian, Voting
+from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.tuning import Tuning
 from dphist.privacy.gaussian import largest_mu
 from dphist.selection.choice import DEGREE_EDGES, most_releases, noisy_degrees
 from dphist.selection.counting import NoisyCounts, count
 from dphist.selection.estimates import estimate
 from dphist.selection.rounds import select
+from dphist.selection.voting import vote
 
 
 @dataclass(frozen=True)
@@ -120,77 +121,56 @@ def union_threshold(std: float, delta: float, most: int) -> float:
     return float((1 / np.sqrt(sizes) - std * ndtri(-np.expm1(np.log1p(-delta) / sizes))).max())
 
 
-def two_rounds(data: Data, epsilon: float, delta: float, rng: Random) -> Result:
-    """Laplace noise in two rounds: a fifth of epsilon drops the hopeless of at most five groups of a unit, the rest decides.
-
-    Weights of norm 1 in l1 in both rounds; in units of the noise, z1 > k = 2 keeps a group and z2 > T releases it, with
-    1/4 e^(-k - T) e^e2 (4 + e^e1) <= delta: what groups of one unit alone can do.
-    """
-    most, keep, first, second = 5, 2.0, 0.2 * epsilon, 0.8 * epsilon
-    threshold = second + np.log((most - 1 + np.exp(first)) / (4 * delta)) - keep
-    sampled = kept(data, most, rng)
-    unit, group = data.unit[sampled], data.group[sampled]
-
-    def noisy(share: float, unit: NDArray[np.int32], group: NDArray[np.int32]) -> tuple[Floats, NDArray[np.bool_]]:
-        degree = np.bincount(unit, minlength=data.units)
-        sums = np.bincount(group, 1 / degree[unit], minlength=data.groups)
-        return share * sums + rng.laplace(size=data.groups), sums > 0
-
-    found, eligible = noisy(first, unit, group)
-    left = eligible & (found > keep)
-    found, _ = noisy(second, unit[left[group]], group[left[group]])
-    released = np.flatnonzero(left & (found > threshold))
-    return result(data, released, found[released] / second)
+Selecting = AdaptiveGaussian | Voting
 
 
-def pairs_of(data: Data, mechanism: AdaptiveGaussian, rng: Random) -> MemoryPairs:
-    """The pairs with a sample of each unit's groups."""
-    return MemoryPairs(data.unit, data.group, data.units, data.groups, kept(data, mechanism.max_groups, rng))
+def pairs_of(data: Data, mechanism: Selecting, rng: Random) -> MemoryPairs:
+    """The pairs with a sample of each unit's groups; or with turns of units and places of their groups."""
+    place = _places(data, int(rng.integers(2**32)))
+    if isinstance(mechanism, AdaptiveGaussian):
+        return MemoryPairs(data.unit, data.group, data.units, data.groups, place < mechanism.max_groups)
+    turn = rng.permutation(data.units).astype(np.int32)
+    return MemoryPairs(turn[data.unit], data.group, data.units, data.groups, place=place)
 
 
-def adaptive(data: Data, mechanism: AdaptiveGaussian, rng: Random) -> Result:
-    """The adaptive release itself, with its own noise."""
+def selected_and_counted(data: Data, mechanism: Selecting, rng: Random) -> Result:
+    """Rounds or an election, and the counts of all units, with their own noise."""
     pairs = pairs_of(data, mechanism, rng)
     selected = selection(mechanism, pairs)
-    found = estimate(counted(mechanism, pairs, selected), mechanism.tuning)
+    assert mechanism.counts is not None
+    found = estimate(mechanism.counts, counted(mechanism, pairs, selected), mechanism.tuning)
     return result(data, selected.codes, found.counts, found.std_errors)
 
 
-def selection(mechanism: AdaptiveGaussian, pairs: MemoryPairs) -> LocalGroups:
-    """The groups that the rounds select."""
-    selected = select(mechanism, pairs)
+def selection(mechanism: Selecting, pairs: MemoryPairs) -> LocalGroups:
+    """The groups that are selected."""
+    selected = select(mechanism, pairs) if isinstance(mechanism, AdaptiveGaussian) else vote(mechanism, pairs)
     assert isinstance(selected, LocalGroups)
     return selected
 
 
-def counted(mechanism: AdaptiveGaussian, pairs: MemoryPairs, selected: LocalGroups) -> NoisyCounts:
+def counted(mechanism: Selecting, pairs: MemoryPairs, selected: LocalGroups) -> NoisyCounts:
     """What counting them publishes."""
-    groups, clipping = count(mechanism, pairs, selected)
+    assert mechanism.counts is not None
+    groups, counting = count(mechanism.counts, mechanism.tuning, pairs, selected)
     assert isinstance(groups, LocalGroups)
-    return clipping.noisy_counts(mechanism, (), groups.columns)
+    return counting.noisy_counts((), groups.columns)
 
 
-Branches = list[AdaptiveGaussian | LaplaceThreshold]
+Branches = list[Selecting]
 
 
 def branches(epsilon: float, delta: float) -> Branches:
     """What the automatic choice chooses from, with the budget that is left."""
-    left = epsilon * (1 - Tuning().choice_share)
-    plans = [dp.plan(epsilon=left, delta=delta, max_groups=most, mechanism="laplace") for most in Tuning().light_groups]
-    light = [plan.mechanism for plan in plans if isinstance(plan.mechanism, LaplaceThreshold)]
-    return [calibrate(left, delta), *light]
+    found = dp.plan(epsilon=epsilon, delta=delta).branches
+    return [mechanism for mechanism in found if isinstance(mechanism, AdaptiveGaussian | Voting)]
 
 
 def automatic(data: Data, choices: Branches, epsilon: float, rng: Random) -> Result:
     """Choose by the noisy histogram of degrees, then release."""
     degrees = MemoryPairs(data.unit, data.group, data.units, data.groups).degree_histogram(DEGREE_EDGES)
     chosen = most_releases(choices, noisy_degrees(degrees, Tuning().choice_share * epsilon))
-    return released(data, chosen, rng)
-
-
-def released(data: Data, mechanism: AdaptiveGaussian | SparseGaussian | LaplaceThreshold, rng: Random) -> Result:
-    """By whatever mechanism it is."""
-    return adaptive(data, mechanism, rng) if isinstance(mechanism, AdaptiveGaussian) else plain(data, mechanism, rng)
+    return selected_and_counted(data, chosen, rng)
 
 
 def repeat(seeds: int, run: Callable[[Random], Result]) -> list[Result]:

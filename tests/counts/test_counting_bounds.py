@@ -70,7 +70,7 @@ def tables(draw: st.DrawFn) -> Table:
 
 def within(vector: Sequence[int], bound: int, power: int, step: int) -> bool:
     """Whether the norm of a vector, in steps of which `step` are 1, is at most the root of the bound. Exact."""
-    return sum(abs(x) ** power for x in vector) * ONE**power <= bound * step**power
+    return bool(sum(abs(x) ** power for x in vector) * ONE**power <= bound * step**power)
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,143 +1,413 @@
 """Counts, standard errors and intervals, on data where the truth is known. The estimand: all units of a group."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from adaptive_tables import chosen, codes_of, counted, loose, table, true_counts, zipf
+import dphist as dp
+from adaptive_tables import chosen, codes_of, counted, table, true_counts, zipf
 from dphist.engines.memory import MemoryPairs, draw_sample
+from dphist.mechanisms import AdaptiveGaussian, GroupMechanism, Voting
 from dphist.mechanisms.adaptive import calibrate
-from dphist.mechanisms.tuning import Tuning
+from dphist.mechanisms.counts import CountNoise
+from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
+from dphist.mechanisms.voting import calibrate as calibrate_election
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
-from dphist.selection.counting import CAPS, CENTRES, Norms, choose_caps, norms_from
-from dphist.selection.estimates import Estimates, estimate
+from dphist.selection.counting import CENTRES, Classes, NoisyCounts, Norms, group_weights, norms_from
+from dphist.selection.estimates import (
+    Mix,
+    Observed,
+    class_total,
+    draw_to_line,
+    estimate,
+    estimated_columns,
+    measure_spread,
+)
 from dphist.selection.rounds import select
 
-Counts = np.ndarray[tuple[int], np.dtype[np.int64]]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+LAWS = pytest.mark.parametrize("law", ["gaussian", "laplace"])
 
 
-def released(pairs: MemoryPairs, seed: int, epsilon: float = 1.0) -> tuple[Estimates, Counts]:
-    mechanism = calibrate(epsilon, 1e-8)
-    priority = np.random.default_rng(seed).random(len(pairs.unit))
-    sampled = draw_sample(pairs.unit, pairs.units, mechanism.max_groups, priority)
-    sample = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, sampled)
+def heavy_and_light(seed: int, fewer: int = 1) -> MemoryPairs:
+    """60,000 units in one of 300 groups each, and 3,000 units in 60 of 100 other groups; `fewer` divides all of it."""
+    rng = np.random.default_rng(seed)
+    units, groups, heavy = 60_000 // fewer, 300 // fewer, 3000 // fewer
+    many, others = 60 // fewer, 100 // fewer
+    light = np.stack([np.arange(units), rng.integers(0, groups, units)])
+    drawn = np.argsort(rng.random((heavy, others)), axis=1)[:, :many]
+    rows = np.stack([np.repeat(np.arange(heavy), many) + units, drawn.ravel() + groups])
+    unit, group = np.concatenate([light, rows], axis=1).astype(np.int32)
+    return MemoryPairs(unit.copy(), group.copy(), units + heavy, groups + others)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The released groups of one run with their true counts."""
+
+    codes: Integers
+    true: Integers
+    counts: Floats
+    std_errors: Floats
+
+    @property
+    def off(self) -> Floats:
+        return self.counts - self.true
+
+    @property
+    def covered(self) -> NDArray[np.bool_]:
+        return np.asarray(np.abs(self.off) <= 1.959964 * self.std_errors)
+
+
+@cache
+def mechanism_of(law: str, epsilon: float, tuning: Tuning) -> GroupMechanism:
+    if law == "gaussian":
+        return calibrate(epsilon, 1e-8, tuning=tuning)
+    return replace(calibrate_election(epsilon, 1e-8, count_part=0.3), tuning=tuning)
+
+
+def released(
+    pairs: MemoryPairs, seed: int, epsilon: float = 1.0, law: str = "gaussian", tuning: Tuning | None = None
+) -> Run:
+    """Rounds and Gaussian counts; or Laplace counts of all groups of 100 units and more, as after an election."""
+    mechanism = mechanism_of(law, epsilon, tuning or Tuning())
     with allow_test_entropy():
         entropy = SeededEntropy(seed)
-        selection = select(mechanism, sample, entropy)
-        counts = counted(mechanism, sample, selection, (), entropy)
-    return estimate(counts, mechanism.tuning), true_counts(pairs)[codes_of(selection)]
+        if isinstance(mechanism, AdaptiveGaussian):
+            priority = np.random.default_rng(seed).random(len(pairs.unit))
+            sampled = draw_sample(pairs.unit, pairs.units, mechanism.max_groups, priority)
+            pairs = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, sampled)
+            selection: Any = select(mechanism, pairs, entropy)
+        else:
+            codes = np.flatnonzero(true_counts(pairs) >= 100)
+            selection = chosen(codes, np.zeros(len(codes)))
+        noisy = counted(mechanism, pairs, selection, (), SeededEntropy(1000 + seed))
+    assert mechanism.counts is not None
+    found = estimate(mechanism.counts, noisy, mechanism.tuning)
+    codes = codes_of(selection)
+    return Run(codes, true_counts(pairs)[codes], found.counts, found.std_errors)
+
+
+def coverage(runs: list[Run], *, third: int | None = None) -> float:
+    """Of 95 % intervals; of one third of sizes."""
+    inside: list[bool] = []
+    for run in runs:
+        place = np.argsort(np.argsort(run.true, kind="stable"), kind="stable") * 3 // max(len(run.true), 1)
+        inside += run.covered[place == third].tolist() if third is not None else run.covered.tolist()
+    return float(np.mean(inside))
+
+
+def median_error(runs: list[Run]) -> float:
+    return float(np.median(np.concatenate([np.abs(run.off) / run.true for run in runs])))
 
 
 @pytest.mark.parametrize(
-    ("units", "groups", "degree", "slope", "very_heavy", "epsilon", "runs"),
+    ("law", "build", "epsilon", "runs"),
     [
-        (20_000, 5_000, 12, 1.0, 0, 1.0, 4),
-        (40_000, 800, 4, 0.9, 0, 1.0, 4),
-        (6_000, 4_000, 50, 0.8, 0, 1.0, 4),
-        (20_000, 4_000, 0.5, 0.8, 60, 1.0, 25),  # units that the histogram of norms cannot see are in most groups
-        (20_000, 4_000, 0.5, 0.8, 60, 3.0, 12),
+        ("gaussian", lambda seed: zipf(20_000, 5_000, 12, seed), 1.0, 4),
+        ("gaussian", lambda seed: zipf(40_000, 800, 4, seed, 0.9), 1.0, 4),
+        ("gaussian", lambda seed: zipf(6_000, 4_000, 50, seed, 0.8), 1.0, 4),
+        (
+            "gaussian",
+            lambda seed: zipf(20_000, 4_000, 0.5, seed, 0.8, 60),
+            3.0,
+            8,
+        ),  # units that the histogram cannot see
+        ("laplace", lambda seed: zipf(40_000, 800, 0.5, seed, 0.9), 1.0, 4),
+        ("laplace", lambda seed: zipf(20_000, 800, 4, seed, 0.9), 3.0, 4),
     ],
 )
 def test_intervals_cover_the_number_of_all_units(
-    units: int, groups: int, degree: float, slope: float, very_heavy: int, epsilon: float, runs: int
+    law: str, build: Callable[[int], MemoryPairs], epsilon: float, runs: int
 ) -> None:
-    """95 % intervals cover at least 93 % overall and 90 % in the largest tenth; n is some thousand groups.
+    """95 % intervals cover at least 93 % overall and 90 % in each third of sizes; n is some hundred groups and more.
 
     Seeded, as the error of the histogram of norms is common to all groups of a run.
     """
-    inside: list[bool] = []
-    largest: list[bool] = []
-    relative: list[float] = []
-    for seed in range(runs):
-        found, true = released(zipf(units, groups, degree, seed, slope, very_heavy), seed, epsilon)
-        covered = np.abs(found.counts - true) <= 1.959964 * found.std_errors
-        inside += covered.tolist()
-        largest += covered[true >= np.quantile(true, 0.9)].tolist()
-        relative += (np.abs(found.counts - true) / true).tolist()
-    assert len(inside) > 1000
-    assert np.mean(inside) >= 0.93
-    assert np.mean(largest) >= 0.90
-    assert np.median(relative) < 0.2
+    found = [released(build(seed), seed, epsilon, law) for seed in range(runs)]
+    assert sum(len(run.true) for run in found) > 300
+    assert coverage(found) >= 0.93
+    for third in range(3):
+        assert coverage(found, third=third) >= 0.9
+    assert median_error(found) < 0.2
+    assert np.mean([run.std_errors.mean() for run in found]) < 3 * np.mean([np.abs(run.off).mean() for run in found])
 
 
-def test_without_the_doubt_about_the_tail_heavy_units_would_not_be_covered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test above can fail: standard errors that ignore units the histogram cannot see are too small."""
-    monkeypatch.setattr(Norms, "doubt", lambda self, cap: 0.0)
-    inside: list[bool] = []
-    for seed in range(6):
-        found, true = released(zipf(20_000, 4_000, 0.5, seed, 0.8, 60), seed)
-        inside += (np.abs(found.counts - true) <= 1.959964 * found.std_errors).tolist()
-    assert np.mean(inside) < 0.9
+@LAWS
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_heavy_and_light_units_in_different_groups_are_covered(law: str, epsilon: float) -> None:
+    """The correction for units that are scaled down goes to the groups where they are."""
+    runs = [released(heavy_and_light(seed), seed, epsilon, law) for seed in range(6)]
+    for heavy in (False, True):
+        parts = [(run, (run.codes >= 300) == heavy) for run in runs]
+        assert sum(int(part.sum()) for _, part in parts) > 500
+        assert np.mean(np.concatenate([run.covered[part] for run, part in parts])) >= 0.93
+
+
+@LAWS
+@pytest.mark.parametrize("heavy", [False, True], ids=["light", "heavy"])
+def test_heavy_and_light_units_are_counted_without_bias(law: str, heavy: bool, request: pytest.FixtureRequest) -> None:
+    """On average over runs, less than half of the stated error."""
+    if law == "gaussian" and not heavy:
+        reason = "light groups are 17 % too high at a stated error of 20 %"
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+    runs = [released(heavy_and_light(seed), seed, 1.0, law) for seed in range(6)]
+    parts = [(run, (run.codes >= 300) == heavy) for run in runs]
+    bias = np.mean(np.concatenate([run.off[part] for run, part in parts]))
+    assert abs(bias) < 0.5 * np.mean(np.concatenate([run.std_errors[part] for run, part in parts]))
+
+
+@LAWS
+def test_errors_fall_with_epsilon_until_counts_are_exact(law: str) -> None:
+    pairs = zipf(4000, 100, 4, 1)
+    runs = [released(pairs, 1, epsilon, law) for epsilon in (1.0, 3.0, 10.0, 30.0)]
+    for less, more in pairwise(runs):
+        assert median_error([more]) < median_error([less])
+        assert np.median(more.std_errors / more.true) < np.median(less.std_errors / less.true)
+    assert median_error(runs[-1:]) < 0.03
+    assert np.median(runs[-1].std_errors / runs[-1].true) < 0.05
+
+
+@LAWS
+def test_without_noise_to_speak_of_counts_are_exact(law: str) -> None:
+    """One unit at most, in every group, also where heavy and light units differ."""
+    noise = CountNoise(law, 1e-3, 1e-3, 0.65)  # type: ignore[arg-type]
+    mechanism: GroupMechanism = (
+        calibrate(1.0, 1e-8) if law == "gaussian" else calibrate_election(1.0, 1e-8, count_part=0.3)
+    )
+    mechanism = replace(mechanism, counts=noise)  # type: ignore[type-var]
+    for pairs in (heavy_and_light(1, 3), zipf(4000, 100, 4, 1)):
+        sizes = true_counts(pairs)
+        noisy = counted(mechanism, pairs, chosen(np.arange(pairs.groups), sizes.astype(float)))
+        found = estimate(noise, noisy, Tuning())
+        assert np.abs(found.counts - sizes).max() < 1
+        assert found.std_errors.max() < 1
+
+
+# Edges: warnings are errors here.
+
+
+@LAWS
+@pytest.mark.parametrize("units", [1, 5000])
+@pytest.mark.parametrize("groups", [0, 1, 2, 40])
+def test_few_groups_are_enough(law: str, groups: int, units: int) -> None:
+    """Every unit is in all of them, of equal weight."""
+    mechanism = mechanism_of(law, 5.0, Tuning())
+    pairs = table([(unit, group) for unit in range(units) for group in range(max(groups, 1))], max(groups, 1))
+    noisy = counted(mechanism, pairs, chosen(np.arange(groups), np.full(groups, float(units))))
+    assert mechanism.counts is not None
+    found = estimate(mechanism.counts, noisy, mechanism.tuning)
+    assert len(found.counts) == len(found.std_errors) == len(found.heavy) == groups
+    assert np.all(np.isfinite(found.counts))
+    assert np.all(np.isfinite(found.std_errors) & (found.std_errors > 0))
+    if units > 1 and groups:
+        assert np.all(np.abs(found.counts - units) <= np.maximum(6 * found.std_errors, 0.05 * units))
+
+
+@LAWS
+def test_one_class_and_units_beyond_the_last_bound(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one class for all, and with a bound far below every norm: finite numbers."""
+    mechanism = mechanism_of(law, 5.0, Tuning())
+    assert mechanism.counts is not None
+    power = mechanism.counts.power
+    pairs = zipf(4000, 60, 8, 1)
+    for bounds in ((4 * ONE**power,), (ONE**power // 50,), (ONE**power // 50, ONE**power // 25)):
+        classes = Classes(bounds, 1, power)
+        monkeypatch.setattr("dphist.selection.counting.choose_classes", lambda *_, one=classes: one)
+        noisy = counted(mechanism, pairs, chosen(np.arange(60), true_counts(pairs).astype(float)))
+        found = estimate(mechanism.counts, noisy, mechanism.tuning)
+        assert np.all(np.isfinite(found.counts))
+        assert np.all(np.isfinite(found.std_errors) & (found.std_errors > 0))
+
+
+@pytest.mark.parametrize("value", [-(10**12), 0, 10**12])
+def test_noisy_numbers_of_any_size_give_finite_estimates(value: int) -> None:
+    noise, classes = CountNoise("gaussian", 4.0, 2.5, 0.65), Classes((ONE**2, 2 * ONE**2), 1, 2)
+    norms = norms_from(np.zeros(len(CENTRES)), 4.0, 8.0, Tuning())
+    noisy = NoisyCounts(np.full(30, ONE), norms, classes, np.full(30, value), np.full((30, 2), value))
+    found = estimate(noise, noisy, Tuning())
+    assert np.all(np.isfinite(found.counts))
+    assert np.all(np.isfinite(found.std_errors))
+
+
+# Sums and means
+
+
+@pytest.mark.parametrize("mechanism", ["adaptive", "voting"])
+def test_sums_and_means_are_of_all_units(mechanism: str) -> None:
+    """Heavy units have other values than light ones, and are in other groups."""
+    plan = dp.plan(epsilon=3.0, delta=1e-8, mechanism=mechanism, sums={"x": (0, 1)}, means={"y": (0, 1)})
+    assert isinstance(plan.mechanism, AdaptiveGaussian | Voting)
+    assert plan.mechanism.counts is not None
+    off: dict[str, list[float]] = {}
+    for seed in range(3):
+        pairs = heavy_and_light(seed)
+        values = np.where(pairs.unit >= 60_000, 0.9, 0.2)
+        steps = {a.name: np.rint((values - a.centre) / a.step).astype(np.int64) for a in plan.request.aggregates}
+        pairs = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, None, steps)
+        sizes = true_counts(pairs)
+        first = sizes.astype(float) if mechanism == "adaptive" else np.zeros(pairs.groups)
+        noisy = counted(plan.mechanism, pairs, chosen(np.arange(pairs.groups), first), plan.aggregates)
+        _, sums, means = estimated_columns(plan.mechanism.counts, plan.aggregates, noisy, Tuning())
+        total = np.bincount(pairs.group, values)
+        for kind, part in (("light", slice(0, 300)), ("heavy", slice(300, 400))):
+            for name, column, true in (("sum", sums, total), ("mean", means, total / sizes)):
+                error = column.std_errors
+                assert np.all(np.isfinite(column.values) & (error > 0))
+                off.setdefault(f"{kind} {name} covered", []).append(
+                    float(np.mean(np.abs(column.values - true)[part] <= 1.96 * error[part]))
+                )
+                off.setdefault(f"{kind} {name}", []).append(float(np.median(column.values[part] / true[part])))
+    found = {name: float(np.mean(values)) for name, values in off.items()}
+    for kind in ("light", "heavy"):
+        for name in ("sum", "mean"):
+            assert found[f"{kind} {name} covered"] >= 0.9, found
+    assert found["heavy sum"] == pytest.approx(1, abs=0.1)
+    assert found["heavy mean"] == pytest.approx(1, abs=0.1)
+
+
+# Constants: each is needed by a check.
+
+
+@cache
+def runs_of(kind: str, tuning: Tuning) -> tuple[Run, ...]:
+    builds: dict[str, Callable[[int], MemoryPairs]] = {
+        "many": lambda seed: zipf(8_000, 2_000, 12, seed),
+        "unseen": lambda seed: zipf(20_000, 4_000, 0.5, seed, 0.8, 60),
+        "mixed": lambda seed: heavy_and_light(seed, 3),
+    }
+    return tuple(released(builds[kind](seed), seed, tuning=tuning) for seed in range(4))
+
+
+def covers_many(tuning: Tuning) -> bool:
+    return coverage(list(runs_of("many", tuning))) >= 0.9
+
+
+def covers_units_that_the_histogram_cannot_see(tuning: Tuning) -> bool:
+    return coverage(list(runs_of("unseen", tuning))) >= 0.9
+
+
+def covers_different_mixes(tuning: Tuning) -> bool:
+    return coverage(list(runs_of("mixed", tuning))) >= 0.9
+
+
+def is_precise(tuning: Tuning) -> bool:
+    return median_error(list(runs_of("many", tuning))) < 0.16
+
+
+def lets_the_smallest_tenth_have_all_weight(tuning: Tuning) -> bool:
+    weights = group_weights(np.arange(1.0, 1001.0), tuning)
+    return 0.05 <= float(np.mean(weights == ONE)) <= 0.2
+
+
+def halves_the_weight_of_groups_16_times_as_large(tuning: Tuning) -> bool:
+    return int(group_weights(np.array([1.0] * 9 + [16.0]), tuning)[-1]) == ONE // 2
+
+
+def expects_tails_that_fall_by_half(tuning: Tuning) -> bool:
+    """Behind the last bucket that is seen, on average over noise."""
+    rng, totals = np.random.default_rng(1), []
+    true = np.where(np.arange(len(CENTRES)) >= 12, 4000.0 * 0.5 ** (np.arange(len(CENTRES)) - 12.0), 0.0)
+    for _ in range(200):
+        found = norms_from(true + rng.normal(0, 300, len(true)), 300.0, 256.0, tuning)
+        if found.last < 20:
+            totals.append(float(found.units[found.last + 1 :].sum() / true[found.last + 1 : 28].sum()))
+    return 0.7 < float(np.median(totals)) < 1.4
+
+
+def knows_the_width_of_buckets(tuning: Tuning) -> bool:
+    """The total of a class by the histogram, for norms that lie anywhere in their buckets: within three errors."""
+    power, inside = 2, []
+    classes = Classes((int(1.19 * ONE**2), int(19.03 * ONE**2)), 1, power)
+    for place in (0.85, 0.9, 1.1, 1.18):
+        units = np.where((CENTRES > 2) & (CENTRES < 16), 1000.0, 0.0)
+        exact = float(units @ (CENTRES * place ** np.linspace(-0.5, 0.5, len(CENTRES))))
+        norms = Norms(units, np.zeros(len(units)), 14, 20)
+        nothing = np.zeros((1, 2), np.int64)
+        total, variance = class_total(NoisyCounts(np.full(1, ONE), norms, classes, nothing[:, 0], nothing), 1, tuning)
+        inside.append(abs(total - exact) <= 3 * variance**0.5)
+    return all(inside)
+
+
+def follows_a_mix_that_changes_with_size(tuning: Tuning) -> bool:
+    """Two bins, at which the share of a class differs by a factor of two: not what noise alone would do."""
+    rng, off = np.random.default_rng(1), []
+    places, true = np.array([3.0, 3.7]), np.array([0.5, 1.0])
+    for _ in range(300):
+        ratios = true + rng.normal(0, 0.2, 2)
+        line, doubt = draw_to_line(places, ratios, np.full(2, 0.04), np.ones(2), (1.5, 0.01), tuning.mix_slope)
+        off.append(np.abs(line - true) <= 2 * np.sqrt(doubt))
+    return float(np.mean(off)) >= 0.85
+
+
+def tells_a_class_that_spreads_from_those_that_do_not(tuning: Tuning) -> bool:
+    rng, groups = np.random.default_rng(1), 120
+    spread = np.array([0.0, 0.0, 0.0, 1.0])
+    number = 1000.0 * np.maximum(1 + np.sqrt(spread) * rng.normal(0, 1, (groups, 4)), 0.0)
+    ones, sizes = np.ones((groups, 4)), np.full(groups, 1000.0)
+    seen = Observed(np.ones(groups), sizes, np.full(groups, 100.0), number, 100.0 * ones, np.ones(4))
+    mix = Mix(ones, 0 * ones)
+    bins = list(np.array_split(np.arange(groups), 10))
+    at = np.full(groups, np.log(1000.0))
+    found = measure_spread(seen, mix, sizes, bins, np.linspace(6.9, 6.91, 10), at, tuning) / sizes[:, None] ** 2
+    return bool(np.median(found[:, 3]) > 0.5 and np.median(found[:, 0]) < 0.2)
+
+
+Check = Callable[[Tuning], bool]
+NEEDED: list[tuple[Check, dict[str, Any]]] = [
+    (is_precise, {"histogram_share": 1e-5}),
+    (is_precise, {"scaled_share": 0.02}),
+    (lets_the_smallest_tenth_have_all_weight, {"size_quantile": 0.9}),
+    (halves_the_weight_of_groups_16_times_as_large, {"weight_roots": 8}),
+    (covers_many, {"histogram_cut": 60.0}),
+    (expects_tails_that_fall_by_half, {"tail_decay": 0.01}),
+    (covers_units_that_the_histogram_cannot_see, {"tail_doubt": 1e-3}),
+    (covers_units_that_the_histogram_cannot_see, {"tail_power": 6.0}),
+    (knows_the_width_of_buckets, {"bucket_error": 1e-5}),
+    (covers_different_mixes, {"groups_per_bin": 10**6}),
+    (follows_a_mix_that_changes_with_size, {"mix_slope": 1e-6}),
+    (tells_a_class_that_spreads_from_those_that_do_not, {"spread_doubt": 1e-4}),
+]
+
+
+@pytest.mark.parametrize(("check", "change"), NEEDED, ids=[next(iter(change)) for _, change in NEEDED])
+def test_each_constant_is_needed(check: Check, change: dict[str, Any]) -> None:
+    """The check holds with the constant, and fails with one that is far off."""
+    assert check(Tuning())
+    assert not check(replace(Tuning(), **change))
+
+
+def test_every_constant_of_counting_has_such_a_check() -> None:
+    counting = {
+        "histogram_share", "scaled_share", "size_quantile", "weight_roots", "histogram_cut", "tail_decay", "tail_doubt",
+        "tail_power", "bucket_error", "groups_per_bin", "mix_slope", "spread_doubt",
+    }  # fmt: skip
+    assert {name for _, change in NEEDED for name in change} == counting
+    others = {"round_shares", "hopeless", "reserve", "most_groups", "delta_share"}  # of the selection, part of delta
+    others |= {"choice_share", "empty_below", "moved_weight"}  # of the choice
+    assert set(Tuning.__dataclass_fields__) == counting | others
 
 
 def test_noise_alone_would_not_cover() -> None:
-    """Why the correction is there: the main counts as they are miss the truth nearly always, in the largest groups."""
-    mechanism = calibrate(1.0, 1e-8)
+    """Why units are put into classes: the count of scaled units alone misses the truth nearly always."""
+    mechanism = mechanism_of("gaussian", 1.0, Tuning())
     pairs = zipf(20_000, 5_000, 12, 5)
+    assert isinstance(mechanism, AdaptiveGaussian)
+    assert mechanism.counts is not None
     selection = select(mechanism, pairs)
     noisy = counted(mechanism, pairs, selection)
     true = true_counts(pairs)[codes_of(selection)]
-    a = noisy.weights / 1024
-    bare = np.ldexp(noisy.main.astype(float), -16) / a
-    covered = np.abs(bare - true) <= 1.959964 * noisy.stds[0] / a
-    assert covered[true >= np.quantile(true, 0.9)].mean() < 0.3
-
-
-def test_nothing_selected_nothing_counted() -> None:
-    mechanism, nothing = loose(), chosen(np.zeros(0, np.int64), np.zeros(0))
-    noisy = counted(mechanism, table([(0, 0)], 1), nothing)
-    found = estimate(noisy, mechanism.tuning)
-    assert len(found.counts) == len(found.std_errors) == 0
-
-
-def test_one_group_is_enough() -> None:
-    mechanism = calibrate(5.0, 1e-3)
-    pairs = table([(unit, 0) for unit in range(5000)], 1)
-    selection = select(mechanism, pairs)
-    found = estimate(counted(mechanism, pairs, selection), mechanism.tuning)
-    assert found.counts[0] == pytest.approx(5000, rel=0.05)
-
-
-def test_what_a_cap_loses_is_what_it_says() -> None:
-    units = np.zeros(len(CENTRES))
-    units[12] = units[14] = 10.0  # norms 1 and 2
-    norms = Norms(units, np.zeros((len(units), len(units))), 13)
-    assert norms.total == pytest.approx(30)
-    assert norms.lost(2.0) == (0.0, 0.0)
-    assert norms.lost(1.0)[0] == 0
-    assert norms.lost(1.0)[1] == pytest.approx(10 * (2 - 2**0.5))  # of the tail, above bucket 13
-    assert norms.doubt(1.0) == 0
-    weights, sums = np.full(5, 1024), np.full(5, 50.0)
-    cap, probe = choose_caps(loose(), norms, weights, sums)
-    assert cap in CAPS
-    assert cap <= probe
-
-
-def test_the_tail_of_norms_is_weighed_against_its_noise() -> None:
-    """Buckets far above the noise stay; in the tail what is expected and what is seen are mixed, and the doubt is told."""
-    noisy = np.zeros(len(CENTRES))
-    noisy[12], noisy[13], noisy[15] = 5000.0, 2000.0, 60.0
-    found = norms_from(noisy, 37.0, 64.0, Tuning())
-    assert found.last == 13
-    assert found.units[12] == 5000
-    assert found.units[14] == pytest.approx(
-        1000 * (1 - 1e6 / (1e6 + 37**2)), rel=0.1
-    )  # it was expected, but is not there
-    assert 30 < found.units[15] < 500
-    assert np.all(found.units[np.ldexp(CENTRES, 0) > 90] == 0)  # more than all weights together is impossible
-    assert found.doubt(1.0) > found.doubt(16.0) > 0
-    nothing = norms_from(np.full(len(CENTRES), -5.0), 37.0, 4.0, Tuning())  # all is noise: no bucket is seen
-    assert nothing.total >= 1
-    assert np.all(np.isfinite(nothing.units))
-
-
-def test_totals_make_the_norms_surer() -> None:
-    noisy = np.zeros(len(CENTRES))
-    noisy[12] = 4000.0
-    before = norms_from(noisy, 37.0, 256.0, Tuning())
-    heavy = before.total + 3000.0  # the probe counts more than the histogram has
-    after = before.updated((1.0, 64.0), np.array([4000.0, heavy]), np.array([50.0**2, 100.0**2]))
-    assert after.doubt(16.0) < before.doubt(16.0)
-    assert sum(after.lost(16.0)) > sum(before.lost(16.0))
-    same = before.updated((1.0,), np.array([1.0]), np.array([1e18]))  # a total that says nothing
-    assert same.units == pytest.approx(before.units, abs=1e-3)
+    a = noisy.weights / ONE
+    bare = np.ldexp(noisy.scaled.astype(float), -(LATTICE_BITS + 10)) / a
+    std = mechanism.counts.scaled_noise * noisy.classes.sizes[0] ** 0.5 / a
+    assert np.mean(np.abs(bare - true) <= 1.959964 * std) < 0.2

@@ -187,7 +187,7 @@ def test_noise_is_never_less_than_it_is_accounted_for() -> None:
     for _ in range(200):
         unit, share, bound = (float(x) for x in rng.lognormal(0, 2, 3))
         for law in ("gaussian", "laplace"):
-            noise = CountNoise(law, unit, unit * 1.7, share / (1 + share))  # type: ignore[arg-type]
+            noise = CountNoise(law, unit, unit * 1.7, share / (1 + share))
             for drawn, size, of in (
                 (noise.histogram_law(), noise.histogram_noise, 1.0),
                 (noise.class_law(bound), noise.class_noise, bound),

@@ -15,6 +15,7 @@ _LISTED: Final = f"{_BOUNDING}test_a_condition_and_a_public_list_leave_out_what_
 _NEIGHBOURS: Final = f"{_BOUNDING}test_one_unit_moves_few_groups_and_each_by_no_more_than_its_sensitivity[duckdb]"
 _SAMPLES: Final = f"{_BOUNDING}test_a_sample_follows_from_the_seed_and_the_units_own_groups[duckdb]"
 _EVIDENCE: Final = f"{_BOUNDING}test_only_evidence_of_the_bounds_that_are_assumed_is_accepted"
+_SAME_COUNTS: Final = "tests/counts/test_counting_bounds.py::test_numpy_and_sql_give_the_same_bits_in_any_order"
 _OF_PAIRS: Final = "tests/engines/test_engine_pairs.py::"
 _HYPOTHESES: Final = "tests/adaptive/test_adaptive_hypotheses.py::"
 _ADAPTIVE: Final = "tests/adaptive/test_adaptive_release.py::"
@@ -374,8 +375,8 @@ _PAIRS: Final = (
     Mutant(
         "norm-over-all-pairs",
         "engines/memory.py",
-        "factors = norm_factors(self._squares(weights, sampled=True))",
-        "factors = norm_factors(self._squares(weights, sampled=False))",
+        "factors = norm_factors(self._norms(weights, 2, sampled=True))",
+        "factors = norm_factors(self._norms(weights, 2, sampled=False))",
         "a unit divides its norm over its sample alone, as the other roads do",
         (_SAME_BITS,),
     ),
@@ -396,36 +397,12 @@ _PAIRS: Final = (
         (f"{_OF_PAIRS}test_a_group_that_nobody_sampled_is_not_eligible",),
     ),
     Mutant(
-        "clip-factor-without-root",
-        "engines/memory.py",
-        "roots = np.sqrt(((cap << 2 * FACTOR_BITS) // whole).astype(np.float64)).astype(np.int64)",
-        "roots = np.ceil(np.sqrt((cap << 2 * FACTOR_BITS) / whole)).astype(np.int64)",
-        "clipped counts of a unit stay inside the cap after rounding",
-        (f"{_HYPOTHESES}test_a_units_counts_and_sums_stay_inside_the_cap",),
-    ),
-    Mutant(
-        "heavy-units-not-clipped",
-        "engines/memory.py",
-        "    inside = squares <= cap\n",
-        "    inside = squares <= 2 * cap\n",
-        "clipped counts of a unit stay inside the cap",
-        (f"{_HYPOTHESES}test_a_units_counts_and_sums_stay_inside_the_cap",),
-    ),
-    Mutant(
-        "clipped-weights-rounded-up",
-        "engines/memory.py",
-        "product *= scaled[unit]\n            units += np.bincount(group, np.floor(product, out=product), self.groups)",
-        "product *= scaled[unit]\n            units += np.bincount(group, np.ceil(product, out=product), self.groups)",
-        "clipped counts of a unit stay inside the cap after rounding, in the counts that are drawn on",
-        (f"{_HYPOTHESES}test_the_same_sums_by_hand", _SAME_BITS),
-    ),
-    Mutant(
         "steps-rounded-away-from-zero",
         "engines/memory.py",
         "np.sign(steps) * (scaled >> down if down >= 0 else scaled << -down)",
         "np.sign(steps) * ((scaled + (1 << down) - 1) >> down if down >= 0 else scaled << -down)",
         "clipped sums of a unit stay inside the cap after rounding",
-        (f"{_OF_PAIRS}test_main_and_probe_are_clipped_to_their_own_caps",),
+        (f"{_OF_PAIRS}test_a_unit_is_scaled_down_to_the_last_bound",),
     ),
     Mutant(
         "sums-not-clipped-on-the-road",
@@ -434,14 +411,6 @@ _PAIRS: Final = (
         "clipped_steps(self.steps[name][part], weights[group], np.full(len(unit), 1 << FACTOR_BITS), shift)",
         "a heavy unit is scaled down in sums as in counts",
         (_SAME_BITS,),
-    ),
-    Mutant(
-        "probe-with-the-cap-of-the-counts",
-        "engines/memory.py",
-        'columns["probe"] = self.clipped_sums(spread, caps[1], {})["units"][codes]',
-        'columns["probe"] = self.clipped_sums(spread, caps[0], {})["units"][codes]',
-        "the probe is clipped to the norm that its noise pays for",
-        (f"{_OF_PAIRS}test_main_and_probe_are_clipped_to_their_own_caps",),
     ),
     Mutant(
         "sample-one-group-larger",
@@ -454,34 +423,42 @@ _PAIRS: Final = (
     Mutant(
         "weights-rounded-up-in-sql",
         "engines/duckdb/pairs.py",
-        'weight = f"(a * factor) >> {NORM_BITS - LATTICE_BITS}"',
-        'weight = f"((a * factor) >> {NORM_BITS - LATTICE_BITS}) + 1"',
+        "CAST(SUM((a * factor) >> {NORM_BITS - LATTICE_BITS}) AS BIGINT)",
+        "CAST(SUM(((a * factor) >> {NORM_BITS - LATTICE_BITS}) + 1) AS BIGINT)",
         "a unit's weights have a norm of at most 1 after rounding, in SQL too",
-        (_SAME_BITS,),
-    ),
-    Mutant(
-        "clip-dropped-in-sql",
-        "engines/duckdb/pairs.py",
-        'factor = f"CASE WHEN square <= {cap} THEN {1 << FACTOR_BITS} ELSE {root} END"',
-        'factor = f"{1 << FACTOR_BITS}"',
-        "clipped counts of a unit stay inside the cap, in SQL too",
-        (_SAME_BITS,),
-    ),
-    Mutant(
-        "steps-floored-in-sql",
-        "engines/duckdb/pairs.py",
-        'sums[name] = f"sign({steps}) * ((abs({steps}) * (a * factor)) >> {down})"',
-        'sums[name] = f"({steps} * (a * factor)) >> {down}"',
-        "clipped sums are rounded towards zero, in SQL too",
         (_SAME_BITS,),
     ),
     Mutant(
         "unsampled-pairs-summed-in-sql",
         "engines/duckdb/pairs.py",
-        'return self._by_group(factor, {"units": weight}, "WHERE sampled")["units"]',
-        'return self._by_group(factor, {"units": weight}, "")["units"]',
+        'JOIN factors USING (unit_code) WHERE sampled GROUP BY group_code"',
+        'JOIN factors USING (unit_code) GROUP BY group_code"',
         "only sampled pairs take part in the rounds, in SQL too",
         (_SAME_BITS,),
+    ),
+    Mutant(
+        "a-class-too-light-in-sql",
+        "engines/duckdb/pairs.py",
+        "WHEN norm <= {bound} THEN {place}",
+        "WHEN norm <= 2 * {bound} THEN {place}",
+        "a unit is counted with a bound that is at least its norm, in SQL too",
+        (_SAME_COUNTS,),
+    ),
+    Mutant(
+        "top-class-not-scaled-down-in-sql",
+        "engines/duckdb/pairs.py",
+        "CASE WHEN norm <= {cap} THEN {scale} ELSE {root} END AS factor",
+        "{scale} AS factor",
+        "what is beyond the last bound is scaled down to it, in SQL too",
+        (_SAME_COUNTS,),
+    ),
+    Mutant(
+        "steps-floored-in-sql",
+        "engines/duckdb/pairs.py",
+        "sign({steps}) * ((abs({steps}) * (a * factor)) >> {WEIGHT_BITS + FACTOR_BITS - shift})",
+        "({steps} * (a * factor)) >> {WEIGHT_BITS + FACTOR_BITS - shift}",
+        "clipped sums are rounded towards zero, in SQL too",
+        (f"{_OF_PAIRS}test_a_unit_is_scaled_down_to_the_last_bound",),
     ),
     Mutant(
         "unsampled-groups-eligible-in-sql",
@@ -1605,14 +1582,6 @@ _ON_SPARK: Final = (
         (f"{_SPARK}test_spark_noise_safety.py::test_a_job_that_fails_leaves_nothing_and_tells_nothing",),
     ),
     Mutant(
-        "spark-clip-dropped",
-        "engines/spark/pairs.py",
-        'return f"CASE WHEN square <= {cap} THEN {1 << FACTOR_BITS} ELSE {root} END"',
-        'return f"{1 << FACTOR_BITS}"',
-        "clipped counts of a unit stay inside the cap, on Spark too",
-        (f"{_SPARK}test_spark_release.py::test_the_adaptive_release_is_the_same_bits_without_noise",),
-    ),
-    Mutant(
         "spark-sums-of-other-rows",
         "engines/spark/groups.py",
         "result = table.select(_key_names(table)).take(pa.array(rows.index))",
@@ -1627,6 +1596,22 @@ _ON_SPARK: Final = (
         "committed = frame.mapInArrow(work, schema)",
         "noise is drawn once: reading a release again is not computing it again",
         (f"{_SPARK}test_spark_laws.py::test_reading_a_release_again_gives_the_same_noise",),
+    ),
+    Mutant(
+        "spark-clip-dropped",
+        "engines/spark/pairs.py",
+        'return f"CASE WHEN norm <= {cap} THEN {1 << FACTOR_BITS} ELSE {root} END"',
+        'return f"{1 << FACTOR_BITS}"',
+        "counts of a unit stay inside the last bound, on Spark too",
+        ("tests/spark/test_spark_counts.py::test_counts_by_class_are_the_same_bits_on_spark",),
+    ),
+    Mutant(
+        "spark-light-units-heavy-too",
+        "engines/spark/pairs.py",
+        'f"CASE WHEN class > {light} THEN {signed} ELSE 0 END"',
+        "signed",
+        "a unit is in one half of the sums, on Spark too",
+        ("tests/spark/test_spark_counts.py::test_counts_by_class_are_the_same_bits_on_spark",),
     ),
     Mutant(
         "spark-election-unfinished",
@@ -1668,8 +1653,8 @@ _KEYS_ALONE: Final = (
     Mutant(
         "selection-without-the-choice",
         "publish/run.py",
-        "decided = replace(self, plan=decide(self.plan, pairs, self.entropy))",
-        "decided = replace(self, plan=self.plan)",
+        "return replace(self, plan=decide(self.plan, pairs, self.entropy)).from_rounds(pairs)",
+        "return self.from_rounds(pairs)",
         "the mechanism is the one that the paid histogram speaks for",
         (f"{_SELECT}test_light_units_vote_and_heavy_ones_have_rounds",),
     ),

@@ -271,8 +271,9 @@ def test_groups_below_the_low_threshold_are_never_released() -> None:
     assert "fewer than 5 units is never released" in str(higher.plan)
 
 
-def test_what_keys_alone_explain_has_no_counts() -> None:
+def test_an_election_for_keys_alone_has_no_counts() -> None:
     assert dp.plan(**BUDGET, mechanism="voting").mechanism.counted
+    assert all(not one.counted for one in dp.plan(**BUDGET, keys_only=True).branches)
     explained = explain(prepare_selection(LIGHT, **UNIT, **BUDGET, low_threshold=3))
     assert "Election" in explained
     assert "fewer than 3 votes is never shown" in " ".join(explained.split())

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import dphist as dp
 from dphist.cli.app import app
 from dphist.engines.spark.engine import open_session
-from dphist.mechanisms import CorrelatedGaussian, KnownGroups
+from dphist.mechanisms import CorrelatedGaussian, KnownGroups, Voting
 from spark_sessions import frame, session
 
 SPARSE = dp.SparseGaussian(max_groups=50, noise_std=1e-3, threshold=1.0)
@@ -66,7 +66,7 @@ def events(units: int, groups: int, degree: float) -> pa.Table:
 
 
 def test_the_adaptive_release_is_the_same_bits_without_noise() -> None:
-    """Rounds, weights, norms, caps, probe, estimates and sums: nothing differs but who computes it."""
+    """Rounds, weights, norms, classes, estimates and sums: nothing differs but who computes it."""
     table = events(1500, 200, 6)
     options: dict[str, Any] = {
         "by": ["item", "big"],
@@ -85,7 +85,8 @@ def test_the_adaptive_release_is_the_same_bits_without_noise() -> None:
 def test_a_choice_may_fall_on_another_law_and_on_nothing() -> None:
     light = pa.table({"user": np.arange(3000), "item": np.arange(3000) % 9})
     here, there = quiet(light), quiet(frame(light))
-    assert isinstance(there.plan.mechanism, dp.LaplaceThreshold)
+    assert isinstance(there.plan.mechanism, Voting)
+    assert there.plan.mechanism.counted
     assert there.to_arrow().to_pylist() == here.to_arrow().to_pylist()
 
 
