@@ -256,13 +256,9 @@ def test_quantised_values_never_exceed_the_sensitivity() -> None:
         ({"max_groups": None, "noise_std": 3.0}, "a bound on how many groups one unit may be in, with noise_std"),
         ({"max_groups": None, "low_threshold": 3}, "with low_threshold"),
         ({"mechanism": "adaptive"}, "no bound on groups with adaptive"),
-<<<<<<< HEAD
-        ({"max_groups": "auto", "sparsity": 5}, "max_groups to be a whole number"),
-=======
         ({"max_groups": "auto"}, "max_groups to be a whole number"),
         ({"emphasis": "counts"}, "an emphasis only without a bound on groups"),
         ({"max_groups": None, "emphasis": "speed"}, "emphasis to be one of"),
->>>>>>> wt-tests
         ({"sparsity": 5}, "sparsity of at least max_groups = 10"),
         ({"keys": 5}, "number of keys of at least max_groups = 10"),
         ({"keys": 50, "sparsity": 50}, "sparsity or keys"),

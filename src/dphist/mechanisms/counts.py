@@ -1,8 +1,8 @@
 """The noise on counts of keys that are public by then, apart from how they were selected. A keys-only release has none.
 
 A unit in many selected groups would be counted with a large norm. So units are put into classes by their norm, each class is
-counted by itself with noise for its own bound, and all units are counted once more, each scaled to the bound of the smallest
-class. A unit is in one class, so it pays for two counts however many classes there are: docs/counting.md, Theorem 1.
+counted by itself with noise for its own bound, and all units are counted once more, heavy ones scaled down to the bound of a
+lighter class. A unit is in one class, so it pays for two counts however many classes there are: docs/counting.md, Theorem 1.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Fact: TypeAlias = tuple[str, str]
 EMPHASES: Final[tuple[Emphasis, ...]] = get_args(Emphasis)
 
 GAUSSIAN_SHARES: Final[dict[Emphasis, float]] = {"groups": 0.15, "balanced": 0.28, "counts": 0.45}
-LAPLACE_SHARES: Final[dict[Emphasis, float]] = {"groups": 0.2, "balanced": 0.3, "counts": 0.45}
+LAPLACE_SHARES: Final[dict[Emphasis, float]] = {"groups": 0.15, "balanced": 0.25, "counts": 0.45}
 """The part of a small budget for counts, by what is asked for: of the squared Gaussian budget, or of epsilon."""
 
 LARGE_SHARE: Final = 0.6
@@ -47,7 +47,7 @@ MOST_SUM_STEPS: Final = 2**30
 COUNTS_IN_WORDS: Final = (
     "The selected keys are public now and are counted without a threshold, all units in each of them. A private histogram of"
     " how many of them units are in divides units into classes; every class is counted with noise for its own bound, all units"
-    " together are counted once more, each scaled to the bound of the first class, and the two are combined from noisy values"
+    " together are counted once more, heavy ones scaled down to the bound of a lighter class, and the two are combined from noisy values"
     " alone. A unit is in one class, so that it pays for two counts however many classes there are."
 )
 
@@ -175,9 +175,9 @@ class CountNoise:
         """On a bucket: one unit changes one of them by one."""
         return self._law(self.histogram_noise, 1.0, LATTICE_BITS)
 
-    def scaled_law(self, smallest: float) -> Law:
-        """On the count of units that are scaled to this bound."""
-        return self._law(self.scaled_noise, smallest, LATTICE_BITS + SCALE_BITS)
+    def scaled_law(self, bound: float) -> Law:
+        """On the count of units that are scaled down to this bound."""
+        return self._law(self.scaled_noise, bound, LATTICE_BITS + SCALE_BITS)
 
     def class_law(self, bound: float) -> Law:
         """On the count of a class."""
@@ -190,14 +190,16 @@ class CountNoise:
         assert isinstance(noisy.law, DiscreteLaplace)
         return DiscreteLaplace(noisy.law.scale * Fraction(bound) * 2**shift)
 
-    def scaled_factor(self, smallest: int, bound: int) -> int:
-        """floor(2^SCALE_BITS smallest/bound), of the roots under Gaussian noise: what a unit of this class is scaled with.
+    def scaled_factor(self, light: int, bound: int) -> int:
+        """floor(2^SCALE_BITS min(1, light/bound)), of the roots under Gaussian noise: what a unit of this class is scaled with.
 
         Exact: the root of a quotient of integers, by integers.
         """
+        if bound <= light:
+            return 1 << SCALE_BITS
         if self.power == 1:
-            return (smallest << SCALE_BITS) // bound
-        return math.isqrt((smallest << 2 * SCALE_BITS) // bound)
+            return (light << SCALE_BITS) // bound
+        return math.isqrt((light << 2 * SCALE_BITS) // bound)
 
 
 def count_share(share: float, largeness: float, sums_budget: float) -> float:
