@@ -97,7 +97,7 @@ def test_profile_of_every_mechanism(options: list[str], analysis: str) -> None:
         (["plan", "--epsilon", "nan", "--delta", "1e-8", "--max-groups", "1"], "finite epsilon > 0"),
         (["plan", "--epsilon", "1", "--delta", "0", "--max-groups", "1"], "Hint: unknown groups need delta > 0"),
         (["plan", "--epsilon", "1", "--delta", "1e-8", "--mechanism", "laplace"], "Hint: add --max-groups"),
-        (["plan", "--epsilon", "1", "--delta", "1e-8", "--max-groups", "ten"], "whole number or auto"),
+        (["plan", "--epsilon", "1", "--delta", "1e-8", "--max-groups", "ten"], "valid integer"),
         (["plan", "--epsilon", "1", "--delta", "1e-8", "--max-groups", "0"], "max_groups of at least 1"),
         (["plan", *BUDGET, "--sparsity", "5"], "sparsity of at least max_groups"),
         (["plan", *BUDGET, "--noise-std", "2"], "noise_std of at least 16.1286"),
