@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,9 @@ from dphist.selection.estimates import (
     measure_spread,
 )
 from dphist.selection.rounds import select
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from generated_tables import generated
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -141,6 +146,20 @@ def test_intervals_cover_the_number_of_all_units(
         assert coverage(found, third=third) >= 0.9
     assert median_error(found) < 0.2
     assert np.mean([run.std_errors.mean() for run in found]) < 3 * np.mean([np.abs(run.off).mean() for run in found])
+
+
+@pytest.mark.parametrize(
+    ("kind", "epsilon"),
+    [("two or three; 5,000 × 4,000", 1.0), ("a few, heavy tail; 5,000 × 4,000", 3.0), ("many; 5,000 × 20,000", 1.0)],
+)
+def test_intervals_cover_on_generated_tables(kind: str, epsilon: float) -> None:
+    """Three of those that the constants were chosen on, a quarter of their size; heavy units are not like light ones."""
+    data = next(one for one in generated(fewer=4) if one.name.startswith(kind))
+    pairs = MemoryPairs(data.unit, data.group, data.units, data.groups)
+    found = [released(pairs, seed, epsilon) for seed in range(4)]
+    assert sum(len(run.true) for run in found) > 60
+    assert coverage(found) >= 0.93
+    assert median_error(found) < 0.3
 
 
 @LAWS

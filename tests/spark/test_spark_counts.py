@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -29,10 +27,6 @@ def events() -> pa.Table:
     return pa.table({"user": unit, "item": item, "value": rng.normal(0, 3, len(unit))})
 
 
-def weights_by_item(items: Any) -> Any:
-    return np.asarray(items * 37 % ONE + 1, np.int64)
-
-
 @pytest.mark.parametrize("power", [1, 2])
 def test_counts_by_class_are_the_same_bits_on_spark(power: int) -> None:
     """Whatever the partitions are; also for units beyond the last bound, and for values of both signs."""
@@ -40,7 +34,7 @@ def test_counts_by_class_are_the_same_bits_on_spark(power: int) -> None:
     with open_pairs(events(), QUERY, seed=7) as pairs:
         coded = pairs.sampled(300)
         items = np.array(pairs.keys_of(np.arange(coded.groups)).column("item").to_pylist())
-        given = LocalGroups(np.arange(len(items)), {"weight": weights_by_item(items)}, pairs.keys_of)
+        given = LocalGroups(np.arange(len(items)), {"weight": items * 37 % ONE + 1}, pairs.keys_of)
         norms = coded.norm_histogram(given, edges(power), power).tolist()
         columns = coded.by_class(given, bounds, light, power, [5]).columns
     here: Counts = {
@@ -49,8 +43,9 @@ def test_counts_by_class_are_the_same_bits_on_spark(power: int) -> None:
     assert all(any(counts[name] for counts in here.values()) for name in ("class_1", "class_3", "light_1", "heavy_1"))
 
     def weigh(groups: Arrays) -> Rows:
-        """The groups are in the order of their keys, which are all numbers below the largest."""
-        return Rows(np.arange(len(groups["first"])), {"weight": weights_by_item(np.arange(len(groups["first"])))})
+        """The groups are in the order of their keys: all numbers below the largest. It travels to executors by value."""
+        places = np.arange(len(groups["first"]))
+        return Rows(places, {"weight": places * 37 % ONE + 1})
 
     assert sorted(items.tolist()) == list(range(len(items)))
     with SparkEngine(session()).open(frame(events(), 3), QUERY, seed=7) as records, records.pairs() as there:
