@@ -375,6 +375,8 @@ DISCRETE: Final = (
 
 ADAPTIVE: Final = in_file(
     "mechanisms/adaptive.py",
+    ("adaptive-laplace-counts-let-in", 'self.counts.law != "gaussian":', "False:", "mu is of Gaussian noise alone",
+     "tests/planning/test_plan.py::test_every_branch_of_a_default_plan_is_checked[rounds]"),
     ("adaptive-sums-not-scaled", "std = math.ldexp(float(noisy.law.std) * math.sqrt(cap), sum_shift(noisy.aggregate))",
      "std = math.ldexp(float(noisy.law.std), sum_shift(noisy.aggregate))", "noise on sums grows with the allowed norm",
      COSTS_OF_ROUNDS),
