@@ -294,6 +294,8 @@ class GroupMechanism(Mechanism):
 
     def covers(self, aggregates: Sequence[Aggregate]) -> bool:
         """Whether the profile accounts for the noise that is drawn on the aggregates. Exact."""
+        if not self.counted:
+            return not aggregates
         return Fraction(self.sums_sensitivity) ** 2 >= squared_sensitivity(self.noisy(aggregates))
 
     # What a reader is told.

@@ -127,6 +127,8 @@ class Voting(GroupMechanism):
 
     def covers(self, aggregates: Sequence[Aggregate]) -> bool:
         """Whether the profile accounts for the noise that is drawn on the aggregates. Exact."""
+        if not self.counted:
+            return not aggregates
         return Fraction(self.sums_sensitivity) >= pure_epsilon(self.noisy(aggregates))
 
     @property

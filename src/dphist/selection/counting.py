@@ -2,8 +2,8 @@
 
 A unit in many selected groups would be counted with a large norm. A private histogram says how many units have which norm; from
 it classes are chosen, with a bound for each, the last one above nearly all units. Every class is counted by itself, with noise
-for its bound, and all units are counted together, heavy ones scaled down to the bound of a lighter class. Large groups, which can afford it,
-get smaller weights from the start.
+for its bound, and all units are counted together, heavy ones scaled down to the bound of a lighter class. Large groups, which
+can afford it, get smaller weights from the start.
 """
 
 from __future__ import annotations
