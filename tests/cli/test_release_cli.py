@@ -47,6 +47,17 @@ def test_the_command_of_the_readme(folder: Path) -> None:
     assert "FAIL" not in checked.stdout
 
 
+def test_the_console_says_what_was_done(folder: Path) -> None:
+    """In the words of the metadata, for bounded releases and for those that select first."""
+    for bound in ([], ["--max-groups", "2"]):
+        budget = ["--epsilon", "1", "--delta", "1e-6", *bound]
+        written = ["-o", "out.parquet", "--overwrite"]
+        done = dphist("release", "events.parquet", "--unit", "user_id", "--by", "url", *budget, *written, cwd=folder)
+        told = json.loads((folder / "out.parquet.dphist.json").read_text())
+        assert done.stdout.count(f"\n{told['summary']}\n") == 1
+        assert told["summary"].startswith("Selected ")
+
+
 def test_verify_fails_on_a_changed_file(folder: Path) -> None:
     dphist("release", "events.parquet", "--unit", "user_id", "--by", "url", *BUDGET, "-o", "out.csv", cwd=folder)
     path = folder / "out.csv"

@@ -25,7 +25,7 @@ def test_the_command_of_the_readme(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines() == ["… reading the schema", "… bounding and counting", "… selecting groups"]
     for words in (
-        "no counts are published",
+        "nothing was counted",
         "Lost: ",
         "Spurious: a group of one unit",
         "Guarantee: adding or",
@@ -61,6 +61,6 @@ def test_json_quiet_and_nothing_to_write(folder: Path) -> None:
 def test_too_little_for_any_key(folder: Path) -> None:
     few = ["--where", "user_id < 3"]
     done = dphist("select", "events.parquet", *PEOPLE, *BUDGET, *few, "-o", "none.parquet", cwd=folder)
-    assert "No group was released." in done.stdout
+    assert "No group was released: none was large enough." in done.stdout
     assert pq.read_table(folder / "none.parquet").num_rows == 0
     assert dphist("verify", "none.parquet", cwd=folder).returncode == 0

@@ -650,7 +650,7 @@ PLANNING: Final = (
          "for mechanism in mechanisms[:1]:", "every branch is paid for",
          _ADAPTIVE + "test_a_branch_that_is_not_paid_for_is_not_chosen"),
         ("alternatives-not-checked",
-         "if any(other.delta(request.mechanism_epsilon) > request.delta for other in alternatives):", "if False:",
+         "excess = any(other.delta(request.mechanism_epsilon) > request.delta for other in alternatives)", "excess = False",
          "alternatives meet the budget", CHANGED),
         ("types-not-checked", 'check_types(Request, data["request"])', "pass", "stored requests are read strictly",
          "tests/planning/test_options.py::test_stored_requests_are_read_strictly"),

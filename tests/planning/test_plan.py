@@ -372,6 +372,35 @@ def test_other_mechanisms_are_checked_too(
         dp.Plan.load(path)
 
 
+@pytest.mark.parametrize("branch", range(4), ids=["rounds", "rounds of 100", "blind", "after a look"])
+def test_every_branch_of_a_default_plan_is_checked(branch: int) -> None:
+    """A release may run any of them. What cannot be checked, or would be drawn by another law, is refused like a deficit."""
+    plan = dp.plan(epsilon=1, delta=1e-8, sums={"likes": (0, 1)})
+    stored = json.dumps(storage.to_data(plan.request, plan.mechanism, plan.alternatives))
+
+    def refusal(change: Callable[[dict[str, Any]], object]) -> str:
+        data = json.loads(stored)
+        branches = [data["mechanism"], *data["alternatives"]]
+        change(branches[branch])
+        with pytest.raises(dp.InvalidPlan) as refused:
+            storage.from_data(data, "a test")
+        return str(refused.value)
+
+    mechanism = plan.branches[branch]
+    assert mechanism.counts is not None
+    other = {"gaussian": "laplace", "laplace": "gaussian"}[mechanism.counts.law]
+    assert "noise on counts after" in refusal(lambda stored: stored["counts"].update(law=other))
+    assert "counts are published where keys alone" in refusal(lambda stored: stored.update(counts=None))
+    if other == "gaussian":
+        beyond_doubles = 1e-320  # one over it is no double
+        assert "can be checked" in refusal(lambda stored: stored["counts"].update(histogram_noise=beyond_doubles))
+    assert "exceeds" in refusal(
+        lambda stored: stored["counts"].update(unit_noise=0.999 * stored["counts"]["unit_noise"])
+    )
+    assert "not paid for" in refusal(lambda stored: stored["counts"].update(sums_sensitivity=0.0))
+    assert "cannot be drawn" in refusal(lambda stored: stored["counts"].update(scaled_share=1 - 2**-53))
+
+
 def made_for(**options: Any) -> GroupMechanism:
     """The mechanism of a plan with more delta than the request that it is then offered to."""
     return dp.plan(**{"epsilon": 1.0, "delta": 1e-9, **options}).mechanism

@@ -24,7 +24,7 @@ from dphist.mechanisms import CorrelatedGaussian
 from dphist.mechanisms.base import enforce_sparsity
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
-from dphist.publish.result import Selection, bounded_counts, estimand
+from dphist.publish.result import Selection
 from dphist.publish.run import prepare, privatise
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "max_groups": 3}
@@ -288,26 +288,22 @@ def test_metadata_says_everything_and_nothing_derived_from_data(tmp_path: Path) 
     found = dp.release(EVENTS, unit="user", by="item", where="spent < 5", **BUDGET)  # type: ignore[arg-type]
     found.write(tmp_path / "out.parquet")
     metadata = json.loads((tmp_path / "out.parquet.dphist.json").read_text())
-    for name in ("plan", "guarantee", "noise_std", "threshold", "dphist", "created", "estimand", "file", "where"):
+    for name in (
+        "plan",
+        "guarantee",
+        "noise_std",
+        "threshold",
+        "dphist",
+        "created",
+        "summary",
+        "estimand",
+        "file",
+        "where",
+    ):
         assert metadata[name], name
     stable = {key: value for key, value in found.metadata().items() if key != "created"}
     other = dp.release(EVENTS.slice(0, 10), unit="user", by="item", where="spent < 5", **BUDGET)  # type: ignore[arg-type]
     assert {key: value for key, value in other.metadata().items() if key != "created"} == stable
-
-
-def test_bounded_counts_say_so() -> None:
-    """From public numbers alone; nothing where every group of a unit is counted."""
-    words = bounded_counts(dp.plan(max_groups=10, **SMALL))
-    assert words == (
-        "units with each unit in at most 10 of its groups: units in more are missing from some of them, one in 20 groups"
-        " from half"
-    )
-    assert "units with each unit in one of its groups" in estimand(dp.plan(max_groups=1, **SMALL))
-    assert bounded_counts(dp.plan(keys=3, max_groups=2, **SMALL)) is not None
-    for whole in ({"keys": 3}, {"keys": 3, "max_groups": 3}, {"sparsity": 9}, {"sketch": 9}, {"mechanism": "adaptive"}):
-        assert bounded_counts(dp.plan(**SMALL, **whole)) is None
-    assert "more than 9 groups" in estimand(dp.plan(sparsity=9, **SMALL))
-    assert estimand(dp.plan(keys=3, **SMALL)) == "the number of units in the group; intervals cover the noise"
 
 
 @pytest.mark.parametrize(

@@ -43,12 +43,12 @@ def test_keys_alone_are_published_in_their_order() -> None:
     told = found.metadata()
     assert told["noise_std"] is None
     assert told["order"] == "key"
-    assert "no counts are published" in told["selection"]
+    assert "nothing was counted" in told["summary"]
     assert told["expected"]["single_unit"] <= 1e-6
     text = found.html()
     assert "Private keys by item" in text
     assert "The largest groups" not in text
-    assert "no counts are published" in text
+    assert "nothing was counted" in text
 
 
 @pytest.mark.parametrize("name", ["keys.parquet", "keys.csv", "keys.json"])
@@ -59,7 +59,7 @@ def test_files_verify_and_damage_shows(tmp_path: Path, name: str) -> None:
     metadata = found.metadata()
     for change, wrong in (
         ({"expected": {**metadata["expected"], "single_unit": 1e-12}}, "expected.single_unit"),
-        ({"selection": "keys were selected by chance"}, "selection"),
+        ({"summary": "Selected by chance."}, "summary"),
         ({"order": "count"}, "guarantee"),
     ):
         write_again(found.to_arrow(), {**metadata, **change}, tmp_path / f"wrong-{name}")
@@ -122,7 +122,6 @@ def test_the_choice_is_charged(tmp_path: Path) -> None:
     "wrong",
     [
         {"max_groups": 3},
-        {"max_groups": "auto"},
         {"sums": {"x": (0, 1)}},
         {"means": {"x": (0, 1)}},
         {"rows": 3},
@@ -231,7 +230,7 @@ def test_light_units_vote_and_heavy_ones_have_rounds() -> None:
     """The choice is made from the noisy histogram of degrees alone."""
     light = dp.select(LIGHT, **UNIT, **BUDGET)
     assert light.plan.mechanism.name == "voting"
-    assert light.to_arrow().num_rows == 40
+    assert 37 <= light.to_arrow().num_rows <= 40  # each of them is lost once in a thousand times
     rng = np.random.default_rng(1)
     heavy = pa.table({"user": np.repeat(np.arange(3000), 40), "item": (2000 * rng.random(120_000) ** 2).astype(int)})
     found = dp.select(heavy, **UNIT, **BUDGET)

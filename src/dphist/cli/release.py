@@ -153,19 +153,17 @@ class Outputs:
                 charge.confirm(self.report)
 
     def _print(self, talk: Talk, release: Release, first: pa.Table, groups: int) -> None:
-        from dphist.planning.describe import guarantee, rates_in_words, selection_in_words
-        from dphist.publish.result import bounded_counts
+        from dphist.planning.describe import guarantee, rates_in_words
+        from dphist.publish.account import what_was_done
         from dphist.publish.text import table_text
 
         if self.as_json:
             print_json({**release.metadata(), "released_groups": groups})
         talk.line(table_text(first, release.plan, groups))
         request, mechanism = release.plan.request, release.plan.mechanism
-        if request.keys_only:
-            told = [("selection", selection_in_words(request, mechanism)), *rates_in_words(mechanism)]
-            talk.line("\n" + "\n".join(f"{label.capitalize()}: {words}." for label, words in told))
-        if (limited := bounded_counts(release.plan)) is not None:
-            talk.line(f"A count is of {limited}.")
+        talk.line(f"\n{what_was_done(release.plan)}")
+        for label, words in rates_in_words(mechanism) if request.keys_only else []:
+            talk.line(f"{label.capitalize()}: {words}.")
         talk.closing(f"Guarantee: {guarantee(request, mechanism)}", self.table, self.report, recorded(release.receipt))
 
 

@@ -24,8 +24,8 @@ from dphist.mechanisms.base import (
     sampler_surcharge,
     with_sampler_error,
 )
-from dphist.mechanisms.counts import COUNTERS, COUNTS_IN_WORDS, GAUSSIAN_SHARES, CountNoise, Emphasis, gaussian_counts
-from dphist.mechanisms.tuning import LATTICE_BITS, Tuning, count_share
+from dphist.mechanisms.counts import COUNTERS, COUNTS_IN_WORDS, CountNoise, Emphasis, gaussian_counts
+from dphist.mechanisms.tuning import LATTICE_BITS, Tuning
 from dphist.mechanisms.weights import share_selected
 from dphist.noise.laws import LARGEST_SCALE
 from dphist.privacy import adaptive as theory
@@ -87,6 +87,11 @@ class AdaptiveGaussian(GroupMechanism):
     def analysis(self) -> str:
         """One theorem for all; the name tells the sizes of samples apart."""
         return "rounds" if self.max_groups == _DEFAULT.most_groups else f"rounds, {self.max_groups} groups a unit"
+
+    @property
+    def selection_in_words(self) -> str:
+        """Rounds of one sample for each unit."""
+        return f"in {self.rounds} rounds (samples of at most {self.max_groups:,} groups a unit)"
 
     @property
     def counted(self) -> bool:
@@ -286,9 +291,8 @@ def calibrate(
     mu = largest_mu(epsilon, theory.delta_gauss_left(target, infinity)) * (1 - 1e-12)
     if not mu > 2.0**-20:
         raise Infeasible("a budget that leaves less noise than a million units", f"epsilon = {epsilon:g}")
-    share = 0.0 if keys_only else count_share(GAUSSIAN_SHARES[emphasis], sums_budget)
-    counts = None if keys_only else gaussian_counts(mu, share, tuning, sums_budget)
-    selection = mu * math.sqrt(1.0 if keys_only else 1 - share - tuning.histogram_share)
+    counts, share = (None, 1.0) if keys_only else gaussian_counts(mu, emphasis, tuning, sums_budget)
+    selection = mu * math.sqrt(share)
     stds = tuple(1 / (math.sqrt(part) * selection) for part in tuning.fractions)
     threshold = theory.smallest_threshold(infinity, selection_rule(tuning, stds), LATTICE_BITS + tuning.share_bits)
     built = AdaptiveGaussian(stds, threshold, counts, tuning)

@@ -171,6 +171,9 @@ class GroupMechanism(Mechanism):
     in_rounds: ClassVar[bool] = False
     """Whether it needs the pairs of units and groups, several times, instead of one bounded histogram."""
 
+    splits_epsilon: ClassVar[bool] = False
+    """Whether parts of the budget are shares of epsilon; else of the square of a Gaussian parameter."""
+
     @property
     def rounds(self) -> int:
         """How many times it looks at them."""
@@ -222,6 +225,10 @@ class GroupMechanism(Mechanism):
         @property
         def size_in_words(self) -> str:
             """Which units of a group `share_lost` asks for, where keys alone can be published."""
+
+        @property
+        def selection_in_words(self) -> str:
+            """How keys are selected before they are counted, of a mechanism in rounds."""
 
         @property
         def counts(self) -> CountNoise | None:
@@ -287,6 +294,8 @@ class GroupMechanism(Mechanism):
 
     def covers(self, aggregates: Sequence[Aggregate]) -> bool:
         """Whether the profile accounts for the noise that is drawn on the aggregates. Exact."""
+        if not self.counted:
+            return not aggregates
         return Fraction(self.sums_sensitivity) ** 2 >= squared_sensitivity(self.noisy(aggregates))
 
     # What a reader is told.

@@ -1,8 +1,8 @@
 """The noise on counts of keys that are public by then, apart from how they were selected. A keys-only release has none.
 
 A unit in many selected groups would be counted with a large norm. So units are put into classes by their norm, each class is
-counted by itself with noise for its own bound, and all units are counted once more, each scaled to the bound of the smallest
-class. A unit is in one class, so it pays for two counts however many classes there are: docs/counting.md, Theorem 1.
+counted by itself with noise for its own bound, and all units are counted once more, heavy ones scaled down to the bound of a
+lighter class. A unit is in one class, so it pays for two counts however many classes there are: docs/counting.md, Theorem 1.
 """
 
 from __future__ import annotations
@@ -29,8 +29,14 @@ Fact: TypeAlias = tuple[str, str]
 EMPHASES: Final[tuple[Emphasis, ...]] = get_args(Emphasis)
 
 GAUSSIAN_SHARES: Final[dict[Emphasis, float]] = {"groups": 0.15, "balanced": 0.28, "counts": 0.45}
-LAPLACE_SHARES: Final[dict[Emphasis, float]] = {"groups": 0.2, "balanced": 0.3, "counts": 0.45}
-"""The part of the budget for counts, by what is asked for: of the squared Gaussian budget, or of epsilon."""
+LAPLACE_SHARES: Final[dict[Emphasis, float]] = {"groups": 0.15, "balanced": 0.25, "counts": 0.45}
+"""The part of a small budget for counts, by what is asked for: of the squared Gaussian budget, or of epsilon."""
+
+LARGE_SHARE: Final = 0.6
+LARGE_MU: Final = 2.0
+LARGE_EPSILON: Final = 10.0
+"""With a large budget small groups are found anyway, and counts get this part of it. At LARGE_MU, or LARGE_EPSILON, the parts
+are halfway between those of a small and those of a large budget."""
 
 SUM_BITS: Final = 20
 """Steps of aggregates with fewer bits are refined to about so many before they are scaled down."""
@@ -41,7 +47,7 @@ MOST_SUM_STEPS: Final = 2**30
 COUNTS_IN_WORDS: Final = (
     "The selected keys are public now and are counted without a threshold, all units in each of them. A private histogram of"
     " how many of them units are in divides units into classes; every class is counted with noise for its own bound, all units"
-    " together are counted once more, each scaled to the bound of the first class, and the two are combined from noisy values"
+    " together are counted once more, heavy ones scaled down to the bound of a lighter class, and the two are combined from noisy values"
     " alone. A unit is in one class, so that it pays for two counts however many classes there are."
 )
 
@@ -147,6 +153,11 @@ class CountNoise:
         """The standard deviation of noise of this size."""
         return noise if self.law == "gaussian" else math.sqrt(2) * noise
 
+    @property
+    def far(self) -> float:
+        """Standard deviations that one noise in a thousand exceeds."""
+        return 3.3 if self.law == "gaussian" else 4.9
+
     def reach(self, bound: float) -> float:
         """What one unit whose norm is bounded can add to a count in all: the root of the bound."""
         return self._root(bound)
@@ -164,9 +175,9 @@ class CountNoise:
         """On a bucket: one unit changes one of them by one."""
         return self._law(self.histogram_noise, 1.0, LATTICE_BITS)
 
-    def scaled_law(self, smallest: float) -> Law:
-        """On the count of units that are scaled to this bound."""
-        return self._law(self.scaled_noise, smallest, LATTICE_BITS + SCALE_BITS)
+    def scaled_law(self, bound: float) -> Law:
+        """On the count of units that are scaled down to this bound."""
+        return self._law(self.scaled_noise, bound, LATTICE_BITS + SCALE_BITS)
 
     def class_law(self, bound: float) -> Law:
         """On the count of a class."""
@@ -179,36 +190,58 @@ class CountNoise:
         assert isinstance(noisy.law, DiscreteLaplace)
         return DiscreteLaplace(noisy.law.scale * Fraction(bound) * 2**shift)
 
-    def scaled_factor(self, smallest: int, bound: int) -> int:
-        """floor(2^SCALE_BITS smallest/bound), of the roots under Gaussian noise: what a unit of this class is scaled with.
+    def scaled_factor(self, light: int, bound: int) -> int:
+        """floor(2^SCALE_BITS min(1, light/bound)), of the roots under Gaussian noise: what a unit of this class is scaled with.
 
         Exact: the root of a quotient of integers, by integers.
         """
+        if bound <= light:
+            return 1 << SCALE_BITS
         if self.power == 1:
-            return (smallest << SCALE_BITS) // bound
-        return math.isqrt((smallest << 2 * SCALE_BITS) // bound)
+            return (light << SCALE_BITS) // bound
+        return math.isqrt((light << 2 * SCALE_BITS) // bound)
 
 
-def gaussian_counts(mu: float, count_share: float, tuning: Tuning, sums_budget: float) -> CountNoise:
-    """Gaussian noise on histogram, counts and sums, at a share of a Gaussian budget mu."""
-    one_count = mu * math.sqrt(count_share / (1 + sums_budget))
-    return CountNoise(
+def count_share(share: float, largeness: float, sums_budget: float) -> float:
+    """The part of the budget for counts and sums, of which the count alone would have `share` of a small budget.
+
+    largeness: of the budget, from 0 to 1. sums_budget: of the sums, relative to the count's; with them the part grows, up to
+    half of a small budget.
+    """
+    with_sums = max(share, min(share * (1 + sums_budget) / (1 + sums_budget / 2), 0.5))
+    return with_sums + (max(with_sums, LARGE_SHARE) - with_sums) * largeness
+
+
+def largeness(budget: float, halfway: float) -> float:
+    """How large a budget is, from 0 to 1."""
+    return budget**2 / (budget**2 + halfway**2)
+
+
+def gaussian_counts(mu: float, emphasis: Emphasis, tuning: Tuning, sums_budget: float) -> tuple[CountNoise, float]:
+    """Gaussian noise on histogram, counts and sums of a Gaussian budget mu; and the share of mu^2 that is left."""
+    large = largeness(mu, LARGE_MU)
+    share = count_share(GAUSSIAN_SHARES[emphasis], large, sums_budget)
+    one_count = mu * math.sqrt(share / (1 + sums_budget))
+    noise = CountNoise(
         law="gaussian",
         histogram_noise=1 / (mu * math.sqrt(tuning.histogram_share)),
         unit_noise=1 / one_count,
-        scaled_share=tuning.scaled_share,
+        scaled_share=tuning.scaled_share * (1 - large / 2),  # what classes know by themselves needs no scaled units
         sums_sensitivity=math.sqrt(sums_budget) * one_count * (1 + 2.0**-48),  # past the rounding of weights and of 1/x
     )
+    return noise, 1 - share - tuning.histogram_share
 
 
-def laplace_counts(epsilon: float, tuning: Tuning, sums_budget: float) -> CountNoise:
-    """Laplace noise on histogram, counts and sums, for an epsilon of their own."""
+def laplace_counts(budget: float, emphasis: Emphasis, tuning: Tuning, sums_budget: float) -> CountNoise:
+    """Laplace noise on histogram, counts and sums, for their part of the epsilon of all."""
+    large = largeness(budget, LARGE_EPSILON)
+    epsilon = budget * count_share(LAPLACE_SHARES[emphasis], large, sums_budget)
     one_count = epsilon * (1 - HISTOGRAM_SHARE) / (1 + sums_budget) * (1 - 1e-13)
     return CountNoise(
         law="laplace",
         histogram_noise=1 / (epsilon * HISTOGRAM_SHARE) * _UP,
         unit_noise=1 / one_count,
-        scaled_share=tuning.scaled_share,
+        scaled_share=tuning.scaled_share * (1 - large / 2),
         sums_sensitivity=sums_budget * one_count * (1 + 2.0**-48),
     )
 

@@ -48,6 +48,7 @@ class LaplaceThreshold(GroupMechanism):
     """
 
     name: ClassVar[str] = "laplace"
+    splits_epsilon: ClassVar[bool] = True
     analysis = "pure-and-tail"
     theorem = "[Rogers24] Theorem 7 for discrete Laplace noise"
     lattice_bits = 0

@@ -48,6 +48,7 @@ _POSITIVE = (
     "tail_power",
     "bucket_error",
     "mix_slope",
+    "model_error",
     "spread_doubt",
     "empty_below",
     "moved_weight",
@@ -73,14 +74,14 @@ class Tuning:
 
     Shares of the (squared) budget. (That of the counts follows from the request's emphasis.)
     histogram_share: for the histogram of the units' norms, by which they are put into classes.
-    scaled_share: of the counts' budget, for the count of scaled units; the counts of classes have the rest.
+    scaled_share: of a small budget for counts, for the count of scaled units; the counts of classes have the rest.
 
     Counting.
     size_quantile: groups up to this quantile of sizes get the full weight 1.
     weight_roots: larger ones get the size's ratio to the power 2^-this: noise costs a small group more.
     histogram_cut: buckets below this many standard deviations are not taken as seen, unless all heavier ones together are;
     those above the last seen one are the tail, where few units hide and matter.
-    tail_decay: from bucket to bucket (half an octave) the tail is expected to fall like this, before its noisy values are
+    tail_decay: from bucket to bucket (an octave) the tail is expected to fall like this, before its noisy values are
     looked at. Lognormal tails fall faster, power laws more slowly.
     tail_doubt: how many units more, in standard deviations of the histogram's noise, each bucket of the tail may hold.
 
@@ -91,6 +92,8 @@ class Tuning:
     groups_per_bin: so many groups of similar size share what is known of their mix of classes.
     mix_slope: how much, relatively, the share of a class is expected to change when groups grow by a factor e.
     spread_doubt: how much the squared spread of a class may differ from that of the other classes, before it is measured.
+    model_error: standard errors are raised by this factor. Mixes of classes are no straight lines with normal spreads: on the
+    public table of flights errors were a tenth larger than the model said.
 
     The automatic choice.
     choice_share: the part of epsilon for the histogram of degrees: a bucket's noise has a standard deviation of 71 at
@@ -107,19 +110,20 @@ class Tuning:
     delta_share: float = 0.5
 
     histogram_share: float = 0.02
-    scaled_share: float = 0.65
+    scaled_share: float = 0.7
 
     size_quantile: float = 0.1
     weight_roots: int = 2
     histogram_cut: float = 3.0
-    tail_decay: float = 0.5
-    tail_doubt: float = 0.6
+    tail_decay: float = 0.25
+    tail_doubt: float = 0.8
 
     tail_power: float = 0.6
-    bucket_error: float = 0.03
+    bucket_error: float = 0.05
     groups_per_bin: int = 12
     mix_slope: float = 0.5
-    spread_doubt: float = 0.5
+    spread_doubt: float = 0.3
+    model_error: float = 1.12
 
     choice_share: float = 0.02
     empty_below: float = 3.0
@@ -158,10 +162,3 @@ class Tuning:
     def fractions(self) -> tuple[float, ...]:
         """The shares as numbers that add up to 1, exactly."""
         return tuple(share / 16 for share in self.round_shares)
-
-
-def count_share(share: float, sums_budget: float) -> float:
-    """The share of counts and sums together, of which the count alone would have `share`; sums_budget is that of the sums
-    relative to the count's. Never more than half, so that the selection stays what it is, unless the count alone has more.
-    """
-    return max(share, min(share * (1 + sums_budget) / (1 + sums_budget / 2), 0.5))

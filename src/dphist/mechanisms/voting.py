@@ -26,8 +26,8 @@ from dphist.mechanisms.base import (
     sampler_surcharge,
     with_sampler_error,
 )
-from dphist.mechanisms.counts import COUNTERS, COUNTS_IN_WORDS, LAPLACE_SHARES, CountNoise, laplace_counts
-from dphist.mechanisms.tuning import LATTICE_BITS, Tuning, count_share
+from dphist.mechanisms.counts import COUNTERS, COUNTS_IN_WORDS, CountNoise, Emphasis, laplace_counts
+from dphist.mechanisms.tuning import LATTICE_BITS, Tuning
 from dphist.noise import DiscreteLaplace, Entropy, toss
 from dphist.privacy import voting as theory
 from dphist.privacy.composition import PrivacyCost
@@ -63,7 +63,7 @@ class Voting(GroupMechanism):
 
     name: ClassVar[str] = "voting"
     in_rounds: ClassVar[bool] = True
-    theorem = "docs/voting.md, Theorems 1 to 3"
+    splits_epsilon: ClassVar[bool] = True
     max_groups = 1
     lattice_bits = 0
     sparsity = independent_std = correlation = None
@@ -127,12 +127,24 @@ class Voting(GroupMechanism):
 
     def covers(self, aggregates: Sequence[Aggregate]) -> bool:
         """Whether the profile accounts for the noise that is drawn on the aggregates. Exact."""
+        if not self.counted:
+            return not aggregates
         return Fraction(self.sums_sensitivity) >= pure_epsilon(self.noisy(aggregates))
+
+    @property
+    def theorem(self) -> str:
+        """The fourth adds counts."""
+        return f"docs/voting.md, Theorems 1 to {4 if self.counted else 3}"
 
     @property
     def analysis(self) -> str:
         """Both are one theorem; the name tells them apart."""
         return "blind" if self.look_epsilon == 0 else "after a look"
+
+    @property
+    def selection_in_words(self) -> str:
+        """One vote of each unit."""
+        return f"by an election ({self.analysis})"
 
     @property
     def rounds(self) -> int:
@@ -299,7 +311,7 @@ def _drawable(request: Request, look_share: float) -> Voting:
         request.delta,
         look_share=look_share,
         low_threshold=request.low_threshold,
-        count_part=0.0 if request.keys_only else count_share(LAPLACE_SHARES[request.emphasis], request.sums_budget),
+        emphasis=None if request.keys_only else request.emphasis,
         sums_budget=request.sums_budget,
     )
     mechanism.require_drawable(request.aggregates)
@@ -318,12 +330,12 @@ def calibrate(
     look_share: float = 0.0,
     low_threshold: int = 1,
     capacity: int | None = None,
-    count_part: float = 0.0,
+    emphasis: Emphasis | None = None,
     sums_budget: float = 0.0,
 ) -> Voting:
-    """The election for a budget, with a look and counts if they have a part of it; the capacity follows, or is given.
+    """The election for a budget, with a look if it has a share; the capacity follows, or is given.
 
-    look_share: of what the counts leave.
+    emphasis: how much of the budget counts get; None for keys alone. look_share: of what the counts leave.
     """
     checks.check_epsilon(epsilon)
     checks.check_delta(delta)
@@ -332,7 +344,7 @@ def calibrate(
             "a share of epsilon for the look in [0, 1)", look_share, f"{LOOK_SHARE:g} is a common choice."
         )
     usable = min(epsilon, LARGEST_EPSILON)
-    counts = laplace_counts(usable * count_part, _DEFAULT, sums_budget) if count_part else None
+    counts = None if emphasis is None else laplace_counts(usable, emphasis, _DEFAULT, sums_budget)
     left = Fraction(usable) - (0 if counts is None else counts.pure_epsilon)
     look = float(left) * look_share
     counters = changed_counters(look=look > 0, counted=counts is not None)

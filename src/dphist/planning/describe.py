@@ -117,13 +117,11 @@ def rates_in_words(mechanism: GroupMechanism) -> list[Fact]:
     return [("lost", f"{lost} ({expected['size']})"), ("spurious", rare)]
 
 
-def selection_in_words(request: Request, mechanism: GroupMechanism) -> str:
-    """Which selection ran, and what was spent on what, in one sentence."""
-    paid = f"{mechanism.name} has all of the budget"
-    if request.choice != "given":
-        share = f"{request.choice_epsilon / request.epsilon:.0%} of epsilon"
-        paid = f"{share} paid for the choice of {mechanism.name}, which has the rest of epsilon and all of delta"
-    return f"keys were selected by {title(mechanism)}; {paid}; no counts are published"
+def standard_error_in_words(mechanism: GroupMechanism) -> str:
+    """What ± is beside a count: more than noise, where counts are estimated from several noisy numbers."""
+    if mechanism.in_rounds:
+        return "± is one standard error: of the noise, and of what had to be estimated."
+    return "± is one standard error of the noise."
 
 
 def _ways(mechanism: GroupMechanism, alternatives: Sequence[GroupMechanism]) -> str:

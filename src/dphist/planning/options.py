@@ -145,7 +145,7 @@ class _Choices(TypedDict, total=False):
     total: Annotated[bool, Option("Also publish a noisy total of units (5 % of epsilon).", False)]
     mechanism: Annotated[
         str,
-        Option("best, adaptive, sparse-gaussian, correlated-gaussian or laplace; of keys alone also voting.", "best"),
+        Option("best, adaptive, voting, sparse-gaussian, correlated-gaussian or laplace.", "best"),
     ]
     analysis: Annotated[
         str | None,

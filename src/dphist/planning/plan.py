@@ -92,10 +92,10 @@ class Plan:
 def plan(**options: Unpack[PlanOptions]) -> Plan:
     """Choose the mechanism for a budget. Touches no data.
 
-    epsilon, delta: the budget; with nothing more, groups are selected in rounds and then counted (``adaptive``), unless a
-    noisy look at the data says that units are in so few groups that Laplace noise is better. max_groups: the most groups one
-    unit may be counted in, or ``auto`` to choose that number from the data. sparsity: a public bound on the number of
-    non-empty groups. keys: a public list of groups (or its length); then nothing needs hiding, unless `sparse`
+    epsilon, delta: the budget; with nothing more, keys are selected first, in rounds or by an election, which a noisy look at
+    the data decides, and then all units in each of them are counted. emphasis: what gets more of the budget then, ``groups``,
+    ``counts`` or, ``balanced``, some of both. max_groups: the most groups one unit may be counted in. sparsity: a public bound
+    on the number of non-empty groups. keys: a public list of groups (or its length); then nothing needs hiding, unless `sparse`
     asks to publish only the large ones. sketch: count in bounded memory with this many counters. total: also publish the
     noisy number of units. sums, means: columns with the bounds their values are clamped to; rows: the most
     records of one unit per group. weights: the share of the budget of each aggregate, by its name in the release

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dphist.aggregates import Aggregate
-from dphist.errors import DphistError, InvalidPlan
+from dphist.errors import DphistError, InvalidParameter, InvalidPlan
 from dphist.mechanisms import GROUP_MECHANISMS, GroupMechanism
 from dphist.outputs import write_text
 from dphist.planning.options import check_types
@@ -71,8 +71,12 @@ def from_data(data: Any, source: str) -> tuple[Request, GroupMechanism, tuple[Gr
         alternatives = tuple(_mechanism(other) for other in data["alternatives"])
     except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError, DphistError) as problem:
         raise InvalidPlan(f"Expected a complete plan in {source}, got a damaged one: {problem}") from None
-    check_branches(request, (mechanism, *alternatives), source)
-    if any(other.delta(request.mechanism_epsilon) > request.delta for other in alternatives):
+    try:
+        check_branches(request, (mechanism, *alternatives), source)
+        excess = any(other.delta(request.mechanism_epsilon) > request.delta for other in alternatives)
+    except (ArithmeticError, InvalidParameter) as problem:
+        raise InvalidPlan(f"Expected a plan in {source} that can be checked, got a damaged one: {problem}") from None
+    if excess:
         raise InvalidPlan(f"Expected alternatives in {source} that meet the budget, got one that does not.")
     return request, mechanism, alternatives
 

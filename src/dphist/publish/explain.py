@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from dphist.planning.describe import guarantee
-from dphist.publish.result import estimand
+from dphist.publish.account import estimand
 from dphist.publish.run import Job, bounds_of
 
 Step = tuple[str, str, str]

@@ -23,8 +23,9 @@ from dphist.errors import InvalidParameter
 from dphist.outputs import write_text
 from dphist.planning import Plan
 from dphist.planning import storage as plan_storage
-from dphist.planning.describe import guarantee, rates, selection_in_words
+from dphist.planning.describe import guarantee, rates
 from dphist.publish import files
+from dphist.publish.account import estimand, what_was_done
 from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION, without_content
 from dphist.publish.table import ORDERS
@@ -223,6 +224,7 @@ def describe_release(
         "noise_std": plan.mechanism.noise_std if plan.mechanism.counted else None,
         "threshold": None if plan.mechanism.in_rounds else plan.mechanism.threshold,
         "total_units": None if total is None else {"value": total, "std_error": total_std},
+        "summary": what_was_done(plan),
         "estimand": estimand(plan),
         **_of_keys_alone(plan),
         "ledger": None if receipt is None else receipt.to_data(),
@@ -231,44 +233,5 @@ def describe_release(
 
 
 def _of_keys_alone(plan: Plan) -> dict[str, Any]:
-    """What is told of a selection beside its plan: which one ran, and what it is expected to lose."""
-    if not plan.request.keys_only:
-        return {}
-    return {"selection": selection_in_words(plan.request, plan.mechanism), "expected": rates(plan.mechanism)}
-
-
-def estimand(plan: Plan) -> str:
-    """What a count estimates, in words: intervals cover the noise, not what bounding left out."""
-    if plan.request.keys_only:
-        return "nothing is counted; a key that is missing may belong to a group as large as some that are shown"
-    if plan.mechanism.in_rounds:
-        return (
-            "the number of units in the group, all of them; intervals cover the noise and an estimate of what is lost where"
-            " units in many groups are scaled down (sums and means: of values clamped to their bounds)"
-        )
-    if plan.request.sketch is not None:
-        return "the count of units in a sketch of the data, which is never larger than the count in the data"
-    if (limited := bounded_counts(plan)) is not None:
-        return f"the number of {limited}; intervals cover the noise, not what is missing"
-    if plan.request.sparsity is not None:
-        return (
-            f"the number of units, less the next largest count where more than {plan.request.sparsity:,} groups are not empty;"
-            " intervals cover the noise, not this"
-        )
-    return "the number of units in the group; intervals cover the noise"
-
-
-def bounded_counts(plan: Plan) -> str | None:
-    """Of which units a count is, and what is missing, where max_groups bounds it; told from public numbers alone.
-
-    A unit keeps C of its d groups, chosen at random: it is missing from each with probability 1 - C/d.
-    """
-    request, mechanism = plan.request, plan.mechanism
-    most = request.max_groups
-    if mechanism.in_rounds or most is None or most >= (request.keys or most + 1):
-        return None
-    groups = "one" if most == 1 else f"at most {most:,}"
-    return (
-        f"units with each unit in {groups} of its groups: units in more are missing from some of them, one in"
-        f" {2 * most:,} groups from half"
-    )
+    """What is told of a selection beside its plan: what it is expected to lose."""
+    return {"expected": rates(plan.mechanism)} if plan.request.keys_only else {}

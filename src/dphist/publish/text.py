@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from dphist.planning import Plan
+from dphist.planning.describe import standard_error_in_words
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.words import with_error
 
@@ -18,12 +19,12 @@ _ERROR = ["", "± is one standard error of the noise."]
 def table_text(first: pa.Table, plan: Plan, groups: int) -> str:
     """The first rows of a release of so many groups: keys, values and their standard errors."""
     if groups == 0:
-        why = "" if plan.request.keys_only else ": none had a noisy count above the threshold"
-        return f"No group was released{why}."
+        return "No group was released: none was large enough."
     if plan.request.keys_only:
         return "\n".join(_lines(first, first.column_names, (), groups))
     keys = first.column_names[: first.column_names.index("count")]
-    return "\n".join([*_lines(first, keys, plan.value_names, groups), *_ERROR])
+    error = standard_error_in_words(plan.mechanism)
+    return "\n".join([*_lines(first, keys, plan.value_names, groups), "", error])
 
 
 def rows_text(table: pa.Table, most: int) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dphist.mechanisms import ContinualCounts, GroupMechanism
 from dphist.planning import Plan
-from dphist.planning.describe import facts, standing, title
+from dphist.planning.describe import facts, standard_error_in_words, standing, title
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.top_k import TopKPlan
 from dphist.report import svg
@@ -58,13 +58,13 @@ def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
     sentences = [("mechanism", title(plan.mechanism)), *facts(plan.request, plan.mechanism)]
     what, reading, pictures = (
         "Counts",
-        f"A count estimates {metadata['estimand']}. ± is one standard error of the noise.",
+        f"A count estimates {metadata['estimand']}. {standard_error_in_words(plan.mechanism)}",
         [],
     )
     if plan.mechanism.hides_small_counts:
         reading += f" {_GIVEN_RELEASE}"
     if plan.request.keys_only:
-        what, reading = "Keys", f"{_capital(metadata['selection'])}. {_capital(metadata['estimand'])}."
+        what, reading = "Keys", f"{_capital(metadata['estimand'])}."
     else:
         pictures = [
             _section("The largest groups", _bars(table, by)),
@@ -142,7 +142,8 @@ def document(title: str, parts: Iterable[str]) -> str:
 
 
 def _report(heading: str, lead: str, metadata: dict[str, Any], sections: Sequence[str]) -> str:
-    """What is promised in a box of its own, which entry of a ledger paid for it, the sections, who made it and when."""
+    """What is promised in a box of its own, what was done, which entry of a ledger paid for it, the sections, who made it and
+    when."""
     words, receipt = _text(_capital(metadata["guarantee"])), metadata.get("ledger")
     charged = "<p>Not recorded in a ledger.</p>"
     if receipt is not None:
@@ -150,10 +151,11 @@ def _report(heading: str, lead: str, metadata: dict[str, Any], sections: Sequenc
             f"<p>Charged to the data set {_text(receipt['dataset'])} of a ledger before noise was drawn,"
             f" entry {receipt['entry']:,}: <code>{_text(receipt['hash'])}</code></p>"
         )
+    done = f"<p><strong>What was done.</strong> {_text(metadata['summary'])}</p>" if "summary" in metadata else ""
     parts = [
         f"<h1>{_text(heading)}</h1>",
         f'<p class="lead">{lead}</p>',
-        f'<p class="guarantee"><strong>Guarantee.</strong> {words}</p>{charged}',
+        f'<p class="guarantee"><strong>Guarantee.</strong> {words}</p>{done}{charged}',
         *sections,
         f"<footer>dphist {_text(metadata['dphist'])}, {_text(metadata['created'])}</footer>",
     ]
@@ -208,12 +210,12 @@ def _figure(picture: str, caption: str) -> str:
 def _bars(table: pa.Table, by: Sequence[str]) -> str:
     """The largest counts as bars."""
     if table.num_rows == 0:
-        return "<p>No group was released: none had a noisy count above the threshold.</p>"
+        return "<p>No group was released: none was large enough.</p>"
     counts = _numbers(table, "count")
     top = np.argsort(-counts, kind="stable")[:_BARS]
     labels = [_label(table, by, int(i)) for i in top]
     picture = svg.bars(labels, counts[top], 1.96 * _numbers(table, "count" + STD_ERROR)[top])
-    return _figure(picture, "Noisy counts; whiskers are ±1.96 standard errors of the noise.")
+    return _figure(picture, "Noisy counts; whiskers are ±1.96 standard errors.")
 
 
 def _rows(table: pa.Table, keys: Sequence[str], values: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """Choosing a mechanism from how many groups units have: a noisy histogram of degrees, one public bucket per unit.
 
-Where most units are in one group, Laplace noise releases more groups than any Gaussian; where they are in many, the adaptive
-release does. Which is the case is a property of the data, so the choice is paid for: discrete Laplace noise with a small
+Where most units are in few groups, an election finds more of them than rounds of Gaussian noise; where they are in many, the
+rounds do. Which is the case is a property of the data, so the choice is paid for: discrete Laplace noise with a small
 share of epsilon on each bucket. What is chosen then runs with the rest of epsilon and the whole delta, and basic composition
 of a pure mechanism with any other adds the two epsilons.
 """

@@ -2,8 +2,8 @@
 
 A unit in many selected groups would be counted with a large norm. A private histogram says how many units have which norm; from
 it classes are chosen, with a bound for each, the last one above nearly all units. Every class is counted by itself, with noise
-for its bound, and all units are counted together, scaled to the bound of the first class. Large groups, which can afford it,
-get smaller weights from the start.
+for its bound, and all units are counted together, heavy ones scaled down to the bound of a lighter class. Large groups, which
+can afford it, get smaller weights from the start.
 """
 
 from __future__ import annotations
@@ -23,16 +23,19 @@ from dphist.noise import Entropy, sample
 
 Floats = NDArray[np.float64]
 
-CENTRES: Final = 2.0 ** (np.arange(-12, 29) / 2)
-"""Half octaves of norms, from 1/64 to 2^14: a unit outside is put into the nearest."""
+CENTRES: Final = 2.0 ** np.arange(-6, 15)
+"""Octaves of norms, from 1/64 to 2^14: a unit outside is put into the nearest."""
 
-UPPER: Final = CENTRES * 2**0.25
+OCTAVES_BELOW: Final = 2
+"""How far below the classes with half of all contributions the count of scaled units has its bound."""
+
+UPPER: Final = CENTRES * 2**0.5
 """The buckets' upper ends."""
 
 
 def edges(power: int) -> Integers:
     """The buckets' lower ends as exact integers, in units of 2^-(WEIGHT_BITS power)."""
-    return np.asarray(np.floor(CENTRES / 2**0.25 * ONE**power), np.int64)
+    return np.asarray(np.floor(CENTRES / 2**0.5 * ONE**power), np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +67,15 @@ class Classes:
 
     def factors(self, noise: CountNoise) -> tuple[int, ...]:
         """What each class is scaled with in the count of scaled units, in steps of 2^-SCALE_BITS."""
-        return tuple(noise.scaled_factor(self.bounds[0], bound) for bound in self.bounds)
+        return tuple(noise.scaled_factor(self.bounds[self.middle], bound) for bound in self.bounds)
+
+    @property
+    def middle(self) -> int:
+        """The class to whose bound heavier ones are scaled down: some octaves below the last of the light ones.
+
+        The lighter it is, the less noise has the count of scaled units, and the more does it depend on a group's mix.
+        """
+        return max(0, self.light - 1 - OCTAVES_BELOW)
 
     @property
     def split_bounds(self) -> tuple[float, float]:
@@ -195,11 +206,11 @@ def norms_from(noisy: Floats, std: float, largest: float, tuning: Tuning) -> Nor
 def choose_classes(norms: Norms, power: int) -> Classes:
     """Octaves up to one above the last bucket that was seen, as far as any unit can be and as counting allows.
 
-    In sums the light classes are those with half of all contributions.
+    The light classes are those with half of all contributions.
     """
     possible = np.flatnonzero((norms.variances > 0) & (UPPER <= LARGEST_CAP))
-    top = min(norms.last + 2, int(possible[-1]))
-    places = np.arange(top, min(norms.first, top) - 1, -2)[::-1]
+    top = min(norms.last + 1, int(possible[-1]))
+    places = np.arange(min(norms.first, top), top + 1)
     bounds = np.floor(UPPER[places] * ONE**power).astype(np.int64)
     mass = np.maximum(norms.units, 0.0) * CENTRES
     up_to = np.cumsum(mass)[places]
@@ -218,7 +229,7 @@ def noise_classes(
         scaled = sum(
             (groups[name] * factor for name, factor in zip(names, factors, strict=True)), np.zeros(size, np.int64)
         )
-        scaled_law = noise.scaled_law(float(classes.sizes[0]))
+        scaled_law = noise.scaled_law(float(classes.sizes[classes.middle]))
         columns = {"weight": groups["weight"], "scaled": scaled + sample(scaled_law, size, entropy)}
         for name, bound in zip(names, classes.sizes, strict=True):
             columns[name] = groups[name] + sample(noise.class_law(float(bound)), size, entropy)

@@ -32,7 +32,8 @@ _MOST_SPREAD = 9.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observed:
-    """Noisy numbers of units per group, with variances: of scaled units, and by class. factors: how classes are scaled."""
+    """Noisy numbers of units per group, with variances: of scaled units, and by class. factors: how classes are scaled.
+    far: standard deviations that noise hardly ever reaches."""
 
     weights: Floats
     scaled: Floats
@@ -40,6 +41,7 @@ class Observed:
     by_class: Floats
     variances: Floats
     factors: Floats
+    far: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,12 +87,12 @@ def estimate(noise: CountNoise, noisy: NoisyCounts, tuning: Tuning) -> Estimates
     at = np.log(np.maximum(seen.scaled, centres[0]))
     mix = measure_mix(noisy, seen, bins, places, at, tuning)
     sizes = np.maximum(seen.scaled, 1.0)
-    for _ in range(2):  # the second time with better sizes
+    for _ in range(3):  # with better sizes each time
         spread = measure_spread(seen, mix, sizes, bins, places, at, tuning)
         combined = combine(seen, mix, sizes, spread)
         sizes = combined.sizes
     hidden, doubt = hidden_units(noisy, seen.weights, np.maximum(combined.counts, 1.0), tuning)
-    variance = np.maximum(combined.variance, 0.0) + doubt
+    variance = np.maximum(combined.variance, 0.0) * tuning.model_error**2 + doubt
     heavy = combined.by_class[:, noisy.classes.light :].sum(axis=1) + hidden
     return Estimates(combined.counts + hidden, np.sqrt(variance), heavy)
 
@@ -102,10 +104,11 @@ def observe(noise: CountNoise, noisy: NoisyCounts) -> Observed:
     return Observed(
         weights=a,
         scaled=np.ldexp(noisy.scaled.astype(np.float64), -(LATTICE_BITS + SCALE_BITS)) / a,
-        scaled_variance=(noise.std(noise.scaled_noise) * reach[0] / a) ** 2,
+        scaled_variance=(noise.std(noise.scaled_noise) * reach[noisy.classes.middle] / a) ** 2,
         by_class=np.ldexp(noisy.by_class.astype(np.float64), -LATTICE_BITS) / a[:, None],
         variances=(noise.std(noise.class_noise) * reach / a[:, None]) ** 2,
         factors=np.ldexp(np.array(noisy.classes.factors(noise), np.float64), -SCALE_BITS),
+        far=noise.far,
     )
 
 
@@ -180,7 +183,8 @@ def measure_spread(
 
     Chance alone gives a variance equal to the number. The rest is taken as relative, k^2 number^2; k^2 is measured for each
     class over three neighbouring bins, drawn to that of all classes together where it is too noisy, and raised by its own
-    standard error: what is not known is not taken for equal.
+    standard error: what is not known is not taken for equal. A class that is far off in one group, beyond what all of that
+    explains, is left to its own noisy number there: the group is of another kind than its neighbours.
     """
     number = mix.ratios * sizes[:, None]
     noise = seen.variances + mix.ratios**2 * seen.scaled_variance[:, None] + number
@@ -196,7 +200,9 @@ def measure_spread(
         prior * doubt / (prior + doubt)
     )
     relative = np.stack([np.interp(at, places, column) for column in np.minimum(squared, _MOST_SPREAD).T], axis=1)
-    return np.asarray(number + relative * number**2)
+    spread = number + relative * number**2
+    off = (seen.by_class - number) ** 2
+    return np.asarray(spread + np.maximum(off - seen.far**2 * (seen.variances + spread), 0.0))
 
 
 def _three(values: Floats) -> Floats:

@@ -21,7 +21,7 @@ from dphist.publish.digests import DIGEST, FILE, TABLE
 from dphist.version import __version__
 from dphist.words import canonical
 
-WORDS: Final = ("guarantee", "estimand", "assumption", "selection")
+WORDS: Final = ("guarantee", "estimand", "assumption", "summary")
 """Sentences, which another version of dphist may word in another way. Numbers are compared whatever the version."""
 
 UNREADABLE: Final = (DphistError, KeyError, TypeError, ValueError, ArithmeticError)
@@ -30,8 +30,8 @@ UNREADABLE: Final = (DphistError, KeyError, TypeError, ValueError, ArithmeticErr
 _SINCE_2: Final = ("keys", "null_keys")
 """What metadata of a stream lacked in version 1; that of a release had both names of its own."""
 
-_SINCE_3: Final = ("cut_off",)
-"""What metadata of a list lacked before."""
+_SINCE_3: Final = ("cut_off", "summary")
+"""What metadata of a list and of a release lacked before."""
 
 _CLOSE: Final = 1e-9
 """Another version of a numerical library may move the last digits of a number."""

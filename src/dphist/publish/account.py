@@ -1,0 +1,115 @@
+"""What was done, in words, rendered from the plan that ran: which selection, what a count means, what was spent on what.
+
+One line for console, metadata and report. It tells public numbers alone; of the data it says which way they chose, which was
+paid for.
+"""
+
+from __future__ import annotations
+
+from dphist.mechanisms import GroupMechanism
+from dphist.planning import Plan
+from dphist.planning.request import TOTAL_SHARE, Request
+from dphist.words import about, number
+
+_SELECTING = ("selection", "look", "election")
+_COUNTING = ("histogram", "counts")
+
+
+def what_was_done(plan: Plan) -> str:
+    """Which selection ran, what a count means and what was spent on what, in a line."""
+    request, mechanism = plan.request, plan.mechanism
+    parts = _selected_and_counted(request, mechanism) if request.unbounded else _counted_at_once(request, mechanism)
+    paid = {
+        "choice of the way": request.choice_epsilon / request.epsilon,
+        "total of units": TOTAL_SHARE * request.total,
+    }
+    paid = {name: share for name, share in paid.items() if share > 0}
+    if request.unbounded and mechanism.splits_epsilon:
+        parts += [f"{name}: {_share(share)}" for name, share in paid.items()]
+    elif paid:
+        costs = ", ".join(f"{_share(share)} of epsilon for the {name}" for name, share in paid.items())
+        parts.append(f"before that {costs}")
+    words = "; ".join(parts)
+    return f"{words}." if request.unbounded else f"{words}. A count is of {counted_units(plan)}."
+
+
+def estimand(plan: Plan) -> str:
+    """What a count estimates, in words: intervals cover the noise, not what bounding left out."""
+    if plan.request.keys_only:
+        return "nothing is counted; a key that is missing may belong to a group as large as some that are shown"
+    if plan.mechanism.in_rounds:
+        return (
+            "the number of units in the group, all of them; intervals cover the noise, what groups of one size differ, and an"
+            " estimate of the few units in more groups than counting allows (sums and means: of values clamped to their"
+            " bounds)"
+        )
+    if plan.request.sketch is not None:
+        return "the count of units in a sketch of the data, which is never larger than the count in the data"
+    if (limited := bounded_counts(plan)) is not None:
+        return f"the number of {limited}; intervals cover the noise, not what is missing"
+    if plan.request.sparsity is not None:
+        return (
+            f"the number of units, less the next largest count where more than {plan.request.sparsity:,} groups are not empty;"
+            " intervals cover the noise, not this"
+        )
+    return "the number of units in the group; intervals cover the noise"
+
+
+def bounded_counts(plan: Plan) -> str | None:
+    """Of which units a count is, and what is missing, where max_groups bounds it; told from public numbers alone.
+
+    A unit keeps C of its d groups, chosen at random: it is missing from each with probability 1 - C/d.
+    """
+    request, mechanism = plan.request, plan.mechanism
+    most = request.max_groups
+    if mechanism.in_rounds or most is None or most >= (request.keys or most + 1):
+        return None
+    groups = "one" if most == 1 else f"at most {most:,}"
+    return (
+        f"units with each unit in {groups} of its groups: units in more are missing from some of them, one in"
+        f" {2 * most:,} groups from half"
+    )
+
+
+def counted_units(plan: Plan) -> str:
+    """Of which units a count is, in a few words."""
+    request = plan.request
+    if (limited := bounded_counts(plan)) is not None:
+        return limited
+    if request.sketch is not None:
+        return "units in a sketch of the data, which has no more of them than the data"
+    if request.sparsity is not None:
+        return f"all units in the group, if no more than {request.sparsity:,} groups are not empty"
+    return "all units in the group"
+
+
+def _selected_and_counted(request: Request, mechanism: GroupMechanism) -> list[str]:
+    """Of keys that are selected first. The shares of an election are of epsilon; those of rounds are of what is added up."""
+    split = mechanism.budget_split() or {"selection": 1.0}
+    whole = request.mechanism_epsilon / request.epsilon if mechanism.splits_epsilon else 1.0
+    selecting, counting = (whole * sum(split.get(name, 0.0) for name in names) for names in (_SELECTING, _COUNTING))
+    of = "epsilon" if mechanism.splits_epsilon else "the squared Gaussian budget"
+    parts = [f"Selected {mechanism.selection_in_words}: {_share(selecting)} of {of}"]
+    parts.append(f"counted all units in each group: {_share(counting)}" if mechanism.counted else "nothing was counted")
+    if request.aggregates:
+        parts.append(f"{_names(request)}: {_share(whole * split['sums'])}")
+    return parts
+
+
+def _counted_at_once(request: Request, mechanism: GroupMechanism) -> list[str]:
+    """Of counts that also select, by a threshold, or of public keys."""
+    head = "Keys are a public list"
+    if mechanism.threshold is not None:
+        head = f"Selected by noisy counts above {number(mechanism.threshold)}"
+    of = "epsilon" if mechanism.splits_epsilon else "the squared Gaussian budget"
+    share = 1 / (1 + request.sums_budget)
+    sums = [f"{_names(request)}: {_share(1 - share)}"] if request.aggregates else []
+    return [head, f"counts: {_share(share)} of {of}", *sums]
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.1 else about(share)
+
+
+def _names(request: Request) -> str:
+    return ", ".join(aggregate.name for aggregate in request.aggregates)

@@ -1,0 +1,113 @@
+"""What was done is said: which selection ran, what a count means, what was spent on what."""
+
+from html import escape
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import dphist as dp
+from dphist.planning import Plan
+from dphist.publish.account import bounded_counts, estimand, what_was_done
+
+SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+LIMITED = (
+    "units with each unit in at most 10 of its groups: units in more are missing from some of them, one in 20 groups from"
+    " half"
+)
+
+
+def ways(**options: Any) -> list[Plan]:
+    """The plan as each of its branches would have it run."""
+    plan = dp.plan(**{**SMALL, **options})
+    return [plan.decided(mechanism) for mechanism in plan.branches] if plan.request.undecided else [plan]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {},
+            [
+                "Selected in 4 rounds (samples of at most 300 groups a unit): 70 % of the squared Gaussian budget; counted all"
+                " units in each group: 30 %; before that 2 % of epsilon for the choice of the way.",
+                "Selected in 4 rounds (samples of at most 100 groups a unit): 70 % of the squared Gaussian budget; counted all"
+                " units in each group: 30 %; before that 2 % of epsilon for the choice of the way.",
+                "Selected by an election (blind): 68 % of epsilon; counted all units in each group: 30 %; choice of the way:"
+                " 2 %.",
+                "Selected by an election (after a look): 68 % of epsilon; counted all units in each group: 30 %; choice of the"
+                " way: 2 %.",
+            ],
+        ),
+        (
+            {"mechanism": "voting", "sums": {"likes": (0, 1)}, "total": True},
+            [
+                "Selected by an election (blind): 57 % of epsilon; counted all units in each group: 23 %; sum_likes: 15 %;"
+                " total of units: 5 %."
+            ],
+        ),
+        (
+            {"keys_only": True, "mechanism": "voting"},
+            ["Selected by an election (blind): 100 % of epsilon; nothing was counted."],
+        ),
+        (
+            {"max_groups": 10, "noise_std": 20.0, "total": True},
+            [
+                "Selected by noisy counts above 105; counts: 100 % of the squared Gaussian budget; before that 5 % of epsilon"
+                f" for the total of units. A count is of {LIMITED}."
+            ],
+        ),
+        (
+            {"keys": 3, "means": {"age": (0, 100)}},
+            [
+                "Keys are a public list; counts: 50 % of the squared Gaussian budget; mean_age: 50 %. A count is of all units"
+                " in the group."
+            ],
+        ),
+    ],
+)
+def test_one_line_says_what_was_done(options: dict[str, Any], words: list[str]) -> None:
+    assert [what_was_done(plan) for plan in ways(**options)] == words
+
+
+def test_shares_of_epsilon_add_up_to_what_was_spent() -> None:
+    """Of an election with everything: the numbers of its own budget, and what was paid before."""
+    (plan,) = ways(mechanism="voting", sums={"likes": (0, 1)}, total=True)
+    split = plan.mechanism.budget_split()
+    assert split is not None
+    request = plan.request
+    assert sum(split.values()) * request.mechanism_epsilon + 0.05 == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sketch": 9}, "A count is of units in a sketch of the data, which has no more of them than the data."),
+        ({"sparsity": 9}, "A count is of all units in the group, if no more than 9 groups are not empty."),
+        ({"max_groups": 1}, "A count is of units with each unit in one of its groups"),
+        ({"max_groups": 10, "mechanism": "laplace", "rows": 3}, "counts: 50 % of epsilon; rows: 50 %."),
+    ],
+)
+def test_it_says_what_a_count_means(options: dict[str, Any], words: str) -> None:
+    (plan,) = ways(**options)
+    assert words in what_was_done(plan)
+
+
+def test_bounded_counts_say_so() -> None:
+    """From public numbers alone; nothing where every group of a unit is counted."""
+    assert bounded_counts(dp.plan(max_groups=10, **SMALL)) == LIMITED
+    assert "units with each unit in one of its groups" in estimand(dp.plan(max_groups=1, **SMALL))
+    assert bounded_counts(dp.plan(keys=3, max_groups=2, **SMALL)) is not None
+    for whole in ({"keys": 3}, {"keys": 3, "max_groups": 3}, {"sparsity": 9}, {"sketch": 9}, {"mechanism": "adaptive"}):
+        assert bounded_counts(dp.plan(**SMALL, **whole)) is None
+    assert "more than 9 groups" in estimand(dp.plan(sparsity=9, **SMALL))
+    assert estimand(dp.plan(keys=3, **SMALL)) == "the number of units in the group; intervals cover the noise"
+
+
+@pytest.mark.parametrize("options", [{}, {"max_groups": 2}, {"mechanism": "adaptive"}], ids=str)
+def test_metadata_and_report_say_it(options: dict[str, Any]) -> None:
+    table = pa.table({"user": list(range(600)), "item": [f"i{i % 3}" for i in range(600)]})
+    release = dp.release(table, unit="user", by="item", **SMALL, **options)
+    line = what_was_done(release.plan)
+    assert release.metadata()["summary"] == line
+    assert f"<strong>What was done.</strong> {escape(line)}" in release.html()
