@@ -116,6 +116,8 @@ def test_an_election_with_counts_meets_its_budget(
     assert delta * 0.999 < made.delta(epsilon) <= delta
     assert made.pure_epsilon == Fraction(made.look_epsilon) + made.counts.pure_epsilon
     assert made.pure_epsilon + Fraction(made.vote_epsilon) <= min(epsilon, 50)
+    if delta * math.exp(epsilon) > 0.1:
+        return  # two votes are enough whatever epsilon is
     tighter = replace(made, vote_epsilon=made.vote_epsilon * (1 + 1e-3))
     assert tighter.delta(epsilon) > delta
     for change in (
