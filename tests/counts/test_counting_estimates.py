@@ -430,5 +430,5 @@ def test_noise_alone_would_not_cover() -> None:
     true = true_counts(pairs)[codes_of(selection)]
     a = noisy.weights / ONE
     bare = np.ldexp(noisy.scaled.astype(float), -(LATTICE_BITS + 10)) / a
-    std = mechanism.counts.scaled_noise * noisy.classes.sizes[0] ** 0.5 / a
+    std = mechanism.counts.scaled_noise * noisy.classes.scaled_bound ** 0.5 / a
     assert np.mean(np.abs(bare - true) <= 1.959964 * std) < 0.2

@@ -78,6 +78,11 @@ class Classes:
         return max(0, self.light - 1 - OCTAVES_BELOW)
 
     @property
+    def scaled_bound(self) -> float:
+        """The bound of every unit in the count of scaled units."""
+        return float(self.sizes[self.middle])
+
+    @property
     def split_bounds(self) -> tuple[float, float]:
         """The bounds of the light and of the heavy units in sums."""
         return float(self.sizes[self.light - 1]), float(self.sizes[-1])
@@ -229,7 +234,7 @@ def noise_classes(
         scaled = sum(
             (groups[name] * factor for name, factor in zip(names, factors, strict=True)), np.zeros(size, np.int64)
         )
-        scaled_law = noise.scaled_law(float(classes.sizes[classes.middle]))
+        scaled_law = noise.scaled_law(classes.scaled_bound)
         columns = {"weight": groups["weight"], "scaled": scaled + sample(scaled_law, size, entropy)}
         for name, bound in zip(names, classes.sizes, strict=True):
             columns[name] = groups[name] + sample(noise.class_law(float(bound)), size, entropy)

@@ -104,7 +104,7 @@ def observe(noise: CountNoise, noisy: NoisyCounts) -> Observed:
     return Observed(
         weights=a,
         scaled=np.ldexp(noisy.scaled.astype(np.float64), -(LATTICE_BITS + SCALE_BITS)) / a,
-        scaled_variance=(noise.std(noise.scaled_noise) * reach[noisy.classes.middle] / a) ** 2,
+        scaled_variance=(noise.std(noise.scaled_noise) * noise.reach(noisy.classes.scaled_bound) / a) ** 2,
         by_class=np.ldexp(noisy.by_class.astype(np.float64), -LATTICE_BITS) / a[:, None],
         variances=(noise.std(noise.class_noise) * reach / a[:, None]) ** 2,
         factors=np.ldexp(np.array(noisy.classes.factors(noise), np.float64), -SCALE_BITS),
