@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dphist import checks
 from dphist.aggregates import MOST_AGGREGATES, Aggregate, NoisyAggregate
 from dphist.errors import Infeasible, InvalidParameter
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 NoiseLaw = Literal["gaussian", "laplace"]
 Emphasis = Literal["groups", "balanced", "counts"]
 Fact: TypeAlias = tuple[str, str]
+Floats: TypeAlias = NDArray[np.float64]
 EMPHASES: Final[tuple[Emphasis, ...]] = get_args(Emphasis)
 
 GAUSSIAN_SHARES: Final[dict[Emphasis, float]] = {"groups": 0.15, "balanced": 0.28, "counts": 0.45}
@@ -132,6 +136,16 @@ class CountNoise:
             f"std {number(self.unit_std)} on the count of a selected group if its units are in no other selected group; for"
             f" units in more of them it grows with {root}, class by class; every count is released with its own standard error",
         )
+
+    def precision(self, degrees: Floats, centres: Floats, size: float) -> float:
+        """How precise the count of a group of this size is expected to be, from 0 to 1: size/(size + noise).
+
+        degrees: how many units are in about `centres` groups. The noise is that for units in as many groups as those who make
+        up the counts are in on average.
+        """
+        contributions = degrees * centres
+        mean = float((contributions * centres).sum()) / max(float(contributions.sum()), 1.0)
+        return size / (size + self.unit_std * self.reach(max(mean, 1.0)))
 
     def require_drawable(self, aggregates: Sequence[NoisyAggregate]) -> None:
         """Refuse, before any data is read, a budget whose noise could leave the range of the sampler at the largest bound."""

@@ -46,11 +46,27 @@ def most_releases(branches: Sequence[M], degrees: Floats) -> M:
     return max(branches, key=lambda mechanism: mechanism.predicted_releases(degrees, DEGREE_CENTRES))
 
 
+def best_balance(branches: Sequence[M], degrees: Floats) -> M:
+    """The same with every release worth as much as its count is expected to be precise."""
+
+    def worth(mechanism: M) -> float:
+        releases = mechanism.predicted_releases(degrees, DEGREE_CENTRES)
+        size = mechanism.count_released_with(0.5)
+        return (
+            releases
+            if mechanism.counts is None
+            else releases * mechanism.counts.precision(degrees, DEGREE_CENTRES, size)
+        )
+
+    return max(branches, key=worth)
+
+
 def decide(plan: Plan, pairs: Pairs, entropy: Entropy | None = None) -> Plan:
     """The plan with the mechanism that the noisy histogram of degrees speaks for; unchanged if there is nothing to choose."""
     if not plan.request.undecided:
         return plan
     degrees = noisy_degrees(pairs.degree_histogram(DEGREE_EDGES), plan.request.choice_epsilon, entropy)
-    decided = plan.decided(most_releases(plan.branches, degrees))
+    choose = most_releases if plan.request.emphasis == "groups" else best_balance
+    decided = plan.decided(choose(plan.branches, degrees))
     storage.check(decided.request, decided.mechanism, "the chosen branch of the plan")
     return decided
