@@ -114,7 +114,9 @@ def one_view(mechanism: AdaptiveGaussian, build: Build, seed: int, eligible: NDA
     exact = [side.class_sums(spread, index, classes.bounds, 2, {})["units"] for side in (without, with_)]
     factors = np.array(classes.factors(noise))
     scaled = [(side * factors).sum(axis=1) for side in exact]
-    view.add(counts.scaled, scaled[0], scaled[1], 2.0**SCALE_BITS * noise.scaled_noise * classes.sizes[0] ** 0.5)
+    view.add(
+        counts.scaled, scaled[0], scaled[1], 2.0**SCALE_BITS * noise.scaled_noise * classes.sizes[classes.middle] ** 0.5
+    )
     for place, bound in enumerate(classes.sizes):
         published = counts.by_class[:, place]
         view.add(published, exact[0][:, place], exact[1][:, place], noise.class_noise * bound**0.5)

@@ -293,7 +293,7 @@ def count_ratios(
 
     factors = np.array(classes.factors(noise))
     scaled = ratio(
-        noise.scaled_law(float(classes.sizes[0])),
+        noise.scaled_law(float(classes.sizes[classes.middle])),
         noisy.scaled,
         [(side["units"] * factors).sum(axis=1) for side in sides],
     )
