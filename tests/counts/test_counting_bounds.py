@@ -101,7 +101,7 @@ def test_one_unit_moves_one_class_the_scaled_count_and_half_of_the_sums_within_b
     classes = Classes(tuple(table.bounds), table.light, table.power)
     factors = classes.factors(noise)
     scaled = [sum(f * vector[g] for f, vector in zip(factors, vectors, strict=True)) for g in range(len(vectors[0]))]
-    assert within(scaled, table.bounds[0], table.power, step << SCALE_BITS)
+    assert within(scaled, table.bounds[max(0, table.light - 3)], table.power, step << SCALE_BITS)
 
     halves = (moved["light_1"], moved["heavy_1"])
     other = halves[place < table.light]
@@ -114,14 +114,19 @@ def test_one_unit_moves_one_class_the_scaled_count_and_half_of_the_sums_within_b
 @settings(max_examples=200, deadline=None)
 @given(bounds=st.lists(st.integers(1, LARGEST_CAP << 2 * WEIGHT_BITS), min_size=1, max_size=8, unique=True))
 def test_factors_of_scaled_units_are_rounded_down(bounds: list[int]) -> None:
-    """F/2^10 <= (C_1/C)^(1/q), and one step more would be too much. The first class is not scaled."""
+    """F/2^10 <= (C/C_l)^(1/q), C of a lighter class, and one step more would be too much. Those below it are not scaled."""
     ordered = sorted(bounds)
     for power, noise in NOISES.items():
-        factors = Classes(tuple(ordered), 1, power).factors(noise)
-        assert factors[0] == 1 << SCALE_BITS
-        for factor, bound in zip(factors, ordered, strict=True):
-            assert factor**power * bound <= ordered[0] << SCALE_BITS * power
-            assert (factor + 1) ** power * bound > ordered[0] << SCALE_BITS * power
+        for light in range(1, len(ordered) + 1):
+            classes = Classes(tuple(ordered), light, power)
+            to = ordered[classes.middle]
+            assert classes.middle == max(0, light - 3)
+            for factor, bound in zip(classes.factors(noise), ordered, strict=True):
+                if bound <= to:
+                    assert factor == 1 << SCALE_BITS
+                    continue
+                assert factor**power * bound <= to << SCALE_BITS * power
+                assert (factor + 1) ** power * bound > to << SCALE_BITS * power
 
 
 @settings(max_examples=200, deadline=None)
@@ -218,11 +223,11 @@ def norms_of(noisy: dict[int, float], std: float = 10.0, largest: float = 1e9) -
 SHAPES: list[Callable[[], Norms]] = [
     lambda: norms_of({}),
     lambda: norms_of({0: 1000.0}),
-    lambda: norms_of({12: 1000.0}),
-    lambda: norms_of({12: 1000.0, 20: 500.0}),
+    lambda: norms_of({6: 1000.0}),
+    lambda: norms_of({6: 1000.0, 10: 500.0}),
     lambda: norms_of({len(CENTRES) - 1: 1000.0}),
-    lambda: norms_of({12: 1000.0}, largest=1.0),
-    lambda: norms_of({12: 1000.0}, largest=0.001),
+    lambda: norms_of({6: 1000.0}, largest=1.0),
+    lambda: norms_of({6: 1000.0}, largest=0.001),
     lambda: norms_of(dict.fromkeys(range(len(CENTRES)), -50.0)),
 ]
 
@@ -236,34 +241,34 @@ def test_classes_are_octaves_below_the_largest_bound(shape: Callable[[], Norms],
     assert classes.bounds[0] > 0
     assert np.all(np.diff(classes.bounds) > 0)
     assert classes.bounds[-1] <= LARGEST_CAP * ONE**power
-    assert classes.sizes[1:] / classes.sizes[:-1] == pytest.approx(2.0, rel=0.01)
+    assert classes.sizes[1:] / classes.sizes[:-1] == pytest.approx(2.0, rel=0.05)
 
 
 def test_classes_reach_above_what_was_seen() -> None:
-    classes = choose_classes(norms_of({12: 1000.0, 13: 900.0, 20: 500.0}), 2)  # norms of 1, 1.4 and 16
-    assert classes.sizes[0] == pytest.approx(UPPER[12], rel=1e-3)
-    assert classes.sizes[-1] == pytest.approx(UPPER[22], rel=1e-3)
+    classes = choose_classes(norms_of({6: 1000.0, 7: 900.0, 10: 500.0}), 2)  # norms of 1, 2 and 16
+    assert classes.sizes[0] == pytest.approx(UPPER[6], rel=1e-3)
+    assert classes.sizes[-1] == pytest.approx(UPPER[11], rel=1e-3)
     assert classes.light == 5  # up to where half of all contributions are: the units of norm 16 have most of them
 
 
 def test_the_tail_of_norms_is_weighed_against_its_noise() -> None:
     """Buckets far above the noise stay; in the tail what is expected and what is seen are mixed, and the doubt is told."""
     noisy = np.zeros(len(CENTRES))
-    noisy[12], noisy[13], noisy[15] = 5000.0, 2000.0, 60.0
-    found = norms_from(noisy, 37.0, 64.0, Tuning())
-    assert (found.first, found.last) == (12, 13)
-    assert found.units[12] == 5000
-    assert found.units[14] == pytest.approx(1000 * (1 - 1e6 / (1e6 + 37**2)), rel=0.1)  # expected, but not there
-    assert 5 < found.units[15] < 60
-    assert np.all(found.units[CENTRES > 90] == 0)  # more than all weights together is impossible
-    assert np.all(found.variances[CENTRES > 90] == 0)
-    assert np.all(found.variances[12:14] == 37.0**2)
-    assert np.all((found.variances[14:20] > 0) & (found.variances[14:20] <= 37.0**2))
+    noisy[6], noisy[7], noisy[9] = 5000.0, 2000.0, 60.0
+    found = norms_from(noisy, 37.0, 256.0, Tuning())
+    assert (found.first, found.last) == (6, 7)
+    assert found.units[6] == 5000
+    assert found.units[8] == pytest.approx(500 * (1 - 5e2**2 / (5e2**2 + 37**2)), rel=0.1)  # expected, but not there
+    assert 5 < found.units[9] < 60
+    assert np.all(found.units[CENTRES > 512] == 0)  # more than all weights together is impossible
+    assert np.all(found.variances[CENTRES > 512] == 0)
+    assert np.all(found.variances[6:8] == 37.0**2)
+    assert np.all((found.variances[8:13] > 0) & (found.variances[8:13] <= 37.0**2))
 
 
 def test_few_very_heavy_units_are_seen_together() -> None:
     """No bucket of theirs is far above its noise, all of them together are."""
-    alone = norms_of({12: 5000.0}, std=37.0)
-    together = norms_of({12: 5000.0, **dict.fromkeys(range(20, 28), 80.0)}, std=37.0)
-    assert alone.last == 12
-    assert together.last >= 20
+    alone = norms_of({6: 5000.0}, std=37.0)
+    together = norms_of({6: 5000.0, **dict.fromkeys(range(10, 18), 80.0)}, std=37.0)
+    assert alone.last == 6
+    assert together.last >= 10
