@@ -120,7 +120,7 @@ def test_factors_of_scaled_units_are_rounded_down(bounds: list[int]) -> None:
         for light in range(1, len(ordered) + 1):
             classes = Classes(tuple(ordered), light, power)
             to = ordered[classes.middle]
-            assert classes.middle == max(0, light - 3)
+            assert classes.middle == max(0, light - 2)
             for factor, bound in zip(classes.factors(noise), ordered, strict=True):
                 if bound <= to:
                     assert factor == 1 << SCALE_BITS

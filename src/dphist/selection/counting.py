@@ -26,8 +26,8 @@ Floats = NDArray[np.float64]
 CENTRES: Final = 2.0 ** np.arange(-6, 15)
 """Octaves of norms, from 1/64 to 2^14: a unit outside is put into the nearest."""
 
-OCTAVES_BELOW: Final = 2
-"""How far below the classes with half of all contributions the count of scaled units has its bound."""
+OCTAVES_BELOW: Final = 1
+"""How far below the last of the light classes the count of scaled units has its bound."""
 
 UPPER: Final = CENTRES * 2**0.5
 """The buckets' upper ends."""
@@ -71,7 +71,7 @@ class Classes:
 
     @property
     def middle(self) -> int:
-        """The class to whose bound heavier ones are scaled down: some octaves below the last of the light ones.
+        """The class to whose bound heavier ones are scaled down: an octave below the last of the light ones.
 
         The lighter it is, the less noise has the count of scaled units, and the more does it depend on a group's mix.
         """
@@ -211,15 +211,14 @@ def norms_from(noisy: Floats, std: float, largest: float, tuning: Tuning) -> Nor
 def choose_classes(norms: Norms, power: int) -> Classes:
     """Octaves up to one above the last bucket that was seen, as far as any unit can be and as counting allows.
 
-    The light classes are those with half of all contributions.
+    The light classes are those with half of all units.
     """
     possible = np.flatnonzero((norms.variances > 0) & (UPPER <= LARGEST_CAP))
     top = min(norms.last + 1, int(possible[-1]))
     places = np.arange(min(norms.first, top), top + 1)
     bounds = np.floor(UPPER[places] * ONE**power).astype(np.int64)
-    mass = np.maximum(norms.units, 0.0) * CENTRES
-    up_to = np.cumsum(mass)[places]
-    light = int(np.searchsorted(up_to, mass.sum() / 2)) + 1
+    units = np.maximum(norms.units, 0.0)
+    light = int(np.searchsorted(np.cumsum(units)[places], units.sum() / 2)) + 1
     return Classes(tuple(bounds.tolist()), min(light, len(bounds)), power)
 
 
