@@ -23,7 +23,7 @@ SCRIPTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (
             f"plan {SMALL}",
             f"plan {BUDGET} --json",
-            f"plan {BUDGET} --max-groups auto --total",
+            f"plan {BUDGET} --mechanism voting --emphasis counts --total",
             f"plan {BUDGET} --keys keys.txt --sparse --sum likes:0:1 --mean spent:-2:18 --rows 3 --weight rows=0.5",
             f"plan {BUDGET} --sparsity 40 --mechanism correlated-gaussian --correlation 0.2 --low-threshold 3",
             f"plan {SMALL} --analysis f-dp --objective gap --noise-std 20 --save plan.json",
@@ -97,7 +97,7 @@ SCRIPTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             f"release events.parquet {PEOPLE} {BUDGET} --keys keys.txt -o b.csv --rows 2 --weight rows=0.5",
             f"release events.parquet {PEOPLE} {BUDGET} --keys keys.txt --sparse --max-groups 2 -o c.csv",
             f"release events.parquet {PEOPLE} {BUDGET} --sketch 20 -o d.csv",
-            f"release events.parquet {PEOPLE} {BUDGET} --max-groups auto -o e.csv",
+            f"release events.parquet {PEOPLE} {BUDGET} --mechanism voting -o e.csv",
             f"release events.parquet {PEOPLE} --epsilon 2 --delta 1e-6 -o f.csv --unsafe-diagnostics",
             f"release events.parquet {PEOPLE} {SMALL} --objective noise --low-threshold 20 --analysis exact -o h.csv",
             f"release events.parquet {PEOPLE} {SMALL} --noise-std 16 --where likes~=~1 --by m=date_trunc('month',day) -o i.csv",
@@ -121,7 +121,7 @@ SCRIPTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (
             f"release events.parquet {PEOPLE} {SMALL} --explain",
             f"release events.parquet {PEOPLE} {BUDGET} --explain --sum likes:0:1 --total",
-            f"release events.parquet {PEOPLE} {BUDGET} --max-groups auto --explain",
+            f"release events.parquet {PEOPLE} {BUDGET} --mechanism voting --explain",
             f"release events.parquet {PEOPLE} {BUDGET} --keys keys.txt --explain --mean spent:-2:18 --rows 2",
             f"release events.parquet {PEOPLE} {BUDGET} --sketch 20 --explain",
             f"release events.csv --unit user --by half=substr(item,1,3)||country --where likes='1' {SMALL} --explain",

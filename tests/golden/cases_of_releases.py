@@ -42,9 +42,9 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "default": {"epsilon": 2.0, "total": True, "intervals": 0.95},
     "default-light": {"source": LIGHT, "total": True},
     "default-means": {"epsilon": 2.0, "means": {"spent": (-2, 18)}, "integers": True},
-    "auto": {"max_groups": "auto", "epsilon": 2.0},
-    "auto-light": {"source": LIGHT, "max_groups": "auto"},
-    "auto-sums": {"max_groups": "auto", "epsilon": 2.0, "sums": {"spent": (-2, 18)}, "rows": 2, "total": True},
+    "voting": {"mechanism": "voting", "epsilon": 2.0},
+    "voting-light": {"source": LIGHT, "mechanism": "voting"},
+    "voting-sums": {"mechanism": "voting", "epsilon": 2.0, "sums": {"spent": (-2, 18)}, "rows": 2, "total": True},
     "everything": {
         "max_groups": 4,
         "epsilon": 2.0,
