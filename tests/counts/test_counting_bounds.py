@@ -101,7 +101,7 @@ def test_one_unit_moves_one_class_the_scaled_count_and_half_of_the_sums_within_b
     classes = Classes(tuple(table.bounds), table.light, table.power)
     factors = classes.factors(noise)
     scaled = [sum(f * vector[g] for f, vector in zip(factors, vectors, strict=True)) for g in range(len(vectors[0]))]
-    assert within(scaled, table.bounds[max(0, table.light - 2)], table.power, step << SCALE_BITS)
+    assert within(scaled, table.bounds[table.light - 1], table.power, step << SCALE_BITS)
 
     halves = (moved["light_1"], moved["heavy_1"])
     other = halves[place < table.light]
@@ -120,7 +120,7 @@ def test_factors_of_scaled_units_are_rounded_down(bounds: list[int]) -> None:
         for light in range(1, len(ordered) + 1):
             classes = Classes(tuple(ordered), light, power)
             to = ordered[classes.middle]
-            assert classes.middle == max(0, light - 2)
+            assert classes.middle == light - 1
             for factor, bound in zip(classes.factors(noise), ordered, strict=True):
                 if bound <= to:
                     assert factor == 1 << SCALE_BITS

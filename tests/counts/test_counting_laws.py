@@ -161,7 +161,7 @@ def test_everything_that_is_drawn_costs_what_the_plan_says(
     parts = [
         *(moved_by(draw, 1.0) for draw in rounds),
         moved_by(histogram, 2.0 ** bits[0]),
-        moved_by(scaled, reach[max(0, light - 2)] * 2.0 ** bits[1]),
+        moved_by(scaled, reach[light - 1] * 2.0 ** bits[1]),
         max(of_classes),
         *of_sums,
     ]

@@ -26,9 +26,6 @@ Floats = NDArray[np.float64]
 CENTRES: Final = 2.0 ** np.arange(-6, 15)
 """Octaves of norms, from 1/64 to 2^14: a unit outside is put into the nearest."""
 
-OCTAVES_BELOW: Final = 1
-"""How far below the last of the light classes the count of scaled units has its bound."""
-
 UPPER: Final = CENTRES * 2**0.5
 """The buckets' upper ends."""
 
@@ -53,7 +50,7 @@ class Classes:
     """How units are divided by their norms, which are sums of weights to the given power. Public by then.
 
     bounds: the largest norm of each class, in units of 2^-(WEIGHT_BITS power); what is beyond the last is scaled down to it.
-    light: how many of the classes are taken together as light in sums.
+    light: how many of the classes are light: they have half of all units, and are taken together in sums.
     """
 
     bounds: tuple[int, ...]
@@ -71,11 +68,11 @@ class Classes:
 
     @property
     def middle(self) -> int:
-        """The class to whose bound heavier ones are scaled down: an octave below the last of the light ones.
+        """The class to whose bound heavier ones are scaled down: the last of the light ones.
 
         The lighter it is, the less noise has the count of scaled units, and the more does it depend on a group's mix.
         """
-        return max(0, self.light - 1 - OCTAVES_BELOW)
+        return self.light - 1
 
     @property
     def scaled_bound(self) -> float:
