@@ -20,6 +20,7 @@ from dphist.mechanisms import CorrelatedGaussian, CorrelatedTopK, DiscreteCorrel
 from dphist.mechanisms.base import GroupMechanism
 from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release, exact_quantile
 from dphist.mechanisms.discrete_gaussian import DiscreteGaussianThreshold
+from dphist.mechanisms.laplace import laplace_quantile
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dphist.noise.tails import log_pmf
@@ -250,3 +251,11 @@ def test_quantiles_of_discrete_noise_are_exact() -> None:
     for probability in (0.5, 0.9, 0.975):
         assert 2 * both.noise_quantile(probability) == np.argmax(within >= probability - 1e-12) - 120
     assert exact_quantile(both.count_noise(), 0.4) == -exact_quantile(both.count_noise(), 0.6)
+
+
+def test_one_laplace_noise_reaches_as_far_as_its_tail() -> None:
+    """P(|Z| > x) = exp(-x/b); with a second noise that is nothing, the same to rounding."""
+    scale = np.array([2.0, 5.0])
+    alone = laplace_quantile([scale], 0.05)
+    assert alone == pytest.approx(scale * math.log(20))
+    assert laplace_quantile([scale, 0 * scale], 0.05) == pytest.approx(alone, rel=1e-6)

@@ -33,16 +33,16 @@ def ways(**options: Any) -> list[Plan]:
                 " units in each group: 30 %; before that 2 % of epsilon for the choice of the way.",
                 "Selected in 4 rounds (samples of at most 100 groups a unit): 70 % of the squared Gaussian budget; counted all"
                 " units in each group: 30 %; before that 2 % of epsilon for the choice of the way.",
-                "Selected by an election (blind): 68 % of epsilon; counted all units in each group: 30 %; choice of the way:"
+                "Selected by an election (blind): 73 % of epsilon; counted all units in each group: 25 %; choice of the way:"
                 " 2 %.",
-                "Selected by an election (after a look): 68 % of epsilon; counted all units in each group: 30 %; choice of the"
+                "Selected by an election (after a look): 73 % of epsilon; counted all units in each group: 25 %; choice of the"
                 " way: 2 %.",
             ],
         ),
         (
             {"mechanism": "voting", "sums": {"likes": (0, 1)}, "total": True},
             [
-                "Selected by an election (blind): 57 % of epsilon; counted all units in each group: 23 %; sum_likes: 15 %;"
+                "Selected by an election (blind): 63 % of epsilon; counted all units in each group: 19 %; sum_likes: 13 %;"
                 " total of units: 5 %."
             ],
         ),
