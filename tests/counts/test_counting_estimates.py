@@ -199,7 +199,7 @@ def test_errors_fall_with_epsilon_until_counts_are_exact(law: str) -> None:
 @LAWS
 def test_without_noise_to_speak_of_counts_are_exact(law: str) -> None:
     """One unit at most, in every group, also where heavy and light units differ."""
-    noise = CountNoise(law, 1e-3, 1e-3, 0.65)  # type: ignore[arg-type]
+    noise = CountNoise(law, 1e-5, 1e-5, 0.65)  # type: ignore[arg-type]
     mechanism: GroupMechanism = (
         calibrate(1.0, 1e-8) if law == "gaussian" else calibrate_election(1.0, 1e-8, emphasis="balanced")
     )

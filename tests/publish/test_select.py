@@ -247,7 +247,7 @@ def test_an_election_is_verified_reported_and_stored(look: bool, tmp_path: Path)
     assert dp.Plan.load(tmp_path / "plan.json") == chosen
     alone = dp.Plan(dp.plan(**BUDGET, keys_only=True, mechanism="voting").request, calibrate_vote(look))
     found = dp.select(LIGHT, **UNIT, plan=alone)
-    assert found.to_arrow().num_rows == 40
+    assert 37 <= found.to_arrow().num_rows <= 40  # each is lost once in a thousand times
     found.write(tmp_path / "keys.parquet")
     assert failed(tmp_path / "keys.parquet") == set()
     assert "that vote for it" in found.html()
