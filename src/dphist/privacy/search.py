@@ -208,11 +208,14 @@ def worst_split(
     at_least: float = 0.0,
     tolerance: float = SPLIT_TOLERANCE,
 ) -> float:
-    """An upper bound on max(at_least, max over integers a in [first, last] of upper(a, a)), at most `tolerance` above it.
+    """An upper bound on max(at_least, max over integers a in [first, last] of the delta of a).
+
+    It is at most `tolerance` above the largest upper(a, a) if upper(low, high) bounds these too; it is a bound in any case in
+    which upper(low, high) bounds the delta of every a in [low, high].
 
     A unit in n groups may be new in some of them and one of many in the others. Every analysis maximises a delta over that
     split; n can be ten million. The delta of a split is increasing in one count and decreasing in another, so a whole range
-    of splits is bounded by evaluating each part at its own worst end: upper(low, high) bounds upper(a, a) for every a in
+    of splits is bounded by evaluating each part at its own worst end: upper(low, high) bounds the delta of every a in
     [low, high] and shrinks with the range. Ranges that cannot hold the maximum are dropped, the others halved.
     """
     best = dropped = at_least
