@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dphist.publish.result import Release
     from dphist.publish.run import release, select
     from dphist.publish.stat import PrivateStatistic, stat
-    from dphist.verification.verify import verify
+    from dphist.verification.isolated import verify
 
 __all__ = [
     "AdaptiveGaussian",
@@ -97,7 +97,7 @@ _LAZY = {
     "stat": "dphist.publish.stat",
     "release_largest": "dphist.lists.top_k",
     "top_k": "dphist.lists.top_k",
-    "verify": "dphist.verification.verify",
+    "verify": "dphist.verification.isolated",
 }
 
 

@@ -336,7 +336,7 @@ def test_a_rebuilt_chain_must_still_add_up(tmp_path: Path) -> None:
         ([good[0], lower, good[2]], "the sums of entry 1 are wrong"),
         ([*good, twice], "entry 3 confirms a reservation that is not open"),
         ([replace(good[0], body=body), *good[1:]], "entry 1 was charged beyond the budget"),
-        ([good[0], hollow], "an entry lacks"),
+        ([good[0], hollow], "a valid cost in entry 1"),
         ([good[0], replace(good[1], kind="create")], "entry 1 is of the wrong kind"),
     ):
         found = [check for check in chain.verify(_rebuilt(wrong)) if not check.passed]
@@ -469,7 +469,7 @@ def test_a_damaged_body_is_told(tmp_path: Path) -> None:
         spend(opened)
         drop_triggers(address)
         execute(address, "UPDATE dphist_entries SET body = '{' WHERE sequence = 1")
-        with pytest.raises(UnusableLedger, match="a damaged entry 1"):
+        with pytest.raises(UnusableLedger, match="readable JSON object in entry 1"):
             opened.verify("events")
 
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ from dphist.errors import InvalidParameter
 from dphist.lists.session import Account
 from dphist.mechanisms import Ranked
 from dphist.publish.private_files import locked
+from dphist.words import hash_of
 
 EVENTS = pa.table({"user": list(range(6000)) * 2, "page": ["a", "b", "c"] * 2000 + ["d", None] * 3000})
 
@@ -99,15 +101,24 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     started(path)
     good = json.loads(path.read_text())
-    changes: list[dict[str, object]] = [{"format": "x"}, {"version": 2}, {"account": {}}]
+    changes: list[dict[str, object]] = [{"format": "x"}, {"version": 1}, {"version": 3}, {"account": {}}]
     for change in changes:
         path.write_text(json.dumps({**good, **change}))
-        with pytest.raises(InvalidParameter, match="guarantee holds"):
+        with pytest.raises(InvalidParameter, match=r"as dphist wrote it|a valid digest"):
+            dp.Session(path)
+        path.write_text(sealed({**good, **change}))
+        with pytest.raises(InvalidParameter, match=r"s\.json"):
             dp.Session(path)
     good["account"]["mechanism"]["threshold"] = 2
-    path.write_text(json.dumps(good))
+    path.write_text(sealed(good))
     with pytest.raises(InvalidParameter, match="guarantee holds"):
         dp.Session(path)
+
+
+def sealed(record: dict[str, Any]) -> str:
+    """The text of a session by somebody who computes the digest anew."""
+    plain = {name: value for name, value in record.items() if name != "digest"}
+    return json.dumps({**plain, "digest": hash_of(plain)})
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -122,17 +122,19 @@ def history(ledger: options.Ledger = None, dataset: options.Dataset = None, as_j
 
 
 def _facts(entry: Entry) -> str:
-    body: dict[str, Any] = entry.body
     if entry.kind == "create":
-        return f"epsilon {body['epsilon']:g}, delta {body['delta']:g}, unit {body['unit']}, {body['accountant']}"
+        from dphist.ledger import DataSet
+
+        dataset = DataSet.from_data(entry.body)
+        return f"epsilon {dataset.epsilon:g}, delta {dataset.delta:g}, unit {dataset.unit}, {dataset.accountant}"
     if entry.kind == "commit":
-        if body["output"]:
-            return f"the result of entry {body['entry']:,} was written to {body['output']}"
-        return f"the result of entry {body['entry']:,} was returned; where it was written, if at all, is not known here"
-    cost = entry.cost
-    what = body.get("note") or body.get("mechanism", "")
+        done = entry.confirmation
+        if done.output:
+            return f"the result of entry {done.entry:,} was written to {done.output}"
+        return f"the result of entry {done.entry:,} was returned; where it was written, if at all, is not known here"
+    spend, cost = entry.spend, entry.cost
     return (
-        f"{body['command']} {what}: epsilon {cost.epsilon:.4g}, delta {cost.delta:.3g};"
+        f"{spend.command} {spend.note or spend.mechanism}: epsilon {cost.epsilon:.4g}, delta {cost.delta:.3g};"
         f" rho {cost.rho:.4g}; mu {cost.mu:.4g}"
     )
 

@@ -191,7 +191,7 @@ def verify_command(
 
     Example: dphist verify out.parquet
     """
-    from dphist.verification.verify import NOT_KNOWN
+    from dphist.verification.isolated import NOT_KNOWN
 
     checks = dphist.verify(file, ledger=ledger, head=head)
     if as_json:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
+from dphist import stored
 from dphist.checks import Check
-from dphist.errors import DphistError, UnusableLedger
-from dphist.ledger.dataset import DataSet
+from dphist.errors import UnusableLedger
+from dphist.ledger.dataset import DataSet, Whole
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.filters import Amount, amount
 from dphist.words import hash_of
@@ -21,6 +22,24 @@ BUDGET: Final = "budget"
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """What every spend says: what was run, or noted, and what it cost. Further facts are the command's."""
+
+    command: str
+    cost: PrivacyCost
+    note: str = ""
+    mechanism: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """Which reservation has its result, and where that was written."""
+
+    entry: int
+    output: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One line of a data set's history. `noise_total` and `delta_total` are the sums after it; the body holds public facts."""
 
@@ -29,8 +48,8 @@ class Entry:
     time: str
     kind: Kind
     body: dict[str, Any]
-    noise_total: int
-    delta_total: int
+    noise_total: Whole
+    delta_total: Whole
     previous: str
     hash: str = ""
 
@@ -42,7 +61,22 @@ class Entry:
     @property
     def cost(self) -> PrivacyCost:
         """The cost of a spend."""
-        return PrivacyCost(**self.body["cost"])
+        return self.spend.cost
+
+    @property
+    def spend(self) -> Spent:
+        """What the body of a spend says."""
+        return stored.build(Spent, self.body, self.place, extra="ignore", error=UnusableLedger)
+
+    @property
+    def confirmation(self) -> Confirmation:
+        """What the body of a commit says."""
+        return stored.build(Confirmation, self.body, self.place, extra="ignore", error=UnusableLedger)
+
+    @property
+    def place(self) -> str:
+        """Which entry it is."""
+        return f"entry {self.sequence:,} of {self.dataset!a}"
 
     def digest(self) -> str:
         """SHA-256 over the canonical JSON of everything but the hash itself, the previous hash included."""
@@ -90,8 +124,8 @@ def _problems(entries: Sequence[Entry]) -> Iterator[str]:
 def _wrong_sums(entries: Sequence[Entry]) -> Iterator[str]:
     try:
         dataset = DataSet.from_data(entries[0].body)
-    except (KeyError, TypeError, ValueError, DphistError) as problem:
-        yield str(problem) if isinstance(problem, UnusableLedger) else "entry 0 lacks what it should say"
+    except UnusableLedger as problem:
+        yield str(problem)
         return
     try:
         total, open_, reserved = Amount(), set[int](), False
@@ -105,11 +139,11 @@ def _wrong_sums(entries: Sequence[Entry]) -> Iterator[str]:
                         yield f"entry {entry.sequence:,} is a second stream, whose rounds are other events"
                     reserved = True
                     open_.add(entry.sequence)
-            elif entry.body["entry"] in open_:
-                open_.remove(entry.body["entry"])
+            elif (reservation := entry.confirmation.entry) in open_:
+                open_.remove(reservation)
             else:
                 yield f"entry {entry.sequence:,} confirms a reservation that is not open"
             if entry.total != total:
                 yield f"the sums of entry {entry.sequence:,} are wrong"
-    except (KeyError, TypeError, ValueError, DphistError):
-        yield "an entry lacks what it should say"
+    except UnusableLedger as problem:
+        yield str(problem)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
-from dphist import checks
+from dphist import checks, stored
 from dphist.errors import InvalidParameter, UnusableLedger
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.privacy import filters
@@ -23,6 +24,8 @@ NOISE: Final = {"basic": "epsilon", "gdp": "mu^2", "zcdp": "rho"}
 OTHER_VERSIONS: Final = 10**9
 """Limits that were computed by other versions of numerical libraries may differ by one part in so many."""
 
+_DIGITS: Final = re.compile(r"-?[0-9]{1,1000}", re.ASCII)
+
 
 def check_new_name(name: str) -> None:
     """Refuse names that could be taken for others: each would have a budget of its own."""
@@ -34,6 +37,22 @@ def check_new_name(name: str) -> None:
 def folded(name: str) -> str:
     """Names with the same form are mixed up by people."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
+
+def _whole(text: Any) -> int:
+    if not isinstance(text, str) or _DIGITS.fullmatch(text) is None:
+        raise InvalidParameter("a whole number in digits", "something else")
+    return int(text)
+
+
+Whole: TypeAlias = Annotated[int, stored.StoredAs(_whole)]
+"""A whole number, written as text: it is longer than the numbers of JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    noise_limit: Whole
+    delta_limit: Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +106,16 @@ class DataSet:
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> DataSet:
         """The inverse of `to_data`; further fields are ignored. Limits above those of the budget are refused."""
-        dataset = cls(**{field.name: data[field.name] for field in fields(cls) if field.init})
-        stored, most = Amount(int(data["noise_limit"]), int(data["delta_limit"])), dataset.limit
+        source = "the first entry of a data set"
+        given = {field.name: data[field.name] for field in fields(cls) if field.init and field.name in data}
+        dataset = stored.build(cls, given, source, error=UnusableLedger)
+        kept = stored.build(_Limits, data, source, extra="ignore", error=UnusableLedger)
+        limit, most = Amount(kept.noise_limit, kept.delta_limit), dataset.limit
         slack = Amount(most.noise // OTHER_VERSIONS, most.delta // OTHER_VERSIONS)
-        if min(stored.noise, stored.delta) <= 0 or not stored.within(most + slack):
+        if min(limit.noise, limit.delta) <= 0 or not limit.within(most + slack):
             allowed = f"limits that the budget of {dataset.name!r} allows: {dataset.words(most)}"
-            raise UnusableLedger(allowed, dataset.words(stored), "they were changed.")
-        dataset._set_limits(stored)
+            raise UnusableLedger(allowed, "others", "they were changed.")
+        dataset._set_limits(limit)
         return dataset
 
     def check_charge(self, unit: str, protects: Protects) -> None:

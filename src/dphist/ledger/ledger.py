@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from dphist import stored
 from dphist.checks import Check
 from dphist.errors import BudgetExceeded, InvalidParameter, UnusableLedger
 from dphist.ledger import chain, database
@@ -161,7 +161,7 @@ class Ledger:
 
     def status(self, name: str) -> Status:
         """What is spent and what is left."""
-        entries = self.entries(name)
+        entries = [_intact(entry) for entry in self.entries(name)]
         return Status(DataSet.from_data(entries[0].body), entries)
 
     def verify(self, name: str, head: str | None = None) -> list[Check]:
@@ -248,7 +248,7 @@ def _check_open(connection: sa.Connection, name: str, sequence: int) -> None:
     since = _of(name).where(_TABLE.c.sequence >= sequence, _TABLE.c.kind.in_(("reserve", "commit")))
     entries = [_entry(row) for row in connection.execute(since)]
     reserved = any(entry.sequence == sequence and entry.kind == "reserve" for entry in entries)
-    if not reserved or any(entry.kind == "commit" and entry.body["entry"] == sequence for entry in entries):
+    if not reserved or any(entry.kind == "commit" and entry.confirmation.entry == sequence for entry in entries):
         raise InvalidParameter("an open reservation", f"entry {sequence:,} of {name!r}")
 
 
@@ -261,13 +261,11 @@ def _intact(entry: Entry) -> Entry:
 
 
 def _entry(row: Any) -> Entry:
-    try:
-        return Entry(
-            row.dataset, row.sequence, row.time, row.kind, json.loads(row.body),
-            int(row.noise_total), int(row.delta_total), row.previous, row.hash,
-        )  # fmt: skip
-    except ValueError:
-        raise UnusableLedger("readable entries", f"a damaged entry {row.sequence} of {row.dataset!r}") from None
+    """An entry of the right form; what its body must say is looked at where it is needed."""
+    found = {name: value if isinstance(value, str | int) else None for name, value in row._mapping.items()}
+    place = f"entry {stored.excerpt(str(found['sequence']))}"
+    body = stored.parse(str(found["body"]).encode("utf-8", "surrogateescape"), place, error=UnusableLedger)
+    return stored.build(Entry, {**found, "body": body}, place, error=UnusableLedger)
 
 
 def _append(

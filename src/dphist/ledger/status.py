@@ -35,7 +35,7 @@ class Status:
     @property
     def unconfirmed(self) -> list[Entry]:
         """Reservations whose result was never confirmed: it may or may not have been seen, so they stay spent."""
-        confirmed = {entry.body["entry"] for entry in self.entries if entry.kind == "commit"}
+        confirmed = {entry.confirmation.entry for entry in self.entries if entry.kind == "commit"}
         return [entry for entry in self.spends if entry.kind == "reserve" and entry.sequence not in confirmed]
 
     @cached_property
@@ -127,7 +127,7 @@ class Status:
             return "nothing is spent yet"
         if self.exceeded:
             return "none: recorded spends exceed the budget, so its promise does not hold for these people"
-        return f"{more:,} more like the last one ({self.spends[-1].body['command']}) fit"
+        return f"{more:,} more like the last one ({self.spends[-1].spend.command}) fit"
 
 
 def _bar(share: float) -> str:

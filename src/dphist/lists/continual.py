@@ -99,15 +99,17 @@ class Continual:
 
         with _creating(folder) as file, charging(ledger, dataset, spend) as charge:
             state = State({**settings, "ledger": receipt_of(charge)}, (), pa.table({}), np.zeros(0, np.int64), {})
-            os.chmod(folder, 0o700)
             file.replace(state.save)
+            os.chmod(folder, 0o700)  # not before: a folder of a stream that was not started stays as it was
             if charge is not None:
                 charge.confirm(folder)
         return cls(folder)
 
     def _state(self, file: LockedFile | None = None) -> State:
         check_single_name(self.path / STATE)
-        return State.load(self.path / STATE, file)
+        state = State.load(self.path / STATE, file)
+        _mechanism(state)
+        return state
 
     def _durable(self, file: LockedFile) -> State:
         """The state, on disk to stay: a round that a loss of power took back would be drawn again with other noise."""
@@ -231,6 +233,8 @@ def _creating(folder: Path) -> Iterator[LockedFile]:
         new = False
     if not folder.is_dir():
         raise InvalidParameter("a folder for the stream", f"the file {str(folder)!r}")
+    if folder.stat().st_uid != os.geteuid():  # which only its owner can make private, after the charge
+        raise InvalidParameter("a folder of your own for the stream", "one of another user", "name a new one.")
     try:
         with creating(folder / STATE, "stream") as file:
             yield file
@@ -246,15 +250,17 @@ def _query(unit: str, by: Sequence[str], where: str | None, null_keys: NullKeys)
 
 
 def _mechanism(state: State) -> ContinualCounts:
-    mechanism = ContinualCounts(**state.settings["mechanism"])
+    mechanism = ContinualCounts.from_data(state.settings["mechanism"], "the settings of the stream")
     if _delta(mechanism, state.settings["epsilon"]) > state.settings["delta"]:
         raise InvalidParameter("a stream whose guarantee holds", "one whose settings were changed")
+    if state.round > mechanism.rounds:
+        raise InvalidParameter("a stream with at most the rounds that it declared", "more")
     return mechanism
 
 
 @lru_cache(maxsize=64)
 def _delta(mechanism: ContinualCounts, epsilon: float) -> float:
-    return mechanism.delta(epsilon)
+    return mechanism.proved_delta(epsilon)
 
 
 def _release(state: State, folder: Path) -> RunningCounts:

@@ -10,12 +10,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from dphist import checks
+from dphist import checks, stored
 from dphist.engines.base import Engine
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
@@ -25,12 +25,25 @@ from dphist.mechanisms.ranked import calibrate
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.planning.describe import check_neighbours, layout, sentence
-from dphist.publish.charge import Spend, charging, check_paid, receipt_of, spend_of_mechanism, telling, terms_hash
+from dphist.publish.charge import (
+    Receipt,
+    Spend,
+    charging,
+    check_paid,
+    receipt_of,
+    spend_of_mechanism,
+    telling,
+    terms_hash,
+)
 from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
 from dphist.publish.run import choose_engine
-from dphist.words import number
+from dphist.words import hash_of, number
 
-_FORMAT = "dphist-session"
+_FORMAT: Final = "dphist-session"
+_VERSION: Final = 2
+"""1 had no digest. It is still read, and gets one when it is used."""
+
+_DIGEST: Final = "digest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +58,12 @@ class Account:
     used_queries: int = 0
     reserved: int = 0
     ledger: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        checks.check_epsilon(self.epsilon)
+        checks.check_delta(self.delta)
+        if min(self.used_results, self.used_queries, self.reserved, self.left_results, self.left_queries) < 0:
+            raise InvalidParameter("results and queries of at most what was promised", "others")
 
     @property
     def terms(self) -> dict[str, Any]:
@@ -137,19 +156,10 @@ class Session:
     def _load(self, file: LockedFile | None = None) -> Account:
         """What is in the file that is locked, or at the path."""
         check_single_name(self.path)
-        try:
-            data = json.loads(self.path.read_bytes() if file is None else file.read())
-            if data["format"] != _FORMAT or data["version"] != 1:
-                raise ValueError
-            account = Account(**{**data["account"], "mechanism": Ranked(**data["account"]["mechanism"])})
-            spent = account.used_results + account.reserved <= account.mechanism.symbols
-            if not (spent and account.mechanism.delta(account.epsilon) <= account.delta):
-                raise ValueError
-        except FileNotFoundError:
-            raise InvalidParameter("a session", str(self.path), "dphist session start makes one.") from None
-        except (ValueError, KeyError, TypeError):
-            raise InvalidParameter("a session file whose guarantee holds", str(self.path)) from None
-        return account
+        if file is None and not self.path.exists():
+            raise InvalidParameter("a session", str(self.path), "dphist session start makes one.")
+        content = stored.read_file(self.path, "a session") if file is None else file.read()
+        return _parse(content, str(self.path))
 
     @property
     def account(self) -> Account:
@@ -222,7 +232,31 @@ class Session:
         return table.add_column(0, "rank", ranks), not chosen.stopped
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What a session's file holds, but for the digest."""
+
+    format: Literal["dphist-session"]
+    version: Literal[1, 2]
+    account: Account
+
+
+def _parse(content: bytes, source: str) -> Account:
+    """The account, if it is as it was written and its guarantee holds."""
+    data = stored.parse(content, source)
+    if data.get("version") != 1 and data.pop(_DIGEST, None) != hash_of(data):
+        raise InvalidParameter(
+            f"a session in {source} as dphist wrote it", "a changed one", "its budget is not known now."
+        )
+    account = stored.build(_File, data, source).account
+    if account.ledger is not None:
+        stored.validate(Receipt, account.ledger, source)
+    if account.mechanism.proved_delta(account.epsilon) > account.delta:
+        raise InvalidParameter(f"a session in {source} whose guarantee holds", "another one")
+    return account
+
+
 def _store(file: LockedFile, account: Account) -> None:
-    record: dict[str, Any] = {"format": _FORMAT, "version": 1, "account": asdict(account)}
-    text = json.dumps(record, indent=2, allow_nan=False) + "\n"
+    record: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "account": asdict(account)}
+    text = json.dumps({**record, _DIGEST: hash_of(record)}, indent=2, allow_nan=False) + "\n"
     file.replace(lambda sink: sink.write(text.encode()))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from dphist.checks import check_whole
 from dphist.errors import DphistError, EngineFailure, Infeasible, InvalidParameter, InvalidPlan
 from dphist.flexible.plan import StatisticPlan
 from dphist.mechanisms import GroupMechanism, Mechanism, TruncatedLaplace, epsilon_at
@@ -21,6 +22,7 @@ from dphist.planning.describe import guarantee, stated_delta
 from dphist.planning.plan import choose
 from dphist.planning.top_k import TopKPlan, plan_top_k
 from dphist.privacy.composition import PrivacyCost, worst
+from dphist.stored import build
 from dphist.words import hash_of
 
 if TYPE_CHECKING:
@@ -64,6 +66,9 @@ class Receipt:
     dataset: str
     entry: int
     hash: str
+
+    def __post_init__(self) -> None:
+        check_whole("the entry of a ledger", self.entry, 0)
 
     def to_data(self) -> dict[str, Any]:
         """As metadata has it: the address of the ledger is not told."""
@@ -379,10 +384,7 @@ def check_paid(
         raise InvalidParameter(f"a {what} that this ledger paid for", "one that names no entry", hint)
     from dphist.ledger import Ledger
 
-    try:
-        named = Receipt(**receipt)
-    except TypeError:
-        raise InvalidParameter(f"a {what} that names its entry", "a damaged name") from None
+    named = build(Receipt, receipt, f"the {what}")
     with Ledger(ledger) as opened:
         entry = opened.entry(named.dataset, named.entry)
     if entry.hash != named.hash or entry.body.get("terms") != terms_hash(terms):
