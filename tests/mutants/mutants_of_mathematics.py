@@ -70,6 +70,7 @@ LAST_BIT = "tests/adaptive/test_adaptive_release.py::test_aggregates_are_paid_fo
 _LEMMAS = "tests/adaptive/test_adaptive_theory.py::"
 LEMMAS = _LEMMAS + "test_the_lemmas_are_the_formulas"
 CALIBRATED = _LEMMAS + "test_calibrated_means_the_forward_map_holds"
+_STORED = "tests/stored/test_stored.py::"
 _SHARED = "tests/adaptive/test_adaptive_threshold.py::"
 _ACCOUNTING = "tests/mechanisms/test_accounting.py::"
 _HISTOGRAM = "tests/histogram/test_histogram.py::"
@@ -646,14 +647,36 @@ PLANNING: Final = (
         "planning/storage.py",
         ("misfits-ignored", "if problems := mechanism.misfits(request):", "if problems := mechanism.misfits(request)[:0]:",
          "a stored plan is checked anew", CHANGED),
-        ("only-the-first-branch", "for mechanism in mechanisms if request.undecided else mechanisms[:1]:",
-         "for mechanism in mechanisms[:1]:", "every branch is paid for",
+        ("only-the-first-branch", "used = mechanisms if request.undecided else mechanisms[:1]",
+         "used = mechanisms[:1]", "every branch is paid for",
          _ADAPTIVE + "test_a_branch_that_is_not_paid_for_is_not_chosen"),
         ("alternatives-not-checked",
-         "excess = any(other.delta(request.mechanism_epsilon) > request.delta for other in alternatives)", "excess = False",
+         "if not all(other.proved_delta(request.mechanism_epsilon) <= request.delta for other in mechanisms[len(used) :]):",
+         "if not mechanisms:",
          "alternatives meet the budget", CHANGED),
-        ("types-not-checked", 'check_types(Request, data["request"])', "pass", "stored requests are read strictly",
+        ("any-number-compared", "        _check_number(mechanism, alternatives, source)\n", "",
+         "checking a stored plan takes bounded time", _STORED + "test_a_plan_compares_a_few_mechanisms"),
+    ),
+    *in_file(
+        "stored.py",
+        ("types-not-checked", "strict=True", "strict=False", "stored requests are read strictly",
          "tests/planning/test_options.py::test_stored_requests_are_read_strictly"),
+        ("unknown-fields-read", "    validate(kind, data, source, extra=extra, error=error)\n",
+         '    validate(kind, data, source, extra="ignore", error=error)\n', "a stored field that nobody knows is refused",
+         _STORED + "test_types_are_strict_and_numbers_stay_as_they_are_written"),
+        ("names-twice", "if len(data := dict(pairs)) < len(pairs):", "if not (data := dict(pairs)):",
+         "two readers of one file read one claim", "tests/publish/test_verify.py::test_hostile_files_are_refused"),
+        ("numbers-without-end", "or not math.isfinite(value := float(text))", "or not (value := float(text))",
+         "a stored number is finite", _STORED + "test_what_is_no_ordinary_json_object_is_refused"),
+    ),
+    *in_file(
+        "mechanisms/base.py",
+        ("nan-proves", "        return delta if delta >= 0 else 1.0\n", "        return delta\n",
+         "a delta that is no number proves nothing", _STORED + "test_a_guarantee_that_cannot_be_computed_proves_nothing"),
+        ("failure-proves", "        except (ArithmeticError, ValueError):\n            return 1.0\n",
+         "        except (ArithmeticError, ValueError):\n            return 0.0\n",
+         "a delta that cannot be computed proves nothing",
+         _STORED + "test_a_guarantee_that_cannot_be_computed_proves_nothing"),
     ),
     *in_file(
         "planning/plan.py",
@@ -1013,8 +1036,8 @@ VOTING: Final = (
          "stored neighbours keep their inequality", _RULE + "test_stored_neighbours_keep_the_inequalities_exactly"),
         ("rule-from-below-alone", "ONE - -((-left << _GROWTH_BITS) // growth)", "ONE",
          "hiding a group is bounded as showing it is", _RULE + "test_golden_values"),
-        ("rule-checked-by-what-is-shown", "worst = max(worst, max(shown, 0) + max(hidden, 0))",
-         "worst = max(worst, max(shown, 0))", "a group that is hidden tells as much as one that is shown",
+        ("rule-checked-by-what-is-shown", "worst = max(worst, shown, hidden)",
+         "worst = max(worst, shown)", "a group that is hidden tells as much as one that is shown",
          _RULE + "test_the_forward_map_is_the_largest_hockey_stick"),
         ("rule-shows-groups-without-votes", "or probabilities[0] != 0 or", "or", "an empty group is never shown",
          _RULE + "test_wrong_tables_are_refused"),

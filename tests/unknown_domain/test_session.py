@@ -118,7 +118,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
 def sealed(record: dict[str, Any]) -> str:
     """The text of a session by somebody who computes the digest anew."""
     plain = {name: value for name, value in record.items() if name != "digest"}
-    return json.dumps({**plain, "digest": hash_of(plain)})
+    return json.dumps({**plain, "digest": hash_of(plain)}, indent=2) + "\n"
 
 
 @pytest.mark.parametrize(

@@ -154,10 +154,10 @@ class Database:
             if sa.inspect(self._engine).has_table(schema_table.name):
                 raise
             raise UnusableLedger(f"a ledger at {self.shown}", "a database without one", CREATE) from None
-        if version is None or not 1 <= version <= SCHEMA:
+        if type(version) is not int or not 1 <= version <= SCHEMA:
             hint = f"it was written by a newer dphist than {__version__}; nothing was changed."
-            raise UnusableLedger(f"a ledger of version {SCHEMA} or older", f"version {version}", hint)
-        return int(version)
+            raise UnusableLedger(f"a ledger of version {SCHEMA} or older", "another version", hint)
+        return version
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -172,7 +172,14 @@ class Database:
             raise UnusableLedger("a path, sqlite:// or postgresql:// address", self.shown) from None
         except exc.DBAPIError as problem:
             reason = _without_secrets(str(problem.orig).strip().splitlines()[0], self._url)
+            if "decode" in reason:  # and what could not be
+                raise self._damaged() from None
             raise UnusableLedger(f"to use the ledger at {self.shown}", f"an error ({reason})", _hint(reason)) from None
+        except (exc.SQLAlchemyError, UnicodeDecodeError):  # of rows that are no rows of ours, in words that are no text
+            raise self._damaged() from None
+
+    def _damaged(self) -> UnusableLedger:
+        return UnusableLedger(f"a readable ledger at {self.shown}", "a damaged one", _hint("malformed"))
 
 
 def parse_address(address: str | Path, *, create: bool) -> sa.URL:

@@ -244,7 +244,7 @@ class _File:
 def _parse(content: bytes, source: str) -> Account:
     """The account, if it is as it was written and its guarantee holds."""
     data = stored.parse(content, source)
-    if data.get("version") != 1 and data.pop(_DIGEST, None) != hash_of(data):
+    if data.get("version") != 1 and (data.pop(_DIGEST, None) is None or content != _text(data)):
         raise InvalidParameter(
             f"a session in {source} as dphist wrote it", "a changed one", "its budget is not known now."
         )
@@ -258,5 +258,9 @@ def _parse(content: bytes, source: str) -> Account:
 
 def _store(file: LockedFile, account: Account) -> None:
     record: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "account": asdict(account)}
-    text = json.dumps({**record, _DIGEST: hash_of(record)}, indent=2, allow_nan=False) + "\n"
-    file.replace(lambda sink: sink.write(text.encode()))
+    file.replace(lambda sink: sink.write(_text(record)))
+
+
+def _text(record: dict[str, Any]) -> bytes:
+    """The file of a record, with a digest: two texts of one number are two files."""
+    return json.dumps({**record, _DIGEST: hash_of(record)}, indent=2, allow_nan=False).encode() + b"\n"

@@ -42,7 +42,7 @@ _LEAST_SECONDS: Final = 7
 _SECONDS_PER_BYTE: Final = 1e-6
 """Of processor time. Reading JSON, the slowest, takes a tenth of that."""
 
-_LEAST_MEMORY: Final = 800 << 20
+_LEAST_MEMORY: Final = 700 << 20
 _MEMORY_PER_BYTE: Final = 100
 """A compressed table of ten bytes a group takes four hundred a group to check."""
 
@@ -77,12 +77,12 @@ def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | No
     except OSError as problem:
         raise EngineFailure("a process that examines the file", f"the reason was: {problem.strerror}.") from None
     try:
-        answer: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
+        answer = json.loads(done.stdout) if done.returncode == 0 else None
     except ValueError:
-        answer = {}
-    if answer.get("error") in errors.__all__:
+        answer = None
+    if isinstance(answer, dict) and answer.get("error") in errors.__all__:
         raise getattr(errors, answer["error"])(*answer["words"])
-    if "checks" not in answer:
+    if not isinstance(answer, dict) or "checks" not in answer:
         got = "one that ended its reader, or took too much time or memory"
         raise InvalidParameter(
             f"a released file at {path} that can be examined", got, "it is damaged, or made to harm."
@@ -100,6 +100,8 @@ def examine_apart(path: str, ledger: str | None, head: str | None) -> None:
         _limit(_size_of(Path(path)))
         checks = examine(path, ledger=ledger, head=head)
         answer = {"checks": [(check.name, check.passed, check.detail) for check in checks]}
+    except MemoryError:
+        answer = {}
     except DphistError as problem:
         answer = {"error": type(problem).__name__, "words": [str(word) for word in problem.__reduce__()[1]]}
     print(json.dumps(answer))
