@@ -10,7 +10,8 @@ import typer
 import dphist
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import Talk, print_json, recorded
+from dphist.cli.output import Talk, print_json, recorded, say
+from dphist.words import printable
 
 if TYPE_CHECKING:
     from dphist.lists.running import RunningCounts
@@ -68,7 +69,7 @@ def top_k(
     plan = dphist.plan_top_k(k=k, max_groups=max_groups, shortlist=shortlist, **budget)
     files.check_table(output, report, inputs=files.files_of(source), overwrite=overwrite)
     if dry_run:
-        typer.echo(str(plan))
+        say(str(plan))
         return
     talk = Talk(quiet=as_json)
     result = dphist.top_k(
@@ -109,7 +110,7 @@ def _show(
         groups = {"groups": result.table.to_pylist()} if output is None else {}
         print_json({**result.metadata(), **facts, "released_groups": result.table.num_rows, **groups})
     else:
-        typer.echo(rows_text(result.table, most))
+        say(rows_text(result.table, most))
 
 
 @sessions.command("start")
@@ -132,8 +133,8 @@ def start_session(
         file, unit=unit, epsilon=epsilon, delta=delta, results=results, queries=queries, shortlist=shortlist,
         ledger=ledger, dataset=dataset,
     )  # fmt: skip
-    typer.echo(str(session))
-    typer.echo(recorded(session.account.ledger))
+    say(str(session))
+    say(recorded(session.account.ledger))
 
 
 @sessions.command("query")
@@ -173,10 +174,10 @@ def query(
         left = {"results_left": account.left_results, "queries_left": account.left_queries}
         print_json({"groups": table.to_pylist(), "complete": complete, **left}, allow_nan=True)
         return
-    typer.echo(rows_text(table, k))
+    say(rows_text(table, k))
     if not complete:
-        typer.echo(_ENDED_EARLY)
-    typer.echo(f"\nLeft: {account.left_results:,} results, {account.left_queries:,} queries.")
+        say(_ENDED_EARLY)
+    say(f"\nLeft: {account.left_results:,} results, {account.left_queries:,} queries.")
 
 
 @sessions.command("show")
@@ -193,7 +194,7 @@ def show_session(file: File, as_json: options.AsJson = False) -> None:
             "results_left": account.left_results, "queries_left": account.left_queries,
         })  # fmt: skip
     else:
-        typer.echo(str(session))
+        say(str(session))
 
 
 @streams.command("start")
@@ -219,8 +220,8 @@ def start_stream(
         null_keys=null_keys,  # type: ignore[arg-type]
         ledger=ledger, dataset=dataset,
     )  # fmt: skip
-    typer.echo(str(stream))
-    typer.echo(recorded(stream.receipt))
+    say(str(stream))
+    say(recorded(stream.receipt))
 
 
 @streams.command("add")
@@ -270,10 +271,10 @@ def show_stream(
     files.check_table(output, report, inputs=(folder,), overwrite=overwrite)
     stream = dphist.Continual(folder)
     if batches:
-        typer.echo("\n".join(stream.batches))
+        say("\n".join(map(printable, stream.batches)))
         return
     if not as_json:
-        typer.echo(f"{stream}\n")
+        say(f"{stream}\n")
     _publish(stream.show(), output, report, show, overwrite, as_json)
 
 

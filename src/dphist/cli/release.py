@@ -12,9 +12,10 @@ import typer
 import dphist
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import Talk, print_json, recorded
+from dphist.cli.output import Talk, print_json, recorded, say
 from dphist.errors import InvalidParameter
 from dphist.planning.options import BudgetOptions
+from dphist.words import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,7 +124,7 @@ class Outputs:
 
         talk = Talk(quiet=self.quiet or self.as_json)
         if self.explain:
-            typer.echo(explanation.explain(job))
+            say(explanation.explain(job))
         if self.dry_run:
             job.check_source()
             talk.line(str(job.plan))
@@ -176,7 +177,7 @@ def check_budget(what: str, plan: Path | None, budget: dict[str, Any]) -> None:
 
 def _unsafe(facts: dict[str, int]) -> None:
     for name, value in facts.items():
-        typer.echo(f"UNSAFE, private, do not publish: {name} = {value}", err=True)
+        say(f"UNSAFE, private, do not publish: {name} = {value}", err=True)
 
 
 def verify_command(
@@ -199,7 +200,7 @@ def verify_command(
     else:
         marks = {"passed": "ok  ", "failed": "FAIL", "not checked": "--  "}
         for check in checks:
-            typer.echo(f"  {marks[check.state]}  {check.name:<10} {check.detail}")
-        typer.echo(f"\n{NOT_KNOWN}")
+            say(printable(f"  {marks[check.state]}  {check.name:<10} {check.detail}"))
+        say(f"\n{NOT_KNOWN}")
     if any(check.failed for check in checks):
         sys.exit(1)

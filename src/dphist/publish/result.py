@@ -20,6 +20,7 @@ from dphist import checks
 from dphist.engines.base import Order, StoredTable
 from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter
+from dphist.interruption import held, note_output, undone
 from dphist.outputs import write_text
 from dphist.planning import Plan
 from dphist.planning import storage as plan_storage
@@ -184,19 +185,31 @@ def write_folder(
 @contextmanager
 def out_of_the_way(folder: Path | None) -> Iterator[None]:
     """Put a folder aside while another is written in its place; it comes back if that fails, and is deleted if not."""
-    if folder is None or not folder.exists():
+    if folder is None:
         yield
         return
-    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    folder.rename(aside / folder.name)
-    try:
+    done = False
+
+    def put_aside() -> Path | None:
+        if not folder.exists():
+            return None
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        folder.rename(aside / folder.name)
+        return aside
+
+    def put_back(aside: Path | None) -> None:
+        if not done:
+            shutil.rmtree(folder, ignore_errors=True)
+            if aside is not None and (aside / folder.name).exists():
+                (aside / folder.name).rename(folder)
+        if aside is not None:
+            shutil.rmtree(aside, ignore_errors=True)
+
+    with undone(put_aside, put_back):
         yield
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        (aside / folder.name).rename(folder)
-        raise
-    finally:
-        shutil.rmtree(aside)
+        with held():
+            done = True
+            note_output(folder)
 
 
 def describe_release(
