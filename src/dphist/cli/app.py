@@ -16,7 +16,7 @@ import dphist
 from dphist.cli import audit, ledger, lists, plan, profile, release, select, stat
 from dphist.cli.options import option
 from dphist.cli.output import say
-from dphist.errors import DphistError
+from dphist.errors import DphistError, InvalidParameter
 from dphist.interruption import account
 from dphist.outputs import reason_of
 from dphist.words import printable
@@ -25,14 +25,20 @@ TRACEBACK: Final = "DPHIST_TRACEBACK"
 """The environment variable of who looks for a bug."""
 
 
+class _Unread(Exception):
+    """Nobody reads the output any more."""
+
+
 class _Commands(TyperGroup):
-    """Passes on what an interrupt has to say, which typer would turn into a bare exit code."""
+    """Passes on what an interrupt or a closed pipe has to say, which typer would turn into a bare exit code."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as problem:
             raise typer.Abort from problem
+        except BrokenPipeError:
+            raise _Unread from None
 
 
 app = typer.Typer(
@@ -76,6 +82,7 @@ def run() -> None:
     """Run the command line; what goes wrong is one sentence on stderr and exit code 2, with what it cost all the same."""
     _write_anything()
     try:
+        _check_words(sys.argv[1:])
         code = app(standalone_mode=False)
     except DphistError as problem:
         _fail(str(problem), told=bool(problem.aftermath))
@@ -84,7 +91,7 @@ def run() -> None:
         _fail(f"Interrupted. {words}".strip(), code=130, told=bool(words))
     except typer.TyperException as problem:
         _fail(_usage(problem))
-    except BrokenPipeError:  # whoever read the result has seen enough of it
+    except _Unread:  # whoever read the result has seen enough of it
         _fail("Expected a reader of the result, got none." if account() else "", code=141)
     except OSError as problem:
         what = "the result on standard output" if problem.filename is None else problem.filename
@@ -96,6 +103,17 @@ def run() -> None:
         _fail(f"Expected a command that reaches its end, got {type(problem).__name__}. Hint: {hint}", code=70)
     else:
         sys.exit(code)
+
+
+def _check_words(words: list[str]) -> None:
+    """Engines, databases and files of metadata take UTF-8 only, and some would say so after the charge."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise InvalidParameter(
+                "names and options in UTF-8", ascii(word), "rename the file or the column."
+            ) from None
 
 
 def _write_anything() -> None:
@@ -130,6 +148,8 @@ def _fail(message: str, code: int = 2, *, told: bool = False) -> None:
 
 def _forget_unwritten(stream: Any) -> None:
     """What cannot be written now would end the process with a traceback of its own."""
+    if stream is None:
+        return
     try:
         stream.flush()
     except (OSError, ValueError):

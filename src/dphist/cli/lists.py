@@ -11,6 +11,7 @@ import dphist
 from dphist.cli import options
 from dphist.cli.options import option
 from dphist.cli.output import Talk, print_json, recorded, say
+from dphist.interruption import first_output
 from dphist.words import printable
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def top_k(
         progress=talk.phase,
     )
     receipt = result.receipt
-    with telling(lambda: "" if receipt is None else stays_charged(receipt)):
+    with telling(lambda: "" if receipt is None else stays_charged(receipt, first_output())):
         _write(result, output, report, overwrite)
     _show(result, output, show, {"complete": result.complete}, as_json=as_json)
     if not result.complete:

@@ -145,6 +145,8 @@ class Charge:
         """What a run that fails now has spent all the same; nothing before the charge."""
         if self.receipt is None:
             return MAYBE.format(ascii(self._dataset)) if self._asked else ""
+        if self._spend.command in ("session", "continual") and self._published is not None:
+            return f"{self.receipt}. {printable(self._published)} is there, and can be used."
         return stays_charged(self.receipt, self._published or first_output())
 
     def close(self) -> None:

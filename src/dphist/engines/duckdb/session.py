@@ -13,8 +13,11 @@ without filters in a scan no file, row group or page is skipped.
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final, TypeVar
 
 import duckdb
@@ -44,9 +47,11 @@ KEPT_OPTIMIZERS: Final = frozenset(
 @contextmanager
 def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with these settings; what it spilled is gone when the block ends."""
-    parent = settings.temp_directory
-    if parent is not None and not parent.is_dir():
+    parent = settings.temp_directory or Path(tempfile.gettempdir())
+    if not parent.is_dir():
         raise InvalidParameter("a directory for temporary files that exists", repr(str(parent)))
+    if not os.access(parent, os.W_OK | os.X_OK) or str(parent).encode("utf-8", "replace") != os.fsencode(parent):
+        raise InvalidParameter("a directory for temporary files, with a name in UTF-8, to write to", ascii(str(parent)))
     with private_directory(parent) as directory, duckdb.connect(":memory:") as connection:
         spill = directory / "spill"
         spill.mkdir(mode=0o700)
