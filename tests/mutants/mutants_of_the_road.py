@@ -992,9 +992,9 @@ _CHARGING: Final = (
     Mutant(
         "confirmed-before-the-write",
         "cli/release.py",
-        "            release.write(self.table, overwrite=self.overwrite)\n",
+        "            release.write(self.table, overwrite=self.overwrite, raw_csv=self.raw_csv)\n",
         "            if charge is not None:\n                charge.confirm(self.table)\n"
-        "            release.write(self.table, overwrite=self.overwrite)\n            charge = None\n",
+        "            release.write(self.table, overwrite=self.overwrite, raw_csv=self.raw_csv)\n            charge = None\n",
         "a release is confirmed when it is written, not before",
         (f"{_ORDER}test_a_disk_that_fills_up_is_told_with_the_charge",),
     ),

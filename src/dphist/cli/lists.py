@@ -50,6 +50,7 @@ def top_k(
     dataset: options.Dataset = None,
     report: options.Report = None,
     overwrite: options.Overwrite = False,
+    raw_csv: options.RawCsv = False,
     threads: options.Threads = None,
     memory_limit: options.MemoryLimit = None,
     engine: options.EngineName = "duckdb",
@@ -87,16 +88,18 @@ def top_k(
     )
     receipt = result.receipt
     with telling(lambda: "" if receipt is None else stays_charged(receipt, first_output())):
-        _write(result, output, report, overwrite)
+        _write(result, output, report, overwrite, raw_csv)
     _show(result, output, show, {"complete": result.complete}, as_json=as_json)
     if not result.complete:
         talk.line(_ENDED_EARLY)
     talk.closing(f"Guarantee: {plan.guarantee}", output, report, recorded(receipt))
 
 
-def _write(result: dphist.TopK | RunningCounts, output: Path | None, report: Path | None, overwrite: bool) -> None:
+def _write(
+    result: dphist.TopK | RunningCounts, output: Path | None, report: Path | None, overwrite: bool, raw_csv: bool
+) -> None:
     if output is not None:
-        result.write(output, overwrite=overwrite)
+        result.write(output, overwrite=overwrite, raw_csv=raw_csv)
     if report is not None:
         result.report(report, overwrite=overwrite)
 
@@ -234,6 +237,7 @@ def add(
     output: options.Output = None,
     report: options.Report = None,
     overwrite: options.Overwrite = False,
+    raw_csv: options.RawCsv = False,
     show: options.Show = 20,
     ledger: options.PaidBy = None,
     engine: options.Counter = "duckdb",
@@ -250,7 +254,8 @@ def add(
     files.check_table(output, report, inputs=(folder, *files.files_of(source)), overwrite=overwrite)
     opened = options.open_engine(engine, master=master, remote=remote)
     counts = dphist.Continual(folder).add(options.files(source, no_header), batch, engine=opened, ledger=ledger)
-    _publish(counts, output, report, show, overwrite, as_json)
+    _write(counts, output, report, overwrite, raw_csv)
+    _publish(counts, output, report, show, as_json)
 
 
 @streams.command("show")
@@ -259,6 +264,7 @@ def show_stream(
     output: options.Output = None,
     report: options.Report = None,
     overwrite: options.Overwrite = False,
+    raw_csv: options.RawCsv = False,
     show: options.Show = 20,
     batches: Annotated[bool, option("--batches", "Print the names of the batches that are in.")] = False,
     as_json: options.AsJson = False,
@@ -276,13 +282,12 @@ def show_stream(
         return
     if not as_json:
         say(f"{stream}\n")
-    _publish(stream.show(), output, report, show, overwrite, as_json)
+    counts = stream.show()
+    _write(counts, output, report, overwrite, raw_csv)
+    _publish(counts, output, report, show, as_json)
 
 
-def _publish(
-    counts: RunningCounts, output: Path | None, report: Path | None, most: int, overwrite: bool, as_json: bool
-) -> None:
-    _write(counts, output, report, overwrite)
+def _publish(counts: RunningCounts, output: Path | None, report: Path | None, most: int, as_json: bool) -> None:
     _show(counts, output, most, {}, as_json=as_json)
     talk = Talk(quiet=as_json)
     talk.closing(f"Round {counts.round:,} of {counts.mechanism.rounds:,}.", output, report)

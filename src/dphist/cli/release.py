@@ -42,6 +42,7 @@ def command(
     output: options.Output = None,
     report: options.Report = None,
     overwrite: options.Overwrite = False,
+    raw_csv: options.RawCsv = False,
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
     threads: options.Threads = None,
@@ -66,7 +67,7 @@ def command(
     """
     from dphist.publish import run as releasing
 
-    outputs = Outputs(output, report, overwrite, explain, dry_run, quiet, as_json, show)
+    outputs = Outputs(output, report, overwrite, raw_csv, explain, dry_run, quiet, as_json, show)
     outputs.check(engine, source, plan, asked.get("keys"))
     budget = options.parse(asked)
     check_budget("release", plan, budget)
@@ -96,6 +97,7 @@ class Outputs:
     table: Path | None
     report: Path | None
     overwrite: bool
+    raw_csv: bool
     explain: bool
     dry_run: bool
     quiet: bool
@@ -145,7 +147,7 @@ class Outputs:
     def _write(self, release: Release, charge: Charge | None) -> None:
         """A charge is confirmed once the first file is there."""
         if self.table is not None:
-            release.write(self.table, overwrite=self.overwrite)
+            release.write(self.table, overwrite=self.overwrite, raw_csv=self.raw_csv)
             if charge is not None:
                 charge.confirm(self.table)
         if self.report is not None:

@@ -22,6 +22,7 @@ from dphist.engines.query import Files
 from dphist.errors import InvalidParameter
 from dphist.outputs import OTHER_NAME, OVERWRITE, check_outputs, check_precious, replacements
 from dphist.publish.digests import FILE, seal, with_content
+from dphist.spreadsheet import ESCAPED, escaped_table
 
 METADATA_KEY: Final = b"dphist"
 FOLDER_METADATA: Final = "_dphist"
@@ -110,10 +111,13 @@ def write_table(
     *,
     inputs: Iterable[Path] = (),
     overwrite: bool = False,
+    raw_csv: bool = False,
 ) -> None:
     """Write the table and its metadata. A killed run leaves the old files or the new ones, never half of one."""
     check_table(path, None, inputs=inputs, overwrite=overwrite)
     kind = format_of(path)
+    if escapes(kind, raw_csv=raw_csv) and not (harmless := escaped_table(table)).equals(table):
+        table, metadata = harmless, {**metadata, ESCAPED: True}
     with replacements(path, sidecar(path), overwrite=overwrite) as (partial, beside):
         if kind == "parquet":
             metadata = with_content(metadata, table)
@@ -124,6 +128,11 @@ def write_table(
             _copy_as_text(table, partial, kind)
         record = seal({**metadata, FILE: {"name": path.name, "sha256": sha256(partial)}})
         beside.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def escapes(kind: str, *, raw_csv: bool) -> bool:
+    """Whether texts are written so that no spreadsheet runs them."""
+    return kind == "csv" and not raw_csv
 
 
 def _copy_as_text(table: pa.Table, path: Path, kind: str) -> None:

@@ -31,6 +31,7 @@ from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION, without_content
 from dphist.publish.table import ORDERS
 from dphist.report import html
+from dphist.spreadsheet import ESCAPED
 from dphist.version import __version__
 
 if TYPE_CHECKING:
@@ -75,13 +76,16 @@ class Published(ABC):
         assert isinstance(frame, pl.DataFrame)
         return frame
 
-    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+    def write(self, path: str | Path, *, overwrite: bool = False, raw_csv: bool = False) -> None:
         """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it.
 
         Spark writes a folder of such files, with the metadata in it. An existing file, or folder that dphist wrote, is refused
-        unless `overwrite`, and then too if it was read for this table.
+        unless `overwrite`, and then too if it was read for this table. In a CSV file texts that a spreadsheet would run as
+        formulas begin with an apostrophe, unless `raw_csv`.
         """
-        files.write_table(self.table, self.metadata(), Path(path), inputs=self.inputs, overwrite=overwrite)
+        files.write_table(
+            self.table, self.metadata(), Path(path), inputs=self.inputs, overwrite=overwrite, raw_csv=raw_csv
+        )
 
     def report(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write a report to look at: one HTML file that needs no network. Existing files as in `write`."""
@@ -163,23 +167,31 @@ class Release(Published):
         """The report as text."""
         return html.render(self.table, self.plan, self.metadata())
 
-    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+    def write(self, path: str | Path, *, overwrite: bool = False, raw_csv: bool = False) -> None:
         """Write the table: see `Published.write`."""
         if self.stored is None:
-            Published.write(self, path, overwrite=overwrite)
+            Published.write(self, path, overwrite=overwrite, raw_csv=raw_csv)
         else:
-            write_folder(self.stored, self.metadata(), str(path), inputs=self.inputs, overwrite=overwrite)
+            options = {"overwrite": overwrite, "raw_csv": raw_csv}
+            write_folder(self.stored, self.metadata(), str(path), inputs=self.inputs, **options)
 
 
 def write_folder(
-    table: StoredTable, metadata: dict[str, Any], path: str, *, inputs: Iterable[Path] = (), overwrite: bool = False
+    table: StoredTable,
+    metadata: dict[str, Any],
+    path: str,
+    *,
+    inputs: Iterable[Path] = (),
+    overwrite: bool = False,
+    raw_csv: bool = False,
 ) -> None:
     """Let an engine write a folder of files with the metadata in it. The one before it comes back if that fails."""
     kind = files.format_of(Path(path))
     files.check_folder(path, None, inputs=inputs, overwrite=overwrite)
-    text = json.dumps(without_content(metadata), allow_nan=False)
+    escape = files.escapes(kind, raw_csv=raw_csv)
+    text = json.dumps(without_content({**metadata, **({ESCAPED: True} if escape else {})}), allow_nan=False)
     with out_of_the_way(files.local(path)):
-        table.save(path, kind, text, files.FOLDER_METADATA)
+        table.save(path, kind, text, files.FOLDER_METADATA, escape=escape)
 
 
 @contextmanager
