@@ -88,8 +88,9 @@ def undone(make: Callable[[], T], undo: Callable[[T], object]) -> Iterator[T]:
 
 
 def undo_at_stop(undo: Callable[[], object]) -> None:
-    """Call `undo` if a signal ends the process: for what goes with it otherwise."""
-    _undo[undo] = undo
+    """Call `undo` if a signal ends the command that is watched: for what goes with its process otherwise."""
+    if _watched:
+        _undo[undo] = undo
 
 
 def go_on() -> None:
@@ -111,6 +112,7 @@ def watching(*, last: bool = False) -> Iterator[None]:
         yield
         return
     _account = None
+    _undo.clear()
     _written.clear()
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

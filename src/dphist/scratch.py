@@ -34,21 +34,21 @@ class PrivateDirectory:
 
     path: Path
     _lock: int | None
+    _aside: bool = False
 
     def remove(self) -> None:
         """Delete everything. Under another name first: whoever still writes by the old one does not bring it back."""
-        target = self.path
+        if not self._aside:
+            with suppress(OSError):
+                self.path = self.path.replace(self.path.with_name(f".{self.path.name}"))
+                self._aside = True
         with suppress(OSError):
-            aside = target.with_name(f".{target.name}")
-            target.replace(aside)
-            target = aside
-        with suppress(OSError):
-            folder = os.open(target, _FOLDER)
+            folder = os.open(self.path, _FOLDER)
             try:
                 _empty(folder)
             finally:
                 os.close(folder)
-            target.rmdir()
+            self.path.rmdir()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

@@ -121,8 +121,8 @@ class SparkGroups:
         committed = directory.write(laid_out, "released", distinct=keys)
         names = (*(key.name for key in self.records.query.by), *layout.names)
         table = SparkTable(committed, directory, names, layout.order)
-        if directory.here is not None:
-            weakref.finalize(table, delete_here, directory.here)
+        if directory.directory is not None:
+            weakref.finalize(table, delete_here, directory.directory)
         return table
 
 
