@@ -35,6 +35,9 @@ _LOCK: Final = threading.RLock()
 _undo: dict[object, Callable[[], object]] = {}
 _account: Callable[[], str] | None = None
 _watched = False
+_stopping: Final = threading.Event()
+_depth = 0
+"""How many steps the main thread is in, one inside of the other."""
 _written: list[Path] = []
 
 
@@ -63,12 +66,19 @@ def first_output() -> str | None:
 @contextmanager
 def held() -> Iterator[None]:
     """A step that no signal cuts in two. It should be short: a signal waits for its end."""
-    if _watched:
-        with _LOCK:
+    global _depth
+    if not _watched:
+        with _interrupt_later():
             yield
         return
-    with _interrupt_later():
-        yield
+    go_on()
+    with _LOCK:
+        _depth += 1
+        try:
+            yield
+        finally:
+            _depth -= 1
+    go_on()
 
 
 @contextmanager
@@ -94,10 +104,9 @@ def undo_at_stop(undo: Callable[[], object]) -> None:
 
 
 def go_on() -> None:
-    """Stay here for ever if a signal is ending the process: it has the last word."""
-    if _watched:
-        with _LOCK:
-            pass
+    """Stay here for ever if a signal is ending the process: it has the last word. Not inside of a step."""
+    while _stopping.is_set() and _depth == 0:
+        time.sleep(0.01)
 
 
 @contextmanager
@@ -127,7 +136,8 @@ def watching(*, last: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        with _LOCK:  # a signal that came before is dealt with first
+        go_on()
+        with _LOCK:
             _watched = False
             for number in ours:
                 signal.signal(number, signal.SIG_IGN if last else before[number])
@@ -152,11 +162,14 @@ def _wait(reader: int) -> None:
 
 def _stop(number: signal.Signals, reader: int) -> None:
     """End the process. From here on the lock stays taken, so that the main thread can neither charge, write nor speak."""
+    _stopping.set()
     until = time.monotonic() + _PATIENCE
-    while not (safe := _LOCK.acquire(timeout=0.05)):
-        if time.monotonic() > until or select.select([reader], [], [], 0)[0]:  # somebody asks a second time
-            break
+    while not (safe := _LOCK.acquire(timeout=0.05)) and time.monotonic() < until:
+        if select.select([reader], [], [], 0)[0]:  # somebody asks a second time
+            os.read(reader, 64)
+            until = min(until, time.monotonic() + _PATIENCE / 10)
     if not _watched:  # the command has ended meanwhile
+        _stopping.clear()
         if safe:
             _LOCK.release()
         return

@@ -13,6 +13,7 @@ from dphist.cli import options
 from dphist.cli.options import option
 from dphist.cli.output import print_json, say
 from dphist.errors import InvalidParameter
+from dphist.interruption import UNCHARGED, account_for, held
 from dphist.privacy import composition, filters
 from dphist.words import printable
 
@@ -84,7 +85,9 @@ def create(
         accountant = accountant or advice.accountant
     budget = DataSet(name, epsilon, delta, unit, accountant, protects, delta_share)  # type: ignore[arg-type]
     with Ledger(address, create=True) as opened:
-        opened.create(budget)
+        with held():
+            opened.create(budget)
+            account_for(lambda: f"{UNCHARGED} The data set {name!a} is there.")
         say(str(opened.status(name)))
 
 
@@ -219,7 +222,9 @@ def record(
     address, name = _needed(ledger, dataset)
     cost, declared = declared_cost(epsilon, delta, rho, convert_at)
     with _open(address) as opened:
-        entry = opened.record(name, cost, unit=unit, protects=protects, note=note, declared=declared)  # type: ignore[arg-type]
+        with held():
+            entry = opened.record(name, cost, unit=unit, protects=protects, note=note, declared=declared)  # type: ignore[arg-type]
+            account_for(lambda: f"Entry {entry.sequence:,} of {name!a} was recorded.")
         status = opened.status(name)
     say(f"Entry {entry.sequence:,} recorded, hash {entry.hash[:16]}…, as a guarantee for adding or removing")
     say(f"{WORDS[status.dataset.protects].replace('unit', unit)}.\n")
