@@ -25,7 +25,7 @@ from typing import Any
 
 import dphist as dp
 from dphist import cli, outputs
-from dphist.cli import app  # noqa: F401
+from dphist.cli import app
 from dphist.engines.duckdb import engine
 from dphist.ledger import DataSet, Ledger
 from dphist.lists.continual import STATE, Continual
@@ -48,7 +48,7 @@ def prepare(folder: Path) -> None:
     tempfile.tempdir = str(folder / "tmp")
     with Path("events.csv").open("w") as file:
         file.write("user,item\n")
-        file.writelines(f"u{n * 7919 % 4000},i{n * n % 97 % 40}\n" for n in range(40_000))
+        file.writelines(f"u{n * 7919 % 4000},i{n * n % 97 % 40}\n" for n in range(12_000))
     with Ledger("l.db", create=True) as opened:
         opened.create(DataSet("people", 30.0, 1e-2, "user", "basic"))
         opened.create(DataSet("events", 30.0, 1e-2, "user", "basic", "event"))
@@ -65,6 +65,9 @@ def words_of(kind: str, number: int) -> list[str]:
     if kind == "ledger":
         if number % 2:
             return ["top-k", *RECORDS, "--k", "3", "--epsilon", "0.01", "--delta", "1e-7", "-o", "out.csv", *CHARGE]
+        number_of = ["--unit", "user", "--epsilon", "0.01", "--delta", "1e-7", "--min-records", "100000"]
+        return ["stat", "is-empty", "events.csv", *number_of, *CHARGE]
+    if kind == "record":
         spent = ["--unit", "user", "--protects", "unit", "--epsilon", "0.001", "--note", "elsewhere"]
         return ["ledger", "record", *spent, *CHARGE]
     if kind == "stream":
@@ -73,15 +76,18 @@ def words_of(kind: str, number: int) -> list[str]:
 
 
 def begin(words: list[str], hook: Callable[[], None] | None = None) -> int:
-    """Fork the command as a process with files for its output."""
+    """Fork the command as a process with files for its output. A signal waits for the first line of the command."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS[:-1])
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS[:-1])
         return pid
     code = 99
     try:
         for number, name in ((1, "stdout"), (2, "stderr")):
             os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600), number)
         sys.argv = ["dphist", *words]
+        _patched(app, "run", lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS[:-1]))()
         if hook is not None:
             hook()
         try:
@@ -161,13 +167,15 @@ def randomly(times: int, seed: int, kinds: list[str]) -> Iterator[dict[str, Any]
     rng = random.Random(seed)
     number = 0
     for kind in kinds:
-        longest = 0.0
-        for extra in (4001, 4002, 4003):
+        times_taken = []
+        for extra in range(4001, 4006):
+            before = state()
             began = time.monotonic()
-            done = run(words_of(kind, extra))
-            assert done["code"] == 0, done
-            longest = max(longest, time.monotonic() - began)
+            _, status = os.waitpid(begin(words_of(kind, extra)), 0)
+            times_taken.append(time.monotonic() - began)
+            assert outcome([], status, before)["code"] == 0
             clean()
+        longest = 0.9 * sorted(times_taken)[-2]
         for signum in SIGNALS:
             killed = 0
             while killed < times:
@@ -186,7 +194,7 @@ def randomly(times: int, seed: int, kinds: list[str]) -> Iterator[dict[str, Any]
                 yield {"kind": kind, "signal": signum.name, **found, "again": again}
 
 
-def _patched(owner: Any, name: str, act: Callable[[], None], *, behind: bool = False) -> Callable[[], None]:
+def _patched(owner: Any, name: str, act: Callable[[], object], *, behind: bool = False) -> Callable[[], None]:
     """A hook that lets `act` happen before a call or behind it."""
 
     def hook() -> None:
@@ -227,7 +235,7 @@ MOMENTS: dict[str, tuple[str, Any, str, bool]] = {
     "written, not confirmed": ("release", outputs, "_put_all_in_place", True),
     "confirmed, not noted": ("release", Ledger, "commit", True),
     "confirmed": ("release", Charge, "confirm", True),
-    "recorded, not noted": ("ledger", Ledger, "record", True),
+    "recorded, not noted": ("record", Ledger, "record", True),
     "round not stored": ("stream", State, "save", True),
     "round stored": ("stream", private_files, "_sync_folder", True),
     "query not reserved": ("session", private_files, "_fill", False),

@@ -148,6 +148,7 @@ def _cancel_all(spark: SparkSession) -> None:
     if is_connect(spark):
         spark.interruptAll()
         return
+    spark.sparkContext.setLogLevel("OFF")
     spark.sparkContext.cancelAllJobs()
     tracker, until = spark.sparkContext.statusTracker(), time.monotonic() + _LONGEST_WAIT / 6
     while tracker.getActiveStageIds() and time.monotonic() < until:
