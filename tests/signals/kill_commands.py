@@ -65,8 +65,7 @@ def words_of(kind: str, number: int) -> list[str]:
     if kind == "ledger":
         if number % 2:
             return ["top-k", *RECORDS, "--k", "3", "--epsilon", "0.01", "--delta", "1e-7", "-o", "out.csv", *CHARGE]
-        number_of = ["--unit", "user", "--epsilon", "0.01", "--delta", "1e-7", "--min-records", "100000"]
-        return ["stat", "is-empty", "events.csv", *number_of, *CHARGE]
+        return ["stat", "is-empty", "events.csv", "--unit", "user", "--epsilon", "0.01", "--delta", "1e-7", *CHARGE]
     if kind == "record":
         spent = ["--unit", "user", "--protects", "unit", "--epsilon", "0.001", "--note", "elsewhere"]
         return ["ledger", "record", *spent, *CHARGE]

@@ -227,7 +227,7 @@ def record(
             account_for(lambda: f"Entry {entry.sequence:,} of {name!a} was recorded.")
         status = opened.status(name)
     say(f"Entry {entry.sequence:,} recorded, hash {entry.hash[:16]}…, as a guarantee for adding or removing")
-    say(f"{WORDS[status.dataset.protects].replace('unit', unit)}.\n")
+    say(f"{WORDS[status.dataset.protects].replace('unit', printable(unit))}.\n")
     if status.exceeded:
         say(f"The budget of {name!r} is exceeded. Nothing more will be charged to it.\n")
     say(str(status))
