@@ -13,18 +13,6 @@ from dphist.errors import (
     UnreadableSource,
     UnusableLedger,
 )
-from dphist.mechanisms import (
-    AdaptiveGaussian,
-    CorrelatedGaussian,
-    GaussianRecords,
-    KnownGroups,
-    LaplaceRecords,
-    LaplaceThreshold,
-    SparseGaussian,
-    epsilon_at,
-)
-from dphist.planning import Plan, plan
-from dphist.planning.top_k import TopKPlan, plan_top_k
 from dphist.version import __version__
 
 if TYPE_CHECKING:
@@ -34,6 +22,18 @@ if TYPE_CHECKING:
     from dphist.lists.continual import Continual
     from dphist.lists.session import Session
     from dphist.lists.top_k import TopK, release_largest, top_k
+    from dphist.mechanisms import (
+        AdaptiveGaussian,
+        CorrelatedGaussian,
+        GaussianRecords,
+        KnownGroups,
+        LaplaceRecords,
+        LaplaceThreshold,
+        SparseGaussian,
+        epsilon_at,
+    )
+    from dphist.planning.plan import Plan, plan
+    from dphist.planning.top_k import TopKPlan, plan_top_k
     from dphist.publish.result import Release
     from dphist.publish.run import release, select
     from dphist.publish.stat import PrivateStatistic, stat
@@ -80,22 +80,34 @@ __all__ = [
     "verify",
 ]
 
-# Planning needs no engine: what reads data is loaded when it is first asked for.
+# Loaded when it is first asked for: numerical libraries take a second, and planning needs no engine.
 _LAZY = {
+    "AdaptiveGaussian": "dphist.mechanisms",
     "Continual": "dphist.lists.continual",
+    "CorrelatedGaussian": "dphist.mechanisms",
     "DataSet": "dphist.ledger",
     "Files": "dphist.engines.query",
+    "GaussianRecords": "dphist.mechanisms",
+    "KnownGroups": "dphist.mechanisms",
+    "LaplaceRecords": "dphist.mechanisms",
+    "LaplaceThreshold": "dphist.mechanisms",
     "Ledger": "dphist.ledger",
     "PerformanceSettings": "dphist.engines.query",
+    "Plan": "dphist.planning.plan",
     "PrivateStatistic": "dphist.publish.stat",
     "Release": "dphist.publish.result",
     "Session": "dphist.lists.session",
     "SparkEngine": "dphist.engines.spark.engine",
+    "SparseGaussian": "dphist.mechanisms",
     "TopK": "dphist.lists.top_k",
+    "TopKPlan": "dphist.planning.top_k",
+    "epsilon_at": "dphist.mechanisms",
+    "plan": "dphist.planning.plan",
+    "plan_top_k": "dphist.planning.top_k",
     "release": "dphist.publish.run",
+    "release_largest": "dphist.lists.top_k",
     "select": "dphist.publish.run",
     "stat": "dphist.publish.stat",
-    "release_largest": "dphist.lists.top_k",
     "top_k": "dphist.lists.top_k",
     "verify": "dphist.verification.isolated",
 }

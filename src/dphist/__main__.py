@@ -1,5 +1,12 @@
-"""`python -m dphist`."""
+"""`dphist`, and `python -m dphist`."""
 
-from dphist.cli import main
+from dphist.cli import main as main_of_commands
 
-main()
+
+def main() -> None:
+    """The command, as a process of its own."""
+    main_of_commands(last=True)
+
+
+if __name__ == "__main__":
+    main()

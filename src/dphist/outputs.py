@@ -14,16 +14,19 @@ from __future__ import annotations
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from dphist.errors import InvalidParameter
+from dphist.interruption import held, note_output
+from dphist.scratch import private_directory
 
 OVERWRITE: Final = "choose another name, or add --overwrite (overwrite=True in Python)."
 OTHER_NAME: Final = "choose another name."
+LATE: Final = "free space, or choose another place."
+_NEW: Final = "new"
 
 _STATE: Final = "state.arrow"
 _COMPANIONS: Final = ("-journal", "-wal", "-shm", ".lock")
@@ -88,22 +91,37 @@ def is_same(one: Path, other: Path) -> bool:
 
 @contextmanager
 def replacement(path: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A temporary file beside `path` that takes its place when the block ends well, and vanishes when it does not.
+    """A file in a private directory beside `path` that takes its place when the block ends well, and vanishes when it does not.
 
     Without `overwrite` a file that appeared meanwhile is not replaced either.
     """
-    partial = _new_file_beside(path)
-    try:
+    with replacements(path, overwrite=overwrite) as (partial,):
         yield partial
-        with partial.open("rb+") as written:
-            os.fsync(written.fileno())
-        partial.chmod(0o666 & ~_umask())
-        if overwrite:
-            partial.replace(path)
-        else:
-            _put_in_place(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacements(*paths: Path, overwrite: bool) -> Iterator[list[Path]]:
+    """The same for several files of one folder: all of them take their places, or none."""
+    first = paths[0]
+    try:
+        with private_directory(first.parent, _prefix(first)) as directory:
+            (directory / _NEW).mkdir()
+            partials = [directory / _NEW / path.name for path in paths]
+            yield partials
+            for partial in partials:
+                with partial.open("rb+") as file:
+                    os.fsync(file.fileno())
+                partial.chmod(0o666 & ~_umask())
+            with held():
+                _put_all_in_place(partials, paths, overwrite=overwrite)
+                note_output(first)
+    except OSError as problem:
+        raise InvalidParameter("an output that can be written", f"{first} ({reason_of(problem)})", LATE) from None
+
+
+def reason_of(problem: OSError) -> str:
+    """Why the system refused, in its own words."""
+    return (os.strerror(problem.errno) if problem.errno else problem.strerror) or type(problem).__name__
 
 
 def write_text(text: str, path: Path, *, inputs: Iterable[Path] = (), overwrite: bool = False) -> None:
@@ -132,15 +150,31 @@ def _check_existing(path: Path, *, overwrite: bool) -> None:
 def _check_writable(path: Path) -> None:
     """By doing it: rights, quotas, read-only disks and names that are too long have too many rules to ask about."""
     try:
-        _new_file_beside(path).unlink()
+        with private_directory(path.parent, _prefix(path)) as directory:
+            (directory / path.name).touch()
+            (directory / path.name).write_bytes(b"\0")
     except OSError as problem:
-        raise InvalidParameter("an output that can be written", f"{path} ({problem.strerror})") from None
+        raise InvalidParameter("an output that can be written", f"{path} ({reason_of(problem)})") from None
 
 
-def _new_file_beside(path: Path) -> Path:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
-    os.close(handle)
-    return Path(name)
+def _prefix(path: Path) -> str:
+    return f".{path.name}."
+
+
+def _put_all_in_place(partials: list[Path], paths: tuple[Path, ...], *, overwrite: bool) -> None:
+    """The last first: the metadata of a table is there before the table is."""
+    done: list[Path] = []
+    try:
+        for partial, path in reversed(list(zip(partials, paths, strict=True))):
+            if overwrite:
+                partial.replace(path)
+            else:
+                _put_in_place(partial, path)
+            done.append(path)
+    except BaseException:
+        for path in done if not overwrite else ():
+            path.unlink(missing_ok=True)
+        raise
 
 
 def _put_in_place(partial: Path, path: Path) -> None:

@@ -9,6 +9,16 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 
 
+def printable(text: str, *, lines: bool = False) -> str:
+    """The text with escapes for whatever a terminal would act on or not show; line feeds stay if it has several lines."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or (lines and letter == "\n") else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
 def exactly(value: float) -> str:
     """All digits that tell a double from its neighbours; whole numbers without a point."""
     text = repr(float(value))

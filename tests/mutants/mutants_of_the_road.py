@@ -862,8 +862,8 @@ _PUBLISHING: Final = (
     Mutant(
         "late-file-replaced",
         "outputs.py",
-        "        if overwrite:\n            partial.replace(path)",
-        "        if overwrite or path:\n            partial.replace(path)",
+        "            if overwrite:\n                partial.replace(path)",
+        "            if overwrite or path:\n                partial.replace(path)",
         "a file that appears in the meantime is not replaced",
         (f"{_OUTPUTS}test_a_file_that_appears_in_the_meantime_is_not_replaced",),
     ),
@@ -886,8 +886,8 @@ _PUBLISHING: Final = (
     Mutant(
         "partial-file-others-can-read",
         "publish/private_files.py",
-        '            prefix=f".{path.name}.", suffix=_PARTIAL, dir=path.parent\n        )  # made with mode 0600\n',
-        '            prefix=f".{path.name}.", suffix=_PARTIAL, dir=path.parent\n        )\n        os.chmod(name, 0o644)\n',
+        "  # with mode 0600\n",
+        "\n        os.chmod(name, 0o644)\n",
         "true counts and noise are readable by their owner alone",
         (f"{_STREAM}test_only_the_owner_may_read",),
     ),
@@ -993,9 +993,9 @@ _CHARGING: Final = (
     Mutant(
         "confirmed-before-the-write",
         "cli/release.py",
-        "            release.write(self.table, overwrite=self.overwrite)\n",
+        "            release.write(self.table, overwrite=self.overwrite, raw_csv=self.raw_csv)\n",
         "            if charge is not None:\n                charge.confirm(self.table)\n"
-        "            release.write(self.table, overwrite=self.overwrite)\n            charge = None\n",
+        "            release.write(self.table, overwrite=self.overwrite, raw_csv=self.raw_csv)\n            charge = None\n",
         "a release is confirmed when it is written, not before",
         (f"{_ORDER}test_a_disk_that_fills_up_is_told_with_the_charge",),
     ),
@@ -1010,8 +1010,8 @@ _CHARGING: Final = (
     Mutant(
         "charged-by-the-check-alone",
         "publish/charge.py",
-        "            self._dataset,\n            spend.cost(self._composed),\n",
-        "            self._dataset,\n            replace(spend.cost(self._composed), mu=0.0),\n",
+        "                    self._dataset,\n                    spend.cost(self._composed),\n",
+        "                    self._dataset,\n                    replace(spend.cost(self._composed), mu=0.0),\n",
         "what is charged is what the command costs",
         (f"{_SPENDS}test_what_is_reserved_is_what_was_checked",),
     ),
@@ -1225,16 +1225,16 @@ _LISTS: Final = (
     Mutant(
         "query-reserved-after-reading",
         "lists/session.py",
-        "                _store(file, account)\n                with telling",
-        "                with telling",
+        "                    _store(file, account, lambda: note(reserved))\n",
+        "",
         "a query's results are spent on disk before the first record is read",
         (f"{_ORDER}test_a_query_of_a_session_is_reserved_before_it_reads",),
     ),
     Mutant(
         "settles-for-too-little",
         "lists/session.py",
-        "_store(file, account.settle(chosen.symbols))",
-        "_store(file, account.settle(len(chosen.index)))",
+        "_store(file, account.settle(chosen.symbols), ",
+        "_store(file, account.settle(len(chosen.index)), ",
         "the end of a list is a result, and paid for",
         (f"{_SESSION}test_a_query_pays_for_what_it_returns",),
     ),
@@ -1387,7 +1387,8 @@ _LISTS: Final = (
     Mutant(
         "round-shown-before-it-is-stored",
         "lists/continual.py",
-        "        file.replace(after.save)\n        released = _release(after, self.path)\n        released.record()\n",
+        "        file.replace(after.save, lambda: account_for(lambda: words))\n"
+        "        released = _release(after, self.path)\n        released.record()\n",
         "        released = _release(after, self.path)\n        released.record()\n        file.replace(after.save)\n",
         "nothing of a round is let out before its noise is on disk",
         (f"{_NODES}test_a_round_is_on_disk_before_anything_of_it_is_let_out",),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
-from typing import Annotated, Any
+import traceback
+from contextlib import suppress
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -11,17 +15,30 @@ from typer.core import TyperGroup
 import dphist
 from dphist.cli import audit, ledger, lists, plan, profile, release, select, stat
 from dphist.cli.options import option
-from dphist.errors import DphistError
+from dphist.cli.output import say
+from dphist.errors import DphistError, InvalidParameter
+from dphist.interruption import account
+from dphist.outputs import reason_of
+from dphist.words import printable
+
+TRACEBACK: Final = "DPHIST_TRACEBACK"
+"""The environment variable of who looks for a bug."""
+
+
+class _Unread(Exception):
+    """Nobody reads the output any more."""
 
 
 class _Commands(TyperGroup):
-    """Passes on what an interrupt has to say, which typer would turn into a bare exit code."""
+    """Passes on what an interrupt or a closed pipe has to say, which typer would turn into a bare exit code."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as problem:
             raise typer.Abort from problem
+        except BrokenPipeError:
+            raise _Unread from None
 
 
 app = typer.Typer(
@@ -48,7 +65,7 @@ app.add_typer(lists.streams, name="continual")
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"dphist {dphist.__version__}")
+        say(f"dphist {dphist.__version__}")
         raise typer.Exit
 
 
@@ -61,20 +78,49 @@ def _root(
     pass
 
 
-def main() -> None:
-    """Run the command line; expected errors are one line on stderr and exit code 2."""
+def run() -> None:
+    """Run the command line; what goes wrong is one sentence on stderr and exit code 2, with what it cost all the same."""
+    _write_anything()
     try:
+        _check_words(sys.argv[1:])
         code = app(standalone_mode=False)
     except DphistError as problem:
-        _fail(str(problem))
+        _fail(str(problem), told=bool(problem.aftermath))
     except (typer.Abort, KeyboardInterrupt) as problem:
-        _fail(f"Interrupted. {problem.__cause__ or problem}".strip(), code=130)
+        words = str(problem.__cause__ or problem)
+        _fail(f"Interrupted. {words}".strip(), code=130, told=bool(words))
     except typer.TyperException as problem:
         _fail(_usage(problem))
+    except _Unread:  # whoever read the result has seen enough of it
+        _fail("Expected a reader of the result, got none." if account() else "", code=141)
     except OSError as problem:
-        _fail(f"Expected to read or write {problem.filename}, got: {problem.strerror}.")
+        what = "the result on standard output" if problem.filename is None else problem.filename
+        _fail(f"Expected to read or write {what}, got: {reason_of(problem)}.")
+    except Exception as problem:
+        if os.environ.get(TRACEBACK):
+            traceback.print_exception(problem)
+        hint = f"this is a bug; with {TRACEBACK}=1 it is shown where, which may quote records."
+        _fail(f"Expected a command that reaches its end, got {type(problem).__name__}. Hint: {hint}", code=70)
     else:
         sys.exit(code)
+
+
+def _check_words(words: list[str]) -> None:
+    """Engines, databases and files of metadata take UTF-8 only, and some would say so after the charge."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise InvalidParameter(
+                "names and options in UTF-8", ascii(word), "rename the file or the column."
+            ) from None
+
+
+def _write_anything() -> None:
+    """Letters that the encoding of a stream lacks are written as escapes; an error would come after the charge."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _usage(problem: typer.TyperException) -> str:
@@ -86,6 +132,26 @@ def _usage(problem: typer.TyperException) -> str:
     return f"{message} Hint: {context.command_path} --help"
 
 
-def _fail(message: str, code: int = 2) -> None:
-    typer.echo(message if message.startswith("Usage:") else f"dphist: {message}", err=True)
+def _fail(message: str, code: int = 2, *, told: bool = False) -> None:
+    """Say why, and what was charged, unless that is told already."""
+    words = message if told else f"{message} {account()}".strip()
+    try:
+        if words.startswith("Usage:"):
+            say(words, err=True)
+        elif words:
+            say(printable(f"dphist: {words}"), err=True)
+    finally:
+        _forget_unwritten(sys.stdout)
+        _forget_unwritten(sys.stderr)
     sys.exit(code)
+
+
+def _forget_unwritten(stream: Any) -> None:
+    """What cannot be written now would end the process with a traceback of its own."""
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError, AttributeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -9,7 +9,7 @@ import typer
 
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import Talk, print_json
+from dphist.cli.output import Talk, print_json, say
 from dphist.errors import InvalidParameter
 from dphist.planning import Plan
 
@@ -59,9 +59,9 @@ def command(
     if as_json:
         print_json(outcome.to_data())
     else:
-        typer.echo(text(outcome))
+        say(text(outcome))
     if report is not None:
         write_text(render(outcome), report, inputs=inputs, overwrite=overwrite)
-        typer.echo(f"\nReport written to {report}", err=as_json)
+        say(f"\nReport written to {report}", err=as_json)
     if not outcome.passed:
         raise typer.Exit(1)

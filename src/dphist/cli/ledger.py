@@ -11,9 +11,11 @@ import typer
 
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import print_json
+from dphist.cli.output import print_json, say
 from dphist.errors import InvalidParameter
+from dphist.interruption import UNCHARGED, account_for, held
 from dphist.privacy import composition, filters
+from dphist.words import printable
 
 if TYPE_CHECKING:
     from dphist.ledger import Entry, Ledger
@@ -79,12 +81,14 @@ def create(
         )
     if expect_releases is not None:
         advice = recommend(epsilon, delta, expect_releases, delta_share)
-        typer.echo(f"{advice}\n")
+        say(f"{advice}\n")
         accountant = accountant or advice.accountant
     budget = DataSet(name, epsilon, delta, unit, accountant, protects, delta_share)  # type: ignore[arg-type]
     with Ledger(address, create=True) as opened:
-        opened.create(budget)
-        typer.echo(str(opened.status(name)))
+        with held():
+            opened.create(budget)
+            account_for(lambda: f"{UNCHARGED} The data set {name!a} is there.")
+        say(str(opened.status(name)))
 
 
 @app.command("show")
@@ -98,7 +102,7 @@ def show(ledger: options.Ledger = None, dataset: options.Dataset = None, as_json
     if as_json:
         print_json([status.to_data() for status in shown])
     else:
-        typer.echo("\n\n".join(map(str, shown)) or "No data sets yet.")
+        say("\n\n".join(map(str, shown)) or "No data sets yet.")
 
 
 @app.command("history")
@@ -114,11 +118,11 @@ def history(ledger: options.Ledger = None, dataset: options.Dataset = None, as_j
         return
     waiting = {entry.sequence for entry in status.unconfirmed}
     for entry in status.entries:
-        typer.echo(f"{entry.sequence:>6,}  {entry.time[:19]}  {entry.kind:<8}{_facts(entry)}")
+        say(printable(f"{entry.sequence:>6,}  {entry.time[:19]}  {entry.kind:<8}{_facts(entry)}"))
         if entry.sequence in waiting:
-            typer.echo(f"{'':>8}never confirmed: it may have been cut short. Counted, since noise may have been drawn.")
+            say(f"{'':>8}never confirmed: it may have been cut short. Counted, since noise may have been drawn.")
         if "clock" in entry.body:
-            typer.echo(f"{'':>8}the clock was {entry.body['clock']}")
+            say(printable(f"{'':>8}the clock was {entry.body['clock']}"))
 
 
 def _facts(entry: Entry) -> str:
@@ -160,9 +164,9 @@ def verify(
         print_json([{"check": c.name, "passed": c.passed, "detail": c.detail} for c in checks])
     else:
         for check in checks:
-            typer.echo(f"  {'ok  ' if check.passed else 'FAIL'}  {check.name:<6} {check.detail}")
+            say(printable(f"  {'ok  ' if check.passed else 'FAIL'}  {check.name:<6} {check.detail}"))
         if head is None:
-            typer.echo("        Entries cut off at the end show only against a head kept elsewhere: --head HASH.")
+            say("        Entries cut off at the end show only against a head kept elsewhere: --head HASH.")
     if failed := {check.name for check in checks if not check.passed}:
         sys.exit(3 if failed == {BUDGET} else 1)
 
@@ -185,10 +189,10 @@ def export(
         data = opened.export(_to_read(opened, dataset))
     text = json.dumps(data, indent=2, allow_nan=False)
     if output is None:
-        typer.echo(text)
+        say(text)
         return
     write_text(text + "\n", output, overwrite=overwrite)
-    typer.echo(f"Written to {output}. Head: {data['head']}")
+    say(f"Written to {printable(str(output))}. Head: {data['head']}")
 
 
 @app.command("record")
@@ -220,13 +224,15 @@ def record(
     address, name = _needed(ledger, dataset)
     cost, declared = declared_cost(epsilon, delta, rho, convert_at)
     with _open(address) as opened:
-        entry = opened.record(name, cost, unit=unit, protects=protects, note=note, declared=declared)  # type: ignore[arg-type]
+        with held():
+            entry = opened.record(name, cost, unit=unit, protects=protects, note=note, declared=declared)  # type: ignore[arg-type]
+            account_for(lambda: f"Entry {entry.sequence:,} of {name!a} was recorded.")
         status = opened.status(name)
-    typer.echo(f"Entry {entry.sequence:,} recorded, hash {entry.hash[:16]}…, as a guarantee for adding or removing")
-    typer.echo(f"{WORDS[status.dataset.protects].replace('unit', unit)}.\n")
+    say(f"Entry {entry.sequence:,} recorded, hash {entry.hash[:16]}…, as a guarantee for adding or removing")
+    say(f"{WORDS[status.dataset.protects].replace('unit', printable(unit))}.\n")
     if status.exceeded:
-        typer.echo(f"The budget of {name!r} is exceeded. Nothing more will be charged to it.\n")
-    typer.echo(str(status))
+        say(f"The budget of {name!r} is exceeded. Nothing more will be charged to it.\n")
+    say(str(status))
 
 
 LARGEST_RECORDED = 1e6

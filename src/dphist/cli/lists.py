@@ -10,7 +10,9 @@ import typer
 import dphist
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import Talk, print_json, recorded
+from dphist.cli.output import Talk, print_json, recorded, say
+from dphist.interruption import first_output
+from dphist.words import printable
 
 if TYPE_CHECKING:
     from dphist.lists.running import RunningCounts
@@ -48,6 +50,7 @@ def top_k(
     dataset: options.Dataset = None,
     report: options.Report = None,
     overwrite: options.Overwrite = False,
+    raw_csv: options.RawCsv = False,
     threads: options.Threads = None,
     memory_limit: options.MemoryLimit = None,
     engine: options.EngineName = "duckdb",
@@ -68,7 +71,7 @@ def top_k(
     plan = dphist.plan_top_k(k=k, max_groups=max_groups, shortlist=shortlist, **budget)
     files.check_table(output, report, inputs=files.files_of(source), overwrite=overwrite)
     if dry_run:
-        typer.echo(str(plan))
+        say(str(plan))
         return
     talk = Talk(quiet=as_json)
     result = dphist.top_k(
@@ -84,17 +87,19 @@ def top_k(
         progress=talk.phase,
     )
     receipt = result.receipt
-    with telling(lambda: "" if receipt is None else stays_charged(receipt)):
-        _write(result, output, report, overwrite)
+    with telling(lambda: "" if receipt is None else stays_charged(receipt, first_output())):
+        _write(result, output, report, overwrite, raw_csv)
     _show(result, output, show, {"complete": result.complete}, as_json=as_json)
     if not result.complete:
         talk.line(_ENDED_EARLY)
     talk.closing(f"Guarantee: {plan.guarantee}", output, report, recorded(receipt))
 
 
-def _write(result: dphist.TopK | RunningCounts, output: Path | None, report: Path | None, overwrite: bool) -> None:
+def _write(
+    result: dphist.TopK | RunningCounts, output: Path | None, report: Path | None, overwrite: bool, raw_csv: bool
+) -> None:
     if output is not None:
-        result.write(output, overwrite=overwrite)
+        result.write(output, overwrite=overwrite, raw_csv=raw_csv)
     if report is not None:
         result.report(report, overwrite=overwrite)
 
@@ -109,7 +114,7 @@ def _show(
         groups = {"groups": result.table.to_pylist()} if output is None else {}
         print_json({**result.metadata(), **facts, "released_groups": result.table.num_rows, **groups})
     else:
-        typer.echo(rows_text(result.table, most))
+        say(rows_text(result.table, most))
 
 
 @sessions.command("start")
@@ -132,8 +137,8 @@ def start_session(
         file, unit=unit, epsilon=epsilon, delta=delta, results=results, queries=queries, shortlist=shortlist,
         ledger=ledger, dataset=dataset,
     )  # fmt: skip
-    typer.echo(str(session))
-    typer.echo(recorded(session.account.ledger))
+    say(str(session))
+    say(recorded(session.account.ledger))
 
 
 @sessions.command("query")
@@ -173,10 +178,10 @@ def query(
         left = {"results_left": account.left_results, "queries_left": account.left_queries}
         print_json({"groups": table.to_pylist(), "complete": complete, **left}, allow_nan=True)
         return
-    typer.echo(rows_text(table, k))
+    say(rows_text(table, k))
     if not complete:
-        typer.echo(_ENDED_EARLY)
-    typer.echo(f"\nLeft: {account.left_results:,} results, {account.left_queries:,} queries.")
+        say(_ENDED_EARLY)
+    say(f"\nLeft: {account.left_results:,} results, {account.left_queries:,} queries.")
 
 
 @sessions.command("show")
@@ -193,7 +198,7 @@ def show_session(file: File, as_json: options.AsJson = False) -> None:
             "results_left": account.left_results, "queries_left": account.left_queries,
         })  # fmt: skip
     else:
-        typer.echo(str(session))
+        say(str(session))
 
 
 @streams.command("start")
@@ -219,8 +224,8 @@ def start_stream(
         null_keys=null_keys,  # type: ignore[arg-type]
         ledger=ledger, dataset=dataset,
     )  # fmt: skip
-    typer.echo(str(stream))
-    typer.echo(recorded(stream.receipt))
+    say(str(stream))
+    say(recorded(stream.receipt))
 
 
 @streams.command("add")
@@ -232,6 +237,7 @@ def add(
     output: options.Output = None,
     report: options.Report = None,
     overwrite: options.Overwrite = False,
+    raw_csv: options.RawCsv = False,
     show: options.Show = 20,
     ledger: options.PaidBy = None,
     engine: options.Counter = "duckdb",
@@ -248,7 +254,8 @@ def add(
     files.check_table(output, report, inputs=(folder, *files.files_of(source)), overwrite=overwrite)
     opened = options.open_engine(engine, master=master, remote=remote)
     counts = dphist.Continual(folder).add(options.files(source, no_header), batch, engine=opened, ledger=ledger)
-    _publish(counts, output, report, show, overwrite, as_json)
+    _write(counts, output, report, overwrite, raw_csv)
+    _publish(counts, output, report, show, as_json)
 
 
 @streams.command("show")
@@ -257,6 +264,7 @@ def show_stream(
     output: options.Output = None,
     report: options.Report = None,
     overwrite: options.Overwrite = False,
+    raw_csv: options.RawCsv = False,
     show: options.Show = 20,
     batches: Annotated[bool, option("--batches", "Print the names of the batches that are in.")] = False,
     as_json: options.AsJson = False,
@@ -270,17 +278,16 @@ def show_stream(
     files.check_table(output, report, inputs=(folder,), overwrite=overwrite)
     stream = dphist.Continual(folder)
     if batches:
-        typer.echo("\n".join(stream.batches))
+        say("\n".join(map(printable, stream.batches)))
         return
     if not as_json:
-        typer.echo(f"{stream}\n")
-    _publish(stream.show(), output, report, show, overwrite, as_json)
+        say(f"{stream}\n")
+    counts = stream.show()
+    _write(counts, output, report, overwrite, raw_csv)
+    _publish(counts, output, report, show, as_json)
 
 
-def _publish(
-    counts: RunningCounts, output: Path | None, report: Path | None, most: int, overwrite: bool, as_json: bool
-) -> None:
-    _write(counts, output, report, overwrite)
+def _publish(counts: RunningCounts, output: Path | None, report: Path | None, most: int, as_json: bool) -> None:
     _show(counts, output, most, {}, as_json=as_json)
     talk = Talk(quiet=as_json)
     talk.closing(f"Round {counts.round:,} of {counts.mechanism.rounds:,}.", output, report)

@@ -124,6 +124,9 @@ Plot: TypeAlias = Annotated[Path | None, option("--plot", "Write a picture (.png
 Overwrite: TypeAlias = Annotated[
     bool, option("--overwrite", "Replace outputs that exist; never the source, a ledger or what is no file.")
 ]
+RawCsv: TypeAlias = Annotated[
+    bool, option("--raw-csv", "CSV: write texts as they are, also those that a spreadsheet would run as formulas.")
+]
 Explain: TypeAlias = Annotated[bool, option("--explain", "Print the SQL, the plan and why each step is private.")]
 DryRun: TypeAlias = Annotated[
     bool, option("--dry-run", "Check everything that can be checked without reading records.")

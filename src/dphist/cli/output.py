@@ -1,4 +1,8 @@
-"""What commands print: phases on stderr, results on stdout; nothing derived from data but what is released."""
+"""What commands print: phases on stderr, results on stdout; nothing derived from data but what is released.
+
+Everything goes through `say`: names of columns, batches and data sets, notes and versions were typed by somebody else, and
+no terminal shall act on them.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from dphist.interruption import go_on
+from dphist.words import printable
+
 if TYPE_CHECKING:
     from dphist.publish.charge import Receipt
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print some lines."""
+    go_on()
+    typer.echo(printable(text, lines=True), err=err)
 
 
 class Talk:
@@ -21,23 +34,23 @@ class Talk:
     def phase(self, name: str) -> None:
         """What is being done now."""
         if not self._quiet:
-            typer.echo(f"… {name}", err=True)
+            say(f"… {name}", err=True)
 
     def line(self, text: str) -> None:
         """A part of the result."""
         if not self._quiet:
-            typer.echo(text)
+            say(text)
 
     def closing(self, summary: str, output: Path | None, report: Path | None, *last: str) -> None:
         """A sentence about the result, where it was written, and who paid."""
-        table = [] if output is None else [f"Table written to {output}"]
-        html = [] if report is None else [f"Report written to {report}"]
+        table = [] if output is None else [f"Table written to {printable(str(output))}"]
+        html = [] if report is None else [f"Report written to {printable(str(report))}"]
         self.line("\n".join(["", summary, *table, *html, *last]))
 
 
 def print_json(data: Any, *, allow_nan: bool = False) -> None:
     """One JSON object on stdout."""
-    typer.echo(json.dumps(data, indent=2, allow_nan=allow_nan, default=str))
+    say(json.dumps(data, indent=2, allow_nan=allow_nan, default=str))
 
 
 def recorded(receipt: Receipt | dict[str, Any] | None) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 import dphist
 from dphist.cli import options
 from dphist.cli.options import option
+from dphist.cli.output import say
 from dphist.errors import InvalidParameter
 from dphist.planning.options import PlanOptions
 
@@ -32,15 +31,15 @@ def command(
     check_outputs(save, plot, inputs=keys.values(), overwrite=overwrite)
     listed = {name: _count_keys(path) for name, path in keys.items()}
     plan = dphist.plan(**{**options.parse(asked), **listed})
-    typer.echo(plan.to_json() if as_json else str(plan))
+    say(plan.to_json() if as_json else str(plan))
     if save is not None:
         plan.save(save, overwrite=overwrite)
-        typer.echo(f"\nPlan written to {save}", err=as_json)
+        say(f"\nPlan written to {save}", err=as_json)
     if plot is not None:
         from dphist.report.plots import plot_plan
 
         plot_plan(plan, plot, overwrite=overwrite)
-        typer.echo(f"\nPicture written to {plot}", err=as_json)
+        say(f"\nPicture written to {plot}", err=as_json)
 
 
 def _count_keys(path: Path) -> int:

@@ -6,12 +6,10 @@ import math
 from fractions import Fraction
 from typing import Annotated
 
-import typer
-
 from dphist import checks
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import print_json
+from dphist.cli.output import print_json, say
 from dphist.errors import InvalidParameter
 from dphist.mechanisms import CorrelatedGaussian, GroupMechanism, LaplaceThreshold, SparseGaussian, epsilon_at
 from dphist.mechanisms.base import round_down_to_lattice
@@ -57,17 +55,17 @@ def command(
         asked = {"gap": gap, "noise_std": noise_std}
         print_json({**_record(chosen, points), "asked_for": asked})
     else:
-        typer.echo(f"Profile of {title(chosen)}, by {chosen.theorem}")
-        typer.echo(f"  gap {_used(chosen.gap, gap)}, noise std {_used(chosen.noise_std, noise_std)}\n")
-        typer.echo(f"  {'epsilon':>12}  {'delta':>12}")
+        say(f"Profile of {title(chosen)}, by {chosen.theorem}")
+        say(f"  gap {_used(chosen.gap, gap)}, noise std {_used(chosen.noise_std, noise_std)}\n")
+        say(f"  {'epsilon':>12}  {'delta':>12}")
         for e, d in points:
-            typer.echo(f"  {rounded_up(e, _DIGITS):>12}  {rounded_up(d, _DIGITS):>12}")
-        typer.echo(f"\n  provided {chosen.assumption}.")
+            say(f"  {rounded_up(e, _DIGITS):>12}  {rounded_up(d, _DIGITS):>12}")
+        say(f"\n  provided {chosen.assumption}.")
     if plot is not None:
         from dphist.report.plots import plot_profile
 
         plot_profile(chosen, title(chosen), [max(e, 1e-3) for e, _ in points], plot, overwrite=overwrite)
-        typer.echo(f"\nPicture written to {plot}", err=as_json)
+        say(f"\nPicture written to {plot}", err=as_json)
 
 
 def build(

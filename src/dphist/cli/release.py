@@ -12,9 +12,10 @@ import typer
 import dphist
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import Talk, print_json, recorded
+from dphist.cli.output import Talk, print_json, recorded, say
 from dphist.errors import InvalidParameter
 from dphist.planning.options import BudgetOptions
+from dphist.words import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +42,7 @@ def command(
     output: options.Output = None,
     report: options.Report = None,
     overwrite: options.Overwrite = False,
+    raw_csv: options.RawCsv = False,
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
     threads: options.Threads = None,
@@ -65,7 +67,7 @@ def command(
     """
     from dphist.publish import run as releasing
 
-    outputs = Outputs(output, report, overwrite, explain, dry_run, quiet, as_json, show)
+    outputs = Outputs(output, report, overwrite, raw_csv, explain, dry_run, quiet, as_json, show)
     outputs.check(engine, source, plan, asked.get("keys"))
     budget = options.parse(asked)
     check_budget("release", plan, budget)
@@ -95,6 +97,7 @@ class Outputs:
     table: Path | None
     report: Path | None
     overwrite: bool
+    raw_csv: bool
     explain: bool
     dry_run: bool
     quiet: bool
@@ -123,7 +126,7 @@ class Outputs:
 
         talk = Talk(quiet=self.quiet or self.as_json)
         if self.explain:
-            typer.echo(explanation.explain(job))
+            say(explanation.explain(job))
         if self.dry_run:
             job.check_source()
             talk.line(str(job.plan))
@@ -144,7 +147,7 @@ class Outputs:
     def _write(self, release: Release, charge: Charge | None) -> None:
         """A charge is confirmed once the first file is there."""
         if self.table is not None:
-            release.write(self.table, overwrite=self.overwrite)
+            release.write(self.table, overwrite=self.overwrite, raw_csv=self.raw_csv)
             if charge is not None:
                 charge.confirm(self.table)
         if self.report is not None:
@@ -176,7 +179,7 @@ def check_budget(what: str, plan: Path | None, budget: dict[str, Any]) -> None:
 
 def _unsafe(facts: dict[str, int]) -> None:
     for name, value in facts.items():
-        typer.echo(f"UNSAFE, private, do not publish: {name} = {value}", err=True)
+        say(f"UNSAFE, private, do not publish: {name} = {value}", err=True)
 
 
 def verify_command(
@@ -199,7 +202,7 @@ def verify_command(
     else:
         marks = {"passed": "ok  ", "failed": "FAIL", "not checked": "--  "}
         for check in checks:
-            typer.echo(f"  {marks[check.state]}  {check.name:<10} {check.detail}")
-        typer.echo(f"\n{NOT_KNOWN}")
+            say(printable(f"  {marks[check.state]}  {check.name:<10} {check.detail}"))
+        say(f"\n{NOT_KNOWN}")
     if any(check.failed for check in checks):
         sys.exit(1)

@@ -24,6 +24,7 @@ def command(
     output: options.Output = None,
     report: options.Report = None,
     overwrite: options.Overwrite = False,
+    raw_csv: options.RawCsv = False,
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
     threads: options.Threads = None,
@@ -45,7 +46,7 @@ def command(
     """
     from dphist.publish.run import prepare_selection
 
-    outputs = Outputs(output, report, overwrite, explain, dry_run, quiet, as_json, show)
+    outputs = Outputs(output, report, overwrite, raw_csv, explain, dry_run, quiet, as_json, show)
     outputs.check(engine, source, plan)
     check_budget("selection", plan, asked)
     cluster = {"master": master, "remote": remote, "staging": staging}

@@ -9,7 +9,7 @@ import typer
 import dphist
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import Talk, print_json, recorded
+from dphist.cli.output import Talk, print_json, recorded, say
 from dphist.errors import InvalidParameter
 from dphist.flexible.plan import StatisticPlan, plan_statistic, trade_offs
 from dphist.flexible.statistics import NAMES
@@ -56,9 +56,9 @@ def command(
     if table or dry_run:
         plan = plan_statistic(statistic, **asked)
         if table:
-            typer.echo(_table(plan))
+            say(_table(plan))
         if dry_run:
-            typer.echo("\n".join([f"Promise: {plan.accuracy()}", plan.bounding(), f"Guarantee: {plan.privacy()}"]))
+            say("\n".join([f"Promise: {plan.accuracy()}", plan.bounding(), f"Guarantee: {plan.privacy()}"]))
             plan.require_feasible()
         return
     if not source or unit is None:

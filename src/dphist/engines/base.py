@@ -78,8 +78,11 @@ class StoredTable(Protocol):
         """The first rows, and how many there are in all."""
         ...
 
-    def save(self, path: str, kind: str, metadata: str, folder: str) -> None:
-        """Let the engine write a folder of files of this kind, with the metadata as one line in a folder inside it."""
+    def save(self, path: str, kind: str, metadata: str, folder: str, *, escape: bool = False) -> None:
+        """Let the engine write a folder of files of this kind, with the metadata as one line in a folder inside it.
+
+        escape: texts that a spreadsheet would run are written as `spreadsheet.escaped` says.
+        """
         ...
 
     def close(self) -> None:

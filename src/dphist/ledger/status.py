@@ -16,6 +16,7 @@ from dphist.ledger.dataset import NOISE, WORDS, DataSet
 from dphist.privacy import filters
 from dphist.privacy.composition import PrivacyCost, epsilon_of_losses
 from dphist.privacy.filters import ACCOUNTANTS, Amount, amount
+from dphist.words import printable
 
 _BAR = 30
 
@@ -102,7 +103,7 @@ class Status:
 
     def __str__(self) -> str:
         data, total = self.dataset, self.total
-        unit = WORDS[data.protects].replace("unit", data.unit)
+        unit = printable(WORDS[data.protects].replace("unit", data.unit))
         noise, delta = self._shares()
         words = f", {len(self.unconfirmed):,} of them reserved and never confirmed: counted, since noise may have been drawn"
         lines = [

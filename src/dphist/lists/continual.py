@@ -19,6 +19,7 @@ from dphist.engines.base import Engine, Progress, row_order
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
+from dphist.interruption import UNCHARGED, account_for, undone
 from dphist.lists.running import RunningCounts, facts, is_recorded
 from dphist.lists.state import State
 from dphist.mechanisms import ContinualCounts
@@ -34,6 +35,7 @@ from dphist.publish.private_files import LockedFile, check_single_name, creating
 from dphist.publish.run import choose_engine
 
 STATE = "state.arrow"
+_IN = "The batch {batch!a} is in, as round {round:,}; dphist continual show prints and writes its counts, at no cost."
 
 
 class Continual:
@@ -205,7 +207,8 @@ class Continual:
         # on running counts would not do: where they reach it, one event also moves the nodes of that later round.
         added = np.minimum(histogram.counts, mechanism.most_per_round)
         after = state.advanced(batch, keys, added, partial(mechanism.draw, entropy=entropy))
-        file.replace(after.save)
+        words = f"{UNCHARGED} {_IN.format(batch=batch, round=after.round)}"
+        file.replace(after.save, lambda: account_for(lambda: words))
         released = _release(after, self.path)
         released.record()
         return released
@@ -226,23 +229,26 @@ class Continual:
 @contextmanager
 def _creating(folder: Path) -> Iterator[LockedFile]:
     """The place of a new state. If that is refused, the folder is as it was: not there, or untouched."""
-    try:
-        folder.mkdir(mode=0o700)
-        new = True
-    except FileExistsError:
-        new = False
-    if not folder.is_dir():
-        raise InvalidParameter("a folder for the stream", f"the file {str(folder)!r}")
-    if folder.stat().st_uid != os.geteuid():  # which only its owner can make private, after the charge
-        raise InvalidParameter("a folder of your own for the stream", "one of another user", "name a new one.")
-    try:
+
+    def make() -> bool:
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            return False
+        return True
+
+    def remove(new: bool) -> None:
+        if new:
+            with suppress(OSError):  # it is not empty: a stream has begun in it
+                folder.rmdir()
+
+    with undone(make, remove):
+        if not folder.is_dir():
+            raise InvalidParameter("a folder for the stream", f"the file {str(folder)!r}")
+        if folder.stat().st_uid != os.geteuid():  # which only its owner can make private, after the charge
+            raise InvalidParameter("a folder of your own for the stream", "one of another user", "name a new one.")
         with creating(folder / STATE, "stream") as file:
             yield file
-    except BaseException:
-        if new:
-            with suppress(OSError):  # it is not empty: another process has begun a stream in it
-                folder.rmdir()
-        raise
 
 
 def _query(unit: str, by: Sequence[str], where: str | None, null_keys: NullKeys) -> GroupByQuery:

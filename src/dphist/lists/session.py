@@ -7,7 +7,7 @@ did return. If it fails or the process dies in between, the reservation stays sp
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -44,6 +44,7 @@ _VERSION: Final = 2
 """1 had no digest. It is still read, and gets one when it is used."""
 
 _DIGEST: Final = "digest"
+_UNSEEN: Final = "Nothing was published; another query pays again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +221,21 @@ class Session:
             if any(key.name == "rank" for key in keys):
                 raise InvalidParameter("keys with other names than rank", "rank", 'rename: --by "my_rank=rank".')
             query = GroupByQuery(account.unit, keys, where=where, null_keys=null_keys)
-            with choose_engine(source, engine, settings).open(source, query) as records:
-                account = account.reserve(k)  # what names and types rule out costs nothing
-                _store(file, account)
-                with telling(lambda: f"One query and the {k} results it reserved stay spent. Nothing was published."):
+            spent = ""
+
+            def note(words: str) -> None:
+                nonlocal spent
+                spent = words
+
+            with telling(lambda: spent):
+                with choose_engine(source, engine, settings).open(source, query) as records:
+                    account = account.reserve(k)  # what names and types rule out costs nothing
+                    reserved = f"One query and the {k} results it reserved stay spent. {_UNSEEN}"
+                    _store(file, account, lambda: note(reserved))
                     largest = records.histogram(ContributionBounds(), account.mechanism.needed)
                     chosen = account.mechanism.choose(largest.counts, k, entropy)
-            _store(file, account.settle(chosen.symbols))
+                returned = f"One query and {chosen.symbols} results stay spent. {_UNSEEN}"
+                _store(file, account.settle(chosen.symbols), lambda: note(returned))
         table = largest.keys.take(pa.array(chosen.index))
         ranks = pa.array(np.arange(1, len(chosen.index) + 1))
         return table.add_column(0, "rank", ranks), not chosen.stopped
@@ -256,9 +265,9 @@ def _parse(content: bytes, source: str) -> Account:
     return account
 
 
-def _store(file: LockedFile, account: Account) -> None:
+def _store(file: LockedFile, account: Account, note: Callable[[], object] = lambda: None) -> None:
     record: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "account": asdict(account)}
-    file.replace(lambda sink: sink.write(_text(record)))
+    file.replace(lambda sink: sink.write(_text(record)), note)
 
 
 def _text(record: dict[str, Any]) -> bytes:

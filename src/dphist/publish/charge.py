@@ -6,6 +6,7 @@ of charge could ask often. So everything that needs no record is checked first, 
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dphist.checks import check_whole
-from dphist.errors import DphistError, EngineFailure, Infeasible, InvalidParameter, InvalidPlan
+from dphist.errors import DphistError, EngineFailure, Infeasible, InvalidParameter, InvalidPlan, UnusableLedger
 from dphist.flexible.plan import StatisticPlan
+from dphist.interruption import account_for, first_output, held
 from dphist.mechanisms import GroupMechanism, Mechanism, TruncatedLaplace, epsilon_at
 from dphist.mechanisms.base import with_pure_parts
 from dphist.planning import Plan, Request
@@ -23,7 +25,7 @@ from dphist.planning.plan import choose
 from dphist.planning.top_k import TopKPlan, plan_top_k
 from dphist.privacy.composition import PrivacyCost, worst
 from dphist.stored import build
-from dphist.words import hash_of
+from dphist.words import hash_of, printable
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -36,6 +38,7 @@ T = TypeVar("T", bound="DataclassInstance")
 R = TypeVar("R")
 SMALLEST_SHARE: Final = 64
 """How far below what was asked for an epsilon that fits is looked for."""
+MAYBE: Final = "It may have been charged to {}: dphist ledger history tells."
 NOT_RECORDED: Final = "Nothing was recorded in a ledger: keep count of what you release about these people."
 
 
@@ -88,6 +91,7 @@ class Charge:
         self._dataset = dataset
         self.receipt: Receipt | None = None
         self._published: str | None = None
+        self._asked = False
         self._ledger = Ledger(address)
         try:
             self._composed = self._ledger.dataset(dataset).epsilon
@@ -104,27 +108,51 @@ class Charge:
     def __call__(self) -> None:
         """Charge, once. When this returns, the spend is on disk, whatever happens next."""
         assert self.receipt is None, "a source is read once for a charge"
-        spend = self._spend
-        entry = self._ledger.reserve(
-            self._dataset,
-            spend.cost(self._composed),
-            unit=spend.unit,
-            protects=spend.protects,
-            command=spend.command,
-            facts=spend.facts,
-            advise=self._advise,
-        )
-        self.receipt = Receipt(self._dataset, entry.sequence, entry.hash)
+        spend, now = self._spend, dt.datetime.now(dt.UTC)
+        with held():
+            self._asked = True
+            try:
+                entry = self._ledger.reserve(
+                    self._dataset,
+                    spend.cost(self._composed),
+                    unit=spend.unit,
+                    protects=spend.protects,
+                    command=spend.command,
+                    facts=spend.facts,
+                    advise=self._advise,
+                )
+            except UnusableLedger:  # a connection that is lost while it is charged leaves open whether it was
+                self._asked = self._may_be_there(now)
+                raise
+            except DphistError:
+                self._asked = False
+                raise
+            self.receipt = Receipt(self._dataset, entry.sequence, entry.hash)
+
+    def _may_be_there(self, since: dt.datetime) -> bool:
+        """Whether the ledger has an entry that may be ours, or cannot be asked."""
+        try:
+            entries = self._ledger.entries(self._dataset)
+        except DphistError:
+            return True
+        command = self._spend.command
+        late = [entry for entry in entries if entry.time >= since.isoformat(timespec="microseconds")]
+        return any(entry.kind == "reserve" and entry.body.get("command") == command for entry in late)
 
     def confirm(self, output: str | Path | None = None) -> None:
         """Say that the result is written, of which only the name of the file is kept; or without one, that it is returned."""
         assert self.receipt is not None
-        self._published = None if output is None else Path(output).name
-        self._ledger.commit(self._dataset, self.receipt.entry, output=self._published)
+        with held():
+            self._published = None if output is None else Path(output).name
+            self._ledger.commit(self._dataset, self.receipt.entry, output=self._published)
 
     def aftermath(self) -> str:
         """What a run that fails now has spent all the same; nothing before the charge."""
-        return "" if self.receipt is None else stays_charged(self.receipt, self._published)
+        if self.receipt is None:
+            return MAYBE.format(ascii(self._dataset)) if self._asked else ""
+        if self._spend.command in ("session", "continual") and self._published is not None:
+            return f"{self.receipt}. {printable(self._published)} is there, and can be used."
+        return stays_charged(self.receipt, self._published or first_output())
 
     def close(self) -> None:
         """Close the connection to the ledger."""
@@ -176,7 +204,8 @@ def charging(ledger: str | Path | None, dataset: str | None, spend: Callable[[],
 
 @contextmanager
 def telling(aftermath: Callable[[], str]) -> Iterator[None]:
-    """Let whatever goes wrong in the block end with the words of `aftermath`, if it has any by then."""
+    """Let whatever goes wrong in the block, or ends the process, end with the words of `aftermath`, if it has any by then."""
+    account_for(aftermath)
     try:
         yield
     except DphistError as problem:
@@ -197,7 +226,7 @@ def telling(aftermath: Callable[[], str]) -> Iterator[None]:
 
 def stays_charged(receipt: Receipt, published: str | None = None) -> str:
     """What is said where a run fails after its charge."""
-    told = "Nothing was published" if published is None else f"{published} is written and may be published"
+    told = "Nothing was published" if published is None else f"{printable(published)} is written and may be published"
     return f"{receipt}. The charge stays, as records may have been read. {told}; another run is charged again."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import json
@@ -19,8 +20,9 @@ import pyarrow.parquet as pq
 from dphist.engines import input_files
 from dphist.engines.query import Files
 from dphist.errors import InvalidParameter
-from dphist.outputs import OTHER_NAME, OVERWRITE, check_outputs, check_precious, replacement
+from dphist.outputs import OTHER_NAME, OVERWRITE, check_outputs, check_precious, replacements
 from dphist.publish.digests import FILE, seal, with_content
+from dphist.spreadsheet import ESCAPED, escaped_table
 
 METADATA_KEY: Final = b"dphist"
 FOLDER_METADATA: Final = "_dphist"
@@ -109,30 +111,42 @@ def write_table(
     *,
     inputs: Iterable[Path] = (),
     overwrite: bool = False,
+    raw_csv: bool = False,
 ) -> None:
     """Write the table and its metadata. A killed run leaves the old files or the new ones, never half of one."""
     check_table(path, None, inputs=inputs, overwrite=overwrite)
     kind = format_of(path)
-    with replacement(path, overwrite=overwrite) as partial:
+    if escapes(kind, raw_csv=raw_csv) and not (harmless := escaped_table(table)).equals(table):
+        table, metadata = harmless, {**metadata, ESCAPED: True}
+    with replacements(path, sidecar(path), overwrite=overwrite) as (partial, beside):
         if kind == "parquet":
             metadata = with_content(metadata, table)
             tagged = table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata, allow_nan=False)})
-            pq.write_table(tagged, partial, compression="zstd")
+            with partial.open("wb") as sink:
+                pq.write_table(tagged, sink, compression="zstd")
         else:
             _copy_as_text(table, partial, kind)
         record = seal({**metadata, FILE: {"name": path.name, "sha256": sha256(partial)}})
-        with replacement(sidecar(path), overwrite=overwrite) as beside:
-            beside.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        beside.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def escapes(kind: str, *, raw_csv: bool) -> bool:
+    """Whether texts are written so that no spreadsheet runs them."""
+    return kind == "csv" and not raw_csv
 
 
 def _copy_as_text(table: pa.Table, path: Path, kind: str) -> None:
     import duckdb
 
     options = "FORMAT csv, HEADER" if kind == "csv" else "FORMAT json"
+    path.touch()
     with duckdb.connect(":memory:") as connection:
         connection.register("released", table)
         target = str(path).replace("'", "''")
-        connection.execute(f"COPY (SELECT * FROM released) TO '{target}' ({options})")  # noqa: S608
+        try:
+            connection.execute(f"COPY (SELECT * FROM released) TO '{target}' ({options}, USE_TMP_FILE false)")  # noqa: S608
+        except duckdb.IOException:  # which tells the reason in words that change
+            raise OSError(errno.EIO if os.statvfs(path).f_bavail else errno.ENOSPC, "") from None
 
 
 def sha256(path: Path) -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from dphist.errors import InvalidParameter
+from dphist.interruption import held, undone
 from dphist.outputs import check_companion
 
 Write = Callable[[BinaryIO], object]
@@ -55,18 +56,21 @@ class LockedFile:
         _sync_folder(self.path.parent)
         self.check()
 
-    def replace(self, write: Write) -> None:
+    def replace(self, write: Write, note: Callable[[], object] = lambda: None) -> None:
         """Put a new file in the place of this one, all or nothing, and hold its lock from then on.
 
-        When this returns, the new file survives a loss of power. If it raises, either of the two may have the name.
+        When this returns, the new file survives a loss of power. If it raises, either of the two may have the name. `note` is
+        called as soon as the new one has it.
         """
         before = self._handle
         with _partial(self.path) as (partial, handle):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # first: whoever opens it by its new name has to wait
             _fill(handle, write)
             self.check()
-            os.rename(partial, self.path)
-            self._handle, self._size = os.dup(handle), os.fstat(handle).st_size  # a lock goes with its copies
+            with held():
+                os.rename(partial, self.path)
+                self._handle, self._size = os.dup(handle), os.fstat(handle).st_size  # a lock goes with its copies
+                note()
         try:
             _sync_folder(self.path.parent)
             self.check()
@@ -104,19 +108,18 @@ def creating(path: Path, what: str) -> Iterator[LockedFile]:
     """
     check_single_name(path)
     check_companion(path)
-    file = _lock(path, _OPEN | os.O_CREAT)
-    try:
-        if file.read():
-            raise InvalidParameter(f"a new place for the {what}", str(path), f"a {what} is never overwritten.")
-        file.check()
-        remove_partial(path)
+    with undone(lambda: _lock(path, _OPEN | os.O_CREAT), _remove_empty) as file:
         try:
+            if file.read():
+                raise InvalidParameter(f"a new place for the {what}", str(path), f"a {what} is never overwritten.")
+            file.check()
+            remove_partial(path)
             yield file
         except BaseException:
             _remove_empty(file)
             raise
-    finally:
-        file.close()
+        finally:
+            file.close()
 
 
 def replace_private(path: Path, write: Write) -> None:
@@ -190,15 +193,17 @@ def _changed(path: Path) -> InvalidParameter:
 @contextmanager
 def _partial(path: Path) -> Iterator[tuple[Path, int]]:
     """A file beside `path`, readable by the owner alone; gone at the end unless it was renamed."""
+
+    def make() -> tuple[Path, int]:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_PARTIAL, dir=path.parent)  # with mode 0600
+        return Path(name), handle
+
     try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{path.name}.", suffix=_PARTIAL, dir=path.parent
-        )  # made with mode 0600
-        try:
-            yield Path(name), handle
-        finally:
-            os.close(handle)
-            Path(name).unlink(missing_ok=True)
+        with undone(make, lambda partial: partial[0].unlink(missing_ok=True)) as (partial, handle):
+            try:
+                yield partial, handle
+            finally:
+                os.close(handle)
     except FileNotFoundError:  # somebody removed the partial file, or moved its folder
         raise _changed(path) from None
 
@@ -211,7 +216,7 @@ def _fill(handle: int, write: Write) -> None:
 
 
 def _remove_empty(file: LockedFile) -> None:
-    with suppress(InvalidParameter):
+    with suppress(InvalidParameter, OSError):
         if not file.read():
             file.check()
             file.path.unlink(missing_ok=True)

@@ -20,6 +20,7 @@ from dphist import checks
 from dphist.engines.base import Order, StoredTable
 from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter
+from dphist.interruption import held, note_output, undone
 from dphist.outputs import write_text
 from dphist.planning import Plan
 from dphist.planning import storage as plan_storage
@@ -30,6 +31,7 @@ from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION, without_content
 from dphist.publish.table import ORDERS
 from dphist.report import html
+from dphist.spreadsheet import ESCAPED
 from dphist.version import __version__
 
 if TYPE_CHECKING:
@@ -74,13 +76,16 @@ class Published(ABC):
         assert isinstance(frame, pl.DataFrame)
         return frame
 
-    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+    def write(self, path: str | Path, *, overwrite: bool = False, raw_csv: bool = False) -> None:
         """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it.
 
         Spark writes a folder of such files, with the metadata in it. An existing file, or folder that dphist wrote, is refused
-        unless `overwrite`, and then too if it was read for this table.
+        unless `overwrite`, and then too if it was read for this table. In a CSV file texts that a spreadsheet would run as
+        formulas begin with an apostrophe, unless `raw_csv`.
         """
-        files.write_table(self.table, self.metadata(), Path(path), inputs=self.inputs, overwrite=overwrite)
+        files.write_table(
+            self.table, self.metadata(), Path(path), inputs=self.inputs, overwrite=overwrite, raw_csv=raw_csv
+        )
 
     def report(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write a report to look at: one HTML file that needs no network. Existing files as in `write`."""
@@ -162,41 +167,61 @@ class Release(Published):
         """The report as text."""
         return html.render(self.table, self.plan, self.metadata())
 
-    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+    def write(self, path: str | Path, *, overwrite: bool = False, raw_csv: bool = False) -> None:
         """Write the table: see `Published.write`."""
         if self.stored is None:
-            Published.write(self, path, overwrite=overwrite)
+            Published.write(self, path, overwrite=overwrite, raw_csv=raw_csv)
         else:
-            write_folder(self.stored, self.metadata(), str(path), inputs=self.inputs, overwrite=overwrite)
+            options = {"overwrite": overwrite, "raw_csv": raw_csv}
+            write_folder(self.stored, self.metadata(), str(path), inputs=self.inputs, **options)
 
 
 def write_folder(
-    table: StoredTable, metadata: dict[str, Any], path: str, *, inputs: Iterable[Path] = (), overwrite: bool = False
+    table: StoredTable,
+    metadata: dict[str, Any],
+    path: str,
+    *,
+    inputs: Iterable[Path] = (),
+    overwrite: bool = False,
+    raw_csv: bool = False,
 ) -> None:
     """Let an engine write a folder of files with the metadata in it. The one before it comes back if that fails."""
     kind = files.format_of(Path(path))
     files.check_folder(path, None, inputs=inputs, overwrite=overwrite)
-    text = json.dumps(without_content(metadata), allow_nan=False)
+    escape = files.escapes(kind, raw_csv=raw_csv)
+    text = json.dumps(without_content({**metadata, **({ESCAPED: True} if escape else {})}), allow_nan=False)
     with out_of_the_way(files.local(path)):
-        table.save(path, kind, text, files.FOLDER_METADATA)
+        table.save(path, kind, text, files.FOLDER_METADATA, escape=escape)
 
 
 @contextmanager
 def out_of_the_way(folder: Path | None) -> Iterator[None]:
     """Put a folder aside while another is written in its place; it comes back if that fails, and is deleted if not."""
-    if folder is None or not folder.exists():
+    if folder is None:
         yield
         return
-    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    folder.rename(aside / folder.name)
-    try:
+    done = False
+
+    def put_aside() -> Path | None:
+        if not folder.exists():
+            return None
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        folder.rename(aside / folder.name)
+        return aside
+
+    def put_back(aside: Path | None) -> None:
+        if not done:
+            shutil.rmtree(folder, ignore_errors=True)
+            if aside is not None and (aside / folder.name).exists():
+                (aside / folder.name).rename(folder)
+        if aside is not None:
+            shutil.rmtree(aside, ignore_errors=True)
+
+    with undone(put_aside, put_back):
         yield
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        (aside / folder.name).rename(folder)
-        raise
-    finally:
-        shutil.rmtree(aside)
+        with held():
+            done = True
+            note_output(folder)
 
 
 def describe_release(

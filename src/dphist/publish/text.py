@@ -10,7 +10,7 @@ import pyarrow as pa
 from dphist.planning import Plan
 from dphist.planning.describe import standard_error_in_words
 from dphist.planning.plan import NOISY, STD_ERROR
-from dphist.words import with_error
+from dphist.words import printable, with_error
 
 _WIDEST = 40
 _ERROR = ["", "± is one standard error of the noise."]
@@ -38,9 +38,10 @@ def rows_text(table: pa.Table, most: int) -> str:
 
 def _lines(first: pa.Table, keys: Sequence[str], values: Sequence[str], groups: int) -> list[str]:
     """A heading and rows in columns, keys to the left and values to the right; then how many groups are not shown."""
-    rows = [(*keys, *values)]
+    names = (*keys, *values)
+    rows = [tuple(map(printable, names))]
     for row in first.to_pylist():
-        rows.append(tuple(_cell(row, name) for name in rows[0]))
+        rows.append(tuple(_cell(row, name) for name in names))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = "<" * len(keys) + ">" * len(values)
     lines = [
@@ -58,5 +59,5 @@ def _cell(row: dict[str, Any], name: str) -> str:
 
 def _cut(value: object) -> str:
     text = "(null)" if value is None else str(value)
-    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    text = printable(text)
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"

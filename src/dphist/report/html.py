@@ -15,9 +15,8 @@ from dphist.planning.describe import facts, standard_error_in_words, standing, t
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.top_k import TopKPlan
 from dphist.report import svg
-from dphist.words import number, with_error
+from dphist.words import number, printable, with_error
 
-_text = html.escape
 _BARS = 30
 _ROWS = 100
 _LINES = 6
@@ -48,6 +47,11 @@ svg { width: 100%; height: auto; } code { font-size: .9em; overflow-wrap: anywhe
 footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; }
 @media (max-width: 40rem) { main { margin: 0; padding: 1.25rem; border-radius: 0; } dl { grid-template-columns: 1fr; } }
 """
+
+
+def _text(text: str) -> str:
+    """A text that somebody else typed, as the browser shows it."""
+    return html.escape(printable(text, lines=True))
 
 
 def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dphist.words import printable
+
 Floats = NDArray[np.float64]
 
 _WIDTH = 860
@@ -183,7 +185,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float 
 
 
 def _words(x: float, y: float, text: str, anchor: str = "start", colour: str = _SOFT) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{html.escape(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{html.escape(printable(text))}</text>'
 
 
 def _cut(label: str, most: int = 34) -> str:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from dphist.errors import InvalidParameter
 from dphist.publish.files import FOLDER_METADATA, METADATA_KEY, format_of, sidecar
+from dphist.spreadsheet import ESCAPED, escaped, restored_table
 from dphist.stored import MOST_BYTES, parse
 
 _CSV_BLOCK: Final = 64 << 20
@@ -56,7 +57,8 @@ class Stored:
         """The table. Text formats know no types: keys are read as text, everything else as numbers."""
         try:
             files = _files_of_table(self.path) if self.is_folder else [self.path]
-            tables = [_read(file, self.kind, keys, complete=not self.is_folder) for file in files]
+            read = _read_escaped if self.kind == "csv" and self.metadata.get(ESCAPED) is True else _read
+            tables = [read(file, self.kind, keys, complete=not self.is_folder) for file in files]
             named = [table for table in tables if table.num_columns]
             return pa.concat_tables(named) if named else pa.table({})
         except _UNREADABLE as problem:
@@ -117,6 +119,11 @@ def _read(file: Path, kind: str, keys: Sequence[str], *, complete: bool) -> pa.T
     if kind == "parquet":  # not by read_table, which would add the folders' names as columns
         return pq.ParquetFile(file).read().replace_schema_metadata(None)
     return _read_csv(file, keys) if kind == "csv" else _read_json(file, keys, complete=complete)
+
+
+def _read_escaped(file: Path, kind: str, keys: Sequence[str], *, complete: bool) -> pa.Table:
+    """Texts as they were before they were made harmless to spreadsheets."""
+    return restored_table(_read(file, kind, [escaped(str(key)) for key in keys], complete=complete))
 
 
 def _read_csv(file: Path, keys: Sequence[str]) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -33,6 +33,7 @@ from dphist.engines.duckdb.sources import Attached, quote_identifier
 from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.sql import Fields, blocks_sql, histogram_sql, pairs_sql, records_sql
 from dphist.histogram import ContributionBounds, Histogram
+from dphist.interruption import interruptible
 from dphist.sketch import MisraGries
 
 if TYPE_CHECKING:
@@ -142,14 +143,14 @@ class DuckDBRecords:
 
     def read(self, work: Callable[[], _T]) -> _T:
         """Do what reads the records. Where DuckDB's reader does not take a value, once more with null for such values."""
-        if self.attached.reread is None:
+        with interruptible(self.connection.interrupt):  # a reader in Python would turn it into an error of the source
+            if self.attached.reread is None:
+                return without_leaks(work)
+            with suppress(*_UNREADABLE):
+                return without_leaks(work, let_through=_UNREADABLE)
+        with interruptible(self.connection.interrupt):
+            without_leaks(self.attached.reread)
             return without_leaks(work)
-        try:
-            return without_leaks(work, let_through=_UNREADABLE)
-        except _UNREADABLE:
-            pass
-        without_leaks(self.attached.reread)
-        return without_leaks(work)
 
 
 UNITS_SQL: Final = (

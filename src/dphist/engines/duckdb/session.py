@@ -13,7 +13,7 @@ without filters in a scan no file, row group or page is skipped.
 
 from __future__ import annotations
 
-import shutil
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +26,8 @@ import pyarrow as pa
 from dphist.engines.duckdb.sources import quote_text
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import DphistError, EngineFailure, InvalidParameter
+from dphist.interruption import interruptible
+from dphist.scratch import private_directory
 
 _T = TypeVar("_T")
 
@@ -45,32 +47,32 @@ KEPT_OPTIMIZERS: Final = frozenset(
 @contextmanager
 def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with these settings; what it spilled is gone when the block ends."""
-    parent = settings.temp_directory
-    if parent is not None and not parent.is_dir():
+    parent = settings.temp_directory or Path(tempfile.gettempdir())
+    if not parent.is_dir():
         raise InvalidParameter("a directory for temporary files that exists", repr(str(parent)))
-    spill = Path(tempfile.mkdtemp(prefix="dphist-", dir=parent))
-    try:
-        with duckdb.connect(":memory:") as connection:
-            options = {
-                "temp_directory": quote_text(str(spill)),
-                "autoinstall_known_extensions": "false",
-                "autoload_known_extensions": "false",
-                "allow_community_extensions": "false",
-                "preserve_insertion_order": "false",
-                "arrow_large_buffer_size": "true",
-                "disabled_optimizers": quote_text(",".join(_optimizers_to_disable(connection))),
-                "enable_progress_bar": "false",
-                "TimeZone": "'UTC'",
-            }
-            if settings.threads is not None:
-                options["threads"] = str(settings.threads)
-            if settings.memory_limit is not None:
-                options["memory_limit"] = quote_text(settings.memory_limit)
-            for name, value in options.items():
-                connection.execute(f"SET {name} = {value}")
-            yield connection
-    finally:
-        shutil.rmtree(spill, ignore_errors=True)
+    if not os.access(parent, os.W_OK | os.X_OK) or str(parent).encode("utf-8", "replace") != os.fsencode(parent):
+        raise InvalidParameter("a directory for temporary files, with a name in UTF-8, to write to", ascii(str(parent)))
+    with private_directory(parent) as directory, duckdb.connect(":memory:") as connection:
+        spill = directory / "spill"
+        spill.mkdir(mode=0o700)
+        options = {
+            "temp_directory": quote_text(str(spill)),
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            "preserve_insertion_order": "false",
+            "arrow_large_buffer_size": "true",
+            "disabled_optimizers": quote_text(",".join(_optimizers_to_disable(connection))),
+            "enable_progress_bar": "false",
+            "TimeZone": "'UTC'",
+        }
+        if settings.threads is not None:
+            options["threads"] = str(settings.threads)
+        if settings.memory_limit is not None:
+            options["memory_limit"] = quote_text(settings.memory_limit)
+        for name, value in options.items():
+            connection.execute(f"SET {name} = {value}")
+        yield connection
 
 
 def _optimizers_to_disable(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -102,10 +104,12 @@ def without_leaks(work: Callable[[], _T], *, let_through: tuple[type[Exception],
 
 def fetch(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
     """The result of a query; an error of the engine, which may quote a record, is replaced by ours."""
-    return without_leaks(lambda: connection.sql(sql).to_arrow_table())
+    with interruptible(connection.interrupt):
+        return without_leaks(lambda: connection.sql(sql).to_arrow_table())
 
 
 def execute(connection: duckdb.DuckDBPyConnection, *statements: str) -> None:
     """Run statements, with the same care."""
     for sql in statements:
-        without_leaks(lambda sql=sql: connection.execute(sql))  # type: ignore[misc]
+        with interruptible(connection.interrupt):
+            without_leaks(lambda sql=sql: connection.execute(sql))  # type: ignore[misc]

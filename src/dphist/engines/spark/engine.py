@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
+import threading
 import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
@@ -33,11 +36,12 @@ from dphist.engines.query import GroupByQuery
 from dphist.engines.spark import WRITES_FOLDERS
 from dphist.engines.spark.expressions import quote_identifier
 from dphist.engines.spark.resolve import resolve
-from dphist.engines.spark.session import pinned, without_leaks
+from dphist.engines.spark.session import is_connect, pinned, without_leaks
 from dphist.engines.spark.staging import Staging, new_staging, remove_all
 from dphist.engines.sql import Fields, histogram_sql, pairs_sql, ranked_sql, records_sql
 from dphist.errors import EngineFailure, InvalidParameter, MissingExtra
 from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
+from dphist.interruption import undo_at_stop
 from dphist.version import __version__
 
 if TYPE_CHECKING:
@@ -321,5 +325,19 @@ def open_session(master: str | None, remote: str | None, staging: str | None = N
     builder: Any = SparkSession.builder.appName("dphist").config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.log.level", "ERROR")
     builder = builder.remote(remote) if remote is not None else builder.master(master)
+    handler = signal.getsignal(signal.SIGINT)
     spark = without_leaks(builder.config("spark.sql.session.timeZone", "UTC").getOrCreate)
+    if threading.current_thread() is threading.main_thread():  # Spark puts one of its own there
+        signal.signal(signal.SIGINT, handler)
+    undo_at_stop(partial(_end, spark))
     return SparkEngine(spark, staging)
+
+
+def _end(spark: SparkSession) -> None:
+    """End the JVM of a session of our own and wait for it: it removes what it spilled."""
+    gateway = None if is_connect(spark) else spark.sparkContext._gateway
+    spark.stop()
+    if gateway is not None and hasattr(gateway, "proc"):
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(timeout=20)

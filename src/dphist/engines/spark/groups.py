@@ -22,6 +22,7 @@ from dphist.engines.spark.session import without_leaks
 from dphist.engines.spark.staging import COMMITTER, Staging, delete_here
 from dphist.histogram import NO_BOUNDS, ContributionBounds
 from dphist.noise.entropy import Entropy, SystemEntropy, allow_test_entropy
+from dphist.spreadsheet import MARK, RISKY, escaped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -120,8 +121,8 @@ class SparkGroups:
         committed = directory.write(laid_out, "released", distinct=keys)
         names = (*(key.name for key in self.records.query.by), *layout.names)
         table = SparkTable(committed, directory, names, layout.order)
-        if directory.here is not None:
-            weakref.finalize(table, delete_here, directory.here)
+        if directory.directory is not None:
+            weakref.finalize(table, delete_here, directory.directory)
         return table
 
 
@@ -206,17 +207,35 @@ class SparkTable:
         """The first rows, and how many there are in all."""
         return without_leaks(lambda: (self.to_spark().limit(most).toArrow(), self.committed.count()))
 
-    def save(self, path: str, kind: str, metadata: str, folder: str) -> None:
+    def save(self, path: str, kind: str, metadata: str, folder: str, *, escape: bool = False) -> None:
         """Let Spark write a folder of files, with the metadata in a folder inside it."""
         from pyspark.sql import functions as F  # noqa: N812
 
         check_elsewhere(self.directory.spark, path)
-        writer = self.to_spark().write.options(**COMMITTER).mode("error")
-        writer = writer.option("header", True) if kind == "csv" else writer
+        frame = self._escaped() if escape else self.to_spark()
+        writer = frame.write.options(**COMMITTER).mode("error")
+        if kind == "csv":  # blanks around a text are a part of it
+            writer = writer.options(header=True, ignoreLeadingWhiteSpace=False, ignoreTrailingWhiteSpace=False)
         # a literal: a list of rows would start a Python process
         line = self.directory.spark.range(1).select(F.lit(metadata).alias("metadata")).coalesce(1)
         without_leaks(lambda: writer.format(kind).save(path))
         without_leaks(lambda: line.write.mode("error").text(f"{path}/{folder}"))
+
+    def _escaped(self) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql.types import StringType
+
+        frame = self.to_spark()
+        numbered = frame.toDF(*(f"column_{i}" for i in range(len(frame.columns))))
+        columns = [
+            F.when(F.col(field.name).rlike(RISKY), F.concat(F.lit(MARK), F.col(field.name))).otherwise(
+                F.col(field.name)
+            )
+            if isinstance(field.dataType, StringType)
+            else F.col(field.name)
+            for field in numbered.schema.fields
+        ]
+        return numbered.select(*columns).toDF(*map(escaped, self.names))
 
     def close(self) -> None:
         """Delete the private directory."""

@@ -9,8 +9,6 @@ task by task and could leave files of a failed attempt beside those of its succe
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -22,6 +20,8 @@ from typing import TYPE_CHECKING, Final
 from dphist.engines.base import fresh
 from dphist.engines.spark.session import is_connect, without_leaks
 from dphist.errors import EngineFailure, InvalidParameter
+from dphist.interruption import held, undo_at_stop
+from dphist.scratch import PrivateDirectory, make_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,8 +38,13 @@ class Staging:
 
     spark: SparkSession
     root: str
-    here: Path | None
+    directory: PrivateDirectory | None
     _written: dict[str, StructType] = field(default_factory=dict)
+
+    @property
+    def here(self) -> Path | None:
+        """Its path, if it is on this machine."""
+        return None if self.directory is None else self.directory.path
 
     def write(self, frame: DataFrame, name: str, *, distinct: Sequence[str] | None) -> DataFrame:
         """Compute a table once, and return what was committed, in which no two rows agree in the columns `distinct`.
@@ -67,9 +72,9 @@ class Staging:
 
     def remove(self) -> None:
         """Delete everything. On a file system that only Spark reaches, by overwriting each table with an empty one."""
-        if self.here is not None:
-            shutil.rmtree(self.here, ignore_errors=True)
-            left = self.here.exists()
+        if self.directory is not None:
+            self.directory.remove()
+            left = self.directory.path.exists()
         else:
             self._written = {name: schema for name, schema in self._written.items() if not self._emptied(name, schema)}
             left = bool(self._written)
@@ -103,17 +108,17 @@ def _removed(staging: Staging) -> bool:
     return True
 
 
-def delete_here(directory: Path) -> None:
+def delete_here(directory: PrivateDirectory) -> None:
     """Delete a directory of this machine when nobody waits for an answer any more."""
-    shutil.rmtree(directory, ignore_errors=True)
-    if directory.exists():
-        warnings.warn(f"delete {directory} yourself: it could not be deleted", ResourceWarning, stacklevel=2)
+    directory.remove()
+    if directory.path.exists():
+        warnings.warn(f"delete {directory.path} yourself: it could not be deleted", ResourceWarning, stacklevel=2)
 
 
 def new_staging(spark: SparkSession, parent: str | None) -> Staging:
     """A directory nobody has used, readable by its owner alone where we make it ourselves."""
     if parent is not None and "://" in parent:
-        return Staging(spark, f"{parent.rstrip('/')}/dphist-{fresh(None):016x}", here=None)
+        return _removed_at_stop(Staging(spark, f"{parent.rstrip('/')}/dphist-{fresh(None):016x}", directory=None))
     if is_connect(spark) or not (spark.conf.get("spark.master", "") or "").startswith("local"):
         # A path without a scheme would be one of the cluster's default file system: not where we would look for it.
         raise InvalidParameter(
@@ -123,8 +128,31 @@ def new_staging(spark: SparkSession, parent: str | None) -> Staging:
         )
     if parent is not None and not Path(parent).is_dir():
         raise InvalidParameter("a staging directory that exists", repr(parent))
-    made = Path(tempfile.mkdtemp(prefix="dphist-", dir=parent)).resolve()
-    return Staging(spark, made.as_uri(), here=made)
+    with held():
+        directory = make_directory(None if parent is None else Path(parent))
+        directory.path = directory.path.resolve()
+        return _removed_at_stop(Staging(spark, directory.path.as_uri(), directory))
+
+
+def _removed_at_stop(staging: Staging) -> Staging:
+    def remove() -> None:
+        _cancel_all(staging.spark)
+        staging.remove()
+
+    undo_at_stop(remove)
+    return staging
+
+
+def _cancel_all(spark: SparkSession) -> None:
+    """End every job of a session that ends with the process, and wait for the tasks, which would write directories anew."""
+    if is_connect(spark):
+        spark.interruptAll()
+        return
+    spark.sparkContext.setLogLevel("OFF")
+    spark.sparkContext.cancelAllJobs()
+    tracker, until = spark.sparkContext.statusTracker(), time.monotonic() + _LONGEST_WAIT / 6
+    while tracker.getActiveStageIds() and time.monotonic() < until:
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
 def _most_alike(table: DataFrame, columns: Sequence[str]) -> int:

@@ -1,0 +1,222 @@
+"""How a command ends when SIGINT, SIGTERM or SIGHUP arrives: at a safe moment, in one sentence, with nothing left behind.
+
+An exception in the main thread would not do. It arrives between any two instructions, also between a charge and the note of
+it; a callback of an engine turns it into another error or swallows it; and while C code runs it does not arrive at all. So a
+thread of its own waits for the signals. It takes the lock that every step holds which must not be cut in two (`held`), undoes
+what must not outlive the process (`undone`), says what was charged, and ends the process with 128 and the number of the signal.
+
+Without a watch, in somebody's program or notebook, the signals are theirs: `held` then only keeps a KeyboardInterrupt back
+until the step is done.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+UNCHARGED: Final = "Nothing was charged."
+_WORDS: Final = {signal.SIGINT: "Interrupted.", signal.SIGTERM: "Terminated.", signal.SIGHUP: "Hung up."}
+_PATIENCE: Final = 20.0
+"""Seconds that a signal waits for the end of a step, such as a charge that itself waits for another process."""
+
+_LOCK: Final = threading.RLock()
+_undo: dict[object, Callable[[], object]] = {}
+_account: Callable[[], str] | None = None
+_watched = False
+_stopping: Final = threading.Event()
+_depth = 0
+"""How many steps the main thread is in, one inside of the other."""
+_written: list[Path] = []
+
+
+def account_for(words: Callable[[], str]) -> None:
+    """From now on `words` says what the run has spent; nothing if it has not."""
+    global _account
+    _account = words
+
+
+def account() -> str:
+    """What the run has spent so far, in words; nothing if it has spent nothing."""
+    return "" if _account is None else _account()
+
+
+def note_output(path: Path) -> None:
+    """An output of the command that is watched has got its name."""
+    if _watched:
+        _written.append(path)
+
+
+def first_output() -> str | None:
+    """The name of the first output that is in its place."""
+    return _written[0].name if _written else None
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """A step that no signal cuts in two. It should be short: a signal waits for its end."""
+    global _depth
+    if not _watched:
+        with _interrupt_later():
+            yield
+        return
+    go_on()
+    with _LOCK:
+        _depth += 1
+        try:
+            yield
+        finally:
+            _depth -= 1
+    go_on()
+
+
+@contextmanager
+def undone(make: Callable[[], T], undo: Callable[[T], object]) -> Iterator[T]:
+    """Make something that must not outlive the block, nor the process if a signal ends it. `undo` may be called twice."""
+    key = object()
+    try:
+        with held():
+            thing = make()
+            _undo[key] = partial(undo, thing)
+        yield thing
+    finally:
+        with held():
+            if key in _undo:
+                _undo[key]()
+                del _undo[key]
+
+
+def undo_at_stop(undo: Callable[[], object]) -> None:
+    """Call `undo` if a signal ends the command that is watched: for what goes with its process otherwise."""
+    if _watched:
+        _undo[undo] = undo
+
+
+def go_on() -> None:
+    """Stay here for ever if a signal is ending the process: it has the last word. Not inside of a step."""
+    while _stopping.is_set() and _depth == 0:
+        time.sleep(0.01)
+
+
+@contextmanager
+def watching(*, last: bool = False) -> Iterator[None]:
+    """Watch for signals while a command runs. What is ignored, as by nohup, stays so.
+
+    last: nothing comes after the command but the end of the process, which no signal cuts short: its exit code is that of the
+    command.
+    """
+    global _watched, _account
+    if _watched or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _account = None
+    _undo.clear()
+    _written.clear()
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = {number: signal.getsignal(number) for number in _WORDS}
+    ours = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    watch = threading.Thread(target=_wait, args=(reader,), name="dphist signals", daemon=True)
+    watch.start()
+    _watched = True
+    for number in ours:
+        signal.signal(number, _leave_it_to_the_watch)
+    try:
+        yield
+    finally:
+        go_on()
+        with _LOCK:
+            _watched = False
+            for number in ours:
+                signal.signal(number, signal.SIG_IGN if last else before[number])
+            signal.set_wakeup_fd(wakeup)
+        os.write(writer, b"\0")
+        watch.join()
+        os.close(reader)
+        os.close(writer)
+
+
+def _leave_it_to_the_watch(_number: int, _frame: FrameType | None) -> None:
+    """Python writes the number of a signal to the pipe, whatever the main thread is doing."""
+
+
+def _wait(reader: int) -> None:
+    while received := os.read(reader, 1):
+        if received == b"\0":
+            return
+        if (number := received[0]) in _WORDS:
+            _stop(signal.Signals(number), reader)
+
+
+def _stop(number: signal.Signals, reader: int) -> None:
+    """End the process. From here on the lock stays taken, so that the main thread can neither charge, write nor speak."""
+    _stopping.set()
+    until = time.monotonic() + _PATIENCE
+    while not (safe := _LOCK.acquire(timeout=0.05)) and time.monotonic() < until:
+        if select.select([reader], [], [], 0)[0]:  # somebody asks a second time
+            os.read(reader, 64)
+            until = min(until, time.monotonic() + _PATIENCE / 10)
+    if not _watched:  # the command has ended meanwhile
+        _stopping.clear()
+        if safe:
+            _LOCK.release()
+        return
+    try:
+        for undo in reversed(list(_undo.values())):
+            with suppress(Exception):
+                undo()
+        words = UNCHARGED
+        with suppress(Exception):
+            words = account() or UNCHARGED
+        _say(f"dphist: {_WORDS[number]} {words}\n")
+    finally:
+        os._exit(128 + number)
+
+
+def _say(text: str) -> None:
+    """To stderr, past its buffer and its lock, unless nobody reads there."""
+    with suppress(OSError, ValueError, AttributeError):
+        handle = sys.__stderr__.fileno()  # type: ignore[union-attr]
+        data = text.encode(sys.__stderr__.encoding or "utf-8", "backslashreplace")  # type: ignore[union-attr]
+        if select.select([], [handle], [], 1.0)[1]:
+            os.write(handle, data)
+
+
+@contextmanager
+def _interrupt_later(at_once: Callable[[], object] | None = None) -> Iterator[None]:
+    """Keep a KeyboardInterrupt of Python's own handler back until the block ends; `at_once` is called when it arrives."""
+    theirs: Any = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or theirs is not signal.default_int_handler:
+        yield
+        return
+    arrived = []
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        arrived.append(True)
+        if at_once is not None:
+            at_once()
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, theirs)
+        if arrived:
+            raise KeyboardInterrupt
+
+
+def interruptible(interrupt: Callable[[], object]) -> Any:
+    """A call into an engine that swallows exceptions of Python: `interrupt` ends it, and KeyboardInterrupt follows then."""
+    return _interrupt_later(interrupt)

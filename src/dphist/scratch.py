@@ -1,0 +1,136 @@
+"""Private directories: for what spills, and for outputs until they are whole. None outlives its run, not even a killed one.
+
+A directory belongs to the process that holds the lock of the file `lock` in it. The lock goes with the process, however that
+ends, so a directory whose lock is free is what a killed process left: whoever makes the next one beside it removes it. It must
+belong to the same user and be readable by nobody else, no link is followed, and the lock file goes last, so that a removal
+that is itself killed can be done again. Without a lock file a directory is removed only if it is empty.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dphist.interruption import undone
+
+PREFIX: Final = "dphist-"
+_LOCK: Final = "lock"
+_TRIES: Final = 100
+_FILE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
+
+
+@dataclass(slots=True, eq=False)
+class PrivateDirectory:
+    """A directory that this process owns until it removes it."""
+
+    path: Path
+    _lock: int | None
+    _aside: bool = False
+
+    def remove(self) -> None:
+        """Delete everything. Under another name first: whoever still writes by the old one does not bring it back."""
+        if not self._aside:
+            with suppress(OSError):
+                self.path = self.path.replace(self.path.with_name(f".{self.path.name}"))
+                self._aside = True
+        with suppress(OSError):
+            folder = os.open(self.path, _FOLDER)
+            try:
+                _empty(folder)
+            finally:
+                os.close(folder)
+            self.path.rmdir()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+@contextmanager
+def private_directory(parent: Path | None = None, prefix: str = PREFIX) -> Iterator[Path]:
+    """A new directory, readable by its owner alone, for the length of the block; what dead processes left beside it goes."""
+    with undone(lambda: make_directory(parent, prefix), PrivateDirectory.remove) as directory:
+        yield directory.path
+
+
+def make_directory(parent: Path | None = None, prefix: str = PREFIX) -> PrivateDirectory:
+    """The same for whoever calls `remove` in the end."""
+    place = Path(tempfile.gettempdir()) if parent is None else parent
+    remove_dead(place, prefix)
+    for _ in range(_TRIES):
+        path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+        try:
+            handle = os.open(path / _LOCK, _FILE | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileNotFoundError:  # it was empty, so that another process took it for one that was left
+            continue
+        except BaseException:
+            path.rmdir()
+            raise
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # the same a moment later
+            os.close(handle)
+            continue
+        except OSError:  # a file system without locks: nobody can tell whether we live, so nobody removes it
+            os.close(handle)
+            (path / _LOCK).unlink()
+            return PrivateDirectory(path, None)
+        if os.fstat(handle).st_nlink:
+            return PrivateDirectory(path, handle)
+        os.close(handle)
+    raise FileExistsError(17, "no directory of this name could be made", str(place))
+
+
+def remove_dead(parent: Path | None = None, prefix: str = PREFIX) -> None:
+    """Remove the directories of dead processes of this user. What cannot be removed stays; nobody is told."""
+    place = Path(tempfile.gettempdir()) if parent is None else parent
+    names: list[str] = []
+    with suppress(OSError):
+        names = [name for name in os.listdir(place) if name.startswith((prefix, f".{prefix}"))]
+    for name in names:
+        with suppress(OSError):
+            _remove_if_dead(place / name)
+
+
+def _remove_if_dead(path: Path) -> None:
+    folder = os.open(path, _FOLDER)
+    try:
+        if not _is_private(folder, stat.S_ISDIR):
+            return
+        try:
+            handle = os.open(_LOCK, _FILE, dir_fd=folder)
+        except FileNotFoundError:
+            path.rmdir()  # an error if it is not empty
+            return
+        try:
+            if _is_private(handle, stat.S_ISREG):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error if its owner is alive
+                _empty(folder)
+                path.rmdir()
+        finally:
+            os.close(handle)
+    finally:
+        os.close(folder)
+
+
+def _is_private(handle: int, kind: Callable[[int], bool]) -> bool:
+    found = os.fstat(handle)
+    return kind(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+def _empty(folder: int) -> None:
+    """Delete what is in an open directory, the lock file last. Links are deleted, not followed."""
+    for name in sorted(os.listdir(folder), key=lambda name: name == _LOCK):
+        with suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                shutil.rmtree(name, dir_fd=folder)
+            else:
+                os.unlink(name, dir_fd=folder)
