@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 import dphist
 from dphist.cli import audit, ledger, lists, plan, profile, release, select, stat
+from dphist.cli.commands import Commands
 from dphist.cli.options import option
 from dphist.errors import DphistError
 
@@ -24,7 +25,7 @@ class _Commands(TyperGroup):
             raise typer.Abort from problem
 
 
-app = typer.Typer(
+app = Commands(
     name="dphist",
     cls=_Commands,
     help="Counts and sums per group under differential privacy, without knowing the groups in advance.",
