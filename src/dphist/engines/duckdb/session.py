@@ -45,7 +45,7 @@ KEPT_OPTIMIZERS: Final = frozenset(
 @contextmanager
 def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with these settings; what it spilled is gone when the block ends."""
-    parent = settings.temp_directory
+    parent = None if settings.temp_directory is None else Path(settings.temp_directory)
     if parent is not None and not parent.is_dir():
         raise InvalidParameter("a directory for temporary files that exists", repr(str(parent)))
     spill = Path(tempfile.mkdtemp(prefix="dphist-", dir=parent))
@@ -60,6 +60,7 @@ def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection
                 "arrow_large_buffer_size": "true",
                 "disabled_optimizers": quote_text(",".join(_optimizers_to_disable(connection))),
                 "enable_progress_bar": "false",
+                "parquet_metadata_cache": "true",
                 "TimeZone": "'UTC'",
             }
             if settings.threads is not None:
