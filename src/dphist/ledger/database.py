@@ -199,8 +199,8 @@ def parse_address(address: str | Path, *, create: bool) -> sa.URL:
     except (exc.ArgumentError, ValueError):
         raise UnusableLedger("a path, sqlite:// or postgresql:// address", "something else") from None
     if url.get_backend_name() in ("postgresql", "postgres"):
-        if "@" in (url.host or ""):  # it is a part of the password
-            hint = "write %40 for one in a password, or keep it in a file (.pgpass)."
+        if text.count("@") > 1:  # the first may be a part of the password, and what follows it no host
+            hint = "write %40 for the others, or keep the password in a file (.pgpass)."
             raise UnusableLedger("an address with one @", "more of them", hint)
         return url.set(drivername="postgresql+psycopg")
     if url.get_backend_name() != "sqlite":
