@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,22 +26,28 @@ CODES = {0, 1, 2, 3}
 MOST_SECONDS, MOST_BYTES = 10.0, 10**9
 
 NUMBERS = (
-    "0", "-0", "-1", "1", "0.5", "1e-308", "5e-324", "2.2250738585072014e-308", "1e308", "1.7976931348623157e308", "inf", "-inf",
+    "0", "-0", "-1", "1", "0.5", "1e-308", "5e-324", "2.2250738585072014e-308", "1e308", "1.7976931348623157e308", "inf",
+    "-inf",
     "nan", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808", "18446744073709551616",
     "-9223372036854775809", "1" + "0" * 400, "1e400", "1_000", "0x10", "١٢", "１", "1,5", "+1", " 1 ", "1e-9", "1099511627776",
 )  # fmt: skip
 TEXTS = (
-    "", " ", "\t", "\n", "\x01\x1b[31mred\x1b[0m", "\x7f\x80\x9f", "\u202eabc\u202c", "\ufeff", "e\u0301", "true", "False", "None",
-    "null", "[]", "{}", "()", ";DROP TABLE dphist_entries;--", "'", '"', "`", "\\", "%s%n", "{0}", "${HOME}", "$(id)", "~", "..",
-    "../../../../etc/passwd", "/dev/null", "/dev/zero", "/dev/stdin", "/dev/full", "/proc/self/mem", "/", ".", "con", "NUL", "*",
+    "", " ", "\t", "\n", "\x01\x1b[31mred\x1b[0m", "\x7f\x80\x9f", "\u202eabc\u202c", "\ufeff", "e\u0301", "true",
+    "False", "None",
+    "null", "[]", "{}", "()", ";DROP TABLE dphist_entries;--", "'", '"', "`", "\\", "%s%n", "{0}", "${HOME}", "$(id)",
+    "~", "..",
+    "../../../../etc/passwd", "/dev/null", "/dev/zero", "/dev/stdin", "/dev/full", "/proc/self/mem", "/", ".", "con",
+    "NUL", "*",
     "?", "-", "--", "=", "a=", "=b", "a=b", "a:b", "a:1:0", "a:0:1e308", "a:-1e308:1e308", "a:nan:1", "a:0:inf", "a=1e308",
     "sum_n=1e308", "sum_n=5e-324", "sum_n=0", "n:0:1e-320", "n:1e307:1e308", "https://user@host/x", "\udcff",
     "a\udcff.parquet", "x" * 300, "ä" * 2**20, "0" * 2**20, "9" * 5000, "(" * 5000, "1+" * 5000 + "1", "now()",
-    "age(t)", "'now'::timestamp", "random()", "1 = 1; SELECT 1", "n > 'NaN'", "1e30TB", "0GB", "-1GB", "99999999999999999999GB",
+    "age(t)", "'now'::timestamp", "random()", "1 = 1; SELECT 1", "n > 'NaN'", "1e30TB", "0GB", "-1GB",
+    "99999999999999999999GB",
     "1e-308GB", "4 GB", "0.000001B", "99999TiB", "sparse-gaussian", "laplace", "voting", "duckdb", "basic", "event", "key",
 )  # fmt: skip
 NAMES = (
-    *TEXTS, "user", "USER", "n", "l", "s", "m", "count", "count_std_error", "count_low", "unit", "key_1", "rowid", "source", "null",
+    *TEXTS, "user", "USER", "n", "l", "s", "m", "count", "count_std_error", "count_low", "unit", "key_1", "rowid",
+    "source", "null",
     "select", "from", "a.b", "a\"b", "a'b", "a b", " a", "a ", "a\nb", "😀", "𝔘", "ﬁ", "Å", "A\u030a", "ı", "İ", "ß", "ＡＢ",
     "month=date_trunc('month', t)", "x=n", "x==n", "x=", '"q=r"=n', "x=current_date", "x=l", "x=s.a", "x=m['a']", "x=len(l)",
 )  # fmt: skip
@@ -67,7 +74,8 @@ def addresses() -> Iterator[str]:
         f"//127.0.0.1:1/name?sslpassword={SECRET}", f"//127.0.0.1:1/name?options=-c%20x={SECRET}",
         f"//user:{SECRET}@127.0.0.1:1/name?sslmode=odd",
         f"//user:{SECRET}@127.0.0.1:1/name?unknown=1", f"//user:{SECRET}@127.0.0.1:1/name?connect_timeout=x",
-        f"//user:{SECRET}@127.0.0.1:1/name?port=x", f"//user:{SECRET}@127.0.0.1:1/na%00me",  f"//user:{SECRET}@127.0.0.1:1/\udcff",
+        f"//user:{SECRET}@127.0.0.1:1/name?port=x",
+        f"//user:{SECRET}@127.0.0.1:1/na%00me",  f"//user:{SECRET}@127.0.0.1:1/\udcff",
         f"//user:{SECRET}\udcff@127.0.0.1:1/n", f"//user:{SECRET}@no such host/n", f"//user:{SECRET}@host.invalid/n",
         f"//user:{SECRET}é@127.0.0.1:1/n", f"//:{SECRET}@127.0.0.1:1/n", f"//user:{SECRET}@",
         f"//user:{SECRET}", f"//user:{SECRET}@127.0.0.1:1",
@@ -81,10 +89,12 @@ def addresses() -> Iterator[str]:
 
 
 PATHS = (
-    "ledger.db", "missing.db", "sqlite:///ledger.db", "sqlite:////nowhere/ledger.db", "sqlite://", "sqlite:///", "sqlite:///:memory:",
+    "ledger.db", "missing.db", "sqlite:///ledger.db", "sqlite:////nowhere/ledger.db", "sqlite://", "sqlite:///",
+    "sqlite:///:memory:",
     ":memory:", "sqlite:///file:ledger.db?mode=ro&uri=true", "sqlite:///ledger.db?timeout=0", "ledger.db?x=1",
     "sqlite:///a%00b", "events.csv", "plan.json", ".", "/", "/dev/null", "/dev/zero", "/dev/full",
-    "/proc/self/mem", "/etc/passwd", "nowhere/ledger.db", "ledger.db/x", "\udcff.db", "sqlite:///\udcff.db", "x" * 300, "x" * 5000,
+    "/proc/self/mem", "/etc/passwd", "nowhere/ledger.db", "ledger.db/x", "\udcff.db", "sqlite:///\udcff.db", "x" * 300,
+    "x" * 5000,
     "a://", "://", "://x", "//x", "C:\\ledger.db", "file:///ledger.db", "~/ledger.db", "*", "", " ", "\n",
 )  # fmt: skip
 
@@ -132,7 +142,8 @@ USUAL: dict[str, tuple[str, ...]] = {
     "profile": ("--noise-std", "16", "--gap", "98", "--max-groups", "10", "--epsilon", "1"),
     "release": ("events.csv", *COMMON, *BUDGET, "--max-groups", "3", "-o", "out.csv"),
     "select": ("events.csv", *COMMON, *BUDGET, "-o", "out.csv", "--dry-run"),
-    "stat": ("max", "events.csv", "--unit", "user", "--column", "n", "--lower", "0", "--upper", "9", "--error", "1", "--epsilon", "1"),
+    "stat": ("max", "events.csv", "--unit", "user", "--column", "n", "--lower", "0", "--upper", "9", "--error", "1",
+    "--epsilon", "1"),
     "verify": ("old.csv",),
     "top-k": ("events.csv", *COMMON, *BUDGET, "--k", "2", "--method", "ranked"),
     "ledger create": ("--ledger", "new.db", "--dataset", "e", *BUDGET, "--unit", "user", "--accountant", "basic"),
@@ -141,7 +152,8 @@ USUAL: dict[str, tuple[str, ...]] = {
     "ledger verify": ("--ledger", "ledger.db"),
     "ledger export": ("--ledger", "ledger.db", "-o", "export.json"),
     "ledger record": (
-        "--ledger", "ledger.db", "--dataset", "events", "--unit", "user", "--protects", "unit", "--epsilon", "0.1", "--note", "x",
+        "--ledger", "ledger.db", "--dataset", "events", "--unit", "user", "--protects", "unit", "--epsilon", "0.1",
+        "--note", "x",
     ),
     "audit": ("--mechanism", "nothing"),
     "session start": ("new.json", "--unit", "user", *BUDGET, "--results", "5", "--queries", "2"),
@@ -263,8 +275,9 @@ def prepare(folder: Path) -> None:
 def _load() -> None:
     """Everything that a command imports: what is loaded before the fork is not counted as a call's time."""
     import duckdb  # noqa: F401
+    import pandas  # noqa: F401 - pyarrow loads it
     import psycopg  # noqa: F401
-    import pyarrow.parquet
+    import pyarrow.parquet  # noqa: F401
     import pydantic  # noqa: F401
     import scipy.special  # noqa: F401
     import sqlalchemy  # noqa: F401
@@ -321,9 +334,8 @@ def _become(call: Call, folder: Path, out: int, err: int) -> None:
         os.dup2(out, 1)
         os.dup2(err, 2)
         os.closerange(3, 256)
-        sys.stdout, sys.stderr = (
-            open(fd, "w", encoding="utf-8", errors=how) for fd, how in ((1, "strict"), (2, "backslashreplace"))
-        )
+        sys.stdout = open(1, "w", encoding="utf-8")  # noqa: SIM115 - until the end
+        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
         os.chdir(folder)
         os.environ.update(call.environment)
         resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30, 16 * 2**30))
@@ -355,12 +367,15 @@ def main(arguments: Sequence[str]) -> None:
         files = Path(place) / "files"
         files.mkdir()
         prepare(files)
+        counts: Counter[str] = Counter()
         for call in chosen:
             outcome = run(call, files, Path(place) / "call")
+            counts[f"{call.kind}: exit code {outcome.code}"] += 1
             if problems := outcome.problems():
                 shown = [word if len(word) < 120 else f"{word[:40]}…({len(word)})" for word in call.words]
                 print("PROBLEM", problems, shown, dict(call.environment), repr(outcome.err[-700:]), flush=True)
-    print("done", len(chosen), "of", len(calls), flush=True)
+    for ended, number in counts.items():
+        print("COUNT", number, ended)
 
 
 if __name__ == "__main__":

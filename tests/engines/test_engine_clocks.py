@@ -1,4 +1,4 @@
-"""The value of an expression is a function of the record alone: no engine looks at its clock, whatever a record or a text says."""
+"""The value of an expression is a function of the record alone: no engine looks at its clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from dphist.histogram import ContributionBounds
 
 ONE = ContributionBounds(1)
 WORDS = (
-    "now", "today", "NOW", "yesterday", "tomorrow", "epoch", "10:00", "T10:00", "1:2:3", "12:00:00 UTC", "now UTC", "2020-01-02",
+    "now", "today", "NOW", "yesterday", "tomorrow", "epoch", "10:00", "T10:00", "1:2:3", "12:00:00 UTC", "now UTC",
+    "2020-01-02",
     "2020-01-02 03:04:05", "+2020-01-02", " 2020-01-02", "2020", "",
 )  # fmt: skip
 TABLE = pa.table({
@@ -29,14 +30,19 @@ TABLE = pa.table({
     "n": [1] * len(WORDS),
 })  # fmt: skip
 FUNCTIONS = (
-    "age(time)", "epoch(age(time))", "now()", "current_date", "current_timestamp", "current_time", "localtime", "localtimestamp", "today()",
-    "transaction_timestamp()", "get_current_time()", "get_current_timestamp()", "current_localtime()", "current_localtimestamp()",
-    "statement_timestamp()", "clock_timestamp()", "timeofday()", "getdate()", "sysdate", "unix_timestamp()", "curdate()", "curtime()",
+    "age(time)", "epoch(age(time))", "now()", "current_date", "current_timestamp", "current_time", "localtime",
+    "localtimestamp", "today()",
+    "transaction_timestamp()", "get_current_time()", "get_current_timestamp()", "current_localtime()",
+    "current_localtimestamp()",
+    "statement_timestamp()", "clock_timestamp()", "timeofday()", "getdate()", "sysdate", "unix_timestamp()", "curdate()",
+    "curtime()",
     "random()", "uuid()", "uuidv7()", "txid_current()", "nextval('s')", "date_diff('day', time, now())", "age(time, now())",
 )  # fmt: skip
 LITERALS = (
-    "CAST('now' AS TIMESTAMP)", "'today'::DATE", "DATE 'today'", "TIMESTAMP 'now'", "CAST('10:00' AS TIMESTAMP WITH TIME ZONE)",
-    "CAST(lower('NOW') AS TIMESTAMP)", "time > 'now'", "date < 'tomorrow'", "zoned = '10:00'", "date IN ('today')", "year('now')",
+    "CAST('now' AS TIMESTAMP)", "'today'::DATE", "DATE 'today'", "TIMESTAMP 'now'",
+    "CAST('10:00' AS TIMESTAMP WITH TIME ZONE)",
+    "CAST(lower('NOW') AS TIMESTAMP)", "time > 'now'", "date < 'tomorrow'", "zoned = '10:00'", "date IN ('today')",
+    "year('now')",
     "date BETWEEN '2020-01-01' AND 'now'", "date_trunc('day', 'now')", "date_part('year', 'today')",
 )  # fmt: skip
 COERCED = (

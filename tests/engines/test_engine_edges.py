@@ -1,4 +1,4 @@
-"""Sources and settings at the edges: types that are no key, wide tables, long headers, and more threads or memory than there are."""
+"""Sources and settings at the edges: types that are no key, wide tables, long headers, too many threads, too much memory."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def test_threads_have_a_public_limit(threads: Any) -> None:
 
 @pytest.mark.parametrize(
     "limit",
-    ["0", "0GB", "-1GB", "1e30TB", "99999999999999999999GB", "1001TB", "0.5MB", "", " ", "GB", "4", "٣GB", "4GB;", 4, "inf GB", "9" * 400 + "B"],
+    ["0", "0GB", "-1GB", "1e30TB", "99999999999999999999GB", "1001TB", "0.5MB", "", " ", "GB", "4", "٣GB", "4GB;", 4,
+     "inf GB", "9" * 400 + "B"],
 )  # fmt: skip
 def test_memory_has_public_limits(limit: Any) -> None:
     with pytest.raises(InvalidParameter, match="a memory limit from 1MB to 1000TB, such as 4GB"):
@@ -121,7 +122,8 @@ def test_an_address_of_nothing_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["(" * 5_000, "(" * 300 + "1" + ")" * 300, "1+" * 5_000 + "1", "not " * 3_000 + "true", "9" * 5_000, "1e" + "9" * 500, "-" * 3_000 + "1",
+    ["(" * 5_000, "(" * 300 + "1" + ")" * 300, "1+" * 5_000 + "1", "not " * 3_000 + "true", "9" * 5_000, "1e" + "9" * 500,
+     "-" * 3_000 + "1",
      "0" * 2**20, "[" * 5_000, "a" * (LONGEST_EXPRESSION + 1), "0x1F", "n AS m", "n m", "n\udcff"],
 )  # fmt: skip
 def test_expressions_have_a_length_and_a_depth_and_no_name(text: str) -> None:

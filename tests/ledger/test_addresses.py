@@ -32,7 +32,8 @@ def _told(address: object) -> str:
 
 @pytest.mark.parametrize(
     "scheme",
-    ["postgresql", "postgres", "postgresql+psycopg", "postgresql+psycopg2", "postgresql+nothing", "mysql+pymysql", "oracle", "sqlite",
+    ["postgresql", "postgres", "postgresql+psycopg", "postgresql+psycopg2", "postgresql+nothing", "mysql+pymysql",
+     "oracle", "sqlite",
      "sqlite+nothing", "sqlite+aiosqlite", "duckdb", "https", "jdbc:postgresql", "a+b+c", "+", "", "POSTGRESQL"],
 )  # fmt: skip
 def test_drivers_that_are_not_there_tell_no_password(scheme: str) -> None:

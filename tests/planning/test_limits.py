@@ -1,4 +1,4 @@
-"""Numbers at the edges: one clear error of ours, before anything is read or charged, or an answer; and what a large budget means."""
+"""Numbers at the edges: one clear error of ours or an answer, before anything is charged; and what a large budget means."""
 
 from __future__ import annotations
 
