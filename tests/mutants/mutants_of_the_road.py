@@ -40,8 +40,17 @@ _NODES: Final = "tests/unknown_domain/test_stream_laws.py::"
 _OUTPUTS: Final = "tests/publish/test_outputs.py::"
 _QUOTES: Final = "tests/locality/test_no_quotes.py::"
 _SPARK: Final = "tests/spark/"
+_CLOCKS: Final = "tests/engines/test_engine_clocks.py::"
 
 _PLAN_OF_ENGINES: Final = (
+    Mutant(
+        "age-until-now",
+        "engines/functions.py",
+        '*_each("age", (_MOMENT, _MOMENT)),',
+        '*_each("age", (_MOMENT,), (_MOMENT, _MOMENT)),',
+        "the value of an expression is a function of the record alone",
+        (f"{_CLOCKS}test_no_function_of_the_clock_gets_through",),
+    ),
     Mutant(
         "one-group-more-than-bounded",
         "engines/sql.py",
@@ -1214,7 +1223,7 @@ _CHARGING: Final = (
     Mutant(
         "password-told",
         "ledger/database.py",
-        'text = text.replace(secret, "***")',
+        'text = text.replace(spelled, "***")',
         "pass",
         "no error tells a password",
         (f"{_LEDGER}test_passwords_are_not_told",),
@@ -1569,6 +1578,22 @@ _VERIFICATION: Final = tuple(
 )  # fmt: skip
 
 _ON_SPARK: Final = (
+    Mutant(
+        "spark-clock-in-a-constant",
+        "engines/spark/expressions.py",
+        "if text is not None and not _DATED.match(text):",
+        "if text is not None and not text:",
+        "the value of an expression is a function of the record alone",
+        (f"{_CLOCKS}test_no_constant_is_read_by_the_clock[spark]",),
+    ),
+    Mutant(
+        "spark-time-of-today",
+        "engines/spark/expressions.py",
+        'child = dated(child) if kind == "timestamp" else child',
+        "child = child",
+        "the value of an expression is a function of the record alone",
+        (f"{_CLOCKS}test_no_text_is_read_by_the_clock[spark]",),
+    ),
     Mutant(
         "spark-sparsity-not-enforced",
         "engines/spark/groups.py",

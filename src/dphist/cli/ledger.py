@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dphist.cli import options
+from dphist.cli.commands import Commands
 from dphist.cli.options import option
 from dphist.cli.output import print_json, say
 from dphist.errors import InvalidParameter
@@ -20,7 +21,7 @@ from dphist.words import printable
 if TYPE_CHECKING:
     from dphist.ledger import Entry, Ledger
 
-app = typer.Typer(help="Budgets and what was spent of them, in a database.", no_args_is_help=True)
+app = Commands(help="Budgets and what was spent of them, in a database.", no_args_is_help=True)
 
 
 def _needed(ledger: str | None, dataset: str | None) -> tuple[str, str]:
@@ -82,7 +83,7 @@ def create(
     if expect_releases is not None:
         advice = recommend(epsilon, delta, expect_releases, delta_share)
         say(f"{advice}\n")
-        accountant = accountant or advice.accountant
+        accountant = advice.accountant if accountant is None else accountant
     budget = DataSet(name, epsilon, delta, unit, accountant, protects, delta_share)  # type: ignore[arg-type]
     with Ledger(address, create=True) as opened:
         with held():

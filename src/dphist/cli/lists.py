@@ -9,6 +9,7 @@ import typer
 
 import dphist
 from dphist.cli import options
+from dphist.cli.commands import Commands
 from dphist.cli.options import option
 from dphist.cli.output import Talk, print_json, recorded, say
 from dphist.interruption import first_output
@@ -17,10 +18,8 @@ from dphist.words import printable
 if TYPE_CHECKING:
     from dphist.lists.running import RunningCounts
 
-sessions = typer.Typer(
-    help="Ranked lists from one budget, each paying only for what it returned.", no_args_is_help=True
-)
-streams = typer.Typer(help="Private running counts per group over a stream of batches.", no_args_is_help=True)
+sessions = Commands(help="Ranked lists from one budget, each paying only for what it returned.", no_args_is_help=True)
+streams = Commands(help="Private running counts per group over a stream of batches.", no_args_is_help=True)
 K = Annotated[int, option("--k", "The most groups to return.")]
 File = Annotated[Path, typer.Argument(help="The file that keeps the session.")]
 Folder = Annotated[Path, typer.Argument(help="The folder that keeps the stream. It holds true counts.")]

@@ -95,7 +95,14 @@ class GroupByQuery:
 
 Format = Literal["parquet", "csv", "json"]
 
-_SIZE: Final = re.compile(r"\d+(\.\d+)? ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)")
+MOST_THREADS: Final = 1_024
+LEAST_MEMORY, MOST_MEMORY = 10**6, 10**15
+"""Public limits of what an engine is given."""
+
+_SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)")
+_UNITS: Final = {
+    "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}  # fmt: skip
 _TYPE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_ ]*(\(\d+(, ?\d+)?\))?")
 
 
@@ -105,13 +112,17 @@ class PerformanceSettings:
 
     threads: int | None = None
     memory_limit: str | None = None
-    temp_directory: Path | None = None
+    temp_directory: str | Path | None = None
 
     def __post_init__(self) -> None:
         if self.threads is not None:
             checks.check_whole("threads", self.threads)
-        if self.memory_limit is not None and not _SIZE.fullmatch(self.memory_limit):
-            raise InvalidParameter("a memory limit such as 4GB", repr(self.memory_limit))
+            checks.check_between("threads", self.threads, 1, MOST_THREADS)
+        if self.memory_limit is not None:
+            size = _SIZE.fullmatch(str(self.memory_limit))
+            if size is None or not LEAST_MEMORY <= float(size[1]) * _UNITS[size[2]] <= MOST_MEMORY:
+                expected = "a memory limit from 1MB to 1000TB, such as 4GB"
+                raise InvalidParameter(expected, repr(self.memory_limit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +133,11 @@ class EngineOptions:
     master: str | None = None
     remote: str | None = None
     staging: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("master", "remote", "staging"):
+            if (value := getattr(self, name)) is not None and not value.strip():
+                raise InvalidParameter(f"an address for --{name}", "nothing", "leave it out for the default.")
 
 
 @dataclass(frozen=True, slots=True)

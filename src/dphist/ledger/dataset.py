@@ -79,11 +79,10 @@ class DataSet:
             raise InvalidParameter("a name of a data set of 1 to 200 printable characters", repr(self.name[:210]))
         if not self.unit:
             raise InvalidParameter("the column that names the unit protected", "nothing", "add --unit COLUMN.")
-        checks.check_epsilon(self.epsilon)
+        checks.check_budget(self.epsilon, self.delta)
         if self.epsilon > LARGEST_EPSILON:
             hint = "beyond it the noise samplers are not exact enough to add up."
             raise InvalidParameter(f"a budget with epsilon of at most {LARGEST_EPSILON:g}", self.epsilon, hint)
-        checks.check_delta(self.delta)
         checks.check_choice("the accountant", self.accountant, filters.ACCOUNTANTS)
         checks.check_choice("what is protected", self.protects, PROTECTS)
         if not 0 < self.delta_share < 1:
@@ -167,8 +166,7 @@ def recommend(epsilon: float, delta: float, releases: int, delta_share: float = 
     basic gives each epsilon/n and delta/n, for which the exact analysis of one group needs noise for the whole delta/n; gdp and
     zcdp give each an n-th of their limits.
     """
-    checks.check_epsilon(epsilon)
-    checks.check_delta(delta)
+    checks.check_budget(epsilon, delta)
     checks.check_whole("the number of releases", releases)
     noise_std: dict[Accountant, float] = {}
     for name in filters.ACCOUNTANTS:

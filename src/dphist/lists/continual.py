@@ -26,7 +26,7 @@ from dphist.mechanisms import ContinualCounts
 from dphist.mechanisms.continual import calibrate
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
-from dphist.outputs import check_companion
+from dphist.outputs import as_path, check_companion
 from dphist.planning.describe import check_neighbours, layout
 from dphist.planning.plan import STD_ERROR
 from dphist.publish.charge import Spend, charging, check_paid, receipt_of, spend_of_mechanism, terms_hash
@@ -46,7 +46,7 @@ class Continual:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = as_path(path)
         self._state()
 
     @classmethod
@@ -73,8 +73,7 @@ class Continual:
         protects events.
         """
         check_neighbours(neighbours)
-        checks.check_epsilon(epsilon)
-        checks.check_delta(delta)
+        checks.check_budget(epsilon, delta)
         names = [by] if isinstance(by, str) else list(by)
         mechanism = calibrate(epsilon, delta, rounds, max_groups)
         keys = _query(unit, names, where, null_keys).by
@@ -85,7 +84,7 @@ class Continual:
             "epsilon": epsilon, "delta": delta, "mechanism": asdict(mechanism),
         }  # fmt: skip
         terms = terms_hash(settings)
-        folder = Path(path)
+        folder = as_path(path)
         if not folder.resolve().parent.is_dir():
             raise InvalidParameter("an existing folder around the stream's own", str(folder.parent), "create it first.")
         check_companion(folder)

@@ -24,6 +24,7 @@ from dphist.mechanisms import Ranked
 from dphist.mechanisms.ranked import calibrate
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
+from dphist.outputs import as_path
 from dphist.planning.describe import check_neighbours, layout, sentence
 from dphist.publish.charge import (
     Receipt,
@@ -100,7 +101,7 @@ class Session:
 
     def __init__(self, path: str | Path) -> None:
         # A link would be replaced by a file of its own at the first query: two names, two budgets.
-        self.path = Path(path).resolve()
+        self.path = as_path(path).resolve()
         self._load()
 
     @classmethod
@@ -125,13 +126,12 @@ class Session:
         ledger the whole of it is charged now, once; queries charge nothing more.
         """
         check_neighbours(neighbours)
-        checks.check_epsilon(epsilon)
-        checks.check_delta(delta)
+        checks.check_budget(epsilon, delta)
         for name, value in (("results", results), ("queries", queries), ("shortlist", shortlist)):
             checks.check_whole(name, value)
         if not unit:
             raise InvalidParameter("a column that names the unit", "nothing")
-        target = Path(path).resolve()
+        target = as_path(path).resolve()
         if not target.parent.is_dir():
             raise InvalidParameter("an existing folder for the session", str(target.parent), "create it first.")
         mechanism = calibrate(epsilon, delta, results, shortlist, queries=queries)

@@ -186,13 +186,20 @@ def _read(path: Path, names: Sequence[str]) -> pa.Table:
                 column_types={name: pa.string() for name in names}, strings_can_be_null=False
             )
             return pa_csv.read_csv(path, convert_options=as_text).select(list(names))
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = key_lines(path)
     except (OSError, ValueError, KeyError) as problem:
         hint = f"one key per line, or a .csv or .parquet with the columns {list(names)}."
         raise InvalidParameter(f"a readable list of keys at {path}", type(problem).__name__, hint) from None
     if len(names) != 1:
         raise InvalidParameter("a .csv or .parquet list for several keys", path.name)
-    return pa.table({names[0]: pa.array([line for line in lines if line.strip()], pa.string())})
+    return pa.table({names[0]: pa.array(lines, pa.string())})
+
+
+def key_lines(path: Path) -> list[str]:
+    """The lines of a public list that hold a key; some devices have no last line."""
+    if path.is_char_device() or path.is_block_device():
+        raise OSError(errno.EINVAL, "a device")
+    return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
 def _from_values(values: list[Any], names: Sequence[str]) -> pa.Table:

@@ -47,7 +47,7 @@ KEPT_OPTIMIZERS: Final = frozenset(
 @contextmanager
 def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with these settings; what it spilled is gone when the block ends."""
-    parent = settings.temp_directory or Path(tempfile.gettempdir())
+    parent = Path(tempfile.gettempdir() if settings.temp_directory is None else settings.temp_directory)
     if not parent.is_dir():
         raise InvalidParameter("a directory for temporary files that exists", repr(str(parent)))
     if not os.access(parent, os.W_OK | os.X_OK) or str(parent).encode("utf-8", "replace") != os.fsencode(parent):
@@ -64,6 +64,7 @@ def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection
             "arrow_large_buffer_size": "true",
             "disabled_optimizers": quote_text(",".join(_optimizers_to_disable(connection))),
             "enable_progress_bar": "false",
+            "parquet_metadata_cache": "true",
             "TimeZone": "'UTC'",
         }
         if settings.threads is not None:
