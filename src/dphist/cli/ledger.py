@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from dphist.cli import options
 from dphist.cli.commands import Commands
 from dphist.cli.options import option

@@ -6,7 +6,7 @@ import datetime as dt
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ class Continual:
             raise InvalidParameter("keys with other names than the released columns", sorted(clash))
         settings = {
             "unit": unit, "by": names, "where": where, "null_keys": null_keys,
-            "epsilon": epsilon, "delta": delta, "mechanism": asdict(mechanism),
+            "epsilon": epsilon, "delta": delta, "mechanism": mechanism.parameters(),
         }  # fmt: skip
         terms = terms_hash(settings)
         folder = as_path(path)

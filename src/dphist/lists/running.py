@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -92,7 +92,7 @@ def is_recorded(folder: Path, number: int) -> bool:
 
 def facts(mechanism: ContinualCounts, settings: Mapping[str, Any], rounds_used: int) -> list[tuple[str, str]]:
     """A stream in words."""
-    now, worst = mechanism.std_at(max(rounds_used, 1)), mechanism.noise_std * mechanism.rounds.bit_length() ** 0.5
+    now, worst = mechanism.std_at(max(rounds_used, 1)), mechanism.count_std * mechanism.rounds.bit_length() ** 0.5
     return [
         (
             "rounds",
@@ -104,7 +104,7 @@ def facts(mechanism: ContinualCounts, settings: Mapping[str, Any], rounds_used: 
         ),
         (
             "noise",
-            f"std {number(mechanism.noise_std)} times the root of the set bits of the round's number: {number(now)} on every"
+            f"std {number(mechanism.count_std)} times the root of the set bits of the round's number: {number(now)} on every"
             f" count now, at most {number(worst)} in any round",
         ),
         (
@@ -147,7 +147,7 @@ def describe_stream(
         "round": round_,
         "epsilon": settings["epsilon"],
         "delta": settings["delta"],
-        "mechanism": asdict(mechanism),
+        "mechanism": mechanism.parameters(),
         "guarantee": stream_guarantee(mechanism, settings),
         "assumption": mechanism.assumption,
         "ledger": settings.get("ledger"),
