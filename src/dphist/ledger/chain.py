@@ -10,7 +10,7 @@ from dphist.checks import Check
 from dphist.errors import DphistError, UnusableLedger
 from dphist.ledger.dataset import DataSet
 from dphist.privacy.composition import PrivacyCost
-from dphist.privacy.filters import Amount, amount
+from dphist.privacy.filters import Amount
 from dphist.words import hash_of
 
 Kind = Literal["create", "reserve", "commit", "record"]
@@ -97,7 +97,7 @@ def _wrong_sums(entries: Sequence[Entry]) -> Iterator[str]:
         total, open_, reserved = Amount(), set[int](), False
         for entry in entries[1:]:
             if entry.kind in SPENDS:
-                total += amount(entry.cost, dataset.accountant)
+                total += dataset.amount(entry.cost)
                 if entry.kind == "reserve":
                     if not total.within(dataset.limit):
                         yield f"entry {entry.sequence:,} was charged beyond the budget"

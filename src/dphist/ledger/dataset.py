@@ -11,7 +11,8 @@ from dphist import checks
 from dphist.errors import InvalidParameter, UnusableLedger
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.privacy import filters
-from dphist.privacy.filters import Accountant, Amount
+from dphist.privacy.composition import PrivacyCost
+from dphist.privacy.filters import Accountant, Amount, Numerals
 from dphist.privacy.gaussian import largest_mu
 
 Protects = Literal["unit", "event"]
@@ -41,8 +42,9 @@ class DataSet:
     """A total budget (epsilon, delta) for the people in `unit`, and how spends are added up. Nothing of it ever changes.
 
     protects: ``unit``, adding or removing all records of one unit; ``event``, what one unit adds in one round of a stream.
-    delta_share: the part of delta for the d's, for gdp and zcdp. The limits follow from the budget. They are kept
-    with it, so that another version of a numerical library does not move them.
+    delta_share: the part of delta for the d's, for gdp and zcdp. numerals: how sums are kept; ``binary`` only in data sets from
+    before decimals. The limits follow from the budget. They are kept with it, so that another version of a numerical library
+    does not move them.
     """
 
     name: str
@@ -52,6 +54,7 @@ class DataSet:
     accountant: Accountant
     protects: Protects = "unit"
     delta_share: float = filters.DELTA_SHARE
+    numerals: Numerals = "decimal"
     noise_limit: int = field(init=False)
     delta_limit: int = field(init=False)
 
@@ -69,7 +72,8 @@ class DataSet:
         checks.check_choice("what is protected", self.protects, PROTECTS)
         if not 0 < self.delta_share < 1:
             raise InvalidParameter("a share of delta in (0, 1)", self.delta_share, "0.5 is the default.")
-        self._set_limits(filters.limit(self.accountant, self.epsilon, self.delta, self.delta_share))
+        checks.check_choice("numerals", self.numerals, tuple(filters.UNITS))
+        self._set_limits(filters.limit(self.accountant, self.epsilon, self.delta, self.delta_share, self.numerals))
 
     def _set_limits(self, limit: Amount) -> None:
         object.__setattr__(self, "noise_limit", limit.noise)
@@ -87,6 +91,7 @@ class DataSet:
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> DataSet:
         """The inverse of `to_data`; further fields are ignored. Limits above those of the budget are refused."""
+        data = {"numerals": "binary", **data}
         dataset = cls(**{field.name: data[field.name] for field in fields(cls) if field.init})
         stored, most = Amount(int(data["noise_limit"]), int(data["delta_limit"])), dataset.limit
         slack = Amount(most.noise // OTHER_VERSIONS, most.delta // OTHER_VERSIONS)
@@ -95,6 +100,14 @@ class DataSet:
             raise UnusableLedger(allowed, dataset.words(stored), "they were changed.")
         dataset._set_limits(stored)
         return dataset
+
+    def amount(self, cost: PrivacyCost) -> Amount:
+        """What a cost adds to the two sums."""
+        return filters.amount(cost, self.accountant, self.numerals)
+
+    def value(self, units: int) -> float:
+        """A sum as a number."""
+        return filters.value(units, self.numerals)
 
     def check_charge(self, unit: str, protects: Protects) -> None:
         """Only guarantees about the same neighbours add up."""
@@ -111,7 +124,7 @@ class DataSet:
 
     def words(self, total: Amount) -> str:
         """A pair of sums in words."""
-        noise, delta = filters.value(max(total.noise, 0)), filters.value(max(total.delta, 0))
+        noise, delta = self.value(max(total.noise, 0)), self.value(max(total.delta, 0))
         return f"{NOISE[self.accountant]} {noise:.4g} and delta {delta:.4g}"
 
 

@@ -17,7 +17,7 @@ from dphist.flexible.plan import StatisticPlan
 from dphist.mechanisms import GroupMechanism, Mechanism, TruncatedLaplace, epsilon_at
 from dphist.mechanisms.base import with_pure_parts
 from dphist.planning import Plan, Request
-from dphist.planning.describe import guarantee, stated_delta
+from dphist.planning.describe import guarantee
 from dphist.planning.plan import choose
 from dphist.planning.top_k import TopKPlan, plan_top_k
 from dphist.privacy.composition import PrivacyCost, worst
@@ -270,9 +270,9 @@ def spend_of_plan(plan: Plan, unit: str) -> Spend:
         epsilon = request.mechanism_epsilon
         main = worst(branch.cost(epsilon, composed) for branch in branches)
         whole = with_pure_parts(main, pure, composed)
-        # What the plan states is proved as a whole, without the rounding of its parts.
-        stated = max(stated_delta(request, branch) for branch in branches)
-        return replace(whole, epsilon=plan.epsilon, delta=stated)
+        # What the plan states is proved as a whole, without the rounding of its parts. Where the data choose a branch, every
+        # branch is calibrated to a delta a little below the one that is stated.
+        return replace(whole, epsilon=plan.epsilon, delta=main.delta if request.choice == "given" else request.delta)
 
     mechanism = plan.mechanism
     alone = len(branches) == 1 and request.total_scale is None
