@@ -105,7 +105,7 @@ def test_a_failure_on_a_record_is_charged_once_and_says_so(road: str, ledger: st
     with Ledger(ledger) as opened:
         entry = opened.entries("people")[1]
     words = str(problem.value)
-    assert f"Charged to 'people', entry 1, hash {entry.hash[:16]}…. The charge stays" in words
+    assert f"Charged to 'people', entry 1, head {entry.hash}. The charge stays" in words
     assert words.endswith("Nothing was published; another run is charged again.")
     assert "forty-seven" not in words  # digits may be in the hash
     assert problem.value.__cause__ is None

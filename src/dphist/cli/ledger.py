@@ -144,23 +144,38 @@ def verify(
     head: Annotated[
         str | None, option("--head", "A head that was exported earlier: it must still be in the chain.")
     ] = None,
+    against: Annotated[
+        list[Path] | None,
+        option("--against", "A released file, or a folder of them: the newest entry they name must be in the chain."),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Recompute every hash and every sum. Exit code 1 if something was changed, 3 if only recorded spends exceed the budget.
 
-    Example: dphist ledger verify --ledger ledger.db --dataset events
+    Example: dphist ledger verify --ledger ledger.db --against out.parquet
     """
-    from dphist.ledger.chain import BUDGET
+    from dphist.ledger.chain import BUDGET, named_head
+    from dphist.publish.heads import newest_receipt
 
+    newest = newest_receipt(against or (), dataset)
+    if against and newest is None:
+        named = "an entry" if dataset is None else f"an entry of {dataset!r}"
+        raise InvalidParameter(f"--against a released file that names {named}", "none", "was it charged to a ledger?")
     with _open(ledger) as opened:
-        checks = opened.verify(_to_read(opened, dataset), head)
+        name = _to_read(opened, dataset if newest is None else newest[1].dataset)
+        checks = opened.verify(name, head)
+        if newest is not None:
+            path, receipt = newest
+            checks.append(named_head(path.name, receipt.entry, opened.has(name, receipt.entry, receipt.hash)))
     if as_json:
         print_json([{"check": c.name, "passed": c.passed, "detail": c.detail} for c in checks])
     else:
         for check in checks:
-            typer.echo(f"  {'ok  ' if check.passed else 'FAIL'}  {check.name:<6} {check.detail}")
-        if head is None:
-            typer.echo("        Entries cut off at the end show only against a head kept elsewhere: --head HASH.")
+            typer.echo(f"  {'ok  ' if check.passed else 'FAIL'}  {check.name:<7} {check.detail}")
+        if head is None and not against:
+            typer.echo(
+                "        Entries cut off at the end show only against what is kept elsewhere: --against FILE, --head HASH."
+            )
     if failed := {check.name for check in checks if not check.passed}:
         sys.exit(3 if failed == {BUDGET} else 1)
 
@@ -220,7 +235,7 @@ def record(
     with _open(address) as opened:
         entry = opened.record(name, cost, unit=unit, protects=protects, note=note, declared=declared)  # type: ignore[arg-type]
         status = opened.status(name)
-    typer.echo(f"Entry {entry.sequence:,} recorded, hash {entry.hash[:16]}…, as a guarantee for adding or removing")
+    typer.echo(f"Entry {entry.sequence:,} recorded, head {entry.hash}, as a guarantee for adding or removing")
     typer.echo(f"{WORDS[status.dataset.protects].replace('unit', unit)}.\n")
     if status.exceeded:
         typer.echo(f"The budget of {name!r} is exceeded. Nothing more will be charged to it.\n")

@@ -63,6 +63,7 @@ def top_k(
     """
     from dphist.publish import files
     from dphist.publish.charge import stays_charged, telling
+    from dphist.publish.heads import check_heads
 
     budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "method": method}
     plan = dphist.plan_top_k(k=k, max_groups=max_groups, shortlist=shortlist, **budget)
@@ -70,6 +71,7 @@ def top_k(
     if dry_run:
         typer.echo(str(plan))
         return
+    check_heads(ledger, dataset, (output, report))
     talk = Talk(quiet=as_json)
     result = dphist.top_k(
         options.files(source, no_header),

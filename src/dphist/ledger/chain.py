@@ -19,6 +19,8 @@ BEGINNING: Final = "0" * 64
 BUDGET: Final = "budget"
 """The check that a true history can fail: what was spent elsewhere is written down whether it fits or not."""
 
+_MISSING: Final = "is not in the chain: entries were cut off, or the chain was made anew"
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -68,9 +70,14 @@ def verify(entries: Sequence[Entry], head: str | None = None) -> list[Check]:
             checks.append(Check(BUDGET, within, words))
     if head is not None:
         place = next((entry.sequence for entry in entries if entry.hash == head), None)
-        missing = "is not in the chain: entries were cut off, or the chain was made anew"
-        checks.append(Check("head", place is not None, missing if place is None else f"is entry {place:,}"))
+        checks.append(Check("head", place is not None, _MISSING if place is None else f"is entry {place:,}"))
     return checks
+
+
+def named_head(source: str, sequence: int, is_there: bool) -> Check:
+    """Whether the entry that a published file names is in the chain."""
+    words = f"entry {sequence:,}, which {source} names, "
+    return Check("against", is_there, words + ("is there" if is_there else _MISSING))
 
 
 def _problems(entries: Sequence[Entry]) -> Iterator[str]:

@@ -151,6 +151,12 @@ class Ledger:
             raise InvalidParameter(f"an entry of the data set {name!r}", f"number {sequence:,}", "is it this ledger?")
         return entry
 
+    def has(self, name: str, sequence: int, hash_: str) -> bool:
+        """Whether an entry is there, under this hash."""
+        with self._database.read() as connection:
+            row = connection.execute(_of(name).where(_TABLE.c.sequence == sequence)).first()
+        return row is not None and row.hash == hash_
+
     def entries(self, name: str) -> list[Entry]:
         """The history of a data set, oldest first."""
         with self._database.read() as connection:

@@ -70,7 +70,7 @@ class Receipt:
         return {"dataset": self.dataset, "entry": self.entry, "hash": self.hash}
 
     def __str__(self) -> str:
-        return f"Charged to {self.dataset!r}, entry {self.entry:,}, hash {self.hash[:16]}…"
+        return f"Charged to {self.dataset!r}, entry {self.entry:,}, head {self.hash}"
 
 
 class Charge:
