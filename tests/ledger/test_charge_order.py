@@ -211,7 +211,7 @@ def test_commands_on_a_damaged_file(
     assert spends(ledger) == (0, 0)
     done = CliRunner().invoke(app, words)
     assert isinstance(done.exception, dp.EngineFailure)
-    assert "entry 1, hash " in str(done.exception)
+    assert "entry 1, head " in str(done.exception)
     assert "Nothing was published; another run is charged again." in str(done.exception)
     assert spends(ledger) == (1, 1)
     assert sorted(tmp_path.iterdir()) == before
