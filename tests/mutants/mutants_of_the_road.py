@@ -1256,7 +1256,7 @@ _LISTS: Final = (
     Mutant(
         "more-results-than-left",
         "lists/session.py",
-        "if not 1 <= results <= self.left_results:",
+        "if results > self.left_results:",
         "if not 1 <= results <= self.mechanism.symbols:",
         "a session returns as many results as it paid for",
         (f"{_SESSION}test_a_reservation_that_nobody_settled_stays_spent",),
