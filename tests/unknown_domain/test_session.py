@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import dphist as dp
 from dphist.cli.app import app
 from dphist.cli.lists import sessions
-from dphist.errors import InvalidParameter
+from dphist.errors import BudgetExceeded, InvalidParameter
 from dphist.lists.session import Account
 from dphist.mechanisms import Ranked
 from dphist.publish.private_files import locked
@@ -43,15 +43,15 @@ def test_a_query_pays_for_what_it_returns(tmp_path: Path) -> None:
 
 def test_a_spent_session_refuses(tmp_path: Path) -> None:
     session = started(tmp_path / "s.json", results=3, queries=2)
-    with pytest.raises(InvalidParameter, match="between 1 and 3 results"):
+    with pytest.raises(BudgetExceeded, match="at most 3 results"):
         session.query(EVENTS, by="page", k=4)
     session.query(EVENTS, by="page", k=1)
     session.query(EVENTS, by="page", k=1)
-    with pytest.raises(InvalidParameter, match="budget left"):
+    with pytest.raises(BudgetExceeded, match="budget left"):
         session.query(EVENTS, by="page", k=1)
     full = started(tmp_path / "t.json", results=1, queries=5)
     full.query(EVENTS, by="page", k=1)
-    with pytest.raises(InvalidParameter, match="budget left"):
+    with pytest.raises(BudgetExceeded, match="budget left"):
         full.query(EVENTS, by="page", k=1)
 
 
@@ -69,7 +69,7 @@ def test_a_reservation_that_nobody_settled_stays_spent() -> None:
     assert (lost.left_results, lost.left_queries) == (6, 3)
     after = lost.reserve(3).settle(2)
     assert (after.used_results, after.left_results, after.left_queries) == (6, 4, 2)
-    with pytest.raises(InvalidParameter, match="between 1 and 6"):
+    with pytest.raises(BudgetExceeded, match="at most 6"):
         lost.reserve(7)
 
 

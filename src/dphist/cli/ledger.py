@@ -149,23 +149,38 @@ def verify(
     head: Annotated[
         str | None, option("--head", "A head that was exported earlier: it must still be in the chain.")
     ] = None,
+    against: Annotated[
+        list[Path] | None,
+        option("--against", "A released file, or a folder of them: the newest entry they name must be in the chain."),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Recompute every hash and every sum. Exit code 1 if something was changed, 3 if only recorded spends exceed the budget.
 
-    Example: dphist ledger verify --ledger ledger.db --dataset events
+    Example: dphist ledger verify --ledger ledger.db --against out.parquet
     """
-    from dphist.ledger.chain import BUDGET
+    from dphist.ledger.chain import BUDGET, named_head
+    from dphist.publish.heads import newest_receipt
 
+    newest = newest_receipt(against or (), dataset)
+    if against and newest is None:
+        named = "an entry" if dataset is None else f"an entry of {dataset!r}"
+        raise InvalidParameter(f"--against a released file that names {named}", "none", "was it charged to a ledger?")
     with _open(ledger) as opened:
-        checks = opened.verify(_to_read(opened, dataset), head)
+        name = _to_read(opened, dataset if newest is None else newest[1].dataset)
+        checks = opened.verify(name, head)
+        if newest is not None:
+            path, receipt = newest
+            checks.append(named_head(path.name, receipt.entry, opened.has(name, receipt.entry, receipt.hash)))
     if as_json:
         print_json([{"check": c.name, "passed": c.passed, "detail": c.detail} for c in checks])
     else:
         for check in checks:
-            say(printable(f"  {'ok  ' if check.passed else 'FAIL'}  {check.name:<6} {check.detail}"))
-        if head is None:
-            say("        Entries cut off at the end show only against a head kept elsewhere: --head HASH.")
+            say(printable(f"  {'ok  ' if check.passed else 'FAIL'}  {check.name:<7} {check.detail}"))
+        if head is None and not against:
+            say(
+                "        Entries cut off at the end show only against what is kept elsewhere: --against FILE, --head HASH."
+            )
     if failed := {check.name for check in checks if not check.passed}:
         sys.exit(3 if failed == {BUDGET} else 1)
 
@@ -227,7 +242,7 @@ def record(
             entry = opened.record(name, cost, unit=unit, protects=protects, note=note, declared=declared)  # type: ignore[arg-type]
             account_for(lambda: f"Entry {entry.sequence:,} of {name!a} was recorded.")
         status = opened.status(name)
-    say(f"Entry {entry.sequence:,} recorded, hash {entry.hash[:16]}…, as a guarantee for adding or removing")
+    say(f"Entry {entry.sequence:,} recorded, head {entry.hash}, as a guarantee for adding or removing")
     say(f"{WORDS[status.dataset.protects].replace('unit', printable(unit))}.\n")
     if status.exceeded:
         say(f"The budget of {name!r} is exceeded. Nothing more will be charged to it.\n")

@@ -65,6 +65,7 @@ def top_k(
     """
     from dphist.publish import files
     from dphist.publish.charge import stays_charged, telling
+    from dphist.publish.heads import check_heads
 
     budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "method": method}
     plan = dphist.plan_top_k(k=k, max_groups=max_groups, shortlist=shortlist, **budget)
@@ -72,6 +73,7 @@ def top_k(
     if dry_run:
         say(str(plan))
         return
+    check_heads(ledger, dataset, (output, report))
     talk = Talk(quiet=as_json)
     result = dphist.top_k(
         options.files(source, no_header),

@@ -11,7 +11,7 @@ from dphist.checks import Check
 from dphist.errors import UnusableLedger
 from dphist.ledger.dataset import DataSet, Whole
 from dphist.privacy.composition import PrivacyCost
-from dphist.privacy.filters import Amount, amount
+from dphist.privacy.filters import Amount
 from dphist.words import hash_of
 
 Kind = Literal["create", "reserve", "commit", "record"]
@@ -19,6 +19,8 @@ SPENDS: Final = ("reserve", "record")
 BEGINNING: Final = "0" * 64
 BUDGET: Final = "budget"
 """The check that a true history can fail: what was spent elsewhere is written down whether it fits or not."""
+
+_MISSING: Final = "is not in the chain: entries were cut off, or the chain was made anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +104,14 @@ def verify(entries: Sequence[Entry], head: str | None = None) -> list[Check]:
             checks.append(Check(BUDGET, within, words))
     if head is not None:
         place = next((entry.sequence for entry in entries if entry.hash == head), None)
-        missing = "is not in the chain: entries were cut off, or the chain was made anew"
-        checks.append(Check("head", place is not None, missing if place is None else f"is entry {place:,}"))
+        checks.append(Check("head", place is not None, _MISSING if place is None else f"is entry {place:,}"))
     return checks
+
+
+def named_head(source: str, sequence: int, is_there: bool) -> Check:
+    """Whether the entry that a published file names is in the chain."""
+    words = f"entry {sequence:,}, which {source} names, "
+    return Check("against", is_there, words + ("is there" if is_there else _MISSING))
 
 
 def _problems(entries: Sequence[Entry]) -> Iterator[str]:
@@ -131,7 +138,7 @@ def _wrong_sums(entries: Sequence[Entry]) -> Iterator[str]:
         total, open_, reserved = Amount(), set[int](), False
         for entry in entries[1:]:
             if entry.kind in SPENDS:
-                total += amount(entry.cost, dataset.accountant)
+                total += dataset.amount(entry.cost)
                 if entry.kind == "reserve":
                     if not total.within(dataset.limit):
                         yield f"entry {entry.sequence:,} was charged beyond the budget"

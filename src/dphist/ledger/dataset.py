@@ -12,7 +12,8 @@ from dphist import checks, stored
 from dphist.errors import InvalidParameter, UnusableLedger
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.privacy import filters
-from dphist.privacy.filters import Accountant, Amount
+from dphist.privacy.composition import PrivacyCost
+from dphist.privacy.filters import Accountant, Amount, Numerals
 from dphist.privacy.gaussian import largest_mu
 
 Protects = Literal["unit", "event"]
@@ -60,8 +61,9 @@ class DataSet:
     """A total budget (epsilon, delta) for the people in `unit`, and how spends are added up. Nothing of it ever changes.
 
     protects: ``unit``, adding or removing all records of one unit; ``event``, what one unit adds in one round of a stream.
-    delta_share: the part of delta for the d's, for gdp and zcdp. The limits follow from the budget. They are kept
-    with it, so that another version of a numerical library does not move them.
+    delta_share: the part of delta for the d's, for gdp and zcdp. numerals: how sums are kept; ``binary`` only in data sets from
+    before decimals. The limits follow from the budget. They are kept with it, so that another version of a numerical library
+    does not move them.
     """
 
     name: str
@@ -71,6 +73,7 @@ class DataSet:
     accountant: Accountant
     protects: Protects = "unit"
     delta_share: float = filters.DELTA_SHARE
+    numerals: Numerals = "decimal"
     noise_limit: int = field(init=False)
     delta_limit: int = field(init=False)
 
@@ -87,7 +90,8 @@ class DataSet:
         checks.check_choice("what is protected", self.protects, PROTECTS)
         if not 0 < self.delta_share < 1:
             raise InvalidParameter("a share of delta in (0, 1)", self.delta_share, "0.5 is the default.")
-        self._set_limits(filters.limit(self.accountant, self.epsilon, self.delta, self.delta_share))
+        checks.check_choice("numerals", self.numerals, tuple(filters.UNITS))
+        self._set_limits(filters.limit(self.accountant, self.epsilon, self.delta, self.delta_share, self.numerals))
 
     def _set_limits(self, limit: Amount) -> None:
         object.__setattr__(self, "noise_limit", limit.noise)
@@ -106,6 +110,7 @@ class DataSet:
     def from_data(cls, data: dict[str, Any]) -> DataSet:
         """The inverse of `to_data`; further fields are ignored. Limits above those of the budget are refused."""
         source = "the first entry of a data set"
+        data = {"numerals": "binary", **data}
         given = {field.name: data[field.name] for field in fields(cls) if field.init and field.name in data}
         dataset = stored.build(cls, given, source, error=UnusableLedger)
         kept = stored.build(_Limits, data, source, extra="ignore", error=UnusableLedger)
@@ -116,6 +121,14 @@ class DataSet:
             raise UnusableLedger(allowed, "others", "they were changed.")
         dataset._set_limits(limit)
         return dataset
+
+    def amount(self, cost: PrivacyCost) -> Amount:
+        """What a cost adds to the two sums."""
+        return filters.amount(cost, self.accountant, self.numerals)
+
+    def value(self, units: int) -> float:
+        """A sum as a number."""
+        return filters.value(units, self.numerals)
 
     def check_charge(self, unit: str, protects: Protects) -> None:
         """Only guarantees about the same neighbours add up."""
@@ -132,7 +145,7 @@ class DataSet:
 
     def words(self, total: Amount) -> str:
         """A pair of sums in words."""
-        noise, delta = filters.value(max(total.noise, 0)), filters.value(max(total.delta, 0))
+        noise, delta = self.value(max(total.noise, 0)), self.value(max(total.delta, 0))
         return f"{NOISE[self.accountant]} {noise:.4g} and delta {delta:.4g}"
 
 

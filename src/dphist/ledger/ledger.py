@@ -18,7 +18,7 @@ from dphist.ledger.chain import Entry, Kind
 from dphist.ledger.dataset import DataSet, Protects, check_new_name, folded
 from dphist.ledger.status import Status
 from dphist.privacy.composition import PrivacyCost
-from dphist.privacy.filters import Amount, amount
+from dphist.privacy.filters import Amount
 from dphist.version import __version__
 from dphist.words import canonical
 
@@ -109,7 +109,7 @@ class Ledger:
         with self._database.write(name) as connection:
             dataset = self._dataset(connection, name)
             left = _left_for(connection, dataset, unit, protects)
-            if amount(cost, dataset.accountant).within(left):
+            if dataset.amount(cost).within(left):
                 return _append_spend(connection, dataset, "reserve", cost, {"command": command, **facts})
         raise _exceeded(dataset, left, cost, advise)
 
@@ -133,7 +133,7 @@ class Ledger:
         with self._database.read() as connection:
             dataset = self._dataset(connection, name)
             left = _left_for(connection, dataset, unit, protects)
-        if not amount(cost, dataset.accountant).within(left):
+        if not dataset.amount(cost).within(left):
             raise _exceeded(dataset, left, cost, advise)
 
     def commit(self, name: str, sequence: int, *, output: str | None = None) -> Entry:
@@ -150,6 +150,12 @@ class Ledger:
         if entry is None:
             raise InvalidParameter(f"an entry of the data set {name!r}", f"number {sequence:,}", "is it this ledger?")
         return entry
+
+    def has(self, name: str, sequence: int, hash_: str) -> bool:
+        """Whether an entry is there, under this hash."""
+        with self._database.read() as connection:
+            row = connection.execute(_of(name).where(_TABLE.c.sequence == sequence)).first()
+        return row is not None and row.hash == hash_
 
     def entries(self, name: str) -> list[Entry]:
         """The history of a data set, oldest first."""
@@ -189,9 +195,9 @@ def _exceeded(dataset: DataSet, left: Amount, cost: PrivacyCost, advise: Advise 
     """What is left, what was asked, what would fit."""
 
     def fits(other: PrivacyCost) -> bool:
-        return amount(other, dataset.accountant).within(left)
+        return dataset.amount(other).within(left)
 
-    needed = amount(cost, dataset.accountant)
+    needed = dataset.amount(cost)
     if min(left.noise, left.delta) < 0:
         advice = ["spends recorded from elsewhere exceed the budget; nothing more is charged to it"]
     elif needed.delta > left.delta:  # which another epsilon would not mend
@@ -240,7 +246,7 @@ def _append_spend(
 ) -> Entry:
     before = _last(connection, dataset.name)
     body = {**facts, "cost": asdict(cost), "dphist": __version__}
-    return _append(connection, dataset.name, before, kind, body, before.total + amount(cost, dataset.accountant))
+    return _append(connection, dataset.name, before, kind, body, before.total + dataset.amount(cost))
 
 
 def _check_open(connection: sa.Connection, name: str, sequence: int) -> None:

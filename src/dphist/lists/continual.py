@@ -31,6 +31,7 @@ from dphist.planning.describe import check_neighbours, layout
 from dphist.planning.plan import STD_ERROR
 from dphist.publish.charge import Spend, charging, check_paid, receipt_of, spend_of_mechanism, terms_hash
 from dphist.publish.files import files_of
+from dphist.publish.heads import check_heads
 from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
 from dphist.publish.run import choose_engine
 
@@ -88,6 +89,7 @@ class Continual:
         if not folder.resolve().parent.is_dir():
             raise InvalidParameter("an existing folder around the stream's own", str(folder.parent), "create it first.")
         check_companion(folder)
+        check_heads(ledger, dataset, (folder,))
 
         def spend() -> Spend:
             return spend_of_mechanism(

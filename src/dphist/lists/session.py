@@ -18,7 +18,7 @@ import pyarrow as pa
 from dphist import checks, stored
 from dphist.engines.base import Engine
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
-from dphist.errors import InvalidParameter
+from dphist.errors import BudgetExceeded, InvalidParameter
 from dphist.histogram import ContributionBounds
 from dphist.mechanisms import Ranked
 from dphist.mechanisms.ranked import calibrate
@@ -36,6 +36,7 @@ from dphist.publish.charge import (
     telling,
     terms_hash,
 )
+from dphist.publish.heads import check_heads
 from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
 from dphist.publish.run import choose_engine
 from dphist.words import hash_of, number
@@ -85,9 +86,10 @@ class Account:
     def reserve(self, results: int) -> Account:
         """Before a draw: one query and `results` results."""
         if self.left_queries < 1 or self.left_results < 1:
-            raise InvalidParameter("a session with budget left", "one that is spent", "its results stay valid.")
-        if not 1 <= results <= self.left_results:
-            raise InvalidParameter(f"between 1 and {self.left_results} results, what is left", results)
+            raise BudgetExceeded("a session with budget left", "one that is spent", "its results stay valid.")
+        checks.check_whole("k", results)
+        if results > self.left_results:
+            raise BudgetExceeded(f"at most {self.left_results:,} results, what is left of the session", f"{results:,}")
         lost = self.used_results + self.reserved
         return replace(self, used_results=lost, used_queries=self.used_queries + 1, reserved=results)
 
@@ -135,6 +137,7 @@ class Session:
         if not target.parent.is_dir():
             raise InvalidParameter("an existing folder for the session", str(target.parent), "create it first.")
         mechanism = calibrate(epsilon, delta, results, shortlist, queries=queries)
+        check_heads(ledger, dataset, (target,))
 
         account = Account(unit, epsilon, delta, mechanism)
         facts = {

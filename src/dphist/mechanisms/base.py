@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeAlias
@@ -123,6 +123,9 @@ class Mechanism:
         `epsilon` is where the mechanism's own profile is read. `composed_epsilon` is the epsilon of the budget it is added up
         in: the error of the noise sampler, a distance of s on either side, costs (1 + e^composed_epsilon) s there and is part
         of every d.
+
+        A ledger reads epsilon and every delta as the shortest decimal that names the double, which may lie to either side of
+        it. So delta is that at the double below epsilon, and every delta is one double larger than computed.
         """
         if not 0 < composed_epsilon <= LARGEST_EPSILON:
             raise InvalidParameter(
@@ -130,7 +133,9 @@ class Mechanism:
                 composed_epsilon,
                 "beyond it the noise samplers are not exact enough to add up.",
             )
-        return self._cost(epsilon, composed_epsilon)
+        cost = self._cost(epsilon, composed_epsilon)
+        delta = max(cost.delta, self.delta(math.nextafter(epsilon, 0.0)))
+        return replace(cost, delta=_above(delta), rho_delta=_above(cost.rho_delta), mu_delta=_above(cost.mu_delta))
 
     def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
         """Any profile: (epsilon, delta) is all that is used of it."""
@@ -589,6 +594,11 @@ def sampler_surcharge(epsilon: float, changed_counters: int) -> float:
 def pure_cost(epsilon: float, composed_epsilon: float) -> PrivacyCost:
     """Discrete Laplace noise on one counter: a pure epsilon and the sampler's error."""
     return of_pure(epsilon, sampler_surcharge(composed_epsilon, 1))
+
+
+def _above(value: float) -> float:
+    """The next double, whose decimal is above this one's value; 0 is exact."""
+    return math.nextafter(value, math.inf) if value else 0.0
 
 
 def with_pure_parts(main: PrivacyCost, pure: list[float], composed_epsilon: float) -> PrivacyCost:

@@ -123,6 +123,7 @@ def smallest_gap(setting: Setting, independent_std: float, correlation: float) -
     fast = _fast_gap(setting, independent_std, correlation)
     if fast <= least:
         return fast
+
     # The mixed cases bind: the sharper bound, which takes long, lowers the gap a little.
     def delta_at(gap: float) -> float:
         return setting.delta(independent_std, correlation, gap, enough=setting.target_delta)
@@ -134,9 +135,7 @@ def _fast_gap(setting: Setting, independent_std: float, correlation: float, star
     """A gap that meets the target, the smallest by the fast bound; Infeasible if there is none. It may be near `start`."""
 
     def delta_at(gap: float, close: bool = False) -> float:
-        return setting.delta(
-            independent_std, correlation, gap, sharp=False, close=close, enough=setting.target_delta
-        )
+        return setting.delta(independent_std, correlation, gap, sharp=False, close=close, enough=setting.target_delta)
 
     least = _floor_of_gap(setting, independent_std, correlation)
     if delta_at(least, close=True) <= setting.target_delta:

@@ -20,7 +20,7 @@ from dphist.interruption import account_for, first_output, held
 from dphist.mechanisms import GroupMechanism, Mechanism, TruncatedLaplace, epsilon_at
 from dphist.mechanisms.base import with_pure_parts
 from dphist.planning import Plan, Request
-from dphist.planning.describe import guarantee, stated_delta
+from dphist.planning.describe import guarantee
 from dphist.planning.plan import choose
 from dphist.planning.top_k import TopKPlan, plan_top_k
 from dphist.privacy.composition import PrivacyCost, worst
@@ -78,7 +78,7 @@ class Receipt:
         return {"dataset": self.dataset, "entry": self.entry, "hash": self.hash}
 
     def __str__(self) -> str:
-        return f"Charged to {self.dataset!r}, entry {self.entry:,}, hash {self.hash[:16]}…"
+        return f"Charged to {self.dataset!r}, entry {self.entry:,}, head {self.hash}"
 
 
 class Charge:
@@ -304,9 +304,9 @@ def spend_of_plan(plan: Plan, unit: str) -> Spend:
         epsilon = request.mechanism_epsilon
         main = worst(branch.cost(epsilon, composed) for branch in branches)
         whole = with_pure_parts(main, pure, composed)
-        # What the plan states is proved as a whole, without the rounding of its parts.
-        stated = max(stated_delta(request, branch) for branch in branches)
-        return replace(whole, epsilon=plan.epsilon, delta=stated)
+        # What the plan states is proved as a whole, without the rounding of its parts. Where the data choose a branch, every
+        # branch is calibrated to a delta a little below the one that is stated.
+        return replace(whole, epsilon=plan.epsilon, delta=main.delta if request.choice == "given" else request.delta)
 
     mechanism = plan.mechanism
     alone = len(branches) == 1 and request.total_scale is None

@@ -28,6 +28,9 @@ METADATA_KEY: Final = b"dphist"
 FOLDER_METADATA: Final = "_dphist"
 """Where a folder that Spark wrote has its metadata; readers of data skip names that begin with an underscore."""
 
+SIDECAR: Final = ".dphist.json"
+"""How the name of the metadata beside a file ends."""
+
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json"}
 
@@ -41,7 +44,7 @@ def format_of(path: Path) -> str:
 
 def sidecar(path: Path) -> Path:
     """Where the metadata of a file is written beside it."""
-    return path.with_name(path.name + ".dphist.json")
+    return path.with_name(path.name + SIDECAR)
 
 
 def files_of(*sources: object) -> tuple[Path, ...]:

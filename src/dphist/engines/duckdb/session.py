@@ -76,6 +76,27 @@ def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection
         yield connection
 
 
+_SIZES: Final = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+"""As the engine writes a number of bytes."""
+
+
+def memory_limit(connection: duckdb.DuckDBPyConnection) -> float:
+    """How many bytes the engine may take now."""
+    limit = connection.execute("SELECT current_setting('memory_limit')").fetchall()
+    number, _, unit = str(limit[0][0]).partition(" ")
+    return float(number) * _SIZES[unit]
+
+
+LEAST: Final = 150e6
+"""The bytes that the engine needs to join and to count, whatever it spills."""
+
+
+def leave_room(connection: duckdb.DuckDBPyConnection, needed: float, least: float = LEAST) -> None:
+    """Let arrays of this process have so many bytes of what the engine may take; it keeps `least` and spills the rest."""
+    now = memory_limit(connection)
+    execute(connection, f"SET memory_limit = '{int(min(now, max(now - needed, least)))}B'")
+
+
 def _optimizers_to_disable(connection: duckdb.DuckDBPyConnection) -> list[str]:
     """All that this engine has but the kept ones; common_subexpressions, say, would move errors out of their TRY."""
     found = connection.execute("SELECT name FROM duckdb_optimizers() ORDER BY name").fetchall()
