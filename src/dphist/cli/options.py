@@ -112,7 +112,7 @@ StagingDirectory: TypeAlias = Annotated[
     ),
 ]
 Threads: TypeAlias = Annotated[int | None, option("--threads", "Threads of the engine.")]
-MemoryLimit: TypeAlias = Annotated[str | None, option("--memory-limit", "Memory of the engine, e.g. 4GB.")]
+MemoryLimit: TypeAlias = Annotated[str | None, option("--memory-limit", "Memory of the process, e.g. 4GB; the rest is spilled.")]
 TempDirectory: TypeAlias = Annotated[Path | None, option("--temp-directory", "Where to spill what does not fit.")]
 Ledger: TypeAlias = Annotated[
     str | None,
@@ -196,7 +196,7 @@ def open_engine(
 ) -> Engine:
     """The engine that a command counts with."""
     from dphist.engines import engine_named
-    from dphist.engines.query import EngineOptions, PerformanceSettings
+    from dphist.engines.query import EngineOptions, PerformanceSettings, memory_beside_python
 
-    settings = PerformanceSettings(threads, memory_limit, temp_directory)
+    settings = PerformanceSettings(threads, memory_beside_python(memory_limit), temp_directory)
     return engine_named(name, EngineOptions(settings, master, remote, staging))
