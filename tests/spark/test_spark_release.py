@@ -83,6 +83,7 @@ def test_the_adaptive_release_is_the_same_bits_without_noise() -> None:
     assert "all of them" in there.metadata()["estimand"]
 
 
+@pytest.mark.cluster
 def test_a_choice_may_fall_on_another_law_and_on_nothing() -> None:
     light = pa.table({"user": np.arange(3000), "item": np.arange(3000) % 9})
     here, there = quiet(light), quiet(frame(light))
@@ -91,6 +92,7 @@ def test_a_choice_may_fall_on_another_law_and_on_nothing() -> None:
     assert there.to_arrow().to_pylist() == here.to_arrow().to_pylist()
 
 
+@pytest.mark.cluster
 def test_an_adaptive_release_of_too_little_is_empty_and_leaves_no_rounds(tmp_path: Path) -> None:
     few, engine = frame(EVENTS.slice(0, 20)), dp.SparkEngine(session(), str(tmp_path))
     options: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "mechanism": "adaptive", "engine": engine}
@@ -148,6 +150,7 @@ def test_an_object_that_goes_away_takes_its_directory_with_it(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.cluster
 def test_a_staging_directory_that_only_spark_reaches_is_emptied(tmp_path: Path) -> None:
     engine = dp.SparkEngine(session(), f"file://{tmp_path}")
     found = dp.release(frame(EVENTS), unit="user", by="item", epsilon=1, delta=1e-6, max_groups=3, engine=engine)
@@ -160,6 +163,7 @@ def test_a_staging_directory_that_only_spark_reaches_is_emptied(tmp_path: Path) 
     assert {session().read.parquet(str(p.parent)).count() for p in tmp_path.glob("*/*/_SUCCESS")} == {0}
 
 
+@pytest.mark.cluster
 def test_top_k_brings_k_and_one_groups(tmp_path: Path) -> None:
     wide = pa.table({"user": np.arange(40000), "item": np.minimum((np.arange(40000) ** 0.5).astype(int) // 8, 11)})
     options: dict[str, Any] = {"unit": "user", "by": "item", "k": 3, "epsilon": 1.0, "delta": 1e-6}
@@ -221,6 +225,7 @@ def test_wrong_sources_are_refused_by_name_or_type(tmp_path: Path) -> None:
         open_session("local", "sc://x")
 
 
+@pytest.mark.cluster
 def test_settings_of_the_session_are_as_before() -> None:
     spark = session()
     spark.conf.set("spark.sql.ansi.enabled", "true")
@@ -254,6 +259,7 @@ def test_through_spark_connect(tmp_path: Path) -> None:
     assert not any(check.failed for check in examine(out))
 
 
+@pytest.mark.cluster
 def test_keys_alone_are_selected_on_the_cluster(tmp_path: Path) -> None:
     """By rounds, by an election and by choice; the folder verifies, and has no column but the key."""
     light = pa.table({"user": np.arange(4000), "item": [f"g{i % 9 if i < 3900 else i}" for i in range(4000)]})
