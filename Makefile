@@ -79,7 +79,7 @@ test-crash: $(READY) postgres  ## kill `continual add`, and processes that charg
 	@$(BIN)/pytest -q -m crash
 
 test-spark: $(READY) java  ## every example of the engine tests on Spark
-	@$(BIN)/pytest -q --engines spark -m "not statistical and not crash and not fuzz" tests/engines tests/spark tests/golden
+	@$(BIN)/pytest -q --engines spark -m "not statistical and not crash and not fuzz" tests/engines tests/spark tests/golden/test_golden_spark.py
 
 mutants: $(READY) java postgres  ## plant every small privacy bug of tests/mutants: all must be killed
 	@$(BIN)/python tests/mutants/run.py

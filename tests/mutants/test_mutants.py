@@ -1,4 +1,4 @@
-"""The list of mutants is sound, and a random twentieth of them is killed."""
+"""The list of mutants is sound, and a random fortieth of them is killed."""
 
 from __future__ import annotations
 
