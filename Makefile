@@ -72,8 +72,8 @@ coverage: $(READY) java postgres
 test-statistical: $(READY)  ## the long statistical runs
 	@$(BIN)/pytest -q -m statistical -n auto
 
-test-fuzz: $(READY)  ## every function of expressions with 1.5 million nasty calls, every option and name with nasty values
-	@$(BIN)/pytest -q -m fuzz tests/engines tests/cli
+test-fuzz: $(READY)  ## 1.5 million nasty calls of functions, 3,700 damaged files, every option and name with nasty values
+	@$(BIN)/pytest -q -s -m fuzz tests/engines tests/stored tests/cli
 
 test-crash: $(READY) postgres  ## kill `continual add`, and processes that charge a ledger, at 200 random points
 	@$(BIN)/pytest -q -m crash

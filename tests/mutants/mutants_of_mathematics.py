@@ -663,7 +663,7 @@ PLANNING: Final = (
          "a stored plan is checked anew", CHANGED),
         ("only-the-first-branch", "used = mechanisms if request.undecided else mechanisms[:1]",
          "used = mechanisms[:1]", "every branch is paid for",
-         _ADAPTIVE + "test_a_branch_that_is_not_paid_for_is_not_chosen"),
+         "tests/planning/test_plan.py::test_every_branch_of_a_default_plan_is_checked"),
         ("alternatives-not-checked",
          "if not all(other.proved_delta(request.mechanism_epsilon) <= request.delta for other in mechanisms[len(used) :]):",
          "if not mechanisms:",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -13,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import fuzz
-from real_files import make_all
+from real_files import make_all, make_lists
 
 import dphist as dp
 from dphist.verification.verify import examine
@@ -28,7 +29,16 @@ SAMPLE = 330
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("real") / "files"
+    """Files of the version before, and sessions and streams of this one."""
+    folder = Path(shutil.copytree(HERE / "before", tmp_path_factory.mktemp("real") / "files"))
+    shutil.rmtree(folder / "lists")
+    make_lists(folder / "lists")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def all_real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("real") / "all"
     make_all(folder)
     return folder
 
@@ -56,12 +66,12 @@ def test_a_sample_of_damaged_files_is_read_or_refused(real: Path, tmp_path: Path
 
 
 @pytest.mark.fuzz
-def test_thousands_of_damaged_files_are_read_or_refused(real: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_thousands_of_damaged_files_are_read_or_refused(all_real: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    last = len(fuzz.all_cases(real))
+    last = len(fuzz.all_cases(all_real))
     workers = [
         subprocess.Popen(
-            [sys.executable, str(HERE / "fuzz.py"), str(real), str(first), str(WORKERS), str(last)],
+            [sys.executable, str(HERE / "fuzz.py"), str(all_real), str(first), str(WORKERS), str(last)],
             stdout=subprocess.PIPE,
             env={**os.environ, **settings},
         )

@@ -163,8 +163,9 @@ class Database:
                 raise
             raise UnusableLedger(f"a ledger at {self.shown}", "a database without one", CREATE) from None
         if type(version) is not int or not 1 <= version <= SCHEMA:
+            got = f"version {version}" if type(version) is int else "something else"
             hint = f"it was written by a newer dphist than {__version__}; nothing was changed."
-            raise UnusableLedger(f"a ledger of version {SCHEMA} or older", "another version", hint)
+            raise UnusableLedger(f"a ledger of version {SCHEMA} or older", got, hint)
         return version
 
     @contextmanager
