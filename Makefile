@@ -75,7 +75,7 @@ test-statistical: $(READY)  ## the long statistical runs
 test-fuzz: $(READY)  ## every function of expressions with 1.5 million nasty calls
 	@$(BIN)/pytest -q -m fuzz tests/engines
 
-test-crash: $(READY) postgres  ## kill `continual add`, and processes that charge a ledger, at 200 random points
+test-crash: $(READY) postgres  ## kill commands with every signal, and who adds to a stream or charges a ledger, at random moments
 	@$(BIN)/pytest -q -m crash
 
 test-spark: $(READY) java  ## every example of the engine tests on Spark

@@ -64,7 +64,8 @@ def words_of(kind: str, number: int) -> list[str]:
         return ["release", *RECORDS, "--epsilon", "0.01", "--delta", "1e-7", *how, "-o", out, *CHARGE, "--quiet"]
     if kind == "ledger":
         if number % 2:
-            return ["top-k", *RECORDS, "--k", "3", "--epsilon", "0.01", "--delta", "1e-7", "-o", "out.csv", *CHARGE]
+            how = ["--method", "ranked", "--epsilon", "0.01", "--delta", "1e-7"]
+            return ["top-k", *RECORDS, "--k", "3", *how, "-o", "out.csv", *CHARGE]
         return ["stat", "is-empty", "events.csv", "--unit", "user", "--epsilon", "0.01", "--delta", "1e-7", *CHARGE]
     if kind == "record":
         spent = ["--unit", "user", "--protects", "unit", "--epsilon", "0.001", "--note", "elsewhere"]
