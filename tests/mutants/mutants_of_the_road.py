@@ -984,12 +984,12 @@ _PUBLISHING: Final = (
         ),
     ),
     Mutant(
-        "interrupt-swallowed-by-the-engine",
+        "interrupt-forgotten-after-a-step",
         "interruption.py",
         "        if arrived:\n            raise KeyboardInterrupt\n",
         "        pass\n",
         "whoever stops a run before it is charged is not charged",
-        ("tests/signals/test_signals.py::test_an_interrupt_inside_of_a_callback_of_the_engine_is_not_swallowed",),
+        ("tests/signals/test_signals.py::test_an_interrupt_waits_for_the_end_of_a_step_and_what_was_made_is_undone",),
     ),
     Mutant(
         "second-name-of-a-state",
