@@ -72,14 +72,14 @@ coverage: $(READY) java postgres
 test-statistical: $(READY)  ## the long statistical runs
 	@$(BIN)/pytest -q -m statistical -n auto
 
-test-fuzz: $(READY)  ## every function of expressions with 1.5 million nasty calls
-	@$(BIN)/pytest -q -m fuzz tests/engines
+test-fuzz: $(READY)  ## every function of expressions with 1.5 million nasty calls, every option and name with nasty values
+	@$(BIN)/pytest -q -m fuzz tests/engines tests/cli
 
 test-crash: $(READY) postgres  ## kill commands with every signal, and who adds to a stream or charges a ledger, at random moments
 	@$(BIN)/pytest -q -m crash
 
 test-spark: $(READY) java  ## every example of the engine tests on Spark
-	@$(BIN)/pytest -q --engines spark -m "not statistical and not crash and not fuzz" tests/engines tests/spark
+	@$(BIN)/pytest -q --engines spark -m "not statistical and not crash and not fuzz" tests/engines tests/spark tests/golden/test_golden_spark.py
 
 mutants: $(READY) java postgres  ## plant every small privacy bug of tests/mutants: all must be killed
 	@$(BIN)/python tests/mutants/run.py

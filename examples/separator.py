@@ -1,6 +1,6 @@
 """A maximum-margin separator of two private point clouds: a user's own function of a private histogram.
 
-    pip install 'dphist[ml]' && python examples/separator.py
+    pip install dphist scikit-learn && python examples/separator.py
 
 Two labelled clouds in the unit square are bucketed, made private with truncated Laplace noise, and given to scikit-learn's
 linear support vector machine with the noisy counts as weights. The machine sees private data only, so it costs no further
@@ -15,7 +15,6 @@ import sys
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.errors import MissingExtra
 from dphist.flexible.bucketing import Grid, count_rows
 from dphist.flexible.statistics import sanitise
 from dphist.mechanisms import TruncatedLaplace
@@ -34,10 +33,8 @@ def clouds(seed: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 def main(seed: int = 1) -> tuple[float, float]:
     """Print the true and the private separator; return the angle between them in degrees and the private accuracy."""
-    try:
-        from sklearn.svm import SVC
-    except ImportError:
-        raise MissingExtra("ml", "the separator") from None
+    from sklearn.svm import SVC
+
     points, labels = clouds(seed)
     grid = Grid((0.0, 0.0), (1.0, 1.0), ERROR)
     mechanism = TruncatedLaplace.for_budget(EPSILON, DELTA)

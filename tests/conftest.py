@@ -12,7 +12,7 @@ from hypothesis import settings
 import spark_sessions
 
 # No deadlines: a busy machine is not a bug. In CI the examples are the same in every run; elsewhere they are new each time.
-settings.register_profile("dphist", deadline=None, derandomize="CI" in os.environ)
+settings.register_profile("dphist", deadline=None, derandomize="CI" in os.environ, max_examples=50)
 settings.load_profile("dphist")
 
 UNTRACED = {"audit", "engines", "locality", "papers", "spark"}

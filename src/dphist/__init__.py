@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dphist.publish.result import Release
     from dphist.publish.run import release, select
     from dphist.publish.stat import PrivateStatistic, stat
-    from dphist.verification.verify import verify
+    from dphist.verification.isolated import verify
 
 __all__ = [
     "AdaptiveGaussian",
@@ -109,7 +109,7 @@ _LAZY = {
     "select": "dphist.publish.run",
     "stat": "dphist.publish.stat",
     "top_k": "dphist.lists.top_k",
-    "verify": "dphist.verification.verify",
+    "verify": "dphist.verification.isolated",
 }
 
 

@@ -24,6 +24,9 @@ LARGEST_SUM: Final = 2**61
 """Sums in steps saturate here, a public limit: saturation never adds to what one unit can change, wrapping would. With noise
 of at most 2^58 steps int64 is enough."""
 
+LARGEST_WEIGHT: Final = 1e6
+"""How far the shares of an aggregate and of the count may be apart."""
+
 _STEPS_PER_HALF_RANGE: Final = 20
 _RECORD_BITS: Final = 40
 _LARGEST_BOUND: Final = 2.0**960
@@ -62,7 +65,7 @@ class Aggregate:
             raise InvalidParameter(f"finite bounds lower < upper for {self.name}", bounds, "for example likes:0:1.")
         if not 2.0**-900 < self.upper - self.lower < 2.0**900:
             raise InvalidParameter(f"bounds of ordinary size for {self.name}", bounds)
-        checks.check_positive(f"weight of {self.name}", self.weight)
+        checks.check_between(f"a weight of {self.name}", self.weight, 1 / LARGEST_WEIGHT, LARGEST_WEIGHT)
         if self.lattice is None:
             object.__setattr__(self, "lattice", self._usual_lattice())
         if not self.lower <= self.centre <= self.upper:

@@ -6,7 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from dphist.errors import InvalidParameter
+from dphist.errors import Infeasible, InvalidParameter
+
+SMALLEST_EPSILON = 1e-9
+SMALLEST_DELTA = 1e-100
+"""Public limits of what may be asked for: below them noise and thresholds leave what doubles and samplers are exact for."""
 
 MOST_GROUPS = 2**40
 """A public limit on max_groups, sparsity and lists of keys: far above use, far below where doubles lose integers."""
@@ -22,6 +26,21 @@ def check_delta(value: float) -> None:
     """A delta in (0, 1)."""
     if not 0 < value < 1:
         raise InvalidParameter("delta in (0, 1)", value, "unknown groups need delta > 0; try 1e-8.")
+
+
+def check_budget(epsilon: float, delta: float) -> None:
+    """What may be asked for. The parts that a mechanism divides it into may be smaller."""
+    check_epsilon(epsilon)
+    check_delta(delta)
+    for name, value, least in (("epsilon", epsilon, SMALLEST_EPSILON), ("delta", delta, SMALLEST_DELTA)):
+        if value < least:
+            raise Infeasible(f"{name} of at least {least:g}", value, "with less, noise would hide any count.")
+
+
+def check_between(name: str, value: float, least: float, most: float, hint: str = "") -> None:
+    """A number in a range; NaN is in none."""
+    if not least <= value <= most:
+        raise InvalidParameter(f"{name} from {least:g} to {most:g}", value, hint)
 
 
 def check_whole(name: str, value: int, least: int = 1, hint: str = "") -> None:

@@ -15,6 +15,8 @@ Every message has the form ``Expected ..., got .... Hint: ...`` and never holds 
 
 from __future__ import annotations
 
+from typing import Final
+
 __all__ = [
     "BudgetExceeded",
     "DphistError",
@@ -26,6 +28,18 @@ __all__ = [
     "UnreadableSource",
     "UnusableLedger",
 ]
+
+
+_LONGEST: Final = 400
+"""Characters of a value in a message. Lists of names and hints are a little longer."""
+
+
+def _shown(value: object, longest: int = _LONGEST) -> str:
+    """A value in a message, cut where nobody would read on."""
+    if isinstance(value, int) and value.bit_length() > 4 * longest:
+        return f"a number of more than {longest} digits"  # which Python may refuse to write
+    text = str(value)
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 class DphistError(Exception):
@@ -45,7 +59,8 @@ class InvalidParameter(DphistError, ValueError):
 
     def __init__(self, expected: str, got: object, hint: str = "") -> None:
         self.expected, self.got, self.hint = expected, got, hint
-        super().__init__(f"Expected {expected}, got {got}." + (f" Hint: {hint}" if hint else ""))
+        told = f"Expected {_shown(expected, 3 * _LONGEST)}, got {_shown(got)}."
+        super().__init__(told + (f" Hint: {_shown(hint, 3 * _LONGEST)}" if hint else ""))
 
     def __reduce__(self) -> tuple[type[InvalidParameter], tuple[str, object, str], dict[str, object]]:
         return type(self), (self.expected, self.got, self.hint), self.__dict__

@@ -131,8 +131,16 @@ def write_text(text: str, path: Path, *, inputs: Iterable[Path] = (), overwrite:
         partial.write_text(text, encoding="utf-8")
 
 
+def as_path(path: str | Path) -> Path:
+    """A path that the system can take: no name has a NUL in it."""
+    if "\0" in str(path):
+        raise InvalidParameter("a path", "one with a NUL in it", OTHER_NAME)
+    return Path(path)
+
+
 def _check_name(path: Path) -> None:
     """Most writers take names in UTF-8 only, and would say so after the charge."""
+    as_path(path)
     try:
         str(path).encode()
     except UnicodeEncodeError:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from decimal import ROUND_CEILING, Context, Decimal
+from collections.abc import Iterator
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 
@@ -46,11 +47,37 @@ def factor_of(epsilon: float) -> str:
 
 
 def bounded_change(protected: str, epsilon: float, proved: float, asked: float, theorem: str) -> str:
-    """An (epsilon, delta) guarantee as a sentence; what is proved is rounded up, what was asked for is told in full."""
-    return (
+    """An (epsilon, delta) guarantee as a sentence; what is proved is rounded up, what was asked for is told in full.
+
+    One that protects little says so.
+    """
+    return " ".join([
         f"adding or removing {protected} changes the probability of any result by at most a factor"
-        f" {factor_of(epsilon)} plus delta = {rounded_up(proved)} (asked for: {asked!r}), by {theorem}."
-    )
+        f" {factor_of(epsilon)} plus delta = {rounded_up(proved)} (asked for: {asked!r}), by {theorem}.",
+        *_cautions(epsilon, proved),
+    ])  # fmt: skip
+
+
+LARGE_EPSILON, LARGE_DELTA = 10, 1e-3
+"""What is above them hardly protects anybody."""
+
+
+def _cautions(epsilon: float, delta: float) -> Iterator[str]:
+    """What a large epsilon or delta means for one person; what may be learnt is rounded up."""
+    if epsilon > LARGE_EPSILON:
+        sure = "all but certain"
+        if epsilon < 20:  # of even odds, a factor e^epsilon makes e^epsilon to one
+            doubt = Context(prec=2, rounding=ROUND_FLOOR).create_decimal_from_float(100 / (1 + math.exp(epsilon)))
+            sure = f"{100 - doubt} % certain"
+        yield (
+            f"CAUTION: epsilon above {LARGE_EPSILON} protects little. Somebody who thinks it as likely as not that a person"
+            f" is in the data may become {sure} of it."
+        )
+    if delta > LARGE_DELTA:
+        yield (
+            f"CAUTION: delta above {LARGE_DELTA} protects little. With a probability of up to {rounded_up(delta, 2)} everything"
+            " about a person may be told."
+        )
 
 
 def canonical(data: object) -> str:

@@ -1,13 +1,10 @@
-"""The example of a user's own function, run with the real scikit-learn; without it the extra is named."""
+"""The example of a user's own function, run with the real scikit-learn."""
 
 import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-from dphist.errors import MissingExtra
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "separator.py"
 
@@ -29,9 +26,3 @@ def test_the_private_separator_separates(separator: ModuleType, capsys: pytest.C
     assert angle < 5
     assert accuracy > 0.999
     assert "moved by at most 0.05" in capsys.readouterr().out
-
-
-def test_without_the_extra_it_says_what_to_install(separator: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.svm", None)
-    with pytest.raises(MissingExtra, match=r"dphist\[ml\]"):
-        separator.main()

@@ -12,7 +12,12 @@ from test_golden_outputs import check
 from spark_sessions import session
 
 
-@pytest.mark.parametrize("name", SPARK_CASES)
+QUICK = {"spark-everything", "spark-adaptive", "spark-errors"}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.cluster) for name in SPARK_CASES]
+)
 def test_spark_case(name: str, tmp_path: Path) -> None:
     session()  # starts here: its processes keep the folder they are started in, and a case removes its own
     check(name, text_of(run(SPARK_CASES[name], tmp_path)))

@@ -105,7 +105,7 @@ def test_a_failure_on_a_record_is_charged_once_and_says_so(road: str, ledger: st
     with Ledger(ledger) as opened:
         entry = opened.entries("people")[1]
     words = str(problem.value)
-    assert f"Charged to 'people', entry 1, hash {entry.hash[:16]}…. The charge stays" in words
+    assert f"Charged to 'people', entry 1, head {entry.hash}. The charge stays" in words
     assert words.endswith("Nothing was published; another run is charged again.")
     assert "forty-seven" not in words  # digits may be in the hash
     assert problem.value.__cause__ is None
@@ -211,7 +211,7 @@ def test_commands_on_a_damaged_file(
     assert spends(ledger) == (0, 0)
     done = CliRunner().invoke(app, words)
     assert isinstance(done.exception, dp.EngineFailure)
-    assert "entry 1, hash " in str(done.exception)
+    assert "entry 1, head " in str(done.exception)
     assert "Nothing was published; another run is charged again." in str(done.exception)
     assert spends(ledger) == (1, 1)
     assert sorted(tmp_path.iterdir()) == before

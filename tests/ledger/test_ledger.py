@@ -16,10 +16,10 @@ from dphist.ledger import DataSet, Entry, Ledger, chain, database
 from dphist.ledger import ledger as ledger_module
 from dphist.ledger.dataset import Protects
 from dphist.privacy.composition import PrivacyCost, of_declared_rho, of_gaussian, of_pure
-from dphist.privacy.filters import ACCOUNTANTS, UNITS, Accountant
+from dphist.privacy.filters import ACCOUNTANTS, UNITS, Accountant, Amount
 from dphist.words import canonical
 
-TENTH = of_pure(0.125, 1e-8)
+EIGHTH = of_pure(0.125, 1e-8)
 
 
 def make(address: str, accountant: Accountant = "basic", name: str = "events", **changes: object) -> Ledger:
@@ -28,7 +28,7 @@ def make(address: str, accountant: Accountant = "basic", name: str = "events", *
     return opened
 
 
-def spend(opened: Ledger, cost: PrivacyCost = TENTH, name: str = "events") -> Entry:
+def spend(opened: Ledger, cost: PrivacyCost = EIGHTH, name: str = "events") -> Entry:
     return opened.reserve(name, cost, unit="user", command="release", facts={"mechanism": "test"})
 
 
@@ -66,7 +66,7 @@ def test_spends_add_up_until_nothing_is_left(address: str) -> None:
         with pytest.raises(BudgetExceeded, match=r"left of 'events': epsilon 0 and delta 9.2e-07, got epsilon 0.125"):
             spend(opened)
         status = opened.status("events")
-        assert status.total.noise == UNITS
+        assert status.total.noise == UNITS["decimal"]
         assert (len(status.spends), status.unconfirmed, status.more_like_the_last()) == (8, [], 0)
         assert all(check.passed for check in opened.verify("events"))
         assert "100.0 %" in str(status)
@@ -79,7 +79,7 @@ def test_a_reservation_that_was_never_confirmed_stays_spent_and_is_told(address:
             spend(other)  # the noise is drawn, then the process dies
         status = opened.status("events")
         assert len(status.unconfirmed) == 2
-        assert status.total.noise == UNITS // 4
+        assert status.total.noise == UNITS["decimal"] // 4
         assert "2 of them reserved and never confirmed" in str(status)
 
 
@@ -134,10 +134,10 @@ def test_every_accountant_refuses_what_does_not_fit_and_says_what_is_left(addres
 def test_only_guarantees_about_the_same_neighbours_add_up(address: str) -> None:
     with make(address) as opened:
         with pytest.raises(InvalidParameter, match="the unit 'user', as 'events' protects, got 'device'"):
-            opened.reserve("events", TENTH, unit="device", command="release", facts={})
+            opened.reserve("events", EIGHTH, unit="device", command="release", facts={})
         with pytest.raises(InvalidParameter, match="what one unit adds in one round"):
-            opened.reserve("events", TENTH, unit="user", command="continual", facts={}, protects="event")
-        assert opened.left("events")[1].noise == UNITS
+            opened.reserve("events", EIGHTH, unit="user", command="continual", facts={}, protects="event")
+        assert opened.left("events")[1].noise == UNITS["decimal"]
 
 
 def record(opened: Ledger, cost: PrivacyCost, *, unit: str = "user", protects: Protects = "unit") -> Entry:
@@ -156,7 +156,7 @@ def test_external_spends_are_recorded_whether_they_fit_or_not(address: str, acco
         ]  # fmt: skip
         record(opened, of_pure(5.0, 0.3))
         opened.commit("events", first.sequence)
-        for use in (lambda: spend(opened), lambda: opened.check("events", TENTH, unit="user")):
+        for use in (lambda: spend(opened), lambda: opened.check("events", EIGHTH, unit="user")):
             with pytest.raises(BudgetExceeded, match="spends recorded from elsewhere exceed the budget"):
                 use()
         record(opened, of_pure(1e6, 1.0))
@@ -174,11 +174,11 @@ def test_external_spends_are_recorded_whether_they_fit_or_not(address: str, acco
 def test_what_was_protected_elsewhere_must_be_what_the_data_set_protects(address: str) -> None:
     with make(address) as opened:
         with pytest.raises(InvalidParameter, match="got 'device'"):
-            record(opened, TENTH, unit="device")
+            record(opened, EIGHTH, unit="device")
         with pytest.raises(InvalidParameter, match="what one unit adds in one round"):
-            record(opened, TENTH, protects="event")
+            record(opened, EIGHTH, protects="event")
         assert len(opened.entries("events")) == 1
-        assert record(opened, TENTH).body["protects"] == "unit"
+        assert record(opened, EIGHTH).body["protects"] == "unit"
 
 
 def test_a_data_set_of_events_has_one_stream(address: str) -> None:
@@ -186,17 +186,17 @@ def test_a_data_set_of_events_has_one_stream(address: str) -> None:
     with make(address, protects="event") as opened:
 
         def check() -> None:
-            opened.check("events", TENTH, unit="user", protects="event")
+            opened.check("events", EIGHTH, unit="user", protects="event")
 
         def start() -> None:
-            opened.reserve("events", TENTH, unit="user", protects="event", command="continual", facts={})
+            opened.reserve("events", EIGHTH, unit="user", protects="event", command="continual", facts={})
 
         check()
         start()
         for use in (check, start):
             with pytest.raises(InvalidParameter, match=r"\(the first is entry 1\).*a data set for each stream"):
                 use()
-        record(opened, TENTH, protects="event")
+        record(opened, EIGHTH, protects="event")
         assert all(check.passed for check in opened.verify("events"))
         good = opened.entries("events")
     second = replace(good[2], kind="reserve")
@@ -330,13 +330,13 @@ def test_a_rebuilt_chain_must_still_add_up(tmp_path: Path) -> None:
     assert all(check.passed for check in chain.verify(_rebuilt(good)))
     lower = replace(good[1], noise_total=0)
     twice = replace(good[2], sequence=3)
-    body = {**good[0].body, "noise_limit": str(UNITS // 16)}
+    body = {**good[0].body, "noise_limit": str(UNITS["decimal"] // 16)}
     hollow = replace(good[1], body={"command": "release"})
     for wrong, said in (
         ([good[0], lower, good[2]], "the sums of entry 1 are wrong"),
         ([*good, twice], "entry 3 confirms a reservation that is not open"),
         ([replace(good[0], body=body), *good[1:]], "entry 1 was charged beyond the budget"),
-        ([good[0], hollow], "an entry lacks"),
+        ([good[0], hollow], "a valid cost in entry 1"),
         ([good[0], replace(good[1], kind="create")], "entry 1 is of the wrong kind"),
     ):
         found = [check for check in chain.verify(_rebuilt(wrong)) if not check.passed]
@@ -386,7 +386,7 @@ def test_a_clock_that_goes_back_is_written_down(address: str, monkeypatch: pytes
         monkeypatch.undo()
         assert "clock" not in spend(opened).body
         assert all(check.passed for check in opened.verify("events"))
-        assert opened.status("events").total.noise == UNITS // 4
+        assert opened.status("events").total.noise == UNITS["decimal"] // 4
 
 
 def as_version_one(address: str) -> None:
@@ -421,7 +421,7 @@ def test_a_newer_schema_is_refused_and_left_alone(address: str) -> None:
     with make(address) as opened:
         execute(address, "UPDATE dphist_schema SET version = 99")
         for use in (lambda: spend(opened), lambda: opened.status("events"), lambda: Ledger(address, create=True)):
-            with pytest.raises(UnusableLedger, match="version 99"):
+            with pytest.raises(UnusableLedger, match="got another version"):
                 use()
         execute(address, "UPDATE dphist_schema SET version = 2")
         assert len(opened.entries("events")) == 1
@@ -469,7 +469,7 @@ def test_a_damaged_body_is_told(tmp_path: Path) -> None:
         spend(opened)
         drop_triggers(address)
         execute(address, "UPDATE dphist_entries SET body = '{' WHERE sequence = 1")
-        with pytest.raises(UnusableLedger, match="a damaged entry 1"):
+        with pytest.raises(UnusableLedger, match="readable JSON object in entry 1"):
             opened.verify("events")
 
 
@@ -482,7 +482,7 @@ def test_names_are_used_once_and_must_be_known(address: str) -> None:
         spend(opened, of_pure(5.0, 0.0), "other")
         with pytest.raises(InvalidParameter, match="an entry of the data set 'other', got number 7"):
             opened.entry("other", 7)
-        assert opened.left("events")[1].noise == UNITS
+        assert opened.left("events")[1].noise == UNITS["decimal"]
         for use in (opened.dataset, opened.entries, opened.left, lambda name: spend(opened, name=name)):
             with pytest.raises(InvalidParameter, match="a data set of this ledger"):
                 use("nothing")
@@ -566,3 +566,25 @@ def test_a_thousand_spends_are_read_checked_and_composed(tmp_path: Path) -> None
         assert status.total == status.entries[-1].total
         assert all(check.passed for check in opened.verify("events"))
         assert json.dumps(status.to_data())
+
+
+def test_ten_releases_of_a_tenth_fit_and_an_eleventh_does_not(tmp_path: Path) -> None:
+    """Ten doubles 0.1 are more than 1; ten times the decimal 0.1 is 1."""
+    with Ledger(tmp_path / "ledger.db", create=True) as opened:
+        opened.create(DataSet("events", 1.0, 1e-6, "user", "basic"))
+        for _ in range(10):
+            opened.reserve("events", of_pure(0.1, 1e-7), unit="user", command="release", facts={})
+        assert opened.left("events")[1] == Amount()
+        assert all(check.passed for check in opened.verify("events"))
+        assert opened.status("events").to_data()["spent"] == {"epsilon": 1.0, "delta": 1e-6}
+        with pytest.raises(BudgetExceeded):
+            opened.reserve("events", of_pure(1e-9), unit="user", command="release", facts={})
+
+
+def test_data_sets_from_before_decimals_keep_their_sums() -> None:
+    old = DataSet("events", 1.0, 1e-6, "user", "basic", numerals="binary")
+    body = {name: value for name, value in old.to_data().items() if name != "numerals"}
+    assert DataSet.from_data(body) == old
+    assert old.noise_limit == 2**256
+    assert not old.amount(of_pure(0.1)).times(10).within(old.limit)
+    assert DataSet.from_data(DataSet("events", 1.0, 1e-6, "user", "basic").to_data()).numerals == "decimal"

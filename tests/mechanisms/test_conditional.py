@@ -231,9 +231,10 @@ def test_the_correlated_list_is_conditional_on_its_cut_off() -> None:
     assert float(weight[noisy < truth].sum()) < 0.3  # the plain value is too high much more often
 
 
-def test_a_list_from_the_top_is_conditional_on_its_cut_off() -> None:
-    mechanism = FromTop(5, 4.0, 30)
-    noise = Noise((DiscreteGaussian(mechanism.variance),), 0, 4.0)
+@pytest.mark.parametrize("rounded", [False, True])
+def test_a_list_from_the_top_is_conditional_on_its_cut_off(rounded: bool) -> None:
+    mechanism = FromTop(5, 4.0, 30, rounded=rounded)
+    noise = Noise((mechanism.law,), 0, mechanism.count_std)
     for truth in range(94, 120, 3):
         law = released(noise, 100, truth)
         counts = mechanism.given_cut_off(law.noisy, 100.0).counts

@@ -32,9 +32,11 @@ from dphist.mechanisms import (
 )
 from dphist.mechanisms.adaptive import calibrate as adaptive
 from dphist.mechanisms.base import Mechanism, pure_cost, sampler_surcharge, with_pure_parts
+from dphist.planning import Request
+from dphist.planning.plan import choose
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy.composition import PrivacyCost, delta_from_rho, mu_of_pure, rho_of_pure
-from dphist.privacy.filters import ACCOUNTANTS, Amount, amount, delta_of_noise, value
+from dphist.privacy.filters import ACCOUNTANTS, Amount, amount, delta_of_noise, limit, value
 from dphist.privacy.gaussian import delta_gaussian
 
 Floats = NDArray[np.float64]
@@ -76,12 +78,34 @@ def test_no_facet_claims_less_than_the_mechanism_itself_has(name: str) -> None:
     """
     made = ALL[name]
     cost = made.cost(1.0)
-    assert (cost.epsilon, cost.delta) == (1.0, made.delta(1.0))
+    assert cost.epsilon == 1.0
+    assert made.delta(math.nextafter(1.0, 0)) < cost.delta <= made.delta(1.0) * (1 + 1e-9) + 1e-15  # decimals
     for epsilon in (0.05, 0.3, 1.0, 2.0, 5.0) if "laplace" not in name else (1.0, 2.0, 5.0):
         own = made.delta(epsilon) * (1 - 1e-9)
         assert delta_from_rho(cost.rho, epsilon) + cost.rho_delta >= own
         if name not in CONCENTRATED or epsilon >= 1.0:
             assert float(delta_gaussian(cost.mu, epsilon)) + cost.mu_delta >= own
+
+
+TENTHS: dict[str, Callable[[], Mechanism]] = {
+    "sparse": lambda: choose(Request(0.1, 1e-7, max_groups=3)).mechanism,
+    "laplace": lambda: choose(Request(0.1, 1e-7, max_groups=1, mechanism="laplace")).mechanism,
+    "correlated": lambda: choose(Request(0.1, 1e-7, sparsity=10)).mechanism,
+    "known": lambda: choose(Request(0.1, 1e-7, keys=20)).mechanism,
+    "discrete": lambda: discrete_gaussian.calibrate(0.1, 1e-7, 3),
+    "truncated": lambda: TruncatedLaplace.for_budget(0.1, 1e-7, 1),
+    "session": lambda: ranked.calibrate(0.1, 1e-7, 10, 100, queries=2),
+    "from top": lambda: from_top.calibrate(0.1, 1e-7, 10),
+    "continual": lambda: continual.calibrate(0.1, 1e-7, 30, 2),
+}
+
+
+@pytest.mark.parametrize("name", TENTHS)
+def test_ten_releases_of_a_tenth_fit_into_a_budget(name: str) -> None:
+    cost = TENTHS[name]().cost(0.1, 1.0)
+    whole = limit("basic", 1.0, 1e-6)
+    assert amount(cost, "basic").times(10).within(whole)
+    assert not amount(cost, "basic").times(11).within(whole)
 
 
 @pytest.mark.parametrize("name", GAUSSIAN)
@@ -107,7 +131,7 @@ def test_formulas() -> None:
     assert records.rho < rho_of_pure(1.0)
     discrete = DiscreteGaussianThreshold(2, 20.0, 150.0)
     assert discrete.cost(1.0).mu == mu_of_pure(1.0)
-    assert discrete.cost(1.0).mu_delta == discrete.delta(1.0)
+    assert discrete.cost(1.0).mu_delta == math.nextafter(discrete.delta(1.0), 1)
     session = PURE["session"]
     assert isinstance(session, Ranked)
     cost = session.cost(1.0)
@@ -121,7 +145,7 @@ def test_formulas() -> None:
 def test_the_sampler_is_paid_at_the_epsilon_of_the_whole_budget() -> None:
     made = KnownGroups(50, 10, 8.0)
     for composed in (0.5, 10.0, 30.0):
-        assert made.cost(1.0, composed).mu_delta == sampler_surcharge(composed, 50)
+        assert made.cost(1.0, composed).mu_delta == math.nextafter(sampler_surcharge(composed, 50), 1)
     with pytest.raises(InvalidParameter, match="at most 30"):
         made.cost(1.0, 30.1)
     big = adaptive(1.0, 1e-8)

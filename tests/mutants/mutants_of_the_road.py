@@ -28,6 +28,7 @@ _CHARGE: Final = "tests/ledger/test_charge.py::"
 _LEDGER: Final = "tests/ledger/test_ledger.py::"
 _SESSION: Final = "tests/unknown_domain/test_session.py::"
 _STREAM: Final = "tests/unknown_domain/test_continual.py::"
+_CHECKSUMS: Final = "tests/stored/test_checksums.py::"
 _LOCKS: Final = "tests/unknown_domain/test_locks.py::"
 _TOP_K: Final = "tests/unknown_domain/test_top_k_release.py::"
 _VERIFY_LAWS: Final = "tests/publish/test_verify_laws.py::"
@@ -41,8 +42,17 @@ _SCRATCH: Final = "tests/signals/test_scratch.py::"
 _SHEET: Final = "tests/publish/test_spreadsheet.py::"
 _QUOTES: Final = "tests/locality/test_no_quotes.py::"
 _SPARK: Final = "tests/spark/"
+_CLOCKS: Final = "tests/engines/test_engine_clocks.py::"
 
 _PLAN_OF_ENGINES: Final = (
+    Mutant(
+        "age-until-now",
+        "engines/functions.py",
+        '*_each("age", (_MOMENT, _MOMENT)),',
+        '*_each("age", (_MOMENT,), (_MOMENT, _MOMENT)),',
+        "the value of an expression is a function of the record alone",
+        (f"{_CLOCKS}test_no_function_of_the_clock_gets_through",),
+    ),
     Mutant(
         "one-group-more-than-bounded",
         "engines/sql.py",
@@ -1121,16 +1131,16 @@ _CHARGING: Final = (
     Mutant(
         "budget-without-a-bound",
         "ledger/ledger.py",
-        "            if amount(cost, dataset.accountant).within(left):\n",
-        "            if amount(cost, dataset.accountant).within(left + left):\n",
+        "            if dataset.amount(cost).within(left):\n",
+        "            if dataset.amount(cost).within(left + left):\n",
         "nothing is charged beyond what is left",
         (f"{_SPENDS}test_a_spend_larger_than_what_is_left_is_refused",),
     ),
     Mutant(
         "check-without-a-bound",
         "ledger/ledger.py",
-        "        if not amount(cost, dataset.accountant).within(left):\n",
-        "        if not amount(cost, dataset.accountant).within(dataset.limit):\n",
+        "        if not dataset.amount(cost).within(left):\n",
+        "        if not dataset.amount(cost).within(dataset.limit):\n",
         "what does not fit is refused before anything is read",
         (f"{_SPENDS}test_what_does_not_fit_is_refused_before_the_source_is_opened",),
     ),
@@ -1145,8 +1155,8 @@ _CHARGING: Final = (
     Mutant(
         "spends-not-added",
         "ledger/ledger.py",
-        "before.total + amount(cost, dataset.accountant))",
-        "amount(cost, dataset.accountant))",
+        "before.total + dataset.amount(cost))",
+        "dataset.amount(cost))",
         "spends add up",
         (f"{_LEDGER}test_spends_add_up_until_nothing_is_left[sqlite]",),
     ),
@@ -1218,7 +1228,7 @@ _CHARGING: Final = (
     Mutant(
         "confirmed-twice",
         "ledger/ledger.py",
-        '    if not reserved or any(entry.kind == "commit" and entry.body["entry"] == sequence for entry in entries):\n',
+        '    if not reserved or any(entry.kind == "commit" and entry.confirmation.entry == sequence for entry in entries):\n',
         "    if not reserved:\n",
         "a reservation is confirmed once",
         (f"{_LEDGER}test_only_an_open_reservation_can_be_confirmed[sqlite]",),
@@ -1258,8 +1268,8 @@ _CHARGING: Final = (
     Mutant(
         "limits-believed",
         "ledger/dataset.py",
-        "if min(stored.noise, stored.delta) <= 0 or not stored.within(most + slack):",
-        "if min(stored.noise, stored.delta) <= 0:",
+        "if min(limit.noise, limit.delta) <= 0 or not limit.within(most + slack):",
+        "if min(limit.noise, limit.delta) <= 0:",
         "the limits of a data set are those of its budget",
         (f"{_LEDGER}test_limits_are_those_of_the_budget_whatever_is_stored",),
     ),
@@ -1282,7 +1292,7 @@ _CHARGING: Final = (
     Mutant(
         "password-told",
         "ledger/database.py",
-        'text = text.replace(secret, "***")',
+        'text = text.replace(spelled, "***")',
         "pass",
         "no error tells a password",
         (f"{_LEDGER}test_passwords_are_not_told",),
@@ -1325,7 +1335,7 @@ _LISTS: Final = (
     Mutant(
         "more-results-than-left",
         "lists/session.py",
-        "if not 1 <= results <= self.left_results:",
+        "if results > self.left_results:",
         "if not 1 <= results <= self.mechanism.symbols:",
         "a session returns as many results as it paid for",
         (f"{_SESSION}test_a_reservation_that_nobody_settled_stays_spent",),
@@ -1333,10 +1343,42 @@ _LISTS: Final = (
     Mutant(
         "edited-session-believed",
         "lists/session.py",
-        "if not (spent and account.mechanism.delta(account.epsilon) <= account.delta):",
-        "if not spent:",
+        "    if account.mechanism.proved_delta(account.epsilon) > account.delta:\n",
+        "    if not account.unit:\n",
         "the guarantee of a session is computed anew whenever it is read",
         (f"{_SESSION}test_damaged_and_foreign_files_are_refused",),
+    ),
+    Mutant(
+        "spent-more-than-promised",
+        "lists/session.py",
+        "        if min(self.used_results, self.used_queries, self.reserved, self.left_results, self.left_queries) < 0:\n",
+        "        if not self.unit:\n",
+        "an account is never negative",
+        (f"{_CHECKSUMS}test_an_account_is_never_negative",),
+    ),
+    Mutant(
+        "session-digest-not-compared",
+        "lists/session.py",
+        "(data.pop(_DIGEST, None) is None or content != _text(data))",
+        "data.pop(_DIGEST, None) is None",
+        "a flipped bit in what is left of a session is told",
+        (f"{_CHECKSUMS}test_every_flipped_bit_of_a_session_is_told",),
+    ),
+    Mutant(
+        "checksum-not-compared",
+        "lists/sealed.py",
+        "if is_sealed and content[-64:] != hashlib.sha256(body).hexdigest().encode():",
+        "if is_sealed and not content:",
+        "a flipped bit in a stream is told",
+        (f"{_CHECKSUMS}test_every_flipped_bit_of_a_stream_is_told_before_it_is_parsed",),
+    ),
+    Mutant(
+        "lost-checksum-not-missed",
+        "lists/state.py",
+        "if is_sealed != (record.version >= _VERSION):",
+        "if record.version > _VERSION:",
+        "a state cannot lose its checksum",
+        (f"{_CHECKSUMS}test_a_state_that_lost_its_checksum_is_refused",),
     ),
     Mutant(
         "list-of-an-unbounded-histogram",
@@ -1601,14 +1643,26 @@ _VERIFICATION: Final = tuple(
             "two-copies", "stored.py", "    if copies[0] != copies[1]:\n", "    if copies[0] is None and copies[1]:\n",
             "two readers of one file read one claim", (f"{_VERIFY_LAWS}test_two_claims_in_one_file_are_refused",),
         ),
-        (
-            "names-twice", "stored.py", "if len(data := dict(pairs)) < len(pairs):", "if not (data := dict(pairs)):",
-            "two readers of one file read one claim", (f"{_VERIFY}test_hostile_files_are_refused",),
-        ),
     )
 )  # fmt: skip
 
 _ON_SPARK: Final = (
+    Mutant(
+        "spark-clock-in-a-constant",
+        "engines/spark/expressions.py",
+        "if text is not None and not _DATED.match(text):",
+        "if text is not None and not text:",
+        "the value of an expression is a function of the record alone",
+        (f"{_CLOCKS}test_no_constant_is_read_by_the_clock[spark]",),
+    ),
+    Mutant(
+        "spark-time-of-today",
+        "engines/spark/expressions.py",
+        'child = dated(child) if kind == "timestamp" else child',
+        "child = child",
+        "the value of an expression is a function of the record alone",
+        (f"{_CLOCKS}test_no_text_is_read_by_the_clock[spark]",),
+    ),
     Mutant(
         "spark-sparsity-not-enforced",
         "engines/spark/groups.py",

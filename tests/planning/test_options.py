@@ -183,7 +183,7 @@ def test_stored_requests_are_read_strictly(tmp_path: Path, name: str, value: obj
     data = json.loads(path.read_text())
     data["request"][name] = value
     path.write_text(json.dumps(data))
-    with pytest.raises(dp.InvalidPlan, match="Expected a complete plan"):
+    with pytest.raises(dp.InvalidPlan, match=rf"Expected a valid request\.{name}.* in .*plan.json, got another one"):
         dp.Plan.load(path)
 
 
@@ -191,7 +191,8 @@ def test_stored_values_are_checked_by_the_request(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     dp.plan(epsilon=1, delta=1e-8, max_groups=10).save(path)
     data = json.loads(path.read_text())
-    data["request"]["epsilon"] = math.nan
-    path.write_text(json.dumps(data))
-    with pytest.raises(dp.InvalidPlan, match="a damaged one: Expected a finite epsilon > 0, got nan"):
-        dp.Plan.load(path)
+    for value, told in ((math.nan, "one readable JSON object"), (-1, "a finite epsilon > 0")):
+        data["request"]["epsilon"] = value
+        path.write_text(json.dumps(data))
+        with pytest.raises(dp.InvalidPlan, match=rf"Expected {told} in .*plan.json, got something else"):
+            dp.Plan.load(path)

@@ -26,7 +26,8 @@ from dphist.publish.digests import as_stored, seal, table_digest, without_conten
 from dphist.publish.files import METADATA_KEY, sha256, sidecar, write_table
 from dphist.publish.result import Selection
 from dphist.publish.run import privatise
-from dphist.verification.verify import NOT_KNOWN
+from dphist.verification.isolated import NOT_KNOWN
+from dphist.verification.verify import examine
 
 EVENTS = pa.table(
     {
@@ -101,7 +102,7 @@ def rewrite(path: Path, metadata: Any, name: str) -> Path:
 def outcome(path: Path, **options: Any) -> str:
     """`ok` if nothing failed, else the names of what failed, or that it was refused."""
     try:
-        failed = sorted(check.name for check in dp.verify(path, **options) if check.failed)
+        failed = sorted(check.name for check in examine(path, **options) if check.failed)
     except dp.DphistError:
         return "refused"
     return ", ".join(failed) or "ok"
@@ -197,7 +198,7 @@ def test_what_is_wrong_is_named_and_not_quoted(folder: Path) -> None:
             "ledger.x\\x1b[2J": {"ledger": {**entry, "x\x1b[2J": "secret"}},
         }
         for place, wrong in wrongs.items():
-            found = dp.verify(rewrite(path, {**good, **wrong}, "typed.parquet"))
+            found = examine(rewrite(path, {**good, **wrong}, "typed.parquet"))
             words = next(check.detail for check in found if check.name == "guarantee")
             assert words.startswith(f"Expected a valid {place} in the metadata, got another one. Hint: ")
             assert not any(part in words for part in ("secret", "7131", "\x1b", "pydantic", "http"))
@@ -306,7 +307,7 @@ def test_untouched_files_with_any_keys_are_fine(tmp_path: Path, keys: list[tuple
     found = privatise(histogram, PLAN, Selection("u", ("k", "n"), intervals=0.9))
     for name in ("out.parquet", "out.csv", "out.json"):
         found.write(tmp_path / name, overwrite=True)
-        wrong = [check for check in dp.verify(tmp_path / name) if not check.passed and check.name != "columns"]
+        wrong = [check for check in examine(tmp_path / name) if not check.passed and check.name != "columns"]
         assert not wrong
 
 
@@ -352,7 +353,7 @@ def test_folders_are_checked_but_for_the_content_of_their_table(tmp_path: Path, 
     assert outcome(out) == "refused"
     (out / "_dphist").mkdir()
     (out / "_dphist" / "part-0").write_text(json.dumps(without_content(found.metadata())))
-    checks = dp.verify(out)
+    checks = examine(out)
     assert [check.name for check in checks if not check.passed] == ["table"]
     assert not any(check.failed for check in checks)
     (out / "_dphist" / "part-0").write_text(json.dumps(without_content({**found.metadata(), "epsilon": 0.001})))
@@ -372,7 +373,7 @@ def test_old_files_are_read_and_what_they_lack_is_not_checked(folder: Path, tmp_
         pq.write_table(table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata)}), path)
         beside = {**metadata, "file": {"name": path.name, "sha256": sha256(path)}}
         sidecar(path).write_text(json.dumps(beside))
-        return dp.verify(path)
+        return examine(path)
 
     checks = write(old)
     assert {check.name for check in checks if check.state == "not checked"} == {"digest", "table"}
@@ -395,7 +396,7 @@ def test_the_command_prints_three_outcomes(folder: Path, tmp_path: Path) -> None
     assert done.exit_code == 0
     assert "  --    file       no digest to compare with\n" in done.stdout
     assert done.stdout.rstrip().endswith(NOT_KNOWN)
-    assert done.stdout.count("  ok  ") + done.stdout.count("  --  ") == len(dp.verify(alone))
+    assert done.stdout.count("  ok  ") + done.stdout.count("  --  ") == len(examine(alone))
     states = json.loads(CliRunner().invoke(app, ["verify", str(alone), "--json"]).stdout)
     assert {(state["state"], state["passed"]) for state in states} == {("passed", True), ("not checked", None)}
     alone.with_name("alone.parquet.dphist.json").write_bytes(sidecar(folder / "top.parquet").read_bytes())
@@ -431,8 +432,8 @@ def test_a_ledger_is_asked_about_its_entry(tmp_path: Path) -> None:
     for name, found in made.items():
         path = tmp_path / f"{name}.parquet"
         found.write(path)
-        assert [check.state for check in dp.verify(path) if check.name == "ledger"] == ["not checked"]
-        assert not any(check.failed for check in dp.verify(path, ledger=address))
+        assert [check.state for check in examine(path) if check.name == "ledger"] == ["not checked"]
+        assert not any(check.failed for check in examine(path, ledger=address))
         good = metadata_of(path)
         receipts = [None, *({**good["ledger"], **change} for change in OTHER_ENTRIES)]
         wrongs: list[dict[str, Any]] = [{"unit": "user_id"}, *({"ledger": receipt} for receipt in receipts)]
@@ -443,7 +444,7 @@ def test_a_ledger_is_asked_about_its_entry(tmp_path: Path) -> None:
     assert outcome(tmp_path / "release.parquet", ledger=address, head=head) == "ok"
     assert outcome(tmp_path / "release.parquet", ledger=address, head=other_head) == "head"
     with pytest.raises(dp.InvalidParameter, match="a ledger with the head"):
-        dp.verify(tmp_path / "release.parquet", head=head)
+        examine(tmp_path / "release.parquet", head=head)
     where = rewrite(
         tmp_path / "running.parquet", {**metadata_of(tmp_path / "running.parquet"), "where": None}, "x.parquet"
     )

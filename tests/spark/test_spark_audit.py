@@ -44,13 +44,13 @@ def test_claims_hold_on_executors(setting: str) -> None:
 
 
 WITHSTOOD = [
-    "support and staging",
+    pytest.param("support and staging", marks=pytest.mark.cluster),
     "contribution bounds",
-    "bounds, pairs written",
-    "equal keys and units",
-    "sums",
+    pytest.param("bounds, pairs written", marks=pytest.mark.cluster),
+    pytest.param("equal keys and units", marks=pytest.mark.cluster),
+    pytest.param("sums", marks=pytest.mark.cluster),
     pytest.param("noise on every number", marks=pytest.mark.cluster),
-    "sparsity",
+    pytest.param("sparsity", marks=pytest.mark.cluster),
     "charge first",
     pytest.param("strictly above", marks=pytest.mark.cluster),
     pytest.param("noise of two tasks", marks=pytest.mark.cluster),  # test_spark_noise_safety has six

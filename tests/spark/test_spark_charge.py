@@ -16,6 +16,7 @@ from dphist.ledger import DataSet, Ledger
 from dphist.noise.entropy import allow_test_entropy
 from dphist.publish.result import out_of_the_way
 from dphist.publish.run import prepare
+from dphist.verification.verify import examine
 from spark_sessions import frame, session
 
 OPTIONS: dict[str, Any] = {"unit": "user", "by": "item", "epsilon": 1, "delta": 1e-6}
@@ -103,7 +104,7 @@ def test_a_folder_of_spark_is_replaced_on_request_and_comes_back_if_that_fails(
             engine.check_output(str(out))
         engine.check_output(str(out) + ".new")
     assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]
-    assert not any(check.failed for check in dp.verify(out))
+    assert not any(check.failed for check in examine(out))
     pq.write_table(EVENTS, tmp_path / "events.parquet")
     read = session().read.parquet(str(tmp_path / "events.parquet"))
     with dp.release(read, **OPTIONS, max_groups=2) as found, pytest.raises(dp.InvalidParameter, match="not read by"):
@@ -123,7 +124,7 @@ def test_a_release_names_the_entry_that_paid_for_it(place: str, tmp_path: Path) 
             "hash": found.receipt.hash,
         }
         found.write(tmp_path / "out.parquet")
-    assert not any(check.failed for check in dp.verify(tmp_path / "out.parquet"))
+    assert not any(check.failed for check in examine(tmp_path / "out.parquet"))
     with pytest.raises(dp.DphistError, match="left"):
         dp.release(source(place), max_groups=2, ledger=address, dataset="people", **OPTIONS)
     with Ledger(address) as opened:

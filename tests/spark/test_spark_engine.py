@@ -40,6 +40,7 @@ def sketched(people: list[set[int]], sparsity: int, blocks: int = 64) -> dict[in
     return dict(zip(found["key_1"].to_pylist(), found["units"].to_pylist(), strict=True))
 
 
+@pytest.mark.cluster
 def test_a_tree_of_sketches_keeps_neighbours_close_and_states_its_error() -> None:
     """One unit moves all counters by a vector of 0 and 1, or of 0 and -1; no count is too large or off by more than stated."""
     rng = np.random.default_rng(2)
@@ -77,6 +78,7 @@ def subsets(priority: str | None, monkeypatch: pytest.MonkeyPatch) -> float:
     return float(stats.chisquare(observed).pvalue)
 
 
+@pytest.mark.cluster
 def test_every_set_of_groups_is_kept_equally_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """alpha = 1e-7 with a fixed seed; a hash that leaves the unit out must fail."""
     assert subsets(None, monkeypatch) > 1e-7

@@ -73,7 +73,7 @@ def test_one_unit_counts_once_in_a_group_in_a_session_that_rounds_times(tmp_path
             engine.new_staging().write(moments(), "again", distinct=("user", "at"))
 
 
-@pytest.mark.parametrize("larger", ["first", "second"])
+@pytest.mark.parametrize("larger", [pytest.param("first", marks=pytest.mark.cluster), "second"])
 def test_csv_files_with_other_headers_are_refused(larger: str, tmp_path: Path) -> None:
     """Spark would give the columns of every file the names of one: the one it happens to look at."""
     many, few = (3000, 20) if larger == "first" else (20, 3000)
@@ -89,6 +89,7 @@ def test_csv_files_with_other_headers_are_refused(larger: str, tmp_path: Path) -
             assert found.to_arrow().column("item").to_pylist() == ["x"]
 
 
+@pytest.mark.cluster
 def test_a_line_of_many_fields_ends_nothing(tmp_path: Path) -> None:
     path = tmp_path / "wide.csv"
     path.write_text("user,item\n" + "".join(f"u{i},x\n" for i in range(300)) + "u999," + "," * 30_000 + "\n")
@@ -135,6 +136,7 @@ def test_no_value_of_a_column_ends_a_run_in_an_expression(tmp_path: Path) -> Non
     assert here.counts.sum() == 5
 
 
+@pytest.mark.cluster
 def test_a_default_file_system_elsewhere_gets_nothing(tmp_path: Path) -> None:
     """A path without a scheme is one of Spark's default file system, where nobody would remove it."""
     staging, elsewhere = tmp_path / "staging", tmp_path / "elsewhere"
@@ -167,6 +169,7 @@ def test_a_cluster_refuses_a_path_without_a_scheme(tmp_path: Path) -> None:
         new_staging(session(), str(tmp_path / "no"))
 
 
+@pytest.mark.cluster
 def test_every_table_is_emptied_that_can_be_and_the_root_is_named(tmp_path: Path) -> None:
     staging = Staging(session(), tmp_path.as_uri(), None)
     staging._written["broken"] = None  # type: ignore[assignment]  # whatever it is that fails
@@ -198,6 +201,7 @@ def layout(folder: Path) -> list[list[Any]]:
     return [pq.ParquetFile(path).read()["key_1"].to_pylist() for path in sorted(released.glob("part-*.parquet"))]
 
 
+@pytest.mark.cluster
 def test_where_files_are_cut_tells_nothing_about_hidden_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark cuts a sorted table by samples of its parts: these must be the same with and without 400 hidden groups."""
     monkeypatch.setattr(spark_groups, "ROWS_IN_A_PART", 10)
@@ -306,6 +310,7 @@ def test_units_are_told_apart_by_their_bytes_or_refused() -> None:
         dp.release(source, by="item", **OPTIONS)
 
 
+@pytest.mark.cluster
 def test_no_more_groups_are_selected_than_the_guarantee_is_stated_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_pairs, "MOST_RELEASED", 2)
     options = {**OPTIONS, "mechanism": "adaptive", "epsilon": 9, "delta": 1e-3, "max_groups": None}

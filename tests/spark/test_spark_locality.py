@@ -348,6 +348,7 @@ def test_an_error_is_null_for_its_step_alone() -> None:
     assert pairs(frame(table), *keys) == {1: {(-1, 0, True)}, 2: {(7, 2, False)}}
 
 
+@pytest.mark.cluster
 def test_patterns_that_take_for_ever_are_refused() -> None:
     source = frame(pa.table({"u": [1], "t": ["a" * 65_536]}))
     for pattern in ("a%", "%a", "%a_a%", "a%b", "a"):

@@ -189,6 +189,7 @@ def test_plain_count_and_release_differ_by_one_shuffle(capsys: Any) -> None:
     assert bounded.index("Final") < bounded.index("Exchange hashpartitioning(unit") < bounded.index("Partial")
 
 
+@pytest.mark.cluster
 def test_a_heavy_unit_and_a_heavy_group() -> None:
     """One unit with a tenth of the rows, each in a group of its own; one group with half of the rows."""
     rows = 20_000

@@ -17,6 +17,7 @@ import dphist as dp
 from dphist.cli.app import app
 from dphist.engines.spark.engine import open_session
 from dphist.mechanisms import CorrelatedGaussian, KnownGroups, Voting
+from dphist.verification.verify import examine
 from spark_sessions import frame, session
 
 SPARSE = dp.SparseGaussian(max_groups=50, noise_std=1e-3, threshold=1.0)
@@ -82,6 +83,7 @@ def test_the_adaptive_release_is_the_same_bits_without_noise() -> None:
     assert "all of them" in there.metadata()["estimand"]
 
 
+@pytest.mark.cluster
 def test_a_choice_may_fall_on_another_law_and_on_nothing() -> None:
     light = pa.table({"user": np.arange(3000), "item": np.arange(3000) % 9})
     here, there = quiet(light), quiet(frame(light))
@@ -90,6 +92,7 @@ def test_a_choice_may_fall_on_another_law_and_on_nothing() -> None:
     assert there.to_arrow().to_pylist() == here.to_arrow().to_pylist()
 
 
+@pytest.mark.cluster
 def test_an_adaptive_release_of_too_little_is_empty_and_leaves_no_rounds(tmp_path: Path) -> None:
     few, engine = frame(EVENTS.slice(0, 20)), dp.SparkEngine(session(), str(tmp_path))
     options: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "mechanism": "adaptive", "engine": engine}
@@ -125,7 +128,7 @@ def test_a_noisy_release_is_written_by_spark_verified_and_removed(plan: dict[str
     assert found.to_pandas().shape == found.to_polars().shape == table.shape
     for name in ("out.parquet", "out.csv"):
         found.write(tmp_path / name)
-        checks = dp.verify(tmp_path / name)
+        checks = examine(tmp_path / name)
         assert not any(check.failed for check in checks), checks
         assert {"guarantee", "columns", "threshold", "lattice"} <= {check.name for check in checks}
     found.report(tmp_path / "out.html")
@@ -136,7 +139,7 @@ def test_a_noisy_release_is_written_by_spark_verified_and_removed(plan: dict[str
     for part in changed.glob("part-*"):
         part.unlink()
     with pytest.raises(dp.InvalidParameter, match="released folder"):
-        dp.verify(tmp_path / "out.parquet")
+        examine(tmp_path / "out.parquet")
 
 
 def test_an_object_that_goes_away_takes_its_directory_with_it(tmp_path: Path) -> None:
@@ -147,6 +150,7 @@ def test_an_object_that_goes_away_takes_its_directory_with_it(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.cluster
 def test_a_staging_directory_that_only_spark_reaches_is_emptied(tmp_path: Path) -> None:
     engine = dp.SparkEngine(session(), f"file://{tmp_path}")
     found = dp.release(frame(EVENTS), unit="user", by="item", epsilon=1, delta=1e-6, max_groups=3, engine=engine)
@@ -159,6 +163,7 @@ def test_a_staging_directory_that_only_spark_reaches_is_emptied(tmp_path: Path) 
     assert {session().read.parquet(str(p.parent)).count() for p in tmp_path.glob("*/*/_SUCCESS")} == {0}
 
 
+@pytest.mark.cluster
 def test_top_k_brings_k_and_one_groups(tmp_path: Path) -> None:
     wide = pa.table({"user": np.arange(40000), "item": np.minimum((np.arange(40000) ** 0.5).astype(int) // 8, 11)})
     options: dict[str, Any] = {"unit": "user", "by": "item", "k": 3, "epsilon": 1.0, "delta": 1e-6}
@@ -190,7 +195,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "xxhash64" in done.output
     assert "groups" in done.output or "±" in done.output
-    assert not any(check.failed for check in dp.verify(out))
+    assert not any(check.failed for check in examine(out))
     for wrong, message in (
         ([*arguments, "-o", str(out)], "a new folder"),
         ([*arguments[:-4], "--master", "local", "-o", str(tmp_path / "x.csv")], "--engine spark with --master"),
@@ -220,6 +225,7 @@ def test_wrong_sources_are_refused_by_name_or_type(tmp_path: Path) -> None:
         open_session("local", "sc://x")
 
 
+@pytest.mark.cluster
 def test_settings_of_the_session_are_as_before() -> None:
     spark = session()
     spark.conf.set("spark.sql.ansi.enabled", "true")
@@ -250,9 +256,10 @@ def test_through_spark_connect(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout[done.stdout.index("{") :])["format"] == "dphist-release"
-    assert not any(check.failed for check in dp.verify(out))
+    assert not any(check.failed for check in examine(out))
 
 
+@pytest.mark.cluster
 def test_keys_alone_are_selected_on_the_cluster(tmp_path: Path) -> None:
     """By rounds, by an election and by choice; the folder verifies, and has no column but the key."""
     light = pa.table({"user": np.arange(4000), "item": [f"g{i % 9 if i < 3900 else i}" for i in range(4000)]})
@@ -265,4 +272,4 @@ def test_keys_alone_are_selected_on_the_cluster(tmp_path: Path) -> None:
             assert found.first(3)[1] == 9
             folder = tmp_path / f"{mechanism}.parquet"
             found.write(folder)
-        assert not [check for check in dp.verify(folder) if check.failed]
+        assert not [check for check in examine(folder) if check.failed]

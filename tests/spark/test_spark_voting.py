@@ -58,7 +58,7 @@ def expected_votes(records: SparkRecords, pairs: SparkPairs, capacity: int, info
     )
 
 
-@pytest.mark.parametrize(("informed", "partitions"), [(False, 1), (True, 3)])
+@pytest.mark.parametrize(("informed", "partitions"), [pytest.param(False, 1, marks=pytest.mark.cluster), (True, 3)])
 def test_spark_votes_as_numpy_does(informed: bool, partitions: int) -> None:
     with (
         SparkEngine(session()).open(frame(events(), partitions), QUERY, seed=2**64 - 5) as records,
@@ -78,6 +78,7 @@ def test_spark_votes_as_numpy_does(informed: bool, partitions: int) -> None:
         assert firsts == {name: shares[name] if informed else 0 for name in votes}
 
 
+@pytest.mark.cluster
 def test_selected_keys_stay_on_the_cluster_without_votes() -> None:
     mechanism = calibrate(20.0, 0.4, look_share=0.2)
     with SparkEngine(session()).open(frame(events(60)), QUERY, seed=1) as records, records.pairs() as pairs:

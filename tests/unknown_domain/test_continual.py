@@ -1,10 +1,12 @@
 """`dp.Continual` and `dphist continual`: the tree's noise, replays, restarts, permissions."""
 
 import json
+import math
 import os
 import re
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +21,17 @@ from dphist.cli.app import app
 from dphist.cli.lists import streams
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
+from dphist.lists.continual import STATE
 from dphist.lists.state import State
 from dphist.mechanisms import ContinualCounts
+from dphist.noise import DiscreteGaussian, RoundedGaussian
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
+from dphist.privacy.composition import smallest_std
 from dphist.publish.files import write_table
 from dphist.publish.private_files import locked
+from dphist.verification.verify import examine
+from drawn_laws import recorded
 
 BUDGET = {"epsilon": 2.0, "delta": 1e-6}
 
@@ -175,12 +182,12 @@ def test_files_can_be_verified(tmp_path: Path) -> None:
         shown = made.add(batch(a=900, b=500), number)
     for name in ("out.parquet", "out.csv", "out.json"):
         shown.write(tmp_path / name)
-        assert all(check.passed for check in dp.verify(tmp_path / name))
+        assert all(check.passed for check in examine(tmp_path / name))
     good = shown.metadata()
 
     def failed(table: pa.Table, **changes: object) -> set[str]:
         write_table(table, {**good, **changes}, tmp_path / "wrong.parquet", overwrite=True)
-        return {check.name for check in dp.verify(tmp_path / "wrong.parquet") if not check.passed}
+        return {check.name for check in examine(tmp_path / "wrong.parquet") if not check.passed}
 
     table, law = shown.table, good["mechanism"]
     assert failed(table) == set()
@@ -210,7 +217,16 @@ def test_the_noise_of_a_node_stays_and_each_round_draws_one_node(tmp_path: Path)
         drawn.append(count)
         return np.arange(count, dtype=np.int64) + 1000 * len(drawn)
 
-    state = State({}, (), pa.table({}), np.zeros(0, np.int64), {})
+    settings: dict[str, Any] = {
+        "unit": "u",
+        "by": ["k"],
+        "where": None,
+        "null_keys": "group",
+        "epsilon": 1,
+        "delta": 0.1,
+        "mechanism": {},
+    }
+    state = State(settings, (), pa.table({}), np.zeros(0, np.int64), {})
     seen: dict[tuple[int, int, str], int] = {}
     totals: dict[str, int] = {}
     for t in range(1, 41):
@@ -298,12 +314,12 @@ def test_streams_are_never_overwritten_and_damage_is_found(tmp_path: Path) -> No
     ):
         with path.open("wb") as sink:
             wrong.save(sink)
-        with pytest.raises(InvalidParameter, match=r"guarantee holds|undamaged"):
+        with pytest.raises(InvalidParameter, match=r"guarantee holds|the columns of its round"):
             made.show()
     foreign = pa.table({"count": [1]}).replace_schema_metadata({b"dphist": json.dumps({"format": "x", "version": 1})})
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, foreign.schema) as writer:
         writer.write_table(foreign)
-    with pytest.raises(InvalidParameter, match="undamaged"):
+    with pytest.raises(InvalidParameter, match=r"a valid .* in .*state\.arrow"):
         made.show()
     path.write_bytes(b"nonsense")
     with pytest.raises(InvalidParameter, match="undamaged"):
@@ -311,7 +327,43 @@ def test_streams_are_never_overwritten_and_damage_is_found(tmp_path: Path) -> No
 
 
 def test_the_declared_noise_is_what_is_drawn() -> None:
-    assert ContinualCounts(20, 2, 3.5, 60).variance == Fraction(49, 4)
+    assert ContinualCounts(20, 2, 3.5, 60).law == DiscreteGaussian(Fraction(49, 4))
+    assert ContinualCounts(20, 2, 3.5, 60, rounded=True).law == RoundedGaussian(Fraction(7, 2), 0)
+
+
+def test_a_stream_of_before_goes_on_with_the_law_it_was_started_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names four parameters and no law: a discrete Gaussian. What is started now names its law."""
+    before = ContinualCounts(8, 1, 20.0, 240)
+    with monkeypatch.context() as patch:
+        patch.setattr("dphist.lists.continual.calibrate", lambda *_: before)
+        old = dp.Continual.start(
+            tmp_path / "old", unit="user", by="item", rounds=8, max_groups=1, epsilon=1, delta=1e-6
+        )
+    stored = State.load(tmp_path / "old" / STATE).settings["mechanism"]
+    assert stored == {"rounds": 8, "max_groups": 1, "noise_std": 20.0, "threshold": 240}
+    new = dp.Continual.start(tmp_path / "new", unit="user", by="item", rounds=8, max_groups=1, epsilon=1, delta=1e-6)
+    events = pa.table({"user": range(3000), "item": ["a"] * 3000})
+    for running, law in ((old, DiscreteGaussian(Fraction(400))), (new, new.mechanism.law)):
+        assert isinstance(law, RoundedGaussian) is (running is new)
+        with recorded() as draws:
+            first = running.add(events, "1")
+            second = dp.Continual(running.path).add(events, "2")
+        assert {draw.law for draw in draws} == {law}
+        assert second.metadata()["mechanism"] == State.load(running.path / STATE).settings["mechanism"]
+        for released, name in ((first, "1"), (second, "2")):
+            released.write(tmp_path / f"{running.path.name}{name}.parquet")
+            checks = dp.verify(tmp_path / f"{running.path.name}{name}.parquet")
+            assert not [check for check in checks if check.failed]
+    assert "rounded" in State.load(tmp_path / "new" / STATE).settings["mechanism"]
+    assert new.mechanism.noise_std < 0.97 * continual_of_before(1.0, 1e-6, 8, 1).noise_std
+
+
+def continual_of_before(epsilon: float, delta: float, rounds: int, max_groups: int) -> ContinualCounts:
+    """The least discrete noise that leaves a twentieth of delta to the threshold."""
+    std = smallest_std(epsilon, 0.95 * delta, max_groups * rounds.bit_length() / 2)
+    return ContinualCounts(rounds, max_groups, std, math.ceil(60 * std))
 
 
 def test_every_command_has_an_example_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Ranked, continual, correlated_top_k, ranked
 from dphist.mechanisms import from_top as from_tops
 from dphist.mechanisms.base import LARGEST_COUNT
-from dphist.noise import DiscreteGaussian, RoundedGaussian
+from dphist.noise import DiscreteGaussian, Law, RoundedGaussian
 from dphist.privacy import unknown_domain
 from dphist.privacy.composition import delta_from_rho
 from dphist.privacy.gaussian import delta_gaussian
 from drawn_laws import Integers, recorded, silence
 
+Floats: TypeAlias = NDArray[np.float64]
 LARGEST = np.array([900, 700, 650, 600, 0], np.int64)
 
 
@@ -50,27 +52,58 @@ def test_from_top_hides_a_count_exactly_at_the_noisy_threshold() -> None:
         assert mechanism.perturb(np.full(4, LARGEST_COUNT + 9))[1] == LARGEST_COUNT + 20
 
 
+def whole(law: Law, reach: int) -> tuple[Integers, Floats]:
+    """Every value in a window with its probability, by a plain formula."""
+    z = np.arange(-reach, reach + 1)
+    if isinstance(law, RoundedGaussian):
+        std = float(law.std)
+        return z, ndtr((0.5 - np.abs(z)) / std) - ndtr((-0.5 - np.abs(z)) / std)
+    assert isinstance(law, DiscreteGaussian)
+    weights = np.exp(-(z**2) / (2 * float(law.variance)))
+    return z, weights / weights.sum()
+
+
+def profile(law: Law, squared: int, epsilon: float) -> float:
+    """The delta of the noise alone, where one unit moves counts by sqrt(squared)."""
+    if isinstance(law, RoundedGaussian):
+        return float(delta_gaussian(math.sqrt(squared) / float(law.std), epsilon))
+    assert isinstance(law, DiscreteGaussian)
+    return delta_from_rho(float(squared / (2 * law.variance)), epsilon)
+
+
+@pytest.mark.parametrize("rounded", [True, False])
 @pytest.mark.parametrize("max_groups", [None, 2, 9])
-def test_from_top_costs_what_its_noise_does(max_groups: int | None) -> None:
-    """rho of the drawn law; the chance that a new group passes, by a plain sum over both noises."""
+def test_from_top_costs_what_its_noise_does(max_groups: int | None, rounded: bool) -> None:
+    """mu or rho of the drawn law; the chance that a new group passes, by a plain sum over both noises."""
     mechanism = from_tops.calibrate(1.0, 1e-6, 4, max_groups)
+    assert mechanism.rounded
+    if not rounded:
+        std, threshold = mechanism.noise_std * 1.1, mechanism.threshold + 20
+        mechanism = FromTop(4, std, threshold, max_groups)
     with recorded(silence) as draws:
         mechanism.perturb(LARGEST)
     law = draws[0].law
-    assert isinstance(law, DiscreteGaussian)
     moved, new = (5, 4) if max_groups is None else (min(max_groups, 5), min(max_groups, 4))
-    rho = float(moved / (2 * law.variance))
-    z = np.arange(-600, 601)
-    pmf = np.exp(-(z**2) / (2 * float(law.variance)))
-    tails = np.cumsum((pmf / pmf.sum())[::-1])[::-1]
+    z, pmf = whole(law, 600)
+    tails = np.cumsum(pmf[::-1])[::-1]
     needed = np.clip(mechanism.threshold - 1 + z + 1 + 600, 0, 1200)  # Z >= T - 1 + Z0 + 1
-    passes = float((pmf / pmf.sum() * -np.expm1(new * np.log1p(-np.minimum(tails[needed], 1 - 1e-15)))).sum())
-    assert rho <= mechanism.rho <= rho * (1 + 1e-9)
-    assert passes <= mechanism.delta_infinity() <= passes * (1 + 1e-6)
-    assert 0.5e-6 <= passes + delta_from_rho(rho, 1.0) <= mechanism.delta(1.0) <= 1e-6
+    passes = [float(pmf @ -np.expm1(a * np.log1p(-np.minimum(tails[needed], 1 - 1e-15)))) for a in range(new + 1)]
+    assert passes[new] <= mechanism.delta_infinity() <= passes[new] * (1 + 1e-6)
     cost = mechanism.cost(1.0)
-    assert cost.rho >= rho
-    assert cost.rho_delta >= passes
+    noise = profile(law, moved, 1.0)
+    if rounded:
+        assert isinstance(law, RoundedGaussian)
+        # a groups are exchanged: as many of the moved counts are hidden, and the next largest may move
+        mixed = max(noise, *(passes[a] + profile(law, new + 1 - a, 1.0) for a in range(1, new + 1)))
+        assert 0.5e-6 <= mixed <= mechanism.delta(1.0) <= min(1e-6, mixed * (1 + 1e-4))
+        mu = math.sqrt(moved) / float(law.std)
+        assert mu <= cost.mu <= mu * (1 + 1e-9)
+        assert cost.mu_delta >= passes[new]
+    else:
+        assert passes[new] + noise <= mechanism.delta(1.0)
+    rho = float(moved / (2 * Fraction(mechanism.noise_std) ** 2))
+    assert rho <= mechanism.rho <= cost.rho <= rho * (1 + 1e-9)
+    assert cost.rho_delta >= passes[new]
 
 
 def test_correlated_top_k_noises_base_and_counts_and_shares_one_noise() -> None:
@@ -150,33 +183,35 @@ def test_ranked_choices_are_what_they_cost(per_group: int, monkeypatch: pytest.M
     assert Ranked(3, 4, 0.5, 9).rho == pytest.approx(3 * (0.5**2 / 8), rel=0.02)
 
 
-def test_a_node_of_a_stream_has_the_noise_it_costs() -> None:
+@pytest.mark.parametrize("rounded", [True, False])
+def test_a_node_of_a_stream_has_the_noise_it_costs(rounded: bool) -> None:
     mechanism = continual.calibrate(1.0, 1e-6, 6, 2)
+    assert mechanism.rounded
+    if not rounded:
+        mechanism = ContinualCounts(6, 2, mechanism.noise_std * 1.1, mechanism.threshold + 20)
     with recorded() as draws:
         noise = mechanism.draw(5)
     (draw,) = draws
     assert noise.tolist() == draw.noise.tolist()
-    law = draw.law
-    assert isinstance(law, DiscreteGaussian)
     # Six rounds: an event is in at most three nodes of each of two trees.
-    rho = float(2 * 3 / (2 * law.variance))
+    rho = float(2 * 3 / (2 * Fraction(mechanism.noise_std) ** 2))
     assert rho <= mechanism.rho <= rho * (1 + 1e-9)
-    z = np.arange(-900, 901)
-    pmf = np.exp(-(z**2) / (2 * float(law.variance)))
-    pmf /= pmf.sum()
+    _, pmf = whole(draw.law, 900)
     sums, tails = pmf, []
     for _ in range(2):
         tails.append(float(sums[len(sums) // 2 + mechanism.threshold :].sum()))  # S > T - 1
         sums = np.convolve(sums, pmf)
     # 1, 2, 4 have one set bit, 3, 5, 6 two.
     new = 2 * (3 * tails[0] + 3 * tails[1])
-    assert new <= mechanism.delta_infinity() <= new * (1 + 1e-6)
-    assert new + delta_from_rho(rho, 1.0) <= mechanism.delta(1.0) <= 1e-6
+    assert new <= mechanism.delta_infinity() <= new * (1 + (1e-3 if rounded else 1e-6))
+    assert new + profile(draw.law, 6, 1.0) <= mechanism.delta(1.0) <= 1e-6
     cost = mechanism.cost(1.0)
     assert cost.rho >= rho
     assert cost.rho_delta >= new
-    lower = ContinualCounts(6, 2, mechanism.noise_std, mechanism.threshold - 1)
-    assert lower.delta(1.0) > 1e-6
+    assert (cost.mu <= math.sqrt(2 * rho) * (1 + 1e-9)) is rounded
+    if rounded:
+        lower = ContinualCounts(6, 2, mechanism.noise_std, mechanism.threshold - 1, rounded=True)
+        assert lower.delta(1.0) > 1e-6
 
 
 def test_an_event_is_in_as_many_nodes_as_it_costs() -> None:

@@ -24,9 +24,10 @@ from dphist.mechanisms.continual import ContinualCounts
 from dphist.mechanisms.from_top import FromTop
 from dphist.mechanisms.ranked import Ranked
 from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
-from dphist.noise import DiscreteGaussian, DiscreteLaplace
+from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from dphist.noise.tails import log_max_tail, log_pmf
 from dphist.privacy import ranked, unknown_domain
+from dphist.privacy.gaussian import delta_gaussian
 from dphist.privacy.sparse_gaussian import quantile_for_infinity
 
 EPSILONS = (0.0, 0.3, 1.0, 2.0, 4.0, 8.0)
@@ -98,28 +99,46 @@ def test_theorem_7_rounded_gaussian_is_exact_in_both_directions() -> None:
 # Theorem 8
 
 
-@pytest.mark.parametrize(
-    ("most", "max_groups", "max_per_group", "std", "threshold"),
-    [(1, 1, 1, 0.8, 3), (1, None, 1, 0.8, 3), (2, 1, 1, 0.8, 3), (1, 1, 2, 1.1, 5)],
-)
-def test_theorem_8_on_all_small_neighbours(
-    most: int, max_groups: int | None, max_per_group: int, std: float, threshold: int
-) -> None:
-    mechanism = FromTop(most, std, threshold, max_groups, max_per_group)
-    law = DiscreteGaussian(mechanism.variance)
-    largest = 2 if most == 1 else 1
-    high = threshold + largest + max_per_group + 5
-    worst = dict.fromkeys(EPSILONS, 0.0)
-    for without, with_unit in neighbours("ABC", largest, max_groups or 3, max_per_group):
+def _worst_from_top(mechanism: FromTop, law: Law, labels: str, largest: int) -> dict[float, float]:
+    """The largest hockey-stick divergence over all small neighbours, either way, with noise of this law."""
+    most, threshold = mechanism.most_groups, mechanism.threshold
+    high = threshold + largest + mechanism.max_per_group + 5
+    worst = dict.fromkeys((*EPSILONS, 3.0), 0.0)
+    for without, with_unit in neighbours(labels, largest, mechanism.max_groups or 3, mechanism.max_per_group):
         (few, base), (more, other) = top(without, most), top(with_unit, most)
         seen = sorted(set(few) | set(more))
         p = from_top_law(few, base, seen, law, threshold, high)
         q = from_top_law(more, other, seen, law, threshold, high)
-        for epsilon in EPSILONS:
+        for epsilon in worst:
             worst[epsilon] = max(worst[epsilon], both_ways(p, q, epsilon))
-    for epsilon, exact in worst.items():
+    return worst
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+@pytest.mark.parametrize(
+    ("most", "max_groups", "max_per_group", "std", "threshold"),
+    [(1, 1, 1, 0.8, 3), (1, None, 1, 0.8, 3), (2, 1, 1, 0.8, 3), (1, 1, 2, 1.1, 5), (2, 2, 1, 0.7, 2)],
+)
+def test_theorem_8_on_all_small_neighbours(
+    most: int, max_groups: int | None, max_per_group: int, std: float, threshold: int, rounded: bool
+) -> None:
+    mechanism = FromTop(most, std, threshold, max_groups, max_per_group, rounded)
+    for epsilon, exact in _worst_from_top(mechanism, mechanism.law, "ABC", 2 if most == 1 else 1).items():
         assert exact <= mechanism.delta(epsilon) + 1e-9
-    assert worst[8.0] > mechanism.delta_infinity() / 3
+        assert epsilon < 8 or exact > mechanism.delta_infinity() / 3
+
+
+def test_theorem_8_for_rounded_noise_is_refuted_with_less_noise_a_lower_threshold_or_a_smaller_shift() -> None:
+    """One group is exchanged, and the next largest count moves as well: d(1) alone, as if nothing else moved, is too small."""
+    mechanism = FromTop(1, 0.8, 3, 1, rounded=True)
+    exact = _worst_from_top(mechanism, mechanism.law, "AB", 2)
+    assert all(value <= mechanism.delta(epsilon) + 1e-9 for epsilon, value in exact.items())
+    less = _worst_from_top(mechanism, RoundedGaussian(Fraction(0.72), 0), "AB", 2)
+    assert any(value > mechanism.delta(epsilon) for epsilon, value in less.items())
+    lower = FromTop(1, 0.8, 2, 1, rounded=True)
+    assert any(v > mechanism.delta(e) for e, v in _worst_from_top(lower, mechanism.law, "AB", 2).items())
+    alone = {epsilon: max(mechanism.delta_infinity(), float(delta_gaussian(1 / 0.8, epsilon))) for epsilon in exact}
+    assert any(value > 1.05 * alone[epsilon] for epsilon, value in exact.items())
 
 
 def test_theorem_8_with_arbitrary_ties_fails() -> None:
@@ -141,7 +160,7 @@ def test_theorem_8_enumerated_with_an_order_of_ties_that_follows_the_data_fails(
     The outcome is which groups are released, enumerated: given the noisy threshold they are independent.
     """
     mechanism = FromTop(4, 8.0, 30, max_groups=1)
-    law = DiscreteGaussian(mechanism.variance)
+    law = DiscreteGaussian(Fraction(64))
     x = np.arange(-80, 81)
     chances = np.exp(log_pmf(law, x))
     seen = {c: np.array([chances[x + c > limit].sum() for limit in x + 1 + mechanism.threshold]) for c in (1, 2)}
@@ -279,25 +298,35 @@ def test_theorem_10_over_two_queries_that_adapt() -> None:
 # Theorem 11
 
 
+@pytest.mark.parametrize("rounded", [False, True])
 @pytest.mark.parametrize(("std", "threshold"), [(1.0, 4), (1.4, 6)])
-def test_theorem_11_over_three_rounds(std: float, threshold: int) -> None:
-    mechanism = ContinualCounts(3, 1, std, threshold)
-    reach = 8
-    for others in [(0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 1, 2), (3, 4, 5), (threshold, threshold + 1, threshold + 2)]:
+def test_theorem_11_over_three_rounds(std: float, threshold: int, rounded: bool) -> None:
+    mechanism = ContinualCounts(3, 1, std, threshold, rounded)
+    for epsilon, exact in _worst_of_three_rounds(mechanism, mechanism.law).items():
+        assert exact <= mechanism.delta(epsilon) + 1e-10
+    if rounded:
+        less = _worst_of_three_rounds(mechanism, RoundedGaussian(Fraction(0.8 * std), 0))
+        assert any(exact > mechanism.delta(epsilon) for epsilon, exact in less.items())
+
+
+def _worst_of_three_rounds(mechanism: ContinualCounts, law: Law) -> dict[float, float]:
+    worst, threshold = dict.fromkeys((0.0, 0.5, 1.5, 3.0, 6.0), 0.0), mechanism.threshold
+    for others in [
+        (0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 1, 2), (3, 4, 5), (threshold, threshold + 1, threshold + 2), (20, 20, 20)
+    ]:  # fmt: skip
         for event in (1, 2, 3):
             with_event = tuple(c + (t >= event) for t, c in enumerate(others, 1))
-            p, q = aligned(
-                three_rounds(others, mechanism.variance, threshold, reach),
-                three_rounds(with_event, mechanism.variance, threshold, reach),
-            )
-            for epsilon in (0.0, 0.5, 1.5, 3.0, 6.0):
-                assert both_ways(p, q, epsilon) <= mechanism.delta(epsilon) + 1e-10
+            p, q = aligned(three_rounds(others, law, threshold, 8), three_rounds(with_event, law, threshold, 8))
+            for epsilon in worst:
+                worst[epsilon] = max(worst[epsilon], both_ways(p, q, epsilon))
+    return worst
 
 
-def test_theorem_11_one_step_below_the_threshold_fails() -> None:
+@pytest.mark.parametrize("rounded", [False, True])
+def test_theorem_11_one_step_below_the_threshold_fails(rounded: bool) -> None:
     """The chance that a group of one event is shown in some round, exactly, against the delta it was chosen for."""
     std, delta = 1.4, 2e-4
-    least = next(t for t in range(1, 60) if ContinualCounts(3, 1, std, t).delta_infinity() <= delta)
+    least = next(t for t in range(1, 60) if ContinualCounts(3, 1, std, t, rounded).delta_infinity() <= delta)
     for threshold, holds in [(least, True), (least - 1, False)]:
-        law = three_rounds((1, 1, 1), Fraction(std) ** 2, threshold, 12)
+        law = three_rounds((1, 1, 1), ContinualCounts(3, 1, std, threshold, rounded).law, threshold, 12)
         assert (1 - law[(None, None, None)] <= delta) is holds

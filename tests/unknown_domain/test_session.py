@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,10 +15,11 @@ from typer.testing import CliRunner
 import dphist as dp
 from dphist.cli.app import app
 from dphist.cli.lists import sessions
-from dphist.errors import InvalidParameter
+from dphist.errors import BudgetExceeded, InvalidParameter
 from dphist.lists.session import Account
 from dphist.mechanisms import Ranked
 from dphist.publish.private_files import locked
+from dphist.words import hash_of
 
 EVENTS = pa.table({"user": list(range(6000)) * 2, "page": ["a", "b", "c"] * 2000 + ["d", None] * 3000})
 
@@ -41,15 +43,15 @@ def test_a_query_pays_for_what_it_returns(tmp_path: Path) -> None:
 
 def test_a_spent_session_refuses(tmp_path: Path) -> None:
     session = started(tmp_path / "s.json", results=3, queries=2)
-    with pytest.raises(InvalidParameter, match="between 1 and 3 results"):
+    with pytest.raises(BudgetExceeded, match="at most 3 results"):
         session.query(EVENTS, by="page", k=4)
     session.query(EVENTS, by="page", k=1)
     session.query(EVENTS, by="page", k=1)
-    with pytest.raises(InvalidParameter, match="budget left"):
+    with pytest.raises(BudgetExceeded, match="budget left"):
         session.query(EVENTS, by="page", k=1)
     full = started(tmp_path / "t.json", results=1, queries=5)
     full.query(EVENTS, by="page", k=1)
-    with pytest.raises(InvalidParameter, match="budget left"):
+    with pytest.raises(BudgetExceeded, match="budget left"):
         full.query(EVENTS, by="page", k=1)
 
 
@@ -67,7 +69,7 @@ def test_a_reservation_that_nobody_settled_stays_spent() -> None:
     assert (lost.left_results, lost.left_queries) == (6, 3)
     after = lost.reserve(3).settle(2)
     assert (after.used_results, after.left_results, after.left_queries) == (6, 4, 2)
-    with pytest.raises(InvalidParameter, match="between 1 and 6"):
+    with pytest.raises(BudgetExceeded, match="at most 6"):
         lost.reserve(7)
 
 
@@ -99,15 +101,24 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     started(path)
     good = json.loads(path.read_text())
-    changes: list[dict[str, object]] = [{"format": "x"}, {"version": 2}, {"account": {}}]
+    changes: list[dict[str, object]] = [{"format": "x"}, {"version": 1}, {"version": 3}, {"account": {}}]
     for change in changes:
         path.write_text(json.dumps({**good, **change}))
-        with pytest.raises(InvalidParameter, match="guarantee holds"):
+        with pytest.raises(InvalidParameter, match=r"as dphist wrote it|a valid digest"):
+            dp.Session(path)
+        path.write_text(sealed({**good, **change}))
+        with pytest.raises(InvalidParameter, match=r"s\.json"):
             dp.Session(path)
     good["account"]["mechanism"]["threshold"] = 2
-    path.write_text(json.dumps(good))
+    path.write_text(sealed(good))
     with pytest.raises(InvalidParameter, match="guarantee holds"):
         dp.Session(path)
+
+
+def sealed(record: dict[str, Any]) -> str:
+    """The text of a session by somebody who computes the digest anew."""
+    plain = {name: value for name, value in record.items() if name != "digest"}
+    return json.dumps({**plain, "digest": hash_of(plain)}, indent=2) + "\n"
 
 
 @pytest.mark.parametrize(

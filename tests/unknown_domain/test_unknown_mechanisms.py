@@ -19,6 +19,7 @@ from dphist.mechanisms.correlated_top_k import CorrelatedTopK
 from dphist.mechanisms.from_top import FromTop
 from dphist.mechanisms.ranked import Chosen, Ranked
 from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
+from dphist.noise import DiscreteGaussian, RoundedGaussian
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 
@@ -163,9 +164,9 @@ def test_calibration_meets_its_budget(epsilon: float, delta: float) -> None:
 
 def test_a_threshold_one_step_lower_fails() -> None:
     made = from_top.calibrate(1.0, 1e-6, 10, 2)
-    assert FromTop(10, made.noise_std, made.threshold - 1, 2).delta(1.0) > 1e-6
+    assert FromTop(10, made.noise_std, made.threshold - 1, 2, rounded=True).delta(1.0) > 1e-6
     stream = continual.calibrate(1.0, 1e-6, 12, 1)
-    assert ContinualCounts(12, 1, stream.noise_std, stream.threshold - 1).delta(1.0) > 1e-6
+    assert ContinualCounts(12, 1, stream.noise_std, stream.threshold - 1, rounded=True).delta(1.0) > 1e-6
     top = correlated_top_k.calibrate(1.0, 1e-6, 10)
     lower = CorrelatedTopK(10, top.independent_std, top.correlation, top.base_variance, top.threshold - 0.5)
     assert lower.delta(1.0) > 1e-6
@@ -210,6 +211,9 @@ def test_continual_noise_grows_with_set_bits() -> None:
         lambda: ContinualCounts(2**21, 1, 1.0, 5),
         lambda: ContinualCounts(2, 1, 0.0, 5),
         lambda: ContinualCounts(2, 1, 1.0, 0),
+        lambda: ContinualCounts(2, 1, 1.0, 5, 1),  # type: ignore[arg-type]
+        lambda: FromTop(1, 1.0, 5, rounded="yes"),  # type: ignore[arg-type]
+        lambda: FromTop(1, 1e-300, 5, rounded=True),
         lambda: CorrelatedTopK(0, 1.0, 0.5, 0.5, 5.0),
         lambda: CorrelatedTopK(1, 1.0, 0.0, 0.5, 5.0),
         lambda: CorrelatedTopK(1, 1.0, 0.5, 0.0, 5.0),
@@ -222,4 +226,5 @@ def test_impossible_parameters_are_refused(build: Callable[[], object]) -> None:
 
 
 def test_parameters_are_exact() -> None:
-    assert FromTop(1, 0.1, 5).variance == Fraction(0.1) ** 2
+    assert FromTop(1, 0.1, 5).law == DiscreteGaussian(Fraction(0.1) ** 2)
+    assert FromTop(1, 0.1, 5, rounded=True).law == RoundedGaussian(Fraction(0.1), 0)

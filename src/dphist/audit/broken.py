@@ -380,8 +380,8 @@ def ties_by_data() -> Claim:
 
     What is looked at is whether any group of the first list is shown: never, if the other list stands in its place.
     """
-    mechanism = FromTop(100, 20.0, 80, max_groups=1)
-    law = DiscreteGaussian(mechanism.variance)
+    mechanism = FromTop(100, 20.0, 80, max_groups=1, rounded=True)
+    law = mechanism.law
     x = np.arange(-laws.reach_of(law), laws.reach_of(law) + 1)
     # hidden: every Z_i <= T + Z_0, by the value of Z_0; beyond the window Z_i is surely below
     limits = np.clip(x + mechanism.threshold, x[0], x[-1])

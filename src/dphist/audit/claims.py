@@ -202,12 +202,14 @@ def enumerated_lists() -> Iterator[Claim]:
     """Lists of the largest groups, sessions, streams and truncated noise."""
     counts: list[tuple[int, ...]] = [(0, 0), (1, 0), (1, 1), (2, 1), (9, 0), (9, 9), (14, 5)]
     yield of_lists(m.CorrelatedTopK(1, 1.5, 1.0, 1.0, 5.0, lattice_bits=2), laws.lists_above_base, counts)
-    yield of_lists(m.FromTop(1, 0.8, 3, 1), laws.lists_from_top, "ABC", 2)
-    yield of_lists(m.FromTop(1, 0.8, 3), laws.lists_from_top, "ABC", 2)
+    for rounded in (False, True):
+        yield of_lists(m.FromTop(1, 0.8, 3, 1, rounded=rounded), laws.lists_from_top, "ABC", 2)
+        yield of_lists(m.FromTop(1, 0.8, 3, rounded=rounded), laws.lists_from_top, "ABC", 2)
     yield of_lists(m.Ranked(2, 2, 0.7, 5), laws.rankings, "ABC", 3)
     yield of_lists(m.Ranked(2, 1, 0.8, 6, max_per_group=2), laws.rankings, "ABC", 2)
     yield replace(of_lists(m.Ranked(2, 1, 0.9, 4, queries=2), laws.rankings, "AB", 3), mechanism="session")
-    yield of_lists(m.ContinualCounts(3, 1, 1.0, 4), laws.running_counts, 8)
+    for rounded in (False, True):
+        yield of_lists(m.ContinualCounts(3, 1, 1.0, 4, rounded), laws.running_counts, 8)
     yield of_bars(m.TruncatedLaplace(Fraction(1, 2), 6, 2))
 
 
@@ -239,9 +241,9 @@ def more_settings() -> Iterator[Claim]:
     two = m.CorrelatedTopK(2, 0.7, 0.7, 1.4, 3.0, lattice_bits=1)
     yield of_lists(two, laws.lists_above_base, [(0, 0, 0), (1, 1, 0), (1, 1, 1), (7, 7, 1), (7, 7, 7), (3, 2, 1)])
     for std, t in ((1.4, 6), (0.7, 2)):
-        yield of_lists(m.ContinualCounts(3, 1, std, t), laws.running_counts, 8)
+        yield of_lists(m.ContinualCounts(3, 1, std, t, rounded=True), laws.running_counts, 8)
     for most, bound, std, t in ((2, 1, 0.8, 3), (1, 2, 1.1, 5)):
-        yield of_lists(m.FromTop(most, std, t, bound), laws.lists_from_top, "ABC", 1)
+        yield of_lists(m.FromTop(most, std, t, bound, rounded=True), laws.lists_from_top, "ABC", 1)
 
 
 # What claims are made of
@@ -281,9 +283,9 @@ def of_bars(mechanism: m.TruncatedLaplace) -> Claim:
 
 _PARAMETERS: Final = {
     "correlated-top-k": ("k", "independent_std", "correlation", "base_variance", "threshold"),
-    "from-top": ("most_groups", "max_groups", "noise_std", "threshold"),
+    "from-top": ("most_groups", "max_groups", "noise_std", "threshold", "rounded"),
     "ranked": ("symbols", "queries", "shortlist", "symbol_epsilon", "threshold", "max_per_group"),
-    "continual": ("rounds", "max_groups", "noise_std", "threshold"),
+    "continual": ("rounds", "max_groups", "noise_std", "threshold", "rounded"),
     "truncated-laplace": ("epsilon_per_group", "q", "max_groups"),
 }
 """What is told of a mechanism."""

@@ -78,7 +78,7 @@ def reach_of(law: Law, tail: float = 7.5) -> int:
     return law.q
 
 
-def noise(law: DiscreteGaussian | DiscreteLaplace, reach: int) -> dict[int, float]:
+def noise(law: Law, reach: int) -> dict[int, float]:
     """Every value of a noise in a window."""
     x = np.arange(-reach, reach + 1)
     return dict(zip(x.tolist(), masses(law, x).tolist(), strict=True))
@@ -151,7 +151,7 @@ def truncated(counts: Sequence[int], law: TruncatedDiscreteLaplace, high: int) -
 
 
 def from_top_law(
-    listed: Mapping[str, int], base: int, labels: Sequence[str], law: DiscreteGaussian, threshold: int, high: int
+    listed: Mapping[str, int], base: int, labels: Sequence[str], law: Law, threshold: int, high: int
 ) -> Floats:
     """The law of (noisy threshold, outcome of every label) on -high..high, the labels that are not listed being hidden."""
     x = np.arange(-high, high + 1)
@@ -191,9 +191,9 @@ def ranked_law(
     return sequences
 
 
-def three_rounds(counts: Sequence[int], variance: Fraction, threshold: int, reach: int) -> dict[Hashable, float]:
+def three_rounds(counts: Sequence[int], law: Law, threshold: int, reach: int) -> dict[Hashable, float]:
     """A running count over three rounds: a node for round 1, one for rounds 1 and 2, and one for round 3."""
-    one = noise(DiscreteGaussian(variance), reach)
+    one = noise(law, reach)
 
     def shown(count: int, z: int) -> int | None:
         return count + z if count and count + z > threshold else None
@@ -385,7 +385,7 @@ def lists_above_base(mechanism: CorrelatedTopK, counts: Sequence[Sequence[int]])
 
 def lists_from_top(mechanism: FromTop, labels: str, most: int) -> Iterator[Pair]:
     """All neighbours with counts up to `most`; the noisy threshold is part of the view."""
-    law = DiscreteGaussian(mechanism.variance)
+    law = mechanism.law
     high = mechanism.threshold + most + mechanism.max_per_group + 5
     for without, with_ in neighbours(labels, most, mechanism.max_groups or len(labels), mechanism.max_per_group):
         (few, base), (more, other) = top(without, mechanism.most_groups), top(with_, mechanism.most_groups)
@@ -421,7 +421,7 @@ def running_counts(mechanism: ContinualCounts, reach: int) -> Iterator[Pair]:
         for event in (1, 2, 3):
             after = [count + (number >= event) for number, count in enumerate(others, 1)]
             first, second = aligned(
-                three_rounds(others, mechanism.variance, t, reach), three_rounds(after, mechanism.variance, t, reach)
+                three_rounds(others, mechanism.law, t, reach), three_rounds(after, mechanism.law, t, reach)
             )
             yield Pair(f"{others}, event in round {event}", first, second)
 

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 import dphist
 from dphist.cli import audit, ledger, lists, plan, profile, release, select, stat
+from dphist.cli.commands import Commands
 from dphist.cli.options import option
 from dphist.cli.output import say
 from dphist.errors import DphistError, InvalidParameter
@@ -42,7 +43,7 @@ class _Commands(TyperGroup):
             raise _Unread from None
 
 
-app = typer.Typer(
+app = Commands(
     name="dphist",
     cls=_Commands,
     help="Counts and sums per group under differential privacy, without knowing the groups in advance.",

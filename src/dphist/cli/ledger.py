@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from dphist.cli import options
+from dphist.cli.commands import Commands
 from dphist.cli.options import option
 from dphist.cli.output import print_json, say
 from dphist.errors import InvalidParameter
@@ -20,7 +19,7 @@ from dphist.words import printable
 if TYPE_CHECKING:
     from dphist.ledger import Entry, Ledger
 
-app = typer.Typer(help="Budgets and what was spent of them, in a database.", no_args_is_help=True)
+app = Commands(help="Budgets and what was spent of them, in a database.", no_args_is_help=True)
 
 
 def _needed(ledger: str | None, dataset: str | None) -> tuple[str, str]:
@@ -82,7 +81,7 @@ def create(
     if expect_releases is not None:
         advice = recommend(epsilon, delta, expect_releases, delta_share)
         say(f"{advice}\n")
-        accountant = accountant or advice.accountant
+        accountant = advice.accountant if accountant is None else accountant
     budget = DataSet(name, epsilon, delta, unit, accountant, protects, delta_share)  # type: ignore[arg-type]
     with Ledger(address, create=True) as opened:
         with held():
@@ -126,17 +125,19 @@ def history(ledger: options.Ledger = None, dataset: options.Dataset = None, as_j
 
 
 def _facts(entry: Entry) -> str:
-    body: dict[str, Any] = entry.body
     if entry.kind == "create":
-        return f"epsilon {body['epsilon']:g}, delta {body['delta']:g}, unit {body['unit']}, {body['accountant']}"
+        from dphist.ledger import DataSet
+
+        dataset = DataSet.from_data(entry.body)
+        return f"epsilon {dataset.epsilon:g}, delta {dataset.delta:g}, unit {dataset.unit}, {dataset.accountant}"
     if entry.kind == "commit":
-        if body["output"]:
-            return f"the result of entry {body['entry']:,} was written to {body['output']}"
-        return f"the result of entry {body['entry']:,} was returned; where it was written, if at all, is not known here"
-    cost = entry.cost
-    what = body.get("note") or body.get("mechanism", "")
+        done = entry.confirmation
+        if done.output:
+            return f"the result of entry {done.entry:,} was written to {done.output}"
+        return f"the result of entry {done.entry:,} was returned; where it was written, if at all, is not known here"
+    spend, cost = entry.spend, entry.cost
     return (
-        f"{body['command']} {what}: epsilon {cost.epsilon:.4g}, delta {cost.delta:.3g};"
+        f"{spend.command} {spend.note or spend.mechanism}: epsilon {cost.epsilon:.4g}, delta {cost.delta:.3g};"
         f" rho {cost.rho:.4g}; mu {cost.mu:.4g}"
     )
 
@@ -148,23 +149,38 @@ def verify(
     head: Annotated[
         str | None, option("--head", "A head that was exported earlier: it must still be in the chain.")
     ] = None,
+    against: Annotated[
+        list[Path] | None,
+        option("--against", "A released file, or a folder of them: the newest entry they name must be in the chain."),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Recompute every hash and every sum. Exit code 1 if something was changed, 3 if only recorded spends exceed the budget.
 
-    Example: dphist ledger verify --ledger ledger.db --dataset events
+    Example: dphist ledger verify --ledger ledger.db --against out.parquet
     """
-    from dphist.ledger.chain import BUDGET
+    from dphist.ledger.chain import BUDGET, named_head
+    from dphist.publish.heads import newest_receipt
 
+    newest = newest_receipt(against or (), dataset)
+    if against and newest is None:
+        named = "an entry" if dataset is None else f"an entry of {dataset!r}"
+        raise InvalidParameter(f"--against a released file that names {named}", "none", "was it charged to a ledger?")
     with _open(ledger) as opened:
-        checks = opened.verify(_to_read(opened, dataset), head)
+        name = _to_read(opened, dataset if newest is None else newest[1].dataset)
+        checks = opened.verify(name, head)
+        if newest is not None:
+            path, receipt = newest
+            checks.append(named_head(path.name, receipt.entry, opened.has(name, receipt.entry, receipt.hash)))
     if as_json:
         print_json([{"check": c.name, "passed": c.passed, "detail": c.detail} for c in checks])
     else:
         for check in checks:
-            say(printable(f"  {'ok  ' if check.passed else 'FAIL'}  {check.name:<6} {check.detail}"))
-        if head is None:
-            say("        Entries cut off at the end show only against a head kept elsewhere: --head HASH.")
+            say(printable(f"  {'ok  ' if check.passed else 'FAIL'}  {check.name:<7} {check.detail}"))
+        if head is None and not against:
+            say(
+                "        Entries cut off at the end show only against what is kept elsewhere: --against FILE, --head HASH."
+            )
     if failed := {check.name for check in checks if not check.passed}:
         sys.exit(3 if failed == {BUDGET} else 1)
 
@@ -226,7 +242,7 @@ def record(
             entry = opened.record(name, cost, unit=unit, protects=protects, note=note, declared=declared)  # type: ignore[arg-type]
             account_for(lambda: f"Entry {entry.sequence:,} of {name!a} was recorded.")
         status = opened.status(name)
-    say(f"Entry {entry.sequence:,} recorded, hash {entry.hash[:16]}…, as a guarantee for adding or removing")
+    say(f"Entry {entry.sequence:,} recorded, head {entry.hash}, as a guarantee for adding or removing")
     say(f"{WORDS[status.dataset.protects].replace('unit', printable(unit))}.\n")
     if status.exceeded:
         say(f"The budget of {name!r} is exceeded. Nothing more will be charged to it.\n")

@@ -9,6 +9,7 @@ import typer
 
 import dphist
 from dphist.cli import options
+from dphist.cli.commands import Commands
 from dphist.cli.options import option
 from dphist.cli.output import Talk, print_json, recorded, say
 from dphist.interruption import first_output
@@ -17,10 +18,8 @@ from dphist.words import printable
 if TYPE_CHECKING:
     from dphist.lists.running import RunningCounts
 
-sessions = typer.Typer(
-    help="Ranked lists from one budget, each paying only for what it returned.", no_args_is_help=True
-)
-streams = typer.Typer(help="Private running counts per group over a stream of batches.", no_args_is_help=True)
+sessions = Commands(help="Ranked lists from one budget, each paying only for what it returned.", no_args_is_help=True)
+streams = Commands(help="Private running counts per group over a stream of batches.", no_args_is_help=True)
 K = Annotated[int, option("--k", "The most groups to return.")]
 File = Annotated[Path, typer.Argument(help="The file that keeps the session.")]
 Folder = Annotated[Path, typer.Argument(help="The folder that keeps the stream. It holds true counts.")]
@@ -66,6 +65,7 @@ def top_k(
     """
     from dphist.publish import files
     from dphist.publish.charge import stays_charged, telling
+    from dphist.publish.heads import check_heads
 
     budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "method": method}
     plan = dphist.plan_top_k(k=k, max_groups=max_groups, shortlist=shortlist, **budget)
@@ -73,6 +73,7 @@ def top_k(
     if dry_run:
         say(str(plan))
         return
+    check_heads(ledger, dataset, (output, report))
     talk = Talk(quiet=as_json)
     result = dphist.top_k(
         options.files(source, no_header),

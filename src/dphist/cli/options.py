@@ -6,10 +6,11 @@ import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
+from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.planning.options import PlanOptions, ReleaseOptions, declarations
 
@@ -30,7 +31,7 @@ def declared(kind: type, name: str) -> Any:
 
 
 def spread(kind: type, *, optional: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Put the options of a kind in the place of a command's parameter `asked`, which gets those that differ from the defaults.
+    """Put the options of a kind in the place of a command's parameter `asked`, which gets those that a call names.
 
     optional: one that the command itself asks for, so that its error can say more.
     """
@@ -44,11 +45,11 @@ def spread(kind: type, *, optional: str = "") -> Callable[[Callable[..., None]],
         ]
 
         @functools.wraps(command)
-        def run(**given: Any) -> None:
+        def run(context: typer.Context, **given: Any) -> None:
             values = {name: given.pop(name) for name in declarations(kind)}
-            command(asked={name: value for name, value in values.items() if _is_given(kind, name, value)}, **given)
+            command(asked={name: value for name, value in values.items() if _is_named(context, name)}, **given)
 
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature([_CONTEXT, *parameters])  # type: ignore[attr-defined]
         run.__annotations__ = {}
         return run
 
@@ -67,8 +68,13 @@ def _parameters(kind: type, optional: str) -> list[inspect.Parameter]:
     ]
 
 
-def _is_given(kind: type, name: str, value: object) -> bool:
-    return value is not None and value != [] and value != declarations(kind)[name].option.default
+_CONTEXT: Final = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+
+
+def _is_named(context: typer.Context, name: str) -> bool:
+    """Whether the call names an option: zero, nothing and the default are values like any other."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 Source: TypeAlias = Annotated[list[str], typer.Argument(help="Parquet, CSV or JSON files, or a glob of them.")]
@@ -106,7 +112,7 @@ StagingDirectory: TypeAlias = Annotated[
     ),
 ]
 Threads: TypeAlias = Annotated[int | None, option("--threads", "Threads of the engine.")]
-MemoryLimit: TypeAlias = Annotated[str | None, option("--memory-limit", "Memory of the engine, e.g. 4GB.")]
+MemoryLimit: TypeAlias = Annotated[str | None, option("--memory-limit", "Memory of the process, e.g. 4GB; the rest is spilled.")]
 TempDirectory: TypeAlias = Annotated[Path | None, option("--temp-directory", "Where to spill what does not fit.")]
 Ledger: TypeAlias = Annotated[
     str | None,
@@ -133,7 +139,14 @@ DryRun: TypeAlias = Annotated[
 ]
 Quiet: TypeAlias = Annotated[bool, option("--quiet", "Print nothing but errors.")]
 AsJson: TypeAlias = Annotated[bool, option("--json", "Print one JSON object.")]
-Show: TypeAlias = Annotated[int, option("--show", "How many rows of the result to print.")]
+
+
+def _check_rows(value: int) -> int:
+    checks.check_whole("--show", value, least=0)
+    return value
+
+
+Show: TypeAlias = Annotated[int, option("--show", "How many rows of the result to print.", callback=_check_rows)]
 
 
 def parse(asked: dict[str, Any]) -> dict[str, Any]:
@@ -183,7 +196,7 @@ def open_engine(
 ) -> Engine:
     """The engine that a command counts with."""
     from dphist.engines import engine_named
-    from dphist.engines.query import EngineOptions, PerformanceSettings
+    from dphist.engines.query import EngineOptions, PerformanceSettings, memory_beside_python
 
-    settings = PerformanceSettings(threads, memory_limit, temp_directory)
+    settings = PerformanceSettings(threads, memory_beside_python(memory_limit), temp_directory)
     return engine_named(name, EngineOptions(settings, master, remote, staging))

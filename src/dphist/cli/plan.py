@@ -44,8 +44,9 @@ def command(
 
 def _count_keys(path: Path) -> int:
     """The number of different non-empty lines of a file with one public key per line."""
+    from dphist.publish.files import key_lines
+
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as problem:
+        return len(set(key_lines(path)))
+    except (OSError, ValueError) as problem:
         raise InvalidParameter("--keys FILE with one key per line", str(path), type(problem).__name__) from None
-    return len({line for line in lines if line.strip()})

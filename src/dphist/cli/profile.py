@@ -17,6 +17,7 @@ from dphist.mechanisms.correlated_gaussian import correlated_lattice_bits
 from dphist.mechanisms.laplace import scale_of_std
 from dphist.mechanisms.sparse_gaussian import lattice_bits
 from dphist.planning.describe import title
+from dphist.planning.request import check_noise
 from dphist.words import exactly, rounded_up
 
 _DIGITS = 6
@@ -85,7 +86,7 @@ def build(
     noise has a larger delta, and what that moves in the tails is within their allowance for rounding.
     """
     checks.check_choice("mechanism", mechanism, ("sparse-gaussian", "correlated-gaussian", "laplace"))
-    checks.check_positive("noise_std", noise_std)
+    check_noise(noise_std, correlation)
     checks.check_not_negative("gap", gap)
     checks.check_whole("low_threshold", low_threshold)
     groups = max_groups if max_groups is not None else sparsity
@@ -102,7 +103,7 @@ def build(
             noise_std=noise_std,
             threshold=threshold(bits),
             low_threshold=low_threshold,
-            analysis=analysis or "exact",  # type: ignore[arg-type]
+            analysis="exact" if analysis is None else analysis,  # type: ignore[arg-type]
             lattice_bits=bits,
         )
     if mechanism == "laplace":
@@ -112,7 +113,6 @@ def build(
     checks.check_whole("sparsity", sparsity)
     if correlation is None:
         correlation = 1 / math.sqrt(sparsity)
-    checks.check_not_negative("correlation", correlation)
     bits = correlated_lattice_bits(sparsity)
     return CorrelatedGaussian(
         sparsity=sparsity,
@@ -121,7 +121,7 @@ def build(
         correlation=correlation,
         threshold=threshold(bits),
         low_threshold=low_threshold,
-        analysis=analysis or "tight",  # type: ignore[arg-type]
+        analysis="tight" if analysis is None else analysis,  # type: ignore[arg-type]
         lattice_bits=bits,
     )
 

@@ -123,10 +123,12 @@ class Outputs:
         """Explain, check or run: charge, write, print."""
         from dphist.publish import charge as charges
         from dphist.publish import explain as explanation
+        from dphist.publish.heads import check_heads
 
         talk = Talk(quiet=self.quiet or self.as_json)
         if self.explain:
             say(explanation.explain(job))
+        check_heads(ledger, dataset, (self.table, self.report))
         if self.dry_run:
             job.check_source()
             talk.line(str(job.plan))
@@ -194,7 +196,7 @@ def verify_command(
 
     Example: dphist verify out.parquet
     """
-    from dphist.verification.verify import NOT_KNOWN
+    from dphist.verification.isolated import NOT_KNOWN
 
     checks = dphist.verify(file, ledger=ledger, head=head)
     if as_json:

@@ -63,6 +63,9 @@ def command(
         return
     if not source or unit is None:
         raise InvalidParameter("FILE and --unit COLUMN", "not both", "or --dry-run, which reads nothing.")
+    from dphist.publish.heads import check_heads
+
+    check_heads(ledger, dataset, ())
     talk = Talk(quiet=as_json)
     answer = dphist.stat(
         statistic,

@@ -312,6 +312,10 @@ class Engine:
             return records.explain(bounds)
 
 
+PART: Final = 1 << 18
+"""So many groups get their noise at a time: what is computed on the way takes some hundred bytes for each."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LocalGroups:
     """Groups as arrays of this process. `keys_of` gives the keys of some codes; those of pairs are in the order of the keys."""
@@ -324,13 +328,15 @@ class LocalGroups:
     listed: bool = False
 
     def each(self, function: OnGroups, names: Sequence[str], entropy: Entropy | None = None) -> LocalGroups:
-        """All at once."""
-        rows = function(self.columns)
-        return LocalGroups(self.codes[rows.index], rows.columns, self.keys_of)
+        """A part of the groups at a time."""
+        return self._chosen(self._in_parts(function))
 
     def together(self, function: OnGroups, names: Sequence[str]) -> LocalGroups:
-        """The same: groups of pairs are in the order of their keys."""
-        return self.each(function, names)
+        """All at once: groups of pairs are in the order of their keys."""
+        return self._chosen(function(self.columns))
+
+    def _chosen(self, rows: Rows) -> LocalGroups:
+        return LocalGroups(self.codes[rows.index], rows.columns, self.keys_of)
 
     def less_next_largest(self, most: int) -> LocalGroups:
         """A partial sort."""
@@ -352,9 +358,17 @@ class LocalGroups:
     def publish(
         self, function: OnGroups, layout: Layout, entropy: Entropy | None = None, *, together: bool = False
     ) -> pa.Table:
-        """An Arrow table."""
-        rows = function(self.columns)
+        """An Arrow table. A part of the groups at a time, unless the function needs all of them together."""
+        rows = function(self.columns) if together else self._in_parts(function)
         return in_order(with_columns(self.keys_of(self.codes[rows.index]), rows, layout), layout)
+
+    def _in_parts(self, function: OnGroups) -> Rows:
+        parts = []
+        for first in range(0, max(len(self.codes), 1), PART):
+            rows = function({name: column[first : first + PART] for name, column in self.columns.items()})
+            parts.append(Rows(rows.index + first, rows.columns))
+        columns = {name: np.concatenate([rows.columns[name] for rows in parts]) for name in parts[0].columns}
+        return Rows(np.concatenate([rows.index for rows in parts]), columns)
 
 
 def local_groups(histogram: Histogram) -> LocalGroups:

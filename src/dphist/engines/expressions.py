@@ -14,12 +14,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 import duckdb
 
 from dphist.engines.functions import FUNCTIONS, nearest
 from dphist.errors import InvalidParameter
+
+LONGEST_EXPRESSION: Final = 2**16
+"""Characters: enough for a list of some thousand values."""
+
+LONGEST_NUMBER: Final = 400
+
+_MOST_BRACKETS: Final = 200
+"""Open at once: of two thousand the parser would make hundreds of megabytes."""
 
 _CLASSES: Final = frozenset(
     {"BETWEEN", "CASE", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "OPERATOR", "TYPE"}
@@ -58,15 +67,24 @@ class RecordExpression:
 
 def check_expression(text: str, connection: duckdb.DuckDBPyConnection) -> RecordExpression:
     """Parse `text` and refuse what is not made of examined functions of one record."""
-    tree = _parse(text, connection)
-    return RecordExpression(text, tree, tuple(dict.fromkeys(_walk(tree, text))))
+    if len(text) > LONGEST_EXPRESSION:
+        expected, hint = f"an expression of at most {LONGEST_EXPRESSION:,} characters", "derive a column first."
+        raise InvalidParameter(expected, f"one of {len(text):,}", hint)
+    deep = InvalidParameter("an expression that is not so deep", repr(text), "derive a column first.")
+    if max(accumulate({"(": 1, ")": -1}.get(letter, 0) for letter in text or " ")) > _MOST_BRACKETS:
+        raise deep
+    try:
+        tree = _parse(text, connection)
+        return RecordExpression(text, tree, tuple(dict.fromkeys(columns_of(tree, text))))
+    except RecursionError:
+        raise deep from None
 
 
-def _walk(node: Any, text: str) -> Iterator[str]:
-    """Yield the columns a tree reads."""
+def columns_of(node: Any, text: str) -> Iterator[str]:
+    """The columns a tree reads; refuses what is not on a list."""
     if isinstance(node, list):
         for child in node:
-            yield from _walk(child, text)
+            yield from columns_of(child, text)
         return
     if not isinstance(node, dict):
         return
@@ -80,8 +98,14 @@ def _walk(node: Any, text: str) -> Iterator[str]:
         raise _refusal(text, f"the operator {node['type'].removeprefix('OPERATOR_').lower()}")
     if kind == "FUNCTION":
         _check_call(node, text)
+    if kind == "CONSTANT" and _is_long_number(**node["literal"]):
+        raise InvalidParameter(f"numbers of at most {LONGEST_NUMBER} digits in {text!r}", "a longer one")
     for child in node.values():
-        yield from _walk(child, text)
+        yield from columns_of(child, text)
+
+
+def _is_long_number(kind: str, text: str) -> bool:
+    return kind in ("INTEGER", "NUMERIC") and len(text) > LONGEST_NUMBER
 
 
 def _check_call(node: dict[str, Any], text: str) -> None:
@@ -119,6 +143,8 @@ def _parse(text: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     tree = statements[0]["node"]["select_list"]
     if len(tree) != 1:
         raise InvalidParameter("one SQL expression", repr(text), "write one key for each expression.")
+    if tree[0]["alias"]:  # 0x1F, say, is 0 by the name of x1F
+        raise InvalidParameter("one SQL expression", f"{text!r}, which goes on behind one", "leave the name out.")
     template = _serialized(connection, "SELECT 1 FROM record")["statements"][0]["node"]
     if _without_locations({**statements[0]["node"], "select_list": []}) != _without_locations(
         {**template, "select_list": []}

@@ -8,6 +8,7 @@ LazyFrame, a relation, a reader) is not computed before its first record is aske
 from __future__ import annotations
 
 import numbers
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal, Inexact, localcontext
 from fractions import Fraction
@@ -151,11 +152,16 @@ def readable_parquet(path: str, names: Sequence[str]) -> Arrow:
     return _reader(pa.schema(list(zip(names, kinds, strict=True))), names, batches)
 
 
-def check_parquet(path: str, needed: Sequence[str]) -> None:
-    """Refuse a column that `readable_parquet` and DuckDB's reader would understand in two ways."""
-    for field in pq.read_schema(path):
-        if field.name.casefold() in needed:
+def parquet_columns(path: str, needed: Sequence[str]) -> list[str]:
+    """All names. Refuses a needed column that `readable_parquet` and DuckDB's reader would understand in two ways."""
+    schema, folded = pq.read_schema(path), {name.casefold() for name in needed}
+    for name, times in Counter(name.casefold() for name in schema.names).items():
+        if times > 1 and name in folded:
+            raise UnreadableSource(f"one column {name!r}", "several that differ in case at most", "rename them.")
+    for field in schema:
+        if field.name.casefold() in folded:
             plain_type(_stored_type(field.type), field.name)
+    return list(schema.names)
 
 
 def _stored_type(kind: pa.DataType) -> pa.DataType:

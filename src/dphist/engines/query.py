@@ -95,23 +95,49 @@ class GroupByQuery:
 
 Format = Literal["parquet", "csv", "json"]
 
-_SIZE: Final = re.compile(r"\d+(\.\d+)? ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)")
+MOST_THREADS: Final = 1_024
+LEAST_MEMORY, MOST_MEMORY = 10**6, 10**15
+"""Public limits of what an engine is given."""
+
+PYTHON, LEAST_PROCESS = 170e6, 300e6
+"""The bytes that the interpreter takes with its libraries, and the least with which a process can count anything."""
+
+_SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)")
+_UNITS: Final = {
+    "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}  # fmt: skip
 _TYPE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_ ]*(\(\d+(, ?\d+)?\))?")
 
 
 @dataclass(frozen=True, slots=True)
 class PerformanceSettings:
-    """Threads, memory ("4GB") and the directory for data that does not fit; None leaves the choice to the engine."""
+    """Threads, memory ("4GB") and the directory for data that does not fit; None leaves the choice to the engine.
+
+    memory_limit: of the engine and the arrays beside it; what the process had before comes on top.
+    """
 
     threads: int | None = None
     memory_limit: str | None = None
-    temp_directory: Path | None = None
+    temp_directory: str | Path | None = None
 
     def __post_init__(self) -> None:
         if self.threads is not None:
             checks.check_whole("threads", self.threads)
-        if self.memory_limit is not None and not _SIZE.fullmatch(self.memory_limit):
-            raise InvalidParameter("a memory limit such as 4GB", repr(self.memory_limit))
+            checks.check_between("threads", self.threads, 1, MOST_THREADS)
+        if self.memory_limit is not None:
+            _bytes_of(self.memory_limit, LEAST_MEMORY, "1MB")
+
+
+def memory_beside_python(limit: str | None) -> str | None:
+    """What a limit on the whole process leaves beside the interpreter and its libraries."""
+    return None if limit is None else f"{_bytes_of(limit, LEAST_PROCESS, '300MB') - PYTHON:.0f}B"
+
+
+def _bytes_of(limit: str, least: float, in_words: str) -> float:
+    size = _SIZE.fullmatch(str(limit))
+    if size is None or not least <= (number := float(size[1]) * _UNITS[size[2]]) <= MOST_MEMORY:
+        raise InvalidParameter(f"a memory limit from {in_words} to 1000TB, such as 4GB", repr(limit))
+    return number
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +148,11 @@ class EngineOptions:
     master: str | None = None
     remote: str | None = None
     staging: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("master", "remote", "staging"):
+            if (value := getattr(self, name)) is not None and not value.strip():
+                raise InvalidParameter(f"an address for --{name}", "nothing", "leave it out for the default.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,7 @@ def plan_statistic(
     max-k read their values: as they are (None; max-k then refuses text), as a "number", or as "text".
     """
     checks.check_choice("the statistic", name, NAMES)
+    checks.check_budget(epsilon, delta)
     _check_share(name, drop, min_records, max_values)
     _check_extras(name, probability, k, read_as, max_records)
     mechanism = TruncatedLaplace.for_budget(epsilon, delta, max_records)

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
+from dphist import stored
 from dphist.checks import Check
-from dphist.errors import DphistError, UnusableLedger
-from dphist.ledger.dataset import DataSet
+from dphist.errors import UnusableLedger
+from dphist.ledger.dataset import DataSet, Whole
 from dphist.privacy.composition import PrivacyCost
-from dphist.privacy.filters import Amount, amount
+from dphist.privacy.filters import Amount
 from dphist.words import hash_of
 
 Kind = Literal["create", "reserve", "commit", "record"]
@@ -18,6 +19,26 @@ SPENDS: Final = ("reserve", "record")
 BEGINNING: Final = "0" * 64
 BUDGET: Final = "budget"
 """The check that a true history can fail: what was spent elsewhere is written down whether it fits or not."""
+
+_MISSING: Final = "is not in the chain: entries were cut off, or the chain was made anew"
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What every spend says: what was run, or noted, and what it cost. Further facts are the command's."""
+
+    command: str
+    cost: PrivacyCost
+    note: str = ""
+    mechanism: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """Which reservation has its result, and where that was written."""
+
+    entry: int
+    output: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +50,8 @@ class Entry:
     time: str
     kind: Kind
     body: dict[str, Any]
-    noise_total: int
-    delta_total: int
+    noise_total: Whole
+    delta_total: Whole
     previous: str
     hash: str = ""
 
@@ -42,7 +63,22 @@ class Entry:
     @property
     def cost(self) -> PrivacyCost:
         """The cost of a spend."""
-        return PrivacyCost(**self.body["cost"])
+        return self.spend.cost
+
+    @property
+    def spend(self) -> Spent:
+        """What the body of a spend says."""
+        return stored.build(Spent, self.body, self.place, extra="ignore", error=UnusableLedger)
+
+    @property
+    def confirmation(self) -> Confirmation:
+        """What the body of a commit says."""
+        return stored.build(Confirmation, self.body, self.place, extra="ignore", error=UnusableLedger)
+
+    @property
+    def place(self) -> str:
+        """Which entry it is."""
+        return f"entry {self.sequence:,} of {self.dataset!a}"
 
     def digest(self) -> str:
         """SHA-256 over the canonical JSON of everything but the hash itself, the previous hash included."""
@@ -68,9 +104,14 @@ def verify(entries: Sequence[Entry], head: str | None = None) -> list[Check]:
             checks.append(Check(BUDGET, within, words))
     if head is not None:
         place = next((entry.sequence for entry in entries if entry.hash == head), None)
-        missing = "is not in the chain: entries were cut off, or the chain was made anew"
-        checks.append(Check("head", place is not None, missing if place is None else f"is entry {place:,}"))
+        checks.append(Check("head", place is not None, _MISSING if place is None else f"is entry {place:,}"))
     return checks
+
+
+def named_head(source: str, sequence: int, is_there: bool) -> Check:
+    """Whether the entry that a published file names is in the chain."""
+    words = f"entry {sequence:,}, which {source} names, "
+    return Check("against", is_there, words + ("is there" if is_there else _MISSING))
 
 
 def _problems(entries: Sequence[Entry]) -> Iterator[str]:
@@ -90,14 +131,14 @@ def _problems(entries: Sequence[Entry]) -> Iterator[str]:
 def _wrong_sums(entries: Sequence[Entry]) -> Iterator[str]:
     try:
         dataset = DataSet.from_data(entries[0].body)
-    except (KeyError, TypeError, ValueError, DphistError) as problem:
-        yield str(problem) if isinstance(problem, UnusableLedger) else "entry 0 lacks what it should say"
+    except UnusableLedger as problem:
+        yield str(problem)
         return
     try:
         total, open_, reserved = Amount(), set[int](), False
         for entry in entries[1:]:
             if entry.kind in SPENDS:
-                total += amount(entry.cost, dataset.accountant)
+                total += dataset.amount(entry.cost)
                 if entry.kind == "reserve":
                     if not total.within(dataset.limit):
                         yield f"entry {entry.sequence:,} was charged beyond the budget"
@@ -105,11 +146,11 @@ def _wrong_sums(entries: Sequence[Entry]) -> Iterator[str]:
                         yield f"entry {entry.sequence:,} is a second stream, whose rounds are other events"
                     reserved = True
                     open_.add(entry.sequence)
-            elif entry.body["entry"] in open_:
-                open_.remove(entry.body["entry"])
+            elif (reservation := entry.confirmation.entry) in open_:
+                open_.remove(reservation)
             else:
                 yield f"entry {entry.sequence:,} confirms a reservation that is not open"
             if entry.total != total:
                 yield f"the sums of entry {entry.sequence:,} are wrong"
-    except (KeyError, TypeError, ValueError, DphistError):
-        yield "an entry lacks what it should say"
+    except UnusableLedger as problem:
+        yield str(problem)

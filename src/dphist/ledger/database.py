@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote, quote_plus
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
@@ -83,9 +84,16 @@ class Database:
         """Close all connections."""
         self._engine.dispose()
 
+    def _connect(self) -> sa.Connection:
+        try:
+            return self._engine.connect()
+        except (ValueError, OSError):  # of the driver itself, which may quote what it was given
+            pass
+        raise UnusableLedger("an address that the driver can read", "another one", "check its parts, one by one.")
+
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sa.Connection]:
-        with self._translated(), self._engine.connect() as plain:
+        with self._translated(), self._connect() as plain:
             connection = plain.execution_options(dphist_begin=begin)
             with connection.begin():
                 yield connection
@@ -154,10 +162,10 @@ class Database:
             if sa.inspect(self._engine).has_table(schema_table.name):
                 raise
             raise UnusableLedger(f"a ledger at {self.shown}", "a database without one", CREATE) from None
-        if version is None or not 1 <= version <= SCHEMA:
+        if type(version) is not int or not 1 <= version <= SCHEMA:
             hint = f"it was written by a newer dphist than {__version__}; nothing was changed."
-            raise UnusableLedger(f"a ledger of version {SCHEMA} or older", f"version {version}", hint)
-        return int(version)
+            raise UnusableLedger(f"a ledger of version {SCHEMA} or older", "another version", hint)
+        return version
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -168,18 +176,29 @@ class Database:
             if problem.name != "psycopg":
                 raise
             raise MissingExtra("postgres", "a ledger in PostgreSQL") from None
+        except UnicodeEncodeError:
+            raise UnusableLedger("names in UTF-8", "another one") from None
         except exc.ArgumentError:
             raise UnusableLedger("a path, sqlite:// or postgresql:// address", self.shown) from None
         except exc.DBAPIError as problem:
             reason = _without_secrets(str(problem.orig).strip().splitlines()[0], self._url)
+            if "decode" in reason:  # and what could not be
+                raise self._damaged() from None
             raise UnusableLedger(f"to use the ledger at {self.shown}", f"an error ({reason})", _hint(reason)) from None
+        except (exc.SQLAlchemyError, UnicodeDecodeError):  # of rows that are no rows of ours, in words that are no text
+            raise self._damaged() from None
+
+    def _damaged(self) -> UnusableLedger:
+        return UnusableLedger(f"a readable ledger at {self.shown}", "a damaged one", _hint("malformed"))
 
 
 def parse_address(address: str | Path, *, create: bool) -> sa.URL:
     """A path is a file of SQLite, which is made only on purpose: a wrong path must not begin an empty ledger."""
     text = str(address)
-    if not text:
+    if not text.strip():
         raise UnusableLedger("a path or an address of a ledger", "nothing")
+    if "\0" in text:
+        raise UnusableLedger("a path or an address of a ledger", "one with a NUL in it")
     if "://" not in text:
         text = f"sqlite:///{text}"
     try:
@@ -187,23 +206,33 @@ def parse_address(address: str | Path, *, create: bool) -> sa.URL:
     except (exc.ArgumentError, ValueError):
         raise UnusableLedger("a path, sqlite:// or postgresql:// address", "something else") from None
     if url.get_backend_name() in ("postgresql", "postgres"):
-        if "@" in (url.host or ""):  # it is a part of the password
-            hint = "write %40 for one in a password, or keep it in a file (.pgpass)."
+        if text.count("@") > 1:  # the first may be a part of the password, and what follows it no host
+            hint = "write %40 for the others, or keep the password in a file (.pgpass)."
             raise UnusableLedger("an address with one @", "more of them", hint)
         return url.set(drivername="postgresql+psycopg")
     if url.get_backend_name() != "sqlite":
         raise UnusableLedger("a path, sqlite:// or postgresql:// address", url.get_backend_name() + "://")
+    if any((url.username, url.password, url.host, url.port)):
+        raise UnusableLedger(
+            "sqlite:/// before a path", "sqlite:// before a host", "a relative path has three slashes."
+        )
     if not url.database or url.database == ":memory:":
         raise UnusableLedger("a file", "memory", "a ledger must outlive the process.")
     if url.query or url.database.startswith("file:"):
         options = "options of SQLite or a file: address"
         raise UnusableLedger("a plain path to the ledger", options, "some of them turn locks off.")
-    path = Path(url.database).resolve()
-    if create and not path.parent.is_dir():
+    try:
+        path = Path(url.database).resolve()
+        here, folder = path.exists(), path.parent.is_dir()
+    except OSError as problem:
+        raise UnusableLedger("a path to a ledger", f"one that cannot be used ({problem.strerror})") from None
+    if create and not folder:
         raise UnusableLedger("an existing folder for the ledger", str(path.parent), "create it first.")
-    if not create and not path.exists():
+    if not create and not here:
         raise UnusableLedger(f"a ledger at {path}", "no file", f"check the path; {CREATE}")
-    return url.set(database=str(path))
+    if here and not path.is_file():
+        raise UnusableLedger("a file", f"{path}, which is none", f"check the path; {CREATE}")
+    return url.set(drivername="sqlite", database=str(path))
 
 
 def show_address(url: sa.URL) -> str:
@@ -215,10 +244,12 @@ def show_address(url: sa.URL) -> str:
 
 
 def _without_secrets(text: str, url: sa.URL) -> str:
-    """A message of a driver without the passwords of the address."""
-    for secret in (url.password, url.query.get("password"), url.query.get("sslpassword")):
-        if isinstance(secret, str) and secret:
-            text = text.replace(secret, "***")
+    """A message of a driver without the passwords of the address, as they are or escaped."""
+    given = [value for name, value in url.query.items() if "pass" in name.lower() or name == "options"]
+    secrets = [url.password, *(one for value in given for one in ([value] if isinstance(value, str) else value))]
+    for secret in filter(None, secrets):
+        for spelled in (secret, quote(secret), quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]):
+            text = text.replace(spelled, "***")
     return text
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
-from dphist import checks
+from dphist import checks, stored
 from dphist.errors import InvalidParameter, UnusableLedger
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.privacy import filters
-from dphist.privacy.filters import Accountant, Amount
+from dphist.privacy.composition import PrivacyCost
+from dphist.privacy.filters import Accountant, Amount, Numerals
 from dphist.privacy.gaussian import largest_mu
 
 Protects = Literal["unit", "event"]
@@ -22,6 +24,8 @@ NOISE: Final = {"basic": "epsilon", "gdp": "mu^2", "zcdp": "rho"}
 
 OTHER_VERSIONS: Final = 10**9
 """Limits that were computed by other versions of numerical libraries may differ by one part in so many."""
+
+_DIGITS: Final = re.compile(r"-?[0-9]{1,1000}", re.ASCII)
 
 
 def check_new_name(name: str) -> None:
@@ -36,13 +40,30 @@ def folded(name: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 
+def _whole(text: Any) -> int:
+    if not isinstance(text, str) or _DIGITS.fullmatch(text) is None:
+        raise InvalidParameter("a whole number in digits", "something else")
+    return int(text)
+
+
+Whole: TypeAlias = Annotated[int, stored.StoredAs(_whole)]
+"""A whole number, written as text: it is longer than the numbers of JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    noise_limit: Whole
+    delta_limit: Whole
+
+
 @dataclass(frozen=True, slots=True)
 class DataSet:
     """A total budget (epsilon, delta) for the people in `unit`, and how spends are added up. Nothing of it ever changes.
 
     protects: ``unit``, adding or removing all records of one unit; ``event``, what one unit adds in one round of a stream.
-    delta_share: the part of delta for the d's, for gdp and zcdp. The limits follow from the budget. They are kept
-    with it, so that another version of a numerical library does not move them.
+    delta_share: the part of delta for the d's, for gdp and zcdp. numerals: how sums are kept; ``binary`` only in data sets from
+    before decimals. The limits follow from the budget. They are kept with it, so that another version of a numerical library
+    does not move them.
     """
 
     name: str
@@ -52,6 +73,7 @@ class DataSet:
     accountant: Accountant
     protects: Protects = "unit"
     delta_share: float = filters.DELTA_SHARE
+    numerals: Numerals = "decimal"
     noise_limit: int = field(init=False)
     delta_limit: int = field(init=False)
 
@@ -60,16 +82,16 @@ class DataSet:
             raise InvalidParameter("a name of a data set of 1 to 200 printable characters", repr(self.name[:210]))
         if not self.unit:
             raise InvalidParameter("the column that names the unit protected", "nothing", "add --unit COLUMN.")
-        checks.check_epsilon(self.epsilon)
+        checks.check_budget(self.epsilon, self.delta)
         if self.epsilon > LARGEST_EPSILON:
             hint = "beyond it the noise samplers are not exact enough to add up."
             raise InvalidParameter(f"a budget with epsilon of at most {LARGEST_EPSILON:g}", self.epsilon, hint)
-        checks.check_delta(self.delta)
         checks.check_choice("the accountant", self.accountant, filters.ACCOUNTANTS)
         checks.check_choice("what is protected", self.protects, PROTECTS)
         if not 0 < self.delta_share < 1:
             raise InvalidParameter("a share of delta in (0, 1)", self.delta_share, "0.5 is the default.")
-        self._set_limits(filters.limit(self.accountant, self.epsilon, self.delta, self.delta_share))
+        checks.check_choice("numerals", self.numerals, tuple(filters.UNITS))
+        self._set_limits(filters.limit(self.accountant, self.epsilon, self.delta, self.delta_share, self.numerals))
 
     def _set_limits(self, limit: Amount) -> None:
         object.__setattr__(self, "noise_limit", limit.noise)
@@ -87,14 +109,26 @@ class DataSet:
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> DataSet:
         """The inverse of `to_data`; further fields are ignored. Limits above those of the budget are refused."""
-        dataset = cls(**{field.name: data[field.name] for field in fields(cls) if field.init})
-        stored, most = Amount(int(data["noise_limit"]), int(data["delta_limit"])), dataset.limit
+        source = "the first entry of a data set"
+        data = {"numerals": "binary", **data}
+        given = {field.name: data[field.name] for field in fields(cls) if field.init and field.name in data}
+        dataset = stored.build(cls, given, source, error=UnusableLedger)
+        kept = stored.build(_Limits, data, source, extra="ignore", error=UnusableLedger)
+        limit, most = Amount(kept.noise_limit, kept.delta_limit), dataset.limit
         slack = Amount(most.noise // OTHER_VERSIONS, most.delta // OTHER_VERSIONS)
-        if min(stored.noise, stored.delta) <= 0 or not stored.within(most + slack):
+        if min(limit.noise, limit.delta) <= 0 or not limit.within(most + slack):
             allowed = f"limits that the budget of {dataset.name!r} allows: {dataset.words(most)}"
-            raise UnusableLedger(allowed, dataset.words(stored), "they were changed.")
-        dataset._set_limits(stored)
+            raise UnusableLedger(allowed, "others", "they were changed.")
+        dataset._set_limits(limit)
         return dataset
+
+    def amount(self, cost: PrivacyCost) -> Amount:
+        """What a cost adds to the two sums."""
+        return filters.amount(cost, self.accountant, self.numerals)
+
+    def value(self, units: int) -> float:
+        """A sum as a number."""
+        return filters.value(units, self.numerals)
 
     def check_charge(self, unit: str, protects: Protects) -> None:
         """Only guarantees about the same neighbours add up."""
@@ -111,7 +145,7 @@ class DataSet:
 
     def words(self, total: Amount) -> str:
         """A pair of sums in words."""
-        noise, delta = filters.value(max(total.noise, 0)), filters.value(max(total.delta, 0))
+        noise, delta = self.value(max(total.noise, 0)), self.value(max(total.delta, 0))
         return f"{NOISE[self.accountant]} {noise:.4g} and delta {delta:.4g}"
 
 
@@ -145,8 +179,7 @@ def recommend(epsilon: float, delta: float, releases: int, delta_share: float = 
     basic gives each epsilon/n and delta/n, for which the exact analysis of one group needs noise for the whole delta/n; gdp and
     zcdp give each an n-th of their limits.
     """
-    checks.check_epsilon(epsilon)
-    checks.check_delta(delta)
+    checks.check_budget(epsilon, delta)
     checks.check_whole("the number of releases", releases)
     noise_std: dict[Accountant, float] = {}
     for name in filters.ACCOUNTANTS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from dphist import stored
 from dphist.checks import Check
 from dphist.errors import BudgetExceeded, InvalidParameter, UnusableLedger
 from dphist.ledger import chain, database
@@ -18,7 +18,7 @@ from dphist.ledger.chain import Entry, Kind
 from dphist.ledger.dataset import DataSet, Protects, check_new_name, folded
 from dphist.ledger.status import Status
 from dphist.privacy.composition import PrivacyCost
-from dphist.privacy.filters import Amount, amount
+from dphist.privacy.filters import Amount
 from dphist.version import __version__
 from dphist.words import canonical
 
@@ -109,7 +109,7 @@ class Ledger:
         with self._database.write(name) as connection:
             dataset = self._dataset(connection, name)
             left = _left_for(connection, dataset, unit, protects)
-            if amount(cost, dataset.accountant).within(left):
+            if dataset.amount(cost).within(left):
                 return _append_spend(connection, dataset, "reserve", cost, {"command": command, **facts})
         raise _exceeded(dataset, left, cost, advise)
 
@@ -133,7 +133,7 @@ class Ledger:
         with self._database.read() as connection:
             dataset = self._dataset(connection, name)
             left = _left_for(connection, dataset, unit, protects)
-        if not amount(cost, dataset.accountant).within(left):
+        if not dataset.amount(cost).within(left):
             raise _exceeded(dataset, left, cost, advise)
 
     def commit(self, name: str, sequence: int, *, output: str | None = None) -> Entry:
@@ -151,6 +151,12 @@ class Ledger:
             raise InvalidParameter(f"an entry of the data set {name!r}", f"number {sequence:,}", "is it this ledger?")
         return entry
 
+    def has(self, name: str, sequence: int, hash_: str) -> bool:
+        """Whether an entry is there, under this hash."""
+        with self._database.read() as connection:
+            row = connection.execute(_of(name).where(_TABLE.c.sequence == sequence)).first()
+        return row is not None and row.hash == hash_
+
     def entries(self, name: str) -> list[Entry]:
         """The history of a data set, oldest first."""
         with self._database.read() as connection:
@@ -161,7 +167,7 @@ class Ledger:
 
     def status(self, name: str) -> Status:
         """What is spent and what is left."""
-        entries = self.entries(name)
+        entries = [_intact(entry) for entry in self.entries(name)]
         return Status(DataSet.from_data(entries[0].body), entries)
 
     def verify(self, name: str, head: str | None = None) -> list[Check]:
@@ -189,9 +195,9 @@ def _exceeded(dataset: DataSet, left: Amount, cost: PrivacyCost, advise: Advise 
     """What is left, what was asked, what would fit."""
 
     def fits(other: PrivacyCost) -> bool:
-        return amount(other, dataset.accountant).within(left)
+        return dataset.amount(other).within(left)
 
-    needed = amount(cost, dataset.accountant)
+    needed = dataset.amount(cost)
     if min(left.noise, left.delta) < 0:
         advice = ["spends recorded from elsewhere exceed the budget; nothing more is charged to it"]
     elif needed.delta > left.delta:  # which another epsilon would not mend
@@ -240,7 +246,7 @@ def _append_spend(
 ) -> Entry:
     before = _last(connection, dataset.name)
     body = {**facts, "cost": asdict(cost), "dphist": __version__}
-    return _append(connection, dataset.name, before, kind, body, before.total + amount(cost, dataset.accountant))
+    return _append(connection, dataset.name, before, kind, body, before.total + dataset.amount(cost))
 
 
 def _check_open(connection: sa.Connection, name: str, sequence: int) -> None:
@@ -248,7 +254,7 @@ def _check_open(connection: sa.Connection, name: str, sequence: int) -> None:
     since = _of(name).where(_TABLE.c.sequence >= sequence, _TABLE.c.kind.in_(("reserve", "commit")))
     entries = [_entry(row) for row in connection.execute(since)]
     reserved = any(entry.sequence == sequence and entry.kind == "reserve" for entry in entries)
-    if not reserved or any(entry.kind == "commit" and entry.body["entry"] == sequence for entry in entries):
+    if not reserved or any(entry.kind == "commit" and entry.confirmation.entry == sequence for entry in entries):
         raise InvalidParameter("an open reservation", f"entry {sequence:,} of {name!r}")
 
 
@@ -261,13 +267,11 @@ def _intact(entry: Entry) -> Entry:
 
 
 def _entry(row: Any) -> Entry:
-    try:
-        return Entry(
-            row.dataset, row.sequence, row.time, row.kind, json.loads(row.body),
-            int(row.noise_total), int(row.delta_total), row.previous, row.hash,
-        )  # fmt: skip
-    except ValueError:
-        raise UnusableLedger("readable entries", f"a damaged entry {row.sequence} of {row.dataset!r}") from None
+    """An entry of the right form; what its body must say is looked at where it is needed."""
+    found = {name: value if isinstance(value, str | int) else None for name, value in row._mapping.items()}
+    place = f"entry {stored.excerpt(str(found['sequence']))}"
+    body = stored.parse(str(found["body"]).encode("utf-8", "surrogateescape"), place, error=UnusableLedger)
+    return stored.build(Entry, {**found, "body": body}, place, error=UnusableLedger)
 
 
 def _append(

@@ -36,7 +36,7 @@ class Status:
     @property
     def unconfirmed(self) -> list[Entry]:
         """Reservations whose result was never confirmed: it may or may not have been seen, so they stay spent."""
-        confirmed = {entry.body["entry"] for entry in self.entries if entry.kind == "commit"}
+        confirmed = {entry.confirmation.entry for entry in self.entries if entry.kind == "commit"}
         return [entry for entry in self.spends if entry.kind == "reserve" and entry.sequence not in confirmed]
 
     @cached_property
@@ -50,7 +50,8 @@ class Status:
         return self._total(self.dataset.accountant)
 
     def _total(self, accountant: filters.Accountant) -> Amount:
-        return sum((amount(cost, accountant).times(number) for cost, number in self.costs.items()), Amount())
+        numerals = self.dataset.numerals
+        return sum((amount(cost, accountant, numerals).times(number) for cost, number in self.costs.items()), Amount())
 
     @property
     def left(self) -> Amount:
@@ -66,15 +67,17 @@ class Status:
         """How many more spends like the last one fit; None before the first."""
         if not self.spends:
             return None
-        one, left = amount(self.spends[-1].cost, self.dataset.accountant), self.left
+        one, left = self.dataset.amount(self.spends[-1].cost), self.left
         if self.exceeded:
             return 0
         return min(left.noise // one.noise if one.noise else 2**62, left.delta // one.delta if one.delta else 2**62)
 
     def comparison(self) -> dict[str, float | None]:
         """The epsilon at the budget's delta by every accountant and by a loss distribution; None where it cannot be told."""
-        delta = self.dataset.delta
-        epsilons = {str(name): filters.composed_epsilon(self._total(name), name, delta) for name in ACCOUNTANTS}
+        delta, numerals = self.dataset.delta, self.dataset.numerals
+        epsilons = {
+            str(name): filters.composed_epsilon(self._total(name), name, delta, numerals) for name in ACCOUNTANTS
+        }
         if not self.exceeded:  # recorded spends have no bound, and a grid of losses would have none
             with suppress(MissingExtra):
                 epsilons["pld"] = epsilon_of_losses(self.costs, delta) if self.spends else 0.0
@@ -89,8 +92,8 @@ class Status:
             "exceeded": self.exceeded,
             "spends": len(self.spends),
             "unconfirmed": len(self.unconfirmed),
-            "spent": {unit: filters.value(self.total.noise), "delta": filters.value(self.total.delta)},
-            "limit": {unit: filters.value(dataset.noise_limit), "delta": filters.value(dataset.delta_limit)},
+            "spent": {unit: dataset.value(self.total.noise), "delta": dataset.value(self.total.delta)},
+            "limit": {unit: dataset.value(dataset.noise_limit), "delta": dataset.value(dataset.delta_limit)},
             "shares": {"noise": noise, "delta": delta},
             "more_like_the_last": self.more_like_the_last(),
             "comparison": self.comparison(),
@@ -109,9 +112,9 @@ class Status:
         lines = [
             f"{data.name}: epsilon {data.epsilon:g}, delta {data.delta:g} for {unit}; accountant {data.accountant}",
             "",
-            f"  {'noise':<8}{_bar(noise)}  {NOISE[data.accountant]} {filters.value(total.noise):.4g}"
-            f" of {filters.value(data.noise_limit):.4g}",
-            f"  {'delta':<8}{_bar(delta)}  {filters.value(total.delta):.4g} of {filters.value(data.delta_limit):.4g}",
+            f"  {'noise':<8}{_bar(noise)}  {NOISE[data.accountant]} {data.value(total.noise):.4g}"
+            f" of {data.value(data.noise_limit):.4g}",
+            f"  {'delta':<8}{_bar(delta)}  {data.value(total.delta):.4g} of {data.value(data.delta_limit):.4g}",
             f"  {'spends':<8}{len(self.spends):,}{words if self.unconfirmed else ''}",
             f"  {'more':<8}{self._projection()}",
             "",
@@ -128,7 +131,7 @@ class Status:
             return "nothing is spent yet"
         if self.exceeded:
             return "none: recorded spends exceed the budget, so its promise does not hold for these people"
-        return f"{more:,} more like the last one ({self.spends[-1].body['command']}) fit"
+        return f"{more:,} more like the last one ({self.spends[-1].spend.command}) fit"
 
 
 def _bar(share: float) -> str:

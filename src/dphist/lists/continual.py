@@ -6,7 +6,7 @@ import datetime as dt
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,12 @@ from dphist.mechanisms import ContinualCounts
 from dphist.mechanisms.continual import calibrate
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
-from dphist.outputs import check_companion
+from dphist.outputs import as_path, check_companion
 from dphist.planning.describe import check_neighbours, layout
 from dphist.planning.plan import STD_ERROR
 from dphist.publish.charge import Spend, charging, check_paid, receipt_of, spend_of_mechanism, terms_hash
 from dphist.publish.files import files_of
+from dphist.publish.heads import check_heads
 from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
 from dphist.publish.run import choose_engine
 
@@ -46,7 +47,7 @@ class Continual:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = as_path(path)
         self._state()
 
     @classmethod
@@ -73,8 +74,7 @@ class Continual:
         protects events.
         """
         check_neighbours(neighbours)
-        checks.check_epsilon(epsilon)
-        checks.check_delta(delta)
+        checks.check_budget(epsilon, delta)
         names = [by] if isinstance(by, str) else list(by)
         mechanism = calibrate(epsilon, delta, rounds, max_groups)
         keys = _query(unit, names, where, null_keys).by
@@ -82,13 +82,14 @@ class Continual:
             raise InvalidParameter("keys with other names than the released columns", sorted(clash))
         settings = {
             "unit": unit, "by": names, "where": where, "null_keys": null_keys,
-            "epsilon": epsilon, "delta": delta, "mechanism": asdict(mechanism),
+            "epsilon": epsilon, "delta": delta, "mechanism": mechanism.parameters(),
         }  # fmt: skip
         terms = terms_hash(settings)
-        folder = Path(path)
+        folder = as_path(path)
         if not folder.resolve().parent.is_dir():
             raise InvalidParameter("an existing folder around the stream's own", str(folder.parent), "create it first.")
         check_companion(folder)
+        check_heads(ledger, dataset, (folder,))
 
         def spend() -> Spend:
             return spend_of_mechanism(
@@ -101,15 +102,17 @@ class Continual:
 
         with _creating(folder) as file, charging(ledger, dataset, spend) as charge:
             state = State({**settings, "ledger": receipt_of(charge)}, (), pa.table({}), np.zeros(0, np.int64), {})
-            os.chmod(folder, 0o700)
             file.replace(state.save)
+            os.chmod(folder, 0o700)  # not before: a folder of a stream that was not started stays as it was
             if charge is not None:
                 charge.confirm(folder)
         return cls(folder)
 
     def _state(self, file: LockedFile | None = None) -> State:
         check_single_name(self.path / STATE)
-        return State.load(self.path / STATE, file)
+        state = State.load(self.path / STATE, file)
+        _mechanism(state)
+        return state
 
     def _durable(self, file: LockedFile) -> State:
         """The state, on disk to stay: a round that a loss of power took back would be drawn again with other noise."""
@@ -243,6 +246,8 @@ def _creating(folder: Path) -> Iterator[LockedFile]:
     with undone(make, remove):
         if not folder.is_dir():
             raise InvalidParameter("a folder for the stream", f"the file {str(folder)!r}")
+        if folder.stat().st_uid != os.geteuid():  # which only its owner can make private, after the charge
+            raise InvalidParameter("a folder of your own for the stream", "one of another user", "name a new one.")
         with creating(folder / STATE, "stream") as file:
             yield file
 
@@ -252,15 +257,17 @@ def _query(unit: str, by: Sequence[str], where: str | None, null_keys: NullKeys)
 
 
 def _mechanism(state: State) -> ContinualCounts:
-    mechanism = ContinualCounts(**state.settings["mechanism"])
+    mechanism = ContinualCounts.from_data(state.settings["mechanism"], "the settings of the stream")
     if _delta(mechanism, state.settings["epsilon"]) > state.settings["delta"]:
         raise InvalidParameter("a stream whose guarantee holds", "one whose settings were changed")
+    if state.round > mechanism.rounds:
+        raise InvalidParameter("a stream with at most the rounds that it declared", "more")
     return mechanism
 
 
 @lru_cache(maxsize=64)
 def _delta(mechanism: ContinualCounts, epsilon: float) -> float:
-    return mechanism.delta(epsilon)
+    return mechanism.proved_delta(epsilon)
 
 
 def _release(state: State, folder: Path) -> RunningCounts:

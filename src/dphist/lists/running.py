@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from dphist import stored
 from dphist.engines.query import parse_key
+from dphist.errors import InvalidParameter
+from dphist.lists.sealed import read_sealed, write_sealed
 from dphist.mechanisms import ContinualCounts
 from dphist.planning.describe import sentence
 from dphist.publish.digests import VERSION
@@ -28,6 +31,8 @@ MOST_KEPT: Final = 1000
 """So many of the largest released counts of a round are kept for pictures."""
 
 MOST_DRAWN: Final = 400
+_MOST_BYTES: Final = 2 << 30
+"""Of a file of one round: so many keys of any length."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,13 +67,22 @@ class RunningCounts(Published):
         if not is_recorded(self.folder, self.round):
             path.parent.mkdir(mode=0o700, exist_ok=True)
             remove_partial(path)
-            replace_private(path, lambda sink: _write(self.table.slice(0, MOST_KEPT), sink))
+            replace_private(path, lambda sink: write_sealed(self.table.slice(0, MOST_KEPT), sink))
 
     def history(self) -> list[tuple[int, pa.Table]]:
         """Rounds up to this one, at most some hundred of them evenly spaced, with what was released then."""
         wanted = np.unique(np.linspace(1, self.round, min(self.round, MOST_DRAWN)).astype(int)).tolist()
         paths = [(past, _file(self.folder, past)) for past in wanted]
-        return [(past, _read(path)) for past, path in paths if path.exists()]
+        return [(past, self._past(path)) for past, path in paths if path.exists()]
+
+    def _past(self, path: Path) -> pa.Table:
+        """What was released in a round: the keys, and counts with their errors."""
+        table, _ = read_sealed(stored.read_file(path, "a round", _MOST_BYTES), str(path))
+        names = [*self.by, *self.table.column_names[-2:]]
+        numbers = [table.field(name).type for name in names[-2:]] if table.column_names == names else []
+        if numbers != [pa.int64(), pa.float64()]:
+            raise InvalidParameter(f"the released counts of a round in {path}", "another table")
+        return table
 
 
 def is_recorded(folder: Path, number: int) -> bool:
@@ -78,7 +92,7 @@ def is_recorded(folder: Path, number: int) -> bool:
 
 def facts(mechanism: ContinualCounts, settings: Mapping[str, Any], rounds_used: int) -> list[tuple[str, str]]:
     """A stream in words."""
-    now, worst = mechanism.std_at(max(rounds_used, 1)), mechanism.noise_std * mechanism.rounds.bit_length() ** 0.5
+    now, worst = mechanism.std_at(max(rounds_used, 1)), mechanism.count_std * mechanism.rounds.bit_length() ** 0.5
     return [
         (
             "rounds",
@@ -90,7 +104,7 @@ def facts(mechanism: ContinualCounts, settings: Mapping[str, Any], rounds_used: 
         ),
         (
             "noise",
-            f"std {number(mechanism.noise_std)} times the root of the set bits of the round's number: {number(now)} on every"
+            f"std {number(mechanism.count_std)} times the root of the set bits of the round's number: {number(now)} on every"
             f" count now, at most {number(worst)} in any round",
         ),
         (
@@ -106,16 +120,6 @@ def facts(mechanism: ContinualCounts, settings: Mapping[str, Any], rounds_used: 
 
 def _file(folder: Path, number: int) -> Path:
     return folder / ROUNDS / f"{number:07}.arrow"
-
-
-def _write(table: pa.Table, sink: BinaryIO) -> None:
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-
-
-def _read(path: Path) -> pa.Table:
-    with pa.OSFile(str(path)) as source:
-        return pa.ipc.open_file(source).read_all()
 
 
 PROTECTED: Final = "what one unit adds in one round"
@@ -143,7 +147,7 @@ def describe_stream(
         "round": round_,
         "epsilon": settings["epsilon"],
         "delta": settings["delta"],
-        "mechanism": asdict(mechanism),
+        "mechanism": mechanism.parameters(),
         "guarantee": stream_guarantee(mechanism, settings),
         "assumption": mechanism.assumption,
         "ledger": settings.get("ledger"),

@@ -10,28 +10,43 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from dphist import checks
+from dphist import checks, stored
 from dphist.engines.base import Engine
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
-from dphist.errors import InvalidParameter
+from dphist.errors import BudgetExceeded, InvalidParameter
 from dphist.histogram import ContributionBounds
 from dphist.mechanisms import Ranked
 from dphist.mechanisms.ranked import calibrate
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
+from dphist.outputs import as_path
 from dphist.planning.describe import check_neighbours, layout, sentence
-from dphist.publish.charge import Spend, charging, check_paid, receipt_of, spend_of_mechanism, telling, terms_hash
+from dphist.publish.charge import (
+    Receipt,
+    Spend,
+    charging,
+    check_paid,
+    receipt_of,
+    spend_of_mechanism,
+    telling,
+    terms_hash,
+)
+from dphist.publish.heads import check_heads
 from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
 from dphist.publish.run import choose_engine
-from dphist.words import number
+from dphist.words import hash_of, number
 
-_FORMAT = "dphist-session"
-_UNSEEN = "Nothing was published; another query pays again."
+_FORMAT: Final = "dphist-session"
+_VERSION: Final = 2
+"""1 had no digest. It is still read, and gets one when it is used."""
+
+_DIGEST: Final = "digest"
+_UNSEEN: Final = "Nothing was published; another query pays again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +61,12 @@ class Account:
     used_queries: int = 0
     reserved: int = 0
     ledger: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        checks.check_epsilon(self.epsilon)
+        checks.check_delta(self.delta)
+        if min(self.used_results, self.used_queries, self.reserved, self.left_results, self.left_queries) < 0:
+            raise InvalidParameter("results and queries of at most what was promised", "others")
 
     @property
     def terms(self) -> dict[str, Any]:
@@ -65,9 +86,10 @@ class Account:
     def reserve(self, results: int) -> Account:
         """Before a draw: one query and `results` results."""
         if self.left_queries < 1 or self.left_results < 1:
-            raise InvalidParameter("a session with budget left", "one that is spent", "its results stay valid.")
-        if not 1 <= results <= self.left_results:
-            raise InvalidParameter(f"between 1 and {self.left_results} results, what is left", results)
+            raise BudgetExceeded("a session with budget left", "one that is spent", "its results stay valid.")
+        checks.check_whole("k", results)
+        if results > self.left_results:
+            raise BudgetExceeded(f"at most {self.left_results:,} results, what is left of the session", f"{results:,}")
         lost = self.used_results + self.reserved
         return replace(self, used_results=lost, used_queries=self.used_queries + 1, reserved=results)
 
@@ -81,7 +103,7 @@ class Session:
 
     def __init__(self, path: str | Path) -> None:
         # A link would be replaced by a file of its own at the first query: two names, two budgets.
-        self.path = Path(path).resolve()
+        self.path = as_path(path).resolve()
         self._load()
 
     @classmethod
@@ -106,16 +128,16 @@ class Session:
         ledger the whole of it is charged now, once; queries charge nothing more.
         """
         check_neighbours(neighbours)
-        checks.check_epsilon(epsilon)
-        checks.check_delta(delta)
+        checks.check_budget(epsilon, delta)
         for name, value in (("results", results), ("queries", queries), ("shortlist", shortlist)):
             checks.check_whole(name, value)
         if not unit:
             raise InvalidParameter("a column that names the unit", "nothing")
-        target = Path(path).resolve()
+        target = as_path(path).resolve()
         if not target.parent.is_dir():
             raise InvalidParameter("an existing folder for the session", str(target.parent), "create it first.")
         mechanism = calibrate(epsilon, delta, results, shortlist, queries=queries)
+        check_heads(ledger, dataset, (target,))
 
         account = Account(unit, epsilon, delta, mechanism)
         facts = {
@@ -138,19 +160,10 @@ class Session:
     def _load(self, file: LockedFile | None = None) -> Account:
         """What is in the file that is locked, or at the path."""
         check_single_name(self.path)
-        try:
-            data = json.loads(self.path.read_bytes() if file is None else file.read())
-            if data["format"] != _FORMAT or data["version"] != 1:
-                raise ValueError
-            account = Account(**{**data["account"], "mechanism": Ranked(**data["account"]["mechanism"])})
-            spent = account.used_results + account.reserved <= account.mechanism.symbols
-            if not (spent and account.mechanism.delta(account.epsilon) <= account.delta):
-                raise ValueError
-        except FileNotFoundError:
-            raise InvalidParameter("a session", str(self.path), "dphist session start makes one.") from None
-        except (ValueError, KeyError, TypeError):
-            raise InvalidParameter("a session file whose guarantee holds", str(self.path)) from None
-        return account
+        if file is None and not self.path.exists():
+            raise InvalidParameter("a session", str(self.path), "dphist session start makes one.")
+        content = stored.read_file(self.path, "a session") if file is None else file.read()
+        return _parse(content, str(self.path))
 
     @property
     def account(self) -> Account:
@@ -231,7 +244,35 @@ class Session:
         return table.add_column(0, "rank", ranks), not chosen.stopped
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What a session's file holds, but for the digest."""
+
+    format: Literal["dphist-session"]
+    version: Literal[1, 2]
+    account: Account
+
+
+def _parse(content: bytes, source: str) -> Account:
+    """The account, if it is as it was written and its guarantee holds."""
+    data = stored.parse(content, source)
+    if data.get("version") != 1 and (data.pop(_DIGEST, None) is None or content != _text(data)):
+        raise InvalidParameter(
+            f"a session in {source} as dphist wrote it", "a changed one", "its budget is not known now."
+        )
+    account = stored.build(_File, data, source).account
+    if account.ledger is not None:
+        stored.validate(Receipt, account.ledger, source)
+    if account.mechanism.proved_delta(account.epsilon) > account.delta:
+        raise InvalidParameter(f"a session in {source} whose guarantee holds", "another one")
+    return account
+
+
 def _store(file: LockedFile, account: Account, note: Callable[[], object] = lambda: None) -> None:
-    record: dict[str, Any] = {"format": _FORMAT, "version": 1, "account": asdict(account)}
-    text = json.dumps(record, indent=2, allow_nan=False) + "\n"
-    file.replace(lambda sink: sink.write(text.encode()), note)
+    record: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "account": asdict(account)}
+    file.replace(lambda sink: sink.write(_text(record)), note)
+
+
+def _text(record: dict[str, Any]) -> bytes:
+    """The file of a record, with a digest: two texts of one number are two files."""
+    return json.dumps({**record, _DIGEST: hash_of(record)}, indent=2, allow_nan=False).encode() + b"\n"

@@ -13,18 +13,23 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dphist import checks, stored
+from dphist.engines.query import GroupByQuery, NullKeys, parse_key
 from dphist.errors import InvalidParameter
+from dphist.lists.sealed import read_sealed, write_sealed
+from dphist.publish.charge import Receipt
 from dphist.publish.private_files import LockedFile
 
 Integers = NDArray[np.int64]
 _COUNT, _ADDED, _PLACE = "count", "added", "place"
 _METADATA = b"dphist"
+_FORMAT, _VERSION = "dphist-continual", 2
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -67,45 +72,101 @@ class State:
         return State(self.settings, (*self.batches, batch), all_keys, counts, noise)
 
     def save(self, sink: BinaryIO) -> None:
-        """Write the state as an Arrow file."""
+        """Write the state as an Arrow file with a checksum."""
         table = self.keys.append_column(_COUNT, pa.array(self.counts))
         for level, values in self.noise.items():
-            table = table.append_column(f"noise_{level}", pa.array(values))
-        record = {"format": "dphist-continual", "version": 1, "settings": self.settings, "batches": self.batches}
-        table = table.replace_schema_metadata({_METADATA: json.dumps(record, allow_nan=False)})
-        with pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
+            table = table.append_column(_noise(level), pa.array(values))
+        record = {"format": _FORMAT, "version": _VERSION, "settings": self.settings, "batches": self.batches}
+        write_sealed(table.replace_schema_metadata({_METADATA: json.dumps(record, allow_nan=False)}), sink)
 
     @classmethod
     def load(cls, path: Path, file: LockedFile | None = None) -> State:
         """Read a state back: the one in the file that is locked, or at the path. A copy: nothing may change under it."""
         try:
             content = path.read_bytes() if file is None else file.read()
-            table = pa.ipc.open_file(content).read_all()
-            record = json.loads((table.schema.metadata or {})[_METADATA])
-            if record["format"] != "dphist-continual" or record["version"] != 1:
-                raise ValueError
-            noise = {
-                int(name.removeprefix("noise_")): _whole(table, name)
-                for name in table.column_names
-                if name.startswith("noise_")
-            }
-            keys = table.select([name for name in table.column_names if name.startswith("key_")])
-            state = cls(
-                record["settings"],
-                tuple(record["batches"]),
-                keys.replace_schema_metadata(None),
-                _whole(table, _COUNT),
-                noise,
-            )
-            levels = {level for level in range(state.round.bit_length()) if state.round >> level & 1}
-            if set(noise) != levels:
-                raise ValueError
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise InvalidParameter("a stream", str(path.parent), "dphist continual start makes one.") from None
-        except (ValueError, KeyError, TypeError, pa.ArrowException):
-            raise InvalidParameter("an undamaged state", str(path)) from None
+        except OSError as problem:
+            raise InvalidParameter(f"a readable state at {path}", type(problem).__name__) from None
+        table, is_sealed = read_sealed(content, str(path))
+        text = (table.schema.metadata or {}).get(_METADATA, b"")
+        data = stored.parse(text, str(path), most=len(content))
+        record = stored.build(_Record, data, str(path))
+        if is_sealed != (record.version >= _VERSION):
+            raise InvalidParameter(f"the checksum of {path}", "none")
+        state = cls._from_table(table, data["settings"], record, str(path))
+        if not is_sealed:
+            state._check_keys(str(path))
         return state
+
+    @classmethod
+    def _from_table(cls, table: pa.Table, settings: dict[str, Any], record: _Record, source: str) -> State:
+        """The columns that a stream has after so many rounds, and no others."""
+        rounds = len(record.batches)
+        levels = [level for level in range(rounds.bit_length()) if rounds >> level & 1]
+        keys = [f"key_{place}" for place in range(1, len(record.settings.by) + 1)] if rounds else []
+        expected = [*keys, _COUNT, *map(_noise, levels)]
+        if sorted(table.column_names) != sorted(expected):
+            raise InvalidParameter(f"a state in {source} with the columns of its round", "others")
+        for name in (_COUNT, *map(_noise, levels)):
+            column = table.column(name)
+            if column.type != pa.int64() or column.null_count:
+                raise InvalidParameter(f"whole numbers as {name} in {source}", "others")
+        counts, noise = _whole(table, _COUNT), {level: _whole(table, _noise(level)) for level in levels}
+        most = sum(_largest(values) for values in (counts, *noise.values()))
+        if most >= 2**63 or (len(counts) and counts.min() < 0) or (len(counts) and not rounds):
+            raise InvalidParameter(f"counts in {source} that a stream can have", "others")
+        return cls(settings, record.batches, table.select(keys).replace_schema_metadata(None), counts, noise)
+
+    def _check_keys(self, source: str) -> None:
+        """No group twice, which the checksum of later versions makes sure of."""
+        try:
+            distinct = self.keys.group_by(self.keys.column_names).aggregate([]).num_rows if self.round else 0
+        except pa.ArrowException:
+            distinct = -1
+        if distinct != len(self.counts):
+            raise InvalidParameter(f"different groups in {source}", "others")
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """On which terms a stream was started. The mechanism is checked where it is built."""
+
+    unit: str
+    by: tuple[str, ...]
+    where: str | None
+    null_keys: NullKeys
+    epsilon: float
+    delta: float
+    mechanism: dict[str, Any]
+    ledger: Receipt | None = None
+
+    def __post_init__(self) -> None:
+        checks.check_epsilon(self.epsilon)
+        checks.check_delta(self.delta)
+        GroupByQuery(self.unit, tuple(map(parse_key, self.by)), where=self.where, null_keys=self.null_keys)
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What stands beside the table. Version 1 had no checksum."""
+
+    format: Literal["dphist-continual"]
+    version: Literal[1, 2]
+    settings: _Settings
+    batches: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(set(self.batches)) < len(self.batches):
+            raise InvalidParameter("batches with different names", "others")
+
+
+def _noise(level: int) -> str:
+    return f"noise_{level}"
+
+
+def _largest(values: Integers) -> int:
+    return max(int(values.max()), -int(values.min())) if len(values) else 0
 
 
 def _whole(table: pa.Table, name: str) -> Integers:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from dphist import checks
+from dphist import checks, stored
 from dphist.aggregates import Aggregate, NoisyAggregate, squared_sensitivity
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
@@ -72,6 +72,17 @@ OBJECTIVE_WEIGHTS: Final = {"release95": gshm.Z95, "gap": 0.0, "noise": math.inf
 _FRACTION: Final = re.compile(r"[0-9]{1,1000}(/[0-9]{1,1000})?", re.ASCII)
 
 
+def _fraction(text: Any) -> Fraction:
+    """Whole numbers alone: a power of ten in a few letters (1e999999999) would fill the memory."""
+    if not isinstance(text, str) or _FRACTION.fullmatch(text) is None:
+        raise InvalidParameter("a fraction of whole numbers", "something else")
+    return Fraction(text)
+
+
+Exact: TypeAlias = Annotated[Fraction, stored.StoredAs(_fraction)]
+"""A fraction, written as one of whole numbers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """The positions of released groups and their noisy counts, in steps of 2^-lattice_bits. Holds no true count."""
@@ -112,6 +123,9 @@ class Mechanism:
         `epsilon` is where the mechanism's own profile is read. `composed_epsilon` is the epsilon of the budget it is added up
         in: the error of the noise sampler, a distance of s on either side, costs (1 + e^composed_epsilon) s there and is part
         of every d.
+
+        A ledger reads epsilon and every delta as the shortest decimal that names the double, which may lie to either side of
+        it. So delta is that at the double below epsilon, and every delta is one double larger than computed.
         """
         if not 0 < composed_epsilon <= LARGEST_EPSILON:
             raise InvalidParameter(
@@ -119,7 +133,9 @@ class Mechanism:
                 composed_epsilon,
                 "beyond it the noise samplers are not exact enough to add up.",
             )
-        return self._cost(epsilon, composed_epsilon)
+        cost = self._cost(epsilon, composed_epsilon)
+        delta = max(cost.delta, self.delta(math.nextafter(epsilon, 0.0)))
+        return replace(cost, delta=_above(delta), rho_delta=_above(cost.rho_delta), mu_delta=_above(cost.mu_delta))
 
     def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
         """Any profile: (epsilon, delta) is all that is used of it."""
@@ -142,21 +158,20 @@ class Mechanism:
         return {"name": self.name, **{f.name: _plain(getattr(self, f.name)) for f in fields(values)}}
 
     @classmethod
-    def from_data(cls, data: dict[str, Any]) -> Self:
-        """The inverse of `to_data`; the constructor checks the parameters."""
-        kind: Any = cls
-        types: dict[str, object] = {f.name: f.type for f in fields(kind)}
-        readers: dict[object, Callable[[Any], object]] = {
-            "Fraction": _fraction,
-            "Tuning": lambda value: Tuning(**value),
-            "CountNoise | None": lambda value: None if value is None else CountNoise(**value),
-        }
-        values = {name: value for name, value in data.items() if name != "name"}
-        for name in values:
-            if (reader := readers.get(types.get(name))) is not None:
-                values[name] = reader(values[name])
-        mechanism: Self = kind(**values)
-        return mechanism
+    def from_data(cls, data: Mapping[str, Any], source: str = "a mechanism") -> Self:
+        """The inverse of `to_data`, strict about types; the constructor checks the parameters. The name may be left out."""
+        if data.get("name", cls.name) != cls.name:
+            raise InvalidParameter(f"the mechanism {cls.name} in {source}", "another one")
+        return stored.build(cls, {name: value for name, value in data.items() if name != "name"}, source)
+
+    def proved_delta(self, epsilon: float) -> float:
+        """`delta` of parameters that anyone may have written: 1, which proves nothing, where doubles cannot compute it."""
+        try:
+            with np.errstate(all="ignore"):
+                delta = self.delta(epsilon)
+        except (ArithmeticError, ValueError):
+            return 1.0
+        return delta if delta >= 0 else 1.0
 
 
 class GroupMechanism(Mechanism):
@@ -402,7 +417,7 @@ class GroupMechanism(Mechanism):
         problems = []
         if self.in_rounds != request.unbounded:
             problems.append("the groups of a unit are not bounded, or are where they need not be")
-        delta = self.delta(request.mechanism_epsilon)
+        delta = self.proved_delta(request.mechanism_epsilon)
         if not delta <= request.delta:
             problems.append(f"delta({request.mechanism_epsilon:g}) = {delta:.6g} exceeds {request.delta:g}")
         if self.counted == request.keys_only:
@@ -581,6 +596,11 @@ def pure_cost(epsilon: float, composed_epsilon: float) -> PrivacyCost:
     return of_pure(epsilon, sampler_surcharge(composed_epsilon, 1))
 
 
+def _above(value: float) -> float:
+    """The next double, whose decimal is above this one's value; 0 is exact."""
+    return math.nextafter(value, math.inf) if value else 0.0
+
+
 def with_pure_parts(main: PrivacyCost, pure: list[float], composed_epsilon: float) -> PrivacyCost:
     """A mechanism and some pure mechanisms on one counter each, such as a noisy total, as one cost."""
     return together([main, *(pure_cost(epsilon, composed_epsilon) for epsilon in pure)]) if pure else main
@@ -670,10 +690,3 @@ def _plain(value: object) -> object:
     if isinstance(value, Tuning | CountNoise):
         return asdict(value)
     return str(value) if isinstance(value, Fraction) else value
-
-
-def _fraction(text: Any) -> Fraction:
-    """Whole numbers alone: a power of ten in a few letters (1e999999999) would fill the memory."""
-    if not isinstance(text, str) or _FRACTION.fullmatch(text) is None:
-        raise InvalidParameter("a fraction of whole numbers", "something else")
-    return Fraction(text)

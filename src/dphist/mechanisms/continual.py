@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar
 
 from scipy.special import ndtri
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import LARGEST_EPSILON, Integers, Mechanism, sampler_surcharge, with_sampler_error
-from dphist.noise import DiscreteGaussian, Entropy, require_headroom, sample
+from dphist.mechanisms.base import LARGEST_EPSILON, Integers, sampler_surcharge, with_sampler_error
+from dphist.mechanisms.whole_gaussian import WholeGaussian, best_of_laws, least_std
+from dphist.noise import Entropy, RoundedGaussian, require_headroom, sample
 from dphist.noise.tails import log_sum_tail
 from dphist.privacy import unknown_domain
-from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho, smallest_std
+from dphist.privacy.composition import PrivacyCost, delta_from_rho
 from dphist.privacy.search import smallest_whole
+from dphist.privacy.sparse_gaussian import quantile_for_infinity
 
 MOST_ROUNDS = 2**20
-NOISE_SHARES = (0.5, 0.8, 0.95)
+NOISE_SHARES = (0.5, 0.65, 0.8, 0.9, 0.95)
+"""The parts of delta that calibration tries for the noise; the rest is for the threshold."""
 
 LARGEST_RUNNING_COUNT = 2**61
 """A public limit: running counts stay below it, and int64 holds them with the noise of every node."""
 
 
 @dataclass(frozen=True, slots=True)
-class ContinualCounts(Mechanism):
+class ContinualCounts(WholeGaussian):
     """A running count per group over at most `rounds` rounds: the true count plus one noise per node of the binary tree.
 
     One event is what one unit adds in one round: 1 to each of at most max_groups groups. A count strictly above the
@@ -34,26 +36,22 @@ class ContinualCounts(Mechanism):
     """
 
     name: ClassVar[str] = "continual"
-    theorem = "[Rogers24] Theorem 11, corrected, for discrete Gaussian noise and converted by [CKS20] Proposition 7"
+    theorem_number: ClassVar[int] = 11
 
     rounds: int
     max_groups: int
     noise_std: float
     threshold: int
+    rounded: bool = False
 
     def __post_init__(self) -> None:
         checks.check_whole("rounds", self.rounds)
         if self.rounds > MOST_ROUNDS:
             raise InvalidParameter("at most 2^20 rounds", self.rounds)
         checks.check_whole("max_groups", self.max_groups)
-        checks.check_positive("noise_std", self.noise_std)
+        self._check_noise()
         checks.check_whole("threshold", self.threshold)
-        require_headroom(DiscreteGaussian(self.variance), LARGEST_RUNNING_COUNT, self.rounds.bit_length())
-
-    @property
-    def variance(self) -> Fraction:
-        """The parameter of the law of one node."""
-        return Fraction(self.noise_std) ** 2
+        require_headroom(self.law, LARGEST_RUNNING_COUNT, self.rounds.bit_length())
 
     @property
     def assumption(self) -> str:
@@ -76,15 +74,17 @@ class ContinualCounts(Mechanism):
 
     def std_at(self, round_: int) -> float:
         """The standard deviation of the noise on a count after this many rounds."""
-        return self.noise_std * math.sqrt(round_.bit_count())
+        return self.count_std * math.sqrt(round_.bit_count())
 
     def draw(self, groups: int, entropy: Entropy | None = None) -> Integers:
         """The noise of one node for each of some groups."""
-        return sample(DiscreteGaussian(self.variance), groups, entropy)
+        return sample(self.law, groups, entropy)
 
     def delta_infinity(self) -> float:
         """max_groups sum_t P(S_t > T - 1), S_t a sum of popcount(t) noises: a new group is ever released. Rounded up."""
-        law = DiscreteGaussian(self.variance)
+        law = self.law
+        if isinstance(law, RoundedGaussian):
+            return unknown_domain.ever_released(self.threshold, self.noise_std, self.max_groups, self.rounds)
         total = sum(
             number * math.exp(float(log_sum_tail(law, terms, self.threshold - 1)))
             for terms, number in enumerate(unknown_domain.rounds_by_popcount(self.rounds))
@@ -93,16 +93,25 @@ class ContinualCounts(Mechanism):
         return min(1.0, self.max_groups * total * (1 + 1e-12))
 
     def delta(self, epsilon: float) -> float:
-        """delta_infinity + delta_CKS(rho, epsilon), by the good-event lemma. Rounded up."""
-        infinity = self.delta_infinity()
-        return with_sampler_error(
-            lambda at: min(1.0, infinity + delta_from_rho(self.rho, at)), epsilon, 2 * self.max_groups * self.rounds
-        )
+        """delta_infinity plus that of the noise: delta_G, or delta_CKS(rho, epsilon), by the good-event lemma. Rounded up."""
+
+        def bound(at: float) -> float:
+            if not self.rounded:
+                return min(1.0, self.delta_infinity() + delta_from_rho(self.rho, at))
+            return unknown_domain.delta_rounds(
+                at,
+                noise_std=self.noise_std,
+                threshold=self.threshold,
+                max_groups=self.max_groups,
+                rounds=self.rounds,
+            )
+
+        return with_sampler_error(bound, epsilon, 2 * self.max_groups * self.rounds)
 
     def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
-        """rho of all nodes of the tree; d: a new group is ever released. The whole stream, whatever comes in between."""
-        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, 2 * self.max_groups * self.rounds)
-        return of_rho(self.rho, d, epsilon=epsilon, delta=self.delta(epsilon))
+        """The noise of all nodes of the tree; d: a new group is ever released. The whole stream, whatever comes in between."""
+        surcharge = sampler_surcharge(composed_epsilon, 2 * self.max_groups * self.rounds)
+        return self._cost_of(self.delta_infinity() + surcharge, epsilon)
 
     def count_released_with(self, probability: float, round_: int) -> float:
         """The count that is released with this probability in a round, by the normal law."""
@@ -110,19 +119,28 @@ class ContinualCounts(Mechanism):
 
 
 def calibrate(epsilon: float, target_delta: float, rounds: int, max_groups: int) -> ContinualCounts:
-    """Noise and threshold for a budget: of a few ways to share delta, the one that releases the smallest groups."""
+    """Noise and threshold for a budget: of a few ways to share delta, the one that releases the smallest groups.
+
+    The noise is rounded, unless there is so little of it that the lighter tails of a discrete Gaussian count for more.
+    """
     checks.check_whole("rounds", rounds)
     checks.check_whole("max_groups", max_groups)
     epsilon = min(epsilon, LARGEST_EPSILON)
     most_terms = unknown_domain.levels(rounds)
 
-    def with_share(share: float) -> ContinualCounts:
-        std = smallest_std(epsilon, target_delta * share, max_groups * most_terms / 2)
+    def with_share(share: float, rounded: bool) -> ContinualCounts:
+        std = least_std(epsilon, target_delta * share, max_groups * most_terms, rounded)
 
         def built(gap: int) -> ContinualCounts:
-            return ContinualCounts(rounds, max_groups, std, 1 + gap)
+            return ContinualCounts(rounds, max_groups, std, 1 + gap, rounded)
 
-        limit = math.ceil(60 * std * math.sqrt(most_terms)) + 2
-        return built(smallest_whole(lambda gap: built(gap).delta(epsilon) <= target_delta, limit=limit))
+        widest = std * math.sqrt(most_terms)
+        near = widest * quantile_for_infinity(target_delta * (1 - share), max_groups)
+        gap = smallest_whole(
+            lambda gap: built(gap).delta(epsilon) <= target_delta,
+            limit=math.ceil(60 * widest) + 2,
+            start=max(0, round(near)),
+        )
+        return built(gap)
 
-    return min(map(with_share, NOISE_SHARES), key=lambda made: made.threshold + 2 * made.noise_std)
+    return best_of_laws(with_share, NOISE_SHARES, lambda found: found.threshold + 2 * found.count_std)

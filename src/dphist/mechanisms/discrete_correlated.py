@@ -16,6 +16,7 @@ from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import (
     LARGEST_EPSILON,
     Builder,
+    Exact,
     GroupMechanism,
     Integers,
     Kept,
@@ -52,8 +53,8 @@ class DiscreteCorrelatedGaussian(GroupMechanism):
     sums_sensitivity = 0.0
 
     sparsity: int
-    variance: Fraction
-    common_variance: Fraction
+    variance: Exact
+    common_variance: Exact
     threshold: float
     low_threshold: int = 1
 

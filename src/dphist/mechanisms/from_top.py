@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -27,19 +26,21 @@ from dphist.mechanisms.base import (
     with_sampler_error,
 )
 from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
-from dphist.noise import DiscreteGaussian, Entropy, sample
+from dphist.mechanisms.whole_gaussian import WholeGaussian, best_of_laws, least_std
+from dphist.noise import Entropy, RoundedGaussian, sample
 from dphist.noise.tails import log_max_tail
 from dphist.privacy import unknown_domain
-from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho, smallest_std
+from dphist.privacy.composition import PrivacyCost, delta_from_rho
 from dphist.privacy.search import smallest_whole
+from dphist.privacy.sparse_gaussian import quantile_for_infinity
 
-NOISE_SHARES = (0.5, 0.8, 0.95)
-"""The parts of delta that calibration tries for the noise; the rest is for the threshold."""
+NOISE_SHARES = (0.5, 0.65, 0.8, 0.9, 0.95, 0.999)
+"""The parts of delta that calibration tries for the noise: above 0.9 where new groups leave less to the noise, below else."""
 
 
 @dataclass(frozen=True, slots=True)
-class FromTop(ListMechanism):
-    """Discrete Gaussian noise on the `most_groups` largest counts, against a noisy threshold above the next largest.
+class FromTop(WholeGaussian, ListMechanism):
+    """Whole noise on the `most_groups` largest counts, against a noisy threshold above the next largest.
 
     max_groups None: nothing is known about how many groups a unit is in. max_per_group: how much it adds to a group. The
     counts must be the most_groups + 1 largest, equal counts in an order of their keys that does not depend on the data.
@@ -47,33 +48,28 @@ class FromTop(ListMechanism):
 
     name: ClassVar[str] = "from-top"
     method: ClassVar[str] = "from-top"
+    theorem_number: ClassVar[int] = 8
     lattice_bits = 0
-    theorem = "[Rogers24] Theorem 8, corrected, for discrete Gaussian noise and converted by [CKS20] Proposition 7"
 
     most_groups: int
     noise_std: float
     threshold: int
     max_groups: int | None = None
     max_per_group: int = 1
+    rounded: bool = False
 
     def __post_init__(self) -> None:
         checks.check_whole("most_groups", self.most_groups)
-        checks.check_positive("noise_std", self.noise_std)
+        self._check_noise()
         checks.check_whole("max_per_group", self.max_per_group)
         checks.check_whole("threshold", self.threshold, self.max_per_group)
         if self.max_groups is not None:
             checks.check_whole("max_groups", self.max_groups)
-        DiscreteGaussian(self.variance)
 
     @property
     def length(self) -> int:
         """The most groups of a list."""
         return self.most_groups
-
-    @property
-    def variance(self) -> Fraction:
-        """The parameter of the law; its true variance is a little smaller."""
-        return Fraction(self.noise_std) ** 2
 
     @property
     def assumption(self) -> str:
@@ -93,7 +89,7 @@ class FromTop(ListMechanism):
         """(released positions with their noisy counts, the noisy threshold), from the largest counts, largest first."""
         listed = largest[: self.most_groups]
         base = int(min(largest[self.most_groups], LARGEST_COUNT)) if len(largest) > self.most_groups else 0
-        law = DiscreteGaussian(self.variance)
+        law = self.law
         limit = base + self.threshold + int(sample(law, 1, entropy)[0])
         eligible = np.flatnonzero(listed > 0)
         noisy = add_noise(listed[eligible], law, 0, entropy)
@@ -107,31 +103,45 @@ class FromTop(ListMechanism):
 
     def given_cut_off(self, noisy: Floats, cut_off: Floats | float) -> Estimates:
         """The noise of a count is independent of the noisy cut-off, which so is a threshold like any other."""
-        noise = Noise((DiscreteGaussian(self.variance),), 0, self.noise_std)
+        noise = Noise((self.law,), 0, self.count_std)
         return estimate_given_release(noisy, cut_off, noise)
 
     def delta_infinity(self) -> float:
         """The probability that a new group passes the noisy threshold. Rounded up."""
-        law = DiscreteGaussian(self.variance)
+        law, gap = self.law, self.threshold - self.max_per_group
         new = unknown_domain.new_groups(self.most_groups, self.max_groups)
-        return min(1.0, math.exp(log_max_tail(law, law, self.threshold - self.max_per_group, new)))
+        if isinstance(law, RoundedGaussian):
+            return unknown_domain.new_group_passes(gap, self.noise_std, new)
+        return min(1.0, math.exp(log_max_tail(law, law, gap, new)))
 
     def delta(self, epsilon: float) -> float:
-        """delta_infinity + delta_CKS(rho, epsilon), by the good-event lemma: conditioning is not valid here. Rounded up."""
-        infinity = self.delta_infinity()
-        return with_sampler_error(
-            lambda at: min(1.0, infinity + delta_from_rho(self.rho, at)), epsilon, self.most_groups + 1
-        )
+        """The profile of rounded noise; of discrete noise delta_infinity + delta_CKS(rho, epsilon). Rounded up.
+
+        Both by the good-event lemma: conditioning is not valid here.
+        """
+
+        def bound(at: float) -> float:
+            if not self.rounded:
+                return min(1.0, self.delta_infinity() + delta_from_rho(self.rho, at))
+            return unknown_domain.delta_from_top(
+                at,
+                noise_std=self.noise_std,
+                threshold=self.threshold,
+                most_groups=self.most_groups,
+                max_groups=self.max_groups,
+                max_per_group=self.max_per_group,
+            )
+
+        return with_sampler_error(bound, epsilon, self.most_groups + 1)
 
     @property
     def excess_released_with_95(self) -> float:
         """How far a count must be above the next largest to be released with 95 % probability, by the normal law."""
-        return self.threshold + 0.5 + math.sqrt(2) * (self.noise_std * float(ndtri(0.95)))
+        return self.threshold + 0.5 + math.sqrt(2) * (self.count_std * float(ndtri(0.95)))
 
     def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
-        """rho of discrete Gaussian noise; d: a new group passes the noisy threshold."""
-        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.most_groups + 1)
-        return of_rho(self.rho, d, epsilon=epsilon, delta=self.delta(epsilon))
+        """d: a new group passes the noisy threshold."""
+        return self._cost_of(self.delta_infinity() + sampler_surcharge(composed_epsilon, self.most_groups + 1), epsilon)
 
     def facts(self, k: int) -> list[Fact]:
         """Noise and threshold in words."""
@@ -139,23 +149,32 @@ class FromTop(ListMechanism):
         if self.max_groups is not None:
             most = f"{self.max_groups:,} for each unit, chosen at random if it has more"
             words = f"{most}; noise grows with its root, up to k + 1"
-        return counted_facts(k, ("max groups", words), self.noise_std, self.threshold, self.excess_released_with_95)
+        return counted_facts(k, ("max groups", words), self.count_std, self.threshold, self.excess_released_with_95)
 
 
 def calibrate(
     epsilon: float, target_delta: float, most_groups: int, max_groups: int | None = None, max_per_group: int = 1
 ) -> FromTop:
-    """Noise and threshold for a budget: of a few ways to share delta, the one that releases the smallest groups."""
+    """Noise and threshold for a budget: of a few ways to share delta, the one that releases the smallest groups.
+
+    The noise is rounded, unless there is so little of it that the lighter tails of a discrete Gaussian count for more.
+    """
     epsilon = min(epsilon, LARGEST_EPSILON)
     moved = unknown_domain.moved_groups(most_groups, max_groups) * max_per_group**2
+    new = unknown_domain.new_groups(most_groups, max_groups)
 
-    def with_share(share: float) -> FromTop:
-        std = smallest_std(epsilon, target_delta * share, moved / 2)
+    def with_share(share: float, rounded: bool) -> FromTop:
+        std = least_std(epsilon, target_delta * share, moved, rounded)
 
         def built(gap: int) -> FromTop:
-            return FromTop(most_groups, std, max_per_group + gap, max_groups, max_per_group)
+            return FromTop(most_groups, std, max_per_group + gap, max_groups, max_per_group, rounded)
 
-        limit = math.ceil(60 * std) + 2
-        return built(smallest_whole(lambda gap: built(gap).delta(epsilon) <= target_delta, limit=limit))
+        near = math.sqrt(2) * std * quantile_for_infinity(target_delta * min(share, 1 - share), new)
+        gap = smallest_whole(
+            lambda gap: built(gap).delta(epsilon) <= target_delta,
+            limit=math.ceil(60 * std) + 2,
+            start=max(0, round(near)),
+        )
+        return built(gap)
 
-    return min(map(with_share, NOISE_SHARES), key=lambda made: made.excess_released_with_95)
+    return best_of_laws(with_share, NOISE_SHARES, lambda found: found.excess_released_with_95)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.base import (
     COST_UP,
     LARGEST_EPSILON,
+    Exact,
     Integers,
     Kept,
     Mechanism,
@@ -41,7 +41,7 @@ class TruncatedLaplace(Mechanism):
     analysis = "exact"
     theorem = "[BCDP22] Theorem 3 with a public q"
 
-    epsilon_per_group: Fraction
+    epsilon_per_group: Exact
     q: int
     max_groups: int = 1
 

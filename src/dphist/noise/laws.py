@@ -9,11 +9,13 @@ Every law is checked when it is built, against limits that are public constants.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
+from scipy.special import ndtr
 
 from dphist.errors import InvalidParameter
 
@@ -46,6 +48,16 @@ class RoundedGaussian:
     def lattice_std(self) -> Fraction:
         """The standard deviation before rounding, in lattice units."""
         return self.std * (1 << self.lattice_bits)
+
+    @property
+    def drawn_std(self) -> float:
+        """The standard deviation of the rounded values, in units of 1: rounding adds g²/12, and less where σ is near g."""
+        std = float(self.lattice_std)
+        variance = std * std + 1 / 12  # up to exp(−2π²·std²) by Poisson summation
+        if std < 2:
+            x = np.arange(1, 30, dtype=np.float64)
+            variance = 2 * float(np.sum(x * x * (ndtr((0.5 - x) / std) - ndtr((-0.5 - x) / std))))
+        return math.ldexp(math.sqrt(variance), -self.lattice_bits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ when it is first needed: importing pydantic takes longer than all else that `dph
 """
 
 import inspect
-import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -32,7 +31,7 @@ from dphist.mechanisms.counts import Emphasis
 from dphist.planning.request import Noise, Objective
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, TypeAdapter
+    from pydantic import BaseModel
 
 NullKeys = Literal["group", "drop"]
 Order = Literal["count", "key"]
@@ -333,26 +332,6 @@ def _check(kind: type, given: Mapping[str, Any]) -> None:
         error = problem.errors(include_url=False)[0]
         name = str(error["loc"][0])
         raise InvalidParameter(f"{name} to be {declarations(kind)[name].expected}", _shown(error["input"])) from None
-
-
-@cache
-def _adapter(kind: type) -> "TypeAdapter[Any]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
-
-
-def check_types(kind: type, data: object) -> None:
-    """Refuse stored data whose types are not those of a dataclass; its values its constructor checks."""
-    from pydantic import ValidationError
-
-    try:
-        _adapter(kind).validate_json(json.dumps(data), strict=True)
-    except ValidationError as problem:
-        for error in problem.errors(include_url=False):
-            if error["type"] != "value_error":
-                name = ".".join(map(str, error["loc"])) or kind.__name__
-                raise InvalidParameter(f"another type of {name}", _shown(error["input"])) from None
 
 
 def _words(kind: Any) -> str:

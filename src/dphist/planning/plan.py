@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Unpack
 
+from dphist import checks
 from dphist.aggregates import Aggregate, NoisyAggregate
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms import GroupMechanism
@@ -112,6 +113,8 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
 def _request(asked: PlanOptions) -> Request:
     shares = dict(asked["weights"] or {})
     rows, max_groups, keys = asked["rows"], asked["max_groups"], asked["keys"]
+    if rows is not None:
+        checks.check_whole("rows", rows)
     aggregates = [
         *(_aggregate("sum", column, bounds, shares) for column, bounds in (asked["sums"] or {}).items()),
         *(_aggregate("mean", column, bounds, shares) for column, bounds in (asked["means"] or {}).items()),

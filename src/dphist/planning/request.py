@@ -63,18 +63,14 @@ class Request:
     emphasis: Emphasis = "balanced"
 
     def __post_init__(self) -> None:
-        checks.check_epsilon(self.epsilon)
-        checks.check_delta(self.delta)
+        checks.check_budget(self.epsilon, self.delta)
         checks.check_choice("objective", self.objective, OBJECTIVES)
         checks.check_choice("mechanism", self.mechanism, MECHANISMS)
         checks.check_whole("low_threshold", self.low_threshold)
         for name in ("max_groups", "sparsity", "keys", "sketch"):
             if (value := getattr(self, name)) is not None:
                 checks.check_whole(name, value)
-        if self.noise_std is not None:
-            checks.check_positive("noise_std", self.noise_std)
-        if self.correlation is not None:
-            checks.check_not_negative("correlation", self.correlation)
+        check_noise(self.noise_std, self.correlation)
         for name in ("sparse_keys", "total", "keys_only"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidParameter(f"true or false as {name}", repr(getattr(self, name)))
@@ -228,6 +224,17 @@ class Request:
     def sums_budget(self) -> float:
         """The budget of the aggregates relative to the count's."""
         return sum(aggregate.weight for aggregate in self.aggregates)
+
+
+def check_noise(noise_std: float | None, correlation: float | None) -> None:
+    """Noise that somebody fixes, within public limits: far above use, far below where doubles or samplers give up."""
+    if noise_std is not None:
+        checks.check_positive("noise_std", noise_std)
+        checks.check_between("noise_std", noise_std, 1e-6, 1e9)
+    if correlation is not None:
+        checks.check_not_negative("correlation", correlation)
+        if correlation > 0:
+            checks.check_between("correlation", correlation, 1e-9, 1e9, "0 is none at all.")
 
 
 def analysis_owner(analysis: str) -> str:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dphist.aggregates import Aggregate
-from dphist.errors import DphistError, InvalidParameter, InvalidPlan
+from dphist import stored
+from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.mechanisms import GROUP_MECHANISMS, GroupMechanism
 from dphist.outputs import write_text
-from dphist.planning.options import check_types
 from dphist.planning.request import Request
 
 FORMAT: Final = "dphist-plan"
 VERSION: Final = 1
+MOST_OF_A_KIND: Final = 3
+"""Mechanisms of one name in a plan: each has at most three analyses."""
 
 _KINDS: Final = {kind.name: kind for kind in GROUP_MECHANISMS}
 
@@ -44,45 +45,62 @@ def to_data(request: Request, mechanism: GroupMechanism, alternatives: tuple[Gro
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What a file of version 1 holds."""
+
+    format: str
+    version: int
+    request: Request
+    mechanism: dict[str, Any]
+    alternatives: tuple[dict[str, Any], ...]
+
+
 def read(path: Path) -> tuple[Request, GroupMechanism, tuple[GroupMechanism, ...]]:
-    """Read a plan and refuse it unless its guarantee holds."""
+    """Read a plan and refuse it unless its guarantee holds.
+
+    It has no checksum: people edit plans, and whatever they change, the guarantee is checked anew.
+    """
     try:
-        data = json.loads(path.read_text())
-    except (OSError, ValueError) as problem:
-        raise InvalidPlan(f"Expected a plan in {path}, got an unreadable file ({type(problem).__name__}).") from None
+        data = stored.parse(stored.read_file(path, "a plan"), str(path))
+    except InvalidParameter as problem:
+        raise InvalidPlan(str(problem)) from None
     return from_data(data, str(path))
 
 
 def from_data(data: Any, source: str) -> tuple[Request, GroupMechanism, tuple[GroupMechanism, ...]]:
-    """The inverse of `to_data`, checked."""
+    """The inverse of `to_data`, checked. Whatever it holds, that takes bounded time and memory."""
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InvalidPlan(f"Expected a plan in {source}, got something else. Hint: dphist plan --save writes one.")
-    if data.get("version") != VERSION:
-        raise InvalidPlan(
-            f"Expected a plan of version {VERSION} in {source}, got version {data.get('version')}."
-            " Hint: plan again with this version of dphist."
-        )
+    version = data.get("version")
+    if type(version) is not int or version != VERSION:
+        hint = "plan again with this version of dphist."
+        raise InvalidPlan(f"Expected a plan of version {VERSION} in {source}, got another version. Hint: {hint}")
     try:
-        check_types(Request, data["request"])
-        asked = dict(data["request"])
-        aggregates = tuple(Aggregate(**aggregate) for aggregate in asked.pop("aggregates"))
-        request = Request(**asked, aggregates=aggregates)
-        mechanism = _mechanism(data["mechanism"])
-        alternatives = tuple(_mechanism(other) for other in data["alternatives"])
-    except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError, DphistError) as problem:
-        raise InvalidPlan(f"Expected a complete plan in {source}, got a damaged one: {problem}") from None
-    try:
-        check_branches(request, (mechanism, *alternatives), source)
-        excess = any(other.delta(request.mechanism_epsilon) > request.delta for other in alternatives)
-    except (ArithmeticError, InvalidParameter) as problem:
-        raise InvalidPlan(f"Expected a plan in {source} that can be checked, got a damaged one: {problem}") from None
-    if excess:
-        raise InvalidPlan(f"Expected alternatives in {source} that meet the budget, got one that does not.")
-    return request, mechanism, alternatives
+        file = stored.build(_File, data, source)
+        mechanism = _mechanism(file.mechanism, f"the mechanism of {source}")
+        alternatives = tuple(_mechanism(other, f"an alternative of {source}") for other in file.alternatives)
+        _check_number(mechanism, alternatives, source)
+        check_branches(file.request, (mechanism, *alternatives), source)
+    except InvalidParameter as problem:
+        raise InvalidPlan(str(problem)) from None
+    except ArithmeticError:
+        raise InvalidPlan(f"Expected numbers in {source} that a guarantee can be checked with, got others.") from None
+    return file.request, mechanism, alternatives
 
 
-def _mechanism(data: dict[str, Any]) -> GroupMechanism:
-    return _KINDS[data["name"]].from_data(data)
+def _mechanism(data: dict[str, Any], source: str) -> GroupMechanism:
+    name = data.get("name")
+    if not isinstance(name, str) or name not in _KINDS:
+        raise InvalidParameter(f"{source} to be one of {', '.join(_KINDS)}", "another one")
+    return _KINDS[name].from_data(data, source)
+
+
+def _check_number(mechanism: GroupMechanism, alternatives: tuple[GroupMechanism, ...], source: str) -> None:
+    """A plan compares a few: to check the guarantees of any number of them would take any time."""
+    names = [one.name for one in (mechanism, *alternatives)]
+    if any(names.count(name) > MOST_OF_A_KIND for name in _KINDS):
+        raise InvalidParameter(f"at most {MOST_OF_A_KIND} mechanisms of a kind in {source}", "more")
 
 
 def check(request: Request, mechanism: GroupMechanism, source: str) -> None:
@@ -92,6 +110,9 @@ def check(request: Request, mechanism: GroupMechanism, source: str) -> None:
 
 
 def check_branches(request: Request, mechanisms: tuple[GroupMechanism, ...], source: str) -> None:
-    """Refuse a plan of which a release may choose a mechanism that is not paid for."""
-    for mechanism in mechanisms if request.undecided else mechanisms[:1]:
+    """Refuse a plan of which a release may choose a mechanism that is not paid for, or one that compares with such."""
+    used = mechanisms if request.undecided else mechanisms[:1]
+    for mechanism in used:
         check(request, mechanism, source)
+    if not all(other.proved_delta(request.mechanism_epsilon) <= request.delta for other in mechanisms[len(used) :]):
+        raise InvalidPlan(f"Expected alternatives in {source} that meet the budget, got one that does not.")

@@ -76,8 +76,7 @@ def plan_top_k(
     counts, chosen among the `shortlist` largest groups; any number of groups per unit.
     """
     check_neighbours(neighbours)
-    checks.check_epsilon(epsilon)
-    checks.check_delta(delta)
+    checks.check_budget(epsilon, delta)
     checks.check_whole("k", k)
     checks.check_choice("method", method, METHODS)
     if max_groups is not None and method != "from-top":

@@ -22,6 +22,9 @@ from dphist.privacy.search import edge, minimise, smallest
 MOST_RESPONSES = 64
 """`epsilon_of_losses` composes so many different pure epsilons as they are; the rest by their mu."""
 
+LARGEST_COST = 1e140
+"""Far above every budget; squares of it, and sums of these over any history, are doubles."""
+
 _UP = 1 + 1e-12
 
 
@@ -39,8 +42,8 @@ class PrivacyCost:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not (math.isfinite(value) and value >= 0):
-                raise InvalidParameter(f"a finite cost {field.name} >= 0", value)
+            if not 0 <= value <= LARGEST_COST:
+                raise InvalidParameter(f"a cost {field.name} in [0, {LARGEST_COST:g}]", value)
             if field.name.endswith("delta"):
                 object.__setattr__(self, field.name, min(value, 1.0))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -56,8 +56,17 @@ class Setting:
         )
         return math.sqrt(float(squared))
 
-    def delta(self, independent_std: float, correlation: float, gap: float, *, sharp: bool = True) -> float:
-        """The forward map at this design; without `sharp` a faster one that is never below it."""
+    def delta(
+        self,
+        independent_std: float,
+        correlation: float,
+        gap: float,
+        *,
+        sharp: bool = True,
+        close: bool = True,
+        enough: float | None = None,
+    ) -> float:
+        """The forward map at this design; the last three as in `csh.delta`, for faster maps that are never below it."""
         return csh.delta(
             self.epsilon,
             sparsity=self.sparsity,
@@ -69,6 +78,8 @@ class Setting:
             lattice_step=self.lattice_step,
             analysis=self.analysis,
             sharp=sharp,
+            close=close,
+            enough=enough,
         )
 
 
@@ -112,20 +123,22 @@ def smallest_gap(setting: Setting, independent_std: float, correlation: float) -
     fast = _fast_gap(setting, independent_std, correlation)
     if fast <= least:
         return fast
+
     # The mixed cases bind: the sharper bound, which takes long, lowers the gap a little.
-    return edge(
-        lambda gap: setting.delta(independent_std, correlation, gap), setting.target_delta, fast, least, tolerance=1e-6
-    )
-
-
-def _fast_gap(setting: Setting, independent_std: float, correlation: float) -> float:
-    """A gap that meets the target, the smallest by the fast bound; Infeasible if there is none."""
-
     def delta_at(gap: float) -> float:
-        return setting.delta(independent_std, correlation, gap, sharp=False)
+        return setting.delta(independent_std, correlation, gap, enough=setting.target_delta)
+
+    return edge(delta_at, setting.target_delta, fast, least, tolerance=1e-6)
+
+
+def _fast_gap(setting: Setting, independent_std: float, correlation: float, start: float = 0.0) -> float:
+    """A gap that meets the target, the smallest by the fast bound; Infeasible if there is none. It may be near `start`."""
+
+    def delta_at(gap: float, close: bool = False) -> float:
+        return setting.delta(independent_std, correlation, gap, sharp=False, close=close, enough=setting.target_delta)
 
     least = _floor_of_gap(setting, independent_std, correlation)
-    if delta_at(least) <= setting.target_delta:
+    if delta_at(least, close=True) <= setting.target_delta:
         return least
     largest = independent_std * _LARGEST_T * math.sqrt(1 + correlation)
     if delta_at(largest) > setting.target_delta:
@@ -136,7 +149,8 @@ def _fast_gap(setting: Setting, independent_std: float, correlation: float) -> f
             f"{independent_std:.6g}",
             "more noise, more epsilon, or fewer groups or aggregates per unit",
         )
-    return smallest(delta_at, setting.target_delta, start=least, low=least, high=largest, tolerance=1e-6)
+    start = min(max(start, least), largest)
+    return smallest(delta_at, setting.target_delta, start=start, low=least, high=largest, tolerance=1e-5)
 
 
 def _floor_of_gap(setting: Setting, independent_std: float, correlation: float) -> float:
@@ -175,12 +189,20 @@ def _fast_design(setting: Setting, correlation: float) -> Design:
         mu = largest_mu(setting.epsilon, setting.target_delta * share * _MARGIN)
         least = csh.paper_sensitivity(setting.sparsity, setting.lattice_step) / mu
     floor = 0.0 if setting.analysis == "paper-3.3" else _floor_of_gap(setting, least, correlation)
+    t = 0.0  # gap/independent_std moves little from one noise to the next
+
+    def gap_at(independent_std: float) -> float:
+        nonlocal t
+        gap = _fast_gap(setting, independent_std, correlation, t * independent_std)
+        t = gap / independent_std
+        return gap
+
     independent_std, gap = best_noise(
         least,
-        lambda s: _fast_gap(setting, s, correlation),
+        gap_at,
         weight=setting.weight * math.sqrt(1 + correlation),
         floor=floor,
-        tolerance=0.1 if setting.analysis == "tight" else 1e-2,
+        tolerance=0.2,
     )
     return Design(independent_std, correlation, gap)
 
@@ -204,6 +226,8 @@ def best_design(setting: Setting) -> Design:
     """
     floor = _floor(setting)
     found = _sharpened(setting, best_of(setting, _promising(setting, floor), floor))
+    if found.value(setting.weight) <= floor(0.0):
+        return found
     plain = design_for(setting, 0.0)  # always among them: correlation never makes it worse
     return min(found, plain, key=lambda design: design.value(setting.weight))
 
@@ -239,14 +263,26 @@ def _promising(setting: Setting, floor: Callable[[float], float]) -> set[float]:
 
 
 def best_of(setting: Setting, correlations: Iterable[float], floor: Callable[[float], float]) -> Design:
-    """The best design among some correlations, those with the smallest lower bound first."""
-    first, *others = sorted(correlations, key=floor)[:_MOST_DESIGNS]
-    best = _fast_design(setting, first)
+    """The best design among some correlations: the one that is best with its smallest noise, those with the smallest lower
+    bound first. More noise than that lowers the objective little, and about as much for all of them.
+    """
+
+    def quiet(correlation: float) -> float:
+        least = smallest_independent_std(setting, correlation)
+        try:
+            gap = _fast_gap(setting, least, correlation)
+        except Infeasible:
+            return math.inf
+        return Design(least, correlation, gap).value(setting.weight)
+
+    best, *others = sorted(correlations, key=floor)[:_MOST_DESIGNS]
+    value = quiet(best) if others else 0.0
     for correlation in others:
-        if floor(correlation) >= best.value(setting.weight):
+        if floor(correlation) >= value:
             break
-        best = min(best, _fast_design(setting, correlation), key=lambda design: design.value(setting.weight))
-    return best
+        if (other := quiet(correlation)) < value:
+            best, value = correlation, other
+    return _fast_design(setting, best)
 
 
 def _floor(setting: Setting) -> Callable[[float], float]:
@@ -284,7 +320,7 @@ def calibrate_with_base(
     least = math.sqrt(float(squared)) / largest_mu(epsilon, target_delta * _MARGIN)
     t = smallest_t(target_delta, k, correlation)
 
-    def gap_at(independent_std: float) -> float:
+    def gap_at(independent_std: float, sharp: bool = True) -> float:
         def delta_at(gap: float) -> float:
             return csh.delta_with_base(
                 epsilon,
@@ -294,9 +330,14 @@ def calibrate_with_base(
                 base_variance=base_variance,
                 gap=gap,
                 lattice_step=lattice_step,
+                sharp=sharp,
+                enough=target_delta,
             )
 
         floor = independent_std * t
-        return smallest(delta_at, target_delta, start=floor, low=floor, high=10 * floor, tolerance=1e-10)
+        largest = independent_std * _LARGEST_T * math.sqrt(1 + correlation)
+        tolerance = 1e-10 if sharp else 1e-5
+        return smallest(delta_at, target_delta, start=floor, low=floor, high=largest, tolerance=tolerance)
 
-    return best_noise(least, gap_at, weight=weight, floor=least * t, tolerance=1e-2)
+    rough = partial(gap_at, sharp=False)
+    return best_noise(least, gap_at, weight=weight, floor=least * t, rough=rough, tolerance=0.2)

@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr
+from scipy.special import log_ndtr, ndtr, ndtri
 
-from dphist.privacy.gaussian import delta_gaussian, raise_for_rounding
+from dphist.privacy.gaussian import ROUNDING, delta_gaussian, raise_for_rounding
 from dphist.privacy.search import worst_split
 
 Floats = NDArray[np.float64]
@@ -36,9 +37,8 @@ Analysis = Literal["tight", "paper-3.5", "paper-3.3"]
 MuOfNew = Callable[[Integers], Floats]
 ANALYSES: Final[tuple[Analysis, ...]] = get_args(Analysis)
 
-_REACH = 12.0  # P(|N(0,1)| > 12) < 4e-33
-_ACCURACY = 75.0  # the trapezoidal rule is off by less than 5 e^-75 < 2e-32
 _QUADRATURE_ERROR = 1e-31
+_ROUGH_ERROR = 1e-7  # of a delta that is only searched for, relative
 _MOST_NODES = 2**18  # beyond it (correlations far above any use) the bound is given up: delta_infinity = 1
 _MOST_CELLS = 2**22
 _MOST_BINS = 128
@@ -83,27 +83,32 @@ class CommonNoise:
     The trapezoidal rule with step h on the whole line. Integrand and weight are entire, and on the line Im xi = y
     |phi| = e^(y^2/2) phi and |Phi(u + iv)| <= e^(v^2/2) Phi(u), so F = phi Phi^a has an integral of at most
     e^((1 + a c) y^2/2) there. By [TW14] Theorem 5.1 the error is below 2 e^((1+ac)d^2/2)/(e^(2 pi d/h) - 1) for every d;
-    the best d makes it about 2 exp(-2 pi^2/(h^2 (1 + a c))), and h is chosen so that this is e^-75. Hence about
-    50 sqrt(1 + a c) nodes give an absolute error that is no longer of interest, and it is added.
+    the best d makes it about 2 exp(-2 pi^2/(h^2 (1 + a c))), and 5 times that exponential is a bound. h makes this a quarter
+    of `error`, and so are the tails that are left out. About 50 sqrt(1 + a c) nodes give an absolute error that is no longer
+    of interest; it is added.
     """
 
-    def __init__(self, correlation: float, t: float, most_new: int) -> None:
+    def __init__(self, correlation: float, t: float, most_new: int, error: float = _QUADRATURE_ERROR) -> None:
         if correlation == 0:
             self._nodes: Floats = np.zeros(1)
             self._weights = np.ones(1)
             self._error = 0.0
         else:
-            step = math.pi * math.sqrt(2 / (_ACCURACY * (1 + most_new * correlation)))
-            side = min(math.ceil(_REACH / step), _MOST_NODES)
+            step = math.pi * math.sqrt(2 / (math.log(20 / error) * (1 + most_new * correlation)))
+            side = min(math.ceil(-float(ndtri(error / 8)) / step), _MOST_NODES)
             self._nodes = step * np.arange(-side, side + 1, dtype=np.float64)
             self._weights = step * np.exp(-(self._nodes**2) / 2) / math.sqrt(2 * math.pi)
-            self._error = _QUADRATURE_ERROR
+            self._error = error
         self._given_up = len(self._nodes) > _MOST_NODES
         self._log_keep = log_ndtr(t - math.sqrt(correlation) * self._nodes)
 
     def delta_infinity(self, new: Integers) -> Floats:
         """Section 2 of the derivation: 1 - E[Phi(t - sqrt(c) xi)^new], the chance that a new counter is released."""
-        count = np.asarray(new, np.float64)
+        # Ranges are looked at with their ends: the same numbers come twice.
+        single, place = np.unique(np.asarray(new, np.float64), return_inverse=True)
+        return self._delta_infinity(single)[place]
+
+    def _delta_infinity(self, count: Floats) -> Floats:
         if self._given_up:
             return np.ones(count.shape)
         released = np.empty(count.shape)
@@ -165,18 +170,20 @@ def delta(
     lattice_step: float = 0.0,
     analysis: Analysis = "tight",
     sharp: bool = True,
+    close: bool = True,
+    enough: float | None = None,
 ) -> float:
-    """Delta at epsilon >= 0: an upper bound on the true one.
+    """Delta at epsilon >= 0: an upper bound on the true one. With `enough` only a result up to that is one: for searches.
 
     `tight` is the smaller of Theorems 2 and 3 of the derivation, which hold in both directions and equal the true delta
     wherever one of the pure cases (a = 0, a = max_groups) decides: at small deltas and correlations near the best one. The
     paper's analyses need correlation = 1/sqrt(sparsity), no aggregates and cannot use max_groups. Without `sharp` Theorem 2
-    alone is used, which is fast and close.
+    alone is used, which is fast and close; without `close` its maximum is known to 1e-4 only, from above.
     """
     if analysis == "paper-3.3":
         return delta_theorem_33(epsilon, sparsity, independent_std, gap, lattice_step)
     if analysis == "paper-3.5":
-        return delta_theorem_35(epsilon, sparsity, independent_std, gap, lattice_step)
+        return delta_theorem_35(epsilon, sparsity, independent_std, gap, lattice_step, enough)
     ratio = (sums_sensitivity * independent_std) ** 2
 
     def mu(new: Integers) -> Floats:
@@ -185,11 +192,21 @@ def delta(
         )
         return np.sqrt(squared) / independent_std
 
-    common = CommonNoise(correlation, gap / independent_std, max_groups)
-    return tight_bound(epsilon, mu, common, max_groups, sharp=sharp)
+    error = _QUADRATURE_ERROR if close or enough is None else max(_QUADRATURE_ERROR, enough * _ROUGH_ERROR)
+    common = CommonNoise(correlation, gap / independent_std, max_groups, error)
+    return tight_bound(epsilon, mu, common, max_groups, sharp=sharp, close=close, enough=enough)
 
 
-def tight_bound(epsilon: float, mu: MuOfNew, common: CommonNoise, most_new: int, *, sharp: bool = True) -> float:
+def tight_bound(
+    epsilon: float,
+    mu: MuOfNew,
+    common: CommonNoise,
+    most_new: int,
+    *,
+    sharp: bool = True,
+    close: bool = True,
+    enough: float | None = None,
+) -> float:
     """The largest over new = 0..most_new of the smaller of Theorem 2 and Theorem 3 of the derivation. Rounded up.
 
     Theorem 2: 1 - (1 - delta_G(mu(new), epsilon))(1 - delta_infinity(new)). mu falls and delta_infinity grows with `new`,
@@ -200,20 +217,24 @@ def tight_bound(epsilon: float, mu: MuOfNew, common: CommonNoise, most_new: int,
 
     def product(low: Integers, high: Integers) -> Floats:
         noise = delta_gaussian(mu(low), epsilon)
-        return np.asarray(noise + (1 - noise) * common.delta_infinity(high))
+        return np.asarray((noise + (1 - noise) * common.delta_infinity(high)) * (1 + ROUNDING))
 
     def smaller(low: Integers, high: Integers) -> Floats:
         shift, infinity = mu(low), common.delta_infinity(high)
         noise = delta_gaussian(shift, epsilon)
-        return np.asarray(np.minimum(noise + (1 - noise) * infinity, common.refined(epsilon, shift, high, infinity)))
+        both = np.minimum(noise + (1 - noise) * infinity, common.refined(epsilon, shift, high, infinity))
+        return np.asarray(both * (1 + ROUNDING))
 
     pure = float(product(ends, ends).max())
-    bound = worst_split(product, 1, most_new - 1, at_least=pure, tolerance=_MIXED_TOLERANCE)
-    if bound <= pure * (1 + 2 * _MIXED_TOLERANCE):  # a pure case decides, or nearly: look closely
-        bound = worst_split(product, 1, most_new - 1, at_least=pure)
+    search = partial(worst_split, first=1, last=most_new - 1, at_least=pure, enough=enough)
+    bound = search(product, tolerance=_MIXED_TOLERANCE)
+    if enough is not None and (bound <= enough or pure > enough):
+        return min(1.0, bound)
+    if close and bound <= pure * (1 + 2 * _MIXED_TOLERANCE):  # a pure case decides, or nearly: look closely
+        bound = search(product)
     if sharp and bound > pure * (1 + 1e-8):
-        bound = min(bound, worst_split(smaller, 1, most_new - 1, at_least=pure, tolerance=_MIXED_TOLERANCE))
-    return raise_for_rounding(bound)
+        bound = min(bound, search(smaller, tolerance=_MIXED_TOLERANCE))
+    return min(1.0, bound)
 
 
 def squared_sensitivity_with_base(
@@ -245,6 +266,8 @@ def delta_with_base(
     base_variance: float,
     gap: float,
     lattice_step: float = 0.0,
+    sharp: bool = True,
+    enough: float | None = None,
 ) -> float:
     """Delta at epsilon >= 0 of the k largest counts with K: Theorems 2 and 3 of the derivation, section 6. Rounded up.
 
@@ -255,7 +278,8 @@ def delta_with_base(
         squared = squared_sensitivity_with_base(k, correlation, base_variance, new, lattice_step=lattice_step)
         return np.asarray(np.sqrt(squared / independent_std**2))
 
-    return tight_bound(epsilon, mu, CommonNoise(correlation, gap / independent_std, k), k)
+    common = CommonNoise(correlation, gap / independent_std, k)
+    return tight_bound(epsilon, mu, common, k, sharp=sharp, close=sharp, enough=enough)
 
 
 # The histogram as [LR25] analyse it: correlation 1/sqrt(k), every unit may change all k counters. Kept for comparison and
@@ -296,7 +320,12 @@ def delta_theorem_33(
 
 
 def delta_theorem_35(
-    epsilon: float, sparsity: int, independent_std: float, gap: float, lattice_step: float = 0.0
+    epsilon: float,
+    sparsity: int,
+    independent_std: float,
+    gap: float,
+    lattice_step: float = 0.0,
+    enough: float | None = None,
 ) -> float:
     """[LR25] Theorem 3.5. With gamma(j) = min(sqrt j, sqrt(j + sqrt k)/2) and psi(i) = Phi(gap/((1 + k^(-1/4)) s))^(i+1):
 
@@ -310,8 +339,8 @@ def delta_theorem_35(
         gamma = np.minimum(np.sqrt(high), shared) / independent_std
         log_psi = (sparsity - low + 1) * log_keep
         added = -np.expm1(log_psi) + delta_gaussian(gamma, epsilon)
-        return np.asarray(np.maximum(added, delta_gaussian(gamma, epsilon + log_psi)))
+        return np.asarray(np.maximum(added, delta_gaussian(gamma, epsilon + log_psi)) * (1 + ROUNDING))
 
     gauss = paper_delta_gauss(epsilon, sparsity, independent_std, lattice_step)
     pure = max(paper_delta_infinity(sparsity, independent_std, gap), gauss)
-    return raise_for_rounding(worst_split(upper, 1, sparsity - 1, at_least=pure))
+    return min(1.0, worst_split(upper, 1, sparsity - 1, at_least=pure, enough=enough))

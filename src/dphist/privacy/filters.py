@@ -9,7 +9,9 @@ Two sums with two limits, both fixed before anything is spent: one for the noise
 The one condition sum d_i + delta_G(sqrt(sum mu_i^2), epsilon) <= delta would be false: who watches the privacy loss spends
 what is left as d when the loss is low, and goes on with noise when it is high. A test searches for exactly that.
 
-Sums are whole multiples of 2^-256, each term rounded up: exact, whatever the order.
+Budgets are kept in decimal, as people write them: ten times 0.1 is 1. An epsilon or a delta is the shortest decimal that names
+its double, and a cost is proved for that decimal (`Mechanism.cost`). Sums are whole multiples of 10^-100, each term rounded up:
+exact, whatever the order. Data sets from before counted the doubles themselves, in multiples of 2^-256, and still do.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ from dphist.privacy.search import edge
 Accountant = Literal["basic", "gdp", "zcdp"]
 ACCOUNTANTS: Final[tuple[Accountant, ...]] = get_args(Accountant)
 
-UNITS: Final = 2**256
+Numerals = Literal["decimal", "binary"]
+UNITS: Final[dict[Numerals, int]] = {"decimal": 10**100, "binary": 2**256}
+"""How many units of a sum are 1."""
+
 DELTA_SHARE: Final = 0.5
 """The part of delta that is kept for the d's, unless told otherwise."""
 
@@ -36,7 +41,7 @@ _LARGEST_NOISE = 1e4
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Noise (epsilon, rho or mu^2) and delta, in multiples of 2^-256."""
+    """Noise (epsilon, rho or mu^2) and delta, in units of sums."""
 
     noise: int = 0
     delta: int = 0
@@ -56,29 +61,36 @@ class Amount:
         return self.noise <= limit.noise and self.delta <= limit.delta
 
 
-def amount(cost: PrivacyCost, accountant: Accountant) -> Amount:
+def amount(cost: PrivacyCost, accountant: Accountant, numerals: Numerals = "decimal") -> Amount:
     """What a cost adds to the two sums. Rounded up."""
     if accountant == "basic":
-        return Amount(_up(cost.epsilon), _up(cost.delta))
+        return Amount(_up(_exact(cost.epsilon, numerals), numerals), _up(_exact(cost.delta, numerals), numerals))
     if accountant == "zcdp":
-        return Amount(_up(cost.rho), _up(cost.rho_delta))
-    return Amount(_up(cost.mu, 2), _up(cost.mu_delta))
+        return Amount(_up(Fraction(cost.rho), numerals), _up(_exact(cost.rho_delta, numerals), numerals))
+    return Amount(_up(Fraction(cost.mu) ** 2, numerals), _up(_exact(cost.mu_delta, numerals), numerals))
 
 
-def limit(accountant: Accountant, epsilon: float, delta: float, delta_share: float = DELTA_SHARE) -> Amount:
+def limit(
+    accountant: Accountant,
+    epsilon: float,
+    delta: float,
+    delta_share: float = DELTA_SHARE,
+    numerals: Numerals = "decimal",
+) -> Amount:
     """The two limits of a budget. Rounded down. `delta_share` of delta is for the d's; basic has no such split."""
+    allowed, whole = _exact(epsilon, numerals), _exact(delta, numerals)
     if accountant == "basic":
-        return Amount(math.floor(Fraction(epsilon) * UNITS), math.floor(Fraction(delta) * UNITS))
-    for_events = Fraction(delta) * Fraction(delta_share)
-    left = _down(Fraction(delta) - for_events)
+        return Amount(math.floor(allowed * UNITS[numerals]), math.floor(whole * UNITS[numerals]))
+    for_events = whole * _exact(delta_share, numerals)
+    left, below = _down(whole - for_events), _down(allowed)
     if accountant == "gdp":
-        mu = largest_mu(epsilon, left / (1 + 2 * ROUNDING))
+        mu = largest_mu(below, left / (1 + 2 * ROUNDING))
         noise = Fraction(mu) ** 2
-        if not raise_for_rounding(float(delta_gaussian(mu, epsilon))) <= left:  # only the forward map is trusted
+        if not raise_for_rounding(float(delta_gaussian(mu, below))) <= left:  # only the forward map is trusted
             raise Infeasible("a budget that some mu meets", f"epsilon = {epsilon:g}, delta = {delta:g}", "raise it.")
     else:
-        noise = Fraction(largest_rho(epsilon, left))
-    return Amount(math.floor(noise * UNITS), math.floor(for_events * UNITS))
+        noise = Fraction(largest_rho(below, left))
+    return Amount(math.floor(noise * UNITS[numerals]), math.floor(for_events * UNITS[numerals]))
 
 
 def largest_rho(epsilon: float, delta: float) -> float:
@@ -89,30 +101,30 @@ def largest_rho(epsilon: float, delta: float) -> float:
     return edge(lambda rho: delta_from_rho(rho, epsilon), delta, least, _LARGEST_NOISE)
 
 
-def delta_of_noise(total: Amount, accountant: Accountant, epsilon: float) -> float:
+def delta_of_noise(total: Amount, accountant: Accountant, epsilon: float, numerals: Numerals = "decimal") -> float:
     """What the noise of a sum has as delta at epsilon. Rounded up."""
     if accountant == "basic":
-        return 0.0 if total.noise <= Fraction(epsilon) * UNITS else 1.0
+        return 0.0 if total.noise <= _exact(epsilon, numerals) * UNITS[numerals] else 1.0
     if accountant == "zcdp":
-        return delta_from_rho(value(total.noise), epsilon)
-    mu = math.nextafter(math.sqrt(value(total.noise)), math.inf)
+        return delta_from_rho(value(total.noise, numerals), epsilon)
+    mu = math.nextafter(math.sqrt(value(total.noise, numerals)), math.inf)
     return raise_for_rounding(float(delta_gaussian(mu, epsilon)))
 
 
-def composed_epsilon(total: Amount, accountant: Accountant, delta: float) -> float:
+def composed_epsilon(total: Amount, accountant: Accountant, delta: float, numerals: Numerals = "decimal") -> float:
     """The smallest epsilon at which a fixed list of spends with this sum has `delta` in all; infinite if there is none.
 
     For comparison: the list must not have been chosen in view of results for gdp and zcdp, whose filters hold at the
     epsilon and the split that were fixed before.
     """
-    left = delta - value(total.delta)
+    left = delta - value(total.delta, numerals)
     if accountant == "basic":
-        return value(total.noise) if left >= 0 else math.inf
+        return value(total.noise, numerals) if left >= 0 else math.inf
     if left <= 0:
         return math.inf
 
     def delta_at(epsilon: float) -> float:
-        return delta_of_noise(total, accountant, epsilon)
+        return delta_of_noise(total, accountant, epsilon, numerals)
 
     enough = 1.0
     while delta_at(enough) > left:
@@ -120,19 +132,24 @@ def composed_epsilon(total: Amount, accountant: Accountant, delta: float) -> flo
     return edge(delta_at, left, enough, 0.0)
 
 
-def value(units: int) -> float:
-    """A sum as a double. Rounded up."""
-    exact = Fraction(units, UNITS)
+def value(units: int, numerals: Numerals = "decimal") -> float:
+    """A sum as a double: the one with this decimal, or else rounded up."""
+    exact = Fraction(units, UNITS[numerals])
     nearest = float(exact)
-    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+    return nearest if _exact(nearest, numerals) >= exact else math.nextafter(nearest, math.inf)
 
 
-def _up(number: float, power: int = 1) -> int:
-    """A power of a double in multiples of 2^-256, rounded up."""
-    exact = Fraction(number)
-    return -(-math.prod([exact.numerator] * power) * UNITS // math.prod([exact.denominator] * power))
+def _exact(number: float, numerals: Numerals) -> Fraction:
+    """What a double stands for: the shortest decimal that names it, or its own value."""
+    return Fraction(repr(float(number))) if numerals == "decimal" else Fraction(number)
+
+
+def _up(exact: Fraction, numerals: Numerals) -> int:
+    """In units of sums, rounded up."""
+    return math.ceil(exact * UNITS[numerals])
 
 
 def _down(exact: Fraction) -> float:
+    """The largest double that is not above it."""
     nearest = float(exact)
     return nearest if Fraction(nearest) <= exact else math.nextafter(nearest, 0.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Final
 
 import numpy as np
@@ -23,6 +24,8 @@ SPLIT_TOLERANCE: Final = 1e-9
 
 _INVERSE_GOLDEN = (math.sqrt(5.0) - 1) / 2
 _MOST_RANGES = 20_000
+_PARTS = 32
+"""Open ranges are divided into so many in all, or halved if there are more: few rounds while there are few of them."""
 
 
 def edge(
@@ -86,6 +89,7 @@ def smallest(
     Walks outwards from `start` with doubling steps to find a bracket, then closes it with `edge`. Raises Infeasible
     if even `high` does not meet the target.
     """
+    delta_at = cache(delta_at)  # the ends of the bracket are looked at twice
     if delta_at(start) <= target:
         holds, step = start, max(abs(start), 1e-3) * 1e-3
         while holds > low:
@@ -103,11 +107,23 @@ def smallest(
     raise Infeasible(f"a value of at most {high:g} that meets delta = {target:g}", "none")
 
 
-def smallest_whole(holds: Callable[[int], bool], *, limit: int) -> int:
-    """The smallest whole number >= 0 at which a monotone condition holds; Infeasible if it does not at `limit`."""
-    if not holds(limit):
-        raise Infeasible(f"a whole number of at most {limit} that is enough", "none", "more noise, or more epsilon.")
-    low, high = -1, limit
+def smallest_whole(holds: Callable[[int], bool], *, limit: int, start: int | None = None) -> int:
+    """The smallest whole number >= 0 at which a monotone condition holds; Infeasible if it does not at `limit`.
+
+    From a good `start` the steps double until they pass the place, so that few evaluations are needed, none far away.
+    """
+    point = limit if start is None else min(start, limit)
+    low, high, step = -1, point, max(1, point // 64)
+    if holds(point):
+        while start is not None and high - step > -1 and holds(high - step):
+            high, step = high - step, 2 * step
+        low = -1 if start is None else max(-1, high - step)
+    else:
+        while not holds(high):
+            if high == limit:
+                expected = f"a whole number of at most {limit} that is enough"
+                raise Infeasible(expected, "none", "more noise, or more epsilon.")
+            low, high, step = high, min(high + step, limit), 2 * step
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
@@ -171,17 +187,23 @@ def minimise(
 
 
 def best_noise(
-    least: float, gap_at: Callable[[float], float], *, weight: float, floor: float, tolerance: float = 1e-3
+    least: float,
+    gap_at: Callable[[float], float],
+    *,
+    weight: float,
+    floor: float,
+    rough: Callable[[float], float] | None = None,
+    tolerance: float = 1e-2,
 ) -> tuple[float, float]:
     """(noise, gap) with the smallest gap + weight * noise, noise >= least; an infinite weight takes `least` itself.
 
-    gap_at raises Infeasible where no gap is enough. `floor` is a gap that `least` cannot go below and that grows with the
-    noise: where it is attained, nothing is better.
+    gap_at raises Infeasible where no gap is enough; `rough`, if given, stands for it during the search: faster, and not below
+    it. `floor` is a gap that `least` cannot go below and that grows with the noise: where it is attained, nothing is better.
     """
 
-    def attempt(noise: float) -> float:
+    def attempt(noise: float, gap_of: Callable[[float], float] = gap_at) -> float:
         try:
-            return gap_at(noise)
+            return gap_of(noise)
         except Infeasible:
             return math.inf
 
@@ -193,7 +215,10 @@ def best_noise(
         return least * math.exp(math.exp(log_excess))
 
     log_excess, value = minimise(
-        lambda v: attempt(noise_at(v)) + weight * noise_at(v), math.log(1e-9), math.log(0.5), tolerance=tolerance
+        lambda v: attempt(noise_at(v), rough or gap_at) + weight * noise_at(v),
+        math.log(1e-9),
+        math.log(0.5),
+        tolerance=tolerance,
     )
     if first + weight * least <= value:
         return least, first
@@ -207,43 +232,59 @@ def worst_split(
     *,
     at_least: float = 0.0,
     tolerance: float = SPLIT_TOLERANCE,
+    enough: float | None = None,
 ) -> float:
     """An upper bound on max(at_least, max over integers a in [first, last] of the delta of a).
 
-    It is at most `tolerance` above the largest upper(a, a) if upper(low, high) bounds these too; it is a bound in any case in
+    With `enough`, only whether it is at most that: a result up to `enough` is such a bound, but one further above the maximum; a
+    result above it may be less than the maximum. A search needs no more, and most of its points are told apart at once.
+
+    Else it is at most `tolerance` above the largest upper(a, a) if upper(low, high) bounds these too; it is a bound in any case in
     which upper(low, high) bounds the delta of every a in [low, high].
 
     A unit in n groups may be new in some of them and one of many in the others. Every analysis maximises a delta over that
     split; n can be ten million. The delta of a split is increasing in one count and decreasing in another, so a whole range
     of splits is bounded by evaluating each part at its own worst end: upper(low, high) bounds the delta of every a in
-    [low, high] and shrinks with the range. Ranges that cannot hold the maximum are dropped, the others halved.
+    [low, high] and shrinks with the range. Ranges that cannot hold the maximum are dropped, the others divided.
     """
     best = dropped = at_least
     if last < first:
         return best
     low, high = _ranges(first, last)
     while True:
-        bound = upper(low, high)
         single = low == high
-        ends = bound if single.all() else upper(high, high)
-        best = max(best, float(ends.max()))
+        wide = high[~single]
+        # One call for the ranges and for their ends: on arrays this short a call costs more than its elements.
+        values = upper(np.concatenate([low, wide]), np.concatenate([high, wide]))
+        bound, at_ends = values[: len(low)], values[len(low) :]
+        best = max(best, float(bound[single].max(initial=0.0)), float(at_ends.max(initial=0.0)))
         open_ = ~single & (bound > best * (1 + tolerance))
         dropped = max(dropped, float(bound[~single & ~open_].max(initial=0.0)))
-        if not open_.any():
+        still_open = int(open_.sum())
+        if not still_open or (enough is not None and best > enough):
             return max(best, dropped)
-        if 2 * int(open_.sum()) > _MOST_RANGES:
+        if enough is not None and float(bound[open_].max()) <= enough:
+            return max(best, dropped, float(bound[open_].max()))
+        if 2 * still_open > _MOST_RANGES:
             return max(dropped, float(bound[open_].max()))
-        low, high = low[open_], high[open_]
-        middle = low + (high - low) // 2
-        low, high = np.concatenate([low, middle + 1]), np.concatenate([middle, high])
+        low, high = _split(low[open_], high[open_], max(2, _PARTS // still_open))
 
 
+def _split(low: Integers, high: Integers, parts: int) -> tuple[Integers, Integers]:
+    """Each range in so many parts of about the same size, or in single numbers."""
+    edges = low[:, None] + (high + 1 - low)[:, None] * np.arange(parts + 1) // parts
+    begins, ends = edges[:, :-1].ravel(), edges[:, 1:].ravel()
+    some = begins < ends
+    return begins[some], ends[some] - 1
+
+
+@lru_cache(maxsize=64)
 def _ranges(first: int, last: int) -> tuple[Integers, Integers]:
     """Ranges that cover [first, last], single near both ends and growing geometrically towards the middle."""
     size = last - first + 1
     if size <= 64:
         every = np.arange(first, last + 1, dtype=np.int64)
         return every, every
-    steps = np.unique(np.round(np.geomspace(1, size / 2, 24)).astype(np.int64))
+    steps = np.unique(np.round(np.geomspace(1, size / 2, 12)).astype(np.int64))
     starts = np.unique(np.concatenate([[0], steps, size - steps]))
     return first + starts, first + np.append(starts[1:] - 1, size - 1)

@@ -31,6 +31,7 @@ Z95: Final = float(-ndtri(0.05))
 """A group is released with probability 95 % when its count is the threshold plus this many noise_std."""
 
 _MARGIN = 1 - 4 * SPLIT_TOLERANCE
+_ROUGH = 1e-5
 
 
 def delta_gauss(epsilon: float, max_groups: int, noise_std: float, sums_sensitivity: float = 0.0) -> float:
@@ -55,8 +56,14 @@ def delta(
     gap: float,
     sums_sensitivity: float = 0.0,
     analysis: Analysis = "exact",
+    tolerance: float = SPLIT_TOLERANCE,
+    enough: float | None = None,
 ) -> float:
-    """Delta at epsilon >= 0: an upper bound on the true one, by the chosen analysis of the same mechanism."""
+    """Delta at epsilon >= 0: an upper bound on the true one, by the chosen analysis of the same mechanism.
+
+    A larger `tolerance` is faster and lets it be that much larger, relatively. With `enough` only a result up to that is
+    a bound (`worst_split`): for searches.
+    """
     gauss = delta_gauss(epsilon, max_groups, noise_std, sums_sensitivity)
     infinity = delta_infinity(gap, max_groups, noise_std)
     if analysis == "add-the-deltas":
@@ -69,7 +76,8 @@ def delta(
         per_group=1 / noise_std**2 + sums_sensitivity**2,
     )
     # max(gauss, infinity) are the two ends a = K and a = 0 of the maximum.
-    return min(1.0, worst_split(bound, 1, max_groups - 1, at_least=max(gauss, infinity)))
+    pure = max(gauss, infinity)
+    return min(1.0, worst_split(bound, 1, max_groups - 1, at_least=pure, tolerance=tolerance, enough=enough))
 
 
 def _exact(
@@ -113,8 +121,9 @@ def smallest_gap(
     noise_std: float,
     sums_sensitivity: float = 0.0,
     analysis: Analysis = "exact",
+    tolerance: float = SPLIT_TOLERANCE,
 ) -> float:
-    """The smallest gap that meets the target with this noise; Infeasible if none does."""
+    """The smallest gap that meets the target with this noise; Infeasible if none does. `tolerance` as in `delta`."""
 
     def delta_at(gap: float) -> float:
         return delta(
@@ -124,6 +133,8 @@ def smallest_gap(
             gap=gap,
             sums_sensitivity=sums_sensitivity,
             analysis=analysis,
+            tolerance=tolerance,
+            enough=target_delta,
         )
 
     largest = 40 * noise_std  # there delta_infinity is 0 in doubles
@@ -141,7 +152,7 @@ def smallest_gap(
     if least >= 0 and delta_at(least) <= target_delta:
         return least
     start = min(max(least, 0.0), largest)
-    return smallest(delta_at, target_delta, start=start, low=0.0, high=largest)
+    return smallest(delta_at, target_delta, start=start, low=0.0, high=largest, tolerance=tolerance / 10)
 
 
 def quantile_for_infinity(target_delta: float, max_groups: int) -> float:
@@ -173,7 +184,7 @@ def best_pair(
     share = 0.99 if analysis == "add-the-deltas" and math.isinf(weight) else 1.0
     least = smallest_noise(epsilon, target_delta * share, max_groups, sums_ratio)
 
-    def gap_at(noise_std: float) -> float:
+    def gap_at(noise_std: float, tolerance: float = SPLIT_TOLERANCE) -> float:
         return smallest_gap(
             epsilon,
             target_delta,
@@ -181,7 +192,8 @@ def best_pair(
             noise_std=noise_std,
             sums_sensitivity=math.sqrt(sums_ratio) / noise_std,
             analysis=analysis,
+            tolerance=tolerance,
         )
 
     floor = least * quantile_for_infinity(target_delta, max_groups)
-    return best_noise(least, gap_at, weight=weight, floor=floor)
+    return best_noise(least, gap_at, weight=weight, floor=floor, rough=partial(gap_at, tolerance=_ROUGH))

@@ -36,7 +36,7 @@ LARGEST_EPSILON: Final = 60.0
 """No delta is smaller than at this epsilon: a smaller factor e^epsilon makes every bound here larger, so it is safe."""
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)  # up to a million numbers each
 def release_probabilities(epsilon: float, delta: float) -> tuple[int, ...]:
     """[DVGM22]: the largest probabilities pi(n) of showing a group with n votes, in units of 2^-BITS.
 
@@ -76,10 +76,11 @@ def delta_of(probabilities: Sequence[int], epsilon: float) -> float:
         raise InvalidParameter("probabilities between 0 and 1 that begin with 0", "others")
     growth, worst = _growth(epsilon), 0
     for p, q in pairwise(probabilities):
-        for one, other in ((p, q), (q, p)):
-            shown = (one << _GROWTH_BITS) - growth * other
-            hidden = (ONE - one << _GROWTH_BITS) - growth * (ONE - other)
-            worst = max(worst, max(shown, 0) + max(hidden, 0))
+        low, high = (p, q) if p < q else (q, p)
+        # As e^epsilon >= 1, (low - e^epsilon high)_+ and (1 - high - e^epsilon (1 - low))_+ are 0: one term is left each way.
+        shown = (high << _GROWTH_BITS) - growth * low
+        hidden = (ONE - low << _GROWTH_BITS) - growth * (ONE - high)
+        worst = max(worst, shown, hidden)
     exact = Fraction(worst, ONE << _GROWTH_BITS)
     nearest = float(exact)
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)

@@ -13,16 +13,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from dphist.checks import check_whole
 from dphist.errors import DphistError, EngineFailure, Infeasible, InvalidParameter, InvalidPlan, UnusableLedger
 from dphist.flexible.plan import StatisticPlan
 from dphist.interruption import account_for, first_output, held
 from dphist.mechanisms import GroupMechanism, Mechanism, TruncatedLaplace, epsilon_at
 from dphist.mechanisms.base import with_pure_parts
 from dphist.planning import Plan, Request
-from dphist.planning.describe import guarantee, stated_delta
+from dphist.planning.describe import guarantee
 from dphist.planning.plan import choose
 from dphist.planning.top_k import TopKPlan, plan_top_k
 from dphist.privacy.composition import PrivacyCost, worst
+from dphist.stored import build
 from dphist.words import hash_of, printable
 
 if TYPE_CHECKING:
@@ -68,12 +70,15 @@ class Receipt:
     entry: int
     hash: str
 
+    def __post_init__(self) -> None:
+        check_whole("the entry of a ledger", self.entry, 0)
+
     def to_data(self) -> dict[str, Any]:
         """As metadata has it: the address of the ledger is not told."""
         return {"dataset": self.dataset, "entry": self.entry, "hash": self.hash}
 
     def __str__(self) -> str:
-        return f"Charged to {self.dataset!r}, entry {self.entry:,}, hash {self.hash[:16]}…"
+        return f"Charged to {self.dataset!r}, entry {self.entry:,}, head {self.hash}"
 
 
 class Charge:
@@ -299,9 +304,9 @@ def spend_of_plan(plan: Plan, unit: str) -> Spend:
         epsilon = request.mechanism_epsilon
         main = worst(branch.cost(epsilon, composed) for branch in branches)
         whole = with_pure_parts(main, pure, composed)
-        # What the plan states is proved as a whole, without the rounding of its parts.
-        stated = max(stated_delta(request, branch) for branch in branches)
-        return replace(whole, epsilon=plan.epsilon, delta=stated)
+        # What the plan states is proved as a whole, without the rounding of its parts. Where the data choose a branch, every
+        # branch is calibrated to a delta a little below the one that is stated.
+        return replace(whole, epsilon=plan.epsilon, delta=main.delta if request.choice == "given" else request.delta)
 
     mechanism = plan.mechanism
     alone = len(branches) == 1 and request.total_scale is None
@@ -408,10 +413,7 @@ def check_paid(
         raise InvalidParameter(f"a {what} that this ledger paid for", "one that names no entry", hint)
     from dphist.ledger import Ledger
 
-    try:
-        named = Receipt(**receipt)
-    except TypeError:
-        raise InvalidParameter(f"a {what} that names its entry", "a damaged name") from None
+    named = build(Receipt, receipt, f"the {what}")
     with Ledger(ledger) as opened:
         entry = opened.entry(named.dataset, named.entry)
     if entry.hash != named.hash or entry.body.get("terms") != terms_hash(terms):

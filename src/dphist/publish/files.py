@@ -28,6 +28,9 @@ METADATA_KEY: Final = b"dphist"
 FOLDER_METADATA: Final = "_dphist"
 """Where a folder that Spark wrote has its metadata; readers of data skip names that begin with an underscore."""
 
+SIDECAR: Final = ".dphist.json"
+"""How the name of the metadata beside a file ends."""
+
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json"}
 
@@ -41,7 +44,7 @@ def format_of(path: Path) -> str:
 
 def sidecar(path: Path) -> Path:
     """Where the metadata of a file is written beside it."""
-    return path.with_name(path.name + ".dphist.json")
+    return path.with_name(path.name + SIDECAR)
 
 
 def files_of(*sources: object) -> tuple[Path, ...]:
@@ -186,13 +189,20 @@ def _read(path: Path, names: Sequence[str]) -> pa.Table:
                 column_types={name: pa.string() for name in names}, strings_can_be_null=False
             )
             return pa_csv.read_csv(path, convert_options=as_text).select(list(names))
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = key_lines(path)
     except (OSError, ValueError, KeyError) as problem:
         hint = f"one key per line, or a .csv or .parquet with the columns {list(names)}."
         raise InvalidParameter(f"a readable list of keys at {path}", type(problem).__name__, hint) from None
     if len(names) != 1:
         raise InvalidParameter("a .csv or .parquet list for several keys", path.name)
-    return pa.table({names[0]: pa.array([line for line in lines if line.strip()], pa.string())})
+    return pa.table({names[0]: pa.array(lines, pa.string())})
+
+
+def key_lines(path: Path) -> list[str]:
+    """The lines of a public list that hold a key; some devices have no last line."""
+    if path.is_char_device() or path.is_block_device():
+        raise OSError(errno.EINVAL, "a device")
+    return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
 def _from_values(values: list[Any], names: Sequence[str]) -> pa.Table:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from dphist import checks
 from dphist.engines.base import Order, StoredTable
 from dphist.engines.query import NullKeys, parse_key
-from dphist.errors import InvalidParameter
+from dphist.errors import InvalidParameter, MissingExtra
 from dphist.interruption import held, note_output, undone
 from dphist.outputs import write_text
 from dphist.planning import Plan
@@ -66,12 +66,18 @@ class Published(ABC):
 
     def to_pandas(self) -> pd.DataFrame:
         """The table as a pandas frame."""
+        try:
+            import pandas as pd  # noqa: F401
+        except ModuleNotFoundError:
+            raise MissingExtra("pandas", "pandas frames") from None
         return self.table.to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
         """The table as a Polars frame."""
-        import polars as pl
-
+        try:
+            import polars as pl
+        except ModuleNotFoundError:
+            raise MissingExtra("polars", "Polars frames") from None
         frame = pl.from_arrow(self.table)
         assert isinstance(frame, pl.DataFrame)
         return frame

@@ -10,15 +10,16 @@ from typing import Annotated, Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from dphist.aggregates import Floats
 from dphist.checks import MOST_GROUPS, Check
-from dphist.errors import DphistError, InvalidParameter
+from dphist.errors import DphistError
 from dphist.planning.plan import NOISY
 from dphist.publish.charge import Receipt, Spend
 from dphist.publish.digests import DIGEST, FILE, TABLE
 from dphist.spreadsheet import ESCAPED
+from dphist.stored import validate
 from dphist.version import __version__
 from dphist.words import canonical
 
@@ -57,13 +58,9 @@ class Model(BaseModel):
 
     @classmethod
     def read(cls, data: dict[str, Any]) -> Self:
-        """The fields of the model. The error names the first that is wrong and quotes nothing of it."""
-        try:
-            return cls.model_validate_json(canonical(data))
-        except ValidationError as problem:
-            first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
-            place = ascii(".".join(map(str, first["loc"])) or "text")[1:60].rstrip("'")
-            raise InvalidParameter(f"a valid {place} in the metadata", "another one", f"{first['msg']}.") from None
+        """The fields of the model; others are compared later. The error names the first that is wrong."""
+        found: Self = validate(cls, data, "the metadata", extra=None)
+        return found
 
 
 class _Entry(Model):

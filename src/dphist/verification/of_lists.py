@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,11 @@ from dphist.verification import claims
 from dphist.verification.claims import Findings, Names, Text, numbers
 from dphist.verification.stored import Stored
 
-_METHODS = {"correlated": CorrelatedTopK, "from-top": FromTop, "ranked": Ranked}
+_METHODS: Final[dict[str, type[CorrelatedTopK] | type[FromTop] | type[Ranked]]] = {
+    "correlated": CorrelatedTopK,
+    "from-top": FromTop,
+    "ranked": Ranked,
+}
 _NO_MECHANISM = "the metadata does not say by which mechanism"
 
 
@@ -66,9 +70,9 @@ def check_top_k(stored: Stored, table: pa.Table) -> Findings:
     """The plan computed anew from its parameters, and a table such a plan can give."""
     try:
         stated = _TopK.read(stored.metadata)
-        mechanism: CorrelatedTopK | FromTop | Ranked = _METHODS[stated.method](**stated.mechanism)
+        mechanism = _METHODS[stated.method].from_data(stated.mechanism, "the metadata")
         plan = TopKPlan(stated.epsilon, stated.delta, stated.k, stated.method, mechanism)
-        proved = mechanism.delta(plan.epsilon)
+        proved = mechanism.proved_delta(plan.epsilon)
         plain, cut_off = claims.is_plain(stated.version, table), stated.cut_off
         if not plain and (cut_off is None) != (mechanism.noise_std is None):
             raise InvalidParameter("a cut-off of counts, and none of a list without", "another")
@@ -111,8 +115,8 @@ def check_running(stored: Stored, table: pa.Table) -> Findings:
     """The mechanism computed anew from its parameters, and counts above its threshold."""
     try:
         stated = _Stream.read(stored.metadata)
-        mechanism, settings = ContinualCounts(**stated.mechanism), stated.settings(stored.metadata)
-        proved = mechanism.delta(stated.epsilon)
+        mechanism = ContinualCounts.from_data(stated.mechanism, "the metadata")
+        settings, proved = stated.settings(stored.metadata), mechanism.proved_delta(stated.epsilon)
         ledger = None if stated.receipt is None else stated.receipt.to_data()
         expected = describe_stream(mechanism, {**settings, "ledger": ledger}, stated.round, stated.created)
     except claims.UNREADABLE as problem:

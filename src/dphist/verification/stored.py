@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,8 @@ import pyarrow.parquet as pq
 from dphist.errors import InvalidParameter
 from dphist.publish.files import FOLDER_METADATA, METADATA_KEY, format_of, sidecar
 from dphist.spreadsheet import ESCAPED, escaped, restored_table
+from dphist.stored import MOST_BYTES, parse
 
-MOST_METADATA: Final = 16 << 20
-"""Bytes of metadata: plans have some thousand."""
-
-_MOST_DIGITS: Final = 20
 _CSV_BLOCK: Final = 64 << 20
 """A row of sixteen quoted keys of 65,536 bytes has to fit."""
 
@@ -83,44 +79,6 @@ def open_stored(path: Path) -> Stored:
         raise _unreadable(path, problem) from None
 
 
-def parse_metadata(text: bytes, name: str) -> dict[str, Any]:
-    """JSON from anyone: one object, no name twice, only finite numbers of ordinary length."""
-    try:
-        if len(text) > MOST_METADATA:
-            raise ValueError("too long")
-        data = json.loads(
-            text.decode("utf-8"),
-            parse_constant=_finite,
-            parse_float=_finite,
-            parse_int=_short,
-            object_pairs_hook=_without_repeats,
-        )
-    except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict):
-        raise InvalidParameter(f"readable metadata in {name}", "something else")
-    return data
-
-
-def _finite(text: str) -> float:
-    if not math.isfinite(value := float(text)):
-        raise ValueError("no number")
-    return value
-
-
-def _short(text: str) -> int:
-    if len(text) > _MOST_DIGITS:
-        raise ValueError("too long")
-    return int(text)
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a name that is there twice readers take one or the other, so that two people can read two claims."""
-    if len(data := dict(pairs)) < len(pairs):
-        raise ValueError("a name twice")
-    return data
-
-
 def _unreadable(path: Path, problem: BaseException) -> InvalidParameter:
     what = "a released folder" if path.is_dir() else "a released file"
     return InvalidParameter(f"{what} at {path}", f"an unreadable one ({type(problem).__name__})")
@@ -140,7 +98,7 @@ def _inside(path: Path, kind: str) -> dict[str, Any] | None:
         copies = [(held or {}).get(METADATA_KEY) for held in (file.metadata.metadata, file.schema_arrow.metadata)]
     if copies[0] != copies[1]:
         raise InvalidParameter(f"one set of metadata in {path.name}", "two that differ")
-    return None if copies[0] is None else parse_metadata(copies[0], path.name)
+    return None if copies[0] is None else parse(copies[0], path.name)
 
 
 def _parse_files(files: Iterable[Path], name: str) -> dict[str, Any]:
@@ -148,8 +106,8 @@ def _parse_files(files: Iterable[Path], name: str) -> dict[str, Any]:
     text = b""
     for file in files:
         with file.open("rb") as data:
-            text += data.read(MOST_METADATA + 1 - len(text))
-    return parse_metadata(text, name)
+            text += data.read(MOST_BYTES + 1 - len(text))
+    return parse(text, name)
 
 
 def _files_of_table(folder: Path) -> list[Path]:

@@ -28,6 +28,6 @@ def open_engine(source: object, options: EngineOptions) -> DuckDBEngine:
     from dphist.engines.duckdb.engine import DuckDBEngine
 
     for name in ("master", "remote", "staging"):
-        if getattr(options, name):
+        if getattr(options, name) is not None:
             raise InvalidParameter(f"--engine spark with --{name}", "--engine duckdb")
     return DuckDBEngine(options.settings)

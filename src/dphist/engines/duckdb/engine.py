@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -17,6 +18,7 @@ from dphist.engines.base import (
     READING,
     SKETCHING,
     Engine,
+    Integers,
     LocalGroups,
     Progress,
     check_sketch,
@@ -25,10 +27,11 @@ from dphist.engines.base import (
     histogram_of,
     integers,
     local_groups,
+    named,
     silent,
 )
 from dphist.engines.duckdb.resolve import resolve
-from dphist.engines.duckdb.session import session, without_leaks
+from dphist.engines.duckdb.session import fetch, leave_room, memory_limit, session, without_leaks
 from dphist.engines.duckdb.sources import Attached, quote_identifier
 from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.sql import Fields, blocks_sql, histogram_sql, pairs_sql, records_sql
@@ -105,8 +108,48 @@ class DuckDBRecords:
         """It is drawn in this process."""
 
     def groups(self, bounds: ContributionBounds) -> LocalGroups:
-        """Bounded counts and sums as arrays."""
-        return local_groups(self.histogram(bounds))
+        """Bounded counts and sums as arrays; keys stay in the engine until they are released."""
+        measures, total = self.query.measures, None
+        self._count(bounds)
+        columns = ["code", "units", *(f"steps_{i}" for i in range(1, len(measures) + 1))]
+        arrays = self._arrays(f"SELECT {', '.join(columns)} FROM counted")
+        if self.fields.want_total:
+            total = int(self._arrays("SELECT CAST(SUM(first_units) AS BIGINT) AS total FROM counted")["total"][0])
+        return LocalGroups(
+            codes=arrays.pop("code"),
+            columns=arrays,
+            keys_of=partial(keys_of_codes, self, "counted", "code"),
+            total=total,
+            bounds=replace(bounds, sparsity=None),
+            listed=self.query.public_keys is not None,
+        )
+
+    def _count(self, bounds: ContributionBounds) -> None:
+        """A table of the groups, numbered in no order, in the engine: it may be larger than memory."""
+        self.tell(BOUNDING)
+        sql = histogram_sql(self.fields, bounds, self.seed, DuckDBDialect())
+        code = "CAST(ROW_NUMBER() OVER () - 1 AS BIGINT) AS code"
+        self.read(
+            lambda: self.connection.execute(f"CREATE OR REPLACE TEMP TABLE counted AS SELECT *, {code} FROM ({sql})")
+        )
+        limit = memory_limit(self.connection)
+        leave_room(self.connection, limit, limit / 4)  # the engine's work is done
+
+    def _arrays(self, sql: str) -> dict[str, Integers]:
+        """Whole numbers, filled in batch by batch: of a table in one piece there would be two copies."""
+        rows = int(fetch(self.connection, f"SELECT COUNT(*) AS rows FROM ({sql})").column("rows")[0].as_py())
+
+        def fill() -> dict[str, Integers]:
+            reader = self.connection.sql(sql).to_arrow_reader()
+            arrays = {name: np.empty(rows, np.int64) for name in reader.schema.names}
+            first = 0
+            for batch in reader:
+                for name, array in arrays.items():
+                    array[first : first + batch.num_rows] = batch.column(name).to_numpy(zero_copy_only=False)
+                first += batch.num_rows
+            return arrays
+
+        return without_leaks(fill)
 
     def sketch(self, sparsity: int) -> LocalGroups:
         """A sketch as arrays."""
@@ -151,6 +194,14 @@ class DuckDBRecords:
         with interruptible(self.connection.interrupt):
             without_leaks(self.attached.reread)
             return without_leaks(work)
+
+
+def keys_of_codes(records: DuckDBRecords, table: str, code: str, index: Integers) -> pa.Table:
+    """The keys of some groups of a table, in the order of their codes in `index`."""
+    records.connection.register("wanted", pa.table({code: index, "place": np.arange(len(index))}))
+    keys = ", ".join(records.fields.key_names)
+    wanted = f"SELECT {keys} FROM {table} JOIN wanted USING ({code}) ORDER BY place"
+    return named(fetch(records.connection, wanted), records.query)
 
 
 UNITS_SQL: Final = (

@@ -20,20 +20,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dphist.engines.base import BOUNDING, Integers, LocalGroups, histogram_of, integers, local_groups, named
-from dphist.engines.duckdb.engine import UNITS_SQL, DuckDBDialect, DuckDBRecords, materialise_sql
-from dphist.engines.duckdb.session import execute, fetch
+from dphist.engines.base import BOUNDING, Integers, LocalGroups, histogram_of, integers, local_groups
+from dphist.engines.duckdb.engine import UNITS_SQL, DuckDBDialect, DuckDBRecords, keys_of_codes, materialise_sql
+from dphist.engines.duckdb.session import execute, fetch, leave_room, memory_limit
 from dphist.engines.memory import CodedPairs, MemoryPairs, no_keys
 from dphist.engines.sql import bucket_sql, saturated
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, MOST_RELEASED, NORM_BITS, WEIGHT_BITS
 
-_UNITS: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS_BINARY: Final = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
-
 MEMORY_SHARE: Final = 0.4
-"""The part of the engine's memory limit that pairs in NumPy may take: arrays live beside the engine's own buffers."""
+"""The part of the memory limit that pairs in NumPy may take: arrays live beside the engine's own buffers."""
+
+UNCOUNTED: Final = 0.25
+"""The part of the memory limit for what the engine does not count: its windows and joins took up to 30 % more than they said."""
+
+BYTES_OF_GROUP: Final = 160
+"""Of the arrays by group, as long as rounds and counting last."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -150,10 +153,11 @@ class DuckDBPairs:
         """The table `coded`, which stands for the pairs from here on: as arrays if they fit."""
         pairs, units, groups = sizes
         names = tuple(measure.name for measure in self.records.query.measures)
+        arrays_of_pairs = pairs * (bytes_of_pair + 8 * len(names)) + 64 * (units + groups)
         if in_memory is None:
-            needed = pairs * (bytes_of_pair + 8 * len(names)) + 64 * (units + groups)
-            in_memory = needed <= MEMORY_SHARE * self._memory_limit()
+            in_memory = arrays_of_pairs <= MEMORY_SHARE * memory_limit(self.connection)
         execute(self.connection, "DROP TABLE pairs")  # the codes stand for it from here on
+        leave_room(self.connection, BYTES_OF_GROUP * groups + (arrays_of_pairs if in_memory else 0))
         if not in_memory:
             return SqlPairs(self.connection, groups, names, self.keys_of)
         arrays = fetch(self.connection, "SELECT * FROM coded")
@@ -175,10 +179,7 @@ class DuckDBPairs:
 
     def keys_of(self, index: Integers) -> pa.Table:
         """The keys of some groups, in the order of their codes in `index`."""
-        self.connection.register("wanted", pa.table({"group_code": index, "place": np.arange(len(index))}))
-        keys = ", ".join(self.key_names)
-        table = fetch(self.connection, f"SELECT {keys} FROM groups JOIN wanted USING (group_code) ORDER BY place")
-        return named(table, self.records.query)
+        return keys_of_codes(self.records, "groups", "group_code", index)
 
     def _priority(self, table: str) -> str:
         return DuckDBDialect().priority(self.records.seed, [f"{table}.{name}" for name in ("unit", *self.key_names)])
@@ -186,11 +187,6 @@ class DuckDBPairs:
     def _numbers(self, sql: str) -> dict[str, NDArray[np.int64]]:
         table = fetch(self.connection, sql)
         return {name: integers(table, name) for name in table.column_names}
-
-    def _memory_limit(self) -> float:
-        limit = self.connection.execute("SELECT current_setting('memory_limit')").fetchall()
-        number, _, unit = str(limit[0][0]).partition(" ")
-        return float(number) * {**_UNITS, **_UNITS_BINARY}[unit]
 
 
 def pairs_of(records: DuckDBRecords) -> DuckDBPairs:
@@ -200,6 +196,7 @@ def pairs_of(records: DuckDBRecords) -> DuckDBPairs:
             "no public list of keys for an adaptive release", "one", "known groups need no selection."
         )
     records.tell(BOUNDING)
+    leave_room(records.connection, UNCOUNTED * memory_limit(records.connection))
     records.read(lambda: records.connection.execute(materialise_sql(records.fields)))
     execute(records.connection, UNITS_SQL)
     return DuckDBPairs(records)

@@ -24,6 +24,7 @@ def _close_doors(connection: duckdb.DuckDBPyConnection, attached: Attached) -> N
     paths = ", ".join(quote_text(path) for path in attached.paths)
     connection.execute(f"SET allowed_paths = [{paths}]")
     connection.execute("SET enable_external_access = false")
+    connection.execute("SET allowed_configs = ['memory_limit']")  # which is lowered where arrays need room
     connection.execute("SET lock_configuration = true")
 
 

@@ -47,7 +47,7 @@ KEPT_OPTIMIZERS: Final = frozenset(
 @contextmanager
 def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with these settings; what it spilled is gone when the block ends."""
-    parent = settings.temp_directory or Path(tempfile.gettempdir())
+    parent = Path(tempfile.gettempdir() if settings.temp_directory is None else settings.temp_directory)
     if not parent.is_dir():
         raise InvalidParameter("a directory for temporary files that exists", repr(str(parent)))
     if not os.access(parent, os.W_OK | os.X_OK) or str(parent).encode("utf-8", "replace") != os.fsencode(parent):
@@ -64,6 +64,7 @@ def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection
             "arrow_large_buffer_size": "true",
             "disabled_optimizers": quote_text(",".join(_optimizers_to_disable(connection))),
             "enable_progress_bar": "false",
+            "parquet_metadata_cache": "true",
             "TimeZone": "'UTC'",
         }
         if settings.threads is not None:
@@ -73,6 +74,27 @@ def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection
         for name, value in options.items():
             connection.execute(f"SET {name} = {value}")
         yield connection
+
+
+_SIZES: Final = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+"""As the engine writes a number of bytes."""
+
+
+def memory_limit(connection: duckdb.DuckDBPyConnection) -> float:
+    """How many bytes the engine may take now."""
+    limit = connection.execute("SELECT current_setting('memory_limit')").fetchall()
+    number, _, unit = str(limit[0][0]).partition(" ")
+    return float(number) * _SIZES[unit]
+
+
+LEAST: Final = 150e6
+"""The bytes that the engine needs to join and to count, whatever it spills."""
+
+
+def leave_room(connection: duckdb.DuckDBPyConnection, needed: float, least: float = LEAST) -> None:
+    """Let arrays of this process have so many bytes of what the engine may take; it keeps `least` and spills the rest."""
+    now = memory_limit(connection)
+    execute(connection, f"SET memory_limit = '{int(min(now, max(now - needed, least)))}B'")
 
 
 def _optimizers_to_disable(connection: duckdb.DuckDBPyConnection) -> list[str]:

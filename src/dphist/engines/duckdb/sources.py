@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import duckdb
 import pyarrow as pa
 
-from dphist.engines.frames import Arrow, as_arrow, check_parquet, readable_parquet
+from dphist.engines.frames import Arrow, as_arrow, parquet_columns, readable_parquet
 from dphist.engines.functions import CASTS
 from dphist.engines.lines import CsvFormat, csv_batches, first_line, is_json_array, json_lines
 from dphist.engines.query import Files, Format
@@ -70,9 +70,9 @@ def attach(connection: duckdb.DuckDBPyConnection, source: object, needed: Sequen
     return _attach_arrow(connection, source, needed)
 
 
-def described(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str, str]:
+def described(connection: duckdb.DuckDBPyConnection, relation: str, columns: str = "*") -> dict[str, str]:
     """Column names and types of a relation, from its schema alone."""
-    rows = connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
+    rows = connection.execute(f"DESCRIBE SELECT {columns} FROM {relation}").fetchall()
     return {str(row[0]): str(row[1]) for row in rows}
 
 
@@ -133,22 +133,31 @@ def _attach_parquet(
         "hive_types_autocast": "false",
         "can_have_nan": "true",  # the statistics of most writers leave NaN out
     }
-    schemas = [described(connection, _parquet([path], {**options, "hive_partitioning": "false"})) for path in paths]
-    for path, schema in zip(paths, schemas, strict=True):
-        _check_same_types(schemas[0], schema, needed, path)
-        _check_folders(folders[0], schema)
-        check_parquet(path, [name.casefold() for name in needed])
-    connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT * FROM {_parquet(paths, options)}")
-    columns = described(connection, SOURCE)
+    names, schemas = [], []
+    for path in paths:
+        names.append(parquet_columns(path, needed))
+        _check_folders(folders[0], names[-1])
+        own = _listed(_wanted(names[-1], needed))
+        schemas.append(
+            described(connection, _parquet([path], {**options, "hive_partitioning": "false"}), own) if own else {}
+        )
+        _check_same_types(schemas[0], schemas[-1], needed, path)
+    columns = dict.fromkeys([*names[0], *folders[0]], "")
+    if wanted := _listed(_wanted(list(columns), needed)):  # DuckDB takes minutes over a hundred thousand columns
+        connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT {wanted} FROM {_parquet(paths, options)}")
+        columns |= described(connection, SOURCE)
 
     def reread() -> None:
-        wanted = _wanted(list(schemas[0]), needed)
-        read = with_folders([readable_parquet(path, wanted) for path in paths], folders)
-        quoted = {name: quote_identifier(name) for name in read.schema.names}
+        read = with_folders([readable_parquet(path, list(schemas[0])) for path in paths], folders)
+        quoted = {name: quote_identifier(name) for name in _wanted(read.schema.names, needed)}
         typed = [f"TRY_CAST({sql} AS {columns[name]}) AS {sql}" for name, sql in quoted.items()]
         _create_view(connection, read, ", ".join(typed))
 
     return Attached(columns, typed=True, paths=paths, reread=reread)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(quote_identifier, names))
 
 
 def _check_same_types(first: dict[str, str], other: dict[str, str], needed: Sequence[str], path: str) -> None:
@@ -280,9 +289,12 @@ def _check_folders(folder: Folder, names: Sequence[str] | dict[str, str]) -> Non
 
 def _expand(pattern: str) -> list[str]:
     if "://" in pattern:
+        address = f"an address of {pattern.partition('://')[0]}://"  # the rest of it may hold a password
         raise UnreadableSource(
-            "a local path", repr(pattern), "copy the files here first; dphist opens no network connection."
+            "a local path", address, "copy the files here first; dphist opens no network connection."
         )
+    if "\0" in pattern:
+        raise UnreadableSource("a path", "one with a NUL in it")
     if Path(pattern).is_file():
         return [str(Path(pattern).resolve())]
     if Path(pattern).is_dir():

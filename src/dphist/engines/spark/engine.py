@@ -317,7 +317,7 @@ def open_session(master: str | None, remote: str | None, staging: str | None = N
         raise MissingExtra("spark", "the Spark engine") from None
     if master is not None and remote is not None:
         raise InvalidParameter("--master or --remote", "both", "a Spark Connect server has its own master.")
-    master = None if remote is not None else master or "local[*]"
+    master = master if remote is not None or master is not None else "local[*]"
     if (master or remote or "").startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the one that has dphist
     # What Spark says of pandas concerns nobody here: tables travel as Arrow.

@@ -9,16 +9,18 @@ Every step hands on what `spark_types.guarded` lets through: no NaN, no text ove
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import duckdb
 
 from dphist.engines.duckdb.types import LONGEST_KEY
-from dphist.engines.expressions import check_expression
-from dphist.engines.spark.types import guarded, in_range, is_moment, short
+from dphist.engines.expressions import check_expression, columns_of
+from dphist.engines.spark.types import dated, guarded, in_range, is_moment, is_text, short
 from dphist.errors import InvalidParameter
 
+_DATED: Final = re.compile(r"\s*[+-]?[0-9]{4}")
 _COMPARISONS: Final = {
     "COMPARE_EQUAL": "=",
     "COMPARE_NOTEQUAL": "<>",
@@ -80,7 +82,7 @@ class _Writer:
         if kind == "CONSTANT":
             return self._constant(node["literal"])
         if kind == "COMPARISON":
-            left, right = self.write(node["left"]), self.write(node["right"])
+            left, right = self._together([node["left"], node["right"]])
             if node["type"] == "COMPARE_DISTINCT_FROM":
                 return f"(NOT ({left} <=> {right}))"
             return f"({left} {_COMPARISONS[node['type']]} {right})"
@@ -88,24 +90,55 @@ class _Writer:
             word = " AND " if node["type"] == "CONJUNCTION_AND" else " OR "
             return "(" + word.join(map(self.write, node["children"])) + ")"
         if kind == "BETWEEN":
-            return f"({self.write(node['input'])} BETWEEN {self.write(node['lower'])} AND {self.write(node['upper'])})"
+            value, lower, upper = self._together([node["input"], node["lower"], node["upper"]])
+            return f"({value} BETWEEN {lower} AND {upper})"
         if kind == "CASE":
-            branches = " ".join(
-                f"WHEN {self.write(check['when_expr'])} THEN {self.write(check['then_expr'])}"
-                for check in node["case_checks"]
-            )
-            return f"CASE {branches} ELSE {self.write(node['else_expr'])} END"
+            *values, other = self._together([*(one["then_expr"] for one in node["case_checks"]), node["else_expr"]])
+            conditions = [self.write(one["when_expr"]) for one in node["case_checks"]]
+            branches = " ".join(f"WHEN {when} THEN {then}" for when, then in zip(conditions, values, strict=True))
+            return f"CASE {branches} ELSE {other} END"
         if kind == "CAST":
-            wanted = self._type(node["type_expr"])
-            return guarded(f"TRY_CAST({self.write(node['child'])} AS {wanted})", _FAMILIES.get(wanted, wanted))
+            return self._cast(node["child"], self._type(node["type_expr"]))
         if kind == "OPERATOR":
             return self._operator(node)
         if kind == "FUNCTION":
             return self._call(node)
         raise self._refusal(f"a {kind.lower()}")
 
+    def _cast(self, node: dict[str, Any], wanted: str) -> str:
+        child, kind = self.write(node), _FAMILIES.get(wanted, wanted)
+        if is_moment(kind) and is_text(self._kind(child)):
+            self._check_moment(node)
+            child = dated(child) if kind == "timestamp" else child
+        return guarded(f"TRY_CAST({child} AS {wanted})", kind)
+
+    def _together(self, nodes: Sequence[dict[str, Any]]) -> list[str]:
+        """What becomes of one type. Spark would read text beside times as a time, and some of it by its clock."""
+        written = [self.write(node) for node in nodes]
+        kinds = ["string" if _text_of(one) is not None else "" for one in nodes]
+        kinds = [
+            kind or ("" if one["class"] == "CONSTANT" else self._kind(sql))
+            for one, sql, kind in zip(nodes, written, kinds, strict=True)
+        ]
+        if any(map(is_moment, kinds)):
+            for node, kind in zip(nodes, kinds, strict=True):
+                if is_text(kind) and _text_of(node) is None:
+                    raise self._refusal("a text beside a date or a time: cast it to one")
+                if is_text(kind):
+                    self._check_moment(node)
+        return written
+
+    def _check_moment(self, node: dict[str, Any]) -> None:
+        """A text that is read as a date or a time: of a constant Spark takes 'now' and 'today' for the clock."""
+        text = _text_of(node)
+        if text is not None and not _DATED.match(text):
+            raise self._refusal(f"{text!r} as a date or a time")
+        if text is None and not any(True for _ in columns_of(node, self._text)):
+            raise self._refusal("a text that is computed of constants, as a date or a time")
+
     def _operator(self, node: dict[str, Any]) -> str:
-        written = [self.write(child) for child in node["children"]]
+        alike = node["type"] in ("OPERATOR_COALESCE", "COMPARE_IN")
+        written = self._together(node["children"]) if alike else [self.write(child) for child in node["children"]]
         match node["type"]:
             case "OPERATOR_IS_NULL":
                 return f"({written[0]} IS NULL)"
@@ -122,7 +155,8 @@ class _Writer:
     def _call(self, node: dict[str, Any]) -> str:
         name = node["function_name"].lower()
         given = [argument["expression"] for argument in node["arguments"]]
-        written = [self.write(argument) for argument in given]
+        alike = given[1:] if name == "if" else given if name in ("+", "-", "nullif") else []
+        written = [*map(self.write, given[: len(given) - len(alike)]), *self._together(alike)]
         if len(written) in _SAME_NAME and name in _SAME_NAME[len(written)]:
             return self._bounded(f"{name}({', '.join(written)})", name)
         if name == "replace" and len(written) == 3:
@@ -130,11 +164,11 @@ class _Writer:
         if len(written) == 2 and name in _BINARY:
             return self._bounded(_BINARY[name].format(*written), name)
         if name in ("date_trunc", "datetrunc") and len(written) == 2:
-            part, kind = self._part(given[0]), self._kind(written[1])
-            if not is_moment(kind):  # Spark would make a time of a number or of a text
-                raise self._refusal(f"date_trunc of the type {kind}")
+            part = self._part(given[0])
+            self._require_moment(name, written[1])
             return f"date_trunc('{part}', {in_range(f'TRY_CAST({written[1]} AS TIMESTAMP_LTZ)', 'timestamp')})"
         if name in ("date_part", "datepart") and len(written) == 2:
+            self._require_moment(name, written[1])
             return f"CAST(extract({self._part(given[0])} FROM {written[1]}) AS BIGINT)"
         if name == "isnan" and len(written) == 1:
             return f"nullif({written[0]} IS NULL, TRUE)"  # NaN is null by now, and DuckDB's answer to null is null
@@ -147,6 +181,7 @@ class _Writer:
         if name in ("~~", "!~~") and _is_simple_pattern(str(given[1].get("literal", {}).get("text", "\\"))):
             return f"({written[0]} {'LIKE' if name == '~~' else 'NOT LIKE'} {written[1]})"
         if name in _PARTS and len(written) == 1:
+            self._require_moment(name, written[0])
             return (
                 f"CAST({name}({written[0]}) AS BIGINT)"
                 if name != "week"
@@ -157,6 +192,11 @@ class _Writer:
         if name == "split_part" and len(written) == 3 and _is_count(given[2]):
             return f"split_part({', '.join(written)})"
         raise self._refusal(f"the function {name}")
+
+    def _require_moment(self, name: str, sql: str) -> None:
+        """Spark would make a time of a number or of a text."""
+        if not is_moment(kind := self._kind(sql)):
+            raise self._refusal(f"{name} of the type {kind}")
 
     def _bounded(self, sql: str, name: str) -> str:
         """A result without NaN, texts over the limit and times out of range, where a function can make such."""
@@ -202,6 +242,12 @@ class _Writer:
             got,
             "derive the column in Spark itself, with DataFrame.withColumn, and name it here.",
         )
+
+
+def _text_of(node: dict[str, Any]) -> str | None:
+    """The text of a quoted literal."""
+    literal = node.get("literal", {})
+    return str(literal["text"]) if literal.get("kind") == "STRING" else None
 
 
 def _is_whole(node: dict[str, Any]) -> bool:

@@ -205,8 +205,9 @@ def _declared(frame: DataFrame, files: Files) -> DataFrame:
         if column not in frame.columns:
             raise InvalidParameter("types for columns that exist", column)
         quoted = quote_identifier(column)
+        text = spark_types.dated(quoted) if kind.upper().startswith("TIMESTAMP") else quoted
         others = [
-            f"TRY_CAST({quoted} AS {kind}) AS {quoted}" if c == column else quote_identifier(c) for c in frame.columns
+            f"TRY_CAST({text} AS {kind}) AS {quoted}" if c == column else quote_identifier(c) for c in frame.columns
         ]
         frame = frame.selectExpr(*others)
     return frame

@@ -86,6 +86,16 @@ def in_range(sql: str, type_name: str) -> str:
     return once(sql, lambda value: f"CASE WHEN {value} BETWEEN {first} AND {last} THEN {value} END")
 
 
+def dated(sql: str) -> str:
+    """A text that begins with a year, or null: of a time alone, such as 10:00, Spark makes one of the day on which it runs."""
+    return once(sql, lambda value: f"CASE WHEN {value} RLIKE '^[^0-9]?[0-9]{{4}}' THEN {value} END")
+
+
+def is_text(type_name: str) -> bool:
+    """Whether a type is one of texts."""
+    return family(type_name) in _TEXT
+
+
 def check_unit(type_name: str, column: str) -> None:
     """Refuse a unit whose equality is not that of its bytes: two spellings of one person would be bounded as two."""
     if " collate " in type_name and not type_name.endswith(" UTF8_BINARY"):

@@ -1,0 +1,134 @@
+"""`dphist.verify`: a published file is examined in a process of its own, with limits on time and memory.
+
+Anyone may have made the file, and the readers of Arrow and Parquet can end a process, or fill its memory, on bytes that
+somebody chose. So whatever happens in there, here it is a list of checks or one DphistError. The limits grow with the file:
+an honest release of millions of groups needs more than a small one, and a small one cannot ask for more.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from dphist import errors
+from dphist.checks import Check
+from dphist.errors import DphistError, EngineFailure, InvalidParameter
+
+NOT_KNOWN: Final = (
+    "Not known: whether the table came from the data by this mechanism, whether somebody edited the file and computed"
+    " its digests anew, and what else was released about these people."
+)
+
+_START: Final = (
+    "import json, sys; asked = json.loads(sys.stdin.readline()); sys.path[:] = asked.pop('modules');"
+    " from dphist.verification.isolated import examine_apart; examine_apart(**asked)"
+)
+_SETTINGS: Final = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others reserve addresses by the gigabyte, which the limit counts
+    "MALLOC_ARENA_MAX": "2",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+
+_LEAST_SECONDS: Final = 7
+_SECONDS_PER_BYTE: Final = 1e-6
+"""Of processor time. Reading JSON, the slowest, takes a tenth of that."""
+
+_LEAST_MEMORY: Final = 700 << 20
+_MEMORY_PER_BYTE: Final = 100
+"""A compressed table of ten bytes a group takes four hundred a group to check."""
+
+
+def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> list[Check]:
+    """Re-check metadata, plan, guarantee and table of a published file against each other.
+
+    Reads only what was published, in a process of its own: a damaged or hostile file ends that one at worst. A check has
+    passed, failed, or was not made since there was nothing to compare with.
+
+    Args:
+        path: a file that `release`, `top-k` or `continual` wrote, or a folder that Spark wrote.
+        ledger: compare the file with the entry of this ledger that paid for it.
+        head: a hash that was noted earlier and must still be in the ledger's chain.
+
+    Returns:
+        What was looked at, each with a name, an outcome and a sentence.
+
+    Raises:
+        DphistError: if the file cannot be read or is none of dphist's.
+    """
+    asked = {"path": str(path), "ledger": None if ledger is None else str(ledger), "head": head, "modules": sys.path}
+    try:
+        done = subprocess.run(  # noqa: S603, our own code: what a caller gave is its input
+            [sys.executable, "-I", "-c", _START],
+            input=json.dumps(asked).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **_SETTINGS},
+            check=False,
+        )
+    except OSError as problem:
+        raise EngineFailure("a process that examines the file", f"the reason was: {problem.strerror}.") from None
+    try:
+        answer = json.loads(done.stdout) if done.returncode == 0 else None
+    except ValueError:
+        answer = None
+    if isinstance(answer, dict) and answer.get("error") in errors.__all__:
+        raise getattr(errors, answer["error"])(*answer["words"])
+    if not isinstance(answer, dict) or "checks" not in answer:
+        got = "one that ended its reader, or took too much time or memory"
+        raise InvalidParameter(
+            f"a released file at {path} that can be examined", got, "it is damaged, or made to harm."
+        )
+    return [Check(*found) for found in answer["checks"]]
+
+
+def examine_apart(path: str, ledger: str | None, head: str | None) -> None:
+    """Examine within the limits, and print the answer as JSON: what the process of `verify` does."""
+    from dphist.verification.verify import examine
+
+    _limit(0)
+    answer: dict[str, Any]
+    try:
+        _limit(_size_of(Path(path)))
+        checks = examine(path, ledger=ledger, head=head)
+        answer = {"checks": [(check.name, check.passed, check.detail) for check in checks]}
+    except MemoryError:
+        answer = {}
+    except DphistError as problem:
+        answer = {"error": type(problem).__name__, "words": [str(word) for word in problem.__reduce__()[1]]}
+    print(json.dumps(answer))
+
+
+def _size_of(path: Path) -> int:
+    """The bytes of a file, or of the files in a folder; what cannot be asked has none, and is refused when it is read."""
+    try:
+        files = path.rglob("*") if path.is_dir() else [path]
+        return sum(file.stat().st_size for file in files if file.is_file())
+    except (OSError, ValueError):
+        return 0
+
+
+def _limit(size: int) -> None:
+    """Let the system end this process beyond what a file of this size may take, counted from now."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = _LEAST_SECONDS + size * _SECONDS_PER_BYTE
+    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + seconds))
+    signal.alarm(math.ceil(60 + 10 * seconds))  # for who waits without working
+    with suppress(OSError):  # of a system without it, the other limits remain
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + max(_LEAST_MEMORY, size * _MEMORY_PER_BYTE))
+
+
+def _lower(what: int, most: int) -> None:
+    """Set a soft limit, unless one is there that is lower still."""
+    hard = resource.getrlimit(what)[1]
+    resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))

@@ -1,0 +1,99 @@
+"""`dphist.verify` examines apart: whatever a file does to its reader, the caller gets checks or one error of dphist."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from fuzz import write_bomb
+
+import dphist as dp
+from dphist.checks import Check
+from dphist.verification import isolated
+from dphist.verification.verify import examine
+
+BEFORE = Path(__file__).parent / "before"
+
+
+def test_the_answer_is_the_same_as_in_this_process() -> None:
+    path = BEFORE / "releases" / "chosen.parquet"
+    assert dp.verify(path) == examine(path)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os; os.abort()",
+        "import os; os._exit(0)",
+        "print('{')",
+        "print('[]')",
+        "print('{}')",
+        'print(\'{"error": "SystemExit", "words": []}\')',
+        "raise SystemError",
+        "x = bytearray(10**15)",
+    ],
+)
+def test_whatever_happens_there_is_one_error_here(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    monkeypatch.setattr(isolated, "_START", code)
+    with pytest.raises(dp.InvalidParameter, match=r"a released file at x\.csv that can be examined"):
+        dp.verify("x.csv")
+
+
+def test_errors_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = BEFORE / "releases" / "known.json"
+    with pytest.raises(dp.InvalidParameter) as apart:
+        dp.verify(path, head="0" * 64)
+    with pytest.raises(dp.InvalidParameter) as here:
+        examine(path, head="0" * 64)
+    assert str(apart.value) == str(here.value)
+    answer = {"error": "UnusableLedger", "words": ["a ledger", "none", "make one."]}
+    monkeypatch.setattr(isolated, "_START", f"print({json.dumps(json.dumps(answer))})")
+    with pytest.raises(dp.UnusableLedger, match=r"^Expected a ledger, got none\. Hint: make one\.$"):
+        dp.verify(path)
+    monkeypatch.setattr(isolated, "_START", 'print(\'{"checks": [["a", null, "b"]]}\')')
+    assert dp.verify(path) == [Check("a", None, "b")]
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+    with pytest.raises(dp.EngineFailure, match="a process that examines"):
+        dp.verify(path)
+
+
+def test_a_module_beside_the_file_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file may come with others, in the folder where somebody looks at it."""
+    (tmp_path / "json.py").write_text("raise SystemExit")
+    (tmp_path / "numpy.py").write_text("raise SystemExit")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    assert dp.verify(BEFORE / "releases" / "top-ranked.csv")
+
+
+def test_a_small_file_cannot_ask_for_much_memory(tmp_path: Path) -> None:
+    """A table of 100 GB in a file of a megabyte."""
+    path = tmp_path / "bomb.parquet"
+    write_bomb(path, pq.read_schema(BEFORE / "releases" / "laplace.parquet"), 100_000, 10)
+    assert path.stat().st_size < 2_000_000
+    with pytest.raises(dp.InvalidParameter, match="that can be examined"):
+        dp.verify(path)
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1 << 20, "kilobytes"
+
+
+def test_limits_end_a_process_that_works_or_grows_without_end() -> None:
+    """In a process of its own: processor time, and memory."""
+    script = (
+        "import sys; sys.path[:] = {path!r}\n"
+        "from dphist.verification import isolated\n"
+        "isolated._LEAST_SECONDS, isolated._LEAST_MEMORY = 1, 100 << 20\n"
+        "isolated._limit(0)\n"
+        "{code}\n"
+    )
+    env = {**os.environ, **isolated._SETTINGS}
+    for code, expected in (("while True: pass", -24), ("x = bytearray(200 << 20)", 1), ("x = bytearray(50 << 20)", 0)):
+        text = script.format(path=sys.path, code=code)
+        done = subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, check=False)
+        assert done.returncode == expected
