@@ -75,7 +75,7 @@ test-statistical: $(READY)  ## the long statistical runs
 test-fuzz: $(READY)  ## 1.5 million nasty calls of functions, 3,700 damaged files, every option and name with nasty values
 	@$(BIN)/pytest -q -s -m fuzz tests/engines tests/stored tests/cli
 
-test-crash: $(READY) postgres  ## kill `continual add`, and processes that charge a ledger, at 200 random points
+test-crash: $(READY) postgres  ## kill commands with every signal, and who adds to a stream or charges a ledger, at random moments
 	@$(BIN)/pytest -q -m crash
 
 test-spark: $(READY) java  ## every example of the engine tests on Spark

@@ -34,21 +34,22 @@ class PrivateDirectory:
 
     path: Path
     _lock: int | None
-    _aside: bool = False
 
     def remove(self) -> None:
         """Delete everything. Under another name first: whoever still writes by the old one does not bring it back."""
-        if not self._aside:
-            with suppress(OSError):
-                self.path = self.path.replace(self.path.with_name(f".{self.path.name}"))
-                self._aside = True
+        target = self.path
         with suppress(OSError):
-            folder = os.open(self.path, _FOLDER)
+            target = self.path.replace(self.path.with_name(f".{self.path.name}"))
+        try:
+            folder = os.open(target, _FOLDER)
             try:
                 _empty(folder)
             finally:
                 os.close(folder)
-            self.path.rmdir()
+            target.rmdir()
+        except OSError:
+            with suppress(OSError):  # so that whoever is told to delete it finds it
+                target.replace(self.path)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

@@ -38,6 +38,8 @@ _ROAD: Final = "tests/publish/test_road.py::"
 _SPENDS: Final = "tests/ledger/test_spends.py::"
 _NODES: Final = "tests/unknown_domain/test_stream_laws.py::"
 _OUTPUTS: Final = "tests/publish/test_outputs.py::"
+_SCRATCH: Final = "tests/signals/test_scratch.py::"
+_SHEET: Final = "tests/publish/test_spreadsheet.py::"
 _QUOTES: Final = "tests/locality/test_no_quotes.py::"
 _SPARK: Final = "tests/spark/"
 _CLOCKS: Final = "tests/engines/test_engine_clocks.py::"
@@ -931,6 +933,73 @@ _PUBLISHING: Final = (
         "held.st_nlink >= 0",
         "a state that was linked or cut while it is in use is not used",
         (f"{_LOCKS}test_what_is_changed_while_it_is_locked_is_refused",),
+    ),
+    Mutant(
+        "spilled-records-left",
+        "scratch.py",
+        "                _empty(folder)\n                path.rmdir()\n",
+        "                pass\n",
+        "what a killed run spilled is removed by the next",
+        (f"{_SCRATCH}test_what_a_dead_process_left_is_removed_by_the_next",),
+    ),
+    Mutant(
+        "directory-in-use-removed",
+        "scratch.py",
+        "fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error if its owner is alive",
+        "pass",
+        "a directory that is in use is not removed",
+        (f"{_SCRATCH}test_what_a_dead_process_left_is_removed_by_the_next",),
+    ),
+    Mutant(
+        "directory-of-others-removed",
+        "scratch.py",
+        "if not _is_private(folder, stat.S_ISDIR):",
+        "if not folder:",
+        "nobody's directory but one's own is removed",
+        (f"{_SCRATCH}test_what_nobody_proves_to_be_dead_stays",),
+    ),
+    Mutant(
+        "removed-through-a-link",
+        "scratch.py",
+        "os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY",
+        "os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY",
+        "no link is followed where directories are removed",
+        (f"{_SCRATCH}test_what_nobody_proves_to_be_dead_stays",),
+    ),
+    Mutant(
+        "lock-removed-first",
+        "scratch.py",
+        "key=lambda name: name == _LOCK",
+        "key=lambda name: name != _LOCK",
+        "a removal that is killed can be done again",
+        (f"{_SCRATCH}test_the_lock_goes_last",),
+    ),
+    Mutant(
+        "two-texts-of-a-spreadsheet-are-one",
+        "spreadsheet.py",
+        """r\"\"\"\\A['" ]*[""",
+        """r\"\"\"\\A[" ]*[""",
+        "no two keys become one in a file",
+        (f"{_SHEET}test_two_texts_stay_two", f"{_SHEET}test_a_file_is_harmless_and_verified"),
+    ),
+    Mutant(
+        "signal-between-charge-and-note",
+        "publish/charge.py",
+        "        with held():\n            self._asked = True\n",
+        "        if True:\n            self._asked = True\n",
+        "a charge and the note of it are one step",
+        (
+            "tests/signals/test_signals.py::test_an_interrupt_between_a_charge_and_its_note_names_the_entry",
+            "tests/signals/test_kills.py::test_a_signal_at_any_step",
+        ),
+    ),
+    Mutant(
+        "interrupt-forgotten-after-a-step",
+        "interruption.py",
+        "        if arrived:\n            raise KeyboardInterrupt\n",
+        "        pass\n",
+        "whoever stops a run before it is charged is not charged",
+        ("tests/signals/test_signals.py::test_an_interrupt_waits_for_the_end_of_a_step_and_what_was_made_is_undone",),
     ),
     Mutant(
         "second-name-of-a-state",

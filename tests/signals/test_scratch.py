@@ -63,6 +63,23 @@ def test_a_removal_that_was_killed_can_be_done_again(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_lock_goes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = make_directory(tmp_path)
+    (directory.path / "a").write_text("private")
+    (directory.path / "z").write_text("private")
+    removed: list[str] = []
+    unlink = os.unlink
+
+    def note(name: str, *, dir_fd: int) -> None:
+        removed.append(name)
+        unlink(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", note)
+    directory.remove()
+    assert sorted(removed) == ["a", "lock", "z"]
+    assert removed[-1] == "lock"
+
+
 def test_what_nobody_proves_to_be_dead_stays(tmp_path: Path) -> None:
     place, target = tmp_path / "place", tmp_path / "target"
     target.mkdir(mode=0o700)

@@ -29,6 +29,7 @@ from dphist.engines.spark import session as spark_settings
 from dphist.engines.spark.session import pinned, without_leaks
 from dphist.engines.spark.staging import Staging, new_staging, remove_all
 from dphist.histogram import ContributionBounds
+from dphist.scratch import PrivateDirectory
 from spark_sessions import frame, session
 
 OPTIONS: dict[str, Any] = {"unit": "user", "epsilon": 1, "delta": 1e-6, "max_groups": 1}
@@ -154,7 +155,7 @@ def test_a_default_file_system_elsewhere_gets_nothing(tmp_path: Path) -> None:
 
 
 def test_what_is_not_where_it_is_looked_for_is_named(tmp_path: Path) -> None:
-    staging = Staging(session(), (tmp_path / "there").as_uri(), here=tmp_path / "here")
+    staging = Staging(session(), (tmp_path / "there").as_uri(), PrivateDirectory(tmp_path / "here", None))
     with pytest.raises(dp.EngineFailure, match="there/ids on the file system of Spark yourself"):
         staging.write(session().range(1), "ids", distinct=("id",))
 
@@ -170,13 +171,13 @@ def test_a_cluster_refuses_a_path_without_a_scheme(tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 def test_every_table_is_emptied_that_can_be_and_the_root_is_named(tmp_path: Path) -> None:
-    staging = Staging(session(), tmp_path.as_uri(), here=None)
+    staging = Staging(session(), tmp_path.as_uri(), None)
     staging._written["broken"] = None  # type: ignore[assignment]  # whatever it is that fails
     good = staging.write(session().range(3), "good", distinct=("id",))
     with pytest.raises(dp.EngineFailure, match=f"delete {tmp_path.as_uri()} yourself"):
         remove_all(staging)
     assert session().read.schema(good.schema).parquet(str(tmp_path / "good")).count() == 0
-    kept = Staging(session(), "", here=tmp_path)
+    kept = Staging(session(), "", PrivateDirectory(tmp_path, None))
     (tmp_path / "good").chmod(0o500)
     tmp_path.chmod(0o500)
     try:

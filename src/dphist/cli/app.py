@@ -20,6 +20,7 @@ from dphist.cli.output import say
 from dphist.errors import DphistError, InvalidParameter
 from dphist.interruption import account
 from dphist.outputs import reason_of
+from dphist.scratch import remove_dead
 from dphist.words import printable
 
 TRACEBACK: Final = "DPHIST_TRACEBACK"
@@ -82,6 +83,7 @@ def _root(
 def run() -> None:
     """Run the command line; what goes wrong is one sentence on stderr and exit code 2, with what it cost all the same."""
     _write_anything()
+    remove_dead()  # what a killed run left, also if this command reads no record
     try:
         _check_words(sys.argv[1:])
         code = app(standalone_mode=False)

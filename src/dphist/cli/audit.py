@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +15,7 @@ from dphist.cli.options import option
 from dphist.cli.output import Talk, print_json, say
 from dphist.errors import InvalidParameter
 from dphist.planning import Plan
+from dphist.scratch import private_directory
 
 
 def command(
@@ -49,13 +53,14 @@ def command(
         raise InvalidParameter("--plan or --engine spark", "both", "a plan is attacked on this machine.")
     opened = options.open_engine(engine, master=master, remote=remote, staging=staging)
     cluster = opened if opened.writes_folders else None  # nothing given: everything on this machine
-    outcome = audit(
-        thorough=thorough,
-        mechanism=mechanism,
-        plan=None if plan is None else Plan.load(plan),
-        engine=cluster,
-        progress=Talk(quiet=as_json).phase,
-    )
+    with private_directory() as directory, _temporary_files_in(directory):
+        outcome = audit(
+            thorough=thorough,
+            mechanism=mechanism,
+            plan=None if plan is None else Plan.load(plan),
+            engine=cluster,
+            progress=Talk(quiet=as_json).phase,
+        )
     if as_json:
         print_json(outcome.to_data())
     else:
@@ -65,3 +70,13 @@ def command(
         say(f"\nReport written to {report}", err=as_json)
     if not outcome.passed:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _temporary_files_in(directory: Path) -> Iterator[None]:
+    """Attacks make many of them; they go with the directory, whatever ends the audit."""
+    before, tempfile.tempdir = tempfile.tempdir, str(directory)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from dphist.engines.base import fresh
 from dphist.engines.spark.session import is_connect, without_leaks
 from dphist.errors import EngineFailure, InvalidParameter
-from dphist.interruption import held, undo_at_stop
+from dphist.interruption import held, interruptible, undo_at_stop
 from dphist.scratch import PrivateDirectory, make_directory
 
 if TYPE_CHECKING:
@@ -178,9 +178,14 @@ def _stoppable(spark: SparkSession, work: Callable[[], None]) -> None:
             spark.sparkContext.setJobGroup(name, "dphist writes a private table", interruptOnCancel=True)
         without_leaks(work)
 
-    with ThreadPoolExecutor(1) as pool:
+    stopped: list[bool] = []
+    with interruptible(lambda: stopped.append(True)), ThreadPoolExecutor(1) as pool:
         job = pool.submit(inheritable_thread_target(spark)(named))
         try:
+            while not (stopped or job.done()):
+                wait([job], _SECONDS_BETWEEN_LOOKS)
+            if stopped:
+                raise KeyboardInterrupt
             job.result()
         except BaseException:
             while not job.done():
