@@ -1,8 +1,11 @@
 """The package as a whole: its public names, its imports, its errors."""
 
 import pickle
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +49,27 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtra, match=r"pip install 'dphist\[plot\]'"):
         plots.new_figure()
+
+
+@pytest.mark.parametrize("name", ["pandas", "polars"])
+def test_a_missing_frame_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow as pa
+
+    table = pa.table({"user": ["a"], "key": ["b"]})
+    release = dphist.release(table, unit="user", by="key", epsilon=1, delta=1e-6, max_groups=1)
+    assert getattr(release, f"to_{name}")().shape[0] == 0
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtra, match=rf"pip install 'dphist\[{name}\]'"):
+        getattr(release, f"to_{name}")()
+
+
+def test_extras_that_errors_name_are_there_and_dependencies_are_bounded() -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert set(extras) == {"plot", "accounting", "spark", "postgres", "pandas", "polars", "dev"}
+    asked = [*project["dependencies"], *(one for extra in extras.values() for one in extra)]
+    unbounded = {re.split(r"[\[<>=]", one)[0] for one in asked if "<" not in one}
+    assert unbounded == {"pyarrow", "cryptography", "dphist"}  # which have a major version every few months
 
 
 def test_every_error_is_drawn_in_the_tree() -> None:
