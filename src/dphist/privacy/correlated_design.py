@@ -108,15 +108,15 @@ def smallest_independent_std(setting: Setting, correlation: float) -> float:
     return setting.sensitivity(correlation) / largest_mu(setting.epsilon, setting.target_delta * _MARGIN)
 
 
-def smallest_t(target_delta: float, max_groups: int, correlation: float) -> float:
-    """t_inf(c): the smallest t = gap/independent_std with delta_infinity(max_groups) <= target_delta."""
+def smallest_t(target_delta: float, max_groups: int, correlation: float, tolerance: float = 1e-12) -> float:
+    """t_inf(c): the smallest t = gap/independent_std with delta_infinity(max_groups) <= target_delta, to `tolerance`."""
 
     def delta_at(t: float) -> float:
         return csh.delta_infinity(t, max_groups, 1.0, correlation)
 
     total = math.sqrt(1 + correlation)
     start = max(0.0, quantile_for_infinity(target_delta, max_groups) * total)
-    return smallest(delta_at, target_delta, start=start, low=0.0, high=_LARGEST_T * total, tolerance=1e-12)
+    return smallest(delta_at, target_delta, start=start, low=0.0, high=_LARGEST_T * total, tolerance=tolerance)
 
 
 def smallest_gap(setting: Setting, independent_std: float, correlation: float) -> float:
@@ -241,8 +241,7 @@ def _moved(setting: Setting, found: Design, floor: Callable[[float], float]) -> 
     objective. A step is taken if it improves; most are refused by their lower bound or at their first evaluation.
     """
     weight = setting.weight
-    pure = math.isinf(weight) or found.value(weight) <= floor(found.correlation) * (1 + 1e-4)
-    if pure or setting.analysis != "tight":
+    if math.isinf(weight) or found.value(weight) <= floor(found.correlation) * (1 + 1e-4):
         return found
     best = found
     for step in _STEPS:
@@ -290,7 +289,7 @@ def _promising(setting: Setting, floor: Callable[[float], float]) -> set[float]:
     grid = centre + np.linspace(-3.0, 4.0, 15)
     coarse = int(np.argmin([floor(math.exp(x)) for x in grid]))
     fine, _ = minimise(
-        lambda x: floor(math.exp(x)), grid[max(coarse - 1, 0)], grid[min(coarse + 1, 14)], tolerance=1e-3
+        lambda x: floor(math.exp(x)), grid[max(coarse - 1, 0)], grid[min(coarse + 1, 14)], tolerance=1e-2
     )
     near = math.exp(fine)
     middle = round((setting.sparsity + 1 / near) / 2 - 0.5)
@@ -309,11 +308,7 @@ def best_of(setting: Setting, correlations: Iterable[float], floor: Callable[[fl
 
     def quiet(correlation: float) -> float:
         least = smallest_independent_std(setting, correlation)
-        try:
-            gap = _fast_gap(setting, least, correlation)
-        except Infeasible:
-            return math.inf
-        return Design(least, correlation, gap).value(setting.weight)
+        return Design(least, correlation, _fast_gap(setting, least, correlation)).value(setting.weight)
 
     best, *others = sorted(correlations, key=floor)[:_MOST_DESIGNS]
     value = quiet(best) if others else 0.0
@@ -329,7 +324,9 @@ def _floor(setting: Setting) -> Callable[[float], float]:
     @cache
     def floor(correlation: float) -> float:
         noise = smallest_independent_std(setting, correlation)
-        t = 0.0 if math.isinf(setting.weight) else smallest_t(setting.target_delta, setting.max_groups, correlation)
+        t = 0.0
+        if not math.isinf(setting.weight):
+            t = smallest_t(setting.target_delta, setting.max_groups, correlation, 1e-6)
         return Design(noise, correlation, noise * t).value(setting.weight)
 
     return floor

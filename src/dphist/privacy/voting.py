@@ -76,10 +76,13 @@ def delta_of(probabilities: Sequence[int], epsilon: float) -> float:
         raise InvalidParameter("probabilities between 0 and 1 that begin with 0", "others")
     growth, worst = _growth(epsilon), 0
     for p, q in pairwise(probabilities):
-        for one, other in ((p, q), (q, p)):
-            shown = (one << _GROWTH_BITS) - growth * other
-            hidden = (ONE - one << _GROWTH_BITS) - growth * (ONE - other)
-            worst = max(worst, max(shown, 0) + max(hidden, 0))
+        less, more = (p, q) if p < q else (q, p)
+        # growth >= 1: what is shown less often, and hidden less often, adds nothing to either direction
+        worst = max(
+            worst,
+            (more << _GROWTH_BITS) - growth * less,
+            (ONE - less << _GROWTH_BITS) - growth * (ONE - more),
+        )
     exact = Fraction(worst, ONE << _GROWTH_BITS)
     nearest = float(exact)
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
@@ -92,7 +95,8 @@ def probability(probabilities: Sequence[int], votes: int, low_threshold: int = 1
 
 def votes_for(probabilities: Sequence[int], wanted: Fraction, low_threshold: int = 1) -> int:
     """The smallest number of votes that is shown with at least this probability; it must be in (0, 1] and reached."""
-    return low_threshold - 1 + next(n for n, p in enumerate(probabilities) if p >= wanted * ONE)
+    least = math.ceil(wanted * ONE)
+    return low_threshold - 1 + next(n for n, p in enumerate(probabilities) if p >= least)
 
 
 def capacity(probabilities: Sequence[int], low_threshold: int = 1) -> int:
