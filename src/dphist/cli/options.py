@@ -112,7 +112,9 @@ StagingDirectory: TypeAlias = Annotated[
     ),
 ]
 Threads: TypeAlias = Annotated[int | None, option("--threads", "Threads of the engine.")]
-MemoryLimit: TypeAlias = Annotated[str | None, option("--memory-limit", "Memory of the process, e.g. 4GB; the rest is spilled.")]
+MemoryLimit: TypeAlias = Annotated[
+    str | None, option("--memory-limit", "Memory of the process, e.g. 4GB; the rest is spilled.")
+]
 TempDirectory: TypeAlias = Annotated[Path | None, option("--temp-directory", "Where to spill what does not fit.")]
 Ledger: TypeAlias = Annotated[
     str | None,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dphist.aggregates import Aggregate
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import (
     LARGEST_EPSILON,
+    OBJECTIVE_WEIGHTS,
     Builder,
     Exact,
     GroupMechanism,
@@ -28,13 +29,17 @@ from dphist.mechanisms.base import (
     with_sampler_error,
 )
 from dphist.mechanisms.conditional import Noise, exact_quantile
+from dphist.mechanisms.discrete_gaussian import NOISE_SHARES
 from dphist.noise import DiscreteGaussian, Entropy, sample
 from dphist.noise.tails import log_max_tail
 from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho, smallest_std
+from dphist.privacy.correlated_design import smallest_t
 from dphist.privacy.search import smallest_whole
 
 if TYPE_CHECKING:
-    from dphist.planning.request import Request
+    from dphist.planning.request import Objective, Request
+
+_MANY: Final = 16.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +76,13 @@ class DiscreteCorrelatedGaussian(GroupMechanism):
         """For who wants multiples of one half, where a public number bounds the non-empty groups."""
         most = request.bounded_groups
         if request.thresholded and request.noise == "discrete" and most is not None:
-            low = request.low_threshold
-            yield lambda: calibrate(request.mechanism_epsilon, target_delta(request), most, low_threshold=low)
+            yield lambda: calibrate(
+                request.mechanism_epsilon,
+                target_delta(request),
+                most,
+                low_threshold=request.low_threshold,
+                objective=request.objective,
+            )
 
     @property
     def max_groups(self) -> int:
@@ -167,16 +177,45 @@ class DiscreteCorrelatedGaussian(GroupMechanism):
 
 
 def calibrate(
-    epsilon: float, target_delta: float, sparsity: int, *, low_threshold: int = 1, noise_share: float = 0.5
+    epsilon: float,
+    target_delta: float,
+    sparsity: int,
+    *,
+    low_threshold: int = 1,
+    objective: Objective = "release95",
 ) -> DiscreteCorrelatedGaussian:
-    """The least noise whose delta is noise_share of the target, and the smallest threshold for the rest."""
+    """The best way to share delta between noise and threshold by the formulas of Gaussian noise, or half and half.
+
+    Little noise is far from Gaussian, so half and half is tried too.
+    """
     epsilon = min(epsilon, LARGEST_EPSILON)
-    sigma = smallest_std(epsilon, target_delta * noise_share, (sparsity + math.sqrt(sparsity)) / 8)
-    variance = Fraction(4 * sigma * sigma)
-    common = Fraction(float(variance) / math.sqrt(sparsity))
+    correlation = 1 / math.sqrt(sparsity)
 
-    def built(halves: int) -> DiscreteCorrelatedGaussian:
-        return DiscreteCorrelatedGaussian(sparsity, variance, common, low_threshold + halves / 2, low_threshold)
+    def sigma_and_gap(share: float) -> tuple[float, float]:
+        """The least noise with its share of delta, and about the gap that it then needs."""
+        sigma = smallest_std(epsilon, target_delta * share, (sparsity + math.sqrt(sparsity)) / 8)
+        return sigma, sigma * smallest_t(target_delta * (1 - share), sparsity, correlation)
 
-    limit = math.ceil(240 * sigma) + 4
-    return built(smallest_whole(lambda halves: built(halves).delta(epsilon) <= target_delta, limit=limit))
+    def about(share: float) -> float:
+        sigma, gap = sigma_and_gap(share)
+        weight = OBJECTIVE_WEIGHTS[objective]
+        return sigma if math.isinf(weight) else gap + weight * sigma * math.sqrt(1 + correlation)
+
+    def with_share(share: float) -> DiscreteCorrelatedGaussian:
+        sigma, gap = sigma_and_gap(share)
+        variance = Fraction(4 * sigma * sigma)
+        common = Fraction(float(variance) / math.sqrt(sparsity))
+
+        def built(halves: int) -> DiscreteCorrelatedGaussian:
+            return DiscreteCorrelatedGaussian(sparsity, variance, common, low_threshold + halves / 2, low_threshold)
+
+        halves = smallest_whole(
+            lambda halves: built(halves).delta(epsilon) <= target_delta,
+            limit=math.ceil(240 * sigma) + 4,
+            start=max(0, math.ceil(2 * gap)),
+        )
+        return built(halves)
+
+    likely = min(NOISE_SHARES, key=about)
+    shares = [likely] if sigma_and_gap(likely)[0] > _MANY else sorted({0.5, likely})
+    return min(map(with_share, shares), key=lambda found: found.objective_value(objective))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -31,9 +31,13 @@ from dphist.noise import DiscreteGaussian, Entropy
 from dphist.noise.tails import log_tail
 from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho, smallest_std
 from dphist.privacy.search import smallest_whole
+from dphist.privacy.sparse_gaussian import quantile_for_infinity
 
 if TYPE_CHECKING:
-    from dphist.planning.request import Request
+    from dphist.planning.request import Objective, Request
+
+NOISE_SHARES: Final = (0.5, 0.65, 0.8, 0.9, 0.95)
+"""The parts of delta that calibration tries for the noise; the rest is for the threshold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ class DiscreteGaussianThreshold(GroupMechanism):
                 request.groups_per_unit,
                 noise_std=request.noise_std,
                 low_threshold=request.low_threshold,
+                objective=request.objective,
             )
 
     @property
@@ -150,13 +155,23 @@ def calibrate(
     *,
     noise_std: float | None = None,
     low_threshold: int = 1,
-    noise_share: float = 0.5,
+    objective: Objective = "release95",
 ) -> DiscreteGaussianThreshold:
-    """The least noise whose delta is noise_share of the target (or the noise asked for), and the smallest threshold."""
+    """The best of a few ways to share delta between noise and threshold, or the noise asked for and its smallest threshold."""
     epsilon = min(epsilon, LARGEST_EPSILON)
-    std = noise_std or smallest_std(epsilon, target_delta * noise_share, max_groups / 2)
 
-    def built(gap: int) -> DiscreteGaussianThreshold:
-        return DiscreteGaussianThreshold(max_groups, std, float(low_threshold + gap), low_threshold)
+    def with_noise(std: float) -> DiscreteGaussianThreshold:
+        def built(gap: int) -> DiscreteGaussianThreshold:
+            return DiscreteGaussianThreshold(max_groups, std, float(low_threshold + gap), low_threshold)
 
-    return built(smallest_whole(lambda gap: built(gap).delta(epsilon) <= target_delta, limit=math.ceil(60 * std) + 2))
+        gap = smallest_whole(
+            lambda gap: built(gap).delta(epsilon) <= target_delta,
+            limit=math.ceil(60 * std) + 2,
+            start=max(0, math.ceil(std * quantile_for_infinity(target_delta / 2, max_groups))),
+        )
+        return built(gap)
+
+    if noise_std is not None:
+        return with_noise(noise_std)
+    stds = (smallest_std(epsilon, target_delta * share, max_groups / 2) for share in NOISE_SHARES)
+    return min(map(with_noise, stds), key=lambda found: found.objective_value(objective))

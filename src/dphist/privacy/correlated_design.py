@@ -23,6 +23,8 @@ from dphist.privacy.sparse_gaussian import quantile_for_infinity
 
 _MARGIN = 1 - 20 * SPLIT_TOLERANCE
 _LARGEST_T = 60.0
+_STEPS = (0.8, 0.4, 0.2, 0.1, 0.05)  # in log correlation
+_EXCESSES = (0.0, 3e-3, 1e-2, 3e-2, 0.1)
 _MOST_DESIGNS = 3  # where the mixed cases bind a design takes long, and the best is among the first by their floor
 
 
@@ -106,15 +108,15 @@ def smallest_independent_std(setting: Setting, correlation: float) -> float:
     return setting.sensitivity(correlation) / largest_mu(setting.epsilon, setting.target_delta * _MARGIN)
 
 
-def smallest_t(target_delta: float, max_groups: int, correlation: float) -> float:
-    """t_inf(c): the smallest t = gap/independent_std with delta_infinity(max_groups) <= target_delta."""
+def smallest_t(target_delta: float, max_groups: int, correlation: float, tolerance: float = 1e-12) -> float:
+    """t_inf(c): the smallest t = gap/independent_std with delta_infinity(max_groups) <= target_delta, to `tolerance`."""
 
     def delta_at(t: float) -> float:
         return csh.delta_infinity(t, max_groups, 1.0, correlation)
 
     total = math.sqrt(1 + correlation)
     start = max(0.0, quantile_for_infinity(target_delta, max_groups) * total)
-    return smallest(delta_at, target_delta, start=start, low=0.0, high=_LARGEST_T * total, tolerance=1e-12)
+    return smallest(delta_at, target_delta, start=start, low=0.0, high=_LARGEST_T * total, tolerance=tolerance)
 
 
 def smallest_gap(setting: Setting, independent_std: float, correlation: float) -> float:
@@ -141,7 +143,7 @@ def _fast_gap(setting: Setting, independent_std: float, correlation: float, star
     if delta_at(least, close=True) <= setting.target_delta:
         return least
     largest = independent_std * _LARGEST_T * math.sqrt(1 + correlation)
-    if delta_at(largest) > setting.target_delta:
+    if delta_at(largest, close=True) > setting.target_delta:
         raise Infeasible(
             f"independent noise of at least {smallest_independent_std(setting, correlation):.6g} for"
             f" epsilon = {setting.epsilon:g}, delta = {setting.target_delta:g}, sparsity = {setting.sparsity},"
@@ -225,11 +227,48 @@ def best_design(setting: Setting) -> Design:
     found by it. c = 0 is among them, so that the result is never worse than the sparse Gaussian.
     """
     floor = _floor(setting)
-    found = _sharpened(setting, best_of(setting, _promising(setting, floor), floor))
+    found = _moved(setting, _sharpened(setting, best_of(setting, _promising(setting, floor), floor)), floor)
     if found.value(setting.weight) <= floor(0.0):
         return found
     plain = design_for(setting, 0.0)  # always among them: correlation never makes it worse
     return min(found, plain, key=lambda design: design.value(setting.weight))
+
+
+def _moved(setting: Setting, found: Design, floor: Callable[[float], float]) -> Design:
+    """A better design near one that the fast bound found, by the sharper bound, where the mixed cases bind.
+
+    At deltas around epsilon the two bounds have their minima at other correlations and other noise, by up to 7 % of the
+    objective. A step is taken if it improves; most are refused by their lower bound or at their first evaluation.
+    """
+    weight = setting.weight
+    if math.isinf(weight) or found.value(weight) <= floor(found.correlation) * (1 + 1e-4):
+        return found
+    best = found
+    for step in _STEPS:
+        for correlation in (best.correlation * math.exp(step), best.correlation * math.exp(-step)):
+            if floor(correlation) < best.value(weight):
+                least = smallest_independent_std(setting, correlation)
+                ratio = best.independent_std / smallest_independent_std(setting, best.correlation)
+                for noise in sorted({least, least * ratio}):
+                    best = _better(setting, best, noise, correlation)
+    least = smallest_independent_std(setting, best.correlation)
+    for excess in _EXCESSES:
+        best = _better(setting, best, least * (1 + excess), best.correlation)
+    return replace(best, gap=smallest_gap(setting, best.independent_std, best.correlation))
+
+
+def _better(setting: Setting, best: Design, independent_std: float, correlation: float) -> Design:
+    """The design with this noise and correlation and its smallest gap, to 1e-4, if that is better than the best so far."""
+
+    def delta_at(gap: float) -> float:
+        return setting.delta(independent_std, correlation, gap, enough=setting.target_delta)
+
+    most = best.value(setting.weight) - setting.weight * independent_std * math.sqrt(1 + correlation)
+    least = _floor_of_gap(setting, independent_std, correlation)
+    if most * (1 - 1e-4) <= least or delta_at(most * (1 - 1e-4)) > setting.target_delta:
+        return best
+    gap = edge(delta_at, setting.target_delta, most * (1 - 1e-4), least, tolerance=1e-4)
+    return Design(independent_std, correlation, gap)
 
 
 def quietest_correlation(setting: Setting) -> float:
@@ -250,7 +289,7 @@ def _promising(setting: Setting, floor: Callable[[float], float]) -> set[float]:
     grid = centre + np.linspace(-3.0, 4.0, 15)
     coarse = int(np.argmin([floor(math.exp(x)) for x in grid]))
     fine, _ = minimise(
-        lambda x: floor(math.exp(x)), grid[max(coarse - 1, 0)], grid[min(coarse + 1, 14)], tolerance=1e-3
+        lambda x: floor(math.exp(x)), grid[max(coarse - 1, 0)], grid[min(coarse + 1, 14)], tolerance=1e-2
     )
     near = math.exp(fine)
     middle = round((setting.sparsity + 1 / near) / 2 - 0.5)
@@ -269,11 +308,7 @@ def best_of(setting: Setting, correlations: Iterable[float], floor: Callable[[fl
 
     def quiet(correlation: float) -> float:
         least = smallest_independent_std(setting, correlation)
-        try:
-            gap = _fast_gap(setting, least, correlation)
-        except Infeasible:
-            return math.inf
-        return Design(least, correlation, gap).value(setting.weight)
+        return Design(least, correlation, _fast_gap(setting, least, correlation)).value(setting.weight)
 
     best, *others = sorted(correlations, key=floor)[:_MOST_DESIGNS]
     value = quiet(best) if others else 0.0
@@ -289,7 +324,9 @@ def _floor(setting: Setting) -> Callable[[float], float]:
     @cache
     def floor(correlation: float) -> float:
         noise = smallest_independent_std(setting, correlation)
-        t = 0.0 if math.isinf(setting.weight) else smallest_t(setting.target_delta, setting.max_groups, correlation)
+        t = 0.0
+        if not math.isinf(setting.weight):
+            t = smallest_t(setting.target_delta, setting.max_groups, correlation, 1e-6)
         return Design(noise, correlation, noise * t).value(setting.weight)
 
     return floor
@@ -320,7 +357,7 @@ def calibrate_with_base(
     least = math.sqrt(float(squared)) / largest_mu(epsilon, target_delta * _MARGIN)
     t = smallest_t(target_delta, k, correlation)
 
-    def gap_at(independent_std: float, sharp: bool = True) -> float:
+    def gap_at(independent_std: float, sharp: bool = True, most: float = math.inf) -> float:
         def delta_at(gap: float) -> float:
             return csh.delta_with_base(
                 epsilon,
@@ -336,8 +373,16 @@ def calibrate_with_base(
 
         floor = independent_std * t
         largest = independent_std * _LARGEST_T * math.sqrt(1 + correlation)
+        if most < math.inf and (most <= floor or delta_at(most) > target_delta):
+            return math.inf
         tolerance = 1e-10 if sharp else 1e-5
         return smallest(delta_at, target_delta, start=floor, low=floor, high=largest, tolerance=tolerance)
 
     rough = partial(gap_at, sharp=False)
-    return best_noise(least, gap_at, weight=weight, floor=least * t, rough=rough, tolerance=0.2)
+    noise, gap = best_noise(least, gap_at, weight=weight, floor=least * t, rough=rough, tolerance=0.2)
+    if gap > noise * t * (1 + 1e-4):  # the mixed cases bind: the sharper bound may prefer other noise
+        for other in (least * (1 + excess) for excess in _EXCESSES):
+            value = gap + weight * noise
+            lower = gap_at(other, most=value * (1 - 1e-4) - weight * other)
+            noise, gap = (other, lower) if lower + weight * other < value else (noise, gap)
+    return noise, gap

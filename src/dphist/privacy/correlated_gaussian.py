@@ -38,7 +38,7 @@ MuOfNew = Callable[[Integers], Floats]
 ANALYSES: Final[tuple[Analysis, ...]] = get_args(Analysis)
 
 _QUADRATURE_ERROR = 1e-31
-_ROUGH_ERROR = 1e-7  # of a delta that is only searched for, relative
+_ROUGH_ERROR = 1e-9  # of a delta that is only searched for, relative
 _MOST_NODES = 2**18  # beyond it (correlations far above any use) the bound is given up: delta_infinity = 1
 _MOST_CELLS = 2**22
 _MOST_BINS = 128

@@ -107,24 +107,29 @@ def smallest(
     raise Infeasible(f"a value of at most {high:g} that meets delta = {target:g}", "none")
 
 
-def smallest_whole(holds: Callable[[int], bool], *, limit: int, start: int | None = None) -> int:
+def smallest_whole(
+    holds: Callable[[int], bool], *, limit: int, start: int | None = None, tolerance: float = 1e-6
+) -> int:
     """The smallest whole number >= 0 at which a monotone condition holds; Infeasible if it does not at `limit`.
 
-    From a good `start` the steps double until they pass the place, so that few evaluations are needed, none far away.
+    From a good `start` the steps double until they pass the place, so that few evaluations are needed, none far away. Beyond
+    1/tolerance it is known relatively: what is returned holds, and so much less does not.
     """
     point = limit if start is None else min(start, limit)
-    low, high, step = -1, point, max(1, point // 64)
+    low, high, step = -1, point, max(1, int(16 * tolerance * point))
     if holds(point):
         while start is not None and high - step > -1 and holds(high - step):
             high, step = high - step, 2 * step
         low = -1 if start is None else max(-1, high - step)
     else:
-        while not holds(high):
+        while True:
             if high == limit:
                 expected = f"a whole number of at most {limit} that is enough"
                 raise Infeasible(expected, "none", "more noise, or more epsilon.")
             low, high, step = high, min(high + step, limit), 2 * step
-    while high - low > 1:
+            if holds(high):
+                break
+    while high - low > max(1, int(tolerance * high)):
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high

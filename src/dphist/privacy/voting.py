@@ -93,7 +93,8 @@ def probability(probabilities: Sequence[int], votes: int, low_threshold: int = 1
 
 def votes_for(probabilities: Sequence[int], wanted: Fraction, low_threshold: int = 1) -> int:
     """The smallest number of votes that is shown with at least this probability; it must be in (0, 1] and reached."""
-    return low_threshold - 1 + next(n for n, p in enumerate(probabilities) if p >= wanted * ONE)
+    least = math.ceil(wanted * ONE)
+    return low_threshold - 1 + next(n for n, p in enumerate(probabilities) if p >= least)
 
 
 def capacity(probabilities: Sequence[int], low_threshold: int = 1) -> int:

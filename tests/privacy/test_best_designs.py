@@ -1,0 +1,163 @@
+"""Searches: what they find is near the best there is, and they ask the forward maps a bounded number of times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dphist as dp
+from dphist.mechanisms import correlated_top_k
+from dphist.privacy import correlated_design as design
+from dphist.privacy import correlated_gaussian as csh
+from dphist.privacy import sparse_gaussian as gshm
+from dphist.privacy.search import smallest_whole, worst_split
+
+AROUND_EPSILON = [
+    (0.013, 0.012, 3, 3, gshm.Z95),
+    (0.107, 0.47, 4, 3, 0.0),
+    (0.195, 0.5, 8, 8, 0.0),
+    (0.0874, 0.0495, 3, 2, 0.0),
+    (0.788, 0.5, 2, 2, gshm.Z95),
+    (0.0064, 0.0318, 3, 3, 0.0),
+    (0.05, 0.03, 20, 20, gshm.Z95),
+]
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "sparsity", "max_groups", "weight"), AROUND_EPSILON)
+def test_no_other_noise_or_correlation_is_half_a_per_cent_better(
+    epsilon: float, delta: float, sparsity: int, max_groups: int, weight: float
+) -> None:
+    """Every point of a grid misses the target with the gap that would make it so much better."""
+    setting = design.Setting(epsilon, delta, sparsity, max_groups, weight=weight)
+    best = design.best_design(setting)
+    value = best.value(weight)
+    assert setting.delta(best.independent_std, best.correlation, best.gap) <= delta
+    around = best.correlation or 1 / math.sqrt(sparsity)
+    for correlation in (0.0, *(around * np.exp(np.linspace(-1.2, 1.2, 13)))):
+        least = design.smallest_independent_std(setting, correlation)
+        for ratio in (1.0, 1.003, 1.01, 1.03, 1.1, 1.3):
+            gap = 0.995 * value - weight * least * ratio * math.sqrt(1 + correlation)
+            if gap > 0:
+                assert setting.delta(least * ratio, correlation, gap, enough=delta) > delta
+
+
+@settings(max_examples=3, deadline=None)
+@given(st.floats(-3, 0), st.floats(-0.5, 1), st.integers(1, 2000), st.sampled_from(["release95", "gap"]))
+def test_no_other_noise_std_is_better_where_delta_is_around_epsilon(
+    log_epsilon: float, log_ratio: float, groups: int, objective: Any
+) -> None:
+    epsilon = 10**log_epsilon
+    delta = min(0.5, epsilon * 10**log_ratio)
+    for noise in ("rounded", "discrete"):
+        options: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "max_groups": groups, "noise": noise}
+        plan = dp.plan(**options, objective=objective)
+        value = plan.mechanism.objective_value(objective)
+        for ratio in (0.8, 0.95, 1.0001, 1.05, 1.2, 1.6):
+            try:
+                other = dp.plan(**options, objective=objective, noise_std=plan.mechanism.noise_std * ratio)
+            except dp.errors.Infeasible:
+                continue
+            best = other.mechanism.objective_value(objective)
+            assert value <= best * (1.005 if noise == "rounded" else 1.02) + 0.51  # whole thresholds are coarse
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "groups"), [(0.694, 0.5, 9), (7e-4, 6.6e-4, 1295), (0.858, 0.21, 69)])
+def test_the_smallest_noise_has_a_threshold(epsilon: float, delta: float, groups: int) -> None:
+    plan = dp.plan(epsilon=epsilon, delta=delta, sparsity=groups, objective="noise")
+    assert plan.delta <= delta
+    setting = design.Setting(epsilon, delta, groups, groups, weight=math.inf)
+    assert plan.mechanism.noise_std <= design.best_design(setting).noise_std * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "k"), [(0.35, 0.8, 2), (0.72, 0.43, 5), (1e-3, 0.5, 30)])
+def test_correlated_lists_have_a_threshold_at_large_deltas(epsilon: float, delta: float, k: int) -> None:
+    found = correlated_top_k.calibrate(epsilon, delta, k)
+    assert found.delta(epsilon) <= delta
+    assert math.isfinite(found.threshold)
+
+
+Counts = dict[str, int]
+
+
+@pytest.fixture
+def evaluations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counts]:
+    """How often each forward map is asked."""
+    counts: Counts = {}
+    for module, name in ((gshm, "delta"), (csh, "delta"), (csh, "delta_with_base"), (csh, "delta_infinity")):
+
+        def counted(
+            *args: Any,
+            original: Callable[..., float] = getattr(module, name),
+            label: str = f"{module.__name__.rpartition('.')[2]}.{name}",
+            **options: Any,
+        ) -> float:
+            counts[label] = counts.get(label, 0) + 1
+            return original(*args, **options)
+
+        monkeypatch.setattr(module, name, counted)
+    yield counts
+
+
+@pytest.mark.parametrize(
+    ("options", "sparse", "correlated"),
+    [
+        ({"epsilon": 1, "delta": 1e-8, "max_groups": 10}, 700, 0),
+        ({"epsilon": 0.1, "delta": 0.1, "max_groups": 2000}, 1000, 0),
+        ({"epsilon": 0.01, "delta": 0.01, "sparsity": 20}, 1000, 2500),
+        ({"epsilon": 1, "delta": 1e-8, "max_groups": 5000, "sparsity": 5000, "sums": {"x": (0, 1)}}, 1000, 1000),
+    ],
+)
+def test_a_plan_asks_the_forward_maps_a_bounded_number_of_times(
+    options: dict[str, Any], sparse: int, correlated: int, evaluations: Counts
+) -> None:
+    dp.plan(**options)
+    assert 0 < evaluations.get("sparse_gaussian.delta", 0) <= sparse
+    assert evaluations.get("correlated_gaussian.delta", 0) <= correlated
+    assert evaluations.get("correlated_gaussian.delta_infinity", 0) <= 1500
+
+
+def test_a_correlated_list_asks_its_forward_map_a_bounded_number_of_times(evaluations: Counts) -> None:
+    correlated_top_k.calibrate(4e-3, 1e-2, 20)
+    assert evaluations["correlated_gaussian.delta_with_base"] <= 800
+
+
+@given(size=st.integers(1, 3000), rise=st.floats(0.1, 3), fall=st.floats(0.1, 3), enough=st.floats(0.01, 3))
+def test_worst_split_can_stop_when_it_knows_enough(size: int, rise: float, fall: float, enough: float) -> None:
+    """What it returns up to `enough` is a bound; what it returns above it is below the maximum at most by being early."""
+
+    def upper(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        return (high / (size + 1)) ** rise * (1 + (size - low) / (size + 1)) ** fall
+
+    every = np.arange(1, size + 1)
+    exact = float(upper(every, every).max())
+    found = worst_split(upper, 1, size, enough=enough)
+    if found <= enough:
+        assert found >= exact
+    else:
+        assert exact * (1 + 1e-9) >= found > enough
+
+
+@given(place=st.integers(0, 10**9), start=st.one_of(st.none(), st.integers(0, 10**9)), limit=st.integers(0, 10**9))
+def test_the_smallest_whole_number_is_found_from_anywhere(place: int, start: int | None, limit: int) -> None:
+    asked: list[int] = []
+
+    def holds(number: int) -> bool:
+        asked.append(number)
+        assert 0 <= number <= limit
+        return number >= place
+
+    if place > limit:
+        with pytest.raises(dp.errors.Infeasible):
+            smallest_whole(holds, limit=limit, start=start)
+    else:
+        found = smallest_whole(holds, limit=limit, start=start)
+        assert place <= found <= place + 1e-6 * found + 1
+        assert found == place or found > 10**6
+        assert found in asked
+    assert len(asked) <= 65
