@@ -11,7 +11,6 @@ from test_golden_outputs import check
 
 from spark_sessions import session
 
-
 QUICK = {"spark-everything", "spark-adaptive", "spark-errors"}
 
 

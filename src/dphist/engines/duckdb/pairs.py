@@ -33,7 +33,7 @@ MEMORY_SHARE: Final = 0.4
 """The part of the memory limit that pairs in NumPy may take: arrays live beside the engine's own buffers."""
 
 UNCOUNTED: Final = 0.25
-"""The part of the memory limit for what the engine does not count: its windows and joins took up to 30 % more than they said."""
+"""The part of the memory limit for what the engine does not count: its windows and joins take up to 30 % more than they say."""
 
 BYTES_OF_GROUP: Final = 160
 """Of the arrays by group, as long as rounds and counting last."""
