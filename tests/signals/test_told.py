@@ -50,7 +50,7 @@ def test_one_sentence_with_the_reason_and_the_charge(name: str, found: dict[str,
     assert told.startswith("dphist: Expected ")
     assert REASONS[name] in told
     assert case["charged"] == (0 if "before the charge" in name or "nothing" in name else 1)
-    assert (f"Charged to 'people', entry {case['entry']}, hash " in told) == bool(case["charged"])
+    assert (f"Charged to 'people', entry {case['entry']}, head " in told) == bool(case["charged"])
     whole = name in ("ledger gone before the confirmation", "standard output full")
     assert case["left"] == (["out.csv", "out.csv.dphist.json"] if whole else [])
     assert ("out.csv is written and may be published" in told) == whole

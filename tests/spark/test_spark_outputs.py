@@ -77,7 +77,7 @@ def test_a_command_that_gets_a_signal_leaves_no_exact_table(signum: int, code: i
     run.send_signal(signum)
     _, told = run.communicate(timeout=120)
     assert run.returncode == code
-    assert "Charged to 'people', entry 1, hash " in told.splitlines()[-1]
+    assert "Charged to 'people', entry 1, head " in told.splitlines()[-1]
     assert not list(temporary.glob("*dphist-*"))
     assert not list(temporary.glob("blockmgr-*"))
     assert not (tmp_path / "out.csv").exists()
