@@ -142,7 +142,7 @@ def test_nothing_derived_from_data_is_printed_unless_asked(folder: Path) -> None
         (["--by", "url", *BUDGET, "--where", "likes = (select 1)", "-o", "o.csv"], "Expected"),
         (["--by", "url", *BUDGET, "--where", "likes >", "-o", "o.csv"], "Expected"),
         (["--by", "url", *BUDGET, "--plan", "none.json", "-o", "o.csv"], "a plan or a budget"),
-        (["--by", "url", "--plan", "none.json", "-o", "o.csv"], "unreadable"),
+        (["--by", "url", "--plan", "none.json", "-o", "o.csv"], "a plan at none.json, got nothing"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(folder: Path, arguments: list[str], message: str) -> None:

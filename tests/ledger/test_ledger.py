@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -471,6 +473,39 @@ def test_a_damaged_body_is_told(tmp_path: Path) -> None:
         execute(address, "UPDATE dphist_entries SET body = '{' WHERE sequence = 1")
         with pytest.raises(UnusableLedger, match="readable JSON object in entry 1"):
             opened.verify("events")
+
+
+def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
+    with make(str(tmp_path / "l.db")) as opened:
+        asked = {"unit": "user", "protects": "unit", "declared": {"epsilon": 0.1}}
+        with pytest.raises(InvalidParameter, match="facts of an entry"):
+            opened.record("events", TENTH, note="x" * 300_000, **asked)  # type: ignore[arg-type]
+        opened.record("events", TENTH, note="x" * 200_000, **asked)  # type: ignore[arg-type]
+        assert all(check.passed for check in opened.verify("events"))
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("body", b"\xff"), ("body", "[]"), ("body", '{"cost": NaN}'), ("body", '{"a": 1, "a": 2}'), ("time", b"x"),
+        ("kind", "gift"),
+        ("noise_total", "1e9"), ("noise_total", "9" * 5000), ("noise_total", 1.5), ("delta_total", b"1"),
+    ],
+)  # fmt: skip
+def test_rows_of_other_types_are_one_error(tmp_path: Path, column: str, value: object) -> None:
+    address = str(tmp_path / "l.db")
+    with make(address) as opened:
+        spend(opened)
+    drop_triggers(address)
+    with closing(sqlite3.connect(address)) as plain:
+        plain.execute(f"UPDATE dphist_entries SET {column} = ? WHERE sequence = 1", (value,))
+        plain.commit()
+    with Ledger(address) as opened:
+        for use in (opened.verify, opened.status, opened.export, opened.left):
+            with pytest.raises(UnusableLedger, match=r"^Expected ") as told:
+                use("events")
+            assert "gift" not in str(told.value)
+            assert "999" not in str(told.value)
 
 
 def test_names_are_used_once_and_must_be_known(address: str) -> None:

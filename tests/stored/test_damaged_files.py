@@ -9,11 +9,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 import fuzz
+import pytest
 from real_files import make_all, make_lists
 
 import dphist as dp
@@ -24,7 +21,7 @@ WORKERS = os.cpu_count() or 1
 HOSTILE_TO_THIS_PROCESS = ("Parquet", "Parquet, large inside", "Spark folder, part", "another file")
 """What only a process of its own should read: in the full run."""
 
-SAMPLE = 330
+SAMPLE = 220
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +48,7 @@ def read_here(path: Path) -> bool:
 def test_a_sample_of_damaged_files_is_read_or_refused(real: Path, tmp_path: Path) -> None:
     outcomes: Counter[tuple[str, bool]] = Counter()
     for place, (name, kind, number) in enumerate(fuzz.all_cases(real)[:SAMPLE]):
-        if name in HOSTILE_TO_THIS_PROCESS or (name.startswith("ledger") and number % 3):  # which take the longest
+        if name in HOSTILE_TO_THIS_PROCESS or (name.startswith("ledger") and number % 5):  # which take the longest
             continue
         target = tmp_path / str(place)
         target.mkdir()

@@ -194,6 +194,10 @@ def test_every_mechanism_comes_back_from_its_data() -> None:
         data = json.loads(json.dumps(mechanism.to_data()))
         assert type(mechanism).from_data(data) == mechanism
         assert type(mechanism).from_data(data).to_data() == mechanism.to_data()
+        whole = {
+            name: int(value) if type(value) is float and value.is_integer() else value for name, value in data.items()
+        }
+        assert type(mechanism).from_data(whole).proved_delta(1.0) == mechanism.proved_delta(1.0), "63 for 63.0"
 
 
 def test_a_guarantee_that_cannot_be_computed_proves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

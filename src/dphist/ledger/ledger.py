@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -24,6 +24,9 @@ from dphist.words import canonical
 
 Fits = Callable[[PrivacyCost], bool]
 Advise = Callable[[Fits], Iterable[str]]
+
+MOST_BODY: Final = 1 << 18
+"""Bytes of what an entry says: some thousand are usual."""
 
 _TABLE = database.entries
 
@@ -270,7 +273,8 @@ def _entry(row: Any) -> Entry:
     """An entry of the right form; what its body must say is looked at where it is needed."""
     found = {name: value if isinstance(value, str | int) else None for name, value in row._mapping.items()}
     place = f"entry {stored.excerpt(str(found['sequence']))}"
-    body = stored.parse(str(found["body"]).encode("utf-8", "surrogateescape"), place, error=UnusableLedger)
+    text = str(found["body"]).encode("utf-8", "surrogateescape")
+    body = stored.parse(text, place, most=MOST_BODY, error=UnusableLedger)
     return stored.build(Entry, {**found, "body": body}, place, error=UnusableLedger)
 
 
@@ -284,7 +288,9 @@ def _append(
     sequence, previous = (0, chain.BEGINNING) if before is None else (before.sequence + 1, before.hash)
     entry = Entry(name, sequence, time, kind, body, total.noise, total.delta, previous)
     entry = replace(entry, hash=entry.digest())
-    connection.execute(sa.insert(_TABLE).values({**entry.to_data(), "body": canonical(body)}))
+    if len(text := canonical(body)) > MOST_BODY:  # it could not be read back
+        raise InvalidParameter(f"facts of an entry of at most {MOST_BODY:,} bytes", "more", "a shorter note.")
+    connection.execute(sa.insert(_TABLE).values({**entry.to_data(), "body": text}))
     return entry
 
 

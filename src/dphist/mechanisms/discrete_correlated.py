@@ -68,7 +68,7 @@ class DiscreteCorrelatedGaussian(GroupMechanism):
         checks.check_whole("low_threshold", self.low_threshold)
         for law in (self.variance, self.common_variance):
             DiscreteGaussian(law)
-        if self.threshold < self.low_threshold or not (2 * self.threshold).is_integer():
+        if self.threshold < self.low_threshold or not float(2 * self.threshold).is_integer():
             raise InvalidParameter("a threshold above low_threshold that is a multiple of 1/2", self.threshold)
 
     @classmethod

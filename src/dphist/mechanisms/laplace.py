@@ -66,7 +66,7 @@ class LaplaceThreshold(GroupMechanism):
         checks.check_whole("low_threshold", self.low_threshold)
         checks.check_not_negative("sums_epsilon", self.sums_epsilon)
         check_threshold(self.threshold, self.low_threshold, 1)
-        if not self.threshold.is_integer():
+        if not float(self.threshold).is_integer():
             raise InvalidParameter("a whole threshold", self.threshold, "discrete noise on counts is whole.")
 
     @classmethod
