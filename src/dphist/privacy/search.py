@@ -198,7 +198,7 @@ def best_noise(
     weight: float,
     floor: float,
     rough: Callable[[float], float] | None = None,
-    tolerance: float = 1e-2,
+    tolerance: float = 1e-3,
 ) -> tuple[float, float]:
     """(noise, gap) with the smallest gap + weight * noise, noise >= least; an infinite weight takes `least` itself.
 
