@@ -47,6 +47,8 @@ def main() -> None:
         stream = dp.Continual.start(
             Path(parent) / "stream", unit="user", by="page", rounds=365, max_groups=1, epsilon=1.0, delta=1e-8
         )
+        chosen = stream.mechanism
+        print(f"  noise std {chosen.count_std:.2f} per node, threshold {chosen.threshold}, rounded: {chosen.rounded}\n")
         for number in range(1, options.rounds + 1):
             begin = time.perf_counter()
             stream.add_histogram(batch, str(number))

@@ -97,7 +97,8 @@ def main() -> None:
     for name, plan in plans.items():
         made = plan.mechanism
         if isinstance(made, dp.mechanisms.CorrelatedTopK | dp.mechanisms.FromTop):
-            print(f"  {name:<38} {made.noise_std:8.2f}  {made.excess_released_with_95:36.1f}")
+            noise = made.count_std if isinstance(made, dp.mechanisms.FromTop) else made.noise_std
+            print(f"  {name:<38} {noise:8.2f}  {made.excess_released_with_95:36.1f}")
 
 
 if __name__ == "__main__":

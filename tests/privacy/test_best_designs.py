@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import log_ndtr, ndtr
 
 import dphist as dp
 from dphist.mechanisms import correlated_top_k
@@ -86,22 +87,21 @@ Counts = dict[str, int]
 
 
 @pytest.fixture
-def evaluations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counts]:
+def evaluations(monkeypatch: pytest.MonkeyPatch) -> Counts:
     """How often each forward map is asked."""
     counts: Counts = {}
-    for module, name in ((gshm, "delta"), (csh, "delta"), (csh, "delta_with_base"), (csh, "delta_infinity")):
 
-        def counted(
-            *args: Any,
-            original: Callable[..., float] = getattr(module, name),
-            label: str = f"{module.__name__.rpartition('.')[2]}.{name}",
-            **options: Any,
-        ) -> float:
+    def count(label: str, original: Callable[..., float]) -> Callable[..., float]:
+        def counted(*args: Any, **options: Any) -> float:
             counts[label] = counts.get(label, 0) + 1
             return original(*args, **options)
 
-        monkeypatch.setattr(module, name, counted)
-    yield counts
+        return counted
+
+    monkeypatch.setattr(gshm, "delta", count("sparse_gaussian.delta", gshm.delta))
+    for name in ("delta", "delta_with_base", "delta_infinity"):
+        monkeypatch.setattr(csh, name, count(f"correlated_gaussian.{name}", getattr(csh, name)))
+    return counts
 
 
 @pytest.mark.parametrize(
@@ -161,3 +161,54 @@ def test_the_smallest_whole_number_is_found_from_anywhere(place: int, start: int
         assert found == place or found > 10**6
         assert found in asked
     assert len(asked) <= 65
+
+
+def true_delta(epsilon: float, groups: int, chosen: design.Design, new: int, moved: int) -> float:
+    """The hockey stick of one kind of neighbours, either way, by quadrature: docs/correlated.md, section 4, without a bound.
+
+    L, the privacy loss of the shared counters, and m, the mean of the common noise given them, are jointly normal; given m the
+    new counters stay hidden with probability q(m).
+    """
+    s, c, t, shared = chosen.independent_std, chosen.correlation, chosen.gap / chosen.independent_std, groups - new
+    scale = 1 + c * shared
+    squared = (moved - moved**2 * c / scale) / s**2
+    spread, cov = c * c * shared / scale, c * moved / (scale * s)
+    x, w = np.polynomial.hermite_e.hermegauss(61)
+    grid = np.linspace(-9, 9, 2401)
+    weight = np.exp(-(grid**2) / 2)
+    weight /= weight.sum()
+    mean = math.sqrt(spread) * grid
+    q = np.exp(new * log_ndtr(t - mean[:, None] - math.sqrt(c - spread) * x)) @ (w / w.sum())
+    slope = cov / spread if spread else 0.0
+    loss, var = squared / 2 + slope * mean, max(squared - slope * cov, 1e-24)
+    left = (epsilon - np.log(q) - loss) / math.sqrt(var)
+    more = 1 - weight @ (q * ndtr(left) + np.exp(epsilon - loss + var / 2) * ndtr(-left - math.sqrt(var)))
+    right = (-epsilon - np.log(q) - loss) / math.sqrt(var)
+    less = weight @ (np.exp(var / 2 - loss) * ndtr(right + math.sqrt(var)) - math.exp(epsilon) * q * ndtr(right))
+    return float(max(more, less))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "groups", "weight", "excess"),
+    [
+        (0.1, 1e-3, 5, gshm.Z95, 1e-4),
+        (0.05, 0.02, 8, gshm.Z95, 0.02),
+        (0.1, 0.1, 5, 0.0, 0.03),
+        (0.26, 0.33, 5, 0.0, 0.06),
+    ],
+)
+def test_the_stated_delta_of_correlated_noise_is_above_the_truth_by_what_limits_say(
+    epsilon: float, delta: float, groups: int, weight: float, excess: float
+) -> None:
+    setting = design.Setting(epsilon, delta, groups, groups, weight=weight)
+    best = design.best_design(setting)
+    stated = setting.delta(best.independent_std, best.correlation, best.gap)
+    truth = max(
+        true_delta(epsilon, groups, best, new, moved) for new in range(groups + 1) for moved in range(groups - new + 1)
+    )
+    assert truth * (1 - 1e-5) <= stated <= truth * (1 + excess)
+    more = design.Design(best.independent_std * 1.05, best.correlation, 0.0)
+    gap = design.smallest_gap(setting, more.independent_std, more.correlation)
+    wide = design.Design(more.independent_std, more.correlation, gap)
+    truth = max(true_delta(epsilon, groups, wide, new, groups - new) for new in range(groups + 1))
+    assert truth * (1 - 1e-5) <= delta

@@ -204,7 +204,7 @@ def _fast_design(setting: Setting, correlation: float) -> Design:
         gap_at,
         weight=setting.weight * math.sqrt(1 + correlation),
         floor=floor,
-        tolerance=0.2,
+        tolerance=0.2 if setting.analysis == "tight" else 1e-2,
     )
     return Design(independent_std, correlation, gap)
 

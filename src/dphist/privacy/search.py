@@ -198,7 +198,7 @@ def best_noise(
     weight: float,
     floor: float,
     rough: Callable[[float], float] | None = None,
-    tolerance: float = 1e-2,
+    tolerance: float = 1e-3,
 ) -> tuple[float, float]:
     """(noise, gap) with the smallest gap + weight * noise, noise >= least; an infinite weight takes `least` itself.
 
@@ -241,11 +241,11 @@ def worst_split(
 ) -> float:
     """An upper bound on max(at_least, max over integers a in [first, last] of the delta of a).
 
-    With `enough`, only whether it is at most that: a result up to `enough` is such a bound, but one further above the maximum; a
-    result above it may be less than the maximum. A search needs no more, and most of its points are told apart at once.
+    With `enough`, only whether it is at most that: a result up to `enough` is such a bound, but one further above the
+    maximum; a result above it may be less than the maximum. A search needs no more, and most of its points are told at once.
 
-    Else it is at most `tolerance` above the largest upper(a, a) if upper(low, high) bounds these too; it is a bound in any case in
-    which upper(low, high) bounds the delta of every a in [low, high].
+    Else it is at most `tolerance` above the largest upper(a, a) if upper(low, high) bounds these too; it is a bound in any
+    case in which upper(low, high) bounds the delta of every a in [low, high].
 
     A unit in n groups may be new in some of them and one of many in the others. Every analysis maximises a delta over that
     split; n can be ten million. The delta of a split is increasing in one count and decreasing in another, so a whole range
