@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from argument_fuzz import SECRET, Call, Outcome, name_calls, option_calls, prepare, sample
+from argument_fuzz import MOST_BYTES, MOST_SECONDS, SECRET, Call, Outcome, name_calls, option_calls, prepare, sample
 
 from command_line import dphist
 
@@ -85,3 +87,34 @@ def test_many_calls_end_well(kind: str, number: int, capsys: pytest.CaptureFixtu
     assert all(part.returncode == 0 for part in parts)
     assert sum(counts.values()) == number
     assert problems == []
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_hundred_thousand_columns_are_read_in_bounds(kind: str, tmp_path: Path) -> None:
+    table = pa.table({"user": ["a"], "url": ["b"], **{f"c{i}": ["1"] for i in range(99_998)}})
+    file = tmp_path / f"wide.{kind}"
+    if kind == "parquet":
+        pq.write_table(table, file)
+    else:
+        file.write_text(f"{','.join(table.column_names)}\na,b{',1' * 99_998}\n")
+    words = [
+        "release",
+        str(file),
+        "--unit",
+        "user",
+        "--by",
+        "url",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--max-groups",
+        "1",
+    ]
+    child = subprocess.Popen([sys.executable, "-m", "dphist", *words, "-o", str(tmp_path / "out.csv")])
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0
+    assert usage.ru_utime + usage.ru_stime < MOST_SECONDS
+    assert usage.ru_maxrss * 1024 < MOST_BYTES

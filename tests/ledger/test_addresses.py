@@ -62,7 +62,9 @@ def test_any_address_is_used_or_refused_without_its_password(odd: str, behind: s
     assert SECRET not in _told(f"postgresql://{odd}:{SECRET}{odd}@127.0.0.1:1/{behind}")
 
 
-@pytest.mark.parametrize("address", ["a\0b", "sqlite:///a\0b", "postgresql://u@h/a\0b", Path("a\0b"), "", " ", "\n"])
+@pytest.mark.parametrize(
+    "address", ["a\0b", "sqlite:///a\0b", "sqlite:///a%00b", "postgresql://u@h/a\0b", Path("a\0b"), "", " ", "\n"]
+)
 def test_nothing_and_a_nul_are_no_address(address: object) -> None:
     assert "Expected a path or an address of a ledger, got" in _told(address)
 

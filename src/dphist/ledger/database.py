@@ -206,6 +206,8 @@ def parse_address(address: str | Path, *, create: bool) -> sa.URL:
         url = sa.make_url(text)
     except (exc.ArgumentError, ValueError):
         raise UnusableLedger("a path, sqlite:// or postgresql:// address", "something else") from None
+    if "\0" in (url.database or ""):  # %00
+        raise UnusableLedger("a path or an address of a ledger", "one with a NUL in it")
     if url.get_backend_name() in ("postgresql", "postgres"):
         if text.count("@") > 1:  # the first may be a part of the password, and what follows it no host
             hint = "write %40 for the others, or keep the password in a file (.pgpass)."
