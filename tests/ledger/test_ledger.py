@@ -479,8 +479,8 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
     with make(str(tmp_path / "l.db")) as opened:
         asked = {"unit": "user", "protects": "unit", "declared": {"epsilon": 0.1}}
         with pytest.raises(InvalidParameter, match="facts of an entry"):
-            opened.record("events", TENTH, note="x" * 300_000, **asked)  # type: ignore[arg-type]
-        opened.record("events", TENTH, note="x" * 200_000, **asked)  # type: ignore[arg-type]
+            opened.record("events", EIGHTH, note="x" * 300_000, **asked)  # type: ignore[arg-type]
+        opened.record("events", EIGHTH, note="x" * 200_000, **asked)  # type: ignore[arg-type]
         assert all(check.passed for check in opened.verify("events"))
 
 

@@ -237,7 +237,7 @@ def best_design(setting: Setting) -> Design:
 def _moved(setting: Setting, found: Design, floor: Callable[[float], float]) -> Design:
     """A better design near one that the fast bound found, by the sharper bound, where the mixed cases bind.
 
-    At deltas around epsilon the two bounds have their minima at other correlations and other noise, by up to 7 % of the
+    At deltas around epsilon the two bounds have their minima at other correlations and other noise, by up to 5 % of the
     objective. A step is taken if it improves; most are refused by their lower bound or at their first evaluation.
     """
     weight = setting.weight
