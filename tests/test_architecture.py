@@ -63,3 +63,15 @@ def test_a_wrong_path_would_be_found() -> None:
     assert paths_in("`publish/run.py`, `make test`, [x](pictures/a.svg), `histogram.py`") == {
         "publish/run.py", "pictures/a.svg", "histogram.py",
     }  # fmt: skip
+
+
+def test_the_tests_that_hold_what_hard_use_found_are_there() -> None:
+    lines = (ROOT / "docs" / "hard-use.md").read_text().splitlines()
+    named = [cell.split("|")[2] for cell in lines if "::test_" in cell]
+    assert len(named) > 35
+    for cell in named:
+        for file in cell.split(";"):
+            path, _, tests = file.strip().partition("::")
+            written = (ROOT / "tests" / path).read_text()
+            for test in tests.split(", "):
+                assert f"def {test}(" in written, f"{path}::{test}"

@@ -99,7 +99,7 @@ MOST_THREADS: Final = 1_024
 LEAST_MEMORY, MOST_MEMORY = 10**6, 10**15
 """Public limits of what an engine is given."""
 
-PYTHON, LEAST_PROCESS = 170e6, 300e6
+PYTHON, LEAST_PROCESS = 185e6, 300e6
 """The bytes that the interpreter takes with its libraries, and the least with which a process can count anything."""
 
 _SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)")
