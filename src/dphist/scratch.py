@@ -21,7 +21,7 @@ from typing import Final
 
 from dphist.interruption import undone
 
-PREFIX: Final = "dphist-"
+PREFIX: Final = "dphist-private-"
 _LOCK: Final = "lock"
 _TRIES: Final = 100
 _FILE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -248,7 +248,9 @@ def test_sums_with_too_many_steps_are_refused() -> None:
 def test_noise_that_cannot_be_drawn_is_refused_before_any_data_is_read() -> None:
     calibrate(1.0, 1e-8).require_drawable([Aggregate("sum", "s", 0.0, 1.0)])
     with pytest.raises(Infeasible, match="noise on sum_s"):
-        calibrate(1.0, 1e-8).require_drawable([Aggregate("sum", "s", 0.0, 1.0, weight=1e-12)])
+        calibrate(1.0, 1e-8).require_drawable(
+            [Aggregate("sum", "s", 0.0, 1.0, weight=1e-6, lattice=Lattice(0.0, 2.0**-30))]
+        )
     with pytest.raises(Infeasible, match="noise that can be drawn"):
         loose(threshold=2.0**30, std=2.0**29).require_drawable([])
     for law in ("gaussian", "laplace"):

@@ -1,5 +1,6 @@
 """The election as a mechanism: its profile, its costs, what it draws and what it tells."""
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -62,12 +63,13 @@ def test_the_sampler_of_the_look_is_exact_enough() -> None:
 
 def test_costs() -> None:
     cost = LOOK.cost(1.0, 2.0)
-    assert cost.delta == LOOK.delta(1.0)
+    assert LOOK.delta(math.nextafter(1.0, 0)) < cost.delta < LOOK.delta(1.0) + 1e-15
+    assert calibrate(0.1, 1e-8).cost(0.1, 2.0).delta <= 1e-8  # as a decimal, too
     assert cost.rho == pytest.approx(rho_of_pure(0.1) + rho_of_pure(LOOK.vote_epsilon))
     assert cost.mu == pytest.approx(np.hypot(mu_of_pure(0.1), mu_of_pure(LOOK.vote_epsilon)))
     assert cost.rho_delta == cost.mu_delta
     expected = delta_of(LOOK.probabilities, LOOK.vote_epsilon) + sampler_surcharge(2.0, MOST_SHARES)
-    assert cost.mu_delta == expected
+    assert cost.mu_delta == math.nextafter(expected, 1)
     tiny = Voting(0.9, 1e-25, 100, 0.1)  # so that the sampler's error shows
     assert tiny.cost(1.0).rho_delta >= sampler_surcharge(30.0, MOST_SHARES) > 1e-16
     assert BLIND.cost(1.0).rho == pytest.approx(rho_of_pure(1.0))

@@ -375,7 +375,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path: Path, monke
         raise OSError(28, "No space left on device", str(path))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(dp.InvalidParameter, match="No space"):
         found.write(path, overwrite=True)
     assert path.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.parquet", "out.parquet.dphist.json"]

@@ -30,7 +30,7 @@ def in_a_process(work: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def spill(parent: Path, prefix: str = "dphist-") -> None:
+def spill(parent: Path, prefix: str = "dphist-private-") -> None:
     directory = make_directory(parent, prefix).path
     (directory / "spill").mkdir()
     (directory / "spill" / "records").write_text("private")
@@ -87,24 +87,24 @@ def test_what_nobody_proves_to_be_dead_stays(tmp_path: Path) -> None:
     (target / "mine").write_text("mine")
     place.mkdir()
     for name, mode, lock in (("open", 0o755, True), ("unlocked", 0o700, False), ("linked-lock", 0o700, None)):
-        folder = place / f"dphist-{name}"
+        folder = place / f"dphist-private-{name}"
         folder.mkdir(mode=mode)
         (folder / "mine").write_text("mine")
         if lock:
             (folder / "lock").touch(mode=0o600)
         if lock is None:
             (folder / "lock").symlink_to(target / "lock")
-    (place / "dphist-link").symlink_to(target)
-    (place / "dphist-file").write_text("mine")
-    os.mkfifo(place / "dphist-fifo")
+    (place / "dphist-private-link").symlink_to(target)
+    (place / "dphist-private-file").write_text("mine")
+    os.mkfifo(place / "dphist-private-fifo")
     (place / "else").mkdir(mode=0o700)
     (place / "else" / "lock").touch(mode=0o600)
     if os.geteuid() == 0:
-        (place / "dphist-theirs").mkdir(mode=0o700)
-        (place / "dphist-theirs" / "lock").touch(mode=0o600)
-        os.chown(place / "dphist-theirs", 12345, 12345)
+        (place / "dphist-private-theirs").mkdir(mode=0o700)
+        (place / "dphist-private-theirs" / "lock").touch(mode=0o600)
+        os.chown(place / "dphist-private-theirs", 12345, 12345)
     before = sorted(tmp_path.rglob("*"))
-    (place / "dphist-empty").mkdir(mode=0o700)
+    (place / "dphist-private-empty").mkdir(mode=0o700)
     remove_dead(place)
     assert sorted(tmp_path.rglob("*")) == before, "but for the empty one"
 

@@ -351,7 +351,8 @@ def calibrate(
     target = delta * (1 - 1e-12) - sampler_surcharge(usable, counters)
     if target <= 0:
         raise Infeasible("a delta above the error of the noise sampler", f"{delta:g}", "raise delta or lower epsilon.")
-    vote = _round_down(left - Fraction(look))
+    # A ledger reads epsilon as a decimal, which may be below the double: where the parts add up to more, delta is no bound.
+    vote = _round_down(left - Fraction(look) - (Fraction(usable) - Fraction(math.nextafter(usable, 0.0))))
     room = theory.capacity(theory.release_probabilities(vote, target), low_threshold) if capacity is None else capacity
     built = Voting(vote, target, room, look, low_threshold, counts)
     assert built.delta(epsilon) <= delta, "only the forward map is trusted; a plan checks it again"
