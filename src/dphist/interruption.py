@@ -39,6 +39,7 @@ _stopping: Final = threading.Event()
 _depth = 0
 """How many steps the main thread is in, one inside of the other."""
 _written: list[Path] = []
+_printed = False
 
 
 def account_for(words: Callable[[], str]) -> None:
@@ -61,6 +62,17 @@ def note_output(path: Path) -> None:
 def first_output() -> str | None:
     """The name of the first output that is in its place."""
     return _written[0].name if _written else None
+
+
+def note_printed() -> None:
+    """Something is about to be printed as a result; what comes after a charge is one that was paid for."""
+    global _printed
+    _printed = _printed or (_watched and bool(account()))
+
+
+def is_printed() -> bool:
+    """Whether a result that was paid for has been printed, at least in part."""
+    return _printed
 
 
 @contextmanager
@@ -116,13 +128,14 @@ def watching(*, last: bool = False) -> Iterator[None]:
     last: nothing comes after the command but the end of the process, which no signal cuts short: its exit code is that of the
     command.
     """
-    global _watched, _account
+    global _watched, _account, _printed
     if _watched or threading.current_thread() is not threading.main_thread():
         yield
         return
     _account = None
     _undo.clear()
     _written.clear()
+    _printed = False
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     before = {number: signal.getsignal(number) for number in _WORDS}

@@ -1,8 +1,8 @@
 """Private directories: for what spills, and for outputs until they are whole. None outlives its run, not even a killed one.
 
-A directory belongs to the process that holds the lock of the file `lock` in it. The lock goes with the process, however that
-ends, so a directory whose lock is free is what a killed process left: whoever makes the next one beside it removes it. It must
-belong to the same user and be readable by nobody else, no link is followed, and the lock file goes last, so that a removal
+A directory belongs to the process that holds the lock of the file `.dphist-lock` in it. The lock goes with the process, however
+that ends, so a directory whose lock is free is what a killed process left: whoever makes the next one beside it removes it. It
+must belong to the same user and be readable by nobody else, no link is followed, and the lock file goes last, so that a removal
 that is itself killed can be done again. Without a lock file a directory is removed only if it is empty.
 """
 
@@ -22,7 +22,7 @@ from typing import Final
 from dphist.interruption import undone
 
 PREFIX: Final = "dphist-private-"
-_LOCK: Final = "lock"
+_LOCK: Final = ".dphist-lock"
 _TRIES: Final = 100
 _FILE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY

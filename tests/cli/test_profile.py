@@ -76,7 +76,7 @@ def test_sparse_gaussian_lies_above_its_value_between_two_points_of_the_lattice(
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.floats(0.3, 3e3), GAPS, st.integers(1, 40), st.one_of(st.none(), st.just(0.0), st.floats(1e-300, 3)),
+    st.floats(0.3, 3e3), GAPS, st.integers(1, 40), st.one_of(st.none(), st.just(0.0), st.floats(1e-9, 3)),
     st.sampled_from(csh.ANALYSES), EPSILONS,
 )  # fmt: skip
 def test_correlated_gaussian_is_never_below_the_continuous_law(

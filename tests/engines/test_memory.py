@@ -67,6 +67,27 @@ def test_keys_that_stayed_in_the_engine_belong_to_their_counts() -> None:
     assert groups.bounds == exact.bounds
 
 
+@pytest.mark.parametrize("users", [[], ["one"]])
+def test_the_total_of_nobody_is_a_number_as_that_of_one(users: list[str]) -> None:
+    """A sum of nothing is null, and null as a whole number would tell an empty table from one unit for certain."""
+    table = pa.table({"user": pa.array(users, pa.string()), "item": pa.array(["a"] * len(users), pa.string())})
+    query = GroupByQuery("user", (Key("item"),), want_total=True)
+    with DuckDBEngine().open(table, query) as records:
+        groups = records.groups(ContributionBounds(2))
+        assert groups.total_units() == len(users)
+        assert groups.number() == groups.keys_of(groups.codes).num_rows == len(users)
+
+
+def test_keys_have_the_memory_of_the_engine_again() -> None:
+    table = pa.table({"user": np.arange(300_000), "item": [f"a key of some length {n}" for n in range(300_000)]})
+    engine = DuckDBEngine(PerformanceSettings(threads=1, memory_limit="120MB"))
+    with engine.open(table, GroupByQuery("user", (Key("item"),))) as records:
+        groups = records.groups(ContributionBounds(1))
+        low = memory_limit(records.connection)
+        assert groups.keys_of(groups.codes).num_rows == 300_000
+        assert memory_limit(records.connection) > 1.5 * low
+
+
 def test_room_for_arrays_is_taken_from_the_engine() -> None:
     with session(PerformanceSettings(memory_limit="1GB")) as connection:
         leave_room(connection, 4e8)

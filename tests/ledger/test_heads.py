@@ -14,7 +14,7 @@ import dphist as dp
 from command_line import dphist
 from dphist.errors import BudgetExceeded, UnusableLedger
 from dphist.ledger import DataSet, Ledger
-from dphist.publish.heads import check_heads, newest_receipt
+from dphist.publish.heads import check_heads, receipts_in
 
 
 def run(*words: object, expect: int = 0) -> str:
@@ -107,17 +107,35 @@ def test_the_newest_entry_counts_and_what_is_no_metadata_names_nothing(folder: P
     release(folder, "two.parquet")
     for name, text in {"x": "{", "y": "[]", "z": '{"ledger": 7}', "w": '{"ledger": {"dataset": "people"}}'}.items():
         (folder / f"{name}.parquet.dphist.json").write_text(text)
-    newest = newest_receipt([folder], "people")
-    assert newest is not None
-    assert (newest[0].name, newest[1].entry) == ("two.parquet.dphist.json", 3)
-    assert newest_receipt([folder], "others") is None
-    assert newest_receipt([folder / "nothing.csv"]) is None
+    named = receipts_in([folder], "people")
+    assert [(path.name, receipt.entry) for path, receipt in named] == [
+        ("two.parquet.dphist.json", 3), ("one.parquet.dphist.json", 1)
+    ]  # fmt: skip
+    assert receipts_in([folder], "others") == receipts_in([folder / "nothing.csv"]) == []
     check_heads(folder / "ledger.db", "people", (folder / "three.parquet",))
     check_heads(None, None, (folder / "three.parquet",))
     with Ledger(folder / "new.db", create=True) as opened:
         opened.create(DataSet("people", 10.0, 1e-3, "user", "basic"))
     with pytest.raises(UnusableLedger):
         check_heads(folder / "new.db", "people", (folder / "three.parquet",))
+
+
+def test_every_entry_is_looked_for_wherever_it_is_named(folder: Path) -> None:
+    """Not the newest alone: after a rollback another folder may name newer ones, of the chain that goes on."""
+    for name in ("a", "b"):
+        (folder / name).mkdir()
+    shutil.copy(folder / "ledger.db", folder / "old.db")
+    release(folder, "a/lost.parquet")
+    shutil.copy(folder / "old.db", folder / "ledger.db")
+    release(folder, "b/one.parquet")
+    release(folder, "b/two.parquet")
+    assert "FAIL  against entry 1, which lost.parquet" in verify(folder, "a", "b", expect=1)
+    assert "FAIL  against" not in verify(folder, "b")
+    (folder / "a" / "gone.csv.dphist.json").symlink_to("/nowhere/x")  # what cannot be read hides nothing
+    assert "a ledger with entry 1" in release(folder, "a/two.parquet", expect=2)
+    (folder / "a" / "lost.parquet.dphist.json").unlink()  # the metadata inside names it as well
+    assert "FAIL  against entry 1, which lost.parquet names" in verify(folder, "a/lost.parquet", expect=1)
+    assert "a ledger with entry 1" in release(folder, "a/two.parquet", expect=2)
 
 
 def test_a_spent_session_raises_the_error_of_budgets(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -164,3 +165,13 @@ def test_every_part_of_an_entry_is_in_its_hash(address: str) -> None:
     assert {*other, "hash"} == {part.name for part in fields(Entry)}
     for name, value in other.items():
         assert replace(good, **{name: value}).digest() != good.digest() == good.hash, name
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-8), (0.1, 1e-9), (4.049, 1e-20)])
+def test_a_choice_is_charged_with_the_delta_of_its_worst_branch(epsilon: float, delta: float) -> None:
+    """At the decimal that names epsilon: where the parts of a branch add up to more than it, delta is no bound."""
+    plan = dp.plan(epsilon=epsilon, delta=delta)
+    cost = spend_of_plan(plan, "user").cost(epsilon)
+    below = math.nextafter(plan.request.mechanism_epsilon, 0.0)
+    assert cost.delta >= max(branch.delta(below) for branch in plan.branches)
+    assert cost.delta == delta  # which fits a budget of just that

@@ -15,6 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from command_line import Done, dphist
+from dphist import interruption
+from dphist.cli.output import say
+from dphist.publish.charge import Receipt, stays_charged
 from dphist.words import printable
 
 EVIL = "a\x1b[31mb\x07\u202ec\x9b\r\nforged\tline\u200b\x7f\ue000"
@@ -104,3 +107,17 @@ def test_a_stream_of_another_encoding_gets_escapes(encoding: str, evil: Path) ->
     assert done.returncode == 0, done.stderr
     assert b"Traceback" not in done.stderr
     assert done.stderr.startswith(b"\\u2026 reading" if encoding == "latin-1" else "… reading".encode())
+
+
+def test_what_was_printed_after_a_charge_is_not_called_unpublished() -> None:
+    receipt = Receipt("people", 1, "0" * 64)
+    with interruption.watching():
+        say("a plan")
+        interruption.account_for(lambda: str(receipt))
+        say("progress", err=True)
+        assert "Nothing was published" in stays_charged(receipt)
+        say("a row of the result")
+        assert "What was printed may be published" in stays_charged(receipt)
+        assert "out.csv is written" in stays_charged(receipt, "out.csv")
+    with interruption.watching():
+        assert "Nothing was published" in stays_charged(receipt)

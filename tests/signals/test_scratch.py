@@ -76,14 +76,14 @@ def test_the_lock_goes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(os, "unlink", note)
     directory.remove()
-    assert sorted(removed) == ["a", "lock", "z"]
-    assert removed[-1] == "lock"
+    assert sorted(removed) == [".dphist-lock", "a", "z"]
+    assert removed[-1] == ".dphist-lock"
 
 
 def test_what_nobody_proves_to_be_dead_stays(tmp_path: Path) -> None:
     place, target = tmp_path / "place", tmp_path / "target"
     target.mkdir(mode=0o700)
-    (target / "lock").touch(mode=0o600)
+    (target / ".dphist-lock").touch(mode=0o600)
     (target / "mine").write_text("mine")
     place.mkdir()
     for name, mode, lock in (("open", 0o755, True), ("unlocked", 0o700, False), ("linked-lock", 0o700, None)):
@@ -91,17 +91,17 @@ def test_what_nobody_proves_to_be_dead_stays(tmp_path: Path) -> None:
         folder.mkdir(mode=mode)
         (folder / "mine").write_text("mine")
         if lock:
-            (folder / "lock").touch(mode=0o600)
+            (folder / ".dphist-lock").touch(mode=0o600)
         if lock is None:
-            (folder / "lock").symlink_to(target / "lock")
+            (folder / ".dphist-lock").symlink_to(target / ".dphist-lock")
     (place / "dphist-private-link").symlink_to(target)
     (place / "dphist-private-file").write_text("mine")
     os.mkfifo(place / "dphist-private-fifo")
     (place / "else").mkdir(mode=0o700)
-    (place / "else" / "lock").touch(mode=0o600)
+    (place / "else" / ".dphist-lock").touch(mode=0o600)
     if os.geteuid() == 0:
         (place / "dphist-private-theirs").mkdir(mode=0o700)
-        (place / "dphist-private-theirs" / "lock").touch(mode=0o600)
+        (place / "dphist-private-theirs" / ".dphist-lock").touch(mode=0o600)
         os.chown(place / "dphist-private-theirs", 12345, 12345)
     before = sorted(tmp_path.rglob("*"))
     (place / "dphist-private-empty").mkdir(mode=0o700)

@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -40,6 +41,20 @@ def test_a_new_group_passes_as_often_as_a_sum_over_every_whole_number_says(std: 
         gap = round(stds * std)
         exact = float(masses(std, reach) @ -np.expm1(new * log_ndtr((gap + s + 0.5) / std)))
         assert exact <= unknown_domain.new_group_passes(gap, std, new) <= exact * (1 + 1e-9) + 2e-35
+
+
+@pytest.mark.parametrize("noise_std", [2.9e4, 3.1e4, 1e6, 1e9, 1e12])
+@pytest.mark.parametrize("reach", [0.0, 3.0, 8.0])
+def test_wide_noise_loses_no_digits(noise_std: float, reach: float) -> None:
+    """One new group passes as the difference of two normal variables does, but for what rounding adds: 1/std^2."""
+    gap = round(reach * noise_std)
+    with mp.workdps(50):
+        exact = mp.ncdf(-(gap + mp.mpf("0.5")) / (mp.mpf(noise_std) * mp.sqrt(2)))
+        assert (
+            exact * (1 - mp.mpf(10) ** -8)
+            < unknown_domain.new_group_passes(gap, noise_std, 1)
+            < exact * (1 + mp.mpf(10) ** -6)
+        )
 
 
 def test_very_many_new_groups_are_bounded_from_above_and_closely() -> None:

@@ -160,18 +160,19 @@ def verify(
     Example: dphist ledger verify --ledger ledger.db --against out.parquet
     """
     from dphist.ledger.chain import BUDGET, named_head
-    from dphist.publish.heads import newest_receipt
+    from dphist.publish.heads import first_missing, receipts_in
 
-    newest = newest_receipt(against or (), dataset)
-    if against and newest is None:
+    named_entries = receipts_in(against or (), dataset)
+    if against and not named_entries:
         named = "an entry" if dataset is None else f"an entry of {dataset!r}"
         raise InvalidParameter(f"--against a released file that names {named}", "none", "was it charged to a ledger?")
     with _open(ledger) as opened:
-        name = _to_read(opened, dataset if newest is None else newest[1].dataset)
+        name = _to_read(opened, named_entries[0][1].dataset if named_entries else dataset)
         checks = opened.verify(name, head)
-        if newest is not None:
-            path, receipt = newest
-            checks.append(named_head(path.name, receipt.entry, opened.has(name, receipt.entry, receipt.hash)))
+        if named_entries:
+            missing = first_missing(opened, named_entries)
+            path, receipt = missing or named_entries[0]
+            checks.append(named_head(path.name, receipt.entry, is_there=missing is None))
     if as_json:
         print_json([{"check": c.name, "passed": c.passed, "detail": c.detail} for c in checks])
     else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dphist.interruption import go_on
+from dphist.interruption import go_on, note_printed
 from dphist.words import printable
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 def say(text: str, *, err: bool = False) -> None:
     """Print some lines."""
     go_on()
+    if not err:
+        note_printed()
     typer.echo(printable(text, lines=True), err=err)
 
 

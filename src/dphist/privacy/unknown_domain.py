@@ -28,6 +28,7 @@ _ACCURACY = 85.0  # the trapezoidal rule is off by less than 5 e^-85, see `corre
 _REACH = 13.0  # P(|N(0,1)| > 13) < 2e-38
 _LEFT_OUT = 1e-35  # what the rule and the tails beyond the reach can be off by, together
 _MOST_NODES = 2**17
+_WIDE = 3e4
 _LEAST_SMOOTH_STD = 2.0
 
 # Theorem 7, Laplace noise of scale b: one unit moves at most max_groups counts by at most max_per_group each. The noise alone
@@ -131,7 +132,11 @@ def new_group_passes(gap: int, noise_std: float, new: int) -> float:
     if side <= _MOST_NODES:
         s = width * np.arange(-side, side + 1, dtype=np.float64)
         far = np.abs(s)
-        chance = width * (ndtr((0.5 - far) / noise_std) - ndtr((-0.5 - far) / noise_std))
+        if noise_std < _WIDE:
+            chance = width * (ndtr((0.5 - far) / noise_std) - ndtr((-0.5 - far) / noise_std))
+        else:  # the difference would lose digits; the mean of e^(-s t) over |t| <= 1/2 is at most cosh(s/2)
+            density = np.exp(-((s / noise_std) ** 2) / 2) / (noise_std * math.sqrt(2 * math.pi))
+            chance = width * density * np.cosh(s / (2 * noise_std * noise_std))
     else:
         width = math.ceil(_REACH * noise_std / _MOST_NODES)
         s = width * np.arange(-_MOST_NODES, _MOST_NODES + 1, dtype=np.float64)

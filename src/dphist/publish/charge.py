@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from dphist.checks import check_whole
 from dphist.errors import DphistError, EngineFailure, Infeasible, InvalidParameter, InvalidPlan, UnusableLedger
 from dphist.flexible.plan import StatisticPlan
-from dphist.interruption import account_for, first_output, held
+from dphist.interruption import account_for, first_output, held, is_printed
 from dphist.mechanisms import GroupMechanism, Mechanism, TruncatedLaplace, epsilon_at
 from dphist.mechanisms.base import with_pure_parts
 from dphist.planning import Plan, Request
@@ -226,7 +226,9 @@ def telling(aftermath: Callable[[], str]) -> Iterator[None]:
 
 def stays_charged(receipt: Receipt, published: str | None = None) -> str:
     """What is said where a run fails after its charge."""
-    told = "Nothing was published" if published is None else f"{printable(published)} is written and may be published"
+    told = "What was printed may be published" if is_printed() else "Nothing was published"
+    if published is not None:
+        told = f"{printable(published)} is written and may be published"
     return f"{receipt}. The charge stays, as records may have been read. {told}; another run is charged again."
 
 
@@ -304,9 +306,9 @@ def spend_of_plan(plan: Plan, unit: str) -> Spend:
         epsilon = request.mechanism_epsilon
         main = worst(branch.cost(epsilon, composed) for branch in branches)
         whole = with_pure_parts(main, pure, composed)
-        # What the plan states is proved as a whole, without the rounding of its parts. Where the data choose a branch, every
-        # branch is calibrated to a delta a little below the one that is stated.
-        return replace(whole, epsilon=plan.epsilon, delta=main.delta if request.choice == "given" else request.delta)
+        # What the plan states is proved as a whole, without the rounding of its parts.
+        stated = main.delta if request.choice == "given" else max(main.delta, request.delta)
+        return replace(whole, epsilon=plan.epsilon, delta=stated)
 
     mechanism = plan.mechanism
     alone = len(branches) == 1 and request.total_scale is None

@@ -1,8 +1,8 @@
 """Heads of a ledger's chains, kept in what was published: what shows that a ledger was set back or is another one.
 
 Every release names the entry that paid for it and the entry's hash, which fixes all entries before it. A ledger that was copied
-back from a backup, or built anew, lacks it. So `dphist ledger verify --against` and every command that charges compare the
-ledger with the newest entry that files name: those that are given, or those in the folders of the command's outputs.
+back from a backup, or built anew, lacks it. So `dphist ledger verify --against` and every command that charges look in the
+ledger for the entries that files name: those that are given, or those in the folders of the command's outputs.
 """
 
 from __future__ import annotations
@@ -12,22 +12,41 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dphist import stored
 from dphist.errors import DphistError, UnusableLedger
 from dphist.publish.charge import Receipt
-from dphist.publish.files import FOLDER_METADATA, SIDECAR, sidecar
+from dphist.publish.files import FOLDER_METADATA, METADATA_KEY, SIDECAR, sidecar
 
-MOST_FILES: Final = 500
+if TYPE_CHECKING:
+    from dphist.ledger import Ledger
+
+MOST_FILES: Final = 2_000
 """How many of the newest files in a folder are looked at."""
 
+Named = tuple[Path, Receipt]
 
-def newest_receipt(places: Iterable[Path], dataset: str | None = None) -> tuple[Path, Receipt] | None:
-    """The highest entry of a data set, or of any, that files name; of a folder, those of the files in it."""
-    named = [(path, receipt) for place in places for path, receipt in _receipts(place)]
-    of_it = [pair for pair in named if dataset in (None, pair[1].dataset)]
-    return max(of_it, key=lambda pair: pair[1].entry, default=None)
+
+def receipts_in(places: Iterable[Path], dataset: str | None = None) -> list[Named]:
+    """The entries of a data set, or of any, that published files name, the newest first; of a folder, those of its files."""
+    named = [pair for place in places for pair in _receipts(place) if dataset in (None, pair[1].dataset)]
+    return sorted(named, key=lambda pair: -pair[1].entry)
+
+
+def first_missing(ledger: Ledger, named: Iterable[Named]) -> Named | None:
+    """The newest of some entries that the ledger lacks, or has under another hash; None if they are all there."""
+    known: dict[tuple[str, int, str], bool] = {}
+    for path, receipt in named:
+        key = (receipt.dataset, receipt.entry, receipt.hash)
+        if key not in known:
+            known[key] = ledger.has(*key)
+        if not known[key]:
+            return path, receipt
+    return None
 
 
 def check_heads(ledger: str | Path | None, dataset: str | None, outputs: Iterable[Path | None]) -> None:
@@ -35,48 +54,63 @@ def check_heads(ledger: str | Path | None, dataset: str | None, outputs: Iterabl
 
     Without a ledger there is nothing to compare.
     """
+    if ledger is None or dataset is None:
+        return
     written = [path for path in outputs if path is not None] or [Path("result")]
     folders = dict.fromkeys(Path(os.path.abspath(path)).parent for path in written)
-    if ledger is None or dataset is None or (newest := newest_receipt(folders, dataset)) is None:
+    if not (named := receipts_in(folders, dataset)):
         return
     from dphist.ledger import Ledger  # the database is loaded only where there is one
 
-    path, receipt = newest
     with Ledger(ledger) as opened:
-        if dataset in opened.names() and not opened.has(receipt.dataset, receipt.entry, receipt.hash):
-            expected = (
-                f"a ledger with entry {receipt.entry:,} of {dataset!r}, hash {receipt.hash}, which {path.name} names"
-            )
-            hint = (
-                "it was set back to an older copy, or is another ledger under the same name. Nothing was charged. Restore the"
-                " newest copy; if it is another one on purpose, write to another folder."
-            )
-            raise UnusableLedger(expected, "one without it", hint)
+        missing = first_missing(opened, named) if dataset in opened.names() else None
+    if missing is not None:
+        path, receipt = missing
+        expected = f"a ledger with entry {receipt.entry:,} of {dataset!r}, hash {receipt.hash}, which {path.name} names"
+        hint = (
+            "it was set back to an older copy, or is another ledger under the same name. Nothing was charged. Restore the"
+            " newest copy; if it is another one on purpose, write to another folder."
+        )
+        raise UnusableLedger(expected, "one without it", hint)
 
 
-def _receipts(place: Path) -> Iterator[tuple[Path, Receipt]]:
+def _receipts(place: Path) -> Iterator[Named]:
     """What a published file or folder names, or the files in another folder; what cannot be read names nothing."""
-    with suppress(DphistError, OSError):
-        if place.is_dir() and not (place / FOLDER_METADATA).is_dir():
-            for path in _newest(place):
-                yield from _receipts(path)
-            return
-        files = sorted((place / FOLDER_METADATA).glob("part-*")) if place.is_dir() else [_metadata_file(place)]
-        content = b"".join(stored.read_file(file, "metadata") for file in files)
-        named = stored.parse(content, place.name).get("ledger")
-        if named is not None:
-            yield place, stored.build(Receipt, named, place.name)
+    if place.is_dir() and not (place / FOLDER_METADATA).is_dir():
+        for path in _newest(place):
+            yield from _receipts(path)
+        return
+    with suppress(DphistError, OSError, pa.ArrowException):
+        if (content := _metadata(place)) is not None:
+            named = stored.parse(content, place.name).get("ledger")
+            if named is not None:
+                yield place, stored.build(Receipt, named, place.name)
 
 
-def _metadata_file(path: Path) -> Path:
-    return path if path.name.endswith(SIDECAR) else sidecar(path)
+def _metadata(place: Path) -> bytes | None:
+    """Of a folder of Spark, a file with metadata beside it, or a Parquet file with metadata inside."""
+    if place.is_dir():
+        files = sorted((place / FOLDER_METADATA).glob("part-*"))
+        return b"".join(stored.read_file(file, "metadata") for file in files)
+    beside = place if place.name.endswith(SIDECAR) else sidecar(place)
+    if beside.is_file():
+        return stored.read_file(beside, "metadata")
+    inside: dict[bytes, bytes] = pq.read_metadata(place).metadata or {}
+    return inside.get(METADATA_KEY)
 
 
 def _newest(folder: Path) -> list[Path]:
-    with os.scandir(folder) as entries:
-        published = [entry for entry in entries if entry.name.endswith(SIDECAR) or _is_spark(entry)]
-    return [Path(entry) for entry in heapq.nlargest(MOST_FILES, published, key=lambda entry: entry.stat().st_mtime)]
+    """What was published in a folder, each once: by the metadata beside it, or a Parquet file without."""
+    aged: list[tuple[float, Path]] = []
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):  # a link to nowhere, or a file that is gone by now
+                if entry.name.endswith(SIDECAR) or _is_alone(entry):
+                    aged.append((entry.stat().st_mtime, Path(entry)))
+    return [path for _, path in heapq.nlargest(MOST_FILES, aged)]
 
 
-def _is_spark(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir() and os.path.isdir(os.path.join(entry.path, FOLDER_METADATA))
+def _is_alone(entry: os.DirEntry[str]) -> bool:
+    if entry.is_dir():
+        return os.path.isdir(os.path.join(entry.path, FOLDER_METADATA))
+    return entry.name.endswith(".parquet") and not os.path.lexists(sidecar(Path(entry)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -31,7 +30,7 @@ from dphist.engines.base import (
     silent,
 )
 from dphist.engines.duckdb.resolve import resolve
-from dphist.engines.duckdb.session import fetch, leave_room, memory_limit, session, without_leaks
+from dphist.engines.duckdb.session import fetch, leave_room, memory_limit, session, set_memory_limit, without_leaks
 from dphist.engines.duckdb.sources import Attached, quote_identifier
 from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.sql import Fields, blocks_sql, histogram_sql, pairs_sql, records_sql
@@ -110,15 +109,25 @@ class DuckDBRecords:
     def groups(self, bounds: ContributionBounds) -> LocalGroups:
         """Bounded counts and sums as arrays; keys stay in the engine until they are released."""
         measures, total = self.query.measures, None
+        limit = memory_limit(self.connection)
         self._count(bounds)
+        leave_room(self.connection, limit, limit / 4)  # until keys are asked for
         columns = ["code", "units", *(f"steps_{i}" for i in range(1, len(measures) + 1))]
         arrays = self._arrays(f"SELECT {', '.join(columns)} FROM counted")
         if self.fields.want_total:
-            total = int(self._arrays("SELECT CAST(SUM(first_units) AS BIGINT) AS total FROM counted")["total"][0])
+            # Without any unit there is nothing to add up: 0, as for whoever is the only one.
+            summed = "SELECT CAST(COALESCE(SUM(first_units), 0) AS BIGINT) AS total FROM counted"
+            total = int(self._arrays(summed)["total"][0])
+        taken = sum(array.nbytes for array in arrays.values())
+
+        def keys_of(index: Integers) -> pa.Table:
+            set_memory_limit(self.connection, max(limit - taken, limit / 2))
+            return keys_of_codes(self, "counted", "code", index)
+
         return LocalGroups(
             codes=arrays.pop("code"),
             columns=arrays,
-            keys_of=partial(keys_of_codes, self, "counted", "code"),
+            keys_of=keys_of,
             total=total,
             bounds=replace(bounds, sparsity=None),
             listed=self.query.public_keys is not None,
@@ -132,11 +141,9 @@ class DuckDBRecords:
         self.read(
             lambda: self.connection.execute(f"CREATE OR REPLACE TEMP TABLE counted AS SELECT *, {code} FROM ({sql})")
         )
-        limit = memory_limit(self.connection)
-        leave_room(self.connection, limit, limit / 4)  # the engine's work is done
 
     def _arrays(self, sql: str) -> dict[str, Integers]:
-        """Whole numbers, filled in batch by batch: of a table in one piece there would be two copies."""
+        """Whole numbers, filled in batch by batch: of a table in one piece there would be two copies. A null is refused."""
         rows = int(fetch(self.connection, f"SELECT COUNT(*) AS rows FROM ({sql})").column("rows")[0].as_py())
 
         def fill() -> dict[str, Integers]:
@@ -145,7 +152,7 @@ class DuckDBRecords:
             first = 0
             for batch in reader:
                 for name, array in arrays.items():
-                    array[first : first + batch.num_rows] = batch.column(name).to_numpy(zero_copy_only=False)
+                    array[first : first + batch.num_rows] = batch.column(name).to_numpy()
                 first += batch.num_rows
             return arrays
 

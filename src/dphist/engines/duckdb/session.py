@@ -94,7 +94,12 @@ LEAST: Final = 150e6
 def leave_room(connection: duckdb.DuckDBPyConnection, needed: float, least: float = LEAST) -> None:
     """Let arrays of this process have so many bytes of what the engine may take; it keeps `least` and spills the rest."""
     now = memory_limit(connection)
-    execute(connection, f"SET memory_limit = '{int(min(now, max(now - needed, least)))}B'")
+    set_memory_limit(connection, min(now, max(now - needed, least)))
+
+
+def set_memory_limit(connection: duckdb.DuckDBPyConnection, size: float) -> None:
+    """Let the engine take so many bytes from now on."""
+    execute(connection, f"SET memory_limit = '{int(size)}B'")
 
 
 def _optimizers_to_disable(connection: duckdb.DuckDBPyConnection) -> list[str]:
