@@ -212,3 +212,11 @@ def test_the_stated_delta_of_correlated_noise_is_above_the_truth_by_what_limits_
     wide = design.Design(more.independent_std, more.correlation, gap)
     truth = max(true_delta(epsilon, groups, wide, new, groups - new) for new in range(groups + 1))
     assert truth * (1 - 1e-5) <= delta
+
+
+def test_whatever_the_search_finds_no_correlation_is_the_worst_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = design.Setting(1.0, 1e-5, 50, 1)
+    plain, poor = design.design_for(setting, 0.0), design.design_for(setting, 30.0)
+    assert poor.value(setting.weight) > plain.value(setting.weight)
+    monkeypatch.setattr(design, "_moved", lambda *_: poor)
+    assert design.best_design(setting) == plain

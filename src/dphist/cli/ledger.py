@@ -151,7 +151,7 @@ def verify(
     ] = None,
     against: Annotated[
         list[Path] | None,
-        option("--against", "A released file, or a folder of them: the newest entry they name must be in the chain."),
+        option("--against", "A released file, or a folder of them: each entry they name must be in the chain."),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
