@@ -93,9 +93,9 @@ def test_room_for_arrays_is_taken_from_the_engine() -> None:
         leave_room(connection, 4e8)
         assert memory_limit(connection) == pytest.approx(6e8, rel=0.01)
         leave_room(connection, 1e12)
-        assert memory_limit(connection) == pytest.approx(1.5e8, rel=0.01)
+        assert memory_limit(connection) == pytest.approx(1.25e8, rel=0.01)
         leave_room(connection, 1e12)  # never more than it had
-        assert memory_limit(connection) == pytest.approx(1.5e8, rel=0.01)
+        assert memory_limit(connection) == pytest.approx(1.25e8, rel=0.01)
 
 
 def test_a_limit_on_the_process_leaves_room_for_python() -> None:

@@ -87,7 +87,7 @@ def memory_limit(connection: duckdb.DuckDBPyConnection) -> float:
     return float(number) * _SIZES[unit]
 
 
-LEAST: Final = 150e6
+LEAST: Final = 125e6
 """The bytes that the engine needs to join and to count, whatever it spills."""
 
 
