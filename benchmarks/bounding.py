@@ -20,13 +20,13 @@ from pathlib import Path
 
 import duckdb
 
-from dphist.aggregates import Aggregate, Lattice
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.histogram import ContributionBounds
+from dphist.measures import Lattice, Measure
 
 MAX_GROUPS = 10
-VALUE = Aggregate("sum", "value", 0.0, 100.0, lattice=Lattice(50.0, 2.0**-14))
+VALUE = Measure("sum", "value", 0.0, 100.0, lattice=Lattice(50.0, 2.0**-14))
 
 
 def generate(path: Path, rows: int) -> None:
@@ -48,7 +48,7 @@ def plain(path: Path, settings: PerformanceSettings, sql: str) -> None:
         connection.sql(sql.format(path=path)).to_arrow_table()
 
 
-def bounded(path: Path, settings: PerformanceSettings, key: Key, max_groups: int | None, *measures: Aggregate) -> None:
+def bounded(path: Path, settings: PerformanceSettings, key: Key, max_groups: int | None, *measures: Measure) -> None:
     """The engine, as a release calls it."""
     query = GroupByQuery("user", (key,), measures)
     DuckDBEngine(settings).histogram(path, query, ContributionBounds(max_groups))

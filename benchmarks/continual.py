@@ -34,7 +34,7 @@ def durable_write(path: Path, size: int) -> float:
 
 
 def main() -> None:
-    """Aggregate and print one line per round."""
+    """Measure and print one line per round."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--groups", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=12)

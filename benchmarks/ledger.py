@@ -112,7 +112,7 @@ def history(folder: Path, releases: int = 10_000) -> None:
 
 
 def main() -> None:
-    """Aggregate and print."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=3.0)
     seconds = parser.parse_args().seconds

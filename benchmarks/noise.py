@@ -141,7 +141,7 @@ def processor() -> str:
 
 
 def main() -> int:
-    """Aggregate and print; the exit code tells whether every limit holds."""
+    """Measure and print; the exit code tells whether every limit holds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=10_000_000, help="samples per run")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each; the fastest counts")

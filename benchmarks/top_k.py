@@ -54,7 +54,7 @@ def fastest(work: Callable[[], object], repeats: int) -> float:
 
 
 def main() -> None:
-    """Aggregate and print one table."""
+    """Measure and print one table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--groups", type=int, default=10_000_000)
     parser.add_argument("--k", type=int, default=100)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.aggregates import NoisyAggregate
 from dphist.engines.base import Groups, LocalGroups
 from dphist.engines.memory import MemoryPairs, no_keys
+from dphist.measures import NoisyMeasure
 from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.counts import CountNoise
@@ -84,7 +84,7 @@ def counted(
     mechanism: GroupMechanism,
     pairs: MemoryPairs,
     selected: Groups,
-    aggregates: Sequence[NoisyAggregate] = (),
+    aggregates: Sequence[NoisyMeasure] = (),
     entropy: Entropy | None = None,
 ) -> NoisyCounts:
     """What counting publishes."""

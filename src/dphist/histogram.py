@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dphist import checks
-from dphist.aggregates import Aggregate
 from dphist.errors import InvalidParameter
+from dphist.measures import Measure
 
 _ROW_NUMBERS: Final = re.compile(r"__index_level_\d+__")
 
@@ -68,7 +68,7 @@ class Histogram:
     counts: NDArray[np.int64]
     bounds: ContributionBounds
     sums: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
-    measures: tuple[Aggregate, ...] = ()
+    measures: tuple[Measure, ...] = ()
     total_units: int | None = None
     listed: bool = False
 

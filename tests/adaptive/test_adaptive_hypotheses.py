@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from adaptive_tables import codes_of, counted, loose, rounds, table, zipf
-from dphist.aggregates import Aggregate, Lattice, NoisyAggregate
 from dphist.engines import memory as adaptive_pairs
 from dphist.engines.base import LocalGroups
 from dphist.engines.memory import (
@@ -25,6 +24,7 @@ from dphist.engines.memory import (
     unit_weights,
 )
 from dphist.errors import Infeasible, InvalidParameter
+from dphist.measures import Lattice, Measure, NoisyMeasure
 from dphist.mechanisms.adaptive import calibrate
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, ONE, Tuning
@@ -213,11 +213,11 @@ def test_a_group_must_be_strictly_above_the_threshold() -> None:
     assert found.columns["first"].tolist() == [11 << LATTICE_BITS]
 
 
-SUM = Aggregate("sum", "s", -100.0, 100.0, lattice=Lattice(0.0, 1.0))
+SUM = Measure("sum", "s", -100.0, 100.0, lattice=Lattice(0.0, 1.0))
 
 
-@pytest.mark.parametrize("sums", [(), (NoisyAggregate(SUM, RoundedGaussian(Fraction(3), 0)),)])
-def test_the_whole_run_is_a_function_of_pairs_and_noise(sums: tuple[NoisyAggregate, ...]) -> None:
+@pytest.mark.parametrize("sums", [(), (NoisyMeasure(SUM, RoundedGaussian(Fraction(3), 0)),)])
+def test_the_whole_run_is_a_function_of_pairs_and_noise(sums: tuple[NoisyMeasure, ...]) -> None:
     pairs = zipf(4000, 60, 4, 4)
     rng = np.random.default_rng(4)
     steps = {noisy.name: rng.integers(-100, 101, len(pairs.unit)) for noisy in sums}
@@ -240,16 +240,16 @@ def test_the_whole_run_is_a_function_of_pairs_and_noise(sums: tuple[NoisyAggrega
 
 
 def test_sums_with_too_many_steps_are_refused() -> None:
-    fine = Aggregate("sum", "s", -100.0, 100.0, lattice=Lattice(0.0, 2.0**-25))
+    fine = Measure("sum", "s", -100.0, 100.0, lattice=Lattice(0.0, 2.0**-25))
     with pytest.raises(InvalidParameter, match="steps"):
         loose().require_drawable([fine])
 
 
 def test_noise_that_cannot_be_drawn_is_refused_before_any_data_is_read() -> None:
-    calibrate(1.0, 1e-8).require_drawable([Aggregate("sum", "s", 0.0, 1.0)])
+    calibrate(1.0, 1e-8).require_drawable([Measure("sum", "s", 0.0, 1.0)])
     with pytest.raises(Infeasible, match="noise on sum_s"):
         calibrate(1.0, 1e-8).require_drawable(
-            [Aggregate("sum", "s", 0.0, 1.0, weight=1e-6, lattice=Lattice(0.0, 2.0**-30))]
+            [Measure("sum", "s", 0.0, 1.0, weight=1e-6, lattice=Lattice(0.0, 2.0**-30))]
         )
     with pytest.raises(Infeasible, match="noise that can be drawn"):
         loose(threshold=2.0**30, std=2.0**29).require_drawable([])

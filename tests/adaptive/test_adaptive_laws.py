@@ -11,9 +11,9 @@ import pytest
 
 import dphist as dp
 from adaptive_tables import codes_of, zipf
-from dphist.aggregates import Aggregate
 from dphist.engines.base import LocalGroups
 from dphist.engines.memory import MemoryPairs
+from dphist.measures import Measure
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE
 from dphist.mechanisms.voting import calibrate as voting_calibrate
@@ -140,5 +140,5 @@ def test_aggregates_of_many_weights_are_covered() -> None:
     stds = [law.std for law in laws if isinstance(law, RoundedGaussian)]
     exact = sum((a.sensitivity_steps / std) ** 2 for a, std in zip(plan.request.aggregates, stds, strict=True))
     assert exact <= Fraction(mechanism.sums_sensitivity) ** 2 <= exact * (1 + Fraction(1, 2**40))
-    aggregates: tuple[Aggregate, ...] = plan.request.aggregates
+    aggregates: tuple[Measure, ...] = plan.request.aggregates
     assert [a.weight for a in aggregates] == [0.1, 1.0, 1 / 3]

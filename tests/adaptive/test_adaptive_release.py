@@ -11,13 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 import dphist as dp
-from dphist.aggregates import Aggregate, Lattice
 from dphist.cli.app import app
 from dphist.engines.duckdb.pairs import DuckDBPairs, SqlPairs
 from dphist.engines.memory import CodedPairs, MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.histogram import ContributionBounds
+from dphist.measures import Lattice, Measure
 from dphist.mechanisms import AdaptiveGaussian, CorrelatedGaussian, KnownGroups, SparseGaussian, Voting
 from dphist.mechanisms.tuning import ONE
 from dphist.planning import storage
@@ -28,7 +28,7 @@ from dphist.selection.counting import edges
 from dphist.verification.verify import examine
 from duckdb_pairs import open_pairs
 
-MEASURE = Aggregate("sum", "value", 0.0, 10.0, lattice=Lattice(5.0, 2.0**-17))
+MEASURE = Measure("sum", "value", 0.0, 10.0, lattice=Lattice(5.0, 2.0**-17))
 
 
 def events(units: int, groups: int, degree: float, seed: int = 0) -> pa.Table:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 
 import spark_sessions
-from dphist.aggregates import Aggregate, Lattice
 from dphist.engines.base import Engine as Engine
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.histogram import Histogram
+from dphist.measures import Lattice, Measure
 from spark_sessions import LazySpark
 
 ENGINES: dict[str, Engine] = {"duckdb": DuckDBEngine(), "spark": LazySpark()}
@@ -46,7 +46,7 @@ def every_engine_given(examples: int, **strategies: Any) -> Callable[[Callable[.
 Record = dict[str, Any]
 Groups = dict[tuple[Hashable, ...], tuple[int, ...]]
 
-MASK = Aggregate("sum", "bit", 0.0, 2.0**30, lattice=Lattice(0.0, 1.0))
+MASK = Measure("sum", "bit", 0.0, 2.0**30, lattice=Lattice(0.0, 1.0))
 """A sum that shows who is in a group, if the unit number i has 2^i as its value in one record of each group."""
 
 
@@ -54,7 +54,7 @@ def expected(
     records: Sequence[Record],
     unit: str,
     keys: Sequence[str | Callable[[Record], Any]],
-    measures: Sequence[Aggregate] = (),
+    measures: Sequence[Measure] = (),
     *,
     where: Callable[[Record], Any] = lambda record: True,
     drop_null_keys: bool = False,
@@ -79,7 +79,7 @@ def expected(
     return groups, len(records_of)
 
 
-def steps(measure: Aggregate, records: Sequence[Record]) -> int:
+def steps(measure: Measure, records: Sequence[Record]) -> int:
     """What one unit adds to one group."""
     if measure.column is None:
         amount = float(len(records))

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from engine_oracle import Engine, every_engine, groups_of
 
-from dphist.aggregates import Aggregate, Lattice
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.expressions import check_expression
 from dphist.engines.query import GroupByQuery, Key, parse_key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds
+from dphist.measures import Lattice, Measure
 
 CONNECTION = duckdb.connect()
 
@@ -225,7 +225,7 @@ def test_parsing_keys(text: str, key: Key) -> None:
 
 
 def test_queries_are_checked() -> None:
-    measure = Aggregate("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
+    measure = Measure("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
     wrong: list[Callable[[], object]] = [
         lambda: GroupByQuery("", (Key("a"),)),
         lambda: GroupByQuery("u", ()),

@@ -23,13 +23,13 @@ from engine_oracle import (
 from hypothesis import strategies as st
 
 import spark_sessions
-from dphist.aggregates import LARGEST_SUM, Aggregate, Lattice
 from dphist.engines.query import GroupByQuery, Key, parse_key
 from dphist.histogram import ContributionBounds
+from dphist.measures import LARGEST_SUM, Lattice, Measure
 
-SUM = Aggregate("sum", "value", -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18))
-MEAN = Aggregate("mean", "value", 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19))
-ROWS = Aggregate("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
+SUM = Measure("sum", "value", -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18))
+MEAN = Measure("mean", "value", 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19))
+ROWS = Measure("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
 MEASURES = (SUM, MEAN, ROWS)
 
 SCHEMA = pa.schema(
@@ -205,7 +205,7 @@ def test_adding_doubles_would_let_the_order_of_rows_move_a_step(engine: Engine) 
 
 @every_engine
 def test_sums_saturate_at_a_public_limit(engine: Engine) -> None:
-    huge = Aggregate("sum", "value", 0.0, 2.0**40, lattice=Lattice(0.0, 1.0))
+    huge = Measure("sum", "value", 0.0, 2.0**40, lattice=Lattice(0.0, 1.0))
     rows = pa.table({"user": list(range(5)), "item": [1] * 5, "value": [2.0**40] * 5})
     histogram = engine.histogram(rows, GroupByQuery("user", (Key("item"),), (huge,)), ContributionBounds(1))
     assert histogram.sums["sum_value"].tolist() == [5 * 2**40]
@@ -243,7 +243,7 @@ def test_units_and_groups_survive_every_clash_of_names(engine: Engine) -> None:
     for position in range(0, len(names), step):
         name, column = names[position], names[position - step - 1]
         keys = [names[position - back] for back in range(1, step + 1)]
-        measure = Aggregate("sum", column, 0.0, 4.0, lattice=Lattice(2.0, 2.0**-19))
+        measure = Measure("sum", column, 0.0, 4.0, lattice=Lattice(2.0, 2.0**-19))
         query = GroupByQuery(name, (*map(Key, keys), Key("k", _quoted(column))), (measure,))
         histogram = engine.histogram(rows, query, ContributionBounds(1))
         assert groups_of(histogram) == {(1,) * (step + 1): (1, 0), (2,) * (step + 1): (1, 0)}

@@ -6,15 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dphist.aggregates import Aggregate, Lattice
 from dphist.engines.base import Integers, LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, Key
+from dphist.measures import Lattice, Measure
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE
 from duckdb_pairs import open_pairs
 
 GROUPS = 30
-SUM = Aggregate("sum", "value", -4.0, 4.0, lattice=Lattice(0.0, 1.0))
+SUM = Measure("sum", "value", -4.0, 4.0, lattice=Lattice(0.0, 1.0))
 QUERY = GroupByQuery("user", (Key("item"),), (SUM,))
 PLACES = pytest.mark.parametrize("in_memory", [True, False], ids=["memory", "sql"])
 

@@ -23,13 +23,13 @@ import pyarrow.parquet as pq
 import pytest
 from engine_oracle import groups_of
 
-from dphist.aggregates import Aggregate, Lattice
 from dphist.engines.duckdb import engine as duckdb_engine
 from dphist.engines.duckdb import session as sessions
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import EngineFailure
 from dphist.histogram import ContributionBounds, Histogram
+from dphist.measures import Lattice, Measure
 from duckdb_pairs import open_pairs
 
 ROWS = 64
@@ -121,7 +121,7 @@ def pairs(path: Any, unit: str, key: str) -> tuple[Any, ...]:
     return bounded, sorted(map(repr, groups.to_pylist())), sums, keys, degrees
 
 
-TOTAL = Aggregate("sum", "lie", 0.0, 8.0, lattice=Lattice(0.0, 1.0))
+TOTAL = Measure("sum", "lie", 0.0, 8.0, lattice=Lattice(0.0, 1.0))
 USES: dict[str, Callable[[Any, Lie], Any]] = {
     "key": lambda path, lie: histogram(path, "row", "lie"),
     "unit": lambda path, lie: histogram(path, "lie", "other", want_total=True),

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dphist.aggregates import Aggregate
 from dphist.engines import base
 from dphist.engines.base import Arrays, Layout, LocalGroups, Rows
 from dphist.engines.duckdb.engine import DuckDBEngine
@@ -19,6 +18,7 @@ from dphist.engines.duckdb.session import leave_room, memory_limit, session
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, memory_beside_python
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds
+from dphist.measures import Measure
 
 
 def larger(groups: Arrays) -> Rows:
@@ -47,7 +47,7 @@ def test_keys_that_stayed_in_the_engine_belong_to_their_counts() -> None:
     number = rng.integers(0, 150_000, rows)
     items = pa.array(number, mask=number % 101 == 0)
     table = pa.table({"user": rng.integers(0, 40_000, rows), "item": items, "kind": [f"k{n % 3}" for n in number]})
-    query = GroupByQuery("user", (Key("item"), Key("kind")), (Aggregate("sum", "user", 0, 10),))
+    query = GroupByQuery("user", (Key("item"), Key("kind")), (Measure("sum", "user", 0, 10),))
     bounds = ContributionBounds(4)
     with DuckDBEngine().open(table, query, seed=5) as records:
         before = memory_limit(records.connection)

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dphist.aggregates import Aggregate, Lattice, NoisyAggregate, NoisySum
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
+from dphist.measures import Lattice, Measure, NoisyMeasure, NoisySum
 from dphist.noise import RoundedGaussian
 
 KEYS = pa.table({"country": ["secret", "x"]})
@@ -31,7 +31,7 @@ def test_arrays_cannot_be_changed() -> None:
 
 
 def test_shapes_are_checked() -> None:
-    rows = Aggregate("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
+    rows = Measure("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
     for build in (
         lambda: Histogram(KEYS, np.array([1]), ContributionBounds()),
         lambda: Histogram(KEYS, np.array([1.0, 2.0]), ContributionBounds()),
@@ -47,7 +47,7 @@ def test_shapes_are_checked() -> None:
 
 
 def test_taking_groups_takes_everything_along() -> None:
-    rows = Aggregate("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
+    rows = Measure("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
     histogram = Histogram(KEYS, COUNTS, ContributionBounds(1), {"rows": np.array([7, 8])}, (rows,), total_units=4)
     taken = histogram.take(np.array([1]))
     assert taken.keys.to_pydict() == {"country": ["x"]}
@@ -75,14 +75,14 @@ def test_taking_groups_takes_everything_along() -> None:
 )
 def test_measures_are_checked(changed: dict[str, object]) -> None:
     right = {"kind": "sum", "column": "v", "lower": 0.0, "upper": 10.0}
-    assert Aggregate(**right).lattice == Lattice(5.0, 2.0**-17)  # type: ignore[arg-type]
+    assert Measure(**right).lattice == Lattice(5.0, 2.0**-17)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameter):
-        Aggregate(**{**right, **changed})  # type: ignore[arg-type]
+        Measure(**{**right, **changed})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("bound", "power"), [(1.0, 0), (1.5, 1), (2.0, 1), (1e6, 20), (2.0**-900, -900)])
 def test_the_lattice_of_records(bound: float, power: int) -> None:
-    measure = Aggregate("sum", "v", -bound, bound, lattice=Lattice(0.0, 2.0 ** (power - 20)))
+    measure = Measure("sum", "v", -bound, bound, lattice=Lattice(0.0, 2.0 ** (power - 20)))
     assert measure.record_step == 2.0 ** (power - 40)
 
 
@@ -103,12 +103,12 @@ def test_keys_bring_no_dictionary_and_no_shared_buffer_along(shared: str) -> Non
 def test_the_far_bound_decides() -> None:
     """A centre that is not in the middle: a unit moves the sum as far as the bound that is farther away."""
     for centre in (2.0, 8.0):
-        aggregate = Aggregate("sum", "v", 0.0, 10.0, lattice=Lattice(centre, 1.0))
+        aggregate = Measure("sum", "v", 0.0, 10.0, lattice=Lattice(centre, 1.0))
         assert aggregate.sensitivity_steps == 8
         assert aggregate.sensitivity == 8.0
 
 
 def test_a_mean_is_cut_to_its_bounds() -> None:
-    noisy = NoisyAggregate(Aggregate("mean", "v", 0.0, 10.0), RoundedGaussian(Fraction(3), 0))
+    noisy = NoisyMeasure(Measure("mean", "v", 0.0, 10.0), RoundedGaussian(Fraction(3), 0))
     part = NoisySum(np.array([-900.0, 0.0, 900.0]), (np.ones(3),), np.full(3, 10.0), 1.0)
     assert noisy.column(part, part).values.tolist() == [0.0, 5.0, 10.0]

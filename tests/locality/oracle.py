@@ -19,8 +19,8 @@ import pyarrow as pa
 from nasty_tables import UNIT
 from record_expressions import Expression, Value, number
 
-from dphist.aggregates import Aggregate
 from dphist.engines.query import GroupByQuery, Key
+from dphist.measures import Measure
 
 Group = tuple[Value, ...]
 Amounts = tuple[int, ...]
@@ -67,7 +67,7 @@ class Question:
     """A query, as this oracle and the engine both read it."""
 
     keys: tuple[Part, ...]
-    measures: tuple[Aggregate, ...] = ()
+    measures: tuple[Measure, ...] = ()
     where: Part | None = None
     null_keys: Literal["group", "drop"] = "group"
     unit: str = field(default=UNIT)
@@ -232,7 +232,7 @@ def tag_of(kind: pa.DataType) -> str:
     return tag_of(kind.value_type) if types.is_dictionary(kind) else str(kind)
 
 
-def _steps(measure: Aggregate, records: Sequence[dict[str, Value]]) -> int:
+def _steps(measure: Measure, records: Sequence[dict[str, Value]]) -> int:
     """What one unit adds to one group."""
     if measure.column is None:
         amount = float(len(records))

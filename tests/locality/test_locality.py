@@ -21,8 +21,8 @@ from oracle import Part, Question, add_up, answer, tag_of, take_away, units_of, 
 from record_expressions import EXPRESSIONS, Value
 from writers import WRITERS, Writer
 
-from dphist.aggregates import Aggregate, Lattice
 from dphist.engines.query import Files, PerformanceSettings
+from dphist.measures import Lattice, Measure
 
 ALONE, REMOVED, SETTINGS = 16, 10, 6
 """Examples of each property: five, three and three or four runs of the engine each."""
@@ -33,11 +33,11 @@ MORE = 60
 NUMBERS = ("float64", "float32", "int", "decimal", "bool")
 
 
-def measures_of(column: str) -> tuple[Aggregate, ...]:
+def measures_of(column: str) -> tuple[Measure, ...]:
     return (
-        Aggregate("sum", column, -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18)),
-        Aggregate("mean", column, 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19)),
-        Aggregate("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5)),
+        Measure("sum", column, -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18)),
+        Measure("mean", column, 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19)),
+        Measure("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5)),
     )
 
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dphist as dp
-from dphist.aggregates import Aggregate
 from dphist.errors import InvalidParameter
+from dphist.measures import Measure
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.adaptive import calibrate as calibrate_rounds
 from dphist.mechanisms.base import sampler_surcharge
@@ -191,9 +191,9 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 
 def test_sums_are_refined_before_they_are_scaled_down() -> None:
-    rows = Aggregate("rows", None, 0.0, 3.0)
+    rows = Measure("rows", None, 0.0, 3.0)
     assert sum_shift(rows) == 20 - rows.sensitivity_steps.bit_length()
-    assert sum_shift(Aggregate("sum", "x", 0.0, 1.0)) == 0
+    assert sum_shift(Measure("sum", "x", 0.0, 1.0)) == 0
 
 
 def test_what_is_told() -> None:

@@ -93,7 +93,7 @@ _TRUNCATED = "tests/privacy/test_truncated_laplace.py::"
 _GOLDEN = "tests/unknown_domain/test_golden.py::"
 
 AGGREGATES: Final = in_file(
-    "aggregates.py",
+    "measures.py",
     ("sensitivity-rounded-down", "return math.ceil(max(self.upper", "return math.floor(max(self.upper",
      "a unit moves a sum by more than its sensitivity", _PLANS + "test_quantised_values_never_exceed_the_sensitivity"),
     ("sensitivity-of-the-near-bound", "math.ceil(max(self.upper - self.centre", "math.ceil(min(self.upper - self.centre",

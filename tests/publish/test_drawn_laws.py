@@ -16,8 +16,8 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 import dphist as dp
-from dphist.aggregates import Aggregate
 from dphist.histogram import ContributionBounds, Histogram
+from dphist.measures import Measure
 from dphist.mechanisms.base import enforce_sparsity
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dphist.noise.laws import Law
@@ -102,7 +102,7 @@ def test_what_is_published_is_the_exact_value_and_noise_of_its_own(name: str) ->
     assert total_of(plan, left) == 0.0
 
 
-def expected(aggregate: Aggregate, steps: Integers, counts: np.ndarray) -> list[float]:
+def expected(aggregate: Measure, steps: Integers, counts: np.ndarray) -> list[float]:
     """A column from noisy steps and counts."""
     if aggregate.kind == "mean":
         means = aggregate.centre + steps * aggregate.step / np.maximum(counts, 1)

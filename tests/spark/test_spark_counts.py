@@ -6,16 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dphist.aggregates import Aggregate, Lattice
 from dphist.engines.base import Arrays, LocalGroups, Rows
 from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.spark.engine import SparkEngine
+from dphist.measures import Lattice, Measure
 from dphist.mechanisms.tuning import ONE
 from dphist.selection.counting import edges
 from duckdb_pairs import open_pairs
 from spark_sessions import frame, session
 
-SUM = Aggregate("sum", "value", -4.0, 4.0, lattice=Lattice(0.0, 2.0**-10))
+SUM = Measure("sum", "value", -4.0, 4.0, lattice=Lattice(0.0, 2.0**-10))
 QUERY = GroupByQuery("user", (Key("item"),), (SUM,))
 Counts = dict[int, dict[str, int]]
 

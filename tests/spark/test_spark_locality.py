@@ -16,21 +16,21 @@ from hypothesis import strategies as st
 
 import dphist as dp
 import spark_sessions
-from dphist.aggregates import Aggregate, Lattice
 from dphist.engines.lines import LONGEST_LINE
 from dphist.engines.query import Files, GroupByQuery, Key
 from dphist.engines.spark.sources import fields_of
 from dphist.histogram import ContributionBounds
+from dphist.measures import Lattice, Measure
 from spark_sessions import frame, session
 
 NAN, INF = float("nan"), float("inf")
-SUM = Aggregate("sum", "x", 0.0, 16.0, lattice=Lattice(0.0, 2.0**-16))
+SUM = Measure("sum", "x", 0.0, 16.0, lattice=Lattice(0.0, 2.0**-16))
 MARKER = "alice-secret"
 
 Pairs = dict[Any, set[tuple[Any, ...]]]
 
 
-def pairs(source: object, *keys: Key, where: str | None = None, measures: tuple[Aggregate, ...] = ()) -> Pairs:
+def pairs(source: object, *keys: Key, where: str | None = None, measures: tuple[Measure, ...] = ()) -> Pairs:
     """The groups of each unit, with what it adds to them."""
     query = GroupByQuery("u", keys, measures, where=where)
     steps = [f"steps_{i}" for i in range(1, len(measures) + 1)]

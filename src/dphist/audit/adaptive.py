@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-from dphist.aggregates import Aggregate, NoisyAggregate
 from dphist.audit import voting
 from dphist.audit.judge import Claim, Run, Trials
 from dphist.audit.laws import NOTHING, Floats, Integers, Pair, joint, thresholded
 from dphist.audit.trials import Scene, one_release
 from dphist.engines.base import Engine, LocalGroups
 from dphist.engines.memory import MemoryPairs
+from dphist.measures import Measure, NoisyMeasure
 from dphist.mechanisms import AdaptiveGaussian, Voting
 from dphist.mechanisms.counts import CountNoise, NoiseLaw, sum_shift
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
@@ -50,7 +50,7 @@ EVERYWHERE = tuple(range(GROUPS))
 IN_ONE = (0,)
 """It is in one of them, with its whole weight."""
 
-SUM = Aggregate("sum", "value", 0.0, 1.0, weight=4.0)
+SUM = Measure("sum", "value", 0.0, 1.0, weight=4.0)
 """A sum that gets most of the budget: what is wrong with it shows. The unit has the largest value, all others the smallest."""
 
 
@@ -153,7 +153,7 @@ def count_noise(law: NoiseLaw) -> CountNoise:
     return replace(noise, sums_sensitivity=budget / noise.unit_noise * (1 + 1e-12))
 
 
-def noisy_sum(noise: CountNoise) -> NoisyAggregate:
+def noisy_sum(noise: CountNoise) -> NoisyMeasure:
     """The sum with noise for its part of the budget."""
     of = loose() if noise.law == "gaussian" else Voting(1.0, 0.1, 3)
     return replace(of, counts=noise).noisy([SUM])[0]
@@ -271,7 +271,7 @@ def log_ratio(law: Law, published: Integers, sums: list[Integers]) -> Floats:
 
 def count_ratios(
     noise: CountNoise,
-    noisy_sum: NoisyAggregate,
+    noisy_sum: NoisyMeasure,
     noisy: NoisyCounts,
     counted: LocalGroups,
     without: MemoryPairs,

@@ -11,9 +11,9 @@ from typing import Final, Literal, get_args
 import pyarrow as pa
 
 from dphist import checks
-from dphist.aggregates import Aggregate
 from dphist.errors import InvalidParameter
 from dphist.histogram import check_key_names
+from dphist.measures import Measure
 
 NullKeys = Literal["group", "drop"]
 KeyRole = Literal["group", "value", "ordered value"]
@@ -68,7 +68,7 @@ class GroupByQuery:
 
     unit: str
     by: tuple[Key, ...]
-    measures: tuple[Aggregate, ...] = ()
+    measures: tuple[Measure, ...] = ()
     where: str | None = None
     null_keys: NullKeys = "group"
     public_keys: pa.Table | None = None

@@ -23,8 +23,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.aggregates import LARGEST_SUM, Aggregate
 from dphist.histogram import ContributionBounds
+from dphist.measures import LARGEST_SUM, Measure
 
 LARGEST_RECORD = 2.0**62
 
@@ -65,7 +65,7 @@ class Fields:
     unit: str
     keys: tuple[str, ...]
     values: tuple[str | None, ...]
-    measures: tuple[Aggregate, ...]
+    measures: tuple[Measure, ...]
     where: str | None
     drop_null_keys: bool
     listed: str | None
@@ -164,7 +164,7 @@ def ranked_sql(fields: Fields, seed: int, dialect: Dialect) -> str:
     )
 
 
-def _totals(measure: Aggregate, position: int, dialect: Dialect) -> list[str]:
+def _totals(measure: Measure, position: int, dialect: Dialect) -> list[str]:
     """What the records of one unit in one group add up to. Nulls are left out (NaN is one), infinities saturate."""
     if measure.kind == "rows":
         return [f"COUNT(*) AS number_{position}"]
@@ -175,7 +175,7 @@ def _totals(measure: Aggregate, position: int, dialect: Dialect) -> list[str]:
     return [total] if measure.kind == "sum" else [total, f"COUNT({value}) AS number_{position}"]
 
 
-def _steps(measure: Aggregate, position: int, dialect: Dialect) -> str:
+def _steps(measure: Measure, position: int, dialect: Dialect) -> str:
     """What one unit adds to the recentred sum of one group, in whole steps.
 
     A unit without any value adds 0 (clamped) to a sum, and the centre to a mean: the count of units, by which a mean is

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dphist import checks
-from dphist.aggregates import Aggregate
 from dphist.errors import Infeasible, InvalidParameter
+from dphist.measures import Measure
 from dphist.mechanisms.base import (
     COST_UP,
     Builder,
@@ -235,7 +235,7 @@ class AdaptiveGaussian(GroupMechanism):
             problems.append(f"noise cannot be drawn ({problem})")
         return problems
 
-    def require_drawable(self, aggregates: Sequence[Aggregate]) -> None:
+    def require_drawable(self, aggregates: Sequence[Measure]) -> None:
         """Refuse, before any data is read, a budget whose noise could leave the range of the sampler."""
         if self.counts is not None:
             self.counts.require_drawable(self.noisy(aggregates))

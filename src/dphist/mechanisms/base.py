@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from dphist import checks, stored
-from dphist.aggregates import Aggregate, NoisyAggregate, squared_sensitivity
 from dphist.errors import Infeasible, InvalidParameter
+from dphist.measures import Measure, NoisyMeasure, squared_sensitivity
 from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import Tuning
@@ -295,7 +295,7 @@ class GroupMechanism(Mechanism):
         """
         raise NotImplementedError
 
-    def aggregate_law(self, aggregate: Aggregate) -> Law:
+    def aggregate_law(self, aggregate: Measure) -> Law:
         """The law of the noise on the recentred sum of an aggregate in one group, in steps.
 
         Gaussian budgets add up in squares: noise/sensitivity = noise_std of the count/sqrt(weight), rounded up.
@@ -303,11 +303,11 @@ class GroupMechanism(Mechanism):
         std = self.noise_std * aggregate.sensitivity / math.sqrt(aggregate.weight) * UP
         return RoundedGaussian(Fraction(std) / Fraction(aggregate.step), 0)
 
-    def noisy(self, aggregates: Sequence[Aggregate]) -> tuple[NoisyAggregate, ...]:
+    def noisy(self, aggregates: Sequence[Measure]) -> tuple[NoisyMeasure, ...]:
         """Every aggregate with its noise: the budget is split by the weights."""
-        return tuple(NoisyAggregate(aggregate, self.aggregate_law(aggregate)) for aggregate in aggregates)
+        return tuple(NoisyMeasure(aggregate, self.aggregate_law(aggregate)) for aggregate in aggregates)
 
-    def covers(self, aggregates: Sequence[Aggregate]) -> bool:
+    def covers(self, aggregates: Sequence[Measure]) -> bool:
         """Whether the profile accounts for the noise that is drawn on the aggregates. Exact."""
         if not self.counted:
             return not aggregates

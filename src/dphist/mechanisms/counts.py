@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist import checks
-from dphist.aggregates import MOST_AGGREGATES, Aggregate, NoisyAggregate
 from dphist.errors import Infeasible, InvalidParameter
+from dphist.measures import MOST_AGGREGATES, Measure, NoisyMeasure
 from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, MOST_RELEASED, SCALE_BITS
 from dphist.noise.laws import LARGEST_SCALE, DiscreteLaplace, Law, RoundedGaussian
 from dphist.words import number
@@ -147,7 +147,7 @@ class CountNoise:
         mean = float((contributions * centres).sum()) / max(float(contributions.sum()), 1.0)
         return size / (size + self.unit_std * self.reach(max(mean, 1.0)))
 
-    def require_drawable(self, aggregates: Sequence[NoisyAggregate]) -> None:
+    def require_drawable(self, aggregates: Sequence[NoisyMeasure]) -> None:
         """Refuse, before any data is read, a budget whose noise could leave the range of the sampler at the largest bound."""
         reach = self.reach(LARGEST_CAP)
         for noisy in aggregates:
@@ -197,7 +197,7 @@ class CountNoise:
         """On the count of a class."""
         return self._law(self.class_noise, bound, LATTICE_BITS)
 
-    def sum_law(self, noisy: NoisyAggregate, bound: float, shift: int) -> Law:
+    def sum_law(self, noisy: NoisyMeasure, bound: float, shift: int) -> Law:
         """On a sum of units of this bound, in steps refined by `shift` bits."""
         if isinstance(noisy.law, RoundedGaussian):
             return RoundedGaussian(Fraction(math.ldexp(float(noisy.law.std) * math.sqrt(bound), shift) * _UP), 0)
@@ -260,7 +260,7 @@ def laplace_counts(budget: float, emphasis: Emphasis, tuning: Tuning, sums_budge
     )
 
 
-def sum_shift(aggregate: Aggregate) -> int:
+def sum_shift(aggregate: Measure) -> int:
     """By how many bits the steps of an aggregate are refined before they are scaled down."""
     return max(0, SUM_BITS - aggregate.sensitivity_steps.bit_length())
 

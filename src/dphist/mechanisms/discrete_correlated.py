@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from dphist import checks
-from dphist.aggregates import Aggregate
 from dphist.errors import InvalidParameter
+from dphist.measures import Measure
 from dphist.mechanisms.base import (
     LARGEST_EPSILON,
     OBJECTIVE_WEIGHTS,
@@ -162,7 +162,7 @@ class DiscreteCorrelatedGaussian(GroupMechanism):
         """Between the threshold and the next half."""
         return self.threshold + 0.25
 
-    def covers(self, aggregates: Sequence[Aggregate]) -> bool:
+    def covers(self, aggregates: Sequence[Measure]) -> bool:
         """No aggregates: the formulas of continuous noise are false beside this law."""
         return not aggregates
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dphist import checks
-from dphist.aggregates import Aggregate, pure_epsilon
 from dphist.errors import Infeasible, InvalidParameter
+from dphist.measures import Measure, pure_epsilon
 from dphist.mechanisms.base import (
     COST_UP,
     Builder,
@@ -105,11 +105,11 @@ class LaplaceThreshold(GroupMechanism):
         """One discrete Laplace noise."""
         return Noise((DiscreteLaplace(Fraction(self.scale)),), 0, self.noise_std)
 
-    def aggregate_law(self, aggregate: Aggregate) -> DiscreteLaplace:
+    def aggregate_law(self, aggregate: Measure) -> DiscreteLaplace:
         """Laplace budgets add up linearly: noise scale/sensitivity = scale/weight, exactly."""
         return DiscreteLaplace(Fraction(self.scale) * aggregate.sensitivity_steps / Fraction(aggregate.weight))
 
-    def covers(self, aggregates: Sequence[Aggregate]) -> bool:
+    def covers(self, aggregates: Sequence[Measure]) -> bool:
         """Whether sums_epsilon is at least the epsilon of the noise that is drawn; what is missing is added to delta."""
         return Fraction(self.sums_epsilon) >= pure_epsilon(self.noisy(aggregates))
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from dphist import checks
-from dphist.aggregates import Aggregate, pure_epsilon
 from dphist.errors import Infeasible, InvalidParameter
+from dphist.measures import Measure, pure_epsilon
 from dphist.mechanisms.base import (
     LARGEST_EPSILON,
     Builder,
@@ -118,14 +118,14 @@ class Voting(GroupMechanism):
         """The epsilon of the look and of the counts. Exact."""
         return Fraction(self.look_epsilon) + (0 if self.counts is None else self.counts.pure_epsilon)
 
-    def aggregate_law(self, aggregate: Aggregate) -> DiscreteLaplace:
+    def aggregate_law(self, aggregate: Measure) -> DiscreteLaplace:
         """Laplace budgets add up linearly: noise scale/sensitivity = scale/weight, exactly."""
         assert self.counts is not None, "keys alone have no aggregates"
         return DiscreteLaplace(
             Fraction(self.counts.unit_noise) * aggregate.sensitivity_steps / Fraction(aggregate.weight)
         )
 
-    def covers(self, aggregates: Sequence[Aggregate]) -> bool:
+    def covers(self, aggregates: Sequence[Measure]) -> bool:
         """Whether the profile accounts for the noise that is drawn on the aggregates. Exact."""
         if not self.counted:
             return not aggregates
@@ -283,7 +283,7 @@ class Voting(GroupMechanism):
             problems.append(f"noise cannot be drawn ({problem})")
         return problems
 
-    def require_drawable(self, aggregates: Sequence[Aggregate]) -> None:
+    def require_drawable(self, aggregates: Sequence[Measure]) -> None:
         """Refuse, before any data is read, a budget whose noise could leave the range of the sampler."""
         if self.counts is not None:
             self.counts.require_drawable(self.noisy(aggregates))

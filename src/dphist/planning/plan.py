@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final, Unpack
 
 from dphist import checks
-from dphist.aggregates import Aggregate, NoisyAggregate
 from dphist.errors import Infeasible, InvalidParameter
+from dphist.measures import Measure, NoisyMeasure
 from dphist.mechanisms import GroupMechanism
 from dphist.planning import storage
 from dphist.planning.candidates import candidates
@@ -43,7 +43,7 @@ class Plan:
         return stated_delta(self.request, self.mechanism)
 
     @property
-    def aggregates(self) -> tuple[NoisyAggregate, ...]:
+    def aggregates(self) -> tuple[NoisyMeasure, ...]:
         """Every aggregate with its noise."""
         return self.mechanism.noisy(self.request.aggregates)
 
@@ -153,9 +153,9 @@ def _choice(max_groups: object, sparsity: object, keys: object, sketch: object, 
     return "law" if nothing and mechanism == "best" else "given"
 
 
-def _aggregate(kind: Any, column: str | None, bounds: tuple[float, float], shares: dict[str, float]) -> Aggregate:
-    plain = Aggregate(kind, column, float(bounds[0]), float(bounds[1]))
-    return Aggregate(kind, column, plain.lower, plain.upper, shares.pop(plain.name, 1.0))
+def _aggregate(kind: Any, column: str | None, bounds: tuple[float, float], shares: dict[str, float]) -> Measure:
+    plain = Measure(kind, column, float(bounds[0]), float(bounds[1]))
+    return Measure(kind, column, plain.lower, plain.upper, shares.pop(plain.name, 1.0))
 
 
 def choose(request: Request) -> Plan:

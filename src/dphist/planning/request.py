@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from dphist import checks
-from dphist.aggregates import MOST_AGGREGATES, Aggregate
 from dphist.errors import InvalidParameter
+from dphist.measures import MOST_AGGREGATES, Measure
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.mechanisms.counts import EMPHASES, Emphasis
 from dphist.mechanisms.tuning import Tuning
@@ -50,7 +50,7 @@ class Request:
     sparse_keys: bool = False
     sketch: int | None = None
     total: bool = False
-    aggregates: tuple[Aggregate, ...] = ()
+    aggregates: tuple[Measure, ...] = ()
     objective: Objective = "release95"
     mechanism: str = "best"
     analysis: str | None = None

@@ -7,9 +7,9 @@ from typing import get_args
 
 import numpy as np
 
-from dphist.aggregates import LARGEST_SUM, Column, NoisyAggregate, NoisySum
 from dphist.engines.base import Arrays, Layout, OnGroups, Order, Rows
 from dphist.errors import InvalidParameter
+from dphist.measures import LARGEST_SUM, Column, NoisyMeasure, NoisySum
 from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.base import Floats, Integers, Kept
 from dphist.noise import Entropy, sample
@@ -105,7 +105,7 @@ def count_column(mechanism: GroupMechanism, noisy: Floats, level: float | None) 
     return Column("count", found.counts, (found.std_errors,), noisy, found.bounds)
 
 
-def one_pass(noisy: NoisyAggregate, recentred: Floats, counts: Floats, count_std: Floats) -> NoisySum:
+def one_pass(noisy: NoisyMeasure, recentred: Floats, counts: Floats, count_std: Floats) -> NoisySum:
     """Sums of one pass with the noisy counts. A mean divides by them: one below 1, which only groups of a public list can have,
     is taken as 1."""
     units = np.maximum(counts, 1.0) if noisy.aggregate.kind == "mean" else counts

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.aggregates import NoisyAggregate
 from dphist.engines.base import Arrays, Groups, Integers, OnGroups, Rows, SampledPairs
+from dphist.measures import NoisyMeasure
 from dphist.mechanisms.counts import CountNoise, sum_shift
 from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, ONE, SCALE_BITS, Tuning
 from dphist.noise import Entropy, sample
@@ -129,7 +129,7 @@ def count(
     tuning: Tuning,
     pairs: SampledPairs,
     selected: Groups,
-    aggregates: Sequence[NoisyAggregate] = (),
+    aggregates: Sequence[NoisyMeasure] = (),
     entropy: Entropy | None = None,
 ) -> tuple[Groups, Counting]:
     """Histogram of norms, choice of classes, noisy counts and sums."""
@@ -220,7 +220,7 @@ def choose_classes(norms: Norms, power: int) -> Classes:
 
 
 def noise_classes(
-    noise: CountNoise, classes: Classes, aggregates: Sequence[NoisyAggregate], entropy: Entropy | None
+    noise: CountNoise, classes: Classes, aggregates: Sequence[NoisyMeasure], entropy: Entropy | None
 ) -> OnGroups:
     """Fresh noise on the counts and sums of some of the selected groups: each group by itself."""
     factors, names = classes.factors(noise), class_names(len(classes.bounds))

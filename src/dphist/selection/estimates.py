@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.aggregates import Column, NoisyAggregate, NoisySum
+from dphist.measures import Column, NoisyMeasure, NoisySum
 from dphist.mechanisms.counts import CountNoise, sum_shift
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, SCALE_BITS, Tuning
 from dphist.selection.counting import CENTRES, NoisyCounts
@@ -62,7 +62,7 @@ class Estimates:
 
 
 def estimated_columns(
-    noise: CountNoise, aggregates: Sequence[NoisyAggregate], noisy: NoisyCounts, tuning: Tuning
+    noise: CountNoise, aggregates: Sequence[NoisyMeasure], noisy: NoisyCounts, tuning: Tuning
 ) -> list[Column]:
     """The count and every aggregate, from published values alone."""
     estimates = estimate(noise, noisy, tuning)
@@ -272,7 +272,7 @@ def hidden_units(noisy: NoisyCounts, a: Floats, sizes: Floats, tuning: Tuning) -
 
 
 def estimate_sums(
-    noise: CountNoise, noisy_aggregate: NoisyAggregate, noisy: NoisyCounts, estimates: Estimates
+    noise: CountNoise, noisy_aggregate: NoisyMeasure, noisy: NoisyCounts, estimates: Estimates
 ) -> tuple[Floats, Floats]:
     """Recentred sums of all units with standard errors.
 

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
-from dphist.aggregates import Floats
 from dphist.checks import MOST_GROUPS, Check
 from dphist.errors import DphistError
+from dphist.measures import Floats
 from dphist.planning.plan import NOISY
 from dphist.publish.charge import Receipt, Spend
 from dphist.publish.digests import DIGEST, FILE, TABLE

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from dphist.aggregates import Floats
 from dphist.checks import MOST_GROUPS, Check
 from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter
 from dphist.lists.running import describe_stream
 from dphist.lists.top_k import TopK
+from dphist.measures import Floats
 from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Ranked
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.planning.top_k import TopKPlan

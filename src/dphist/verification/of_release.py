@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from pydantic import AfterValidator
 
-from dphist.aggregates import Column, Floats
 from dphist.checks import Check
 from dphist.engines.base import Order, row_order
 from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter
+from dphist.measures import Column, Floats
 from dphist.planning import Plan, storage
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.publish.charge import spend_of_plan

@@ -41,7 +41,7 @@ class Lattice:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class Measure:
     """A sum, mean or number of records per group, besides the count of units.
 
     Each unit's value in each group is clamped to [lower, upper], recentred and rounded towards the centre of a public lattice,
@@ -158,13 +158,13 @@ class NoisySum:
 
 
 @dataclass(frozen=True, slots=True)
-class NoisyAggregate:
+class NoisyMeasure:
     """An aggregate and the law of the noise that is drawn on its recentred sum in one group, in steps of its lattice.
 
     Whatever is accounted for or told about the noise is computed from that law.
     """
 
-    aggregate: Aggregate
+    aggregate: Measure
     law: Law
 
     @property
@@ -204,7 +204,7 @@ class NoisyAggregate:
         return (*own, np.abs(values - centre) * part.units_std / part.units)
 
 
-def squared_sensitivity(aggregates: Iterable[NoisyAggregate]) -> Fraction:
+def squared_sensitivity(aggregates: Iterable[NoisyMeasure]) -> Fraction:
     """How far one unit moves the sums of one group, in units of their Gaussian noise, squared. Exact."""
     total = Fraction(0)
     for noisy in aggregates:
@@ -213,7 +213,7 @@ def squared_sensitivity(aggregates: Iterable[NoisyAggregate]) -> Fraction:
     return total
 
 
-def pure_epsilon(aggregates: Iterable[NoisyAggregate]) -> Fraction:
+def pure_epsilon(aggregates: Iterable[NoisyMeasure]) -> Fraction:
     """The epsilon of the sums of one group under discrete Laplace noise. Exact."""
     total = Fraction(0)
     for noisy in aggregates:
