@@ -1,4 +1,7 @@
-"""One aggregate from request to column: what is asked, what one unit adds to a group, and the noise that is drawn."""
+"""What engines add up: one whole number for each pair of unit and group, what one unit can change of it, and its noise.
+
+Aggregates publish columns from the noisy sums of one or more measures (`dphist.aggregates`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +18,11 @@ from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.noise.laws import DiscreteLaplace, Law, RoundedGaussian
 
-Kind = Literal["sum", "mean", "rows"]
+Kind = Literal["sum", "mean", "rows", "filled", "present", "records", "deviation", "square"]
+Nulls = Literal["counted", "left out"]
 Floats: TypeAlias = NDArray[np.float64]
 
-MOST_AGGREGATES: Final = 16
+MOST_MEASURES: Final = 16
 MOST_STEPS: Final = 2**40
 LARGEST_SUM: Final = 2**61
 """Sums in steps saturate here, a public limit: saturation never adds to what one unit can change, wrapping would. With noise
@@ -27,6 +31,11 @@ of at most 2^58 steps int64 is enough."""
 LARGEST_WEIGHT: Final = 1e6
 """How far the shares of an aggregate and of the count may be apart."""
 
+MOST_RECORDS: Final = 2**20
+"""A public limit on how much the records of one unit weigh in one group."""
+
+_WHOLE: Final = ("rows", "filled", "present", "records")
+_BY_RECORD: Final = ("records", "deviation", "square")
 _STEPS_PER_HALF_RANGE: Final = 20
 _RECORD_BITS: Final = 40
 _LARGEST_BOUND: Final = 2.0**960
@@ -42,11 +51,19 @@ class Lattice:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A sum, mean or number of records per group, besides the count of units.
+    """What one unit adds to one group, as a whole number of steps from a centre. Sums of it are exact integers.
 
-    Each unit's value in each group is clamped to [lower, upper], recentred and rounded towards the centre of a public lattice,
-    so that sums are exact integers and one unit moves the sum of one group by at most `sensitivity_steps` steps, in either
-    direction. `weight` is its share of the budget, relative to the count's.
+    sum: the sum of the unit's values, clamped to [lower, upper]; mean: their mean, clamped. rows: how many records it has, at
+    most `upper`. filled: 1 if it has a value of any type, 0 if not; present: the same of numbers. The others clamp each record,
+    and all records of a unit weigh at most `records` together: records is their weight, deviation adds up how far they are
+    from the middle of the bounds, square the squares of that.
+
+    A unit without any value adds nothing, as in SQL. Its steps are then those of 0, and 0 lies inside the range of steps even
+    where it is outside the bounds: the measure is 0 for whoever is not there. (nulls "counted", as plans of old versions say:
+    such a unit adds 0, clamped, to a sum, and the centre to a mean.)
+
+    One unit moves the sum of one group by at most `sensitivity_steps` steps, in either direction. `weight` is its share of the
+    budget, relative to the count's.
     """
 
     kind: Kind
@@ -55,9 +72,12 @@ class Measure:
     upper: float
     weight: float = 1.0
     lattice: Lattice | None = None
+    nulls: Nulls = "counted"
+    records: int = 1
 
     def __post_init__(self) -> None:
         checks.check_choice("kind", self.kind, get_args(Kind))
+        checks.check_choice("nulls", self.nulls, get_args(Nulls))
         if (self.column is None) != (self.kind == "rows"):
             raise InvalidParameter("a column for sums and means, none for rows", repr(self.column))
         bounds = f"[{self.lower}, {self.upper}]"
@@ -65,34 +85,69 @@ class Measure:
             raise InvalidParameter(f"finite bounds lower < upper for {self.name}", bounds, "for example likes:0:1.")
         if not 2.0**-900 < self.upper - self.lower < 2.0**900:
             raise InvalidParameter(f"bounds of ordinary size for {self.name}", bounds)
+        if self.kind == "square" and not 2.0**-400 < self.upper - self.lower < 2.0**400:
+            raise InvalidParameter(f"bounds of {self.name} that can be squared", bounds)
         checks.check_between(f"a weight of {self.name}", self.weight, 1 / LARGEST_WEIGHT, LARGEST_WEIGHT)
+        checks.check_whole("records", self.records)
+        checks.check_between("records", self.records, 1, MOST_RECORDS)
         if self.lattice is None:
             object.__setattr__(self, "lattice", self._usual_lattice())
-        if not self.lower <= self.centre <= self.upper:
+        least, most = self.span
+        if not least <= self.centre <= most:
             raise InvalidParameter(f"a centre of {self.name} inside its bounds", self.centre)
         if not (0 < self.step < math.inf and math.frexp(self.step)[0] == 0.5):
             raise InvalidParameter(f"a power of two as the step of {self.name}", self.step)
         if self.sensitivity_steps > MOST_STEPS:
             raise InvalidParameter(f"at most 2^40 steps for {self.name}", self.sensitivity_steps)
         far = max(abs(self.lower), abs(self.upper)) > _LARGEST_BOUND
-        if far or (self.kind != "rows" and self.record_step > self.step):
+        if far or (not self.whole and self.kind != "square" and self.record_step > self.step):
             hint = "subtract a public offset from the column first."
             raise InvalidParameter(f"bounds of {self.name} not so far from zero", bounds, hint)
 
     def _usual_lattice(self) -> Lattice:
-        """The middle of the bounds, and about a millionth of half the range (a half for whole rows)."""
-        half = (self.upper - self.lower) / 2
+        """The middle of the span, and about a millionth of half of it (a half for whole numbers)."""
+        least, most = self.span
+        half = (most - least) / 2
         bits = math.ceil(math.log2(half)) - _STEPS_PER_HALF_RANGE
-        return Lattice(self.lower + half, 0.5 if self.kind == "rows" else 2.0**bits)
+        return Lattice(least + half, 0.5 if self.whole else 2.0**bits)
 
-    def to_data(self) -> dict[str, Any]:
-        """As plans store it: the lattice follows from the rest."""
-        return {name: getattr(self, name) for name in ("kind", "column", "lower", "upper", "weight")}
+    @property
+    def span(self) -> tuple[float, float]:
+        """The least and the largest number that a unit in the group can add: also 0, for whoever has no value.
+
+        Of a mean, a deviation and a square it is that of one record that is there; who is not there adds no step.
+        """
+        if self.kind in ("filled", "present", "records"):
+            return 0.0, float(self.records)
+        if self.kind == "square":
+            return 0.0, self.half**2
+        if self.kind == "sum" and self.nulls == "left out":
+            return min(self.lower, 0.0), max(self.upper, 0.0)
+        return self.lower, self.upper
+
+    @property
+    def whole(self) -> bool:
+        """Whether it counts records, not what is in them."""
+        return self.kind in _WHOLE
+
+    @property
+    def half(self) -> float:
+        """Half of the distance of the bounds."""
+        return (self.upper - self.lower) / 2
+
+    @property
+    def middle(self) -> float:
+        """The middle of the bounds, from which deviations are counted."""
+        return self.lower + self.half
 
     @property
     def name(self) -> str:
-        """The name of its column in a release."""
-        return "rows" if self.kind == "rows" else f"{self.kind}_{self.column}"
+        """Its name among the measures of a query; that of a sum, a mean or rows is the name of the column, too."""
+        if self.kind == "rows":
+            return "rows"
+        weighed = f"_{self.records}" if self.kind in _BY_RECORD else ""
+        bounds = f"_{self.lower!r}_{self.upper!r}" if self.kind in ("deviation", "square") else ""
+        return f"{self.kind}{weighed}_{self.column}{bounds}"
 
     @property
     def centre(self) -> float:
@@ -109,7 +164,9 @@ class Measure:
     @property
     def sensitivity_steps(self) -> int:
         """How many steps one unit moves the recentred sum of one group, at most."""
-        return math.ceil(max(self.upper - self.centre, self.centre - self.lower) / self.step)
+        least, most = self.span
+        one = max(most - self.centre, self.centre - least)
+        return math.ceil((self.records if self.kind in ("deviation", "square") else 1) * one / self.step)
 
     @property
     def sensitivity(self) -> float:
@@ -123,7 +180,8 @@ class Measure:
         Adding doubles would make a unit's sum depend on the order of its records, and with it on who else is in the
         table: a scan is cut into pieces by the number of rows. Integers add up to the same sum in every order.
         """
-        mantissa, exponent = math.frexp(max(abs(self.lower), abs(self.upper)))
+        largest = self.half**2 if self.kind == "square" else max(abs(self.lower), abs(self.upper))
+        mantissa, exponent = math.frexp(largest)
         ceiling = exponent - 1 if mantissa == 0.5 else exponent
         return math.ldexp(1.0, max(ceiling - _RECORD_BITS, -1060))
 
@@ -159,64 +217,46 @@ class NoisySum:
 
 @dataclass(frozen=True, slots=True)
 class NoisyMeasure:
-    """An aggregate and the law of the noise that is drawn on its recentred sum in one group, in steps of its lattice.
+    """A measure and the law of the noise that is drawn on its recentred sum in one group, in steps of its lattice.
 
     Whatever is accounted for or told about the noise is computed from that law.
     """
 
-    aggregate: Measure
+    measure: Measure
     law: Law
 
     @property
     def name(self) -> str:
-        """The name of the column."""
-        return self.aggregate.name
+        """The name of the measure."""
+        return self.measure.name
 
     @property
     def noise_std(self) -> float:
         """The standard deviation in the units of the column; of discrete Laplace noise the bound sqrt(2) scale."""
         if isinstance(self.law, DiscreteLaplace):
-            return math.sqrt(2) * float(self.law.scale) * self.aggregate.step
+            return math.sqrt(2) * float(self.law.scale) * self.measure.step
         assert isinstance(self.law, RoundedGaussian)
-        return float(self.law.std) * self.aggregate.step
+        return float(self.law.std) * self.measure.step
 
-    def column(self, total: NoisySum, ratio: NoisySum) -> Column:
-        """The published column, from noisy values alone: of `total` for sums, of `ratio` for means, whose units are positive.
-
-        A sum has the centre added for each unit; a mean is cut to the bounds.
-        """
-        part = ratio if self.aggregate.kind == "mean" else total
-        values = part.values + self.aggregate.centre * part.units
-        if self.aggregate.kind == "mean":
-            means = self.aggregate.centre + part.values / part.units
-            values = np.clip(means, self.aggregate.lower, self.aggregate.upper)
-        return Column(self.name, values, self.errors(values, part))
-
-    def errors(self, values: Floats, part: NoisySum) -> tuple[Floats, ...]:
-        """The stds of the noises in published values: their own, and the count's, which enters with the centre.
-
-        Of means to first order, with the noise of recentred/units.
-        """
-        centre = self.aggregate.centre
-        if self.aggregate.kind != "mean":
-            return (*part.noises, np.asarray(abs(centre) * part.units_std))
-        own = tuple(noise / part.units for noise in part.noises)
-        return (*own, np.abs(values - centre) * part.units_std / part.units)
+    def total(self, part: NoisySum) -> tuple[Floats, tuple[Floats, ...]]:
+        """The noisy sum of what units add, with the stds of its noises: the count's enters with the centre."""
+        centre = self.measure.centre
+        return part.values + centre * part.units, (*part.noises, np.asarray(abs(centre) * part.units_std))
 
 
-def squared_sensitivity(aggregates: Iterable[NoisyMeasure]) -> Fraction:
+def squared_sensitivity(measures: Iterable[NoisyMeasure]) -> Fraction:
     """How far one unit moves the sums of one group, in units of their Gaussian noise, squared. Exact."""
     total = Fraction(0)
-    for noisy in aggregates:
+    for noisy in measures:
         assert isinstance(noisy.law, RoundedGaussian)
-        total += (noisy.aggregate.sensitivity_steps / noisy.law.std) ** 2
+        total += (noisy.measure.sensitivity_steps / noisy.law.std) ** 2
     return total
 
 
-def pure_epsilon(aggregates: Iterable[NoisyMeasure]) -> Fraction:
+def pure_epsilon(measures: Iterable[NoisyMeasure]) -> Fraction:
     """The epsilon of the sums of one group under discrete Laplace noise. Exact."""
     total = Fraction(0)
-    for noisy in aggregates:
+    for noisy in measures:
         assert isinstance(noisy.law, DiscreteLaplace)
-        total += noisy.aggregate.sensitivity_steps / noisy.law.scale
+        total += noisy.measure.sensitivity_steps / noisy.law.scale
     return total

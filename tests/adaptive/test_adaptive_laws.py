@@ -136,9 +136,9 @@ def test_aggregates_of_many_weights_are_covered() -> None:
     """The accounted sensitivity is that of the drawn laws, from above and to the last bits, whatever the weights."""
     plan = dp.plan(**BUDGET, sums={"x": (0, 3)}, means={"y": (-1, 5)}, rows=7, weights={"sum_x": 0.1, "rows": 1 / 3})
     mechanism = mechanism_of(plan)
-    laws = [noisy.law for noisy in plan.aggregates]
+    laws = [noisy.law for noisy in plan.measures]
     stds = [law.std for law in laws if isinstance(law, RoundedGaussian)]
-    exact = sum((a.sensitivity_steps / std) ** 2 for a, std in zip(plan.request.aggregates, stds, strict=True))
+    exact = sum((a.sensitivity_steps / std) ** 2 for a, std in zip(plan.request.measures, stds, strict=True))
     assert exact <= Fraction(mechanism.sums_sensitivity) ** 2 <= exact * (1 + Fraction(1, 2**40))
-    aggregates: tuple[Measure, ...] = plan.request.aggregates
+    aggregates: tuple[Measure, ...] = plan.request.measures
     assert [a.weight for a in aggregates] == [0.1, 1.0, 1 / 3]

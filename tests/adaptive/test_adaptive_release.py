@@ -176,14 +176,14 @@ def test_aggregates_are_paid_for_to_the_last_bit(asked: dict[str, Any]) -> None:
     weights = {"sum_x": 0.1, "mean_y": 0.7, "rows": 1 / 3}
     made = dp.plan(**BUDGET, **asked, sums={"x": (0, 3)}, means={"y": (-1, 5)}, rows=7, weights=weights)
     assert isinstance(made.mechanism, AdaptiveGaussian | CorrelatedGaussian | KnownGroups | SparseGaussian | Voting)
-    assert made.mechanism.covers(made.request.aggregates)
+    assert made.mechanism.covers(made.request.measures)
     scale, less = 1 - 1e-13, made.mechanism
     if isinstance(less, AdaptiveGaussian | Voting):
         assert less.counts is not None
         less = replace(less, counts=replace(less.counts, sums_sensitivity=less.counts.sums_sensitivity * scale))
     else:
         less = replace(less, sums_sensitivity=less.sums_sensitivity * scale)
-    assert not less.covers(made.request.aggregates)
+    assert not less.covers(made.request.measures)
     with pytest.raises(InvalidPlan, match="not paid for"):
         storage.check(made.request, less, "a test")
 

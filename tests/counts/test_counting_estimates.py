@@ -277,14 +277,19 @@ def test_sums_and_means_are_of_all_units(mechanism: str) -> None:
     for seed in range(3):
         pairs = heavy_and_light(seed)
         values = np.where(pairs.unit >= 60_000, 0.9, 0.2)
-        steps = {a.name: np.rint((values - a.centre) / a.step).astype(np.int64) for a in plan.request.aggregates}
+        steps = {
+            a.name: np.rint(((1.0 if a.whole else values) - a.centre) / a.step * np.ones(len(values))).astype(np.int64)
+            for a in plan.request.measures
+        }
         pairs = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, None, steps)
         sizes = true_counts(pairs)
         first = sizes.astype(float) if mechanism == "adaptive" else np.zeros(pairs.groups)
         with allow_test_entropy():
             selection = chosen(np.arange(pairs.groups), first)
-            noisy = counted(plan.mechanism, pairs, selection, plan.aggregates, SeededEntropy(seed))
-        _, sums, means = estimated_columns(plan.mechanism.counts, plan.aggregates, noisy, Tuning())
+            noisy = counted(plan.mechanism, pairs, selection, plan.measures, SeededEntropy(seed))
+        _, sums, means = estimated_columns(
+            plan.mechanism.counts, plan.request.aggregates, plan.measures, noisy, Tuning()
+        )
         total = np.bincount(pairs.group, values)
         for kind, part in (("light", slice(0, 300)), ("heavy", slice(300, 400))):
             for name, column, true in (("sum", sums, total), ("mean", means, total / sizes)):

@@ -38,7 +38,7 @@ def pairs_with_sums(plan: Plan, pairs: MemoryPairs) -> MemoryPairs:
     rng = np.random.default_rng(2)
     steps = {
         a.name: rng.integers(-a.sensitivity_steps, a.sensitivity_steps + 1, len(pairs.unit)).astype(np.int64)
-        for a in plan.request.aggregates
+        for a in plan.request.measures
     }
     return MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, None, steps)
 
@@ -82,7 +82,7 @@ def test_norms_counts_and_sums_are_exact_values_and_noise_of_their_own(
     monkeypatch.setattr(counting, "norms_from", spied)
     selected = selected_of(plan, pairs)
     with recorded() as draws:
-        noisy = counted(plan.mechanism, pairs, selected, plan.aggregates)
+        noisy = counted(plan.mechanism, pairs, selected, plan.measures)
     codes, power, classes = codes_of(selected), noise.power, noisy.classes
     assert 10 < len(codes) < 100
     weights = np.zeros(pairs.groups, np.int64)
@@ -95,7 +95,7 @@ def test_norms_counts_and_sums_are_exact_values_and_noise_of_their_own(
     exact = pairs.norms(weights, edges(power), power)
     assert exact.sum() > 1000
     assert histograms[0].tolist() == (exact + histogram.noise / 2**LATTICE_BITS).tolist()
-    shifts = {a.name: max(0, 20 - a.sensitivity_steps.bit_length()) for a in plan.request.aggregates}
+    shifts = {a.name: max(0, 20 - a.sensitivity_steps.bit_length()) for a in plan.request.measures}
     sums_of = pairs.class_sums(weights, codes, classes.bounds, power, shifts)
     factors = np.array(classes.factors(noise))
     assert noisy.scaled.tolist() == ((sums_of["units"] * factors).sum(axis=1) + scaled.noise).tolist()
@@ -133,24 +133,24 @@ def test_everything_that_is_drawn_costs_what_the_plan_says(
     with recorded(silence) as draws:
         if isinstance(plan.mechanism, AdaptiveGaussian):
             select(plan.mechanism, pairs)
-        counted(plan.mechanism, pairs, selected, plan.aggregates)
+        counted(plan.mechanism, pairs, selected, plan.measures)
     rounds, (histogram, scaled, *others) = (
-        draws[: -2 - len(bounds) - 2 * len(plan.aggregates)],
-        draws[-2 - len(bounds) - 2 * len(plan.aggregates) :],
+        draws[: -2 - len(bounds) - 2 * len(plan.measures)],
+        draws[-2 - len(bounds) - 2 * len(plan.measures) :],
     )
     assert len(rounds) == (4 if mechanism == "adaptive" else 0)
     reach = [(bound / ONE**q) ** (1 / q) for bound in whole]
     bits = (LATTICE_BITS, LATTICE_BITS + SCALE_BITS)
     if mechanism == "adaptive":  # the law knows its lattice
         assert [d.law.lattice_bits for d in draws if isinstance(d.law, RoundedGaussian)] == [
-            *[LATTICE_BITS] * 5, bits[1], *[LATTICE_BITS] * len(bounds), *[0] * (2 * len(plan.aggregates)),
+            *[LATTICE_BITS] * 5, bits[1], *[LATTICE_BITS] * len(bounds), *[0] * (2 * len(plan.measures)),
         ]  # fmt: skip
         bits = (0, 0)
     of_classes = [moved_by(draw, by * 2.0 ** bits[0]) for by, draw in zip(reach, others, strict=False)]
     assert max(of_classes) == pytest.approx(min(of_classes), rel=1e-9)
     of_sums = []
     added = others[len(bounds) :]
-    for number, a in enumerate(plan.request.aggregates):
+    for number, a in enumerate(plan.request.measures):
         most = a.sensitivity_steps * 2 ** max(0, 20 - a.sensitivity_steps.bit_length())
         halves = [
             moved_by(draw, by * most)

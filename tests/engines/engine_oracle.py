@@ -82,16 +82,33 @@ def expected(
 def steps(measure: Measure, records: Sequence[Record]) -> int:
     """What one unit adds to one group."""
     if measure.column is None:
-        amount = float(len(records))
-    else:
-        values = [float(r[measure.column]) for r in records if r[measure.column] is not None]
-        whole = [_record(value / measure.record_step) for value in values if not math.isnan(value)]
-        if whole:
-            amount = float(sum(whole)) / (len(whole) if measure.kind == "mean" else 1) * measure.record_step
-        else:
-            amount = measure.centre if measure.kind == "mean" else 0.0
-    clamped = min(max(amount, measure.lower), measure.upper)
-    return math.trunc((clamped - measure.centre) / measure.step)
+        return _whole(measure, min(len(records), measure.upper) - measure.centre)
+    given = [record[measure.column] for record in records]
+    values = [value for value in given if value is not None and not (isinstance(value, float) and math.isnan(value))]
+    if measure.whole:
+        return _whole(measure, min(len(values), measure.records) - measure.centre)
+    if not values and (measure.nulls == "counted" or measure.kind == "sum"):
+        nothing = measure.centre if measure.kind == "mean" else 0.0
+        clamped = _clamp(nothing, measure) if measure.nulls == "counted" else nothing
+        return _whole(measure, clamped - measure.centre)
+    if not values:
+        return 0
+    if measure.kind in ("sum", "mean"):
+        total = float(sum(_record(float(value) / measure.record_step) for value in values)) * measure.record_step
+        return _whole(measure, _clamp(total / (len(values) if measure.kind == "mean" else 1), measure) - measure.centre)
+    middle = measure.lower + (measure.upper - measure.lower) / 2
+    power = 2 if measure.kind == "square" else 1
+    amounts = [(_clamp(float(value), measure) - (middle if power == 2 else 0.0)) ** power for value in values]
+    total = float(sum(_record(amount / measure.record_step) for amount in amounts)) * measure.record_step
+    return _whole(measure, (total - len(values) * measure.centre) * min(1.0, measure.records / len(values)))
+
+
+def _clamp(amount: float, measure: Measure) -> float:
+    return min(max(amount, measure.lower), measure.upper)
+
+
+def _whole(measure: Measure, away: float) -> int:
+    return math.trunc(away / measure.step)
 
 
 def _record(scaled: float) -> int:

@@ -221,3 +221,34 @@ def test_a_unit_that_reading_would_shorten_is_refused(kind: str) -> None:
     with pytest.raises(InvalidParameter, match="to be read as it is"):
         check_unit(kind, "user")
     check_unit("TIMESTAMP_NS", "user")
+
+
+LEFT_OUT = (
+    Measure("sum", "value", 2.0, 3.0, nulls="left out"),
+    Measure("mean", "value", 1.0, 5.0, nulls="left out"),
+    Measure("filled", "text", 0.0, 1.0),
+    Measure("present", "value", 0.0, 1.0),
+    Measure("records", "value", 0.0, 1.0, records=3),
+    Measure("deviation", "value", -2.0, 6.0, nulls="left out", records=3),
+    Measure("square", "value", -2.0, 6.0, nulls="left out", records=3),
+    Measure("deviation", "other", -2.0, 6.0, nulls="left out"),
+    Measure("square", "other", -2.0, 6.0, nulls="left out"),
+)
+
+
+@every_engine
+def test_one_unit_moves_every_measure_by_its_sensitivity(engine: Engine) -> None:
+    """Alone in a group, with one record or many, at either bound, or without any value: never more, and as much for some."""
+    values = [[None], [math.nan, None], [1e9], [-1e9], [6.0] * 5, [-2.0] * 5, [1e9, -1e9], [2.0], [0.0], [3.0] * 2]
+    records: list[Record] = [
+        {"user": user, "text": f"g{user}", "number": 0.0, "value": value, "other": value}
+        for user, own in enumerate(values)
+        for value in own
+    ]
+    query = GroupByQuery("user", (Key("text"),), LEFT_OUT)
+    histogram = engine.histogram(table(records, SCHEMA), query, ContributionBounds(1))
+    assert groups_of(histogram) == expected(records, "user", ["text"], LEFT_OUT)[0]
+    for measure in LEFT_OUT:
+        moved = int(abs(histogram.sums[measure.name]).max())
+        assert moved <= measure.sensitivity_steps
+        assert moved >= measure.sensitivity_steps - 1, measure

@@ -31,6 +31,15 @@ SUM = Measure("sum", "value", -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18))
 MEAN = Measure("mean", "value", 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19))
 ROWS = Measure("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
 MEASURES = (SUM, MEAN, ROWS)
+AS_IN_SQL = (
+    Measure("sum", "value", 2.0, 3.0, nulls="left out", lattice=Lattice(1.5, 2.0**-19)),
+    Measure("mean", "value", 1.0, 5.0, nulls="left out", lattice=Lattice(3.0, 2.0**-19)),
+    Measure("filled", "text", 0.0, 1.0),
+    Measure("present", "value", 0.0, 1.0),
+    Measure("records", "value", 0.0, 1.0, records=2),
+    Measure("deviation", "value", -2.0, 6.0, nulls="left out", records=2),
+    Measure("square", "value", -2.0, 6.0, nulls="left out", records=2),
+)
 
 SCHEMA = pa.schema(
     [
@@ -62,14 +71,18 @@ records = st.lists(
 
 
 @every_engine_given(
-    60, records=records, drop=st.booleans(), keys=st.sets(st.sampled_from(["text", "number", "day"]), min_size=1)
+    60,
+    records=records,
+    drop=st.booleans(),
+    keys=st.sets(st.sampled_from(["text", "number", "day"]), min_size=1),
+    measures=st.sampled_from([AS_IN_SQL, MEASURES]),
 )
 def test_equals_the_oracle_when_nobody_has_too_many_groups(
-    engine: Engine, records: list[Record], drop: bool, keys: set[str]
+    engine: Engine, records: list[Record], drop: bool, keys: set[str], measures: tuple[Measure, ...]
 ) -> None:
     by = sorted(keys)
-    query = GroupByQuery("user", tuple(map(Key, by)), MEASURES, null_keys="drop" if drop else "group", want_total=True)
-    want, total = expected(records, "user", by, MEASURES, drop_null_keys=drop)
+    query = GroupByQuery("user", tuple(map(Key, by)), measures, null_keys="drop" if drop else "group", want_total=True)
+    want, total = expected(records, "user", by, measures, drop_null_keys=drop)
     for bounds in (ContributionBounds(), ContributionBounds(40)):
         histogram = engine.histogram(table(records, SCHEMA), query, bounds)
         assert groups_of(histogram) == want

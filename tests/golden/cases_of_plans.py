@@ -80,7 +80,8 @@ def _plan(name: str) -> dict[str, Any]:
         "deltas": {epsilon: plan.mechanism.delta(epsilon) for epsilon in (0.25, 1.0, 2.0)},
         "epsilon at half of it more": dp.epsilon_at(plan.mechanism, 1.5 * plan.request.delta),
         "values": plan.value_names,
-        "aggregates": [{"aggregate": n.aggregate.to_data(), "noise_std": n.noise_std} for n in plan.aggregates],
+        "aggregates": [aggregate.to_data() for aggregate in plan.request.aggregates],
+        "measures": {noisy.name: noisy.noise_std for noisy in plan.measures},
     }
     if name in SAVED:
         plan.save("plan.json")

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dphist.aggregates import Aggregate
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.measures import Lattice, Measure, NoisyMeasure, NoisySum
@@ -109,6 +110,8 @@ def test_the_far_bound_decides() -> None:
 
 
 def test_a_mean_is_cut_to_its_bounds() -> None:
-    noisy = NoisyMeasure(Measure("mean", "v", 0.0, 10.0), RoundedGaussian(Fraction(3), 0))
+    mean = Aggregate("mean", "v", 0.0, 10.0)
+    noisy = NoisyMeasure(mean.measures[0], RoundedGaussian(Fraction(3), 0))
     part = NoisySum(np.array([-900.0, 0.0, 900.0]), (np.ones(3),), np.full(3, 10.0), 1.0)
-    assert noisy.column(part, part).values.tolist() == [0.0, 5.0, 10.0]
+    (column,) = mean.columns({noisy.name: (noisy, part)})
+    assert column.values.tolist() == [0.0, 5.0, 10.0]

@@ -52,7 +52,7 @@ def test_what_is_accounted_is_rounded_up() -> None:
             sums={f"c{i}": (0, 1 + i) for i in range(len(weights))},
             weights={f"sum_c{i}": weight for i, weight in enumerate(weights)},
         )
-        assert plan.mechanism.covers(plan.request.aggregates)
+        assert plan.mechanism.covers(plan.request.measures)
 
 
 def test_a_coarse_lattice_is_paid_for() -> None:

@@ -100,7 +100,7 @@ def test_aggregates_are_covered_exactly(mechanism: str) -> None:
     """Whatever the weights are; and less than that is not covered."""
     for weights in ({"sum_x": 0.1, "rows": 1 / 3}, {"mean_y": 0.7}, {"rows": 0.05, "sum_x": 3.0}):
         plan = dp.plan(epsilon=1, delta=1e-6, mechanism=mechanism, weights=weights, **COLUMNS)
-        of, aggregates = plan.mechanism, plan.request.aggregates
+        of, aggregates = plan.mechanism, plan.request.measures
         assert isinstance(of, AdaptiveGaussian | Voting)
         assert of.counts is not None
         assert of.covers(aggregates)

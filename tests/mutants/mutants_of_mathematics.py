@@ -92,25 +92,42 @@ _ENTROPY = "tests/noise/test_noise_entropy.py::"
 _TRUNCATED = "tests/privacy/test_truncated_laplace.py::"
 _GOLDEN = "tests/unknown_domain/test_golden.py::"
 
-AGGREGATES: Final = in_file(
+_AGGREGATES = "tests/publish/test_aggregates.py::"
+_RECORD_WEIGHTS = "tests/engines/test_engine_bounding.py::test_one_unit_moves_every_measure_by_its_sensitivity[duckdb]"
+
+MEASURES: Final = in_file(
     "measures.py",
-    ("sensitivity-rounded-down", "return math.ceil(max(self.upper", "return math.floor(max(self.upper",
+    ("sensitivity-rounded-down", "return math.ceil((self.records", "return math.floor((self.records",
      "a unit moves a sum by more than its sensitivity", _PLANS + "test_quantised_values_never_exceed_the_sensitivity"),
-    ("sensitivity-of-the-near-bound", "math.ceil(max(self.upper - self.centre", "math.ceil(min(self.upper - self.centre",
+    ("sensitivity-of-the-near-bound", "one = max(most - self.centre, self.centre", "one = min(most - self.centre, self.centre",
      "the bound far from the centre decides the sensitivity", _HISTOGRAM + "test_the_far_bound_decides"),
-    ("mean-not-cut", "values = np.clip(means, self.aggregate.lower, self.aggregate.upper)", "values = means",
-     "a mean lies in its bounds", _HISTOGRAM + "test_a_mean_is_cut_to_its_bounds"),
+    ("records-weigh-one", '(self.records if self.kind in ("deviation", "square") else 1) * one', "one",
+     "the records of a unit weigh up to `records` together", _RECORD_WEIGHTS),
+    ("sum-ends-at-its-bounds", "return min(self.lower, 0.0), max(self.upper, 0.0)", "return self.lower, self.upper",
+     "who has no value adds 0, which may be outside the bounds", _AGGREGATES + "test_a_sum_reaches_to_zero"),
     ("laplace-std-without-root", "return math.sqrt(2) * float(self.law.scale)", "return float(self.law.scale)",
      "the std that is told is that of the law", _PLANS + "test_laplace_aggregates_spend_epsilon"),
-    ("squares-forgotten", "total += (noisy.aggregate.sensitivity_steps / noisy.law.std) ** 2",
-     "total += noisy.aggregate.sensitivity_steps / noisy.law.std", "Gaussian budgets add up in squares", LAST_BIT),
-    ("sums-epsilon-halved", "total += noisy.aggregate.sensitivity_steps / noisy.law.scale",
-     "total += noisy.aggregate.sensitivity_steps / (2 * noisy.law.scale)", "the sums' epsilon is that of their noise",
+    ("squares-forgotten", "total += (noisy.measure.sensitivity_steps / noisy.law.std) ** 2",
+     "total += noisy.measure.sensitivity_steps / noisy.law.std", "Gaussian budgets add up in squares", LAST_BIT),
+    ("sums-epsilon-halved", "total += noisy.measure.sensitivity_steps / noisy.law.scale",
+     "total += noisy.measure.sensitivity_steps / (2 * noisy.law.scale)", "the sums' epsilon is that of their noise",
      _PLANS + "test_a_pure_epsilon_is_compared_exactly"),
-    ("centre-anywhere", "if not self.lower <= self.centre <= self.upper:", "if False:", "values lie around the centre",
+    ("centre-anywhere", "if not least <= self.centre <= most:", "if False:", "values lie around the centre",
      _HISTOGRAM + "test_measures_are_checked"),
     ("record-step-rounded-down", "ceiling = exponent - 1 if mantissa == 0.5 else exponent", "ceiling = exponent - 1",
      "sums of records fit the integers", _HISTOGRAM + "test_the_lattice_of_records"),
+)  # fmt: skip
+
+AGGREGATES: Final = in_file(
+    "aggregates.py",
+    ("mean-not-cut", "values = np.clip(centre + part.values / units, self.lower, self.upper)",
+     "values = centre + part.values / units", "a mean lies in its bounds", _HISTOGRAM + "test_a_mean_is_cut_to_its_bounds"),
+    ("shared-measure-paid-once", "return replace(one, weight=one.weight + other.weight)", "return one",
+     "a measure that two aggregates need has both their shares",
+     _AGGREGATES + "test_the_shares_of_an_aggregate_are_those_of_its_measures"),
+    ("part-without-its-share", "weight=self.weight * share,", "weight=self.weight,",
+     "the measures of an aggregate share its budget",
+     _AGGREGATES + "test_the_shares_of_an_aggregate_are_those_of_its_measures"),
 )  # fmt: skip
 
 CONDITIONAL: Final = (
@@ -143,8 +160,8 @@ CONDITIONAL: Final = (
     ),
     *in_file(
         "publish/table.py",
-        ("plain-count-in-means", "part = one_pass(noisy, recentred, count.values, count.std_errors)",
-         "part = one_pass(noisy, recentred, kept.counts, count.std_errors)", "means do not shrink near the threshold",
+        ("plain-count-in-means", "NoisySum(recentred, (std,), count.values, count.std_errors)",
+         "NoisySum(recentred, (std,), kept.counts, count.std_errors)", "means do not shrink near the threshold",
          "tests/publish/test_road.py::test_sums_and_means_are_computed_with_the_count_given_release"),
     ),
     *in_file(
@@ -410,7 +427,7 @@ ADAPTIVE: Final = in_file(
     ("laplace-counts-after-rounds", 'self.counts.law != "gaussian"', 'self.counts.law == "none"',
      "noise is of the law that is accounted for",
      "tests/adaptive/test_adaptive_theory.py::test_mechanisms_that_make_no_sense_are_refused"),
-    ("adaptive-undrawable", "self.require_drawable(request.aggregates)\n        except", "pass\n        except",
+    ("adaptive-undrawable", "self.require_drawable(request.measures)\n        except", "pass\n        except",
      "noise that cannot be drawn is refused",
      "tests/adaptive/test_adaptive_release.py::test_noise_that_cannot_be_drawn_is_found_when_a_plan_is_read"),
 )  # fmt: skip
@@ -635,7 +652,7 @@ PLANNING: Final = (
          "a choice has its share of epsilon", CHOICE),
         ("epsilon-beyond-the-samplers", "return min(left, LARGEST_EPSILON)", "return left", "samplers are exact enough",
          _PLANS + "test_huge_epsilons_are_capped_where_samplers_are_exact_enough"),
-        ("largest-weight-for-all", "return sum(aggregate.weight for aggregate in self.aggregates)",
+        ("largest-weight-for-all", "return sum(measure.weight for measure in self.measures)",
          "return max((aggregate.weight for aggregate in self.aggregates), default=0.0)", "every aggregate takes its share",
          BUDGET + "[sparse]"),
         ("unknown-keys-without-threshold", "return self.keys is None or self.sparse_keys", "return self.keys is None",
@@ -1147,6 +1164,7 @@ TOTAL: Final = in_file(
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(
     chain(
+        MEASURES,
         AGGREGATES,
         CONDITIONAL,
         BASE,

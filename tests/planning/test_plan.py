@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dphist as dp
+from dphist.aggregates import Aggregate
 from dphist.measures import Measure
 from dphist.mechanisms import GroupMechanism, KnownGroups
 from dphist.planning import storage
@@ -212,24 +213,25 @@ def test_aggregates_share_the_budget() -> None:
         weights={"mean_age": 2},
     )
     assert plan.mechanism.noise_std == pytest.approx(plain.mechanism.noise_std * math.sqrt(5), rel=1e-6)
-    likes, age, rows = plan.aggregates
+    likes, age, present, rows = plan.measures
     # the squared sensitivities in units of noise are in the ratio of the weights: 1 : 1 : 2 : 1
     sigma = plan.mechanism.noise_std
-    assert likes.aggregate.sensitivity / likes.noise_std == pytest.approx(1 / sigma)
-    assert (age.aggregate.sensitivity / age.noise_std) ** 2 == pytest.approx(2 / sigma**2)
-    assert rows.aggregate.sensitivity == 3.5
-    assert likes.aggregate.sensitivity == 0.5
-    assert age.aggregate.centre == 58
+    assert likes.measure.sensitivity / likes.noise_std == pytest.approx(1 / sigma)
+    assert (age.measure.sensitivity / age.noise_std) ** 2 == pytest.approx(0.8 * 2 / sigma**2)
+    assert (present.measure.sensitivity / present.noise_std) ** 2 == pytest.approx(0.2 * 2 / sigma**2)
+    assert rows.measure.sensitivity == 3.5
+    assert likes.measure.sensitivity == 0.5
+    assert age.measure.centre == 58
     assert [a.name for a in plan.request.aggregates] == ["sum_likes", "mean_age", "rows"]
-    spent = sum((noisy.aggregate.sensitivity / noisy.noise_std) ** 2 for noisy in plan.aggregates)
+    spent = sum((noisy.measure.sensitivity / noisy.noise_std) ** 2 for noisy in plan.measures)
     assert spent <= plan.mechanism.sums_sensitivity**2 * (1 + 1e-12)
 
 
 def test_laplace_aggregates_spend_epsilon() -> None:
     plan = dp.plan(epsilon=1, delta=1e-8, max_groups=1, sums={"x": (-3, 5)}, mechanism="laplace")
-    (noisy,) = plan.aggregates
+    (noisy,) = plan.measures
     scale = noisy.noise_std / math.sqrt(2)
-    spent = 1 * (1 / plan.mechanism.scale + noisy.aggregate.sensitivity / scale)  # type: ignore[attr-defined]
+    spent = 1 * (1 / plan.mechanism.scale + noisy.measure.sensitivity / scale)  # type: ignore[attr-defined]
     assert spent == pytest.approx(1.0)
     assert spent <= 1.0
 
@@ -277,7 +279,7 @@ def test_quantised_values_never_exceed_the_sensitivity() -> None:
         ({"sums": {"x": (0, 1e300)}}, "ordinary size"),
         ({"sums": {"x": (0, 1)}, "weights": {"sum_x": 0}}, "weight of sum_x"),
         ({"weights": {"sum_y": 1}}, "weights for aggregates of the plan"),
-        ({"sums": {str(i): (0, 1) for i in range(17)}}, "at most 16 aggregates"),
+        ({"sums": {str(i): (0, 1) for i in range(17)}}, "at most 16 sums"),
     ],
 )
 def test_bad_input_is_named(change: dict[str, object], message: str) -> None:
@@ -288,7 +290,7 @@ def test_bad_input_is_named(change: dict[str, object], message: str) -> None:
 def test_aggregates_are_checked_one_by_one() -> None:
     with pytest.raises(dp.InvalidParameter, match="a column for sums"):
         Measure("sum", None, 0, 1)
-    twice = (Measure("sum", "x", 0, 1), Measure("sum", "x", 0, 2))
+    twice = (Aggregate("sum", "x", 0, 1), Aggregate("sum", "x", 0, 2))
     with pytest.raises(dp.InvalidParameter, match="different names"):
         dp.planning.Request(epsilon=1, delta=1e-8, max_groups=1, aggregates=twice)
 
@@ -406,7 +408,7 @@ def made_for(**options: Any) -> GroupMechanism:
     return dp.plan(**{"epsilon": 1.0, "delta": 1e-9, **options}).mechanism
 
 
-ROWS = (Measure("rows", None, 0.0, 3.0),)
+ROWS = (Aggregate("rows", None, 0.0, 3.0),)
 MISFITS: dict[str, tuple[dict[str, Any], Callable[[], GroupMechanism], str]] = {
     "no threshold": ({"keys": 20, "sparse_keys": True}, lambda: made_for(keys=20), "a threshold is missing"),
     "another threshold": (

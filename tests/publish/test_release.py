@@ -129,7 +129,7 @@ def test_every_mechanism_releases_writes_and_verifies(plan: dict[str, object], t
     for name in ("out.parquet", "out.csv", "out.json"):
         found.write(tmp_path / name)
         checks = examine(tmp_path / name)
-        assert all(check.passed for check in checks), checks
+        assert not any(check.failed for check in checks), checks
         assert {"file", "guarantee", "columns", "threshold", "lattice"} <= {check.name for check in checks}
     assert (found.total is not None) == bool(plan.get("total"))
     assert not [path for path in tmp_path.iterdir() if "partial" in path.name]
@@ -224,7 +224,7 @@ def test_intervals_cover_what_they_say(mechanism: str) -> None:
     groups = 3000
     plan = dp.plan(epsilon=1, delta=1e-3, max_groups=1, rows=3, mechanism=mechanism)
     bounds, truth = ContributionBounds(max_groups=1), {"rows": np.full(groups, -400)}
-    measures = plan.request.aggregates
+    measures = plan.request.measures
     histogram = Histogram(pa.table({"k": np.arange(groups)}), np.full(groups, 400), bounds, truth, measures)
     with allow_test_entropy():
         found = privatise(histogram, plan, Selection("u", ("k",), intervals=0.9), SeededEntropy(5)).to_arrow()

@@ -91,7 +91,7 @@ def test_sums_have_the_noise_of_their_law() -> None:
     with allow_test_entropy():
         source, again = SeededEntropy(4), SeededEntropy(4)
         found = noisy_sums(plan, kept, groups, source)
-        for position, noisy in enumerate(plan.aggregates, 1):
+        for position, noisy in enumerate(plan.measures, 1):
             drawn = sample(noisy.law, 3, again)
             assert len(set(drawn.tolist())) == 3
             assert found[noisy.name].tolist() == (groups[f"steps_{position}"][kept.index] + drawn).tolist()
@@ -123,7 +123,8 @@ def test_sums_and_means_are_computed_with_the_count_given_release() -> None:
     assert mechanism.threshold is not None
     noisy = mechanism.threshold + mechanism.noise_std * np.array([0.25, 1.0, 60.0])
     steps = np.rint(np.ldexp(noisy, mechanism.lattice_bits)).astype(np.int64)
-    recentred = {"sum_value": np.array([7, 8, 9]), "mean_other": np.array([10**6, 10**6, 10**6])}
+    million = np.array([10**6, 10**6, 10**6])
+    recentred = {"sum_value": np.array([7, 8, 9]), "mean_other": million, "present_other": np.array([30, 40, 50])}
     columns = noisy_columns(plan, Kept(np.arange(3), steps, mechanism.lattice_bits), recentred, 0.95)
     assert columns[0].plain is not None
     found = mechanism.given_release(columns[0].plain, 0.95)
@@ -133,10 +134,11 @@ def test_sums_and_means_are_computed_with_the_count_given_release() -> None:
     assert values["count_low"].tolist() == found.bounds[0].tolist()
     assert values["count_noisy"].tolist() == np.ldexp(steps.astype(float), -mechanism.lattice_bits).tolist()
     assert (values["count"][:2] < values["count_noisy"][:2] - 0.2 * mechanism.noise_std).all()
-    summed, averaged = (noisy.aggregate for noisy in plan.aggregates)
+    summed, averaged, _ = (noisy.measure for noisy in plan.measures)
+    present = recentred["present_other"] / 2 + found.counts / 2
     assert values["sum_value"] == pytest.approx(4 * found.counts + recentred["sum_value"] * summed.step)
-    assert values["mean_other"] == pytest.approx(5 + recentred["mean_other"] * averaged.step / found.counts)
-    std = plan.aggregates[0].noise_std
+    assert values["mean_other"] == pytest.approx(5 + recentred["mean_other"] * averaged.step / present)
+    std = plan.measures[0].noise_std
     assert values["sum_value_std_error"] == pytest.approx(np.hypot(std, 4 * found.std_errors))
 
 

@@ -155,7 +155,7 @@ def test_every_leaf_is_compared_even_with_digests_computed_anew(folder: Path, na
     for leaf in ("dphist", "created", "unit"):  # of the wrong type even these
         assert outcome(rewrite(path, changed(good, (leaf,), 7), "wrong.parquet")) != "ok"
     assert outcome(rewrite(path, {**good, "more": 1}, "wrong.parquet")) == "more"
-    for wrong in ({k: v for k, v in good.items() if k != "guarantee"}, {**good, "version": 4}):
+    for wrong in ({k: v for k, v in good.items() if k != "guarantee"}, {**good, "version": 5}):
         assert outcome(rewrite(path, wrong, "wrong.parquet")) != "ok"
     assert "guarantee" in outcome(rewrite(path, {**good, "guarantee": "none"}, "wrong.parquet"))
     assert "table" in outcome(rewrite(path, {**good, "table": None}, "wrong.parquet"))
@@ -380,7 +380,7 @@ def test_old_files_are_read_and_what_they_lack_is_not_checked(folder: Path, tmp_
         return examine(path)
 
     checks = write(old)
-    assert {check.name for check in checks if check.state == "not checked"} == {"digest", "table"}
+    assert {check.name for check in checks if check.state == "not checked"} == {"digest", "table", "errors"}
     assert not any(check.failed for check in checks)
     assert {check.name for check in write({**old, "epsilon": 0.001}) if check.failed} == {"epsilon"}
     worded = {check.name: check.state for check in write({**old, "dphist": "0.0.9", "guarantee": "safe"})}

@@ -100,7 +100,7 @@ def noisy_values(table: pa.Table, name: str = "count") -> Any:
 
 
 def _columns(plan: Plan) -> list[str]:
-    return [aggregate.column for aggregate in plan.request.aggregates if aggregate.column is not None]
+    return [aggregate.column for aggregate in plan.request.measures if aggregate.column is not None]
 
 
 Read = Callable[[Release, int], Sequence[float] | Floats]

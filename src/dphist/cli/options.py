@@ -156,6 +156,8 @@ def parse(asked: dict[str, Any]) -> dict[str, Any]:
     readers: dict[str, Callable[[Any], Any]] = {
         "sums": lambda texts: dict(_bounds(text, "--sum") for text in texts),
         "means": lambda texts: dict(_bounds(text, "--mean") for text in texts),
+        "variances": lambda texts: dict(_bounds(text, "--variance") for text in texts),
+        "stds": lambda texts: dict(_bounds(text, "--std") for text in texts),
         "weights": lambda texts: dict(map(_weight, texts)),
     }
     return {name: readers[name](value) if name in readers else value for name, value in asked.items()}

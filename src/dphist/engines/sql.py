@@ -168,31 +168,42 @@ def _totals(measure: Measure, position: int, dialect: Dialect) -> list[str]:
     """What the records of one unit in one group add up to. Nulls are left out (NaN is one), infinities saturate."""
     if measure.kind == "rows":
         return [f"COUNT(*) AS number_{position}"]
-    value = f"value_{position}"
-    scaled = _clamped(f"{value} / {_double(measure.record_step)}", -LARGEST_RECORD, LARGEST_RECORD)
+    value, number = f"value_{position}", f"COUNT(value_{position}) AS number_{position}"
+    if measure.whole:
+        return [number]
+    amount = value if measure.kind in ("sum", "mean") else _clamped(value, measure.lower, measure.upper)
+    if measure.kind == "square":
+        away = f"({amount} - {_double(measure.middle)})"
+        amount = f"{away} * {away}"
+    scaled = _clamped(f"{amount} / {_double(measure.record_step)}", -LARGEST_RECORD, LARGEST_RECORD)
     whole = f"CASE WHEN {value} IS NOT NULL THEN {dialect.nearest(scaled)} END"
-    total = f"{dialect.exact_sum(whole)} AS total_{position}"
-    return [total] if measure.kind == "sum" else [total, f"COUNT({value}) AS number_{position}"]
+    return [f"{dialect.exact_sum(whole)} AS total_{position}", number]
 
 
 def _steps(measure: Measure, position: int, dialect: Dialect) -> str:
-    """What one unit adds to the recentred sum of one group, in whole steps.
-
-    A unit without any value adds 0 (clamped) to a sum, and the centre to a mean: the count of units, by which a mean is
-    divided, has the unit in it, and the centre is what moves the mean least.
-    """
-    total = f"CAST(total_{position} AS DOUBLE)"
-    if measure.kind == "rows":
-        amount = f"CAST(number_{position} AS DOUBLE)"
+    """What one unit adds to the recentred sum of one group, in whole steps. `Measure` says what."""
+    number, centre, counted = f"number_{position}", _double(measure.centre), measure.nulls == "counted"
+    least_one = f"GREATEST({number}, 1)"  # where nothing is divided, since nothing is there
+    total = f"CAST(total_{position} AS DOUBLE) * {_double(measure.record_step)}"
+    if measure.whole:
+        away = f"{_clamped(f'CAST({number} AS DOUBLE)', *measure.span)} - {centre}"
     elif measure.kind == "sum":
-        amount = f"COALESCE({total} * {_double(measure.record_step)}, 0)"
+        clamped = _clamped(f"COALESCE({total}, 0)" if counted else total, measure.lower, measure.upper)
+        away = f"{clamped if counted else f'CASE WHEN {number} = 0 THEN 0 ELSE {clamped} END'} - {centre}"
+    elif measure.kind == "mean":
+        mean = f"{total} / {least_one}"
+        clamped = _clamped(f"COALESCE({mean}, {centre})" if counted else mean, measure.lower, measure.upper)
+        away = f"{clamped} - {centre}"
     else:
-        amount = f"COALESCE({total} / number_{position} * {_double(measure.record_step)}, {_double(measure.centre)})"
-    clamped = _clamped(amount, measure.lower, measure.upper)
+        away = f"({total} - {number} * {centre})"
+        away += f" * LEAST({_double(1)}, {_double(measure.records)} / {least_one})"
     # Truncation rounds towards the centre, so that the clamped range stays inside +-sensitivity_steps.
-    whole = dialect.truncated(f"({clamped} - {_double(measure.centre)}) / {_double(measure.step)}")
+    whole = dialect.truncated(f"({away}) / {_double(measure.step)}")
     limit = float(measure.sensitivity_steps)
-    return f"CAST({_clamped(whole, -limit, limit)} AS BIGINT) AS steps_{position}"
+    steps = f"CAST({_clamped(whole, -limit, limit)} AS BIGINT)"
+    if measure.kind in ("mean", "deviation", "square") and not counted:
+        steps = f"CASE WHEN {number} = 0 THEN 0 ELSE {steps} END"
+    return f"{steps} AS steps_{position}"
 
 
 def _result(fields: Fields, steps: list[str], dialect: Dialect) -> str:

@@ -230,7 +230,7 @@ class AdaptiveGaussian(GroupMechanism):
         """Why this is not what the request paid for."""
         problems = GroupMechanism.misfits(self, request)
         try:
-            self.require_drawable(request.aggregates)
+            self.require_drawable(request.measures)
         except (Infeasible, InvalidParameter) as problem:
             problems.append(f"noise cannot be drawn ({problem})")
         return problems
@@ -254,7 +254,7 @@ def _drawable(request: Request, tuning: Tuning) -> AdaptiveGaussian:
         emphasis=request.emphasis,
         tuning=tuning,
     )
-    mechanism.require_drawable(request.aggregates)
+    mechanism.require_drawable(request.measures)
     return mechanism
 
 

@@ -433,7 +433,7 @@ class GroupMechanism(Mechanism):
             problems.append("the number of public keys differs")
         if self.low_threshold is not None and self.low_threshold != request.low_threshold:
             problems.append("low_threshold differs from the request")
-        return problems if self.covers(request.aggregates) else [*problems, "the aggregates are not paid for"]
+        return problems if self.covers(request.measures) else [*problems, "the aggregates are not paid for"]
 
     def with_groups(self, max_groups: int) -> GroupMechanism | None:
         """The same noise and threshold for another bound on a unit's groups, where that is possible."""

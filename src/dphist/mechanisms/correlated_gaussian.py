@@ -100,7 +100,7 @@ class CorrelatedGaussian(GroupMechanism):
     def for_request(cls, request: Request) -> Iterator[Builder]:
         """Where a public number bounds the non-empty groups. The paper's analyses know neither aggregates nor max_groups."""
         if request.thresholded and request.noise == "rounded" and request.bounded_groups is not None:
-            analyses = csh.ANALYSES if not request.aggregates and request.keys is None else csh.ANALYSES[:1]
+            analyses = csh.ANALYSES if not request.measures and request.keys is None else csh.ANALYSES[:1]
             yield from (partial(correlated_gaussian, request, analysis) for analysis in analyses)
 
     @property

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dphist import checks
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.measures import MOST_AGGREGATES, Measure, NoisyMeasure
+from dphist.measures import MOST_MEASURES, Measure, NoisyMeasure
 from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, MOST_RELEASED, SCALE_BITS
 from dphist.noise.laws import LARGEST_SCALE, DiscreteLaplace, Law, RoundedGaussian
 from dphist.words import number
@@ -151,11 +151,11 @@ class CountNoise:
         """Refuse, before any data is read, a budget whose noise could leave the range of the sampler at the largest bound."""
         reach = self.reach(LARGEST_CAP)
         for noisy in aggregates:
-            if noisy.aggregate.sensitivity_steps > MOST_SUM_STEPS:
-                steps = noisy.aggregate.sensitivity_steps
+            if noisy.measure.sensitivity_steps > MOST_SUM_STEPS:
+                steps = noisy.measure.sensitivity_steps
                 raise InvalidParameter(f"at most 2^30 steps for {noisy.name}", steps, "use narrower bounds.")
-            steps_std = noisy.noise_std / noisy.aggregate.step
-            if math.ldexp(steps_std * reach, sum_shift(noisy.aggregate)) > float(LARGEST_SCALE) / 2:
+            steps_std = noisy.noise_std / noisy.measure.step
+            if math.ldexp(steps_std * reach, sum_shift(noisy.measure)) > float(LARGEST_SCALE) / 2:
                 raise Infeasible(f"noise on {noisy.name} that can be drawn", f"{steps_std:.3g} steps", "raise epsilon.")
         classes, scaled = (self.std(noise) * reach for noise in (self.class_noise, self.scaled_noise))
         largest = max(classes, math.ldexp(scaled, SCALE_BITS), self.std(self.histogram_noise))
@@ -265,5 +265,5 @@ def sum_shift(aggregate: Measure) -> int:
     return max(0, SUM_BITS - aggregate.sensitivity_steps.bit_length())
 
 
-COUNTERS: Final = 1 + MOST_RELEASED * (2 + MOST_AGGREGATES)
+COUNTERS: Final = 1 + MOST_RELEASED * (2 + MOST_MEASURES)
 """How many draws of the counts one unit can change: a bucket, and in every group its class, the scaled count and its sums."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -174,7 +174,7 @@ def laplace_threshold(request: Request) -> LaplaceThreshold:
     """Discrete Laplace noise of the smallest scale, or of the noise asked for, and the smallest threshold for it."""
     groups = request.groups_per_unit
     share = 1 / (1 + request.sums_budget)  # of epsilon, which adds up linearly here
-    scale = groups / (request.mechanism_epsilon * share) * (1 + 4e-16 * (2 + len(request.aggregates)))
+    scale = groups / (request.mechanism_epsilon * share) * (1 + 4e-16 * (2 + len(request.measures)))
     if request.noise_std is not None:
         asked = scale_of_std(request.noise_std)
         if asked < scale:
@@ -188,7 +188,7 @@ def laplace_threshold(request: Request) -> LaplaceThreshold:
         scale=scale,
         threshold=float(request.low_threshold + gap),
         low_threshold=request.low_threshold,
-        sums_epsilon=round_up(sum(Fraction(a.weight) for a in request.aggregates) / Fraction(scale)),
+        sums_epsilon=round_up(sum(Fraction(a.weight) for a in request.measures) / Fraction(scale)),
     )
 
 
@@ -202,13 +202,17 @@ def scale_of_std(noise_std: float) -> float:
 
 
 def laplace_quantile(scales: Sequence[Floats], miss: float) -> Floats:
-    """The smallest x with P(|sum of independent Laplace noises| > x) <= miss, for one or two noises, element by element.
+    """The smallest x with P(|sum of independent Laplace noises| > x) <= miss, element by element.
 
     One noise: exp(-x/b). Two, with r = smaller scale/larger scale b: (exp(-x/b) - r^2 exp(-x/(r b)))/(1 - r^2), which tends
-    to (1 + x/(2b)) exp(-x/b) as r tends to 1; close to it the two are taken as equal, which can only widen.
+    to (1 + x/(2b)) exp(-x/b) as r tends to 1; close to it the two are taken as equal, which can only widen. More of them:
+    the sum over i of exp(-x/b_i) times the product of b_i^2/(b_i^2 - b_j^2) over the others j; scales that are close to each
+    other are moved apart, upwards, which can only widen.
     """
     if len(scales) == 1:
         return np.asarray(scales[0] * math.log(1 / miss))
+    if len(scales) > 2:
+        return _quantile_of_many(np.broadcast_arrays(*scales), miss)
     large, small = np.maximum(*scales), np.minimum(*scales)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(large > 0, small / large, 0.0)
@@ -225,3 +229,28 @@ def laplace_quantile(scales: Sequence[Floats], miss: float) -> Floats:
         enough = tail(middle) <= miss
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return np.asarray(high * large)
+
+
+_APART: Final = 1.1
+"""Scales as close as this are moved apart: partial fractions would lose their digits."""
+
+
+def _quantile_of_many(scales: Sequence[Floats], miss: float) -> Floats:
+    b = np.sort(np.stack(scales).astype(np.float64), axis=0)
+    largest = np.maximum(b[-1], np.finfo(np.float64).tiny)
+    b = np.maximum(b / largest, 1e-6)
+    for i in range(1, len(b)):
+        b[i] = np.maximum(b[i], _APART * b[i - 1])
+    squares = b**2
+    factors = np.stack(
+        [
+            np.prod([squares[i] / (squares[i] - squares[j]) for j in range(len(b)) if j != i], axis=0)
+            for i in range(len(b))
+        ]
+    )
+    low, high = np.zeros(b.shape[1:]), len(b) * b[-1] * (2 * math.log(1 / miss) + 4)
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = (factors * np.exp(-middle / b)).sum(axis=0) <= miss
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return np.asarray(high * largest)

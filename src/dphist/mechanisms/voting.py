@@ -278,7 +278,7 @@ class Voting(GroupMechanism):
         """Why this is not what the request paid for."""
         problems = GroupMechanism.misfits(self, request)
         try:
-            self.require_drawable(request.aggregates)
+            self.require_drawable(request.measures)
         except (Infeasible, InvalidParameter) as problem:
             problems.append(f"noise cannot be drawn ({problem})")
         return problems
@@ -314,7 +314,7 @@ def _drawable(request: Request, look_share: float) -> Voting:
         emphasis=None if request.keys_only else request.emphasis,
         sums_budget=request.sums_budget,
     )
-    mechanism.require_drawable(request.aggregates)
+    mechanism.require_drawable(request.measures)
     return mechanism
 
 

@@ -79,10 +79,8 @@ def title(mechanism: GroupMechanism) -> str:
 def facts(request: Request, mechanism: GroupMechanism) -> list[Fact]:
     """What a reader wants to know, as (label, sentence)."""
     facts = [*_choice(request), *mechanism.facts(), *(rates_in_words(mechanism) if request.keys_only else [])]
-    for noisy in mechanism.noisy(request.aggregates):
-        bounds = f"[{noisy.aggregate.lower:g}, {noisy.aggregate.upper:g}]"
-        noise = f"noise of std {number(noisy.noise_std)} on the recentred sum"
-        facts.append((noisy.name, f"each unit's value in a group clamped to {bounds}; {noise}"))
+    noisy = {one.name: one for one in mechanism.noisy(request.measures)}
+    facts += [(aggregate.name, aggregate.fact(noisy)) for aggregate in request.aggregates]
     if request.total_scale is not None:
         std = math.sqrt(2) * request.total_scale
         facts.append(("total", f"the number of units, with noise of std {number(std)}: {TOTAL_SHARE:.0%} of epsilon"))

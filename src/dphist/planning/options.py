@@ -131,7 +131,37 @@ class _Choices(TypedDict, total=False):
             "column:lower:upper, a mean per group. Repeatable.", flag="--mean", text=list[str] | None, expected=_BOUNDS
         ),
     ]
+    variances: Annotated[
+        _Bounds | None,
+        Option(
+            "column:lower:upper, the variance of records per group. Repeatable.",
+            flag="--variance",
+            text=list[str] | None,
+            expected=_BOUNDS,
+        ),
+    ]
+    stds: Annotated[
+        _Bounds | None,
+        Option(
+            "column:lower:upper, the standard deviation of records per group. Repeatable.",
+            flag="--std",
+            text=list[str] | None,
+            expected=_BOUNDS,
+        ),
+    ]
+    count_of: Annotated[
+        Sequence[str] | None,
+        Option(
+            "column, the units with a value in it per group, as COUNT(column). Repeatable.",
+            text=list[str] | None,
+            expected="a list of columns",
+        ),
+    ]
     rows: Annotated[int | None, Option("Records per group, each unit's clamped to this many.")]
+    records: Annotated[
+        int | None,
+        Option("How much the records of one unit weigh in one group at most, in a variance or std (default: 1)."),
+    ]
     weights: Annotated[
         Mapping[str, float] | None,
         Option(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Unpack
 
 from dphist import checks
+from dphist.aggregates import Aggregate
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.measures import Measure, NoisyMeasure
+from dphist.measures import NoisyMeasure
 from dphist.mechanisms import GroupMechanism
 from dphist.planning import storage
 from dphist.planning.candidates import candidates
@@ -43,9 +44,9 @@ class Plan:
         return stated_delta(self.request, self.mechanism)
 
     @property
-    def aggregates(self) -> tuple[NoisyMeasure, ...]:
-        """Every aggregate with its noise."""
-        return self.mechanism.noisy(self.request.aggregates)
+    def measures(self) -> tuple[NoisyMeasure, ...]:
+        """Every measure of its aggregates with its noise."""
+        return self.mechanism.noisy(self.request.measures)
 
     @property
     def branches(self) -> tuple[GroupMechanism, ...]:
@@ -115,9 +116,18 @@ def _request(asked: PlanOptions) -> Request:
     rows, max_groups, keys = asked["rows"], asked["max_groups"], asked["keys"]
     if rows is not None:
         checks.check_whole("rows", rows)
+    records = 1 if asked["records"] is None else asked["records"]
+    if asked["records"] is not None and not (asked["variances"] or asked["stds"]):
+        raise InvalidParameter("an aggregate of records with --records, such as a variance", "none")
     aggregates = [
         *(_aggregate("sum", column, bounds, shares) for column, bounds in (asked["sums"] or {}).items()),
         *(_aggregate("mean", column, bounds, shares) for column, bounds in (asked["means"] or {}).items()),
+        *(_aggregate("count_of", column, (0, 1), shares) for column in asked["count_of"] or ()),
+        *(
+            _aggregate("variance", column, bounds, shares, records)
+            for column, bounds in (asked["variances"] or {}).items()
+        ),
+        *(_aggregate("std", column, bounds, shares, records) for column, bounds in (asked["stds"] or {}).items()),
         *([] if rows is None else [_aggregate("rows", None, (0, rows), shares)]),
     ]
     if shares:
@@ -153,9 +163,11 @@ def _choice(max_groups: object, sparsity: object, keys: object, sketch: object, 
     return "law" if nothing and mechanism == "best" else "given"
 
 
-def _aggregate(kind: Any, column: str | None, bounds: tuple[float, float], shares: dict[str, float]) -> Measure:
-    plain = Measure(kind, column, float(bounds[0]), float(bounds[1]))
-    return Measure(kind, column, plain.lower, plain.upper, shares.pop(plain.name, 1.0))
+def _aggregate(
+    kind: Any, column: str | None, bounds: tuple[float, float], shares: dict[str, float], records: int = 1
+) -> Aggregate:
+    plain = Aggregate(kind, column, float(bounds[0]), float(bounds[1]), nulls="left out", records=records)
+    return replace(plain, weight=shares.pop(plain.name, 1.0))
 
 
 def choose(request: Request) -> Plan:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from dphist import checks
+from dphist.aggregates import Aggregate, merge
 from dphist.errors import InvalidParameter
-from dphist.measures import MOST_AGGREGATES, Measure
+from dphist.measures import MOST_MEASURES, Measure
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.mechanisms.counts import EMPHASES, Emphasis
 from dphist.mechanisms.tuning import Tuning
@@ -50,7 +51,7 @@ class Request:
     sparse_keys: bool = False
     sketch: int | None = None
     total: bool = False
-    aggregates: tuple[Measure, ...] = ()
+    aggregates: tuple[Aggregate, ...] = ()
     objective: Objective = "release95"
     mechanism: str = "best"
     analysis: str | None = None
@@ -82,10 +83,11 @@ class Request:
         self._check_choice()
         self._check_analysis()
         self._check_noise()
-        if len(self.aggregates) > MOST_AGGREGATES:
-            raise InvalidParameter(f"at most {MOST_AGGREGATES} aggregates", len(self.aggregates))
         if len({aggregate.name for aggregate in self.aggregates}) < len(self.aggregates):
             raise InvalidParameter("aggregates with different names", [a.name for a in self.aggregates])
+        if len(self.measures) > MOST_MEASURES:
+            hint = "a mean takes two of them, a variance three."
+            raise InvalidParameter(f"aggregates of at most {MOST_MEASURES} sums", len(self.measures), hint)
 
     def _check_keys_only(self) -> None:
         """A selection of keys has no bound on a unit's groups, nothing to add up, and no public list."""
@@ -223,7 +225,12 @@ class Request:
     @property
     def sums_budget(self) -> float:
         """The budget of the aggregates relative to the count's."""
-        return sum(aggregate.weight for aggregate in self.aggregates)
+        return sum(measure.weight for measure in self.measures)
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """What engines add up for the aggregates."""
+        return merge(self.aggregates)
 
 
 def check_noise(noise_std: float | None, correlation: float | None) -> None:

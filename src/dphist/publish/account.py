@@ -91,7 +91,7 @@ def _selected_and_counted(request: Request, mechanism: GroupMechanism) -> list[s
     of = "epsilon" if mechanism.splits_epsilon else "the squared Gaussian budget"
     parts = [f"Selected {mechanism.selection_in_words}: {_share(selecting)} of {of}"]
     parts.append(f"counted all units in each group: {_share(counting)}" if mechanism.counted else "nothing was counted")
-    if request.aggregates:
+    if request.measures:
         parts.append(f"{_names(request)}: {_share(whole * split['sums'])}")
     return parts
 
@@ -103,7 +103,7 @@ def _counted_at_once(request: Request, mechanism: GroupMechanism) -> list[str]:
         head = f"Selected by noisy counts above {number(mechanism.threshold)}"
     of = "epsilon" if mechanism.splits_epsilon else "the squared Gaussian budget"
     share = 1 / (1 + request.sums_budget)
-    sums = [f"{_names(request)}: {_share(1 - share)}"] if request.aggregates else []
+    sums = [f"{_names(request)}: {_share(1 - share)}"] if request.measures else []
     return [head, f"counts: {_share(share)} of {of}", *sums]
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from dphist.words import canonical, hash_of
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Of the metadata. 1 had no digests, 2 no counts estimated given release; what they lack is not checked."""
 
 DIGEST: Final = "digest"

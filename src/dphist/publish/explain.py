@@ -57,7 +57,7 @@ def _bounding(job: Job) -> str:
         " records and fresh randomness only, so adding or removing a unit changes nothing for the others: each group's count"
         f" changes by at most one, in at most {most:,} groups."
     )
-    if job.plan.aggregates:
+    if job.plan.measures:
         words += (
             " Every unit's value in a group is clamped to public bounds, recentred and rounded to whole steps: sums are exact"
             " integers, and one unit moves each by at most its public sensitivity."

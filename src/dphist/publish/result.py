@@ -235,6 +235,7 @@ def describe_release(
 ) -> dict[str, Any]:
     """The metadata of a release, wherever its table is."""
     scale = plan.request.total_scale
+    noisy = {one.name: one for one in plan.measures}
     total_std = None if scale is None else float(np.sqrt(2.0) * scale)
     return {
         "format": "dphist-release",
@@ -257,6 +258,14 @@ def describe_release(
         "total_units": None if total is None else {"value": total, "std_error": total_std},
         "summary": what_was_done(plan),
         "estimand": estimand(plan),
+        "aggregates": [
+            {
+                "name": aggregate.name,
+                "estimand": aggregate.estimand,
+                "noise_std": {measure.name: noisy[measure.name].noise_std for measure in aggregate.measures},
+            }
+            for aggregate in plan.request.aggregates
+        ],
         **_of_keys_alone(plan),
         "ledger": None if receipt is None else receipt.to_data(),
         "plan": plan_storage.to_data(plan.request, plan.mechanism, plan.alternatives),

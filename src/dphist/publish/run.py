@@ -134,7 +134,7 @@ class Work:
 
     def from_rounds(self, pairs: Pairs) -> Release:
         """Select; then count and estimate, unless keys alone are asked for."""
-        mechanism, aggregates = self.plan.mechanism, self.plan.aggregates
+        mechanism, measures = self.plan.mechanism, self.plan.measures
         if self.diagnose is not None:
             self.diagnose({"non-empty groups": pairs.non_empty_groups()})
         self.tell(ROUNDS if mechanism.counted else SELECTING)
@@ -142,11 +142,12 @@ class Work:
         noise, tuning = mechanism.counts, mechanism.tuning
         if noise is None:
             return self._released(selected.publish(keys_alone, self._layout(), self.entropy), None)
-        counted, counting = count(noise, tuning, pairs_of_units, selected, aggregates, self.entropy)
-        names, level = [noisy.name for noisy in aggregates], self.selection.intervals
+        counted, counting = count(noise, tuning, pairs_of_units, selected, measures, self.entropy)
+        names, level = [noisy.name for noisy in measures], self.selection.intervals
+        aggregates = self.plan.request.aggregates
 
         def estimate_groups(groups: Arrays) -> Rows:
-            columns = estimated_columns(noise, aggregates, counting.noisy_counts(names, groups), tuning)
+            columns = estimated_columns(noise, aggregates, measures, counting.noisy_counts(names, groups), tuning)
             return Rows(np.arange(len(columns[0].values)), published(columns, mechanism, level))
 
         table = counted.publish(estimate_groups, self._layout(), self.entropy, together=True)
@@ -349,7 +350,7 @@ def build_query(plan: Plan, selection: Selection, listed: pa.Table | None) -> Gr
     return GroupByQuery(
         unit=selection.unit,
         by=tuple(parse_key(key) for key in selection.by),
-        measures=plan.request.aggregates,
+        measures=plan.request.measures,
         where=selection.where,
         null_keys=selection.null_keys,
         public_keys=listed,

@@ -9,7 +9,7 @@ import numpy as np
 
 from dphist.engines.base import Arrays, Layout, OnGroups, Order, Rows
 from dphist.errors import InvalidParameter
-from dphist.measures import LARGEST_SUM, Column, NoisyMeasure, NoisySum
+from dphist.measures import LARGEST_SUM, Column, NoisySum
 from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.base import Floats, Integers, Kept
 from dphist.noise import Entropy, sample
@@ -76,7 +76,7 @@ def noise_groups(plan: Plan, level: float | None, shared: int, entropy: Entropy 
 def noisy_sums(plan: Plan, kept: Kept, groups: Arrays, entropy: Entropy | None) -> dict[str, Integers]:
     """Fresh noise on the recentred sums of the released groups, in steps."""
     noisy_steps = {}
-    for position, noisy in enumerate(plan.aggregates, 1):
+    for position, noisy in enumerate(plan.measures, 1):
         steps = np.clip(groups[f"steps_{position}"][kept.index], -LARGEST_SUM, LARGEST_SUM)
         noisy_steps[noisy.name] = steps + sample(noisy.law, len(steps), entropy)
     return noisy_steps
@@ -89,12 +89,12 @@ def noisy_columns(plan: Plan, kept: Kept, sums: Mapping[str, Integers], level: f
     with the count as it is estimated given release.
     """
     count = count_column(plan.mechanism, kept.counts, level)
-    columns = [count]
-    for noisy in plan.aggregates:
-        recentred = np.asarray(sums[noisy.name] * noisy.aggregate.step, np.float64)
-        part = one_pass(noisy, recentred, count.values, count.std_errors)
-        columns.append(noisy.column(part, part))
-    return columns
+    parts = {}
+    for noisy in plan.measures:
+        recentred = np.asarray(sums[noisy.name] * noisy.measure.step, np.float64)
+        std = np.full(len(recentred), noisy.noise_std)
+        parts[noisy.name] = noisy, NoisySum(recentred, (std,), count.values, count.std_errors)
+    return [count, *(column for aggregate in plan.request.aggregates for column in aggregate.columns(parts))]
 
 
 def count_column(mechanism: GroupMechanism, noisy: Floats, level: float | None) -> Column:
@@ -103,13 +103,6 @@ def count_column(mechanism: GroupMechanism, noisy: Floats, level: float | None) 
         return Column("count", noisy, (np.full(len(noisy), mechanism.noise_std),))
     found = mechanism.given_release(noisy, level)
     return Column("count", found.counts, (found.std_errors,), noisy, found.bounds)
-
-
-def one_pass(noisy: NoisyMeasure, recentred: Floats, counts: Floats, count_std: Floats) -> NoisySum:
-    """Sums of one pass with the noisy counts. A mean divides by them: one below 1, which only groups of a public list can have,
-    is taken as 1."""
-    units = np.maximum(counts, 1.0) if noisy.aggregate.kind == "mean" else counts
-    return NoisySum(recentred, (np.full(len(counts), noisy.noise_std),), units, count_std)
 
 
 def published(columns: Sequence[Column], mechanism: GroupMechanism, level: float | None) -> dict[str, Floats]:

@@ -137,7 +137,7 @@ def count(
     exact = pairs.norm_histogram(weights, edges(noise.power), noise.power)
     norms = noise_norms(noise, tuning, exact, float(weights.sum_of("norm")), entropy)
     classes = choose_classes(norms, noise.power)
-    shifts = [sum_shift(noisy.aggregate) for noisy in aggregates]
+    shifts = [sum_shift(noisy.measure) for noisy in aggregates]
     counted = pairs.by_class(weights, classes.bounds, classes.light, classes.power, shifts)
     names = ["weight", "scaled", *class_names(len(classes.bounds)), *sum_names(len(shifts))]
     return counted.each(noise_classes(noise, classes, aggregates, entropy), names, entropy), Counting(norms, classes)
@@ -236,7 +236,7 @@ def noise_classes(
             columns[name] = groups[name] + sample(noise.class_law(float(bound)), size, entropy)
         for position, noisy in enumerate(aggregates, 1):
             for kind, bound in zip(("light", "heavy"), classes.split_bounds, strict=True):
-                law = noise.sum_law(noisy, bound, sum_shift(noisy.aggregate))
+                law = noise.sum_law(noisy, bound, sum_shift(noisy.measure))
                 name = f"{kind}_{position}"
                 columns[name] = groups[name] + sample(law, size, entropy)
         return Rows(np.arange(size), columns)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dphist.aggregates import Aggregate
 from dphist.measures import Column, NoisyMeasure, NoisySum
 from dphist.mechanisms.counts import CountNoise, sum_shift
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, SCALE_BITS, Tuning
@@ -62,17 +63,20 @@ class Estimates:
 
 
 def estimated_columns(
-    noise: CountNoise, aggregates: Sequence[NoisyMeasure], noisy: NoisyCounts, tuning: Tuning
+    noise: CountNoise,
+    aggregates: Sequence[Aggregate],
+    measures: Sequence[NoisyMeasure],
+    noisy: NoisyCounts,
+    tuning: Tuning,
 ) -> list[Column]:
     """The count and every aggregate, from published values alone."""
     estimates = estimate(noise, noisy, tuning)
     columns = [Column("count", estimates.counts, (estimates.std_errors,))]
-    for aggregate in aggregates:
-        values, std = estimate_sums(noise, aggregate, noisy, estimates)
-        units = np.maximum(estimates.counts, 1.0) if aggregate.aggregate.kind == "mean" else estimates.counts
-        total = NoisySum(values, (std,), units, estimates.std_errors)
-        columns.append(aggregate.column(total, total))
-    return columns
+    sums = {}
+    for measure in measures:
+        values, std = estimate_sums(noise, measure, noisy, estimates)
+        sums[measure.name] = measure, NoisySum(values, (std,), estimates.counts, estimates.std_errors)
+    return [*columns, *(column for aggregate in aggregates for column in aggregate.columns(sums))]
 
 
 def estimate(noise: CountNoise, noisy: NoisyCounts, tuning: Tuning) -> Estimates:
@@ -279,7 +283,7 @@ def estimate_sums(
     Light units are added up with little noise. The sum of heavy units is drawn to their number times their mean value, as far
     as it is noise; what groups differ from that beyond noise is measured over all of them.
     """
-    aggregate = noisy_aggregate.aggregate
+    aggregate = noisy_aggregate.measure
     step = math.ldexp(aggregate.step, -sum_shift(aggregate))
     a = noisy.weights / ONE
     light, heavy = (part.astype(np.float64) * step / a for part in noisy.sums[noisy_aggregate.name])

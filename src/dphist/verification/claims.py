@@ -35,6 +35,9 @@ _SINCE_2: Final = ("keys", "null_keys")
 _SINCE_3: Final = ("cut_off", "summary")
 """What metadata of a list and of a release lacked before."""
 
+_SINCE_4: Final = ("aggregates",)
+"""What metadata of a release lacked before."""
+
 _CLOSE: Final = 1e-9
 """Another version of a numerical library may move the last digits of a number."""
 
@@ -174,7 +177,8 @@ def compare(metadata: dict[str, Any], expected: dict[str, Any]) -> Iterator[Chec
     seals = (FILE,) if version == 1 else (FILE, DIGEST, TABLE)
     how = {ESCAPED} if metadata.get(ESCAPED) is True else set()  # how it is written, not what it claims
     stated = {name: value for name, value in metadata.items() if name not in seals and name not in how}
-    later = (*(_SINCE_2 if version < 2 else ()), *(_SINCE_3 if version < 3 else ()))
+    since = {2: _SINCE_2, 3: _SINCE_3, 4: _SINCE_4}
+    later = [name for first, names in since.items() if version < first for name in names]
     expected = {name: value for name, value in expected.items() if name in stated or name not in later}
     expected = {**json.loads(canonical(expected)), "version": version, "dphist": stated["dphist"]}
     differing, others = dict(_differences(stated, expected, "")), "every field"

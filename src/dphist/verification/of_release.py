@@ -14,12 +14,12 @@ from dphist.checks import Check
 from dphist.engines.base import Order, row_order
 from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter
-from dphist.measures import Column, Floats
+from dphist.measures import Column, Floats, NoisySum
 from dphist.planning import Plan, storage
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection, describe_release
-from dphist.publish.table import HIGH, LOW, check_form, column_names, count_column, one_pass
+from dphist.publish.table import HIGH, LOW, check_form, column_names, count_column
 from dphist.verification import claims
 from dphist.verification.claims import Findings, Names, Text, close, numbers, skipped
 from dphist.verification.stored import Stored
@@ -176,7 +176,9 @@ def _check_errors(table: pa.Table, plan: Plan, request: Selection, count: Column
     else:
         yield Check("errors", True, "standard errors and intervals are those of the plan")
     if unknown:
-        yield skipped("errors", f"of {unknown} depend on counts before they were rounded")
+        yield skipped(
+            "errors", f"of {unknown} depend on numbers that are not published, or on counts before they were rounded"
+        )
 
 
 def _noises(table: pa.Table, plan: Plan, request: Selection, count: Column) -> Iterator[tuple[str, Column | None]]:
@@ -187,11 +189,13 @@ def _noises(table: pa.Table, plan: Plan, request: Selection, count: Column) -> I
         return
     yield "count", count
     rounded = request.integers and request.intervals is None and count.plain is None
-    for noisy in plan.aggregates:
-        name, values = noisy.aggregate.name, numbers(table, noisy.aggregate.name)
-        hidden = rounded and noisy.aggregate.kind == "mean"
-        part = one_pass(noisy, np.zeros(0), count.values, count.std_errors)
-        yield name, None if hidden else Column(name, values, noisy.errors(values, part))
+    noisy = {one.name: one for one in plan.measures}
+    counted = NoisySum(np.zeros(0), (), count.values, count.std_errors)
+    for aggregate in plan.request.aggregates:
+        values = numbers(table, aggregate.name)
+        hidden = rounded and aggregate.kind == "mean"
+        noises = None if hidden else aggregate.noises(values, noisy, counted)
+        yield aggregate.name, None if noises is None else Column(aggregate.name, values, noises)
 
 
 def _wrong_bounds(table: pa.Table, name: str, reach: Floats, rounding: float) -> list[str]:

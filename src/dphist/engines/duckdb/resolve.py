@@ -15,6 +15,7 @@ from dphist.engines.expressions import RecordExpression, check_expression
 from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.sql import Fields
 from dphist.errors import InvalidParameter
+from dphist.measures import Measure
 
 _LISTED: Final = "listed_keys"
 
@@ -53,7 +54,7 @@ def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupB
     return Fields(
         unit=keytypes.canonical(unit.sql, unit.type_name, f"the unit {query.unit!r}"),
         keys=canonical,
-        values=tuple(None if m.column is None else _value(m.column, steps, attached) for m in query.measures),
+        values=tuple(_value(measure, steps, attached) for measure in query.measures),
         measures=query.measures,
         where=None if where is None else _condition(steps, where),
         source=steps.source(SOURCE),  # last: by now it has all steps
@@ -78,8 +79,13 @@ def check_column(name: str, names: Sequence[str], *, exact: bool, shown: bool = 
     raise InvalidParameter("a column that exists", repr(name), hint)
 
 
-def _value(column: str, steps: Steps, attached: Attached) -> str:
+def _value(measure: Measure, steps: Steps, attached: Attached) -> str | None:
+    if measure.column is None:
+        return None
+    column = measure.column
     piece = steps.column(column)
+    if measure.kind == "filled":
+        return keytypes.canonical(piece.sql, piece.type_name, repr(column))
     kind = keytypes.base(piece.type_name)
     if kind in keytypes.NUMBERS:
         return f"CAST({piece.sql} AS DOUBLE)"

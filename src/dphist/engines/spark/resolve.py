@@ -21,6 +21,7 @@ from dphist.engines.spark.session import without_leaks
 from dphist.engines.spark.sources import frame_of, read_csv, read_json
 from dphist.engines.sql import Fields
 from dphist.errors import EngineFailure, InvalidParameter, UnreadableSource
+from dphist.measures import Measure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,7 +77,7 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: _Vi
         unit=spark_types.canonical(named(query.unit), types[0], f"the unit {query.unit!r}"),
         keys=canonical,
         values=tuple(
-            None if m.column is None else _value(spark, view, named(m.column), m.column, typed) for m in query.measures
+            None if m.column is None else _value(spark, view, named(m.column), m, typed) for m in query.measures
         ),
         measures=query.measures,
         where=where,
@@ -110,8 +111,12 @@ def _types(spark: SparkSession, view: str, expressions: Sequence[str]) -> list[s
     )
 
 
-def _value(spark: SparkSession, view: str, ours: str, column: str, typed: bool) -> str:
-    return spark_types.number(ours, _types(spark, view, [ours])[0], column, typed=typed)
+def _value(spark: SparkSession, view: str, ours: str, measure: Measure, typed: bool) -> str:
+    assert measure.column is not None
+    kind = _types(spark, view, [ours])[0]
+    if measure.kind == "filled":
+        return spark_types.canonical(ours, kind, repr(measure.column))
+    return spark_types.number(ours, kind, measure.column, typed=typed)
 
 
 def _list_keys(spark: SparkSession, query: GroupByQuery, view: str, canonical: Sequence[str], views: _Views) -> str:

@@ -1,0 +1,195 @@
+"""Aggregates: what is asked for per group besides the count of units, the measures that it needs, and the columns it publishes.
+
+Columns follow from noisy sums of measures and from the noisy count alone, so nothing here costs budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+
+from dphist import checks
+from dphist.errors import InvalidParameter
+from dphist.measures import Column, Floats, Measure, NoisyMeasure, NoisySum, Nulls
+from dphist.words import number
+
+AggregateKind = Literal["sum", "mean", "rows", "count_of", "variance", "std"]
+
+PRESENT_SHARE: Final = 0.2
+"""The part of a mean's budget, or of a variance's, for the number of units, or records, that have a value."""
+
+_USUAL: Final = {"nulls": "counted", "records": 1}
+"""What old plans do not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A sum, mean, variance, ... per group. weight: its share of the budget, relative to the count's.
+
+    records: how much the records of one unit weigh in one group at most, where an aggregate is of records (variance, std).
+    nulls: "counted" only in plans of old versions, see `Measure`.
+    """
+
+    kind: AggregateKind
+    column: str | None
+    lower: float
+    upper: float
+    weight: float = 1.0
+    nulls: Nulls = "counted"
+    records: int = 1
+
+    def __post_init__(self) -> None:
+        checks.check_choice("kind", self.kind, get_args(AggregateKind))
+        if self.kind in ("rows", "count_of") and self.lower != 0:
+            raise InvalidParameter(f"a lower bound of 0 for {self.name}", self.lower)
+        _ = self.measures  # which check the bounds
+
+    @property
+    def name(self) -> str:
+        """The name of its column in a release."""
+        return "rows" if self.kind == "rows" else f"{self.kind}_{self.column}"
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """What engines add up for it. Their weights add up to its own."""
+        if self.kind == "count_of":
+            return (self._part("filled", 1.0),)
+        if self.kind == "mean" and self.nulls == "left out":
+            return self._part("mean", 1 - PRESENT_SHARE), self._part("present", PRESENT_SHARE)
+        if self.kind in ("variance", "std"):
+            share = (1 - PRESENT_SHARE) / 2
+            present = self._part("present" if self.records == 1 else "records", PRESENT_SHARE)
+            return self._part("deviation", share), self._part("square", share), present
+        return (self._part(self.kind, 1.0),)
+
+    def _part(self, kind: Any, share: float) -> Measure:
+        whole = kind in ("filled", "present", "records")  # of any bounds, so that aggregates of a column share it
+        bounds = (0.0, 1.0) if whole else (self.lower, self.upper)
+        by_record = kind in ("records", "deviation", "square")
+        return Measure(
+            kind,
+            self.column,
+            *bounds,
+            weight=self.weight * share,
+            nulls="left out" if whole else self.nulls,
+            records=self.records if by_record else 1,
+        )
+
+    def to_data(self) -> dict[str, Any]:
+        """As plans store it: what is as in old plans is left out."""
+        data = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in data.items() if name not in _USUAL or value != _USUAL[name]}
+
+    def columns(self, sums: Mapping[str, tuple[NoisyMeasure, NoisySum]]) -> list[Column]:
+        """The published columns, from noisy values alone. sums: by the names of measures."""
+        parts = [sums[measure.name] for measure in self.measures]
+        if self.kind in ("variance", "std"):
+            return [self._spread(*parts)]
+        if self.kind == "mean":
+            return [self._mean(*parts)]
+        noisy, part = parts[0]
+        values, noises = noisy.total(part)
+        return [Column(self.name, values, noises)]
+
+    def _mean(self, deviation: tuple[NoisyMeasure, NoisySum], present: Any = None) -> Column:
+        """centre + recentred sum/number of units with a value, cut to the bounds. Errors are of first order in the noise."""
+        part = deviation[1]
+        if present is None:
+            units, noises = part.units, (np.asarray(part.units_std),)
+        else:
+            units, noises = present[0].total(present[1])
+        units = np.maximum(units, 1.0)
+        centre = deviation[0].measure.centre
+        values = np.clip(centre + part.values / units, self.lower, self.upper)
+        own = tuple(noise / units for noise in part.noises)
+        return Column(self.name, values, (*own, *(np.abs(values - centre) * noise / units for noise in noises)))
+
+    def _spread(
+        self,
+        deviation: tuple[NoisyMeasure, NoisySum],
+        square: tuple[NoisyMeasure, NoisySum],
+        present: tuple[NoisyMeasure, NoisySum],
+    ) -> Column:
+        """The mean of squares less the square of the mean, both about the middle of the bounds; or its root.
+
+        With S and Q the recentred sums of deviations and squares, k what squares are recentred by, n the records: Q/n + k -
+        (S/n)^2, cut to what is possible. Errors are of first order in the noise.
+        """
+        records, of_records = present[0].total(present[1])
+        n = np.maximum(records, 1.0)
+        sums, squares = deviation[1], square[1]
+        mean, recentred = sums.values / n, squares.values / n
+        largest = deviation[0].measure.half ** 2
+        variance = np.clip(recentred + square[0].measure.centre - mean**2, 0.0, largest)
+        slope = np.abs(2 * mean**2 - recentred) / n
+        noises = (
+            *(noise / n for noise in squares.noises),
+            *(2 * np.abs(mean) / n * noise for noise in sums.noises),
+            *(slope * noise for noise in of_records),
+        )
+        if self.kind == "variance":
+            return Column(self.name, variance, noises)
+        return _root(self.name, variance, noises, math.sqrt(largest))
+
+    def noises(self, values: Floats, noisy: Mapping[str, NoisyMeasure], count: NoisySum) -> tuple[Floats, ...] | None:
+        """The stds of the noises in published values, if they follow from the table; None if from unpublished sums, too."""
+        measures = self.measures
+        if len(measures) > 1:
+            return None
+        own = np.full(len(count.units), noisy[measures[0].name].noise_std)
+        centre = measures[0].centre
+        if self.kind != "mean":
+            return own, np.asarray(abs(centre) * count.units_std)
+        units = np.maximum(count.units, 1.0)
+        return own / units, np.abs(values - centre) * count.units_std / units
+
+    @property
+    def estimand(self) -> str:
+        """What its column estimates, in words."""
+        clamped = f"clamped to [{self.lower:g}, {self.upper:g}]"
+        absent = "" if self.nulls == "left out" else "; a unit without a value has 0 in a sum and the centre in a mean"
+        weight = "one" if self.records == 1 else f"{self.records:,}"
+        records = f"of records {clamped}, those of one unit in one group weighing at most {weight} together"
+        words = {
+            "sum": f"the sum over units of the sum of a unit's values in the group, {clamped}{absent}",
+            "mean": f"the mean over units with a value of the mean of a unit's values in the group, {clamped}{absent}",
+            "rows": f"the number of records, at most {self.upper:g} of each unit",
+            "count_of": f"the number of units with a value in {self.column}",
+            "variance": f"the variance {records}",
+            "std": f"the standard deviation {records}",
+        }
+        return words[self.kind]
+
+    def fact(self, noisy: Mapping[str, NoisyMeasure]) -> str:
+        """The same with its noise."""
+        first = noisy[self.measures[0].name]
+        what = "deviations" if self.kind in ("variance", "std") else "what is added up, recentred"
+        return f"{self.estimand}; noise of std {number(first.noise_std)} on the sum of {what}"
+
+
+def _root(name: str, variance: Floats, noises: tuple[Floats, ...], most: float) -> Column:
+    """The square root; near 0 its error is that of the root of the variance's own error."""
+    std = np.sqrt(variance)
+    error = np.sqrt(sum(noise**2 for noise in noises))
+    steep = 2 * np.maximum(std, np.sqrt(error) / 2)
+    return Column(name, std, tuple(np.minimum(noise / steep, most) for noise in noises))
+
+
+def merge(aggregates: Iterable[Aggregate]) -> tuple[Measure, ...]:
+    """The measures of several aggregates: one that several need is added up once, with their shares together."""
+    measures: dict[str, Measure] = {}
+    for aggregate in aggregates:
+        for measure in aggregate.measures:
+            before = measures.get(measure.name)
+            measures[measure.name] = measure if before is None else _together(before, measure)
+    return tuple(measures.values())
+
+
+def _together(one: Measure, other: Measure) -> Measure:
+    if replace(one, weight=1.0) != replace(other, weight=1.0):
+        raise InvalidParameter(f"one pair of bounds for {one.name}", "two")
+    return replace(one, weight=one.weight + other.weight)
