@@ -18,11 +18,12 @@ from dphist.measures import Column, Floats, Measure, NoisyMeasure, NoisySum, Nul
 from dphist.words import number
 
 AggregateKind = Literal["sum", "mean", "rows", "count_of", "variance", "std"]
+Chosen = Literal["given", "lower", "upper", "both", "nothing"]
 
 PRESENT_SHARE: Final = 0.2
 """The part of a mean's budget, or of a variance's, for the number of units, or records, that have a value."""
 
-_USUAL: Final = {"nulls": "counted", "records": 1}
+_USUAL: Final = {"nulls": "counted", "records": 1, "chosen": "given"}
 """What old plans do not say."""
 
 
@@ -32,21 +33,53 @@ class Aggregate:
 
     records: how much the records of one unit weigh in one group at most, where an aggregate is of records (variance, std).
     nulls: "counted" only in plans of old versions, see `Measure`.
+
+    chosen: which bounds a release chooses from the data, for a share of epsilon; they are None until then. "nothing": it saw
+    no value, and the aggregate is left out.
     """
 
     kind: AggregateKind
     column: str | None
-    lower: float
-    upper: float
+    lower: float | None
+    upper: float | None
     weight: float = 1.0
     nulls: Nulls = "counted"
     records: int = 1
+    chosen: Chosen = "given"
 
     def __post_init__(self) -> None:
         checks.check_choice("kind", self.kind, get_args(AggregateKind))
+        checks.check_choice("chosen", self.chosen, get_args(Chosen))
         if self.kind in ("rows", "count_of") and self.lower != 0:
             raise InvalidParameter(f"a lower bound of 0 for {self.name}", self.lower)
+        for bound, sides in ((self.lower, ("lower", "both", "nothing")), (self.upper, ("upper", "both", "nothing"))):
+            if bound is None and self.chosen not in sides:
+                raise InvalidParameter(f"both bounds of {self.name}", "one or none", "or auto, to have it chosen.")
+        if self.kind == "count_of" and self.chosen != "given":
+            raise InvalidParameter("no bounds to choose for a count of values", self.chosen)
         _ = self.measures  # which check the bounds
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The bounds; those of a range of one, where the data has not chosen them: shares and noise are relative to it."""
+        if self.lower is None and self.upper is None:
+            return 0.0, 1.0
+        if self.lower is None or self.upper is None:
+            return (self.lower, self.lower + 1.0) if self.lower is not None else (self.upper - 1.0, self.upper)  # type: ignore[operator, return-value]
+        return self.lower, self.upper
+
+    @property
+    def source(self) -> tuple[object, ...]:
+        """What its bounds are chosen from: aggregates for which it is the same share one noisy histogram."""
+        family = self.kind if self.kind in ("sum", "mean", "rows") else "record"
+        lower = None if self.chosen in ("lower", "both") else self.lower
+        upper = None if self.chosen in ("upper", "both") else self.upper
+        return family, self.column, lower, upper
+
+    @property
+    def open(self) -> bool:
+        """Whether bounds are not chosen yet."""
+        return self.chosen != "nothing" and (self.lower is None or self.upper is None)
 
     @property
     def name(self) -> str:
@@ -54,8 +87,15 @@ class Aggregate:
         return "rows" if self.kind == "rows" else f"{self.kind}_{self.column}"
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its columns in a release."""
+        return () if self.chosen == "nothing" else (self.name,)
+
+    @property
     def measures(self) -> tuple[Measure, ...]:
         """What engines add up for it. Their weights add up to its own."""
+        if self.chosen == "nothing":
+            return ()
         if self.kind == "count_of":
             return (self._part("filled", 1.0),)
         if self.kind == "mean" and self.nulls == "left out":
@@ -68,7 +108,7 @@ class Aggregate:
 
     def _part(self, kind: Any, share: float) -> Measure:
         whole = kind in ("filled", "present", "records")  # of any bounds, so that aggregates of a column share it
-        bounds = (0.0, 1.0) if whole else (self.lower, self.upper)
+        bounds = (0.0, 1.0) if whole else self.bounds
         by_record = kind in ("records", "deviation", "square")
         return Measure(
             kind,
@@ -87,6 +127,8 @@ class Aggregate:
     def columns(self, sums: Mapping[str, tuple[NoisyMeasure, NoisySum]]) -> list[Column]:
         """The published columns, from noisy values alone. sums: by the names of measures."""
         parts = [sums[measure.name] for measure in self.measures]
+        if not parts:
+            return []
         if self.kind in ("variance", "std"):
             return [self._spread(*parts)]
         if self.kind == "mean":
@@ -104,7 +146,7 @@ class Aggregate:
             units, noises = present[0].total(present[1])
         units = np.maximum(units, 1.0)
         centre = deviation[0].measure.centre
-        values = np.clip(centre + part.values / units, self.lower, self.upper)
+        values = np.clip(centre + part.values / units, *self.bounds)
         own = tuple(noise / units for noise in part.noises)
         return Column(self.name, values, (*own, *(np.abs(values - centre) * noise / units for noise in noises)))
 
@@ -150,14 +192,17 @@ class Aggregate:
     @property
     def estimand(self) -> str:
         """What its column estimates, in words."""
-        clamped = f"clamped to [{self.lower:g}, {self.upper:g}]"
+        if self.chosen == "nothing":
+            return f"nothing: no value of {self.column or 'any unit'} could be told from noise, so no bounds were found"
+        lower, upper = self.bounds
+        clamped = "clamped to bounds that the data chooses" if self.open else f"clamped to [{lower:g}, {upper:g}]"
         absent = "" if self.nulls == "left out" else "; a unit without a value has 0 in a sum and the centre in a mean"
         weight = "one" if self.records == 1 else f"{self.records:,}"
         records = f"of records {clamped}, those of one unit in one group weighing at most {weight} together"
         words = {
             "sum": f"the sum over units of the sum of a unit's values in the group, {clamped}{absent}",
             "mean": f"the mean over units with a value of the mean of a unit's values in the group, {clamped}{absent}",
-            "rows": f"the number of records, at most {self.upper:g} of each unit",
+            "rows": f"the number of records, at most {'as many as the data chooses' if self.open else f'{upper:g}'} of a unit",
             "count_of": f"the number of units with a value in {self.column}",
             "variance": f"the variance {records}",
             "std": f"the standard deviation {records}",
@@ -166,9 +211,12 @@ class Aggregate:
 
     def fact(self, noisy: Mapping[str, NoisyMeasure]) -> str:
         """The same with its noise."""
+        if self.chosen == "nothing":
+            return self.estimand
         first = noisy[self.measures[0].name]
         what = "deviations" if self.kind in ("variance", "std") else "what is added up, recentred"
-        return f"{self.estimand}; noise of std {number(first.noise_std)} on the sum of {what}"
+        unit = " times the range of the bounds" if self.open else ""
+        return f"{self.estimand}; noise of std {number(first.noise_std)}{unit} on the sum of {what}"
 
 
 def _root(name: str, variance: Floats, noises: tuple[Floats, ...], most: float) -> Column:

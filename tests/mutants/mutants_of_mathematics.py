@@ -120,7 +120,7 @@ MEASURES: Final = in_file(
 
 AGGREGATES: Final = in_file(
     "aggregates.py",
-    ("mean-not-cut", "values = np.clip(centre + part.values / units, self.lower, self.upper)",
+    ("mean-not-cut", "values = np.clip(centre + part.values / units, *self.bounds)",
      "values = centre + part.values / units", "a mean lies in its bounds", _HISTOGRAM + "test_a_mean_is_cut_to_its_bounds"),
     ("shared-measure-paid-once", "return replace(one, weight=one.weight + other.weight)", "return one",
      "a measure that two aggregates need has both their shares",

@@ -159,18 +159,33 @@ def parse(asked: dict[str, Any]) -> dict[str, Any]:
         "variances": lambda texts: dict(_bounds(text, "--variance") for text in texts),
         "stds": lambda texts: dict(_bounds(text, "--std") for text in texts),
         "weights": lambda texts: dict(map(_weight, texts)),
+        "rows": _rows,
     }
     return {name: readers[name](value) if name in readers else value for name, value in asked.items()}
 
 
-def _bounds(text: str, flag: str) -> tuple[str, tuple[float, float]]:
-    """`column:lower:upper`; the column may itself hold colons."""
+def _bounds(text: str, flag: str) -> tuple[str, tuple[Any, Any] | str]:
+    """`column:lower:upper`, either of which may be auto, or `column:auto`; the column may itself hold colons."""
     parts = text.rsplit(":", 2)
     try:
-        column, lower, upper = parts[0], float(parts[1]), float(parts[2])
+        return parts[0], (_bound(parts[1]), _bound(parts[2]))
     except (IndexError, ValueError):
-        raise InvalidParameter(f"{flag} column:lower:upper", repr(text), f"for example {flag} likes:0:1.") from None
-    return column, (lower, upper)
+        column, _, auto = text.rpartition(":")
+        if column and auto == "auto":
+            return column, auto
+        hint = f"for example {flag} likes:0:1, {flag} likes:0:auto or {flag} likes:auto."
+        raise InvalidParameter(f"{flag} column:lower:upper", repr(text), hint) from None
+
+
+def _bound(text: str) -> float | str:
+    return text if text == "auto" else float(text)
+
+
+def _rows(text: str) -> int | str:
+    try:
+        return text if text == "auto" else int(text)
+    except ValueError:
+        raise InvalidParameter("--rows to be a whole number or auto", repr(text)) from None
 
 
 def _weight(text: str) -> tuple[str, float]:

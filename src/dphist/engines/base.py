@@ -29,6 +29,9 @@ from dphist.noise.entropy import Entropy, SystemEntropy
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from dphist.engines.buckets import Of
+    from dphist.measures import Measure
+
 Integers: TypeAlias = NDArray[np.int64]
 Arrays: TypeAlias = Mapping[str, Integers]
 Progress: TypeAlias = Callable[[str], None]
@@ -36,6 +39,7 @@ Order = Literal["count", "key"]
 
 READING: Final = "reading the schema"
 BOUNDING: Final = "bounding and counting"
+SIZING: Final = "looking for bounds"
 SKETCHING: Final = "sketching"
 SELECTING: Final = "selecting groups"
 ROUNDS: Final = "selecting groups in rounds, counting them"
@@ -228,6 +232,14 @@ class Records(Protocol):
 
     def require_noise(self) -> None:
         """Refuse, before anything is charged, an engine that could not draw noise where its groups stay."""
+        ...
+
+    def sizes(self, position: int, of: Of) -> Integers:
+        """How many units have a value of which size, in `buckets.BUCKETS` buckets: of measure number `position`, from 1."""
+        ...
+
+    def with_measures(self, measures: Sequence[Measure]) -> Records:
+        """The same records with other measures of the same columns."""
         ...
 
     def groups(self, bounds: ContributionBounds) -> Groups:

@@ -17,7 +17,7 @@ gives a retried task of a cluster a different sample.)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -71,10 +71,20 @@ class Fields:
     listed: str | None
     want_total: bool
 
+    def with_measures(self, measures: Sequence[Measure]) -> Fields:
+        """The same with other measures of the same columns."""
+        values = {_read(measure): value for measure, value in zip(self.measures, self.values, strict=True)}
+        return replace(self, values=tuple(values[_read(measure)] for measure in measures), measures=tuple(measures))
+
     @property
     def key_names(self) -> tuple[str, ...]:
         """The names of the keys inside the plan: numbers, so that no name from outside can clash."""
         return tuple(f"key_{position}" for position in range(1, len(self.keys) + 1))
+
+
+def _read(measure: Measure) -> tuple[str | None, bool]:
+    """What the SQL of a measure's value depends on."""
+    return measure.column, measure.kind == "filled"
 
 
 def histogram_sql(
@@ -171,36 +181,36 @@ def _totals(measure: Measure, position: int, dialect: Dialect) -> list[str]:
     value, number = f"value_{position}", f"COUNT(value_{position}) AS number_{position}"
     if measure.whole:
         return [number]
-    amount = value if measure.kind in ("sum", "mean") else _clamped(value, measure.lower, measure.upper)
+    amount = value if measure.kind in ("sum", "mean") else clamped(value, measure.lower, measure.upper)
     if measure.kind == "square":
-        away = f"({amount} - {_double(measure.middle)})"
+        away = f"({amount} - {double(measure.middle)})"
         amount = f"{away} * {away}"
-    scaled = _clamped(f"{amount} / {_double(measure.record_step)}", -LARGEST_RECORD, LARGEST_RECORD)
+    scaled = clamped(f"{amount} / {double(measure.record_step)}", -LARGEST_RECORD, LARGEST_RECORD)
     whole = f"CASE WHEN {value} IS NOT NULL THEN {dialect.nearest(scaled)} END"
     return [f"{dialect.exact_sum(whole)} AS total_{position}", number]
 
 
 def _steps(measure: Measure, position: int, dialect: Dialect) -> str:
     """What one unit adds to the recentred sum of one group, in whole steps. `Measure` says what."""
-    number, centre, counted = f"number_{position}", _double(measure.centre), measure.nulls == "counted"
+    number, centre, counted = f"number_{position}", double(measure.centre), measure.nulls == "counted"
     least_one = f"GREATEST({number}, 1)"  # where nothing is divided, since nothing is there
-    total = f"CAST(total_{position} AS DOUBLE) * {_double(measure.record_step)}"
+    total = f"CAST(total_{position} AS DOUBLE) * {double(measure.record_step)}"
     if measure.whole:
-        away = f"{_clamped(f'CAST({number} AS DOUBLE)', *measure.span)} - {centre}"
+        away = f"{clamped(f'CAST({number} AS DOUBLE)', *measure.span)} - {centre}"
     elif measure.kind == "sum":
-        clamped = _clamped(f"COALESCE({total}, 0)" if counted else total, measure.lower, measure.upper)
-        away = f"{clamped if counted else f'CASE WHEN {number} = 0 THEN 0 ELSE {clamped} END'} - {centre}"
+        inside = clamped(f"COALESCE({total}, 0)" if counted else total, measure.lower, measure.upper)
+        away = f"{inside if counted else f'CASE WHEN {number} = 0 THEN 0 ELSE {inside} END'} - {centre}"
     elif measure.kind == "mean":
         mean = f"{total} / {least_one}"
-        clamped = _clamped(f"COALESCE({mean}, {centre})" if counted else mean, measure.lower, measure.upper)
-        away = f"{clamped} - {centre}"
+        inside = clamped(f"COALESCE({mean}, {centre})" if counted else mean, measure.lower, measure.upper)
+        away = f"{inside} - {centre}"
     else:
         away = f"({total} - {number} * {centre})"
-        away += f" * LEAST({_double(1)}, {_double(measure.records)} / {least_one})"
+        away += f" * LEAST({double(1)}, {double(measure.records)} / {least_one})"
     # Truncation rounds towards the centre, so that the clamped range stays inside +-sensitivity_steps.
-    whole = dialect.truncated(f"({away}) / {_double(measure.step)}")
+    whole = dialect.truncated(f"({away}) / {double(measure.step)}")
     limit = float(measure.sensitivity_steps)
-    steps = f"CAST({_clamped(whole, -limit, limit)} AS BIGINT)"
+    steps = f"CAST({clamped(whole, -limit, limit)} AS BIGINT)"
     if measure.kind in ("mean", "deviation", "square") and not counted:
         steps = f"CASE WHEN {number} = 0 THEN 0 ELSE {steps} END"
     return f"{steps} AS steps_{position}"
@@ -216,9 +226,9 @@ def _result(fields: Fields, steps: list[str], dialect: Dialect) -> str:
     return f"SELECT {_lines(columns, 0)}\nFROM {fields.listed} AS listed\nLEFT JOIN counted ON {matches}"
 
 
-def _clamped(sql: str, lower: float, upper: float) -> str:
+def clamped(sql: str, lower: float, upper: float) -> str:
     """Never on a null: LEAST and GREATEST would skip it and return the bound."""
-    return f"LEAST(GREATEST({sql}, {_double(lower)}), {_double(upper)})"
+    return f"LEAST(GREATEST({sql}, {double(lower)}), {double(upper)})"
 
 
 def saturated(whole: str) -> str:
@@ -226,7 +236,8 @@ def saturated(whole: str) -> str:
     return f"CAST(LEAST(GREATEST({whole}, -{LARGEST_SUM}), {LARGEST_SUM}) AS BIGINT)"
 
 
-def _double(value: float) -> str:
+def double(value: float) -> str:
+    """A double to the last bit."""
     return f"CAST('{float(value)!r}' AS DOUBLE)"
 
 

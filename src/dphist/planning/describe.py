@@ -11,7 +11,7 @@ from typing import Any
 from dphist.errors import InvalidParameter
 from dphist.mechanisms import GroupMechanism, Mechanism
 from dphist.mechanisms.base import Fact
-from dphist.planning.request import TOTAL_SHARE, Request
+from dphist.planning.request import BOUNDS_SHARE, TOTAL_SHARE, Request
 from dphist.words import about, bounded_change, number, rounded_up
 
 _WIDTH = 100
@@ -81,6 +81,16 @@ def facts(request: Request, mechanism: GroupMechanism) -> list[Fact]:
     facts = [*_choice(request), *mechanism.facts(), *(rates_in_words(mechanism) if request.keys_only else [])]
     noisy = {one.name: one for one in mechanism.noisy(request.measures)}
     facts += [(aggregate.name, aggregate.fact(noisy)) for aggregate in request.aggregates]
+    if request.sized:
+        names = ", ".join(aggregate.name for aggregate in request.sized)
+        scale = math.sqrt(2) * request.bounds_scale
+        facts.append(
+            (
+                "bounds",
+                f"of {names}: from a histogram of how large values are, one of each unit, with noise of std {number(scale)}:"
+                f" {BOUNDS_SHARE:.0%} of epsilon",
+            )
+        )
     if request.total_scale is not None:
         std = math.sqrt(2) * request.total_scale
         facts.append(("total", f"the number of units, with noise of std {number(std)}: {TOTAL_SHARE:.0%} of epsilon"))

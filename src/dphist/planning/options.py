@@ -78,8 +78,10 @@ class _AnyIterable:
         return value
 
 
-_Bounds = Mapping[str, Annotated[tuple[float, float], _Lists()]]
-_BOUNDS: Final = "columns with lower and upper bounds, such as {'likes': (0, 1)}"
+Auto = Literal["auto"]
+_Pair = Annotated[tuple[float | Auto, float | Auto], _Lists()]
+_Bounds = Mapping[str, _Pair | Auto]
+_BOUNDS: Final = "columns with lower and upper bounds, such as {'likes': (0, 1)}, or 'auto'"
 
 
 class _Budget(TypedDict):
@@ -122,13 +124,19 @@ class _Choices(TypedDict, total=False):
     sums: Annotated[
         _Bounds | None,
         Option(
-            "column:lower:upper, a sum per group. Repeatable.", flag="--sum", text=list[str] | None, expected=_BOUNDS
+            "column:lower:upper, a sum per group; column:auto, or auto for one bound, chooses privately. Repeatable.",
+            flag="--sum",
+            text=list[str] | None,
+            expected=_BOUNDS,
         ),
     ]
     means: Annotated[
         _Bounds | None,
         Option(
-            "column:lower:upper, a mean per group. Repeatable.", flag="--mean", text=list[str] | None, expected=_BOUNDS
+            "column:lower:upper, a mean per group; auto as in --sum. Repeatable.",
+            flag="--mean",
+            text=list[str] | None,
+            expected=_BOUNDS,
         ),
     ]
     variances: Annotated[
@@ -157,7 +165,14 @@ class _Choices(TypedDict, total=False):
             expected="a list of columns",
         ),
     ]
-    rows: Annotated[int | None, Option("Records per group, each unit's clamped to this many.")]
+    rows: Annotated[
+        int | Auto | None,
+        Option(
+            "Records per group, each unit's clamped to this many; auto chooses the number privately.",
+            text=str | None,
+            expected="a whole number or 'auto'",
+        ),
+    ]
     records: Annotated[
         int | None,
         Option("How much the records of one unit weigh in one group at most, in a variance or std (default: 1)."),

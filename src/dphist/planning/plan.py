@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Unpack
 
 from dphist import checks
-from dphist.aggregates import Aggregate
+from dphist.aggregates import Aggregate, Chosen
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.measures import NoisyMeasure
 from dphist.mechanisms import GroupMechanism
@@ -57,7 +57,7 @@ class Plan:
     def value_names(self) -> list[str]:
         """The names of the columns with values in a release."""
         counted = [] if self.request.keys_only else ["count"]
-        return [*counted, *(aggregate.name for aggregate in self.request.aggregates)]
+        return [*counted, *(name for aggregate in self.request.aggregates for name in aggregate.names)]
 
     def decided(self, mechanism: GroupMechanism) -> Plan:
         """The plan once one of its mechanisms is chosen: that one, with the others as alternatives."""
@@ -114,7 +114,7 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
 def _request(asked: PlanOptions) -> Request:
     shares = dict(asked["weights"] or {})
     rows, max_groups, keys = asked["rows"], asked["max_groups"], asked["keys"]
-    if rows is not None:
+    if rows is not None and rows != "auto":
         checks.check_whole("rows", rows)
     records = 1 if asked["records"] is None else asked["records"]
     if asked["records"] is not None and not (asked["variances"] or asked["stds"]):
@@ -163,10 +163,21 @@ def _choice(max_groups: object, sparsity: object, keys: object, sketch: object, 
     return "law" if nothing and mechanism == "best" else "given"
 
 
-def _aggregate(
-    kind: Any, column: str | None, bounds: tuple[float, float], shares: dict[str, float], records: int = 1
-) -> Aggregate:
-    plain = Aggregate(kind, column, float(bounds[0]), float(bounds[1]), nulls="left out", records=records)
+def _aggregate(kind: Any, column: str | None, bounds: Any, shares: dict[str, float], records: int = 1) -> Aggregate:
+    """bounds: a pair of numbers, or of "auto" for what the data chooses; "auto" alone is both."""
+    lower, upper = (
+        None if bound == "auto" else float(bound) for bound in ((bounds, bounds) if bounds == "auto" else bounds)
+    )
+    sides: dict[tuple[bool, bool], Chosen] = {(True, True): "both", (True, False): "lower", (False, True): "upper"}
+    plain = Aggregate(
+        kind,
+        column,
+        lower,
+        upper,
+        nulls="left out",
+        records=records,
+        chosen=sides.get((lower is None, upper is None), "given"),
+    )
     return replace(plain, weight=shares.pop(plain.name, 1.0))
 
 

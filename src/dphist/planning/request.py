@@ -27,6 +27,9 @@ CHOICES: Final[tuple[Choice, ...]] = get_args(Choice)
 TOTAL_SHARE: Final = 0.05
 """The share of epsilon that a total number of units costs."""
 
+BOUNDS_SHARE: Final = 0.1
+"""The share of epsilon that choosing bounds costs, all aggregates together."""
+
 _TUNING: Final = Tuning()
 _NOT_WITH_KEYS_ONLY: Final = ("max_groups", "sparsity", "keys", "sparse_keys", "sketch", "total", "aggregates")
 _GIVE_BOUND = "add --max-groups (try 10): only with a bound can these be chosen."
@@ -215,11 +218,28 @@ class Request:
         return 1 / min(TOTAL_SHARE * self.epsilon, LARGEST_EPSILON) * (1 + 1e-12) if self.total else None
 
     @property
+    def sized(self) -> tuple[Aggregate, ...]:
+        """The aggregates whose bounds a release chooses, one for each histogram that they are chosen from."""
+        return tuple({one.source: one for one in self.aggregates if one.chosen != "given"}.values())
+
+    @property
+    def bounds_epsilon(self) -> float:
+        """What choosing bounds costs; 0 where all are given."""
+        return min(BOUNDS_SHARE * self.epsilon, LARGEST_EPSILON) if self.sized else 0.0
+
+    @property
+    def bounds_scale(self) -> float:
+        """The scale of the Laplace noise on the histogram of each of them: they share the epsilon. Rounded up."""
+        return len(self.sized) / self.bounds_epsilon * (1 + 1e-12)
+
+    @property
     def mechanism_epsilon(self) -> float:
         """What is left of epsilon for the groups: pure epsilons add up. Never more than what samplers are exact enough for."""
         left = self.epsilon if self.total_scale is None else math.nextafter(self.epsilon - 1 / self.total_scale, 0.0)
         if self.choice != "given":
             left = math.nextafter(left - self.choice_epsilon, 0.0)
+        if self.bounds_epsilon:
+            left = math.nextafter(left - self.bounds_epsilon, 0.0)
         return min(left, LARGEST_EPSILON)
 
     @property

@@ -303,6 +303,7 @@ def spend_of_plan(plan: Plan, unit: str) -> Spend:
     def cost(composed: float) -> PrivacyCost:
         pure = [request.choice_epsilon] if request.choice != "given" else []
         pure += [1 / request.total_scale] if request.total_scale is not None else []
+        pure += [request.bounds_epsilon / len(request.sized)] * len(request.sized)
         epsilon = request.mechanism_epsilon
         main = worst(branch.cost(epsilon, composed) for branch in branches)
         whole = with_pure_parts(main, pure, composed)
@@ -311,7 +312,7 @@ def spend_of_plan(plan: Plan, unit: str) -> Spend:
         return replace(whole, epsilon=plan.epsilon, delta=stated)
 
     mechanism = plan.mechanism
-    alone = len(branches) == 1 and request.total_scale is None
+    alone = len(branches) == 1 and request.total_scale is None and not request.sized
     facts = {
         "mechanism": " or ".join(dict.fromkeys(branch.name for branch in branches)),
         "epsilon": plan.epsilon,

@@ -7,7 +7,7 @@ import json
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +31,7 @@ from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION, without_content
 from dphist.publish.table import ORDERS
 from dphist.report import html
+from dphist.selection.bounds import ChosenBounds
 from dphist.spreadsheet import ESCAPED
 from dphist.version import __version__
 
@@ -131,6 +132,7 @@ class Release(Published):
     created: dt.datetime
     receipt: Receipt | None = None
     inputs: tuple[Path, ...] = field(default=(), repr=False)
+    bounds: tuple[ChosenBounds, ...] = ()
 
     @property
     def stored(self) -> StoredTable | None:
@@ -167,7 +169,7 @@ class Release(Published):
 
     def metadata(self) -> dict[str, Any]:
         """Plan, guarantee, noise, threshold, version and time. Nothing but public parameters and noisy values."""
-        return describe_release(self.plan, self.selection, self.total, self.created, self.receipt)
+        return describe_release(self.plan, self.selection, self.total, self.created, self.receipt, self.bounds)
 
     def html(self) -> str:
         """The report as text."""
@@ -231,7 +233,12 @@ def out_of_the_way(folder: Path | None) -> Iterator[None]:
 
 
 def describe_release(
-    plan: Plan, selection: Selection, total: float | None, created: dt.datetime, receipt: Receipt | None = None
+    plan: Plan,
+    selection: Selection,
+    total: float | None,
+    created: dt.datetime,
+    receipt: Receipt | None = None,
+    bounds: Sequence[ChosenBounds] = (),
 ) -> dict[str, Any]:
     """The metadata of a release, wherever its table is."""
     scale = plan.request.total_scale
@@ -266,6 +273,7 @@ def describe_release(
             }
             for aggregate in plan.request.aggregates
         ],
+        **({"bounds": [one.to_data() for one in bounds]} if bounds else {}),
         **_of_keys_alone(plan),
         "ledger": None if receipt is None else receipt.to_data(),
         "plan": plan_storage.to_data(plan.request, plan.mechanism, plan.alternatives),

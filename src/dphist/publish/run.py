@@ -48,6 +48,7 @@ from dphist.planning.options import (
 from dphist.publish.charge import Spend, charging, spend_of_plan
 from dphist.publish.files import files_of, public_keys
 from dphist.publish.result import Release, Selection
+from dphist.publish.sizing import settle_bounds
 from dphist.publish.table import check_form, check_names, keys_alone, layout_of, noise_groups, published
 from dphist.selection.choice import decide
 from dphist.selection.counting import count
@@ -111,6 +112,9 @@ class Work:
     def release(self, records: Records) -> Release:
         """One pass over the records; or several over their pairs, for a choice from the data and for rounds."""
         request = self.plan.request
+        if any(aggregate.open for aggregate in request.aggregates):
+            plan, records, bounds = settle_bounds(self.plan, records, self.entropy)
+            return replace(replace(self, plan=plan).release(records), bounds=bounds)
         if request.sketch is not None:
             return self.from_groups(records.sketch(request.sketch))
         if not request.unbounded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -20,6 +20,7 @@ from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection, describe_release
 from dphist.publish.table import HIGH, LOW, check_form, column_names, count_column
+from dphist.selection.bounds import ChosenBounds
 from dphist.verification import claims
 from dphist.verification.claims import Findings, Names, Text, close, numbers, skipped
 from dphist.verification.stored import Stored
@@ -43,6 +44,7 @@ class _Release(claims.Stated):
     intervals: float | None = None
     integers: bool
     total_units: _Total | None = None
+    bounds: tuple[ChosenBounds, ...] = ()
 
     def selection(self) -> Selection:
         """What was released beside the plan."""
@@ -59,7 +61,8 @@ def check_release(stored: Stored, table: pa.Table) -> Findings:
             raise InvalidParameter("a noisy total, which the plan pays for", "none")
         check_form(plan, request.order, request.intervals, request.integers)
         value = total.value if total is not None and plan.request.total else None
-        expected = describe_release(plan, request, value, stated.created, stated.receipt)
+        bounds = _bounds_of(plan, stated.bounds)
+        expected = describe_release(plan, request, value, stated.created, stated.receipt, bounds)
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, "the metadata lacks what it should say")
     detail = f"delta({plan.request.mechanism_epsilon:g}) = {plan.delta:.4g} <= {plan.request.delta:g}, computed anew"
@@ -70,6 +73,15 @@ def check_release(stored: Stored, table: pa.Table) -> Findings:
     ]
     given = plan.request.choice == "given"
     return Findings(checks, lambda: spend_of_plan(_as_charged(plan), request.unit), same_words=given)
+
+
+def _bounds_of(plan: Plan, stated: Sequence[ChosenBounds]) -> tuple[ChosenBounds, ...]:
+    """What is stated about chosen bounds, with the bounds that the plan went on with."""
+    chosen = [one for one in plan.request.aggregates if one.chosen != "given"]
+    if [one.name for one in stated] != [one.name for one in chosen] or any(one.open for one in chosen):
+        raise InvalidParameter("bounds for each aggregate that has them chosen", "others")
+    pairs = zip(stated, chosen, strict=True)
+    return tuple(replace(one, lower=aggregate.lower, upper=aggregate.upper) for one, aggregate in pairs)
 
 
 def _as_charged(plan: Plan) -> Plan:
@@ -192,6 +204,8 @@ def _noises(table: pa.Table, plan: Plan, request: Selection, count: Column) -> I
     noisy = {one.name: one for one in plan.measures}
     counted = NoisySum(np.zeros(0), (), count.values, count.std_errors)
     for aggregate in plan.request.aggregates:
+        if not aggregate.names:
+            continue
         values = numbers(table, aggregate.name)
         hidden = rounded and aggregate.kind == "mean"
         noises = None if hidden else aggregate.noises(values, noisy, counted)

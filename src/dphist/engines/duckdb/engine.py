@@ -15,6 +15,7 @@ import pyarrow as pa
 from dphist.engines.base import (
     BOUNDING,
     READING,
+    SIZING,
     SKETCHING,
     Engine,
     Integers,
@@ -29,6 +30,7 @@ from dphist.engines.base import (
     named,
     silent,
 )
+from dphist.engines.buckets import Of, buckets_sql, spread
 from dphist.engines.duckdb.resolve import resolve
 from dphist.engines.duckdb.session import fetch, leave_room, memory_limit, session, set_memory_limit, without_leaks
 from dphist.engines.duckdb.sources import Attached, quote_identifier
@@ -36,6 +38,7 @@ from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.sql import Fields, blocks_sql, histogram_sql, pairs_sql, records_sql
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.interruption import interruptible
+from dphist.measures import Measure
 from dphist.sketch import MisraGries
 
 if TYPE_CHECKING:
@@ -105,6 +108,18 @@ class DuckDBRecords:
 
     def require_noise(self) -> None:
         """It is drawn in this process."""
+
+    def sizes(self, position: int, of: Of) -> Integers:
+        """One bucket for each unit."""
+        self.tell(SIZING)
+        sql = buckets_sql(self.fields, position, of, self.seed, DuckDBDialect())
+        table = self.read(lambda: self.connection.sql(sql).to_arrow_table())
+        return spread(integers(table, "bucket"), integers(table, "units"))
+
+    def with_measures(self, measures: Sequence[Measure]) -> DuckDBRecords:
+        """In the same session."""
+        query = replace(self.query, measures=tuple(measures))
+        return replace(self, fields=self.fields.with_measures(measures), query=query)
 
     def groups(self, bounds: ContributionBounds) -> LocalGroups:
         """Bounded counts and sums as arrays; keys stay in the engine until they are released."""

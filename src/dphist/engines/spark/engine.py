@@ -15,7 +15,7 @@ import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -24,14 +24,18 @@ import pyarrow as pa
 from dphist.engines.base import (
     BOUNDING,
     READING,
+    SIZING,
     Engine,
+    Integers,
     Progress,
     check_sketch,
     commented,
     fresh,
     histogram_of,
+    integers,
     silent,
 )
+from dphist.engines.buckets import Of, buckets_sql, spread
 from dphist.engines.query import GroupByQuery
 from dphist.engines.spark import WRITES_FOLDERS
 from dphist.engines.spark.expressions import quote_identifier
@@ -42,6 +46,7 @@ from dphist.engines.sql import Fields, histogram_sql, pairs_sql, ranked_sql, rec
 from dphist.errors import EngineFailure, InvalidParameter, MissingExtra
 from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.interruption import undo_at_stop
+from dphist.measures import Measure
 from dphist.version import __version__
 
 if TYPE_CHECKING:
@@ -198,6 +203,18 @@ class SparkRecords:
         """A sketch, written down."""
         self.tell(BOUNDING)
         return self.written(self._sketch(sparsity), "groups", ContributionBounds(sparsity=sparsity))
+
+    def sizes(self, position: int, of: Of) -> Integers:
+        """One bucket for each unit; the buckets come to the driver."""
+        self.tell(SIZING)
+        sql = buckets_sql(self.fields, position, of, self.seed, SparkDialect())
+        table = without_leaks(self.sql(sql).toArrow)
+        return spread(integers(table, "bucket"), integers(table, "units"))
+
+    def with_measures(self, measures: Sequence[Measure]) -> SparkRecords:
+        """Of the same view."""
+        query = replace(self.query, measures=tuple(measures))
+        return replace(self, fields=self.fields.with_measures(measures), query=query)
 
     def histogram(self, bounds: ContributionBounds, largest: int | None = None) -> Histogram:
         """Collected to the driver: each task's own largest groups, merged. True values."""

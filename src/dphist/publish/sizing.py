@@ -1,0 +1,83 @@
+"""Choosing the bounds of aggregates before anything is added up: the plan goes on with those that were chosen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from dphist.aggregates import Aggregate
+from dphist.engines.base import Records
+from dphist.engines.buckets import of_measure
+from dphist.noise import Entropy
+from dphist.planning import Plan, storage
+from dphist.selection.bounds import (
+    ChosenBounds,
+    Floats,
+    Sizes,
+    choose_bounds,
+    noise_sizes,
+    read_sizes,
+    share_outside,
+)
+
+
+def settle_bounds(
+    plan: Plan, records: Records, entropy: Entropy | None
+) -> tuple[Plan, Records, tuple[ChosenBounds, ...]]:
+    """The plan and the records with chosen bounds, and what they are expected to do. Aggregates of one histogram share it."""
+    request = plan.request
+    positions = {measure.name: position for position, measure in enumerate(request.measures, 1)}
+    sizes: dict[object, Sizes | None] = {}
+    settled: dict[object, ChosenBounds] = {}
+    aggregates, chosen = [], []
+    for aggregate in request.aggregates:
+        if not aggregate.open:
+            aggregates.append(aggregate)
+            continue
+        source = aggregate.source
+        if source not in sizes:
+            measure = aggregate.measures[0]
+            exact = records.sizes(positions[measure.name], of_measure(measure))
+            sizes[source] = read_sizes(noise_sizes(exact, request.bounds_scale, entropy), request.bounds_scale)
+            settled[source] = _settle(plan, aggregate, sizes[source])
+        bounds = replace(settled[source], name=aggregate.name)
+        chosen.append(bounds)
+        if bounds.lower is None or bounds.upper is None:
+            aggregates.append(replace(aggregate, chosen="nothing"))
+        else:
+            aggregates.append(replace(aggregate, lower=bounds.lower, upper=bounds.upper))
+    decided = replace(plan, request=replace(request, aggregates=tuple(aggregates)))
+    for branch in decided.branches:
+        storage.check(decided.request, branch, "the plan with its bounds")
+    return decided, records.with_measures(decided.request.measures), tuple(chosen)
+
+
+def _settle(plan: Plan, aggregate: Aggregate, sizes: Sizes | None) -> ChosenBounds:
+    if sizes is None:
+        return ChosenBounds(aggregate.name, aggregate.lower, aggregate.upper)
+    units = ordinary_size(plan, sizes.total)
+    std = min(branch.noise_std for branch in plan.branches)
+
+    def noise_of(lower: Floats, upper: Floats) -> Floats:
+        share = aggregate.measures[0].weight
+        if aggregate.kind in ("sum", "rows"):  # who has no value adds 0; the count's noise enters with the centre
+            least, most = np.minimum(lower, 0.0), np.maximum(upper, 0.0)
+            return np.asarray(std * np.hypot((most - least) / 2 / math.sqrt(share), (most + least) / 2))
+        return np.asarray(std * aggregate.records * (upper - lower) / 2 / math.sqrt(share))
+
+    lower, upper, bias, noise = choose_bounds(sizes, noise_of, units, aggregate.lower, aggregate.upper)
+    if aggregate.kind == "rows":
+        upper = max(1.0, math.floor(upper))
+    return ChosenBounds(aggregate.name, lower, upper, share_outside(sizes, lower, upper), bias, noise, units)
+
+
+def ordinary_size(plan: Plan, units: float) -> float:
+    """About how many units a group has that is released: twice as many as one that is released every other time has.
+
+    Of a public list, where all are, as many as there are units for each of them.
+    """
+    if plan.mechanism.threshold is None and plan.request.keys is not None:
+        return max(units * min(plan.request.groups_per_unit, 4) / plan.request.keys, 1.0)
+    return 2 * max(min(branch.count_released_with(0.5) for branch in plan.branches), 1.0)

@@ -1,0 +1,134 @@
+"""Bounds for sums and means from a noisy histogram of how large values are, where nobody knows any.
+
+Discrete Laplace noise on public buckets, one bucket for each unit (`engines.buckets`): a pure epsilon, which adds up with that
+of the rest. From the noisy histogram alone follow the bounds for which clamping and noise together are expected to be least in
+a group of ordinary size: wide bounds need more noise, narrow ones cut more off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dphist.engines.buckets import BUCKETS, OF_A_SIGN, upper_ends
+from dphist.noise import DiscreteLaplace, Entropy, sample
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_SEEN: Final = 4.0
+"""A bucket is seen if its noisy number is log(buckets) + this times the scale: one in a hundred histograms has a false one."""
+
+_BEYOND: Final = 4
+"""So many buckets behind the last one that is seen may be believed, too."""
+
+_MIDDLE: Final = 0.85
+"""Where in its bucket a value is expected, as a part of the far end: between the near end, 0.71, and the far one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenBounds:
+    """Bounds and what they are expected to do; all of it from noisy values and public numbers.
+
+    name: of the aggregate. outside: the noisy share of units whose value is outside. bias, noise: what clamping takes from a
+    group of `units` units, and the standard deviation of the noise there. lower and upper are None if nothing was seen.
+    """
+
+    name: str
+    lower: float | None
+    upper: float | None
+    outside: float | None = None
+    bias: float | None = None
+    noise: float | None = None
+    units: float | None = None
+
+    def to_data(self) -> dict[str, Any]:
+        """As metadata has it."""
+        names = ("name", "lower", "upper", "outside", "bias", "noise", "units")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sizes:
+    """A noisy histogram of the sizes of values, cut to the buckets where something was seen: one row for each.
+
+    low, high: the ends of the buckets; middle: where values in them are expected; share: of all units.
+    """
+
+    low: Floats
+    high: Floats
+    middle: Floats
+    share: Floats
+    total: float
+
+
+NoiseOf = Callable[[Floats, Floats], Floats]
+"""The standard deviation of the noise on the sum of a group, for lower and upper bounds."""
+
+
+def noise_sizes(exact: Integers, scale: float, entropy: Entropy | None = None) -> Integers:
+    """Noise on every bucket, also on the empty ones: one unit changes one of them by one."""
+    return exact + sample(DiscreteLaplace(Fraction(scale)), len(exact), entropy)
+
+
+def read_sizes(noisy: Integers, scale: float) -> Sizes | None:
+    """The part of the histogram that can be told from noise; None if there is none."""
+    least = scale * (np.log(BUCKETS) + _SEEN)
+    seen = np.flatnonzero(noisy >= least)
+    if len(seen) == 0:
+        return None
+    ends = upper_ends()
+    starts = ends / 2**0.5
+    high = np.concatenate([-starts[::-1], [0.0], ends])
+    low = np.concatenate([-ends[::-1], [0.0], starts])
+    middle = np.concatenate([-_MIDDLE * ends[::-1], [0.0], _MIDDLE * ends])
+    first, last = max(int(seen[0]) - _BEYOND, 0), min(int(seen[-1]) + _BEYOND, BUCKETS - 1)
+    if noisy[seen[0] : OF_A_SIGN].sum() < least:  # no negative value was seen
+        first = max(first, min(OF_A_SIGN, int(seen[0])))
+    if noisy[OF_A_SIGN + 1 : seen[-1] + 1].sum() < least:
+        last = min(last, max(OF_A_SIGN, int(seen[-1])))
+    kept = slice(first, last + 1)
+    units = noisy[kept].astype(np.float64)
+    total = max(float(units.sum()), 1.0)
+    return Sizes(low[kept], high[kept], middle[kept], units / total, total)
+
+
+def choose_bounds(
+    sizes: Sizes, noise_of: NoiseOf, units: float, lower: float | None = None, upper: float | None = None
+) -> tuple[float, float, float, float]:
+    """The ends of buckets with the least expected error in a group of `units` units; an end that is given is kept.
+
+    Returns lower, upper, the bias and the noise there.
+    """
+    tops = sizes.high if upper is None else np.array([upper])
+    bottoms = sizes.low if lower is None else np.array([lower])
+    over = _excess(tops[:, None] - sizes.middle[None, :], sizes.share)
+    under = _excess(sizes.middle[None, :] - bottoms[:, None], sizes.share)
+    bottom, top = np.meshgrid(bottoms, tops, indexing="ij")
+    possible = bottom < top
+    if not possible.any():  # one value alone, 0, or none on the right side of the end that is given
+        narrow = float(upper_ends()[0])
+        low = lower if lower is not None else (float(bottoms[0]) if upper is None else upper - max(narrow, abs(upper)))
+        high = upper if upper is not None else low + max(narrow, abs(low))
+        return low, high, 0.0, float(noise_of(np.array([low]), np.array([high]))[0])
+    bias = units * (under[:, None] + over[None, :])
+    noise = np.where(possible, noise_of(bottom, np.where(possible, top, bottom + 1)), np.inf)
+    best = np.unravel_index(int(np.argmin(np.where(possible, np.hypot(bias, noise), np.inf))), bias.shape)
+    return float(bottom[best]), float(top[best]), float(bias[best]), float(noise[best])
+
+
+def _excess(room: Floats, share: Floats) -> Floats:
+    """What is cut off of all units together, by candidate: noise may make it negative, more room never cuts off more."""
+    cut = (np.maximum(-room, 0.0) * share).sum(axis=1)
+    return np.asarray(np.maximum(cut, 0.0))
+
+
+def share_outside(sizes: Sizes, lower: float, upper: float) -> float:
+    """The noisy share of units whose value is outside."""
+    outside = sizes.share[(sizes.middle > upper) | (sizes.middle < lower)].sum()
+    return min(max(float(outside), 0.0), 1.0)
