@@ -34,7 +34,7 @@ MOST_RECORDS: Final = 2**16
 MOST_QUANTILES: Final = 64
 
 _UP: Final = 1 + 2.0**-48
-_WALKS_AT_ONCE: Final = 1 << 18
+_WALKS_AT_ONCE: Final = 1 << 16
 _LEAST_REACH: Final = 0.1
 _MOST_REACH: Final = 400.0
 _REACHED: Final = 1 - 1e-12
