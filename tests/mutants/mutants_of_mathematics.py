@@ -1162,6 +1162,34 @@ TOTAL: Final = in_file(
      "sample(DiscreteLaplace(Fraction(1)), 1, entropy)", "a total costs its share of epsilon", BUDGET + "[sparse]"),
 )  # fmt: skip
 
+_QUANTILES = "tests/quantiles/test_quantiles.py::"
+QUANTILES: Final = in_file(
+    "quantiles.py",
+    ("quantile-total-without-noise", "(bins.totals + _draw(law, np.arange(groups), entropy))", "bins.totals",
+     "the total of a tree is noisy", _QUANTILES + "test_every_draw_is_of_the_law_and_each_node_has_one"),
+    ("quantile-balances-without-noise", "2 * middle - left - right + _draw(law, found, entropy)",
+     "2 * middle - left - right", "every balance is noisy",
+     _QUANTILES + "test_every_draw_is_of_the_law_and_each_node_has_one"),
+    ("quantile-nodes-drawn-twice", "found, where = np.unique(nodes, return_inverse=True)",
+     "found, where = nodes.reshape(-1), np.arange(nodes.size)", "walks share the noise of a node: it is paid for once",
+     _QUANTILES + "test_every_draw_is_of_the_law_and_each_node_has_one"),
+    ("quantile-total-not-paid", "        return self.height + 1\n", "        return self.height\n",
+     "the total is paid for beside the balances",
+     _QUANTILES + "test_a_unit_with_one_value_moves_every_level_by_all_of_it"),
+    ("quantile-levels-not-paid", "noise_std * math.sqrt(self.levels / weight) * _UP",
+     "noise_std / math.sqrt(weight) * _UP", "each level has its share",
+     _QUANTILES + "test_laws_cost_what_counts_of_that_noise_cost"),
+    ("quantile-weights-rounded-up", "self.sensitivity_steps // np.maximum(number, 1)",
+     "-(-self.sensitivity_steps // np.maximum(number, 1))", "a unit's weights add up to at most its records",
+     _QUANTILES + "test_one_unit_moves_each_level_within_its_sensitivity"),
+    ("quantile-values-not-clamped", "clamped = np.clip(np.asarray(values, np.float64), self.lower, self.upper)",
+     "clamped = np.asarray(values, np.float64)", "every value has a bin of its own group",
+     _QUANTILES + "test_one_unit_moves_each_level_within_its_sensitivity"),
+    ("quantile-intervals-of-one-test", "critical_value(law, (1 - level) / tree.height)",
+     "critical_value(law, 1 - level)", "an interval can miss at every level of the tree",
+     _QUANTILES + "test_intervals_cover_as_often_as_they_say[empty-False]"),
+)  # fmt: skip
+
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(
     chain(
         MEASURES,
@@ -1183,5 +1211,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = tuple(
         WEIGHTS,
         VOTING,
         TOTAL,
+        QUANTILES,
     )
 )
