@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -15,15 +17,16 @@ import numpy as np
 from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.measures import Column, Floats, Measure, NoisyMeasure, NoisySum, Nulls
+from dphist.quantiles import NoisyQuantiles
 from dphist.words import number
 
-AggregateKind = Literal["sum", "mean", "rows", "count_of", "variance", "std"]
+AggregateKind = Literal["sum", "mean", "rows", "count_of", "variance", "std", "quantile"]
 Chosen = Literal["given", "lower", "upper", "both", "nothing"]
 
 PRESENT_SHARE: Final = 0.2
 """The part of a mean's budget, or of a variance's, for the number of units, or records, that have a value."""
 
-_USUAL: Final = {"nulls": "counted", "records": 1, "chosen": "given"}
+_USUAL: Final = {"nulls": "counted", "records": 1, "chosen": "given", "probabilities": ()}
 """What old plans do not say."""
 
 
@@ -31,7 +34,8 @@ _USUAL: Final = {"nulls": "counted", "records": 1, "chosen": "given"}
 class Aggregate:
     """A sum, mean, variance, ... per group. weight: its share of the budget, relative to the count's.
 
-    records: how much the records of one unit weigh in one group at most, where an aggregate is of records (variance, std).
+    records: how much the records of one unit weigh in one group at most, where an aggregate is of records (variance, std,
+    quantile). probabilities: which quantiles, in rising order; all are read off one tree.
     nulls: "counted" only in plans of old versions, see `Measure`.
 
     chosen: which bounds a release chooses from the data, for a share of epsilon; they are None until then. "nothing": it saw
@@ -46,6 +50,7 @@ class Aggregate:
     nulls: Nulls = "counted"
     records: int = 1
     chosen: Chosen = "given"
+    probabilities: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         checks.check_choice("kind", self.kind, get_args(AggregateKind))
@@ -57,6 +62,10 @@ class Aggregate:
                 raise InvalidParameter(f"both bounds of {self.name}", "one or none", "or auto, to have it chosen.")
         if self.kind == "count_of" and self.chosen != "given":
             raise InvalidParameter("no bounds to choose for a count of values", self.chosen)
+        if (self.kind == "quantile") != bool(self.probabilities):
+            raise InvalidParameter(f"probabilities for a quantile, and for nothing else, in {self.name}", "others")
+        if not all(0 < p < 1 for p in self.probabilities) or sorted(set(self.probabilities)) != [*self.probabilities]:
+            raise InvalidParameter(f"different probabilities inside (0, 1) for {self.name}", self.probabilities)
         _ = self.measures  # which check the bounds
 
     @property
@@ -89,6 +98,8 @@ class Aggregate:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of its columns in a release."""
+        if self.kind == "quantile" and self.chosen != "nothing":
+            return tuple(f"p{_percent(p)}_{self.column}" for p in self.probabilities)
         return () if self.chosen == "nothing" else (self.name,)
 
     @property
@@ -100,6 +111,8 @@ class Aggregate:
             return (self._part("filled", 1.0),)
         if self.kind == "mean" and self.nulls == "left out":
             return self._part("mean", 1 - PRESENT_SHARE), self._part("present", PRESENT_SHARE)
+        if self.kind == "quantile":
+            return (self._part("bins", 1.0),)
         if self.kind in ("variance", "std"):
             share = (1 - PRESENT_SHARE) / 2
             present = self._part("present" if self.records == 1 else "records", PRESENT_SHARE)
@@ -109,7 +122,7 @@ class Aggregate:
     def _part(self, kind: Any, share: float) -> Measure:
         whole = kind in ("filled", "present", "records")  # of any bounds, so that aggregates of a column share it
         bounds = (0.0, 1.0) if whole else self.bounds
-        by_record = kind in ("records", "deviation", "square")
+        by_record = kind in ("records", "deviation", "square", "bins")
         return Measure(
             kind,
             self.column,
@@ -124,8 +137,14 @@ class Aggregate:
         data = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in data.items() if name not in _USUAL or value != _USUAL[name]}
 
-    def columns(self, sums: Mapping[str, tuple[NoisyMeasure, NoisySum]]) -> list[Column]:
-        """The published columns, from noisy values alone. sums: by the names of measures."""
+    def columns(
+        self,
+        sums: Mapping[str, tuple[NoisyMeasure, NoisySum]],
+        quantiles: Mapping[str, NoisyQuantiles] = MappingProxyType({}),
+    ) -> list[Column]:
+        """The published columns, from noisy values alone. sums, quantiles: by the names of measures."""
+        if self.kind == "quantile":
+            return [column for measure in self.measures for column in self._quantiles(quantiles[measure.name])]
         parts = [sums[measure.name] for measure in self.measures]
         if not parts:
             return []
@@ -136,6 +155,16 @@ class Aggregate:
         noisy, part = parts[0]
         values, noises = noisy.total(part)
         return [Column(self.name, values, noises)]
+
+    def _quantiles(self, noisy: NoisyQuantiles) -> list[Column]:
+        """A column for each probability, with the bounds of the tree's own interval."""
+        bounds = (
+            (None,) * len(self.names)
+            if noisy.low is None or noisy.high is None
+            else zip(noisy.low, noisy.high, strict=True)
+        )
+        rows = zip(self.names, noisy.values, noisy.std_errors, bounds, strict=True)
+        return [Column(name, values, (errors,), bounds=ends) for name, values, errors, ends in rows]
 
     def _mean(self, deviation: tuple[NoisyMeasure, NoisySum], present: Any = None) -> Column:
         """centre + recentred sum/number of units with a value, cut to the bounds. Errors are of first order in the noise."""
@@ -180,7 +209,7 @@ class Aggregate:
     def noises(self, values: Floats, noisy: Mapping[str, NoisyMeasure], count: NoisySum) -> tuple[Floats, ...] | None:
         """The stds of the noises in published values, if they follow from the table; None if from unpublished sums, too."""
         measures = self.measures
-        if len(measures) > 1:
+        if len(measures) > 1 or self.kind == "quantile":
             return None
         own = np.full(len(count.units), noisy[measures[0].name].noise_std)
         centre = measures[0].centre
@@ -206,6 +235,7 @@ class Aggregate:
             "count_of": f"the number of units with a value in {self.column}",
             "variance": f"the variance {records}",
             "std": f"the standard deviation {records}",
+            "quantile": f"quantiles {records}",
         }
         return words[self.kind]
 
@@ -214,9 +244,17 @@ class Aggregate:
         if self.chosen == "nothing":
             return self.estimand
         first = noisy[self.measures[0].name]
+        if self.kind == "quantile":
+            tree = f"a tree of {first.measure.draws} levels, from which all quantiles are read"
+            return f"{self.estimand}; noise of std {number(first.noise_std)} on each weight in {tree}"
         what = "deviations" if self.kind in ("variance", "std") else "what is added up, recentred"
         unit = " times the range of the bounds" if self.open else ""
         return f"{self.estimand}; noise of std {number(first.noise_std)}{unit} on the sum of {what}"
+
+
+def _percent(probability: float) -> str:
+    """100 p as a part of a name: 50, or 99_9."""
+    return f"{Decimal(repr(probability)) * 100:f}".rstrip("0").rstrip(".").replace(".", "_")
 
 
 def _root(name: str, variance: Floats, noises: tuple[Floats, ...], most: float) -> Column:
@@ -230,6 +268,8 @@ def _root(name: str, variance: Floats, noises: tuple[Floats, ...], most: float) 
 def merge(aggregates: Iterable[Aggregate]) -> tuple[Measure, ...]:
     """The measures of several aggregates: one that several need is added up once, with their shares together."""
     measures: dict[str, Measure] = {}
+    # Numbers first: what engines call steps_1, steps_2, ... has no gap.
+    aggregates = sorted(aggregates, key=lambda aggregate: aggregate.kind == "quantile")
     for aggregate in aggregates:
         for measure in aggregate.measures:
             before = measures.get(measure.name)

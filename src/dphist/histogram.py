@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.measures import Measure
+from dphist.quantiles import Bins
 
 _ROW_NUMBERS: Final = re.compile(r"__index_level_\d+__")
 
@@ -71,13 +72,18 @@ class Histogram:
     measures: tuple[Measure, ...] = ()
     total_units: int | None = None
     listed: bool = False
+    bins: Mapping[str, Bins] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.keys.num_columns == 0:
             raise InvalidParameter("at least one key column", "none")
         check_key_names(self.keys.column_names)
-        if set(self.sums) != {measure.name for measure in self.measures} or len(self.sums) != len(self.measures):
+        if {*self.sums, *self.bins} != {measure.name for measure in self.measures} or len(self.sums) + len(
+            self.bins
+        ) != len(self.measures):
             raise InvalidParameter("one sum for each measure", sorted(self.sums))
+        if any(len(bins) != self.keys.num_rows for bins in self.bins.values()):
+            raise InvalidParameter("bins of each group", "of another number of them")
         # Metadata of the input may tell its number of rows or more; only names, types and values stay.
         plain = [_plain(column) for column in self.keys.columns]
         object.__setattr__(self, "keys", pa.Table.from_arrays(plain, names=self.keys.column_names))
@@ -112,6 +118,7 @@ class Histogram:
             keys=self.keys.take(pa.array(positions)),
             counts=self.counts[positions],
             sums={name: values[positions] for name, values in self.sums.items()},
+            bins={name: bins[positions] for name, bins in self.bins.items()},
         )
 
 

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.noise.laws import DiscreteLaplace, Law, RoundedGaussian
+from dphist.quantiles import STEP_BITS, Tree
 
-Kind = Literal["sum", "mean", "rows", "filled", "present", "records", "deviation", "square"]
+Kind = Literal["sum", "mean", "rows", "filled", "present", "records", "deviation", "square", "bins"]
 Nulls = Literal["counted", "left out"]
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -35,7 +36,7 @@ MOST_RECORDS: Final = 2**20
 """A public limit on how much the records of one unit weigh in one group."""
 
 _WHOLE: Final = ("rows", "filled", "present", "records")
-_BY_RECORD: Final = ("records", "deviation", "square")
+_BY_RECORD: Final = ("records", "deviation", "square", "bins")
 _STEPS_PER_HALF_RANGE: Final = 20
 _RECORD_BITS: Final = 40
 _LARGEST_BOUND: Final = 2.0**960
@@ -56,7 +57,8 @@ class Measure:
     sum: the sum of the unit's values, clamped to [lower, upper]; mean: their mean, clamped. rows: how many records it has, at
     most `upper`. filled: 1 if it has a value of any type, 0 if not; present: the same of numbers. The others clamp each record,
     and all records of a unit weigh at most `records` together: records is their weight, deviation adds up how far they are
-    from the middle of the bounds, square the squares of that.
+    from the middle of the bounds, square the squares of that. bins is no number but a weight for each bin of a `Tree`, from
+    which quantiles are read: the tree of a group is paid for like as many sums as it has `draws`.
 
     A unit without any value adds nothing, as in SQL. Its steps are then those of 0, and 0 lies inside the range of steps even
     where it is outside the bounds: the measure is 0 for whoever is not there. (nulls "counted", as plans of old versions say:
@@ -92,6 +94,8 @@ class Measure:
         checks.check_between("records", self.records, 1, MOST_RECORDS)
         if self.lattice is None:
             object.__setattr__(self, "lattice", self._usual_lattice())
+        if self.kind == "bins":
+            _ = self.tree  # which checks bounds and records
         least, most = self.span
         if not least <= self.centre <= most:
             raise InvalidParameter(f"a centre of {self.name} inside its bounds", self.centre)
@@ -100,12 +104,14 @@ class Measure:
         if self.sensitivity_steps > MOST_STEPS:
             raise InvalidParameter(f"at most 2^40 steps for {self.name}", self.sensitivity_steps)
         far = max(abs(self.lower), abs(self.upper)) > _LARGEST_BOUND
-        if far or (not self.whole and self.kind != "square" and self.record_step > self.step):
+        if far or (not self.whole and self.kind not in ("square", "bins") and self.record_step > self.step):
             hint = "subtract a public offset from the column first."
             raise InvalidParameter(f"bounds of {self.name} not so far from zero", bounds, hint)
 
     def _usual_lattice(self) -> Lattice:
         """The middle of the span, and about a millionth of half of it (a half for whole numbers)."""
+        if self.kind == "bins":
+            return Lattice(0.0, 2.0**-self.tree.step_bits)
         least, most = self.span
         half = (most - least) / 2
         bits = math.ceil(math.log2(half)) - _STEPS_PER_HALF_RANGE
@@ -117,7 +123,7 @@ class Measure:
 
         Of a mean, a deviation and a square it is that of one record that is there; who is not there adds no step.
         """
-        if self.kind in ("filled", "present", "records"):
+        if self.kind in ("filled", "present", "records", "bins"):
             return 0.0, float(self.records)
         if self.kind == "square":
             return 0.0, self.half**2
@@ -129,6 +135,17 @@ class Measure:
     def whole(self) -> bool:
         """Whether it counts records, not what is in them."""
         return self.kind in _WHOLE
+
+    @property
+    def tree(self) -> Tree:
+        """The shape of the tree above the bins. Steps are such that all weights of a unit are about 2^20 of them."""
+        bits = max(STEP_BITS - (self.records - 1).bit_length(), 0)
+        return Tree(self.lower, self.upper, records=self.records, step_bits=bits)
+
+    @property
+    def draws(self) -> int:
+        """How many numbers with noise of the law one unit moves by `sensitivity_steps` in one group: a level of a tree each."""
+        return self.tree.levels if self.kind == "bins" else 1
 
     @property
     def half(self) -> float:
@@ -146,7 +163,7 @@ class Measure:
         if self.kind == "rows":
             return "rows"
         weighed = f"_{self.records}" if self.kind in _BY_RECORD else ""
-        bounds = f"_{self.lower!r}_{self.upper!r}" if self.kind in ("deviation", "square") else ""
+        bounds = f"_{self.lower!r}_{self.upper!r}" if self.kind in ("deviation", "square", "bins") else ""
         return f"{self.kind}{weighed}_{self.column}{bounds}"
 
     @property
@@ -249,7 +266,7 @@ def squared_sensitivity(measures: Iterable[NoisyMeasure]) -> Fraction:
     total = Fraction(0)
     for noisy in measures:
         assert isinstance(noisy.law, RoundedGaussian)
-        total += (noisy.measure.sensitivity_steps / noisy.law.std) ** 2
+        total += noisy.measure.draws * (noisy.measure.sensitivity_steps / noisy.law.std) ** 2
     return total
 
 
@@ -258,5 +275,5 @@ def pure_epsilon(measures: Iterable[NoisyMeasure]) -> Fraction:
     total = Fraction(0)
     for noisy in measures:
         assert isinstance(noisy.law, DiscreteLaplace)
-        total += noisy.measure.sensitivity_steps / noisy.law.scale
+        total += noisy.measure.draws * noisy.measure.sensitivity_steps / noisy.law.scale
     return total

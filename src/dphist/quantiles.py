@@ -66,10 +66,24 @@ class Bins:
 
     @classmethod
     def from_lists(cls, bins: Any, steps: Any) -> Self:
-        """From two Arrow list columns (not chunked), a list per group. A null is an empty list."""
+        """From two Arrow list columns (not chunked), a list per group, in any order. A null is an empty list."""
         lengths = bins.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-        parts = (np.asarray(column.flatten(), np.int64) for column in (bins, steps))
-        return cls(np.append(0, np.cumsum(lengths, dtype=np.int64)), *parts)
+        at, weight = (np.asarray(column.flatten(), np.int64) for column in (bins, steps))
+        keys = (np.repeat(np.arange(len(lengths)), lengths) << MOST_HEIGHT) + at
+        if (keys[1:] < keys[:-1]).any():
+            order = np.argsort(keys)
+            at, weight = at[order], weight[order]
+        return cls(np.append(0, np.cumsum(lengths, dtype=np.int64)), at, weight)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Bins]) -> Self:
+        """The groups of several parts, one part after the other."""
+        if not parts:
+            return cls(*(np.zeros(size, np.int64) for size in (1, 0, 0)))
+        starts = np.cumsum([0, *(len(part.bins) for part in parts[:-1])])
+        ends = [part.offsets[1:] + start for part, start in zip(parts, starts, strict=True)]
+        bins, steps = ([getattr(part, name) for part in parts] for name in ("bins", "steps"))
+        return cls(np.concatenate([[0], *ends]), np.concatenate(bins), np.concatenate(steps))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
@@ -158,6 +159,8 @@ def parse(asked: dict[str, Any]) -> dict[str, Any]:
         "means": lambda texts: dict(_bounds(text, "--mean") for text in texts),
         "variances": lambda texts: dict(_bounds(text, "--variance") for text in texts),
         "stds": lambda texts: dict(_bounds(text, "--std") for text in texts),
+        "quantiles": _quantiles,
+        "medians": lambda texts: dict(_bounds(text, "--median") for text in texts),
         "weights": lambda texts: dict(map(_weight, texts)),
         "rows": _rows,
     }
@@ -175,6 +178,29 @@ def _bounds(text: str, flag: str) -> tuple[str, tuple[Any, Any] | str]:
             return column, auto
         hint = f"for example {flag} likes:0:1, {flag} likes:0:auto or {flag} likes:auto."
         raise InvalidParameter(f"{flag} column:lower:upper", repr(text), hint) from None
+
+
+def _quantiles(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """`column:probabilities:lower:upper`, or with auto; several of one column are one, if their bounds are the same."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for text in texts:
+        column, probabilities, *bounds = _quantile(text)
+        before, *others = found.get(column, ([], *bounds))
+        if others != bounds:
+            raise InvalidParameter(f"one pair of bounds for the quantiles of {column}", "two")
+        found[column] = ([*before, *probabilities], *bounds)
+    return found
+
+
+def _quantile(text: str) -> tuple[Any, ...]:
+    """The column may itself hold colons."""
+    for pieces in (text.rsplit(":", 3), text.rsplit(":", 2)):
+        with suppress(ValueError):
+            column, probabilities, *bounds = pieces
+            lower, upper = ("auto", "auto") if bounds == ["auto"] else map(_bound, bounds)
+            return column, [float(one) for one in probabilities.split(",")], lower, upper
+    hint = "for example --quantile amount:0.5:0:100, amount:0.25,0.75:0:100 or amount:0.5:auto."
+    raise InvalidParameter("--quantile column:probability:lower:upper", repr(text), hint)
 
 
 def _bound(text: str) -> float | str:

@@ -25,6 +25,7 @@ from dphist.errors import InvalidParameter
 from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.mechanisms.base import enforce_sparsity
 from dphist.noise.entropy import Entropy, SystemEntropy
+from dphist.quantiles import Bins
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
     from dphist.measures import Measure
 
 Integers: TypeAlias = NDArray[np.int64]
-Arrays: TypeAlias = Mapping[str, Integers]
+Arrays: TypeAlias = Mapping[str, Any]
+"""Of each column an integer for each group; of `bins_i` a `Bins`; of columns that begin with `NOISY_VALUE` a double."""
 Progress: TypeAlias = Callable[[str], None]
 Order = Literal["count", "key"]
+
+NOISY_VALUE: Final = "value_of_"
 
 READING: Final = "reading the schema"
 BOUNDING: Final = "bounding and counting"
@@ -202,11 +206,15 @@ class SampledPairs(Protocol):
         """
         ...
 
-    def by_class(self, weights: Any, bounds: Sequence[int], light: int, power: int, shifts: Sequence[int]) -> Groups:
+    def by_class(
+        self, weights: Any, bounds: Sequence[int], light: int, power: int, shifts: Sequence[int], most: int = 1
+    ) -> Groups:
         """`weight`, and the weights of units by their class in `class_1`, ...: a norm up to the first bound, the next, ...
 
         What is beyond the last bound is scaled down to it, into the last class. Sums of steps likewise, of the first `light`
         classes in `light_i`, of the others in `heavy_i`.
+
+        Bins, `bins_i`, are those of at most `most` of these groups of each unit, drawn by a hash of (seed, unit, group).
         """
         ...
 
@@ -385,7 +393,10 @@ class LocalGroups:
 
 def local_groups(histogram: Histogram) -> LocalGroups:
     """A histogram as groups."""
-    steps = {f"steps_{i}": histogram.sums[measure.name] for i, measure in enumerate(histogram.measures, 1)}
+    steps: dict[str, Any] = {}
+    for i, measure in enumerate(histogram.measures, 1):
+        trees = measure.kind == "bins"
+        steps[f"bins_{i}" if trees else f"steps_{i}"] = (histogram.bins if trees else histogram.sums)[measure.name]
     keys = histogram.keys
     return LocalGroups(
         codes=np.arange(len(histogram)),
@@ -457,7 +468,8 @@ def histogram_of(
         keys=named(table, query),
         counts=integers(table, "units"),
         bounds=bounds,
-        sums={measure.name: integers(table, f"steps_{i}") for i, measure in enumerate(query.measures, 1)},
+        sums={m.name: integers(table, f"steps_{i}") for i, m in enumerate(query.measures, 1) if m.kind != "bins"},
+        bins={m.name: bins_of(table, i) for i, m in enumerate(query.measures, 1) if m.kind == "bins"},
         measures=query.measures,
         total_units=total_units,
         listed=query.public_keys is not None,
@@ -476,9 +488,18 @@ def integers(table: pa.Table, column: str) -> Integers:
     return values
 
 
+def bins_of(table: pa.Table, position: int) -> Bins:
+    """The two columns of lists of a measure of bins."""
+    lists = [table.column(f"{name}_{position}").combine_chunks() for name in ("bins", "weights")]
+    return Bins.from_lists(*(one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in lists))
+
+
 def commented(query: GroupByQuery, sql: str) -> str:
     """SQL with what its numbered columns stand for."""
     names = [f"key_{i}: {key.name}" for i, key in enumerate(query.by, 1)]
-    names += [f"steps_{i}: {measure.name}" for i, measure in enumerate(query.measures, 1)]
+    names += [
+        f"{'bins' if measure.kind == 'bins' else 'steps'}_{i}: {measure.name}"
+        for i, measure in enumerate(query.measures, 1)
+    ]
     comments = [f"-- {text}".replace("\n", " ") for text in (*names, "the seed 0 stands for a fresh one in each run")]
     return "\n".join([*comments, sql])

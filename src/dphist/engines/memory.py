@@ -19,8 +19,12 @@ from dphist.engines.base import Integers, LocalGroups
 from dphist.engines.election import elect, lists_of, prefer
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, ONE, WEIGHT_BITS
+from dphist.quantiles import Bins
 
 Codes = NDArray[np.int32]
+
+BinsOf = Callable[[Integers, int], dict[str, Bins]]
+"""The bins of some groups, by their codes, from at most so many of them of each unit, as `bins_i`."""
 
 CHUNK: Final = 1 << 21
 """Pairs worked on at a time: what is held beside the pairs themselves stays near 100 MB."""
@@ -31,6 +35,11 @@ def no_keys(codes: Integers) -> pa.Table:
     raise InvalidParameter("pairs with the keys of their groups", "codes alone")
 
 
+def no_bins(codes: Integers, most: int) -> dict[str, Bins]:
+    """Pairs without measures of bins."""
+    return {}
+
+
 class CodedPairs:
     """Pairs whose groups are numbered from 0 in the order of their keys: what the rounds ask, from sums over the codes."""
 
@@ -38,6 +47,7 @@ class CodedPairs:
     groups: int
     names: tuple[str, ...]
     keys_of: Callable[[Integers], pa.Table]
+    bins_of: BinsOf
 
     def eligible(self) -> NDArray[np.bool_]:
         """Which groups some unit sampled."""
@@ -99,12 +109,18 @@ class CodedPairs:
         return self.norms(self._spread(weights), edges, power)
 
     def by_class(
-        self, weights: LocalGroups, bounds: Sequence[int], light: int, power: int, shifts: Sequence[int]
+        self,
+        weights: LocalGroups,
+        bounds: Sequence[int],
+        light: int,
+        power: int,
+        shifts: Sequence[int],
+        most: int = 1,
     ) -> LocalGroups:
-        """One pass for everything."""
+        """One pass for everything; bins are where the pairs were written down."""
         named = dict(zip(self.names, shifts, strict=True))
         sums = self.class_sums(self._spread(weights), weights.codes, bounds, power, named)
-        columns = {"weight": weights.columns["weight"]}
+        columns: dict[str, Any] = {"weight": weights.columns["weight"], **self.bins_of(weights.codes, most)}
         columns |= {f"class_{i}": column for i, column in enumerate(sums["units"].T, 1)}
         for i, name in enumerate(self.names, 1):
             columns |= {
@@ -183,6 +199,7 @@ class MemoryPairs(CodedPairs):
     steps: Mapping[str, Integers] = field(default_factory=dict)
     keys_of: Callable[[Integers], pa.Table] = no_keys
     place: Codes | None = None
+    bins_of: BinsOf = no_bins
 
     @property
     def names(self) -> tuple[str, ...]:  # type: ignore[override]

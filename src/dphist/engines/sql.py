@@ -4,6 +4,7 @@
     pairs     one row per (unit, group) with what the unit adds to the group, in whole steps
     ranked    the pairs of each unit in a random order                       (only to sample or to count units)
     counted   one row per group, at most max_groups pairs of each unit
+    binned_i  one row per group with the bins of its records and their weights, from the same pairs        (only for quantiles)
 
 Why this keeps the guarantee. The random order of a unit's groups is a keyed hash of (seed, unit, key), ties broken by the
 key itself. For *every* seed, which groups a unit keeps and what it adds to them is a function of that unit's own records:
@@ -27,6 +28,8 @@ from dphist.histogram import ContributionBounds
 from dphist.measures import LARGEST_SUM, Measure
 
 LARGEST_RECORD = 2.0**62
+OTHER_SEED = 0x9E3779B97F4A7C15
+"""Makes a second seed of the first, for a second order of a unit's groups."""
 
 
 class Dialect(Protocol):
@@ -54,6 +57,14 @@ class Dialect(Protocol):
 
     def truncated(self, number: str) -> str:
         """A double inside +-2^62 rounded towards zero, as a double."""
+        ...
+
+    def gathered(self, value: str) -> str:
+        """The values of a group that are not null, as a list in any order."""
+        ...
+
+    def spread(self, values: str) -> str:
+        """A row for each value of a list."""
         ...
 
 
@@ -98,12 +109,14 @@ def histogram_sql(
 ) -> str:
     """Group keys, `units`, one `steps_i` per measure and, for the total, `first_units` (each unit in one group only).
 
+    A measure of bins has two lists instead, `bins_i` and `weights_i`; where it is null there is no value.
+
     With `largest` only so many groups, largest first. Equal counts stand in the order of their keys, which no record can
     change: any other order would let one unit exchange every group of the smallest count that is listed. `written` names a
     table that holds the ranked pairs already.
     """
     keys = ", ".join(fields.key_names)
-    steps = [f"steps_{position}" for position in range(1, len(fields.measures) + 1)]
+    steps = steps_names(fields.measures)
     stages = [records_sql(fields, dialect), pairs_sql(fields, dialect)] if written is None else []
     pairs = written or "pairs"
     if written is None and (bounds.max_groups is not None or fields.want_total):
@@ -114,6 +127,9 @@ def histogram_sql(
     columns += [f"{saturated(dialect.exact_sum(name))} AS {name}" for name in steps]
     columns += ["COUNT(CASE WHEN place = 1 THEN 1 END) AS first_units"] if fields.want_total else []
     stages.append(f"counted AS (\n  SELECT {_lines(columns)}\n  FROM {pairs}{kept}\n  GROUP BY {keys}\n)")
+    stages += [
+        binned_sql(position, f"{pairs}{kept}", fields.key_names, dialect) for position in trees_of(fields.measures)
+    ]
     order = ", ".join(["units DESC", *(f"{name} ASC NULLS LAST" for name in fields.key_names)])
     limit = "" if largest is None else f"\nORDER BY {order}\nLIMIT {largest}"
     return "WITH " + ",\n".join(stages) + "\n" + _result(fields, steps, dialect) + limit
@@ -174,6 +190,44 @@ def ranked_sql(fields: Fields, seed: int, dialect: Dialect) -> str:
     )
 
 
+def steps_names(measures: Sequence[Measure]) -> list[str]:
+    """The columns of whole numbers, one for each measure; those of bins have lists and stand behind the others."""
+    return [f"steps_{position}" for position, measure in enumerate(measures, 1) if measure.kind != "bins"]
+
+
+def trees_of(measures: Sequence[Measure]) -> list[int]:
+    """The positions of the measures of bins, from 1."""
+    return [position for position, measure in enumerate(measures, 1) if measure.kind == "bins"]
+
+
+def list_names(measures: Sequence[Measure]) -> list[str]:
+    """The columns of a pair for its bins: a list of them, and the weight of each."""
+    return [name for position in trees_of(measures) for name in (f"bins_{position}", f"weight_{position}")]
+
+
+def binned_sql(position: int, pairs: str, keys: Sequence[str], dialect: Dialect) -> str:
+    """The stage `binned_i` of a measure: of every group that has a value its bins, each once, and their weights added up.
+
+    pairs: a table of pairs with `bins_i` and `weight_i`, perhaps with a condition.
+    """
+    listed = ", ".join(keys)
+    each = f"SELECT {listed}, {dialect.spread(f'bins_{position}')} AS bin, weight_{position} AS weight FROM {pairs}"
+    added = saturated(dialect.exact_sum("weight"))
+    entries = f"SELECT {listed}, bin, {added} AS weight FROM ({each}) AS record GROUP BY {listed}, bin"
+    return (
+        f"binned_{position} AS (\n  SELECT {listed}, {dialect.gathered('bin')} AS bins_{position},"
+        f" {dialect.gathered('weight')} AS weights_{position}\n  FROM ({entries}) AS entry\n  GROUP BY {listed}\n)"
+    )
+
+
+def bin_sql(measure: Measure, value: str, dialect: Dialect) -> str:
+    """The bin of a value; null for a null. As `Tree.bins_of` has it."""
+    tree = measure.tree
+    away = f"({clamped(value, tree.lower, tree.upper)} - {double(tree.lower)}) / {double(tree.resolution)}"
+    whole = f"LEAST(CAST({dialect.truncated(away)} AS INTEGER), {(1 << tree.height) - 1})"
+    return f"CASE WHEN {value} IS NOT NULL THEN {whole} END"
+
+
 def _totals(measure: Measure, position: int, dialect: Dialect) -> list[str]:
     """What the records of one unit in one group add up to. Nulls are left out (NaN is one), infinities saturate."""
     if measure.kind == "rows":
@@ -181,6 +235,8 @@ def _totals(measure: Measure, position: int, dialect: Dialect) -> list[str]:
     value, number = f"value_{position}", f"COUNT(value_{position}) AS number_{position}"
     if measure.whole:
         return [number]
+    if measure.kind == "bins":
+        return [f"{dialect.gathered(bin_sql(measure, value, dialect))} AS bins_{position}", number]
     amount = value if measure.kind in ("sum", "mean") else clamped(value, measure.lower, measure.upper)
     if measure.kind == "square":
         away = f"({amount} - {double(measure.middle)})"
@@ -194,6 +250,10 @@ def _steps(measure: Measure, position: int, dialect: Dialect) -> str:
     """What one unit adds to the recentred sum of one group, in whole steps. `Measure` says what."""
     number, centre, counted = f"number_{position}", double(measure.centre), measure.nulls == "counted"
     least_one = f"GREATEST({number}, 1)"  # where nothing is divided, since nothing is there
+    if measure.kind == "bins":  # rounded down, as `Tree.weight_steps` is: together at most sensitivity_steps
+        share = dialect.truncated(f"{double(measure.sensitivity_steps)} / {least_one}")
+        weight = f"CAST(LEAST({share}, {double(1 << measure.tree.step_bits)}) AS BIGINT)"
+        return f"bins_{position}, {weight} AS weight_{position}"
     total = f"CAST(total_{position} AS DOUBLE) * {double(measure.record_step)}"
     if measure.whole:
         away = f"{clamped(f'CAST({number} AS DOUBLE)', *measure.span)} - {centre}"
@@ -217,13 +277,25 @@ def _steps(measure: Measure, position: int, dialect: Dialect) -> str:
 
 
 def _result(fields: Fields, steps: list[str], dialect: Dialect) -> str:
-    if fields.listed is None:
+    trees = trees_of(fields.measures)
+    if fields.listed is None and not trees:
         return "SELECT * FROM counted"
     numbers = ["units", *steps, *(["first_units"] if fields.want_total else [])]
-    columns = [f"listed.{name} AS {name}" for name in fields.key_names]
+    base = "counted" if fields.listed is None else "listed"
+    columns = [f"{base}.{name} AS {name}" for name in fields.key_names]
     columns += [f"COALESCE(counted.{name}, 0) AS {name}" for name in numbers]
-    matches = " AND ".join(dialect.same(f"listed.{name}", f"counted.{name}") for name in fields.key_names)
-    return f"SELECT {_lines(columns, 0)}\nFROM {fields.listed} AS listed\nLEFT JOIN counted ON {matches}"
+    columns += [f"bins_{position}" for position in trees] + [f"weights_{position}" for position in trees]
+    source = "counted"
+    if fields.listed is not None:
+        source = f"{fields.listed} AS listed\nLEFT JOIN counted ON {_matches('listed', 'counted', fields, dialect)}"
+    for position in trees:
+        table = f"binned_{position}"
+        source += f"\nLEFT JOIN {table} ON {_matches(base, table, fields, dialect)}"
+    return f"SELECT {_lines(columns, 0)}\nFROM {source}"
+
+
+def _matches(left: str, right: str, fields: Fields, dialect: Dialect) -> str:
+    return " AND ".join(dialect.same(f"{left}.{name}", f"{right}.{name}") for name in fields.key_names)
 
 
 def clamped(sql: str, lower: float, upper: float) -> str:

@@ -248,7 +248,7 @@ def _drawable(request: Request, tuning: Tuning) -> AdaptiveGaussian:
     """The adaptive release with everything that epsilon leaves for it."""
     mechanism = calibrate(
         request.mechanism_epsilon,
-        request.delta,
+        request.mechanism_delta,
         keys_only=request.keys_only,
         sums_budget=request.sums_budget,
         emphasis=request.emphasis,

@@ -50,6 +50,10 @@ SAMPLER_ERROR: Final = Fraction(1, 2**110)
 A total and a choice have an epsilon of their own, so theirs counts with 1 + e^that, less than what it is added to.
 """
 
+TREE_DRAW_ERROR: Final = Fraction(1, 2**116)
+"""A bound on the error of each draw for the tree of a quantile. There may be hundreds for one group, so they are counted by
+themselves: a request leaves `tree_surcharge` of its delta to them. The same test holds the laws to it."""
+
 MOST_LATTICE_BITS: Final = 40
 MOST_CORRELATION: Final = 1e6
 LEAST_CORRELATION: Final = 1e-300
@@ -298,9 +302,10 @@ class GroupMechanism(Mechanism):
     def aggregate_law(self, aggregate: Measure) -> Law:
         """The law of the noise on the recentred sum of an aggregate in one group, in steps.
 
-        Gaussian budgets add up in squares: noise/sensitivity = noise_std of the count/sqrt(weight), rounded up.
+        Gaussian budgets add up in squares: noise/sensitivity = noise_std of the count/sqrt(weight), rounded up; a tree shares
+        its weight among its draws.
         """
-        std = self.noise_std * aggregate.sensitivity / math.sqrt(aggregate.weight) * UP
+        std = self.noise_std * aggregate.sensitivity / math.sqrt(aggregate.weight / aggregate.draws) * UP
         return RoundedGaussian(Fraction(std) / Fraction(aggregate.step), 0)
 
     def noisy(self, aggregates: Sequence[Measure]) -> tuple[NoisyMeasure, ...]:
@@ -418,8 +423,8 @@ class GroupMechanism(Mechanism):
         if self.in_rounds != request.unbounded:
             problems.append("the groups of a unit are not bounded, or are where they need not be")
         delta = self.proved_delta(request.mechanism_epsilon)
-        if not delta <= request.delta:
-            problems.append(f"delta({request.mechanism_epsilon:g}) = {delta:.6g} exceeds {request.delta:g}")
+        if not delta <= request.mechanism_delta:
+            problems.append(f"delta({request.mechanism_epsilon:g}) = {delta:.6g} exceeds {request.mechanism_delta:g}")
         if self.counted == request.keys_only:
             problems.append("counts are published where keys alone are asked for, or are missing")
         if (self.threshold is None) == request.thresholded:
@@ -524,7 +529,7 @@ def counted_facts(k: int, parts: Fact, noise_std: float, threshold: float, exces
 def target_delta(request: Request) -> float:
     """What is left of delta when a mechanism adds its sampler's own error."""
     counters = max(request.groups_per_unit, request.bounded_groups or 1)
-    target = request.delta * (1 - 1e-12) - sampler_surcharge(request.mechanism_epsilon, counters)
+    target = request.mechanism_delta * (1 - 1e-12) - sampler_surcharge(request.mechanism_epsilon, counters)
     if target <= 0:
         raise Infeasible(
             "a delta above the error of the noise sampler", f"{request.delta:g}", "nobody needs so small a delta."
@@ -589,6 +594,11 @@ def sampler_surcharge(epsilon: float, changed_counters: int) -> float:
     Kept, since a profile is asked at one epsilon again and again, and an enclosure of e^epsilon takes longer than the rest.
     """
     return delta_surcharge(epsilon, changed_counters, SAMPLER_ERROR)
+
+
+def tree_surcharge(epsilon: float, draws: int) -> float:
+    """What is added to delta for the sampler of so many draws of trees, which one unit can change; 0 without any."""
+    return delta_surcharge(min(epsilon, LARGEST_EPSILON), draws, TREE_DRAW_ERROR) if draws else 0.0
 
 
 def pure_cost(epsilon: float, composed_epsilon: float) -> PrivacyCost:

@@ -106,8 +106,9 @@ class LaplaceThreshold(GroupMechanism):
         return Noise((DiscreteLaplace(Fraction(self.scale)),), 0, self.noise_std)
 
     def aggregate_law(self, aggregate: Measure) -> DiscreteLaplace:
-        """Laplace budgets add up linearly: noise scale/sensitivity = scale/weight, exactly."""
-        return DiscreteLaplace(Fraction(self.scale) * aggregate.sensitivity_steps / Fraction(aggregate.weight))
+        """Laplace budgets add up linearly: noise scale/sensitivity = scale/weight, exactly; a tree has that for each level."""
+        steps = aggregate.draws * aggregate.sensitivity_steps
+        return DiscreteLaplace(Fraction(self.scale) * steps / Fraction(aggregate.weight))
 
     def covers(self, aggregates: Sequence[Measure]) -> bool:
         """Whether sums_epsilon is at least the epsilon of the noise that is drawn; what is missing is added to delta."""

@@ -119,11 +119,10 @@ class Voting(GroupMechanism):
         return Fraction(self.look_epsilon) + (0 if self.counts is None else self.counts.pure_epsilon)
 
     def aggregate_law(self, aggregate: Measure) -> DiscreteLaplace:
-        """Laplace budgets add up linearly: noise scale/sensitivity = scale/weight, exactly."""
+        """Laplace budgets add up linearly: noise scale/sensitivity = scale/weight, exactly; a tree has that for each level."""
         assert self.counts is not None, "keys alone have no aggregates"
-        return DiscreteLaplace(
-            Fraction(self.counts.unit_noise) * aggregate.sensitivity_steps / Fraction(aggregate.weight)
-        )
+        steps = aggregate.draws * aggregate.sensitivity_steps
+        return DiscreteLaplace(Fraction(self.counts.unit_noise) * steps / Fraction(aggregate.weight))
 
     def covers(self, aggregates: Sequence[Measure]) -> bool:
         """Whether the profile accounts for the noise that is drawn on the aggregates. Exact."""
@@ -308,7 +307,7 @@ def _drawable(request: Request, look_share: float) -> Voting:
     """The election with everything that epsilon leaves for it."""
     mechanism = calibrate(
         request.mechanism_epsilon,
-        request.delta,
+        request.mechanism_delta,
         look_share=look_share,
         low_threshold=request.low_threshold,
         emphasis=None if request.keys_only else request.emphasis,

@@ -20,7 +20,7 @@ def candidates(request: Request) -> tuple[list[GroupMechanism], list[Infeasible]
         except Infeasible as problem:
             infeasible.append(problem)
             continue
-        if mechanism.delta(request.mechanism_epsilon) > request.delta:  # only the forward map is trusted
+        if mechanism.delta(request.mechanism_epsilon) > request.mechanism_delta:  # only the forward map is trusted
             raise AssertionError(f"{mechanism} misses its own target")
         feasible.append(mechanism)
     return feasible, infeasible

@@ -47,7 +47,9 @@ def guarantee(request: Request, mechanism: GroupMechanism) -> str:
 
 def stated_delta(request: Request, mechanism: GroupMechanism) -> float:
     """The delta to state: the mechanism's own, or the whole budget where the data chose the mechanism among several."""
-    return request.delta if request.choice != "given" else mechanism.delta(request.mechanism_epsilon)
+    if request.choice != "given":
+        return request.delta
+    return request.with_trees(mechanism.delta(request.mechanism_epsilon))
 
 
 def layout(title: str, facts: Sequence[Fact]) -> str:
@@ -80,7 +82,7 @@ def facts(request: Request, mechanism: GroupMechanism) -> list[Fact]:
     """What a reader wants to know, as (label, sentence)."""
     facts = [*_choice(request), *mechanism.facts(), *(rates_in_words(mechanism) if request.keys_only else [])]
     noisy = {one.name: one for one in mechanism.noisy(request.measures)}
-    facts += [(aggregate.name, aggregate.fact(noisy)) for aggregate in request.aggregates]
+    facts += [(one.name, one.fact(noisy) + request.sampled_in_words(one)) for one in request.aggregates]
     if request.sized:
         names = ", ".join(aggregate.name for aggregate in request.sized)
         scale = math.sqrt(2) * request.bounds_scale

@@ -82,6 +82,15 @@ Auto = Literal["auto"]
 _Pair = Annotated[tuple[float | Auto, float | Auto], _Lists()]
 _Bounds = Mapping[str, _Pair | Auto]
 _BOUNDS: Final = "columns with lower and upper bounds, such as {'likes': (0, 1)}, or 'auto'"
+_Probabilities = float | Annotated[Sequence[float], _Lists()]
+_Quantiles = Mapping[
+    str,
+    Annotated[tuple[_Probabilities, float | Auto, float | Auto], _Lists()]
+    | Annotated[tuple[_Probabilities, Auto], _Lists()],
+]
+_QUANTILES: Final = (
+    "columns with probabilities and bounds, such as {'amount': (0.5, 0, 100)} or {'amount': ([0.25, 0.75], 'auto')}"
+)
 
 
 class _Budget(TypedDict):
@@ -157,6 +166,25 @@ class _Choices(TypedDict, total=False):
             expected=_BOUNDS,
         ),
     ]
+    quantiles: Annotated[
+        _Quantiles | None,
+        Option(
+            "column:probability:lower:upper, such as amount:0.9:0:100 or amount:0.25,0.75:0:100, quantiles of records per"
+            " group; auto as in --sum. Repeatable.",
+            flag="--quantile",
+            text=list[str] | None,
+            expected=_QUANTILES,
+        ),
+    ]
+    medians: Annotated[
+        _Bounds | None,
+        Option(
+            "column:lower:upper, the median of records per group: --quantile with 0.5. Repeatable.",
+            flag="--median",
+            text=list[str] | None,
+            expected=_BOUNDS,
+        ),
+    ]
     count_of: Annotated[
         Sequence[str] | None,
         Option(
@@ -175,7 +203,9 @@ class _Choices(TypedDict, total=False):
     ]
     records: Annotated[
         int | None,
-        Option("How much the records of one unit weigh in one group at most, in a variance or std (default: 1)."),
+        Option(
+            "How much the records of one unit weigh in one group at most, in a variance, std or quantile (default: 1)."
+        ),
     ]
     weights: Annotated[
         Mapping[str, float] | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Unpack
@@ -23,6 +24,8 @@ STD_ERROR: Final = "_std_error"
 
 NOISY: Final = "_noisy"
 """The same for the plain noisy value of a count that is estimated given its release."""
+
+_LITTLE_MORE: Final = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +103,9 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
     on the number of non-empty groups. keys: a public list of groups (or its length); then nothing needs hiding, unless `sparse`
     asks to publish only the large ones. sketch: count in bounded memory with this many counters. total: also publish the
     noisy number of units. sums, means: columns with the bounds their values are clamped to; rows: the most
-    records of one unit per group. weights: the share of the budget of each aggregate, by its name in the release
-    (``sum_likes``), relative to the count's 1.
+    records of one unit per group. quantiles: columns with probabilities and bounds, such as ``{"amount": (0.9, 0, 100)}`` or
+    ``{"amount": ([0.25, 0.75], 0, 100)}``; medians: with bounds alone. weights: the share of the budget of each aggregate, by
+    its name in the release (``sum_likes``, ``quantile_amount``), relative to the count's 1.
 
     objective: ``release95`` minimises the true count that is released with 95 % probability, ``gap`` the threshold,
     ``noise`` the noise. noise: ``rounded`` Gaussian noise keeps the exact analysis, ``discrete`` keeps counts whole.
@@ -117,7 +121,8 @@ def _request(asked: PlanOptions) -> Request:
     if rows is not None and rows != "auto":
         checks.check_whole("rows", rows)
     records = 1 if asked["records"] is None else asked["records"]
-    if asked["records"] is not None and not (asked["variances"] or asked["stds"]):
+    by_record = ("variances", "stds", "quantiles", "medians")
+    if asked["records"] is not None and not any(asked[name] for name in by_record):  # type: ignore[literal-required]
         raise InvalidParameter("an aggregate of records with --records, such as a variance", "none")
     aggregates = [
         *(_aggregate("sum", column, bounds, shares) for column, bounds in (asked["sums"] or {}).items()),
@@ -129,11 +134,15 @@ def _request(asked: PlanOptions) -> Request:
         ),
         *(_aggregate("std", column, bounds, shares, records) for column, bounds in (asked["stds"] or {}).items()),
         *([] if rows is None else [_aggregate("rows", None, (0, rows), shares)]),
+        *_quantiles(asked["quantiles"] or {}, asked["medians"] or {}, shares, records),
     ]
     if shares:
         raise InvalidParameter(
             "weights for aggregates of the plan", sorted(shares), "names look like sum_likes, mean_age."
         )
+    choice = _choice(max_groups, asked["sparsity"], keys, asked["sketch"], asked["mechanism"])
+    # The counts of an election have Laplace noise, which suits no tree: `_with_quiet_trees`.
+    rounds = choice == "law" and any(aggregate.kind == "quantile" for aggregate in aggregates)
     return Request(
         epsilon=asked["epsilon"],
         delta=asked["delta"],
@@ -145,7 +154,7 @@ def _request(asked: PlanOptions) -> Request:
         total=asked["total"],
         aggregates=tuple(aggregates),
         objective=asked["objective"],
-        mechanism=asked["mechanism"],
+        mechanism="adaptive" if rounds else asked["mechanism"],
         analysis=asked["analysis"],
         noise_std=asked["noise_std"],
         correlation=asked["correlation"],
@@ -153,7 +162,7 @@ def _request(asked: PlanOptions) -> Request:
         noise=asked["noise"],
         keys_only=asked["keys_only"],
         emphasis=asked["emphasis"],
-        choice=_choice(max_groups, asked["sparsity"], keys, asked["sketch"], asked["mechanism"]),
+        choice="given" if rounds else choice,
     )
 
 
@@ -163,7 +172,41 @@ def _choice(max_groups: object, sparsity: object, keys: object, sketch: object, 
     return "law" if nothing and mechanism == "best" else "given"
 
 
-def _aggregate(kind: Any, column: str | None, bounds: Any, shares: dict[str, float], records: int = 1) -> Aggregate:
+def _quantiles(
+    quantiles: Mapping[str, Sequence[Any]], medians: Mapping[str, Any], shares: dict[str, float], records: int
+) -> Iterator[Aggregate]:
+    """One aggregate for each column: all of its quantiles are read off one tree."""
+    asked = {column: (_probabilities(one[0]), _pair(one[1:])) for column, one in quantiles.items()}
+    for column, bounds in medians.items():
+        probabilities, same = asked.get(column, ((), _pair(bounds)))
+        if same != _pair(bounds):
+            raise InvalidParameter(f"one pair of bounds for the quantiles of {column}", "two")
+        asked[column] = ((*probabilities, 0.5), same)
+    for column, (probabilities, pair) in asked.items():
+        yield _aggregate("quantile", column, pair, shares, records, tuple(sorted(set(probabilities))))
+
+
+def _probabilities(given: Any) -> tuple[float, ...]:
+    return (float(given),) if isinstance(given, int | float) else tuple(map(float, given))
+
+
+def _pair(bounds: Any) -> tuple[Any, Any]:
+    """A pair of bounds, also of "auto", or of ("auto",)."""
+    if bounds == "auto" or tuple(bounds) == ("auto",):
+        return "auto", "auto"
+    if len(bounds) != 2:
+        raise InvalidParameter("a lower and an upper bound of a quantile", f"{len(bounds)} of them")
+    return bounds[0], bounds[1]
+
+
+def _aggregate(
+    kind: Any,
+    column: str | None,
+    bounds: Any,
+    shares: dict[str, float],
+    records: int = 1,
+    probabilities: tuple[float, ...] = (),
+) -> Aggregate:
     """bounds: a pair of numbers, or of "auto" for what the data chooses; "auto" alone is both."""
     lower, upper = (
         None if bound == "auto" else float(bound) for bound in ((bounds, bounds) if bounds == "auto" else bounds)
@@ -177,6 +220,7 @@ def _aggregate(kind: Any, column: str | None, bounds: Any, shares: dict[str, flo
         nulls="left out",
         records=records,
         chosen=sides.get((lower is None, upper is None), "given"),
+        probabilities=probabilities,
     )
     return replace(plain, weight=shares.pop(plain.name, 1.0))
 
@@ -186,7 +230,7 @@ def choose(request: Request) -> Plan:
     feasible, infeasible = candidates(request)
     if request.unbounded and feasible:  # the choice is made from the data, later
         return Plan(request, feasible[0], tuple(feasible[1:]))
-    eligible = [mechanism for mechanism in feasible if _is_asked_for(mechanism, request)]
+    eligible = _with_quiet_trees([mechanism for mechanism in feasible if _is_asked_for(mechanism, request)], request)
     if not eligible:
         raise infeasible[0] if infeasible else Infeasible("a mechanism for this request", "none")
     values = {id(mechanism): mechanism.objective_value(request.objective) for mechanism in feasible}
@@ -196,6 +240,18 @@ def choose(request: Request) -> Plan:
     close = [m for m in ordered if m in eligible and values[id(m)] <= best * (1 + 1e-9)]
     chosen = min(close, key=lambda mechanism: mechanism.objective_value("release95"))
     return Plan(request, chosen, tuple(mechanism for mechanism in ordered if mechanism is not chosen))
+
+
+def _with_quiet_trees(mechanisms: list[GroupMechanism], request: Request) -> list[GroupMechanism]:
+    """With quantiles only those whose trees have little more noise than the best.
+
+    Laplace noise, which is often best for counts, grows with the levels of a tree, Gaussian noise with their root.
+    """
+    trees = [measure for measure in request.measures if measure.draws > 1]
+    if not trees:
+        return mechanisms
+    noises = [max(noisy.noise_std for noisy in mechanism.noisy(trees)) for mechanism in mechanisms]
+    return [one for one, noise in zip(mechanisms, noises, strict=True) if noise <= _LITTLE_MORE * min(noises)]
 
 
 def _is_asked_for(mechanism: GroupMechanism, request: Request) -> bool:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 from dphist import checks
 from dphist.aggregates import Aggregate, merge
 from dphist.errors import InvalidParameter
 from dphist.measures import MOST_MEASURES, Measure
-from dphist.mechanisms.base import LARGEST_EPSILON
+from dphist.mechanisms.base import LARGEST_EPSILON, tree_surcharge
 from dphist.mechanisms.counts import EMPHASES, Emphasis
-from dphist.mechanisms.tuning import Tuning
+from dphist.mechanisms.tuning import LARGEST_CAP, Tuning
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import sparse_gaussian as gshm
+from dphist.privacy.composition import PrivacyCost
+from dphist.quantiles import Tree
 
 Objective = Literal["release95", "gap", "noise"]
 OBJECTIVES: Final[tuple[Objective, ...]] = get_args(Objective)
@@ -29,6 +31,9 @@ TOTAL_SHARE: Final = 0.05
 
 BOUNDS_SHARE: Final = 0.1
 """The share of epsilon that choosing bounds costs, all aggregates together."""
+
+MOST_QUANTILES: Final = 16
+"""Of all columns together."""
 
 _TUNING: Final = Tuning()
 _NOT_WITH_KEYS_ONLY: Final = ("max_groups", "sparsity", "keys", "sparse_keys", "sketch", "total", "aggregates")
@@ -88,6 +93,8 @@ class Request:
         self._check_noise()
         if len({aggregate.name for aggregate in self.aggregates}) < len(self.aggregates):
             raise InvalidParameter("aggregates with different names", [a.name for a in self.aggregates])
+        if sum(len(aggregate.probabilities) for aggregate in self.aggregates) > MOST_QUANTILES:
+            raise InvalidParameter(f"at most {MOST_QUANTILES} quantiles", "more", "plan two releases.")
         if len(self.measures) > MOST_MEASURES:
             hint = "a mean takes two of them, a variance three."
             raise InvalidParameter(f"aggregates of at most {MOST_MEASURES} sums", len(self.measures), hint)
@@ -241,6 +248,46 @@ class Request:
         if self.bounds_epsilon:
             left = math.nextafter(left - self.bounds_epsilon, 0.0)
         return min(left, LARGEST_EPSILON)
+
+    @property
+    def probabilities(self) -> dict[str, tuple[float, ...]]:
+        """Which quantiles are read off the tree of each measure of bins."""
+        return {
+            one.measures[0].name: one.probabilities for one in self.aggregates if one.probabilities and one.measures
+        }
+
+    def sampled_in_words(self, aggregate: Aggregate) -> str:
+        """What is to be added to the estimand of an aggregate, where a unit does not take part in all of its groups."""
+        if not (self.unbounded and aggregate.probabilities):
+            return ""
+        return "; a unit in more released groups than most others takes part in as many as these, drawn at random"
+
+    @property
+    def tree_draws(self) -> int:
+        """How many draws of the trees of quantiles one unit can change: all of those in all of its groups."""
+        groups = LARGEST_CAP if self.unbounded else max(self.groups_per_unit, self.bounded_groups or 1)
+        # With bounds that are not chosen yet, too: the shape of a tree does not depend on them.
+        shape = Tree(0.0, 1.0)
+        return groups * sum(shape.most_draws(len(one.probabilities)) for one in self.aggregates if one.probabilities)
+
+    @property
+    def mechanism_delta(self) -> float:
+        """What is left of delta when the sampler of trees has its part: all of it without quantiles."""
+        surcharge = tree_surcharge(self.mechanism_epsilon, self.tree_draws)
+        return math.nextafter(self.delta - surcharge, 0.0) if surcharge else self.delta
+
+    def with_trees(self, delta: float) -> float:
+        """A delta of the mechanism and what the sampler of trees adds to it, rounded up."""
+        surcharge = tree_surcharge(self.mechanism_epsilon, self.tree_draws)
+        return math.nextafter(delta + surcharge, math.inf) if surcharge else delta
+
+    def with_cost_of_trees(self, cost: PrivacyCost, composed_epsilon: float) -> PrivacyCost:
+        """The same for a cost in every way of adding up."""
+        surcharge = tree_surcharge(composed_epsilon, self.tree_draws)
+        if not surcharge:
+            return cost
+        rho_delta, mu_delta = (math.nextafter(d + surcharge, math.inf) for d in (cost.rho_delta, cost.mu_delta))
+        return replace(cost, delta=self.with_trees(cost.delta), rho_delta=rho_delta, mu_delta=mu_delta)
 
     @property
     def sums_budget(self) -> float:

@@ -114,5 +114,7 @@ def check_branches(request: Request, mechanisms: tuple[GroupMechanism, ...], sou
     used = mechanisms if request.undecided else mechanisms[:1]
     for mechanism in used:
         check(request, mechanism, source)
-    if not all(other.proved_delta(request.mechanism_epsilon) <= request.delta for other in mechanisms[len(used) :]):
+    if not all(
+        other.proved_delta(request.mechanism_epsilon) <= request.mechanism_delta for other in mechanisms[len(used) :]
+    ):
         raise InvalidPlan(f"Expected alternatives in {source} that meet the budget, got one that does not.")

@@ -306,9 +306,10 @@ def spend_of_plan(plan: Plan, unit: str) -> Spend:
         pure += [request.bounds_epsilon / len(request.sized)] * len(request.sized)
         epsilon = request.mechanism_epsilon
         main = worst(branch.cost(epsilon, composed) for branch in branches)
-        whole = with_pure_parts(main, pure, composed)
+        whole = with_pure_parts(request.with_cost_of_trees(main, composed), pure, composed)
         # What the plan states is proved as a whole, without the rounding of its parts.
-        stated = main.delta if request.choice == "given" else max(main.delta, request.delta)
+        own = request.with_trees(main.delta)
+        stated = own if request.choice == "given" else max(own, request.delta)
         return replace(whole, epsilon=plan.epsilon, delta=stated)
 
     mechanism = plan.mechanism

@@ -268,7 +268,7 @@ def describe_release(
         "aggregates": [
             {
                 "name": aggregate.name,
-                "estimand": aggregate.estimand,
+                "estimand": aggregate.estimand + plan.request.sampled_in_words(aggregate),
                 "noise_std": {measure.name: noisy[measure.name].noise_std for measure in aggregate.measures},
             }
             for aggregate in plan.request.aggregates

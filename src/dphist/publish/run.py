@@ -51,7 +51,7 @@ from dphist.publish.result import Release, Selection
 from dphist.publish.sizing import settle_bounds
 from dphist.publish.table import check_form, check_names, keys_alone, layout_of, noise_groups, published
 from dphist.selection.choice import decide
-from dphist.selection.counting import count
+from dphist.selection.counting import Trees, count
 from dphist.selection.estimates import estimated_columns
 from dphist.selection.keys import select_keys
 
@@ -146,12 +146,16 @@ class Work:
         noise, tuning = mechanism.counts, mechanism.tuning
         if noise is None:
             return self._released(selected.publish(keys_alone, self._layout(), self.entropy), None)
-        counted, counting = count(noise, tuning, pairs_of_units, selected, measures, self.entropy)
-        names, level = [noisy.name for noisy in measures], self.selection.intervals
+        level, probabilities = self.selection.intervals, self.plan.request.probabilities
+        trees = Trees(probabilities, level) if probabilities else None
+        counted, counting = count(noise, tuning, pairs_of_units, selected, measures, self.entropy, trees)
+        names = [noisy.name for noisy in measures if noisy.measure.kind != "bins"]
         aggregates = self.plan.request.aggregates
 
         def estimate_groups(groups: Arrays) -> Rows:
-            columns = estimated_columns(noise, aggregates, measures, counting.noisy_counts(names, groups), tuning)
+            quantiles = {} if trees is None else trees.read(groups)
+            noisy = counting.noisy_counts(names, groups)
+            columns = estimated_columns(noise, aggregates, measures, noisy, tuning, quantiles)
             return Rows(np.arange(len(columns[0].values)), published(columns, mechanism, level))
 
         table = counted.publish(estimate_groups, self._layout(), self.entropy, together=True)

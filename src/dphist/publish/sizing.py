@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -17,10 +18,14 @@ from dphist.selection.bounds import (
     Floats,
     Sizes,
     choose_bounds,
+    cover,
     noise_sizes,
     read_sizes,
     share_outside,
 )
+
+_OUTSIDE: Final = 0.01
+"""The share of units beyond each of the bounds of a quantile; less of them beyond one that is close to a quantile."""
 
 
 def settle_bounds(
@@ -57,6 +62,12 @@ def settle_bounds(
 def _settle(plan: Plan, aggregate: Aggregate, sizes: Sizes | None) -> ChosenBounds:
     if sizes is None:
         return ChosenBounds(aggregate.name, aggregate.lower, aggregate.upper)
+    if aggregate.kind == "quantile":
+        below, above = (
+            min(_OUTSIDE, tail / 10) for tail in (aggregate.probabilities[0], 1 - aggregate.probabilities[-1])
+        )
+        low, high = cover(sizes, below, above, aggregate.lower, aggregate.upper)
+        return ChosenBounds(aggregate.name, low, high, share_outside(sizes, low, high))
     units = ordinary_size(plan, sizes.total)
     std = min(branch.noise_std for branch in plan.branches)
 

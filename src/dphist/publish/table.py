@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import get_args
 
 import numpy as np
@@ -12,9 +13,10 @@ from dphist.errors import InvalidParameter
 from dphist.measures import LARGEST_SUM, Column, NoisySum
 from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.base import Floats, Integers, Kept
-from dphist.noise import Entropy, sample
+from dphist.noise import DiscreteLaplace, Entropy, RoundedGaussian, sample
 from dphist.planning import Plan
 from dphist.planning.plan import NOISY, STD_ERROR
+from dphist.quantiles import NoisyQuantiles, noisy_quantiles
 
 ORDERS: tuple[Order, ...] = get_args(Order)
 LOW, HIGH = "_low", "_high"
@@ -67,7 +69,9 @@ def noise_groups(plan: Plan, level: float | None, shared: int, entropy: Entropy 
 
     def add_noise_to_groups(groups: Arrays) -> Rows:
         kept = plan.mechanism.perturb_part(groups["units"], shared, entropy)
-        columns = noisy_columns(plan, kept, noisy_sums(plan, kept, groups, entropy), level)
+        sums = noisy_sums(plan, kept, groups, entropy)
+        quantiles = noisy_trees(plan, kept, groups, level, entropy)
+        columns = noisy_columns(plan, kept, sums, level, quantiles)
         return Rows(kept.index, published(columns, plan.mechanism, level))
 
     return add_noise_to_groups
@@ -77,12 +81,34 @@ def noisy_sums(plan: Plan, kept: Kept, groups: Arrays, entropy: Entropy | None) 
     """Fresh noise on the recentred sums of the released groups, in steps."""
     noisy_steps = {}
     for position, noisy in enumerate(plan.measures, 1):
+        if noisy.measure.kind == "bins":
+            continue
         steps = np.clip(groups[f"steps_{position}"][kept.index], -LARGEST_SUM, LARGEST_SUM)
         noisy_steps[noisy.name] = steps + sample(noisy.law, len(steps), entropy)
     return noisy_steps
 
 
-def noisy_columns(plan: Plan, kept: Kept, sums: Mapping[str, Integers], level: float | None = None) -> list[Column]:
+def noisy_trees(
+    plan: Plan, kept: Kept, groups: Arrays, level: float | None, entropy: Entropy | None
+) -> dict[str, NoisyQuantiles]:
+    """The quantiles of the released groups from trees with fresh noise: the tree of a group is drawn once for all of them."""
+    probabilities = plan.request.probabilities
+    found = {}
+    for position, noisy in enumerate(plan.measures, 1):
+        if noisy.measure.kind == "bins":
+            bins, asked = groups[f"bins_{position}"][kept.index], probabilities[noisy.name]
+            assert isinstance(noisy.law, RoundedGaussian | DiscreteLaplace)
+            found[noisy.name] = noisy_quantiles(bins, noisy.measure.tree, noisy.law, asked, level, entropy)
+    return found
+
+
+def noisy_columns(
+    plan: Plan,
+    kept: Kept,
+    sums: Mapping[str, Integers],
+    level: float | None = None,
+    quantiles: Mapping[str, NoisyQuantiles] = MappingProxyType({}),
+) -> list[Column]:
     """The count and every aggregate of the plan, from noisy counts and noisy recentred sums.
 
     The noise of a sum is independent of whether its group was released, that of its count is not: sums and means are computed
@@ -91,10 +117,12 @@ def noisy_columns(plan: Plan, kept: Kept, sums: Mapping[str, Integers], level: f
     count = count_column(plan.mechanism, kept.counts, level)
     parts = {}
     for noisy in plan.measures:
+        if noisy.measure.kind == "bins":
+            continue
         recentred = np.asarray(sums[noisy.name] * noisy.measure.step, np.float64)
         std = np.full(len(recentred), noisy.noise_std)
         parts[noisy.name] = noisy, NoisySum(recentred, (std,), count.values, count.std_errors)
-    return [count, *(column for aggregate in plan.request.aggregates for column in aggregate.columns(parts))]
+    return [count, *(column for aggregate in plan.request.aggregates for column in aggregate.columns(parts, quantiles))]
 
 
 def count_column(mechanism: GroupMechanism, noisy: Floats, level: float | None) -> Column:

@@ -122,6 +122,28 @@ def choose_bounds(
     return float(bottom[best]), float(top[best]), float(bias[best]), float(noise[best])
 
 
+def cover(
+    sizes: Sizes, below: float, above: float, lower: float | None = None, upper: float | None = None
+) -> tuple[float, float]:
+    """The narrowest ends of buckets with at most the share `below` of all units below and `above` above them.
+
+    For quantiles: clamping does not move them as long as they are inside, and wide bounds cost no more than wide bins. An end
+    that is given is kept.
+    """
+    from_left, from_right = np.cumsum(sizes.share), np.cumsum(sizes.share[::-1])
+    last = len(sizes.share) - 1
+    first = min(int(np.searchsorted(np.maximum.accumulate(from_left), below, side="right")), last)
+    final = max(last - int(np.searchsorted(np.maximum.accumulate(from_right), above, side="right")), 0)
+    low = float(sizes.low[min(first, final)]) if lower is None else lower
+    high = float(sizes.high[max(first, final)]) if upper is None else upper
+    if low < high:
+        return low, high
+    narrow = float(upper_ends()[0])
+    if lower is None:
+        return high - max(narrow, abs(high)), high
+    return low, low + max(narrow, abs(low))
+
+
 def _excess(room: Floats, share: Floats) -> Floats:
     """What is cut off of all units together, by candidate: noise may make it negative, more room never cuts off more."""
     cut = (np.maximum(-room, 0.0) * share).sum(axis=1)

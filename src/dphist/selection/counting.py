@@ -8,6 +8,7 @@ can afford it, get smaller weights from the start.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,11 +16,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.engines.base import Arrays, Groups, Integers, OnGroups, Rows, SampledPairs
+from dphist.engines.base import NOISY_VALUE, Arrays, Groups, Integers, OnGroups, Rows, SampledPairs
 from dphist.measures import NoisyMeasure
 from dphist.mechanisms.counts import CountNoise, sum_shift
 from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, ONE, SCALE_BITS, Tuning
-from dphist.noise import Entropy, sample
+from dphist.noise import DiscreteLaplace, Entropy, RoundedGaussian, sample
+from dphist.quantiles import Bins, NoisyQuantiles, noisy_quantiles
 
 Floats = NDArray[np.float64]
 
@@ -80,9 +82,67 @@ class Classes:
         return float(self.sizes[self.middle])
 
     @property
+    def most_in_trees(self) -> int:
+        """In how many of the selected groups the records of a unit count for quantiles: as many as light units are in.
+
+        The noise of every tree is for so many; a unit in more of them takes part in as many, drawn at random.
+        """
+        return min(max(math.ceil(self.split_bounds[0]), 1), LARGEST_CAP)
+
+    @property
     def split_bounds(self) -> tuple[float, float]:
         """The bounds of the light and of the heavy units in sums."""
         return float(self.sizes[self.light - 1]), float(self.sizes[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """Which quantiles are read off the tree of each measure of bins, and the level of their intervals."""
+
+    probabilities: Mapping[str, tuple[float, ...]]
+    level: float | None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns between noise and table."""
+        return [name for measure in self.probabilities for kind in self._kinds for name in self._rows(kind, measure)]
+
+    @property
+    def _kinds(self) -> tuple[str, ...]:
+        return ("values", "std_errors") if self.level is None else ("values", "std_errors", "low", "high")
+
+    def _rows(self, kind: str, measure: str) -> list[str]:
+        """Numbered: names from outside do not suit every file format."""
+        tree = list(self.probabilities).index(measure)
+        return [f"{NOISY_VALUE}{kind}_{tree}_{position}" for position in range(len(self.probabilities[measure]))]
+
+    def columns(self, measure: str, noisy: NoisyQuantiles) -> dict[str, Floats]:
+        """The quantiles of a measure as these columns."""
+        tables = {kind: getattr(noisy, kind) for kind in self._kinds}
+        return {
+            name: row
+            for kind, table in tables.items()
+            for name, row in zip(self._rows(kind, measure), table, strict=True)
+        }
+
+    def read(self, groups: Arrays) -> dict[str, NoisyQuantiles]:
+        """The quantiles from these columns."""
+        found = {}
+        for measure in self.probabilities:
+            tables = [np.stack([groups[name] for name in self._rows(kind, measure)]) for kind in self._kinds]
+            found[measure] = NoisyQuantiles(*tables, *([None] * (4 - len(tables))))
+        return found
+
+
+def noise_trees(
+    noise: CountNoise, classes: Classes, noisy: NoisyMeasure, bins: Bins, trees: Trees | None, entropy: Entropy | None
+) -> dict[str, Floats]:
+    """The quantiles of some of the selected groups, from trees with noise for units in `most_in_trees` of them."""
+    assert trees is not None, "a plan with bins has probabilities"
+    law = noise.sum_law(noisy, classes.most_in_trees, 0)
+    assert isinstance(law, RoundedGaussian | DiscreteLaplace)
+    asked = trees.probabilities[noisy.name]
+    return trees.columns(noisy.name, noisy_quantiles(bins, noisy.measure.tree, law, asked, trees.level, entropy))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,16 +191,19 @@ def count(
     selected: Groups,
     aggregates: Sequence[NoisyMeasure] = (),
     entropy: Entropy | None = None,
+    trees: Trees | None = None,
 ) -> tuple[Groups, Counting]:
     """Histogram of norms, choice of classes, noisy counts and sums."""
     weights = selected.together(weigh_groups(noise, tuning), ("weight", "norm"))
     exact = pairs.norm_histogram(weights, edges(noise.power), noise.power)
     norms = noise_norms(noise, tuning, exact, float(weights.sum_of("norm")), entropy)
     classes = choose_classes(norms, noise.power)
-    shifts = [sum_shift(noisy.measure) for noisy in aggregates]
-    counted = pairs.by_class(weights, classes.bounds, classes.light, classes.power, shifts)
+    shifts = [sum_shift(noisy.measure) for noisy in aggregates if noisy.measure.kind != "bins"]
+    counted = pairs.by_class(weights, classes.bounds, classes.light, classes.power, shifts, classes.most_in_trees)
     names = ["weight", "scaled", *class_names(len(classes.bounds)), *sum_names(len(shifts))]
-    return counted.each(noise_classes(noise, classes, aggregates, entropy), names, entropy), Counting(norms, classes)
+    names += [] if trees is None else trees.names
+    work = noise_classes(noise, classes, aggregates, entropy, trees)
+    return counted.each(work, names, entropy), Counting(norms, classes)
 
 
 def weigh_groups(noise: CountNoise, tuning: Tuning) -> OnGroups:
@@ -220,7 +283,11 @@ def choose_classes(norms: Norms, power: int) -> Classes:
 
 
 def noise_classes(
-    noise: CountNoise, classes: Classes, aggregates: Sequence[NoisyMeasure], entropy: Entropy | None
+    noise: CountNoise,
+    classes: Classes,
+    aggregates: Sequence[NoisyMeasure],
+    entropy: Entropy | None,
+    trees: Trees | None = None,
 ) -> OnGroups:
     """Fresh noise on the counts and sums of some of the selected groups: each group by itself."""
     factors, names = classes.factors(noise), class_names(len(classes.bounds))
@@ -235,6 +302,9 @@ def noise_classes(
         for name, bound in zip(names, classes.sizes, strict=True):
             columns[name] = groups[name] + sample(noise.class_law(float(bound)), size, entropy)
         for position, noisy in enumerate(aggregates, 1):
+            if noisy.measure.kind == "bins":
+                columns |= noise_trees(noise, classes, noisy, groups[f"bins_{position}"], trees, entropy)
+                continue
             for kind, bound in zip(("light", "heavy"), classes.split_bounds, strict=True):
                 law = noise.sum_law(noisy, bound, sum_shift(noisy.measure))
                 name = f"{kind}_{position}"

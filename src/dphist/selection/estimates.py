@@ -10,8 +10,9 @@ docs/counting.md has the formulas.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from dphist.aggregates import Aggregate
 from dphist.measures import Column, NoisyMeasure, NoisySum
 from dphist.mechanisms.counts import CountNoise, sum_shift
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, SCALE_BITS, Tuning
+from dphist.quantiles import NoisyQuantiles
 from dphist.selection.counting import CENTRES, NoisyCounts
 
 Floats = NDArray[np.float64]
@@ -68,15 +70,18 @@ def estimated_columns(
     measures: Sequence[NoisyMeasure],
     noisy: NoisyCounts,
     tuning: Tuning,
+    quantiles: Mapping[str, NoisyQuantiles] = MappingProxyType({}),
 ) -> list[Column]:
     """The count and every aggregate, from published values alone."""
     estimates = estimate(noise, noisy, tuning)
     columns = [Column("count", estimates.counts, (estimates.std_errors,))]
     sums = {}
     for measure in measures:
+        if measure.measure.kind == "bins":
+            continue
         values, std = estimate_sums(noise, measure, noisy, estimates)
         sums[measure.name] = measure, NoisySum(values, (std,), estimates.counts, estimates.std_errors)
-    return [*columns, *(column for aggregate in aggregates for column in aggregate.columns(sums))]
+    return [*columns, *(column for aggregate in aggregates for column in aggregate.columns(sums, quantiles))]
 
 
 def estimate(noise: CountNoise, noisy: NoisyCounts, tuning: Tuning) -> Estimates:

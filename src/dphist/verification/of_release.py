@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,9 @@ from dphist.selection.bounds import ChosenBounds
 from dphist.verification import claims
 from dphist.verification.claims import Findings, Names, Text, close, numbers, skipped
 from dphist.verification.stored import Stored
+
+_LEAST_ERROR: Final = 12**-0.5 * (1 - 1e-9)
+"""Of a quantile, in bins: that of a uniform place in one."""
 
 
 def _check_whole(value: float) -> float:
@@ -112,6 +115,7 @@ def _check_table(stored: Stored, table: pa.Table, plan: Plan, request: Selection
         return
     yield from _check_counts(noisy, plan, request.integers and not given)
     yield _check_order(stored, table, counts, keys, request)
+    yield from _check_quantiles(table, plan, request)
     if given:
         found = count_column(plan.mechanism, noisy, request.intervals)
         yield _check_estimates(counts, found.values, 0.5 if request.integers else 0.0)
@@ -121,6 +125,28 @@ def _check_table(stored: Stored, table: pa.Table, plan: Plan, request: Selection
         counts = (numbers(table, "count" + LOW) + numbers(table, "count" + HIGH)) / 2
     std = np.full(len(counts), plan.mechanism.noise_std)
     yield from _check_errors(table, plan, request, Column("count", counts, (std,)))
+
+
+def _check_quantiles(table: pa.Table, plan: Plan, request: Selection) -> Iterator[Check]:
+    """Inside the bounds, in the order of their probabilities, each inside its own interval, with a positive error."""
+    wrong = []
+    for aggregate in plan.request.aggregates:
+        if not aggregate.probabilities or not aggregate.names:
+            continue
+        before = np.full(table.num_rows, aggregate.bounds[0])
+        for name in aggregate.names:
+            ends = [] if request.intervals is None else [name + LOW, name + HIGH]
+            values, *interval = (numbers(table, one) for one in (name, *ends))
+            low, high = interval or (values, values)
+            inside = (aggregate.bounds[0] <= low) & (low <= values) & (values <= high) & (high <= aggregate.bounds[1])
+            least = aggregate.measures[0].tree.resolution * _LEAST_ERROR
+            known = numbers(table, name + STD_ERROR) >= least
+            if not bool((inside & (before <= values) & known).all()):
+                wrong.append(name)
+            before = values
+    if any(aggregate.probabilities and aggregate.names for aggregate in plan.request.aggregates):
+        words = "are inside their bounds and intervals, and rise with their probabilities"
+        yield Check("quantiles", not wrong, f"are not what a tree gives in {wrong}" if wrong else words)
 
 
 def _check_estimates(counts: Floats, expected: Floats, rounding: float) -> Check:
@@ -195,8 +221,12 @@ def _check_errors(table: pa.Table, plan: Plan, request: Selection, count: Column
 
 def _noises(table: pa.Table, plan: Plan, request: Selection, count: Column) -> Iterator[tuple[str, Column | None]]:
     """The independent noises of every column; those of an adaptive release are known from the table alone."""
+    trees = {name for aggregate in plan.request.aggregates if aggregate.probabilities for name in aggregate.names}
     if plan.mechanism.in_rounds:
         for name in plan.value_names:
+            if name in trees:
+                yield name, None
+                continue
             yield name, Column(name, numbers(table, name), (numbers(table, name + STD_ERROR),))
         return
     yield "count", count
@@ -205,6 +235,9 @@ def _noises(table: pa.Table, plan: Plan, request: Selection, count: Column) -> I
     counted = NoisySum(np.zeros(0), (), count.values, count.std_errors)
     for aggregate in plan.request.aggregates:
         if not aggregate.names:
+            continue
+        if aggregate.probabilities:
+            yield from ((name, None) for name in aggregate.names)
             continue
         values = numbers(table, aggregate.name)
         hidden = rounded and aggregate.kind == "mean"

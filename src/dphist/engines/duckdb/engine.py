@@ -35,10 +35,11 @@ from dphist.engines.duckdb.resolve import resolve
 from dphist.engines.duckdb.session import fetch, leave_room, memory_limit, session, set_memory_limit, without_leaks
 from dphist.engines.duckdb.sources import Attached, quote_identifier
 from dphist.engines.query import GroupByQuery, PerformanceSettings
-from dphist.engines.sql import Fields, blocks_sql, histogram_sql, pairs_sql, records_sql
+from dphist.engines.sql import Fields, blocks_sql, histogram_sql, pairs_sql, records_sql, steps_names, trees_of
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.interruption import interruptible
 from dphist.measures import Measure
+from dphist.quantiles import Bins
 from dphist.sketch import MisraGries
 
 if TYPE_CHECKING:
@@ -75,6 +76,14 @@ class DuckDBDialect:
     def truncated(self, number: str) -> str:
         """A function of its own."""
         return f"trunc({number})"
+
+    def gathered(self, value: str) -> str:
+        """A list would hold nulls, too."""
+        return f"list({value}) FILTER ({value} IS NOT NULL)"
+
+    def spread(self, values: str) -> str:
+        """A row for each, none for a null."""
+        return f"unnest({values})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +136,15 @@ class DuckDBRecords:
         limit = memory_limit(self.connection)
         self._count(bounds)
         leave_room(self.connection, limit, limit / 4)  # until keys are asked for
-        columns = ["code", "units", *(f"steps_{i}" for i in range(1, len(measures) + 1))]
-        arrays = self._arrays(f"SELECT {', '.join(columns)} FROM counted")
+        trees = trees_of(measures)
+        columns = ["code", "units", *steps_names(measures)]
+        columns += [f"{name}_{position}" for position in trees for name in ("bins", "weights")]
+        arrays, bins = self._arrays(f"SELECT {', '.join(columns)} FROM counted", trees)
         if self.fields.want_total:
             # Without any unit there is nothing to add up: 0, as for whoever is the only one.
             summed = "SELECT CAST(COALESCE(SUM(first_units), 0) AS BIGINT) AS total FROM counted"
-            total = int(self._arrays(summed)["total"][0])
-        taken = sum(array.nbytes for array in arrays.values())
+            total = int(self._arrays(summed)[0]["total"][0])
+        taken = sum(array.nbytes for array in arrays.values()) + sum(24 * len(one.bins) for one in bins.values())
 
         def keys_of(index: Integers) -> pa.Table:
             set_memory_limit(self.connection, max(limit - taken, limit / 2))
@@ -141,7 +152,7 @@ class DuckDBRecords:
 
         return LocalGroups(
             codes=arrays.pop("code"),
-            columns=arrays,
+            columns={**arrays, **bins},
             keys_of=keys_of,
             total=total,
             bounds=replace(bounds, sparsity=None),
@@ -157,19 +168,23 @@ class DuckDBRecords:
             lambda: self.connection.execute(f"CREATE OR REPLACE TEMP TABLE counted AS SELECT *, {code} FROM ({sql})")
         )
 
-    def _arrays(self, sql: str) -> dict[str, Integers]:
+    def _arrays(self, sql: str, trees: Sequence[int] = ()) -> tuple[dict[str, Integers], dict[str, Bins]]:
         """Whole numbers, filled in batch by batch: of a table in one piece there would be two copies. A null is refused."""
         rows = int(fetch(self.connection, f"SELECT COUNT(*) AS rows FROM ({sql})").column("rows")[0].as_py())
 
-        def fill() -> dict[str, Integers]:
+        def fill() -> tuple[dict[str, Integers], dict[str, Bins]]:
             reader = self.connection.sql(sql).to_arrow_reader()
-            arrays = {name: np.empty(rows, np.int64) for name in reader.schema.names}
+            numbers = [name for name in reader.schema.names if not name.startswith(("bins_", "weights_"))]
+            arrays = {name: np.empty(rows, np.int64) for name in numbers}
+            parts: dict[int, list[Bins]] = {position: [] for position in trees}
             first = 0
             for batch in reader:
                 for name, array in arrays.items():
                     array[first : first + batch.num_rows] = batch.column(name).to_numpy()
+                for position, found in parts.items():
+                    found.append(Bins.from_lists(batch.column(f"bins_{position}"), batch.column(f"weights_{position}")))
                 first += batch.num_rows
-            return arrays
+            return arrays, {f"bins_{position}": Bins.joined(found) for position, found in parts.items()}
 
         return without_leaks(fill)
 

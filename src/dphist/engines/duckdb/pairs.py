@@ -20,14 +20,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dphist.engines.base import BOUNDING, Integers, LocalGroups, histogram_of, integers, local_groups
+from dphist.engines.base import BOUNDING, Integers, LocalGroups, bins_of, histogram_of, integers, local_groups
 from dphist.engines.duckdb.engine import UNITS_SQL, DuckDBDialect, DuckDBRecords, keys_of_codes, materialise_sql
 from dphist.engines.duckdb.session import execute, fetch, leave_room, memory_limit
-from dphist.engines.memory import CodedPairs, MemoryPairs, no_keys
-from dphist.engines.sql import bucket_sql, saturated
+from dphist.engines.memory import BinsOf, CodedPairs, MemoryPairs, no_bins, no_keys
+from dphist.engines.sql import OTHER_SEED, binned_sql, bucket_sql, list_names, saturated, steps_names, trees_of
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, MOST_RELEASED, NORM_BITS, WEIGHT_BITS
+from dphist.quantiles import Bins
 
 MEMORY_SHARE: Final = 0.4
 """The part of the memory limit that pairs in NumPy may take: arrays live beside the engine's own buffers."""
@@ -79,15 +80,21 @@ class DuckDBPairs:
     def histogram(self, bounds: ContributionBounds) -> Histogram:
         """The bounded histogram of the same pairs, for the mechanisms that need one pass only."""
         keys = ", ".join(self.key_names)
-        measures = [f"steps_{i}" for i in range(1, len(self.records.query.measures) + 1)]
+        measures = steps_names(self.records.query.measures)
         sums = "".join(f", {saturated(f'SUM({name})')} AS {name}" for name in measures)
         order = f"ORDER BY {self._priority('pairs')}, {keys}"
         ranked = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY unit {order}) AS place FROM pairs"
         kept = "pairs" if bounds.max_groups is None else f"({ranked})"
         where = "" if bounds.max_groups is None else f"WHERE place <= {bounds.max_groups}"
-        table = fetch(
-            self.connection, f"SELECT {keys}, COUNT(*) AS units{sums} FROM {kept} AS kept {where} GROUP BY {keys}"
-        )
+        counted = f"counted AS (SELECT {keys}, COUNT(*) AS units{sums} FROM {kept} AS kept {where} GROUP BY {keys})"
+        trees, dialect = trees_of(self.records.query.measures), DuckDBDialect()
+        stages = [counted, *(binned_sql(i, f"{kept} AS kept {where}", self.key_names, dialect) for i in trees)]
+        matches = {
+            i: " AND ".join(f"counted.{k} IS NOT DISTINCT FROM binned_{i}.{k}" for k in self.key_names) for i in trees
+        }
+        joins = " ".join(f"LEFT JOIN binned_{i} ON {match}" for i, match in matches.items())
+        lists = "".join(f", bins_{i}, weights_{i}" for i in trees)
+        table = fetch(self.connection, f"WITH {', '.join(stages)} SELECT counted.*{lists} FROM counted {joins}")
         total = self.total_units() if self.records.query.want_total else None
         return histogram_of(table, self.records.query, ContributionBounds(bounds.max_groups), total_units=total)
 
@@ -103,6 +110,7 @@ class DuckDBPairs:
         qualified = ", ".join(f"pairs.{key}" for key in keys)
         place = f"ROW_NUMBER() OVER (PARTITION BY pairs.unit ORDER BY {self._priority('pairs')}, {qualified})"
         steps = self._steps
+        self._write_bins("units", same)
         execute(
             self.connection,
             f"CREATE TEMP TABLE coded AS SELECT unit_code, group_code, TRUE AS sampled{steps}"
@@ -127,7 +135,44 @@ class DuckDBPairs:
             f" FROM (SELECT unit_code, group_code, {self._priority('pairs')} AS priority{self._steps}"
             f" FROM pairs JOIN turns ON pairs.unit = turns.unit JOIN groups ON {same}) AS named",
         )
+        self._write_bins("turns", same)
         return self._coded(sizes, 64, in_memory)
+
+    def _write_bins(self, units: str, same: str) -> None:
+        """The lists of the pairs by their codes, with the order in which a unit's groups take part in quantiles.
+
+        A hash of its own: the groups that a unit voted for, or sampled in the rounds, are not preferred.
+        """
+        if names := list_names(self.records.query.measures):
+            order = DuckDBDialect().priority(
+                self.records.seed ^ OTHER_SEED, ["pairs.unit", *(f"pairs.{name}" for name in self.key_names)]
+            )
+            execute(
+                self.connection,
+                f"CREATE TEMP TABLE binned AS SELECT unit_code, group_code, {order} AS priority, {', '.join(names)}"
+                f" FROM pairs JOIN {units} ON pairs.unit = {units}.unit JOIN groups ON {same}",
+            )
+
+    def bins_of(self, codes: Integers, most: int) -> dict[str, Bins]:
+        """The bins of some groups, of at most `most` of them of each unit."""
+        trees, dialect = trees_of(self.records.query.measures), DuckDBDialect()
+        if not trees:
+            return {}
+        places = np.arange(len(codes), dtype=np.int64)
+        self.connection.register(
+            "given_places", pa.table({"group_code": codes.astype(np.int32), "group_place": places})
+        )
+        order = "ROW_NUMBER() OVER (PARTITION BY unit_code ORDER BY priority, group_code)"
+        taking_part = f"(SELECT *, {order} AS place FROM binned JOIN given_places USING (group_code)) AS part"
+        found = {}
+        for i in trees:
+            stage = binned_sql(i, f"{taking_part} WHERE place <= {most}", ["group_place"], dialect)
+            table = fetch(self.connection, f"WITH {stage} SELECT * FROM binned_{i} ORDER BY group_place")
+            lists, at = bins_of(table, i), integers(table, "group_place")
+            lengths = np.zeros(len(codes), np.int64)
+            lengths[at] = np.diff(lists.offsets)
+            found[f"bins_{i}"] = Bins(np.append(0, np.cumsum(lengths)), lists.bins, lists.steps)
+        return found
 
     def _number_groups(self) -> tuple[int, int, int]:
         """Give each group a code; how many pairs, units and groups there are."""
@@ -152,14 +197,14 @@ class DuckDBPairs:
     def _coded(self, sizes: tuple[int, int, int], bytes_of_pair: int, in_memory: bool | None) -> CodedPairs:
         """The table `coded`, which stands for the pairs from here on: as arrays if they fit."""
         pairs, units, groups = sizes
-        names = tuple(measure.name for measure in self.records.query.measures)
+        names = tuple(measure.name for measure in self.records.query.measures if measure.kind != "bins")
         arrays_of_pairs = pairs * (bytes_of_pair + 8 * len(names)) + 64 * (units + groups)
         if in_memory is None:
             in_memory = arrays_of_pairs <= MEMORY_SHARE * memory_limit(self.connection)
         execute(self.connection, "DROP TABLE pairs")  # the codes stand for it from here on
         leave_room(self.connection, BYTES_OF_GROUP * groups + (arrays_of_pairs if in_memory else 0))
         if not in_memory:
-            return SqlPairs(self.connection, groups, names, self.keys_of)
+            return SqlPairs(self.connection, groups, names, self.keys_of, self.bins_of)
         arrays = fetch(self.connection, "SELECT * FROM coded")
         execute(self.connection, "DROP TABLE coded")
         return MemoryPairs(
@@ -171,11 +216,12 @@ class DuckDBPairs:
             steps={name: arrays.column(f"steps_{i}").to_numpy() for i, name in enumerate(names, 1)},
             keys_of=self.keys_of,
             place=arrays.column("place").to_numpy() if "place" in arrays.column_names else None,
+            bins_of=self.bins_of,
         )
 
     @property
     def _steps(self) -> str:
-        return "".join(f", steps_{i}" for i in range(1, len(self.records.query.measures) + 1))
+        return "".join(f", {name}" for name in steps_names(self.records.query.measures))
 
     def keys_of(self, index: Integers) -> pa.Table:
         """The keys of some groups, in the order of their codes in `index`."""
@@ -217,6 +263,7 @@ class SqlPairs(CodedPairs):
     groups: int
     names: tuple[str, ...] = ()
     keys_of: Callable[[Integers], pa.Table] = no_keys
+    bins_of: BinsOf = no_bins
 
     def eligible(self) -> NDArray[np.bool_]:
         """Which groups some unit sampled."""

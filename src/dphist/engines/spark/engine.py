@@ -42,7 +42,7 @@ from dphist.engines.spark.expressions import quote_identifier
 from dphist.engines.spark.resolve import resolve
 from dphist.engines.spark.session import is_connect, pinned, without_leaks
 from dphist.engines.spark.staging import Staging, new_staging, remove_all
-from dphist.engines.sql import Fields, histogram_sql, pairs_sql, ranked_sql, records_sql
+from dphist.engines.sql import Fields, histogram_sql, list_names, pairs_sql, ranked_sql, records_sql, steps_names
 from dphist.errors import EngineFailure, InvalidParameter, MissingExtra
 from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.interruption import undo_at_stop
@@ -86,6 +86,14 @@ class SparkDialect:
     def truncated(self, number: str) -> str:
         """A cast cuts the fraction off."""
         return f"CAST(CAST({number} AS BIGINT) AS DOUBLE)"
+
+    def gathered(self, value: str) -> str:
+        """Nulls are left out."""
+        return f"collect_list({value})"
+
+    def spread(self, values: str) -> str:
+        """A row for each, none for an empty list."""
+        return f"explode({values})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -261,8 +269,8 @@ class SparkRecords:
             pairs_sql(self.fields, dialect),
             ranked_sql(self.fields, self.seed, dialect),
         ]
-        steps = [f"steps_{position}" for position in range(1, len(self.fields.measures) + 1)]
-        columns = ", ".join(["unit", *self.fields.key_names, *steps, "place"])
+        measures = self.fields.measures
+        columns = ", ".join(["unit", *self.fields.key_names, *steps_names(measures), *list_names(measures), "place"])
         return "WITH " + ",\n".join(stages) + f"\nSELECT {columns} FROM ranked"
 
     def written(self, frame: DataFrame, name: str, bounds: ContributionBounds = NO_BOUNDS) -> SparkGroups:

@@ -11,12 +11,12 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from dphist.engines.base import Arrays, Layout, OnGroups, Order, integers, row_order
+from dphist.engines.base import NOISY_VALUE, Arrays, Layout, OnGroups, Order, bins_of, integers, row_order
 from dphist.engines.spark.engine import SparkRecords, check_elsewhere
 from dphist.engines.spark.session import without_leaks
 from dphist.engines.spark.staging import COMMITTER, Staging, delete_here
@@ -60,9 +60,10 @@ class SparkGroups:
         return self._applied(self.frame.coalesce(1), on_all(function, names), names)
 
     def _applied(self, frame: DataFrame, function: OnBatches, names: Sequence[str]) -> SparkGroups:
-        from pyspark.sql.types import LongType, StructField
+        from pyspark.sql.types import DoubleType, LongType, StructField
 
-        schema = self._keys_and([StructField(name, LongType()) for name in names])
+        kinds = [DoubleType() if name.startswith(NOISY_VALUE) else LongType() for name in names]
+        schema = self._keys_and([StructField(name, kind) for name, kind in zip(names, kinds, strict=True)])
         name = f"noisy_{self.records.views.number()}"
         written = self.records.staging().write(frame.mapInArrow(function, schema), name, distinct=None)
         return SparkGroups(self.records, written)
@@ -175,7 +176,16 @@ def _applied(function: OnGroups, table: pa.Table, names: Sequence[str], layout: 
 
 
 def _arrays(table: pa.Table) -> Arrays:
-    return {name: integers(table, name) for name in table.column_names if not name.startswith("key_")}
+    """Lists of bins and their weights are one column; the others are integers, or noisy doubles."""
+    arrays: dict[str, Any] = {}
+    for name in table.column_names:
+        if name.startswith("bins_"):
+            arrays[name] = bins_of(table, int(name.removeprefix("bins_")))
+        elif name.startswith(NOISY_VALUE):
+            arrays[name] = table.column(name).to_numpy()
+        elif not name.startswith(("key_", "weights_")):
+            arrays[name] = integers(table, name)
+    return arrays
 
 
 def _key_names(table: pa.Table) -> list[str]:

@@ -15,7 +15,7 @@ from dphist.engines.base import Integers, histogram_of
 from dphist.engines.spark.engine import SparkDialect, SparkRecords
 from dphist.engines.spark.groups import SparkGroups
 from dphist.engines.spark.session import without_leaks
-from dphist.engines.sql import bucket_sql
+from dphist.engines.sql import OTHER_SEED, binned_sql, bucket_sql, trees_of
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, MOST_RELEASED, NORM_BITS, WEIGHT_BITS
@@ -101,11 +101,21 @@ class SampledSparkPairs:
         return _buckets(self.records, norms_sql(self.pairs.view, weights.view(), keys, edges, power), len(edges))
 
     def by_class(
-        self, weights: SparkGroups, bounds: Sequence[int], light: int, power: int, shifts: Sequence[int]
+        self,
+        weights: SparkGroups,
+        bounds: Sequence[int],
+        light: int,
+        power: int,
+        shifts: Sequence[int],
+        most: int = 1,
     ) -> SparkGroups:
-        """One join for all of it."""
-        keys = self.records.fields.key_names
-        return self._written(classes_sql(self.pairs.view, weights.view(), keys, bounds, light, power, shifts))
+        """One join for all of it, and one for bins."""
+        keys, given = self.records.fields.key_names, weights.view()
+        counted = classes_sql(self.pairs.view, given, keys, bounds, light, power, shifts)
+        if trees := trees_of(self.records.fields.measures):
+            order = SparkDialect().priority(self.records.seed ^ OTHER_SEED, ["unit", *(f"pair.{key}" for key in keys)])
+            counted = with_bins_sql(counted, self.pairs.view, given, keys, trees, order, most)
+        return self._written(counted)
 
     def _written(self, sql: str) -> SparkGroups:
         return self.records.written(self.records.sql(sql), f"exact_{self.records.views.number()}")
@@ -258,6 +268,20 @@ def classes_sql(
     kept = ", ".join(f"given.{name}" for name in (*keys, "weight"))
     filled = ", ".join(f"COALESCE(sums.{name}, 0) AS {name}" for name in sums)
     return f"SELECT {kept}, {filled} FROM {weights} AS given LEFT JOIN ({summed}) AS sums ON {_same('given', 'sums', keys)}"
+
+
+def with_bins_sql(
+    counted: str, pairs: str, weights: str, keys: Sequence[str], trees: Sequence[int], order: str, most: int
+) -> str:
+    """Counted groups with the bins of at most `most` of them of each unit, the first in its order."""
+    listed = ", ".join(f"pair.{key}" for key in keys)
+    place = f"ROW_NUMBER() OVER (PARTITION BY unit ORDER BY {order}, {listed})"
+    chosen = f"SELECT pair.*, {place} AS turn FROM {pairs} AS pair LEFT SEMI JOIN {weights} AS given"
+    part = f"({chosen} ON {_same('pair', 'given', keys)}) AS part WHERE turn <= {most}"
+    stages = [f"counted AS ({counted})", *(binned_sql(i, part, keys, SparkDialect()) for i in trees)]
+    joins = " ".join(f"LEFT JOIN binned_{i} ON {_same('counted', f'binned_{i}', keys)}" for i in trees)
+    lists = "".join(f", bins_{i}, weights_{i}" for i in trees)
+    return f"WITH {', '.join(stages)} SELECT counted.*{lists} FROM counted {joins}"
 
 
 def _weighted_sums(weighted: str, keys: Sequence[str]) -> str:
