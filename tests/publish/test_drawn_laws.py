@@ -117,7 +117,7 @@ def expected(aggregate: Aggregate, sums: dict[str, np.ndarray], counts: np.ndarr
     if aggregate.kind == "variance":
         away, squares = (sums[measure.name] for measure in aggregate.measures[:2])
         number = np.maximum(sums[aggregate.measures[2].name] + aggregate.records / 2 * counts, 1)
-        half = (aggregate.upper - aggregate.lower) / 2
+        half = (aggregate.bounds[1] - aggregate.bounds[0]) / 2
         total = np.clip(squares / number + half**2 / 2 - (away / number) ** 2, 0, half**2)
     return total.tolist()  # type: ignore[no-any-return]
 

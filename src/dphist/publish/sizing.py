@@ -67,10 +67,12 @@ def _settle(plan: Plan, aggregate: Aggregate, sizes: Sizes | None) -> ChosenBoun
             return np.asarray(std * np.hypot((most - least) / 2 / math.sqrt(share), (most + least) / 2))
         return np.asarray(std * aggregate.records * (upper - lower) / 2 / math.sqrt(share))
 
-    lower, upper, bias, noise = choose_bounds(sizes, noise_of, units, aggregate.lower, aggregate.upper)
+    # What is cut off shrinks a spread by more than a mean: by its square.
+    effect = 4.0 if aggregate.kind in ("variance", "std") else 1.0
+    lower, upper, bias, noise = choose_bounds(sizes, noise_of, effect * units, aggregate.lower, aggregate.upper)
     if aggregate.kind == "rows":
         upper = max(1.0, math.floor(upper))
-    return ChosenBounds(aggregate.name, lower, upper, share_outside(sizes, lower, upper), bias, noise, units)
+    return ChosenBounds(aggregate.name, lower, upper, share_outside(sizes, lower, upper), bias / effect, noise, units)
 
 
 def ordinary_size(plan: Plan, units: float) -> float:
