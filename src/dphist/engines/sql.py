@@ -85,17 +85,17 @@ def histogram_sql(
     *,
     largest: int | None = None,
     written: str | None = None,
-    kept: bool = False,
+    paired: bool = False,
 ) -> str:
     """Group keys, `units`, one `steps_i` per measure and, for the total, `first_units` (each unit in one group only).
 
     With `largest` only so many groups, largest first. Equal counts stand in the order of their keys, which no record can
     change: any other order would let one unit exchange every group of the smallest count that is listed. `written` names a
-    table that holds the ranked pairs already; `kept` says that there is a table `pairs`.
+    table that holds the ranked pairs already; `paired` says that there is a table `pairs`.
     """
     keys = ", ".join(fields.key_names)
     steps = [f"steps_{position}" for position in range(1, len(fields.measures) + 1)]
-    stages = [records_sql(fields, dialect), pairs_sql(fields, dialect)] if written is None and not kept else []
+    stages = [records_sql(fields, dialect), pairs_sql(fields, dialect)] if written is None and not paired else []
     pairs = written or "pairs"
     if written is None and (bounds.max_groups is not None or fields.want_total):
         pairs = "ranked"

@@ -202,7 +202,13 @@ def prepare(
     asked = read(ReleaseOptions, options, release)
     budget = {name: value for name, value in options.items() if name in declarations(BudgetOptions) and name != "keys"}
     names = (asked["by"],) if isinstance(asked["by"], str) else tuple(asked["by"])
-    names_and_form = (asked["null_keys"], asked["order"], asked["intervals"], asked["integers"], asked["allow_negative"])
+    names_and_form = (
+        asked["null_keys"],
+        asked["order"],
+        asked["intervals"],
+        asked["integers"],
+        asked["allow_negative"],
+    )
     selection = Selection(asked["unit"], names, asked["where"], *names_and_form)
     key_names = [parse_key(name).name for name in names]
     keys = asked["keys"]
@@ -272,9 +278,8 @@ def release(
 
     plan: a plan, or the path of a saved one; without it, give what `dphist.plan` takes (epsilon, delta, max_groups, sums,
     ...). keys: a public list of groups. where: an SQL condition on a record's own columns. null_keys: ``group`` or ``drop``.
-    order: by ``count`` or ``key``. intervals: a level such as 0.95. integers: round counts. allow_negative: publish totals that noise made
-    negative as they are, not as 0. settings: threads and memory.
-    engine: such as a `SparkEngine`.
+    order: by ``count`` or ``key``. intervals: a level such as 0.95. integers: round counts. allow_negative: publish
+    totals that noise made negative as they are, not as 0. settings: threads and memory. engine: such as a `SparkEngine`.
 
     ledger, dataset: where the release is charged before the first record is read; without them nothing is recorded. What
     names, types, options and budget rule out is refused before the charge; a run that fails later stays charged, and says so.

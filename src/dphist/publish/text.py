@@ -18,7 +18,7 @@ _ERROR = ["", "± is one standard error of the noise."]
 
 
 def table_text(first: pa.Table, plan: Plan, groups: int, totals: Totals | None = None) -> str:
-    """The first rows of a release of so many groups: keys, values and their standard errors. Then the totals, if there are any."""
+    """The first rows of a release of so many groups: keys, values and their standard errors. Then totals, if it has any."""
     in_all = [] if totals is None else ["", totals_text(totals)]
     if groups == 0:
         return "\n".join(["No group was released: none was large enough.", *in_all])

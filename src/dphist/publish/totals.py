@@ -40,9 +40,9 @@ class Totals:
 def noisy_units(buckets: Sequence[int], request: Request, entropy: Entropy | None) -> list[int]:
     """The units of every bucket, each with discrete Laplace noise of the scale s = `request.total_scale`.
 
-    Theorem (docs/composition.md, *Totals*). Let K be what was published before, the released keys among it, and let every unit be
-    in one bucket, which is a function of its own records and of K. For every K this is (1/s)-DP, however many buckets there are.
-    So with K it is (epsilon + 1/s, delta)-DP if K is (epsilon, delta)-DP.
+    Theorem (docs/composition.md, *Totals*). Let K be what was published before, the released keys among it, and let every
+    unit be in one bucket, which is a function of its own records and of K. For every K this is (1/s)-DP, however many buckets
+    there are. So with K it is (epsilon + 1/s, delta)-DP if K is (epsilon, delta)-DP.
 
     Proof. One unit more or less changes one bucket, by one, and no other. The noises are independent, so the ratio of the
     probabilities of any result is that of one discrete Laplace law and its shift by one: at most e^(1/s). K is public when the

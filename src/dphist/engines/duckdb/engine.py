@@ -145,10 +145,10 @@ class DuckDBRecords:
     def _count(self, bounds: ContributionBounds) -> None:
         """A table of the groups, numbered in no order, in the engine: it may be larger than memory."""
         self.tell(BOUNDING)
-        kept = self.query.want_coverage
-        if kept:
+        paired = self.query.want_coverage
+        if paired:
             self.read(lambda: self.connection.execute(materialise_sql(self.fields)))
-        sql = histogram_sql(self.fields, bounds, self.seed, DuckDBDialect(), kept=kept)
+        sql = histogram_sql(self.fields, bounds, self.seed, DuckDBDialect(), paired=paired)
         code = "CAST(ROW_NUMBER() OVER () - 1 AS BIGINT) AS code"
         self.read(
             lambda: self.connection.execute(f"CREATE OR REPLACE TEMP TABLE counted AS SELECT *, {code} FROM ({sql})")

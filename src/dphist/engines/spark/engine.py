@@ -195,7 +195,9 @@ class SparkRecords:
         if not self.query.want_coverage:
             return self.written(self.sql(self.histogram_sql(bounds)), "groups", ContributionBounds(bounds.max_groups))
         pairs = self.written_pairs()
-        groups = self.written(self.sql(self.histogram_sql(bounds, pairs)), "groups", ContributionBounds(bounds.max_groups))
+        groups = self.written(
+            self.sql(self.histogram_sql(bounds, pairs)), "groups", ContributionBounds(bounds.max_groups)
+        )
         return replace(groups, pairs=pairs)
 
     def written_pairs(self) -> str:
