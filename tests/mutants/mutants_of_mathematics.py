@@ -1147,8 +1147,8 @@ TOTAL: Final = in_file(
     ("one-noise-for-both-totals", "len(buckets), entropy)\n", "1, entropy).repeat(len(buckets))\n",
      "noise does not cancel between covered and other units", PUBLISHED + "[sparse]"),
     ("other-units-without-noise", "return [units + drawn for units, drawn in zip(",
-     "return [units + drawn * (not place) for place, (units, drawn) in enumerate(zip(",
-     "both numbers of units are noisy", PUBLISHED + "[sparse]"),
+     "return [units + drawn * (units == buckets[0]) for units, drawn in zip(", "both numbers of units are noisy",
+     PUBLISHED + "[sparse]"),
 )  # fmt: skip
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(
