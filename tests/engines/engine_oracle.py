@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -77,6 +77,15 @@ def expected(
             added = (1, *(steps(measure, mine) for measure in measures))
             groups[group] = tuple(a + b for a, b in zip(before, added, strict=True))
     return groups, len(records_of)
+
+
+def coverage(pairs: Sequence[tuple[Hashable, tuple[Hashable, ...]]], released: Collection[Any]) -> tuple[int, int]:
+    """How many units have a pair with a released group, and how many have none."""
+    own: dict[Hashable, set[Any]] = {}
+    for unit, group in pairs:
+        own.setdefault(unit, set()).add(group)
+    covered = sum(not groups.isdisjoint(released) for groups in own.values())
+    return covered, len(own) - covered
 
 
 def steps(measure: Measure, records: Sequence[Record]) -> int:

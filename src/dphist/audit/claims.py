@@ -103,6 +103,21 @@ def releases(engine: Engine | None = None, runs: tuple[int, int] = MANY) -> Iter
         yield Claim("truncated-laplace", "exact", f"stat support, {name} bars", bars.delta, None, run, *runs)
 
 
+def of_totals(setting: str, moved: tuple[int, ...], **other: Any) -> Claim:
+    """Two large groups and one that is never shown: the numbers of units have the profile of one discrete Laplace noise."""
+    plan = plan_for(epsilon=20.0, delta=DELTA, max_groups=2, mechanism="laplace", low_threshold=9, total=True)
+    assert plan.request.total_scale is not None
+    pure = math.exp(1 / plan.request.total_scale)
+    run = trials.many_totals(plan, (30, 30, 3), moved, **other)
+    claim = partial(_two_points, pure)
+    return of_release(plan, f"totals, {setting}", run, (4_000, 40_000), claim)
+
+
+def _two_points(pure: float, at: float) -> float:
+    """delta(at) of discrete Laplace noise on a number that changes by one."""
+    return max(0.0, (pure - math.exp(at)) / (1 + pure))
+
+
 def releases_one_by_one() -> Iterator[Claim]:
     """Releases whose groups share a noise or that publish a total: every run is a release of its own. Counts of records."""
     correlated = plan_for(**BUDGET, sparsity=2, mechanism="correlated-gaussian", **FIXED)
@@ -120,11 +135,8 @@ def releases_one_by_one() -> Iterator[Claim]:
         runs = FEW if plan is summed else ONE_BY_ONE
         claim = of_release(plan, setting, trials.many_releases(plan, without, moved), runs)
         yield claim if plan.request.sketch is None else replace(claim, mechanism="sketch")
-    total = plan_for(epsilon=20.0, delta=DELTA, max_groups=1, mechanism="laplace", total=True)
-    assert total.request.total_scale is not None
-    pure = math.exp(1 / total.request.total_scale)
-    run = trials.many_releases(total, (9,), (1,), trials.read_total)
-    yield of_release(total, "releases of a total", run, FEW, lambda at: max(0.0, (pure - math.exp(at)) / (1 + pure)))
+    yield of_totals("a unit in two released groups", (1, 1, 0))
+    yield of_totals("a unit in no released group", (0, 0, 1))
     mechanism: Any
     for mechanism, kind in _records():
         for name, base in (("new", 0), ("large", 30)):

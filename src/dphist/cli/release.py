@@ -39,6 +39,7 @@ def command(
     order: options.Order = "count",
     intervals: options.Intervals = None,
     integers: options.Integers = False,
+    allow_negative: options.AllowNegative = False,
     output: options.Output = None,
     report: options.Report = None,
     overwrite: options.Overwrite = False,
@@ -84,6 +85,7 @@ def command(
         order=order,  # type: ignore[arg-type]
         intervals=intervals,
         integers=integers,
+        allow_negative=allow_negative,
         engine=opened,
         **budget,
     )
@@ -164,7 +166,7 @@ class Outputs:
 
         if self.as_json:
             print_json({**release.metadata(), "released_groups": groups})
-        talk.line(table_text(first, release.plan, groups))
+        talk.line(table_text(first, release.plan, groups, release.totals))
         request, mechanism = release.plan.request, release.plan.mechanism
         talk.line(f"\n{what_was_done(release.plan)}")
         for label, words in rates_in_words(mechanism) if request.keys_only else []:

@@ -63,7 +63,8 @@ class GroupByQuery:
 
     `null_keys` says whether a null in a key is a group like any other or drops the record. `public_keys` lists groups by
     the names of the keys: records of other groups are dropped before anything else, listed groups without records
-    appear with zeros. `want_total` asks for the number of units that are counted in at least one group.
+    appear with zeros. `want_total` asks for the number of units that are counted in at least one group, `want_coverage` for
+    pairs that are kept until the released groups are known: see `Groups.coverage`.
     """
 
     unit: str
@@ -73,6 +74,7 @@ class GroupByQuery:
     null_keys: NullKeys = "group"
     public_keys: pa.Table | None = None
     want_total: bool = False
+    want_coverage: bool = False
 
     def __post_init__(self) -> None:
         if not self.unit:

@@ -95,16 +95,17 @@ def histogram_sql(
     *,
     largest: int | None = None,
     written: str | None = None,
+    paired: bool = False,
 ) -> str:
     """Group keys, `units`, one `steps_i` per measure and, for the total, `first_units` (each unit in one group only).
 
     With `largest` only so many groups, largest first. Equal counts stand in the order of their keys, which no record can
     change: any other order would let one unit exchange every group of the smallest count that is listed. `written` names a
-    table that holds the ranked pairs already.
+    table that holds the ranked pairs already; `paired` says that there is a table `pairs`.
     """
     keys = ", ".join(fields.key_names)
     steps = [f"steps_{position}" for position in range(1, len(fields.measures) + 1)]
-    stages = [records_sql(fields, dialect), pairs_sql(fields, dialect)] if written is None else []
+    stages = [records_sql(fields, dialect), pairs_sql(fields, dialect)] if written is None and not paired else []
     pairs = written or "pairs"
     if written is None and (bounds.max_groups is not None or fields.want_total):
         pairs = "ranked"
@@ -128,6 +129,23 @@ def blocks_sql(fields: Fields, blocks: int, seed: int, dialect: Dialect) -> str:
         + ",\n".join([records_sql(fields, dialect), pairs_sql(fields, dialect)])
         + f"\nSELECT {block} AS block, {keys}, COUNT(*) AS units"
         f"\nFROM pairs\nGROUP BY block, {keys}\nORDER BY block"
+    )
+
+
+def coverage_sql(pairs: str, released: str, keys: Sequence[str], dialect: Dialect, unit: str = "unit") -> str:
+    """How many units are in some of the released groups, `covered`, and in none of them, `other`.
+
+    Both are tables: pairs of units and groups, which may repeat, and public keys. Each unit is marked by its own pairs.
+    """
+    matches = " AND ".join(dialect.same(f"released.{key}", f"pair.{key}") for key in keys)
+    marked = (
+        f"SELECT pair.{unit}, MAX(CASE WHEN released.shown = 1 THEN 1 ELSE 0 END) AS shown\n  FROM {pairs} AS pair"
+        f"\n  LEFT JOIN (SELECT {', '.join(keys)}, 1 AS shown FROM {released}) AS released ON {matches}"
+        f"\n  GROUP BY pair.{unit}"
+    )
+    return (
+        "SELECT CAST(COALESCE(SUM(shown), 0) AS BIGINT) AS covered, CAST(COALESCE(SUM(1 - shown), 0) AS BIGINT) AS other"
+        f"\nFROM (\n  {marked}\n) AS marked"
     )
 
 

@@ -93,7 +93,9 @@ def facts(request: Request, mechanism: GroupMechanism) -> list[Fact]:
         )
     if request.total_scale is not None:
         std = math.sqrt(2) * request.total_scale
-        facts.append(("total", f"the number of units, with noise of std {number(std)}: {TOTAL_SHARE:.0%} of epsilon"))
+        words = f"the number of units, with noise of std {number(math.sqrt(2) * std if request.other else std)}"
+        other = f", and of those in no released group, with noise of std {number(std)}" if request.other else ""
+        facts.append(("total", f"{words}{other}: {TOTAL_SHARE:.0%} of epsilon"))
     if request.sketch is not None:
         most = f"the pairs of unit and group divided by {request.sketch + 1:,}"
         facts.append(("sketch", f"counts are too small by at most {most}"))

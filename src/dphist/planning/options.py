@@ -186,7 +186,9 @@ class _Choices(TypedDict, total=False):
             expected="names of aggregates with shares, such as {'sum_likes': 0.5}",
         ),
     ]
-    total: Annotated[bool, Option("Also publish a noisy total of units (5 % of epsilon).", False)]
+    total: Annotated[
+        bool, Option("Also publish noisy totals: all units, and those in no released group (5 % of epsilon).", False)
+    ]
     mechanism: Annotated[
         str,
         Option("best, adaptive, voting, sparse-gaussian, correlated-gaussian or laplace.", "best"),
@@ -248,6 +250,9 @@ class ReleaseOptions(BudgetOptions, _Records, total=False):
     order: Annotated[Order, Option("Rows by noisy `count` (largest first) or by `key`.", "count")]
     intervals: Annotated[float | None, Option("Add bounds that cover the noise with this probability, e.g. 0.95.")]
     integers: Annotated[bool, Option("Round counts to whole numbers.", False)]
+    allow_negative: Annotated[
+        bool, Option("Publish a total that noise made negative as it is; without this, as 0.", False)
+    ]
 
 
 class SelectBudget(_BudgetOrPlan, total=False):

@@ -99,9 +99,9 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
     ``counts`` or, ``balanced``, some of both. max_groups: the most groups one unit may be counted in. sparsity: a public bound
     on the number of non-empty groups. keys: a public list of groups (or its length); then nothing needs hiding, unless `sparse`
     asks to publish only the large ones. sketch: count in bounded memory with this many counters. total: also publish the
-    noisy number of units. sums, means: columns with the bounds their values are clamped to; rows: the most
-    records of one unit per group. weights: the share of the budget of each aggregate, by its name in the release
-    (``sum_likes``), relative to the count's 1.
+    noisy number of units, and of those in no released group. sums, means: columns with the bounds their values are clamped
+    to; rows: the most records of one unit per group. weights: the share of the budget of each aggregate, by its name in the
+    release (``sum_likes``), relative to the count's 1.
 
     objective: ``release95`` minimises the true count that is released with 95 % probability, ``gap`` the threshold,
     ``noise`` the noise. noise: ``rounded`` Gaussian noise keeps the exact analysis, ``discrete`` keeps counts whole.
@@ -154,6 +154,7 @@ def _request(asked: PlanOptions) -> Request:
         keys_only=asked["keys_only"],
         emphasis=asked["emphasis"],
         choice=_choice(max_groups, asked["sparsity"], keys, asked["sketch"], asked["mechanism"]),
+        other=asked["total"] and asked["sketch"] is None and (keys is None or asked["sparse"]),
     )
 
 

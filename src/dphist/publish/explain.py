@@ -24,6 +24,7 @@ def _explain_one_pass(job: Job) -> list[Step]:
         ("Bound and count", _bounding(job), _sql(job)),
         ("Noise", _noise(job), ""),
         ("Threshold", _threshold(job), ""),
+        *_totals(job),
         ("Publish", _publishing(job), ""),
     ]
 
@@ -84,6 +85,21 @@ def _threshold(job: Job) -> str:
     )
 
 
+def _totals(job: Job) -> list[Step]:
+    """The step in which units are counted by themselves; none if the plan has no total."""
+    request = job.plan.request
+    if request.total_scale is None:
+        return []
+    noise = f"discrete Laplace noise of epsilon = {1 / request.total_scale:g}"
+    words = f"The number of units gets {noise}: one unit changes it by one."
+    if request.other:
+        words = (
+            "When the released keys are known, and public, each unit is either in some of these groups or in none, by all of"
+            f" its own records. Both numbers get {noise}: one unit changes one of them, by one. Their sum is the total."
+        )
+    return [("Totals", words, "")]
+
+
 def _publishing(job: Job) -> str:
     if job.plan.request.keys_only:
         return "The selected keys are published in their own order, and nothing else."
@@ -108,7 +124,7 @@ def explain_rounds(job: Job) -> list[Step]:
             steps += [(name, words, "") for name, words in mechanism.steps()]
             words = guarantee(request, mechanism)
             steps.append(("Together", f"All of it is one proof: {words}", ""))
-    return [*steps, ("Publish", _publishing(job), "")]
+    return [*steps, *_totals(job), ("Publish", _publishing(job), "")]
 
 
 _PAIRS = (

@@ -57,8 +57,7 @@ def _text(text: str) -> str:
 def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
     """The report of a release."""
     by = metadata["by"]
-    total = metadata["total_units"]
-    units = f"; about {total['value']:,.0f} ± {total['std_error']:,.0f} units in all" if total else ""
+    units = _units_in_all(metadata)
     sentences = [("mechanism", title(plan.mechanism)), *facts(plan.request, plan.mechanism)]
     what, reading, pictures = (
         "Counts",
@@ -85,6 +84,17 @@ def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
     unit = f"unit of privacy: {_text(metadata['unit'])}"
     lead = f"{_released(table)}; {unit}; ε = {plan.epsilon:g}, δ = {plan.request.delta:g}{units}{_where(metadata)}"
     return _report(f"Private {what.lower()} by {', '.join(by)}", lead, metadata, sections)
+
+
+def _units_in_all(metadata: dict[str, Any]) -> str:
+    """How many units there are, and how many of them the table does not show at all."""
+    total, other = metadata["total_units"], metadata.get("other_units")
+    if total is None:
+        return ""
+    words = f"; about {total['value']:,.0f} ± {total['std_error']:,.0f} units in all"
+    if other is None:
+        return words
+    return f"{words}, of whom about {other['value']:,.0f} ± {other['std_error']:,.0f} are in none of the groups shown"
 
 
 def largest(table: pa.Table, plan: TopKPlan, metadata: dict[str, Any], *, complete: bool) -> str:
