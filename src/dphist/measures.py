@@ -46,7 +46,8 @@ class Measure:
 
     Each unit's value in each group is clamped to [lower, upper], recentred and rounded towards the centre of a public lattice,
     so that sums are exact integers and one unit moves the sum of one group by at most `sensitivity_steps` steps, in either
-    direction. `weight` is its share of the budget, relative to the count's.
+    direction. `weight` is its share of the budget, relative to the count's. With an `expression`, which gives a record's value,
+    `column` is just its name.
     """
 
     kind: Kind
@@ -55,11 +56,14 @@ class Measure:
     upper: float
     weight: float = 1.0
     lattice: Lattice | None = None
+    expression: str | None = None
 
     def __post_init__(self) -> None:
         checks.check_choice("kind", self.kind, get_args(Kind))
         if (self.column is None) != (self.kind == "rows"):
             raise InvalidParameter("a column for sums and means, none for rows", repr(self.column))
+        if self.expression is not None and (self.column is None or not self.expression.strip()):
+            raise InvalidParameter(f"an expression of a record's value for {self.name}", repr(self.expression))
         bounds = f"[{self.lower}, {self.upper}]"
         if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
             raise InvalidParameter(f"finite bounds lower < upper for {self.name}", bounds, "for example likes:0:1.")
@@ -86,8 +90,9 @@ class Measure:
         return Lattice(self.lower + half, 0.5 if self.kind == "rows" else 2.0**bits)
 
     def to_data(self) -> dict[str, Any]:
-        """As plans store it: the lattice follows from the rest."""
-        return {name: getattr(self, name) for name in ("kind", "column", "lower", "upper", "weight")}
+        """As plans store it: the lattice follows from the rest. A plan without expressions is one of earlier versions."""
+        names = ("kind", "column", "lower", "upper", "weight", *(("expression",) if self.expression else ()))
+        return {name: getattr(self, name) for name in names}
 
     @property
     def name(self) -> str:
@@ -126,6 +131,15 @@ class Measure:
         mantissa, exponent = math.frexp(max(abs(self.lower), abs(self.upper)))
         ceiling = exponent - 1 if mantissa == 0.5 else exponent
         return math.ldexp(1.0, max(ceiling - _RECORD_BITS, -1060))
+
+
+def check_names_of_values(measures: Iterable[Measure]) -> None:
+    """Refuse one name for two values: what several measures share goes by the name."""
+    meanings: dict[str | None, str | None] = {}
+    for measure in measures:
+        if meanings.setdefault(measure.column, measure.expression) != measure.expression:
+            expected = f"one column or expression for the name {measure.column!r}"
+            raise InvalidParameter(expected, "two", "give one of them another name.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

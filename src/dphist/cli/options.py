@@ -78,7 +78,7 @@ def _is_named(context: typer.Context, name: str) -> bool:
 
 
 Source: TypeAlias = Annotated[list[str], typer.Argument(help="Parquet, CSV or JSON files, or a glob of them.")]
-Unit: TypeAlias = Annotated[str, declared(ReleaseOptions, "unit")]
+Unit: TypeAlias = Annotated[list[str], declared(ReleaseOptions, "unit")]
 By: TypeAlias = Annotated[list[str], declared(ReleaseOptions, "by")]
 Where: TypeAlias = Annotated[str | None, declared(ReleaseOptions, "where")]
 NullKeys: TypeAlias = Annotated[str, declared(ReleaseOptions, "null_keys")]
@@ -162,13 +162,22 @@ def parse(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bounds(text: str, flag: str) -> tuple[str, tuple[float, float]]:
-    """`column:lower:upper`; the column may itself hold colons."""
-    parts = text.rsplit(":", 2)
+    """`column:lower:upper` or `name=expression:lower:upper`."""
+    column, *parts = split_right(text, 2)
     try:
-        column, lower, upper = parts[0], float(parts[1]), float(parts[2])
-    except (IndexError, ValueError):
+        lower, upper = map(float, parts)
+    except ValueError:
         raise InvalidParameter(f"{flag} column:lower:upper", repr(text), f"for example {flag} likes:0:1.") from None
     return column, (lower, upper)
+
+
+def split_right(text: str, parts: int) -> list[str]:
+    """A column or `name=expression`, and what stands behind its last colons: the front may hold colons and casts (::) itself.
+
+    >>> split_right("cents=CAST(price AS DOUBLE)::DOUBLE * 100:0:1e4", 2)
+    ['cents=CAST(price AS DOUBLE)::DOUBLE * 100', '0', '1e4']
+    """
+    return text.rsplit(":", parts)
 
 
 def _weight(text: str) -> tuple[str, float]:

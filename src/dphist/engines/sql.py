@@ -48,6 +48,10 @@ class Dialect(Protocol):
         """Equality under which null equals null."""
         ...
 
+    def combined(self, values: Sequence[str]) -> str:
+        """One value of several, with the fields part_1, part_2, ...; two are equal if all their fields are."""
+        ...
+
     def nearest(self, number: str) -> str:
         """A double inside +-2^62 as the nearest 64-bit integer, halves to even."""
         ...
@@ -59,10 +63,13 @@ class Dialect(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A query whose columns, expressions and types have been checked, as SQL over one record of `source`."""
+    """A query whose columns, expressions and types have been checked, as SQL over one record of `source`.
+
+    unit: its parts. Their values stay side by side in one value: texts that were joined could be cut in another place.
+    """
 
     source: str
-    unit: str
+    unit: tuple[str, ...]
     keys: tuple[str, ...]
     values: tuple[str | None, ...]
     measures: tuple[Measure, ...]
@@ -123,10 +130,13 @@ def blocks_sql(fields: Fields, blocks: int, seed: int, dialect: Dialect) -> str:
 
 def records_sql(fields: Fields, dialect: Dialect) -> str:
     """The stage `records`."""
-    columns = [f"{fields.unit} AS unit"]
+    several = len(fields.unit) > 1
+    columns = [f"{dialect.combined(fields.unit) if several else fields.unit[0]} AS unit"]
     columns += [f"{sql} AS {name}" for sql, name in zip(fields.keys, fields.key_names, strict=True)]
     columns += [f"{sql} AS value_{position}" for position, sql in enumerate(fields.values, 1) if sql is not None]
-    conditions = ["unit IS NOT NULL"]
+    conditions = (
+        [f"unit.part_{i} IS NOT NULL" for i in range(1, len(fields.unit) + 1)] if several else ["unit IS NOT NULL"]
+    )
     if fields.drop_null_keys:
         conditions += [f"{name} IS NOT NULL" for name in fields.key_names]
     if fields.listed is not None:

@@ -122,13 +122,19 @@ class _Choices(TypedDict, total=False):
     sums: Annotated[
         _Bounds | None,
         Option(
-            "column:lower:upper, a sum per group. Repeatable.", flag="--sum", text=list[str] | None, expected=_BOUNDS
+            "column:lower:upper or name=expression:lower:upper, a sum per group. Repeatable.",
+            flag="--sum",
+            text=list[str] | None,
+            expected=_BOUNDS,
         ),
     ]
     means: Annotated[
         _Bounds | None,
         Option(
-            "column:lower:upper, a mean per group. Repeatable.", flag="--mean", text=list[str] | None, expected=_BOUNDS
+            "column:lower:upper or name=expression:lower:upper, a mean per group. Repeatable.",
+            flag="--mean",
+            text=list[str] | None,
+            expected=_BOUNDS,
         ),
     ]
     rows: Annotated[int | None, Option("Records per group, each unit's clamped to this many.")]
@@ -182,7 +188,17 @@ class BudgetOptions(_BudgetOrPlan, _Groups, _KeysOfRelease, _Choices):
 
 
 class _Records(TypedDict, total=False):
-    unit: Required[Annotated[str, Option("The column that names the person protected.")]]
+    unit: Required[
+        Annotated[
+            str | Sequence[str],
+            Option(
+                "The column that names the person protected, or an SQL expression of a record, such as lower(email)."
+                " Repeated: protected is each combination of their values.",
+                text=list[str],
+                expected="a column, an expression or a list of them",
+            ),
+        ]
+    ]
     by: Required[
         Annotated[
             str | Sequence[str],

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Unpack
 
 from dphist import checks
+from dphist.columns import Unit, split_name
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.measures import Measure, NoisyMeasure
 from dphist.mechanisms import GroupMechanism
@@ -85,8 +86,12 @@ class Plan:
         """`to_dict` as one JSON object."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
+    def describe(self, unit: Unit | None = None) -> str:
+        """The plan as text, for a unit."""
+        return describe(self.request, self.mechanism, self.alternatives, unit)
+
     def __str__(self) -> str:
-        return describe(self.request, self.mechanism, self.alternatives)
+        return self.describe()
 
 
 @spelled_out(PlanOptions)
@@ -98,7 +103,8 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
     ``counts`` or, ``balanced``, some of both. max_groups: the most groups one unit may be counted in. sparsity: a public bound
     on the number of non-empty groups. keys: a public list of groups (or its length); then nothing needs hiding, unless `sparse`
     asks to publish only the large ones. sketch: count in bounded memory with this many counters. total: also publish the
-    noisy number of units. sums, means: columns with the bounds their values are clamped to; rows: the most
+    noisy number of units. sums, means: columns, or ``name=SQL expression`` of a record, with the bounds their values are
+    clamped to; rows: the most
     records of one unit per group. weights: the share of the budget of each aggregate, by its name in the release
     (``sum_likes``), relative to the count's 1.
 
@@ -153,9 +159,11 @@ def _choice(max_groups: object, sparsity: object, keys: object, sketch: object, 
     return "law" if nothing and mechanism == "best" else "given"
 
 
-def _aggregate(kind: Any, column: str | None, bounds: tuple[float, float], shares: dict[str, float]) -> Measure:
-    plain = Measure(kind, column, float(bounds[0]), float(bounds[1]))
-    return Measure(kind, column, plain.lower, plain.upper, shares.pop(plain.name, 1.0))
+def _aggregate(kind: Any, text: str | None, bounds: tuple[float, float], shares: dict[str, float]) -> Measure:
+    """Of a column, or of an expression under a name."""
+    name, expression = (None, None) if text is None else split_name(text)
+    plain = Measure(kind, name, float(bounds[0]), float(bounds[1]), expression=expression)
+    return replace(plain, weight=shares.pop(plain.name, 1.0), lattice=None)
 
 
 def choose(request: Request) -> Plan:

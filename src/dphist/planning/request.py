@@ -8,7 +8,7 @@ from typing import Final, Literal, get_args
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.measures import MOST_AGGREGATES, Measure
+from dphist.measures import MOST_AGGREGATES, Measure, check_names_of_values
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.mechanisms.counts import EMPHASES, Emphasis
 from dphist.mechanisms.tuning import Tuning
@@ -86,6 +86,7 @@ class Request:
             raise InvalidParameter(f"at most {MOST_AGGREGATES} aggregates", len(self.aggregates))
         if len({aggregate.name for aggregate in self.aggregates}) < len(self.aggregates):
             raise InvalidParameter("aggregates with different names", [a.name for a in self.aggregates])
+        check_names_of_values(self.aggregates)
 
     def _check_keys_only(self) -> None:
         """A selection of keys has no bound on a unit's groups, nothing to add up, and no public list."""

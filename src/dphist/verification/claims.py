@@ -51,6 +51,16 @@ Text = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(_check_different)]
 
 
+def _check_several(parts: tuple[str, ...]) -> tuple[str, ...]:
+    if len(parts) < 2:
+        raise ValueError("a unit of one part is a text")
+    return parts
+
+
+UnitOfText = Text | Annotated[Names, AfterValidator(_check_several)]
+"""A unit: the text of its only part, or those of several."""
+
+
 class Model(BaseModel):
     """Data from a file of anyone, with exactly these types: a text is no number, and true is not 1."""
 

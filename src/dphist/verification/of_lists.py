@@ -20,7 +20,7 @@ from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.planning.top_k import TopKPlan
 from dphist.publish.charge import Spend, spend_of_mechanism, spend_of_top_k, terms_hash
 from dphist.verification import claims
-from dphist.verification.claims import Findings, Names, Text, numbers
+from dphist.verification.claims import Findings, Names, numbers
 from dphist.verification.stored import Stored
 
 _METHODS: Final[dict[str, type[CorrelatedTopK] | type[FromTop] | type[Ranked]]] = {
@@ -38,14 +38,14 @@ class _List(claims.Stated):
 
 
 class _TopK(_List):
-    unit: Text | None = None
+    unit: claims.UnitOfText | None = None
     method: Literal["correlated", "from-top", "ranked"]
     k: int = Field(ge=1, le=MOST_GROUPS)
     cut_off: float | None = None
 
 
 class _Stream(_List):
-    unit: Text
+    unit: claims.UnitOfText
     keys: Names = ()
     null_keys: NullKeys = "group"
     round: int = Field(ge=0, le=MOST_GROUPS)

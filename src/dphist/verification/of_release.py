@@ -21,7 +21,7 @@ from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection, describe_release
 from dphist.publish.table import HIGH, LOW, check_form, column_names, count_column, one_pass
 from dphist.verification import claims
-from dphist.verification.claims import Findings, Names, Text, close, numbers, skipped
+from dphist.verification.claims import Findings, Names, close, numbers, skipped
 from dphist.verification.stored import Stored
 
 
@@ -36,7 +36,7 @@ class _Total(claims.Model):
 
 
 class _Release(claims.Stated):
-    unit: Text
+    unit: claims.UnitOfText
     keys: Names
     null_keys: NullKeys
     order: Order
