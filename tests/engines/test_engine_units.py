@@ -25,6 +25,7 @@ from engine_oracle import (
 from hypothesis import strategies as st
 
 from dphist.columns import Unit
+from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
@@ -252,8 +253,6 @@ def test_values_must_be_numbers_by_their_type_and_expressions_need_a_name(engine
 
 
 def test_a_column_with_a_bracket_in_its_name_is_quoted_under_a_name() -> None:
-    from dphist.engines.duckdb.engine import DuckDBEngine
-
     rows = pa.table({"Person (id)": [1, 1, 2], "item": [1, 1, 1]})
     query = GroupByQuery('person="Person (id)"', (Key("item"),))
     assert DuckDBEngine().histogram(rows, query, ContributionBounds()).counts.tolist() == [2]
@@ -264,8 +263,20 @@ def test_a_column_with_a_bracket_in_its_name_is_quoted_under_a_name() -> None:
 @pytest.mark.parametrize("unit", ["clock", "CAST(clock AS VARCHAR)", ("who", "clock")])
 def test_no_part_of_a_unit_is_read_shorter_than_it_is(unit: Unit) -> None:
     """DuckDB reads such times to the microsecond: two units would become one, and be bounded as one."""
-    from dphist.engines.duckdb.engine import DuckDBEngine
-
     rows = pa.table({"who": [1, 1], "clock": pa.array([1, 2], pa.time64("ns")), "item": [1, 1]})
     with pytest.raises(InvalidParameter, match="to be read as it is"):
         DuckDBEngine().histogram(rows, GroupByQuery(unit, (Key("item"),)), ContributionBounds())
+
+
+@every_engine
+@pytest.mark.parametrize("unit", ["time", ("who", "time"), "date_trunc('day', time)"])
+def test_nanoseconds_are_told_apart_or_refused(engine: Engine, unit: Unit) -> None:
+    """Spark has microseconds."""
+    rows = pa.table({"who": [1, 1], "time": pa.array([1, 2], pa.timestamp("ns")), "item": [1, 1]})
+    query = GroupByQuery(unit, (Key("item"),))
+    if isinstance(engine, DuckDBEngine):
+        days = 1 if unit == "date_trunc('day', time)" else 2
+        assert engine.histogram(rows, query, ContributionBounds()).counts.tolist() == [days]
+        return
+    with pytest.raises(InvalidParameter, match="to be read as it is"):
+        engine.histogram(rows, query, ContributionBounds())

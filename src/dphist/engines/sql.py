@@ -134,9 +134,9 @@ def records_sql(fields: Fields, dialect: Dialect) -> str:
     columns = [f"{dialect.combined(fields.unit) if several else fields.unit[0]} AS unit"]
     columns += [f"{sql} AS {name}" for sql, name in zip(fields.keys, fields.key_names, strict=True)]
     columns += [f"{sql} AS value_{position}" for position, sql in enumerate(fields.values, 1) if sql is not None]
-    conditions = (
-        [f"unit.part_{i} IS NOT NULL" for i in range(1, len(fields.unit) + 1)] if several else ["unit IS NOT NULL"]
-    )
+    conditions = ["unit IS NOT NULL"]
+    if several:
+        conditions = [f"unit.part_{i} IS NOT NULL" for i in range(1, len(fields.unit) + 1)]
     if fields.drop_null_keys:
         conditions += [f"{name} IS NOT NULL" for name in fields.key_names]
     if fields.listed is not None:

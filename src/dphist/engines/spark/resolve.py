@@ -47,7 +47,9 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: _Vi
 
     with duckdb.connect(":memory:") as connection:
         columns, checked = check_query(query, connection)
-        plain = set(columns)
+        parts, plain = parse_unit(query.unit), set(columns)
+        for part in parts:
+            _check_times(source, [part.name] if part.expression is None else checked[part.expression].columns)
         columns += [name for expression in checked.values() for name in expression.columns]
         frame, typed = _frame(spark, source, columns)
         check_unique(frame.columns)
@@ -61,7 +63,6 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: _Vi
                 return named(name)
             return spark_expression(text, connection, named, lambda sql: _types(spark, view, [sql])[0])
 
-        parts = parse_unit(query.unit)
         units = [written(part.name, part.expression) for part in parts]
         keys = [written(key.name, key.expression) for key in query.by]
         where = None if query.where is None else written("", query.where)
@@ -111,6 +112,15 @@ def _types(spark: SparkSession, view: str, expressions: Sequence[str]) -> list[s
     raise InvalidParameter(
         "expressions that fit the columns", "a type error of Spark", "check the types of the columns."
     )
+
+
+def _check_times(source: object, names: Sequence[str]) -> None:
+    """Refuse a unit that is cut short on its way to Spark, which has microseconds: two units would be bounded as one."""
+    folded = {name.casefold() for name in names}
+    for field in source.schema if isinstance(source, pa.Table) else ():
+        if field.name.casefold() in folded and pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+            hint = "cast it to text or microseconds first."
+            raise InvalidParameter(f"the unit {field.name!r} to be read as it is", f"the type {field.type}", hint)
 
 
 def _unit(sql: str, kind: str, part: Key) -> str:
