@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from dphist.columns import Unit, not_protected, one_of, protected, split_name, s
 from dphist.ledger import DataSet, Ledger
 from dphist.planning.plan import Plan
 from dphist.publish.explain import explain
+from dphist.publish.files import write_table
 from dphist.publish.run import prepare
 from dphist.verification.verify import examine
 
@@ -178,6 +180,24 @@ def test_metadata_with_another_unit_does_not_pass(unit: Any, tmp_path: Path) -> 
     changed = table.replace_schema_metadata({b"dphist": json.dumps({**stored, "unit": unit}).encode()})
     pq.write_table(changed, path)
     assert [check.name for check in examine(path) if check.failed][-1] == "guarantee"  # behind the digest's
+
+
+@pytest.mark.parametrize(("unit", "passes"), [("lower(email)", True), (SEVERAL, False)])
+def test_a_file_from_before_units_were_named_is_verified(unit: Any, passes: bool, tmp_path: Path) -> None:
+    """A column may be called like an expression. Of a unit of several parts nothing is from before."""
+    released = dp.release(EVENTS, unit=unit, by="item", max_groups=3, **BUDGET)
+    largest = dp.top_k(EVENTS, unit=unit, by="item", k=2, **BUDGET)
+    stream = dp.Continual.start(tmp_path / "c", unit=unit, by="item", rounds=4, max_groups=1, **BUDGET)
+    for number, result in enumerate((released, largest, stream.add(EVENTS, "first"))):
+        metadata = result.metadata()
+        start, named, end = re.split(
+            "((?<=all records of )one .*(?= changes)|(?<=what )one .*(?= adds))", metadata["guarantee"]
+        )
+        assert named.startswith("one value of" if passes else "one combination of")
+        earlier = f"{start}one unit{end}"
+        write_table(result.table, {**metadata, "guarantee": earlier}, tmp_path / f"{number}.parquet")
+        failed = [check.name for check in examine(tmp_path / f"{number}.parquet") if check.failed]
+        assert failed == ([] if passes else ["guarantee"])
 
 
 TEXTS: dict[str, tuple[tuple[str, str | None], tuple[str, str | None]]] = {

@@ -175,12 +175,14 @@ def same(stated: object, expected: object, tiny: float = 0.0) -> bool:
     return stated == expected
 
 
-def compare(metadata: dict[str, Any], expected: dict[str, Any]) -> Iterator[Check]:
+def compare(metadata: dict[str, Any], expected: dict[str, Any], earlier: str | None = None) -> Iterator[Check]:
     """One failed check for every field that differs, is unknown or is missing; else one that all agree.
 
-    An old file is not blamed for what came later.
+    An old file is not blamed for what came later. earlier: the guarantee in the words of before, where they are as true.
     """
     version = metadata["version"]
+    if earlier is not None and metadata.get("guarantee") == earlier:
+        expected = {**expected, "guarantee": earlier}
     seals = (FILE,) if version == 1 else (FILE, DIGEST, TABLE)
     how = {ESCAPED} if metadata.get(ESCAPED) is True else set()  # how it is written, not what it claims
     stated = {name: value for name, value in metadata.items() if name not in seals and name not in how}

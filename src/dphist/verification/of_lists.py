@@ -12,7 +12,7 @@ from pydantic import Field
 from dphist.checks import MOST_GROUPS, Check
 from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter
-from dphist.lists.running import describe_stream
+from dphist.lists.running import describe_stream, stream_guarantee
 from dphist.lists.top_k import TopK
 from dphist.measures import Floats
 from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Ranked
@@ -80,7 +80,8 @@ def check_top_k(stored: Stored, table: pa.Table) -> Findings:
         expected = again.metadata()
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, _NO_MECHANISM)
-    checks = [_proved(proved, stated), *claims.compare(stored.metadata, expected)]
+    earlier = plan.guarantee if isinstance(stated.unit, str) else None
+    checks = [_proved(proved, stated), *claims.compare(stored.metadata, expected, earlier)]
     checks += _check_list(table, plan, stated.by, None if plain else cut_off)
     return Findings(checks, lambda: spend_of_top_k(plan, stated.unit or ""))
 
@@ -121,10 +122,11 @@ def check_running(stored: Stored, table: pa.Table) -> Findings:
         expected = describe_stream(mechanism, {**settings, "ledger": ledger}, stated.round, stated.created)
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, _NO_MECHANISM)
+    earlier = stream_guarantee(mechanism, {**settings, "unit": "unit"}) if isinstance(stated.unit, str) else None
     keys = settings["by"] if stated.is_old else [parse_key(name).name for name in settings["by"]]
     checks = [
         _proved(proved, stated),
-        *claims.compare(stored.metadata, {**expected, "by": keys}),
+        *claims.compare(stored.metadata, {**expected, "by": keys}, earlier),
         Check("round", stated.round <= mechanism.rounds, f"{stated.round:,} of {mechanism.rounds:,} declared"),
         *_check_running_counts(table, mechanism, stated.round, keys),
     ]
