@@ -18,7 +18,6 @@ from dphist.errors import InvalidParameter
 from dphist.measures import Measure
 
 _LISTED: Final = "listed_keys"
-NEEDS_NAME: Final = " An SQL expression needs a name: revenue=price*quantity."
 
 
 def _close_doors(connection: duckdb.DuckDBPyConnection, attached: Attached) -> None:
@@ -80,8 +79,13 @@ def check_column(name: str, names: Sequence[str], *, exact: bool, shown: bool = 
         hint = f"did you mean {' or '.join(map(repr, close))}?"
     else:
         hint = f"the columns are {', '.join(names[:20])}."
-    hint += NEEDS_NAME if any(letter in name for letter in "(*/+|:'") else ""
-    raise InvalidParameter("a column that exists", repr(name), hint)
+    raise InvalidParameter("a column that exists", repr(name), hint + hint_of_name(name))
+
+
+def hint_of_name(column: str) -> str:
+    """For a column that does not exist and looks like an expression."""
+    seems = any(letter in column for letter in "(*/+|:'")
+    return " An SQL expression needs a name: revenue=price*quantity." if seems else ""
 
 
 def _unit(part: Key, piece: Piece, checked: Expressions, attached: Attached) -> str:
