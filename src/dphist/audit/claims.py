@@ -341,7 +341,7 @@ MOST_RECORDS: Final = 4_000_000
 
 def of_plan(plan: Plan) -> list[Claim]:
     """The claims of one plan at its own parameters: integrated cases of its noise and threshold, and its own releases."""
-    mechanism = plan.mechanism
+    plan, mechanism = _of_columns(plan), plan.mechanism
     claimed = whole_budget(plan) if plan.request.choice != "given" else mechanism.delta
     cases = list(_INTEGRATED.get(type(mechanism), lambda _: ())(mechanism))
     found = [Claim(mechanism.name, mechanism.analysis, "the plan's own parameters", claimed, lambda: cases)]
@@ -362,6 +362,12 @@ def of_plan(plan: Plan) -> list[Claim]:
         run = trials.many_releases(plan, [large] * groups, [int(i < most) for i in range(groups)])
         found.append(of_release(plan, setting, run, ONE_BY_ONE, claimed))
     return found
+
+
+def _of_columns(plan: Plan) -> Plan:
+    """The plan with columns in the place of expressions: an attacker chooses the values themselves."""
+    columns = tuple(replace(one, expression=None) for one in plan.request.aggregates)
+    return replace(plan, request=replace(plan.request, aggregates=columns))
 
 
 def _of_sparse(mechanism: m.SparseGaussian) -> Iterator[Pair]:

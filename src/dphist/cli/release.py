@@ -133,7 +133,7 @@ class Outputs:
         check_heads(ledger, dataset, (self.table, self.report))
         if self.dry_run:
             job.check_source()
-            talk.line(str(job.plan))
+            talk.line(job.plan.describe(job.selection.unit))
             talk.line("\nDry run: the plan holds, the source can be read and has the columns. No record was counted.")
             with charges.charging(ledger, dataset, job.spend) as charge:
                 talk.line("" if charge is None else f"It fits into what is left of {dataset!r}. Nothing was charged.")
@@ -171,7 +171,8 @@ class Outputs:
         talk.line(f"\n{what_was_done(release.plan)}")
         for label, words in rates_in_words(mechanism) if request.keys_only else []:
             talk.line(f"{label.capitalize()}: {words}.")
-        talk.closing(f"Guarantee: {guarantee(request, mechanism)}", self.table, self.report, recorded(release.receipt))
+        words = f"Guarantee: {guarantee(request, mechanism, release.selection.unit)}"
+        talk.closing(words, self.table, self.report, recorded(release.receipt))
 
 
 def check_budget(what: str, plan: Path | None, budget: dict[str, Any]) -> None:

@@ -48,6 +48,10 @@ class Dialect(Protocol):
         """Equality under which null equals null."""
         ...
 
+    def combined(self, values: Sequence[str]) -> str:
+        """One value of several, with the fields part_1, part_2, ...; two are equal if all their fields are."""
+        ...
+
     def nearest(self, number: str) -> str:
         """A double inside +-2^62 as the nearest 64-bit integer, halves to even."""
         ...
@@ -59,10 +63,13 @@ class Dialect(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A query whose columns, expressions and types have been checked, as SQL over one record of `source`."""
+    """A query whose columns, expressions and types have been checked, as SQL over one record of `source`.
+
+    unit: its parts. Their values stay side by side in one value: texts that were joined could be cut in another place.
+    """
 
     source: str
-    unit: str
+    unit: tuple[str, ...]
     keys: tuple[str, ...]
     values: tuple[str | None, ...]
     measures: tuple[Measure, ...]
@@ -82,9 +89,9 @@ class Fields:
         return tuple(f"key_{position}" for position in range(1, len(self.keys) + 1))
 
 
-def _read(measure: Measure) -> tuple[str | None, bool]:
+def _read(measure: Measure) -> tuple[str | None, str | None, bool]:
     """What the SQL of a measure's value depends on."""
-    return measure.column, measure.kind == "filled"
+    return measure.column, measure.expression, measure.kind == "filled"
 
 
 def histogram_sql(
@@ -151,10 +158,13 @@ def coverage_sql(pairs: str, released: str, keys: Sequence[str], dialect: Dialec
 
 def records_sql(fields: Fields, dialect: Dialect) -> str:
     """The stage `records`."""
-    columns = [f"{fields.unit} AS unit"]
+    several = len(fields.unit) > 1
+    columns = [f"{dialect.combined(fields.unit) if several else fields.unit[0]} AS unit"]
     columns += [f"{sql} AS {name}" for sql, name in zip(fields.keys, fields.key_names, strict=True)]
     columns += [f"{sql} AS value_{position}" for position, sql in enumerate(fields.values, 1) if sql is not None]
     conditions = ["unit IS NOT NULL"]
+    if several:
+        conditions = [f"unit.part_{i} IS NOT NULL" for i in range(1, len(fields.unit) + 1)]
     if fields.drop_null_keys:
         conditions += [f"{name} IS NOT NULL" for name in fields.key_names]
     if fields.listed is not None:

@@ -124,7 +124,8 @@ class _Choices(TypedDict, total=False):
     sums: Annotated[
         _Bounds | None,
         Option(
-            "column:lower:upper, a sum per group; column:auto, or auto for one bound, chooses privately. Repeatable.",
+            "column:lower:upper, a sum per group; or name=expression:lower:upper; auto for a bound, or for both (column:auto),"
+            " chooses privately. Repeatable.",
             flag="--sum",
             text=list[str] | None,
             expected=_BOUNDS,
@@ -133,7 +134,7 @@ class _Choices(TypedDict, total=False):
     means: Annotated[
         _Bounds | None,
         Option(
-            "column:lower:upper, a mean per group; auto as in --sum. Repeatable.",
+            "column:lower:upper, a mean per group; expressions and auto as in --sum. Repeatable.",
             flag="--mean",
             text=list[str] | None,
             expected=_BOUNDS,
@@ -229,7 +230,17 @@ class BudgetOptions(_BudgetOrPlan, _Groups, _KeysOfRelease, _Choices):
 
 
 class _Records(TypedDict, total=False):
-    unit: Required[Annotated[str, Option("The column that names the person protected.")]]
+    unit: Required[
+        Annotated[
+            str | Sequence[str],
+            Option(
+                "The column that names the person protected, or an SQL expression of a record, such as lower(email)."
+                " Repeated: protected is each combination of their values.",
+                text=list[str],
+                expected="a column, an expression or a list of them",
+            ),
+        ]
+    ]
     by: Required[
         Annotated[
             str | Sequence[str],

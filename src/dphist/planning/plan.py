@@ -9,6 +9,7 @@ from typing import Any, Final, Unpack
 
 from dphist import checks
 from dphist.aggregates import Aggregate, Chosen
+from dphist.columns import Unit, split_name
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.measures import NoisyMeasure
 from dphist.mechanisms import GroupMechanism
@@ -86,8 +87,12 @@ class Plan:
         """`to_dict` as one JSON object."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
+    def describe(self, unit: Unit | None = None) -> str:
+        """The plan as text, for a unit."""
+        return describe(self.request, self.mechanism, self.alternatives, unit)
+
     def __str__(self) -> str:
-        return describe(self.request, self.mechanism, self.alternatives)
+        return self.describe()
 
 
 @spelled_out(PlanOptions)
@@ -99,9 +104,11 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
     ``counts`` or, ``balanced``, some of both. max_groups: the most groups one unit may be counted in. sparsity: a public bound
     on the number of non-empty groups. keys: a public list of groups (or its length); then nothing needs hiding, unless `sparse`
     asks to publish only the large ones. sketch: count in bounded memory with this many counters. total: also publish the
-    noisy number of units, and of those in no released group. sums, means: columns with the bounds their values are clamped
-    to; rows: the most records of one unit per group. weights: the share of the budget of each aggregate, by its name in the
-    release (``sum_likes``), relative to the count's 1.
+    noisy number of units, and of those in no released group. sums, means: columns, or ``name=SQL expression`` of a record,
+    with the bounds their values are clamped to, ``"auto"`` where the data is to choose them; variances, stds: the same of
+    records, whose weight `records` bounds. count_of: columns, the units with a value in them. rows: the most records of one
+    unit per group. weights: the share of the budget of each aggregate, by its name in the release (``sum_likes``), relative
+    to the count's 1.
 
     objective: ``release95`` minimises the true count that is released with 95 % probability, ``gap`` the threshold,
     ``noise`` the noise. noise: ``rounded`` Gaussian noise keeps the exact analysis, ``discrete`` keeps counts whole.
@@ -164,20 +171,22 @@ def _choice(max_groups: object, sparsity: object, keys: object, sketch: object, 
     return "law" if nothing and mechanism == "best" else "given"
 
 
-def _aggregate(kind: Any, column: str | None, bounds: Any, shares: dict[str, float], records: int = 1) -> Aggregate:
-    """bounds: a pair of numbers, or of "auto" for what the data chooses; "auto" alone is both."""
+def _aggregate(kind: Any, text: str | None, bounds: Any, shares: dict[str, float], records: int = 1) -> Aggregate:
+    """Of a column, or of an expression under a name; bounds: a pair, "auto" for what the data chooses, or "auto" for both."""
     lower, upper = (
         None if bound == "auto" else float(bound) for bound in ((bounds, bounds) if bounds == "auto" else bounds)
     )
     sides: dict[tuple[bool, bool], Chosen] = {(True, True): "both", (True, False): "lower", (False, True): "upper"}
+    name, expression = (None, None) if text is None else split_name(text)
     plain = Aggregate(
         kind,
-        column,
+        name,
         lower,
         upper,
         nulls="left out",
         records=records,
         chosen=sides.get((lower is None, upper is None), "given"),
+        expression=expression,
     )
     return replace(plain, weight=shares.pop(plain.name, 1.0))
 

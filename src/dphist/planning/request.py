@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args
 from dphist import checks
 from dphist.aggregates import Aggregate, merge
 from dphist.errors import InvalidParameter
-from dphist.measures import MOST_MEASURES, Measure
+from dphist.measures import MOST_MEASURES, Measure, check_names_of_values
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.mechanisms.counts import EMPHASES, Emphasis
 from dphist.mechanisms.tuning import Tuning
@@ -92,6 +92,7 @@ class Request:
         self._check_noise()
         if len({aggregate.name for aggregate in self.aggregates}) < len(self.aggregates):
             raise InvalidParameter("aggregates with different names", [a.name for a in self.aggregates])
+        check_names_of_values(measure for aggregate in self.aggregates for measure in aggregate.measures)
         if len(self.measures) > MOST_MEASURES:
             hint = "a mean takes two of them, a variance three."
             raise InvalidParameter(f"aggregates of at most {MOST_MEASURES} sums", len(self.measures), hint)

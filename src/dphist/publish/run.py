@@ -11,6 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 import pyarrow as pa
 
+from dphist.columns import unit_of
 from dphist.engines import engine_for
 from dphist.engines.base import (
     NOISING,
@@ -214,7 +215,7 @@ def prepare(
         asked["integers"],
         asked["allow_negative"],
     )
-    selection = Selection(asked["unit"], names, asked["where"], *names_and_form)
+    selection = Selection(unit_of(asked["unit"]), names, asked["where"], *names_and_form)
     key_names = [parse_key(name).name for name in names]
     keys = asked["keys"]
     listed = None if keys is None else public_keys(keys, key_names)
@@ -237,7 +238,7 @@ def prepare_selection(
     asked = read(SelectOptions, options, select)
     budget: dict[str, Any] = {name: value for name, value in options.items() if name in declarations(SelectBudget)}
     names = (asked["by"],) if isinstance(asked["by"], str) else tuple(asked["by"])
-    selection = Selection(asked["unit"], names, asked["where"], asked["null_keys"], "key")
+    selection = Selection(unit_of(asked["unit"]), names, asked["where"], asked["null_keys"], "key")
     settled = _plan(plan, budget if plan is not None else {**budget, "keys_only": True}, None)
     if not settled.request.keys_only:
         raise InvalidParameter("a plan of keys alone", "one with counts", "dphist plan --keys-only saves one.")
@@ -279,7 +280,8 @@ def release(
 
     source: a path or glob (Parquet, CSV, JSON), an Arrow table, a pandas or Polars frame, a DuckDB relation, a Spark
     DataFrame (which is counted and noised by its cluster, and stays there). unit: the column that names the person
-    protected. by: the columns that make the groups, or ``name=SQL expression`` of a record's own columns.
+    protected, an SQL expression such as ``lower(email)``, or a list whose values name the unit together. by: the columns
+    that make the groups, or ``name=SQL expression`` of a record's own columns.
 
     plan: a plan, or the path of a saved one; without it, give what `dphist.plan` takes (epsilon, delta, max_groups, sums,
     ...). keys: a public list of groups. where: an SQL condition on a record's own columns. null_keys: ``group`` or ``drop``.

@@ -16,6 +16,7 @@ from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter
 from dphist.measures import Column, Floats, NoisySum
 from dphist.planning import Plan, storage
+from dphist.planning.describe import guarantee
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection, describe_release
@@ -23,7 +24,7 @@ from dphist.publish.table import HIGH, LOW, check_form, column_names, count_colu
 from dphist.publish.totals import Totals, contradiction, estimated
 from dphist.selection.bounds import ChosenBounds
 from dphist.verification import claims
-from dphist.verification.claims import Findings, Names, Text, close, numbers, skipped
+from dphist.verification.claims import Findings, Names, close, numbers, skipped
 from dphist.verification.stored import Stored
 
 
@@ -39,7 +40,7 @@ class _Total(claims.Model):
 
 
 class _Release(claims.Stated):
-    unit: Text
+    unit: claims.UnitOfText
     keys: Names
     null_keys: NullKeys
     order: Order
@@ -81,12 +82,14 @@ def check_release(stored: Stored, table: pa.Table) -> Findings:
         check_form(plan, request.order, request.intervals, request.integers)
         bounds = _bounds_of(plan, stated.bounds)
         expected = describe_release(plan, request, totals, stated.created, stated.receipt, bounds)
+        # A column may be called like an expression, and was just the unit. A unit of several parts is always named.
+        earlier = guarantee(plan.request, plan.mechanism) if isinstance(request.unit, str) else None
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, "the metadata lacks what it should say")
     detail = f"delta({plan.request.mechanism_epsilon:g}) = {plan.delta:.4g} <= {plan.request.delta:g}, computed anew"
     checks = [
         Check("guarantee", True, detail),
-        *claims.compare(stored.metadata, expected),
+        *claims.compare(stored.metadata, expected, earlier),
         *_check_table(stored, table, plan, request, plain=claims.is_plain(stated.version, table)),
     ]
     given = plan.request.choice == "given"

@@ -68,6 +68,11 @@ class DuckDBDialect:
         """Standard SQL."""
         return f"{left} IS NOT DISTINCT FROM {right}"
 
+    def combined(self, values: Sequence[str]) -> str:
+        """A struct, which DuckDB hashes, compares and orders field by field."""
+        fields = (f"part_{i} := {value}" for i, value in enumerate(values, 1))
+        return f"struct_pack({', '.join(fields)})"
+
     def nearest(self, number: str) -> str:
         """A cast rounds halves to even."""
         return f"CAST({number} AS BIGINT)"

@@ -79,6 +79,11 @@ class SparkDialect:
         """Spark's own operator, which joins by hash."""
         return f"{left} <=> {right}"
 
+    def combined(self, values: Sequence[str]) -> str:
+        """A struct, which Spark hashes, compares and orders field by field."""
+        fields = (f"'part_{i}', {value}" for i, value in enumerate(values, 1))
+        return f"named_struct({', '.join(fields)})"
+
     def nearest(self, number: str) -> str:
         """A cast alone would cut the fraction off."""
         return f"CAST(rint({number}) AS BIGINT)"
