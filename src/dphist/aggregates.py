@@ -200,10 +200,11 @@ class Aggregate:
         clamped = "clamped to bounds that the data chooses" if self.open else f"clamped to [{lower:g}, {upper:g}]"
         absent = "" if self.nulls == "left out" else "; a unit without a value has 0 in a sum and the centre in a mean"
         weight = "one" if self.records == 1 else f"{self.records:,}"
-        records = f"of records {clamped}, those of one unit in one group weighing at most {weight} together"
+        values = "values" if self.expression is None else f"values of {self.expression}"
+        records = f"of records' {values} {clamped}, those of one unit in one group weighing at most {weight} together"
         words = {
-            "sum": f"the sum over units of the sum of a unit's values in the group, {clamped}{absent}",
-            "mean": f"the mean over units with a value of the mean of a unit's values in the group, {clamped}{absent}",
+            "sum": f"the sum over units of the sum of a unit's {values} in the group, {clamped}{absent}",
+            "mean": f"the mean over units with a value of the mean of a unit's {values} in the group, {clamped}{absent}",
             "rows": f"the number of records, at most {'as many as the data chooses' if self.open else f'{upper:g}'} of a unit",
             "count_of": f"the number of units with a value in {self.column}",
             "variance": f"the variance {records}",

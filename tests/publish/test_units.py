@@ -62,7 +62,7 @@ def test_a_release_names_its_unit_and_is_verified(name: str, tmp_path: Path) -> 
     job = prepare(EVENTS, unit=unit, by="item", max_groups=3, sums=sums, **BUDGET)
     told = " ".join(explain(job).split())
     assert told.count(words.removesuffix(" changes")) == 2  # in the plan, and where noise is drawn
-    assert "value of price * quantity in a group" in told
+    assert "values of price * quantity in the group" in told
     page = release.html()
     assert page.count("of one combination of person and day") == (2 if unit == SEVERAL else 0)
     assert ("unit of privacy: person and day" in page) == (unit == SEVERAL)
