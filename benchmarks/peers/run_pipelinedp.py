@@ -34,7 +34,7 @@ def counts(backend: Any, rows: Any, epsilon: float, delta: float, max_groups: in
         partition_extractor=lambda row: row[1],
         value_extractor=lambda row: 0,
     )
-    result = engine.measure(rows, parameters, extractors)
+    result = engine.aggregate(rows, parameters, extractors)
     accountant.compute_budgets()
     return result
 

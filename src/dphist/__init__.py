@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from dphist.planning.plan import Plan, plan
     from dphist.planning.top_k import TopKPlan, plan_top_k
+    from dphist.publish.bounds import PrivateBounds, bounds
     from dphist.publish.result import Release
     from dphist.publish.run import release, select
     from dphist.publish.stat import PrivateStatistic, stat
@@ -59,6 +60,7 @@ __all__ = [
     "MissingExtra",
     "PerformanceSettings",
     "Plan",
+    "PrivateBounds",
     "PrivateStatistic",
     "Release",
     "Session",
@@ -69,6 +71,7 @@ __all__ = [
     "UnreadableSource",
     "UnusableLedger",
     "__version__",
+    "bounds",
     "epsilon_at",
     "plan",
     "plan_top_k",
@@ -94,6 +97,7 @@ _LAZY = {
     "Ledger": "dphist.ledger",
     "PerformanceSettings": "dphist.engines.query",
     "Plan": "dphist.planning.plan",
+    "PrivateBounds": "dphist.publish.bounds",
     "PrivateStatistic": "dphist.publish.stat",
     "Release": "dphist.publish.result",
     "Session": "dphist.lists.session",
@@ -101,6 +105,7 @@ _LAZY = {
     "SparseGaussian": "dphist.mechanisms",
     "TopK": "dphist.lists.top_k",
     "TopKPlan": "dphist.planning.top_k",
+    "bounds": "dphist.publish.bounds",
     "epsilon_at": "dphist.mechanisms",
     "plan": "dphist.planning.plan",
     "plan_top_k": "dphist.planning.top_k",

@@ -102,6 +102,13 @@ def test_a_plan_with_too_little_noise_is_broken() -> None:
     assert not attack(quiet, 1e-6, thorough=False).holds
 
 
+def test_a_plan_of_expressions_is_attacked_by_values() -> None:
+    plan = dphist.plan(epsilon=1, delta=1e-6, max_groups=1, sums={"revenue=price*quantity": (0, 1)})
+    claim = of_plan(plan)[-1]
+    assert claim.trials is not None
+    assert claim.trials(20).without.shape == (20, 2)
+
+
 def test_a_saved_plan_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_run, "what_is_attacked", lambda _, plan, *, thorough: (of_plan(plan), [], []))
     dphist.plan(epsilon=1, delta=1e-6, sketch=5).save(tmp_path / "plan.json")

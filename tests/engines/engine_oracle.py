@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -52,7 +52,7 @@ MASK = Measure("sum", "bit", 0.0, 2.0**30, lattice=Lattice(0.0, 1.0))
 
 def expected(
     records: Sequence[Record],
-    unit: str,
+    unit: str | Sequence[str | Callable[[Record], Any]],
     keys: Sequence[str | Callable[[Record], Any]],
     measures: Sequence[Measure] = (),
     *,
@@ -63,9 +63,10 @@ def expected(
     """Units and steps per group, and the number of units, when nobody has too many groups."""
     records_of: dict[Hashable, dict[tuple[Hashable, ...], list[Record]]] = {}
     for record in records:
-        who = canonical(record[unit])
+        parts = [unit] if isinstance(unit, str) else unit
+        who = tuple(canonical(record[part] if isinstance(part, str) else part(record)) for part in parts)
         group = tuple(canonical(record[key] if isinstance(key, str) else key(record)) for key in keys)
-        if who is None or where(record) is not True or (drop_null_keys and None in group):
+        if None in who or where(record) is not True or (drop_null_keys and None in group):
             continue
         if listed is not None and group not in [tuple(map(canonical, one)) for one in listed]:
             continue
@@ -77,6 +78,15 @@ def expected(
             added = (1, *(steps(measure, mine) for measure in measures))
             groups[group] = tuple(a + b for a, b in zip(before, added, strict=True))
     return groups, len(records_of)
+
+
+def coverage(pairs: Sequence[tuple[Hashable, tuple[Hashable, ...]]], released: Collection[Any]) -> tuple[int, int]:
+    """How many units have a pair with a released group, and how many have none."""
+    own: dict[Hashable, set[Any]] = {}
+    for unit, group in pairs:
+        own.setdefault(unit, set()).add(group)
+    covered = sum(not groups.isdisjoint(released) for groups in own.values())
+    return covered, len(own) - covered
 
 
 def steps(measure: Measure, records: Sequence[Record]) -> int:

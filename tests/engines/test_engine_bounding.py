@@ -239,7 +239,18 @@ LEFT_OUT = (
 @every_engine
 def test_one_unit_moves_every_measure_by_its_sensitivity(engine: Engine) -> None:
     """Alone in a group, with one record or many, at either bound, or without any value: never more, and as much for some."""
-    values = [[None], [math.nan, None], [1e9], [-1e9], [6.0] * 5, [-2.0] * 5, [1e9, -1e9], [2.0], [0.0], [3.0] * 2]
+    values: list[list[float | None]] = [
+        [None],
+        [math.nan, None],
+        [1e9],
+        [-1e9],
+        [6.0] * 5,
+        [-2.0] * 5,
+        [1e9, -1e9],
+        [2.0],
+        [0.0],
+        [3.0] * 2,
+    ]
     records: list[Record] = [
         {"user": user, "text": f"g{user}", "number": 0.0, "value": value, "other": value}
         for user, own in enumerate(values)

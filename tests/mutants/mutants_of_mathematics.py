@@ -1155,11 +1155,17 @@ VOTING: Final = (
 )  # fmt: skip
 
 TOTAL: Final = in_file(
-    "publish/run.py",
-    ("total-published-without-noise", "float(units + int(sample(DiscreteLaplace(Fraction(scale)), 1, entropy)[0]))",
-     "float(units)", "the total is noisy", PUBLISHED + "[sparse]"),
-    ("total-with-less-noise", "sample(DiscreteLaplace(Fraction(scale)), 1, entropy)",
-     "sample(DiscreteLaplace(Fraction(1)), 1, entropy)", "a total costs its share of epsilon", BUDGET + "[sparse]"),
+    "publish/totals.py",
+    ("total-published-without-noise", "return [units + drawn for units, drawn in zip(",
+     "return [units for units, drawn in zip(", "the total is noisy", PUBLISHED + "[sparse]"),
+    ("total-with-less-noise", "sample(DiscreteLaplace(Fraction(request.total_scale)), len(buckets), entropy)",
+     "sample(DiscreteLaplace(Fraction(1)), len(buckets), entropy)", "a total costs its share of epsilon",
+     BUDGET + "[sparse]"),
+    ("one-noise-for-both-totals", "len(buckets), entropy)\n", "1, entropy).repeat(len(buckets))\n",
+     "noise does not cancel between covered and other units", PUBLISHED + "[sparse]"),
+    ("other-units-without-noise", "return [units + drawn for units, drawn in zip(",
+     "return [units + drawn * (units == buckets[0]) for units, drawn in zip(", "both numbers of units are noisy",
+     PUBLISHED + "[sparse]"),
 )  # fmt: skip
 
 _QUANTILES = "tests/quantiles/test_quantiles.py::"

@@ -34,6 +34,7 @@ _TOP_K: Final = "tests/unknown_domain/test_top_k_release.py::"
 _VERIFY_LAWS: Final = "tests/publish/test_verify_laws.py::"
 _VERIFY: Final = "tests/publish/test_verify.py::"
 _LAWS: Final = "tests/publish/test_verify_laws.py::"
+_COVERAGE: Final = "tests/engines/test_coverage.py::"
 _ROAD: Final = "tests/publish/test_road.py::"
 _SPENDS: Final = "tests/ledger/test_spends.py::"
 _NODES: Final = "tests/unknown_domain/test_stream_laws.py::"
@@ -43,6 +44,9 @@ _SHEET: Final = "tests/publish/test_spreadsheet.py::"
 _QUOTES: Final = "tests/locality/test_no_quotes.py::"
 _SPARK: Final = "tests/spark/"
 _CLOCKS: Final = "tests/engines/test_engine_clocks.py::"
+_UNITS: Final = "tests/engines/test_engine_units.py::"
+_APART: Final = f"{_UNITS}test_units_that_joined_texts_would_mix_up_stay_apart"
+_NAMED_UNITS: Final = "tests/publish/test_units.py::"
 
 _PLAN_OF_ENGINES: Final = (
     Mutant(
@@ -118,6 +122,54 @@ _PLAN_OF_ENGINES: Final = (
         _NASTY,
     ),
     Mutant(
+        "null-in-the-second-part-of-a-unit-counted",
+        "engines/sql.py",
+        "for i in range(1, len(fields.unit) + 1)]",
+        "for i in range(1, 2)]",
+        "records without one part of their unit belong to nobody",
+        (f"{_APART}[duckdb]",),
+    ),
+    Mutant(
+        "parts-of-a-unit-joined",
+        "engines/duckdb/engine.py",
+        'fields = (f"part_{i} := {value}" for i, value in enumerate(values, 1))',
+        """fields = (f"part_{i} := nullif(concat({', '.join(values)}), {value})" for i, value in enumerate(values, 1))""",
+        "two units never become one: joined texts can be cut in another place",
+        (f"{_APART}[duckdb]",),
+    ),
+    Mutant(
+        "first-part-of-a-unit-alone-on-spark",
+        "engines/spark/engine.py",
+        """fields = (f"'part_{i}', {value}" for i, value in enumerate(values, 1))""",
+        """fields = (f"'part_{i}', {values[0]}" for i, value in enumerate(values, 1))""",
+        "two units never become one",
+        (f"{_APART}[spark]",),
+    ),
+    Mutant(
+        "part-of-a-unit-cut-short",
+        "engines/duckdb/resolve.py",
+        "    for name in read:\n        keytypes.check_unit(",
+        "    for name in read[:0]:\n        keytypes.check_unit(",
+        "two units never become one because the engine reads them shorter than they are",
+        (f"{_UNITS}test_no_part_of_a_unit_is_read_shorter_than_it_is",),
+    ),
+    Mutant(
+        "part-of-a-unit-called-the-unit",
+        "columns.py",
+        'what.replace("one unit", one_of(unit))',
+        'what.replace("one unit", f"one {parts_of(unit)[0]}")',
+        "a guarantee for a person's day does not say that it is for the person",
+        (f"{_NAMED_UNITS}test_a_release_names_its_unit_and_is_verified[several]",),
+    ),
+    Mutant(
+        "unit-of-a-ledger-by-its-first-part",
+        "columns.py",
+        "return parts[0] if len(parts) == 1 else tuple(parts)",
+        "return parts[0]",
+        "what is charged is what is protected",
+        (f"{_NAMED_UNITS}test_a_ledger_tells_units_apart",),
+    ),
+    Mutant(
         "null-keys-kept",
         "engines/sql.py",
         'conditions += [f"{name} IS NOT NULL" for name in fields.key_names]',
@@ -148,6 +200,42 @@ _PLAN_OF_ENGINES: Final = (
         "AS listed\\nJOIN counted ON",
         "every listed group is published: its absence would tell that nobody is in it",
         (_LISTED,),
+    ),
+    *(
+        Mutant(name, file, old, new, "one unit is in one bucket, once", tests)
+        for name, file, old, new, tests in (
+            (
+                "a-unit-covered-once-per-pair",
+                "engines/sql.py",
+                "MAX(CASE WHEN released.shown = 1",
+                "SUM(CASE WHEN released.shown = 1",
+                (
+                    f"{_COVERAGE}test_a_source_that_can_be_read_once_is_enough",
+                    f"{_COVERAGE}test_one_unit_changes_one_bucket_by_one",
+                ),
+            ),
+            (
+                "null-keys-are-not-covered",
+                "engines/sql.py",
+                'dialect.same(f"released.{key}", f"pair.{key}") for key in keys',
+                'f"released.{key} = pair.{key}" for key in keys',
+                (f"{_COVERAGE}test_keys_of_every_type_are_found_again",),
+            ),
+            (
+                "other-units-are-pairs",
+                "engines/memory.py",
+                "return number, self.units - number",
+                "return number, len(self.unit) - number",
+                (f"{_COVERAGE}test_pairs_of_rounds_equal_the_oracle",),
+            ),
+            (
+                "a-unit-covered-by-its-sample",
+                "engines/memory.py",
+                "for part in self._parts(sampled=False):\n            covered",
+                "for part in self._parts(sampled=True):\n            covered",
+                (f"{_COVERAGE}test_pairs_of_rounds_equal_the_oracle",),
+            ),
+        )
     ),
     Mutant(
         "total-counts-pairs",
@@ -657,16 +745,16 @@ _PUBLISHING: Final = (
     Mutant(
         "total-without-noise",
         "publish/run.py",
-        "return float(units + int(sample(DiscreteLaplace(Fraction(scale)), 1, entropy)[0]))",
-        "return float(units)",
+        "published_values(noisy_units(units, request, self.entropy), **form)",
+        "published_values(list(units), **form)",
         "the total is noised with the law that is accounted for",
         (f"{_ROAD}test_the_total_has_the_noise_that_it_is_charged_for",),
     ),
     Mutant(
         "total-with-half-the-noise",
-        "publish/run.py",
-        "sample(DiscreteLaplace(Fraction(scale)), 1, entropy)",
-        "sample(DiscreteLaplace(Fraction(scale) / 2), 1, entropy)",
+        "publish/totals.py",
+        "sample(DiscreteLaplace(Fraction(request.total_scale)), len(buckets), entropy)",
+        "sample(DiscreteLaplace(Fraction(request.total_scale) / 2), len(buckets), entropy)",
         "the total is noised with the law that is accounted for",
         (f"{_ROAD}test_the_total_has_the_noise_that_it_is_charged_for",),
     ),
@@ -1637,9 +1725,13 @@ _VERIFICATION: Final = tuple(
             (f"{_LAWS}test_a_table_that_its_plan_cannot_give_is_told",),
         ),
         (
-            "a-missing-total", "of_release.py", "if plan.request.total and total is None:",
-            "if plan.request.total and total is None and not plan:", "a total that was paid for is there",
-            (f"{_LAWS}test_a_total_that_was_paid_for_is_there",),
+            "a-missing-total", "of_release.py", "if len(values) < len(parts):", "if len(values) < len(parts) and not plan:",
+            "a total that was paid for is there", (f"{_LAWS}test_a_total_that_was_paid_for_is_there",),
+        ),
+        (
+            "totals-that-do-not-add-up", "of_release.py", "if request.other and (problem := contradiction(",
+            "if not request.other and (problem := contradiction(", "all units are those in some and in no group",
+            ("tests/publish/test_totals.py::test_verify_compares_totals_with_the_plan",),
         ),
         (
             "any-list", "of_lists.py", "    few = table.num_rows <= plan.k\n", "    few = True\n",

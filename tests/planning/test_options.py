@@ -120,10 +120,10 @@ def test_a_wrong_type_is_refused_in_our_words(change: dict[str, Any], message: s
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"unit": 3}, "Expected unit to be text, got 3."),
+        ({"unit": 3}, "Expected unit to be a column, an expression or a list of them, got 3."),
         ({"by": TABLE["url"]}, "Expected by to be a column or a list of columns, got ChunkedArray."),
         ({"by": [TABLE["url"]]}, "Expected by to be a column or a list of columns, got list."),
-        ({"unit": TABLE["user"]}, "Expected unit to be text, got ChunkedArray."),
+        ({"unit": TABLE["user"]}, "Expected unit to be a column, an expression or a list of them, got ChunkedArray."),
         ({"null_keys": "keep"}, "Expected null_keys to be one of group, drop, got 'keep'."),
         ({"order": "random"}, "Expected order to be one of count, key, got 'random'."),
         ({"intervals": "0.9"}, "Expected intervals to be a number, got '0.9'."),

@@ -6,6 +6,7 @@ The budget is computed anew, from the drawn laws alone, by the plain formulas of
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +18,7 @@ from scipy.stats import norm
 
 import dphist as dp
 from dphist.aggregates import Aggregate
+from dphist.engines.base import local_groups
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms.base import enforce_sparsity
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
@@ -26,7 +28,7 @@ from dphist.privacy.composition import delta_from_rho
 from dphist.privacy.gaussian import delta_gaussian
 from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection
-from dphist.publish.run import privatise
+from dphist.publish.run import Work
 from drawn_laws import Draw, Integers, recorded
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "total": True}
@@ -56,7 +58,7 @@ PLANS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 COUNTS = np.array([90_000, 70_000, 0, 45_000, 3, 1, 52_000, 61_000, 30_000, 2, 40_000, 81_000], np.int64)
 STEPS = np.arange(12, dtype=np.int64) * 1000 - 4000
-UNITS = 123_456
+UNITS, COVERAGE = 123_456, (123_400, 56)
 
 
 def plan_of(name: str) -> Plan:
@@ -71,7 +73,8 @@ def released(plan: Plan, counts: Integers = COUNTS) -> dp.Release:
     sums = {noisy.name: STEPS[:groups] * (i + 1) for i, noisy in enumerate(plan.measures)}
     keys, listed = pa.table({"k": [f"{i:02}" for i in range(groups)]}), request.keys is not None
     histogram = Histogram(keys, counts, bounds, sums, request.measures, UNITS, listed)
-    return privatise(histogram, plan, Selection("unit", ("k",), order="key"))
+    selection = Selection("unit", ("k",), order="key", allow_negative=True)
+    return Work(plan, selection, None).from_groups(replace(local_groups(histogram), coverage_of=lambda _: COVERAGE))
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -104,7 +107,7 @@ def test_what_is_published_is_the_exact_value_and_noise_of_its_own(name: str) ->
         sums[measure.name] = ((STEPS * (i + 1))[eligible[kept]] + noise) * measure.step
     for aggregate in plan.request.aggregates:
         assert table[aggregate.name].to_pylist() == pytest.approx(expected(aggregate, sums, values[kept]), rel=1e-12)
-    assert total_of(plan, left) == 0.0
+    check_totals(plan, left)
 
 
 def expected(aggregate: Aggregate, sums: dict[str, np.ndarray], counts: np.ndarray) -> list[float]:
@@ -117,19 +120,28 @@ def expected(aggregate: Aggregate, sums: dict[str, np.ndarray], counts: np.ndarr
     if aggregate.kind == "variance":
         away, squares = (sums[measure.name] for measure in aggregate.measures[:2])
         number = np.maximum(sums[aggregate.measures[2].name] + aggregate.records / 2 * counts, 1)
-        half = (aggregate.upper - aggregate.lower) / 2
+        half = (aggregate.bounds[1] - aggregate.bounds[0]) / 2
         total = np.clip(squares / number + half**2 / 2 - (away / number) ** 2, 0, half**2)
     return total.tolist()  # type: ignore[no-any-return]
 
 
-def total_of(plan: Plan, left: list[Draw]) -> float:
-    """The total's noise is the last that was drawn; what is published beside it."""
+def check_totals(plan: Plan, left: list[Draw]) -> None:
+    """The noise of totals is the last that was drawn: one number for each bucket of units, of the law that is paid for."""
     with recorded() as draws:
-        total = released(plan).total
-    assert len(left) == 1
-    assert len(left[0].noise) == 1
-    assert total is not None
-    return total - UNITS - int(draws[-1].noise[0])
+        found = released(plan)
+    totals, noise = found.totals, draws[-1].noise.tolist()
+    assert totals is not None
+    assert plan.request.total_scale is not None
+    assert [draw.law for draw in left] == [DiscreteLaplace(Fraction(plan.request.total_scale))]
+    if totals.covered is None or totals.other is None:
+        assert not plan.request.other
+        assert totals.total.value == UNITS + noise[0]
+        assert len(left[0].noise) == len(noise) == 1
+        return
+    assert plan.request.other
+    assert len(left[0].noise) == len(noise) == 2
+    assert [totals.covered.value, totals.other.value] == [COVERAGE[0] + noise[0], COVERAGE[1] + noise[1]]
+    assert found.total == totals.total.value == sum(COVERAGE) + sum(noise)
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -27,7 +27,7 @@ from dphist.planning import storage
 from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection
 from dphist.selection import counting
-from dphist.selection.bounds import cover, read_sizes
+from dphist.selection.bounds import cover_tails, read_sizes
 from dphist.verification.of_release import _check_quantiles
 from drawn_laws import recorded, silence
 
@@ -328,13 +328,13 @@ def test_bounds_of_quantiles_cover_nearly_all_units() -> None:
     noisy[one : one + 4], noisy[one + 60] = 5_000, 100
     sizes = read_sizes(noisy, 1.0)
     assert sizes is not None
-    low, high = cover(sizes, 0.01, 0.01)
+    low, high = cover_tails(sizes, 0.01, 0.01)
     assert (low, high) == (pytest.approx(1.0), pytest.approx(4.0))
-    low, high = cover(sizes, 0.01, 0.001)
+    low, high = cover_tails(sizes, 0.01, 0.001)
     assert high > 2**29
-    assert cover(sizes, 0.01, 0.01, lower=0.0) == (0.0, pytest.approx(4.0))
-    assert cover(sizes, 0.01, 0.01, upper=0.5)[0] < 0.5
-    assert cover(sizes, 0.01, 0.01, lower=9.0)[1] > 9.0
+    assert cover_tails(sizes, 0.01, 0.01, lower=0.0) == (0.0, pytest.approx(4.0))
+    assert cover_tails(sizes, 0.01, 0.01, upper=0.5)[0] < 0.5
+    assert cover_tails(sizes, 0.01, 0.01, lower=9.0)[1] > 9.0
 
 
 def test_private_bounds_of_quantiles() -> None:

@@ -27,9 +27,10 @@ from dphist.noise import DiscreteLaplace, Entropy, sample
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.publish.result import Selection
-from dphist.publish.run import Work, noisy_total, prepare, privatise
+from dphist.publish.run import Work, prepare, privatise
 from dphist.publish.stat import privatise_statistic
 from dphist.publish.table import noise_groups, noisy_columns, noisy_sums, published
+from dphist.publish.totals import noisy_units
 
 SELECTION = Selection("user", ("item",))
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
@@ -73,14 +74,14 @@ def test_the_total_has_the_noise_that_it_is_charged_for(options: dict[str, Any])
     drawn = []
     with allow_test_entropy():
         for seed in range(8):
-            (noise,) = sample(DiscreteLaplace(Fraction(scale)), 1, SeededEntropy(seed)).tolist()
-            assert noisy_total(700, plan, SeededEntropy(seed)) == 700 + noise
+            noise = sample(DiscreteLaplace(Fraction(scale)), 2, SeededEntropy(seed)).tolist()
+            assert noisy_units((600, 100), plan.request, SeededEntropy(seed)) == [600 + noise[0], 100 + noise[1]]
+            assert noise[0] != noise[1]
         for seed in range(3):
             run = prepare(source, unit="user", by="item", plan=plan)
             drawn.append(run.run(entropy=SeededEntropy(seed)).total)
         assert prepare(source, unit="user", by="item", plan=plan).run(entropy=Zero()).total == 700
     assert len(set(drawn)) > 1
-    assert noisy_total(None, dp.plan(**BUDGET, max_groups=2), None) is None
 
 
 def test_sums_have_the_noise_of_their_law() -> None:

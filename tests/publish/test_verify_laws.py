@@ -100,6 +100,9 @@ def test_a_total_that_was_paid_for_is_there(tmp_path: Path) -> None:
     found = dp.release(EVENTS, **OPTIONS, max_groups=3, total=True)
     assert failed(tmp_path, found) == set()
     assert "guarantee" in failed(tmp_path, found, total_units=None)
+    listed = dp.release(EVENTS, **OPTIONS, keys=["i0", "i1", "i2"], total=True)
+    assert failed(tmp_path, listed) == set()
+    assert "guarantee" in failed(tmp_path, listed, total_units=None)
 
 
 def test_a_list_that_its_plan_cannot_give_is_told(tmp_path: Path) -> None:

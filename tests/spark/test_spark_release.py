@@ -39,6 +39,14 @@ CASES: dict[str, dict[str, Any]] = {
         "by": ["item", "odd=spent % 2"],
         "where": "spent BETWEEN 1 AND 9",
     },
+    "units": {
+        "max_groups": 50,
+        "mechanism": SPARSE,
+        "unit": ["user", "much=spent > 6"],
+        "sums": {"cents=spent * 100": (0, 2000)},
+        "total": True,
+        "order": "key",
+    },
     "listed": {"mechanism": KnownGroups(3, 2, 1.0, 0.5), "keys": ["i1", "i2", "nobody"], "max_groups": 2},
 }
 

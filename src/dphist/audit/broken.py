@@ -25,11 +25,11 @@ import pyarrow.parquet
 
 from dphist.audit import adaptive, attacks, bounding, laws, trials, voting
 from dphist.audit.bounding import FromPairs, Outcome
-from dphist.audit.claims import BUDGET, FEWER, MANY
+from dphist.audit.claims import BUDGET, FEWER, MANY, of_totals
 from dphist.audit.judge import Claim
 from dphist.audit.laws import Integers, Pair
 from dphist.audit.trials import KEY, QUERY, UNIT, Scene, noisy_values, publish
-from dphist.engines.base import Engine, local_groups
+from dphist.engines.base import Engine, LocalGroups, local_groups
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, PerformanceSettings
@@ -42,11 +42,13 @@ from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.planning import Plan, plan_for
 from dphist.planning.plan import NOISY
+from dphist.planning.request import Request
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import ranked, truncated_laplace
 from dphist.privacy.gaussian import delta_gaussian
 from dphist.publish.result import Release
 from dphist.publish.run import prepare
+from dphist.publish.totals import noisy_units
 from dphist.selection.counting import Classes
 
 MORE_RUNS = (60_000, 100_000)
@@ -77,6 +79,9 @@ def broken() -> list[Broken]:
         ("the paper's unscaled threshold", "T of [Rogers24] Theorem 10 ignores max_per_group = 2", unscaled()),
         ("adaptive weights not normalised", "a unit adds its weights as they are, in every round", unnormalised()),
         ("a unit in two classes", "a class counts the units of lighter ones, too", in_two_classes()),
+        ("covered once per group", "a unit in two released groups is two covered units", covered_per_group()),
+        ("one noise for two totals", "covered and other units have the same noise", one_noise()),
+        ("other without noise", "the units in no released group are published as they are", exact_other()),
         ("no bounding", "a unit in 5 groups is counted in all of them where 2 are allowed", unbounded()),
     ]
     parts: list[tuple[str, str, Callable[[], Outcome]]] = [
@@ -359,6 +364,35 @@ class Nested(MemoryPairs):
         """Added up from the lightest class on."""
         sums = MemoryPairs.class_sums(self, weights, chosen, bounds, power, shifts)
         return {**sums, "units": np.cumsum(sums["units"], axis=1)}
+
+
+def covered_per_group() -> Claim:
+    """Covered units as the counts of the released groups, added up."""
+
+    def coverage(groups: LocalGroups, released: pa.Table) -> tuple[int, int]:
+        shown = pc.is_in(groups.keys_of(groups.codes).column(KEY), released.column(KEY)).to_numpy()
+        return int(groups.columns["units"][shown].sum()), groups.coverage(released)[1]
+
+    return of_totals("once per group", (1, 1, 0), coverage=coverage)
+
+
+def exact_other() -> Claim:
+    """Other units as the engine counted them, beside covered ones with noise."""
+
+    def noisy(units: tuple[int, int], request: Request) -> Sequence[int]:
+        return [*noisy_units(units[:1], request, None), units[1]]
+
+    return of_totals("without noise", (0, 0, 1), noisy=noisy)
+
+
+def one_noise() -> Claim:
+    """The same noise on both: their difference has none."""
+
+    def noisy(units: tuple[int, int], request: Request) -> Sequence[int]:
+        (noise,) = noisy_units((0,), request, None)
+        return [units[0] + noise, units[1] + noise]
+
+    return of_totals("one noise", (0, 0, 1), noisy=noisy)
 
 
 def in_two_classes() -> Claim:

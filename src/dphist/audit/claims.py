@@ -103,6 +103,21 @@ def releases(engine: Engine | None = None, runs: tuple[int, int] = MANY) -> Iter
         yield Claim("truncated-laplace", "exact", f"stat support, {name} bars", bars.delta, None, run, *runs)
 
 
+def of_totals(setting: str, moved: tuple[int, ...], **other: Any) -> Claim:
+    """Two large groups and one that is never shown: the numbers of units have the profile of one discrete Laplace noise."""
+    plan = plan_for(epsilon=20.0, delta=DELTA, max_groups=2, mechanism="laplace", low_threshold=9, total=True)
+    assert plan.request.total_scale is not None
+    pure = math.exp(1 / plan.request.total_scale)
+    run = trials.many_totals(plan, (30, 30, 3), moved, **other)
+    claim = partial(_two_points, pure)
+    return of_release(plan, f"totals, {setting}", run, (4_000, 40_000), claim)
+
+
+def _two_points(pure: float, at: float) -> float:
+    """delta(at) of discrete Laplace noise on a number that changes by one."""
+    return max(0.0, (pure - math.exp(at)) / (1 + pure))
+
+
 def releases_one_by_one() -> Iterator[Claim]:
     """Releases whose groups share a noise or that publish a total: every run is a release of its own. Counts of records."""
     correlated = plan_for(**BUDGET, sparsity=2, mechanism="correlated-gaussian", **FIXED)
@@ -120,11 +135,8 @@ def releases_one_by_one() -> Iterator[Claim]:
         runs = FEW if plan is summed else ONE_BY_ONE
         claim = of_release(plan, setting, trials.many_releases(plan, without, moved), runs)
         yield claim if plan.request.sketch is None else replace(claim, mechanism="sketch")
-    total = plan_for(epsilon=20.0, delta=DELTA, max_groups=1, mechanism="laplace", total=True)
-    assert total.request.total_scale is not None
-    pure = math.exp(1 / total.request.total_scale)
-    run = trials.many_releases(total, (9,), (1,), trials.read_total)
-    yield of_release(total, "releases of a total", run, FEW, lambda at: max(0.0, (pure - math.exp(at)) / (1 + pure)))
+    yield of_totals("a unit in two released groups", (1, 1, 0))
+    yield of_totals("a unit in no released group", (0, 0, 1))
     mechanism: Any
     for mechanism, kind in _records():
         for name, base in (("new", 0), ("large", 30)):
@@ -329,7 +341,7 @@ MOST_RECORDS: Final = 4_000_000
 
 def of_plan(plan: Plan) -> list[Claim]:
     """The claims of one plan at its own parameters: integrated cases of its noise and threshold, and its own releases."""
-    mechanism = plan.mechanism
+    plan, mechanism = _of_columns(plan), plan.mechanism
     claimed = whole_budget(plan) if plan.request.choice != "given" else mechanism.delta
     cases = list(_INTEGRATED.get(type(mechanism), lambda _: ())(mechanism))
     found = [Claim(mechanism.name, mechanism.analysis, "the plan's own parameters", claimed, lambda: cases)]
@@ -350,6 +362,12 @@ def of_plan(plan: Plan) -> list[Claim]:
         run = trials.many_releases(plan, [large] * groups, [int(i < most) for i in range(groups)])
         found.append(of_release(plan, setting, run, ONE_BY_ONE, claimed))
     return found
+
+
+def _of_columns(plan: Plan) -> Plan:
+    """The plan with columns in the place of expressions: an attacker chooses the values themselves."""
+    columns = tuple(replace(one, expression=None) for one in plan.request.aggregates)
+    return replace(plan, request=replace(plan.request, aggregates=columns))
 
 
 def _of_sparse(mechanism: m.SparseGaussian) -> Iterator[Pair]:

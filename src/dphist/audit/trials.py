@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from dphist.audit.judge import Run, Trials
 from dphist.audit.laws import Floats
-from dphist.engines.base import Engine
+from dphist.engines.base import Engine, LocalGroups
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.histogram import ContributionBounds, Histogram
@@ -28,10 +28,12 @@ from dphist.lists.session import Session
 from dphist.lists.top_k import privatise_list
 from dphist.planning import Plan
 from dphist.planning.plan import NOISY
+from dphist.planning.request import Request
 from dphist.planning.top_k import TopKPlan
 from dphist.publish.result import Release
-from dphist.publish.run import bounds_of, prepare, prepare_selection, privatise
+from dphist.publish.run import Work, bounds_of, prepare, prepare_selection, privatise
 from dphist.publish.stat import stat
+from dphist.publish.totals import noisy_units
 
 UNIT, KEY = "unit", "key"
 QUERY = GroupByQuery(UNIT, (Key(KEY),))
@@ -115,12 +117,6 @@ def read_columns(release: Release, groups: int) -> Floats:
     return row.ravel()
 
 
-def read_total(release: Release, groups: int) -> Sequence[float]:
-    """The noisy number of units alone."""
-    assert release.total is not None
-    return [release.total]
-
-
 def many_releases(plan: Plan, without: Sequence[int], moved: Sequence[int], read: Read = read_columns) -> Run:
     """One run is one release of a few groups with these counts; the unit under attack is in the groups marked in `moved`."""
 
@@ -134,6 +130,38 @@ def many_releases(plan: Plan, without: Sequence[int], moved: Sequence[int], read
             else:
                 histogram = engine.histogram(table, job.query, bounds_of(plan), seed=1)
             sides.append([read(privatise(histogram, plan, job.selection), len(without)) for _ in range(n)])
+        return Trials(*map(np.array, sides))
+
+    return run
+
+
+Coverage = Callable[[LocalGroups, pa.Table], tuple[int, int]]
+Noisy = Callable[[tuple[int, int], Request], Sequence[int]]
+
+
+def fresh_noise(units: tuple[int, int], request: Request) -> Sequence[int]:
+    """Noise as a release draws it."""
+    return noisy_units(units, request, None)
+
+
+def many_totals(
+    plan: Plan,
+    without: Sequence[int],
+    moved: Sequence[int],
+    coverage: Coverage = LocalGroups.coverage,
+    noisy: Noisy = fresh_noise,
+) -> Run:
+    """One run is the numbers of units in some and in no group of one release, whose keys are the same for all runs."""
+
+    def run(n: int) -> Trials:
+        sides = []
+        for table in _neighbours(without, moved):
+            job = prepare(table, unit=UNIT, by=KEY, plan=plan)
+            with DuckDBEngine().open(table, job.query, seed=1) as records:
+                groups = records.groups(bounds_of(plan))
+                released = Work(plan, job.selection, None).from_groups(groups).table
+                exact = coverage(groups, released)
+            sides.append([noisy(exact, plan.request) for _ in range(n)])
         return Trials(*map(np.array, sides))
 
     return run

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 import dphist
-from dphist.cli import audit, ledger, lists, plan, profile, release, select, stat
+from dphist.cli import audit, bounds, ledger, lists, plan, profile, release, select, stat
 from dphist.cli.commands import Commands
 from dphist.cli.options import option
 from dphist.cli.output import say
@@ -57,6 +57,7 @@ app.command("profile")(profile.command)
 app.command("release")(release.command)
 app.command("select")(select.command)
 app.command("stat")(stat.command)
+app.command("bounds")(bounds.command)
 app.command("verify")(release.verify_command)
 app.command("top-k")(lists.top_k)
 app.add_typer(ledger.app, name="ledger")

@@ -79,13 +79,14 @@ def _is_named(context: typer.Context, name: str) -> bool:
 
 
 Source: TypeAlias = Annotated[list[str], typer.Argument(help="Parquet, CSV or JSON files, or a glob of them.")]
-Unit: TypeAlias = Annotated[str, declared(ReleaseOptions, "unit")]
+Unit: TypeAlias = Annotated[list[str], declared(ReleaseOptions, "unit")]
 By: TypeAlias = Annotated[list[str], declared(ReleaseOptions, "by")]
 Where: TypeAlias = Annotated[str | None, declared(ReleaseOptions, "where")]
 NullKeys: TypeAlias = Annotated[str, declared(ReleaseOptions, "null_keys")]
 Order: TypeAlias = Annotated[str, declared(ReleaseOptions, "order")]
 Intervals: TypeAlias = Annotated[float | None, declared(ReleaseOptions, "intervals")]
 Integers: TypeAlias = Annotated[bool, declared(ReleaseOptions, "integers")]
+AllowNegative: TypeAlias = Annotated[bool, declared(ReleaseOptions, "allow_negative")]
 Epsilon: TypeAlias = Annotated[float, declared(PlanOptions, "epsilon")]
 Delta: TypeAlias = Annotated[float, declared(PlanOptions, "delta")]
 Sparsity: TypeAlias = Annotated[int | None, declared(PlanOptions, "sparsity")]
@@ -168,14 +169,15 @@ def parse(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bounds(text: str, flag: str) -> tuple[str, tuple[Any, Any] | str]:
-    """`column:lower:upper`, either of which may be auto, or `column:auto`; the column may itself hold colons."""
-    parts = text.rsplit(":", 2)
+    """`column:lower:upper`, either of which may be auto, or `column:auto`; `name=expression` in place of the column."""
+    column, *parts = split_right(text, 2)
     try:
-        return parts[0], (_bound(parts[1]), _bound(parts[2]))
-    except (IndexError, ValueError):
-        column, _, auto = text.rpartition(":")
-        if column and auto == "auto":
-            return column, auto
+        lower, upper = map(_bound, parts)
+        return column, (lower, upper)
+    except ValueError:
+        column, *parts = split_right(text, 1)
+        if column and parts == ["auto"]:
+            return column, "auto"
         hint = f"for example {flag} likes:0:1, {flag} likes:0:auto or {flag} likes:auto."
         raise InvalidParameter(f"{flag} column:lower:upper", repr(text), hint) from None
 
@@ -212,6 +214,15 @@ def _rows(text: str) -> int | str:
         return text if text == "auto" else int(text)
     except ValueError:
         raise InvalidParameter("--rows to be a whole number or auto", repr(text)) from None
+
+
+def split_right(text: str, parts: int) -> list[str]:
+    """A column or `name=expression`, and what stands behind its last colons: the front may hold colons and casts (::) itself.
+
+    >>> split_right("cents=CAST(price AS DOUBLE)::DOUBLE * 100:0:1e4", 2)
+    ['cents=CAST(price AS DOUBLE)::DOUBLE * 100', '0', '1e4']
+    """
+    return text.rsplit(":", parts)
 
 
 def _weight(text: str) -> tuple[str, float]:

@@ -39,6 +39,7 @@ def command(
     order: options.Order = "count",
     intervals: options.Intervals = None,
     integers: options.Integers = False,
+    allow_negative: options.AllowNegative = False,
     output: options.Output = None,
     report: options.Report = None,
     overwrite: options.Overwrite = False,
@@ -84,6 +85,7 @@ def command(
         order=order,  # type: ignore[arg-type]
         intervals=intervals,
         integers=integers,
+        allow_negative=allow_negative,
         engine=opened,
         **budget,
     )
@@ -131,7 +133,7 @@ class Outputs:
         check_heads(ledger, dataset, (self.table, self.report))
         if self.dry_run:
             job.check_source()
-            talk.line(str(job.plan))
+            talk.line(job.plan.describe(job.selection.unit))
             talk.line("\nDry run: the plan holds, the source can be read and has the columns. No record was counted.")
             with charges.charging(ledger, dataset, job.spend) as charge:
                 talk.line("" if charge is None else f"It fits into what is left of {dataset!r}. Nothing was charged.")
@@ -164,12 +166,13 @@ class Outputs:
 
         if self.as_json:
             print_json({**release.metadata(), "released_groups": groups})
-        talk.line(table_text(first, release.plan, groups))
+        talk.line(table_text(first, release.plan, groups, release.totals))
         request, mechanism = release.plan.request, release.plan.mechanism
         talk.line(f"\n{what_was_done(release.plan)}")
         for label, words in rates_in_words(mechanism) if request.keys_only else []:
             talk.line(f"{label.capitalize()}: {words}.")
-        talk.closing(f"Guarantee: {guarantee(request, mechanism)}", self.table, self.report, recorded(release.receipt))
+        words = f"Guarantee: {guarantee(request, mechanism, release.selection.unit)}"
+        talk.closing(words, self.table, self.report, recorded(release.receipt))
 
 
 def check_budget(what: str, plan: Path | None, budget: dict[str, Any]) -> None:

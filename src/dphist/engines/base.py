@@ -131,6 +131,13 @@ class Groups(Protocol):
         """How many units are counted in at least one group. A true value."""
         ...
 
+    def coverage(self, released: Any) -> tuple[int, int]:
+        """How many units are in some group of the published table, and in none, by all of their pairs. True values.
+
+        The query asks for it: the pairs of the records that were counted are kept until then.
+        """
+        ...
+
     def number(self) -> int:
         """How many groups there are. A true value, until they are selected."""
         ...
@@ -216,6 +223,10 @@ class SampledPairs(Protocol):
 
         Bins, `bins_i`, are those of at most `most` of these groups of each unit, drawn by a hash of (seed, unit, group).
         """
+        ...
+
+    def coverage(self, groups: Any) -> tuple[int, int]:
+        """How many units are in some of these groups, and in none of them, by all of their pairs. True values."""
         ...
 
 
@@ -346,6 +357,7 @@ class LocalGroups:
     total: int | None = None
     bounds: ContributionBounds = NO_BOUNDS
     listed: bool = False
+    coverage_of: Callable[[pa.Table], tuple[int, int]] | None = None
 
     def each(self, function: OnGroups, names: Sequence[str], entropy: Entropy | None = None) -> LocalGroups:
         """A part of the groups at a time."""
@@ -370,6 +382,12 @@ class LocalGroups:
         """As the engine counted them."""
         assert self.total is not None, "the query asks for it"
         return self.total
+
+    def coverage(self, released: pa.Table) -> tuple[int, int]:
+        """As the engine counts them."""
+        if self.coverage_of is None:
+            raise InvalidParameter("pairs of units and groups, to count who is in no released group", "groups alone")
+        return self.coverage_of(released)
 
     def number(self) -> int:
         """The length of the arrays."""
@@ -445,7 +463,7 @@ def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def check_sketch(query: GroupByQuery, sparsity: int) -> None:
     """A sketch carries counts alone."""
     checks.check_whole("sparsity", sparsity)
-    if query.measures or query.want_total or query.public_keys is not None:
+    if query.measures or query.want_total or query.want_coverage or query.public_keys is not None:
         raise InvalidParameter("a sketch of counts alone", "sums, a total or public keys", "leave them out.")
 
 

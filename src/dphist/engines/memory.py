@@ -75,6 +75,10 @@ class CodedPairs:
         """For each group the sum over its units of `unit_shares`."""
         raise NotImplementedError
 
+    def covered_units(self, released: NDArray[np.bool_]) -> tuple[int, int]:
+        """How many units have a pair with a released group, and how many have none."""
+        raise NotImplementedError
+
     def votes(self, capacity: int, scores: Integers | None) -> Integers:
         """The votes of each group: `elect` of the units in the order of their codes, with lists by score, then by place."""
         raise NotImplementedError
@@ -128,6 +132,12 @@ class CodedPairs:
                 f"heavy_{i}": sums[name][:, light:].sum(axis=1),
             }
         return LocalGroups(weights.codes, columns, weights.keys_of)
+
+    def coverage(self, groups: LocalGroups) -> tuple[int, int]:
+        """By their codes."""
+        released = np.zeros(self.groups, np.bool_)
+        released[groups.codes] = True
+        return self.covered_units(released)
 
     def _spread(self, state: LocalGroups, column: str = "weight") -> Integers:
         """A column of all groups by their codes, 0 for those that are not in the state."""
@@ -278,6 +288,14 @@ class MemoryPairs(CodedPairs):
         for part in self._parts(sampled=False):
             total += np.bincount(self.group[part], shares[self.unit[part]], self.groups)
         return total.astype(np.int64)
+
+    def covered_units(self, released: NDArray[np.bool_]) -> tuple[int, int]:
+        """One pass to mark units. Every code of a unit has a pair."""
+        covered = np.zeros(self.units, np.bool_)
+        for part in self._parts(sampled=False):
+            covered[self.unit[part][released[self.group[part]]]] = True
+        number = int(np.count_nonzero(covered))
+        return number, self.units - number
 
     def votes(self, capacity: int, scores: Integers | None) -> Integers:
         """Deferred acceptance on arrays."""

@@ -51,6 +51,10 @@ class Dialect(Protocol):
         """Equality under which null equals null."""
         ...
 
+    def combined(self, values: Sequence[str]) -> str:
+        """One value of several, with the fields part_1, part_2, ...; two are equal if all their fields are."""
+        ...
+
     def nearest(self, number: str) -> str:
         """A double inside +-2^62 as the nearest 64-bit integer, halves to even."""
         ...
@@ -70,10 +74,13 @@ class Dialect(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A query whose columns, expressions and types have been checked, as SQL over one record of `source`."""
+    """A query whose columns, expressions and types have been checked, as SQL over one record of `source`.
+
+    unit: its parts. Their values stay side by side in one value: texts that were joined could be cut in another place.
+    """
 
     source: str
-    unit: str
+    unit: tuple[str, ...]
     keys: tuple[str, ...]
     values: tuple[str | None, ...]
     measures: tuple[Measure, ...]
@@ -93,9 +100,9 @@ class Fields:
         return tuple(f"key_{position}" for position in range(1, len(self.keys) + 1))
 
 
-def _read(measure: Measure) -> tuple[str | None, bool]:
+def _read(measure: Measure) -> tuple[str | None, str | None, bool]:
     """What the SQL of a measure's value depends on."""
-    return measure.column, measure.kind == "filled"
+    return measure.column, measure.expression, measure.kind == "filled"
 
 
 def histogram_sql(
@@ -106,6 +113,7 @@ def histogram_sql(
     *,
     largest: int | None = None,
     written: str | None = None,
+    paired: bool = False,
 ) -> str:
     """Group keys, `units`, one `steps_i` per measure and, for the total, `first_units` (each unit in one group only).
 
@@ -113,11 +121,11 @@ def histogram_sql(
 
     With `largest` only so many groups, largest first. Equal counts stand in the order of their keys, which no record can
     change: any other order would let one unit exchange every group of the smallest count that is listed. `written` names a
-    table that holds the ranked pairs already.
+    table that holds the ranked pairs already; `paired` says that there is a table `pairs`.
     """
     keys = ", ".join(fields.key_names)
     steps = steps_names(fields.measures)
-    stages = [records_sql(fields, dialect), pairs_sql(fields, dialect)] if written is None else []
+    stages = [records_sql(fields, dialect), pairs_sql(fields, dialect)] if written is None and not paired else []
     pairs = written or "pairs"
     if written is None and (bounds.max_groups is not None or fields.want_total):
         pairs = "ranked"
@@ -147,12 +155,32 @@ def blocks_sql(fields: Fields, blocks: int, seed: int, dialect: Dialect) -> str:
     )
 
 
+def coverage_sql(pairs: str, released: str, keys: Sequence[str], dialect: Dialect, unit: str = "unit") -> str:
+    """How many units are in some of the released groups, `covered`, and in none of them, `other`.
+
+    Both are tables: pairs of units and groups, which may repeat, and public keys. Each unit is marked by its own pairs.
+    """
+    matches = " AND ".join(dialect.same(f"released.{key}", f"pair.{key}") for key in keys)
+    marked = (
+        f"SELECT pair.{unit}, MAX(CASE WHEN released.shown = 1 THEN 1 ELSE 0 END) AS shown\n  FROM {pairs} AS pair"
+        f"\n  LEFT JOIN (SELECT {', '.join(keys)}, 1 AS shown FROM {released}) AS released ON {matches}"
+        f"\n  GROUP BY pair.{unit}"
+    )
+    return (
+        "SELECT CAST(COALESCE(SUM(shown), 0) AS BIGINT) AS covered, CAST(COALESCE(SUM(1 - shown), 0) AS BIGINT) AS other"
+        f"\nFROM (\n  {marked}\n) AS marked"
+    )
+
+
 def records_sql(fields: Fields, dialect: Dialect) -> str:
     """The stage `records`."""
-    columns = [f"{fields.unit} AS unit"]
+    several = len(fields.unit) > 1
+    columns = [f"{dialect.combined(fields.unit) if several else fields.unit[0]} AS unit"]
     columns += [f"{sql} AS {name}" for sql, name in zip(fields.keys, fields.key_names, strict=True)]
     columns += [f"{sql} AS value_{position}" for position, sql in enumerate(fields.values, 1) if sql is not None]
     conditions = ["unit IS NOT NULL"]
+    if several:
+        conditions = [f"unit.part_{i} IS NOT NULL" for i in range(1, len(fields.unit) + 1)]
     if fields.drop_null_keys:
         conditions += [f"{name} IS NOT NULL" for name in fields.key_names]
     if fields.listed is not None:

@@ -7,9 +7,9 @@ the smaller of the two probabilities is below 10^−9 up to a standard deviation
 
 These functions take an array of whole numbers t and return an array of the same shape.
 
-`log_max_tail` and `log_sum_tail` are about several noises together: the exact probabilities behind the thresholds of
-mechanisms that compare a noisy count with a noisy threshold, share one noise among all counts, or add up the noise of
-several nodes of a tree.
+`log_max_tail`, `log_two_tail` and `log_sum_tail` are about several noises together: the exact probabilities behind the
+thresholds of mechanisms that compare a noisy count with a noisy threshold, share one noise among all counts, or add up the
+noise of several nodes of a tree, and behind the bounds of a sum of two noisy numbers.
 """
 
 from __future__ import annotations
@@ -252,6 +252,21 @@ def _reach(law: DiscreteGaussian | DiscreteLaplace) -> int:
     if isinstance(law, DiscreteGaussian):
         return int(22 * np.sqrt(float(law.variance))) + 2
     return int(231 * law.scale) + 2
+
+
+def log_two_tail(law: DiscreteLaplace, t: ArrayLike) -> _Floats:
+    """log Pr[Z_1 + Z_2 > t] for two independent discrete Laplace noises and t ≥ 0, rounded up.
+
+    With q = e^(−1/scale), Σ_j q^(|j| + |k − j|) = q^k (k + (1 + q²)/(1 − q²)) for k ≥ 0: k + 1 terms inside, two geometric
+    series outside. Times ((1 − q)/(1 + q))² and summed over k ≥ m = t + 1, this is q^m (m (1 − q) + a)/(1 + q)², with
+    a = (1 + q²)/(1 + q) + q.
+    """
+    points = np.asarray(t, dtype=np.float64)
+    rate = float(1 / law.scale)
+    q, first = float(np.exp(-rate)), points + 1
+    a = (1 + q * q) / (1 + q) + q
+    nearest: _Floats = -first * rate + np.log(first * -np.expm1(-rate) + a) - 2 * np.log1p(q)
+    return np.minimum(nearest + _SLACK * (1 + np.abs(nearest)), 0.0)
 
 
 def log_sum_tail(law: DiscreteGaussian, terms: int, t: ArrayLike) -> _Floats:

@@ -133,7 +133,8 @@ class _Choices(TypedDict, total=False):
     sums: Annotated[
         _Bounds | None,
         Option(
-            "column:lower:upper, a sum per group; column:auto, or auto for one bound, chooses privately. Repeatable.",
+            "column:lower:upper, a sum per group; or name=expression:lower:upper; auto for a bound, or for both (column:auto),"
+            " chooses privately. Repeatable.",
             flag="--sum",
             text=list[str] | None,
             expected=_BOUNDS,
@@ -142,7 +143,7 @@ class _Choices(TypedDict, total=False):
     means: Annotated[
         _Bounds | None,
         Option(
-            "column:lower:upper, a mean per group; auto as in --sum. Repeatable.",
+            "column:lower:upper, a mean per group; expressions and auto as in --sum. Repeatable.",
             flag="--mean",
             text=list[str] | None,
             expected=_BOUNDS,
@@ -216,7 +217,9 @@ class _Choices(TypedDict, total=False):
             expected="names of aggregates with shares, such as {'sum_likes': 0.5}",
         ),
     ]
-    total: Annotated[bool, Option("Also publish a noisy total of units (5 % of epsilon).", False)]
+    total: Annotated[
+        bool, Option("Also publish noisy totals: all units, and those in no released group (5 % of epsilon).", False)
+    ]
     mechanism: Annotated[
         str,
         Option("best, adaptive, voting, sparse-gaussian, correlated-gaussian or laplace.", "best"),
@@ -257,7 +260,17 @@ class BudgetOptions(_BudgetOrPlan, _Groups, _KeysOfRelease, _Choices):
 
 
 class _Records(TypedDict, total=False):
-    unit: Required[Annotated[str, Option("The column that names the person protected.")]]
+    unit: Required[
+        Annotated[
+            str | Sequence[str],
+            Option(
+                "The column that names the person protected, or an SQL expression of a record, such as lower(email)."
+                " Repeated: protected is each combination of their values.",
+                text=list[str],
+                expected="a column, an expression or a list of them",
+            ),
+        ]
+    ]
     by: Required[
         Annotated[
             str | Sequence[str],
@@ -278,6 +291,9 @@ class ReleaseOptions(BudgetOptions, _Records, total=False):
     order: Annotated[Order, Option("Rows by noisy `count` (largest first) or by `key`.", "count")]
     intervals: Annotated[float | None, Option("Add bounds that cover the noise with this probability, e.g. 0.95.")]
     integers: Annotated[bool, Option("Round counts to whole numbers.", False)]
+    allow_negative: Annotated[
+        bool, Option("Publish a total that noise made negative as it is; without this, as 0.", False)
+    ]
 
 
 class SelectBudget(_BudgetOrPlan, total=False):

@@ -10,6 +10,7 @@ from typing import Any, Final, Unpack
 
 from dphist import checks
 from dphist.aggregates import Aggregate, Chosen
+from dphist.columns import Unit, split_name
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.measures import NoisyMeasure
 from dphist.mechanisms import GroupMechanism
@@ -89,8 +90,12 @@ class Plan:
         """`to_dict` as one JSON object."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
+    def describe(self, unit: Unit | None = None) -> str:
+        """The plan as text, for a unit."""
+        return describe(self.request, self.mechanism, self.alternatives, unit)
+
     def __str__(self) -> str:
-        return describe(self.request, self.mechanism, self.alternatives)
+        return self.describe()
 
 
 @spelled_out(PlanOptions)
@@ -102,10 +107,12 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
     ``counts`` or, ``balanced``, some of both. max_groups: the most groups one unit may be counted in. sparsity: a public bound
     on the number of non-empty groups. keys: a public list of groups (or its length); then nothing needs hiding, unless `sparse`
     asks to publish only the large ones. sketch: count in bounded memory with this many counters. total: also publish the
-    noisy number of units. sums, means: columns with the bounds their values are clamped to; rows: the most
-    records of one unit per group. quantiles: columns with probabilities and bounds, such as ``{"amount": (0.9, 0, 100)}`` or
-    ``{"amount": ([0.25, 0.75], 0, 100)}``; medians: with bounds alone. weights: the share of the budget of each aggregate, by
-    its name in the release (``sum_likes``, ``quantile_amount``), relative to the count's 1.
+    noisy number of units, and of those in no released group. sums, means: columns, or ``name=SQL expression`` of a record,
+    with the bounds their values are clamped to, ``"auto"`` where the data is to choose them; variances, stds: the same of
+    records, whose weight `records` bounds; quantiles: with probabilities, such as ``{"amount": (0.9, 0, 100)}`` or
+    ``{"amount": ([0.25, 0.75], 0, 100)}``; medians: without. count_of: columns, the units with a value in them. rows: the most
+    records of one unit per group. weights: the share of the budget of each aggregate, by its name in the release
+    (``sum_likes``, ``quantile_amount``), relative to the count's 1.
 
     objective: ``release95`` minimises the true count that is released with 95 % probability, ``gap`` the threshold,
     ``noise`` the noise. noise: ``rounded`` Gaussian noise keeps the exact analysis, ``discrete`` keeps counts whole.
@@ -163,6 +170,7 @@ def _request(asked: PlanOptions) -> Request:
         keys_only=asked["keys_only"],
         emphasis=asked["emphasis"],
         choice="given" if rounds else choice,
+        other=asked["total"] and asked["sketch"] is None and (keys is None or asked["sparse"]),
     )
 
 
@@ -201,26 +209,28 @@ def _pair(bounds: Any) -> tuple[Any, Any]:
 
 def _aggregate(
     kind: Any,
-    column: str | None,
+    text: str | None,
     bounds: Any,
     shares: dict[str, float],
     records: int = 1,
     probabilities: tuple[float, ...] = (),
 ) -> Aggregate:
-    """bounds: a pair of numbers, or of "auto" for what the data chooses; "auto" alone is both."""
+    """Of a column, or of an expression under a name; bounds: a pair, "auto" for what the data chooses, or "auto" for both."""
     lower, upper = (
         None if bound == "auto" else float(bound) for bound in ((bounds, bounds) if bounds == "auto" else bounds)
     )
     sides: dict[tuple[bool, bool], Chosen] = {(True, True): "both", (True, False): "lower", (False, True): "upper"}
+    name, expression = (None, None) if text is None else split_name(text)
     plain = Aggregate(
         kind,
-        column,
+        name,
         lower,
         upper,
         nulls="left out",
         records=records,
         chosen=sides.get((lower is None, upper is None), "given"),
         probabilities=probabilities,
+        expression=expression,
     )
     return replace(plain, weight=shares.pop(plain.name, 1.0))
 

@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args
 from dphist import checks
 from dphist.aggregates import Aggregate, merge
 from dphist.errors import InvalidParameter
-from dphist.measures import MOST_MEASURES, Measure
+from dphist.measures import MOST_MEASURES, Measure, check_names_of_values
 from dphist.mechanisms.base import LARGEST_EPSILON, tree_surcharge
 from dphist.mechanisms.counts import EMPHASES, Emphasis
 from dphist.mechanisms.tuning import LARGEST_CAP, Tuning
@@ -49,6 +49,8 @@ class Request:
 
     keys_only: no counts and nothing else beside the keys; all of the budget goes to selecting them. emphasis: what gets more of
     the budget where keys are selected and counted.
+
+    other: the total is measured as two numbers, units in some released group and in none. Plans from before it have one.
     """
 
     epsilon: float
@@ -70,6 +72,7 @@ class Request:
     choice: Choice = "given"
     keys_only: bool = False
     emphasis: Emphasis = "balanced"
+    other: bool = False
 
     def __post_init__(self) -> None:
         checks.check_budget(self.epsilon, self.delta)
@@ -80,13 +83,14 @@ class Request:
             if (value := getattr(self, name)) is not None:
                 checks.check_whole(name, value)
         check_noise(self.noise_std, self.correlation)
-        for name in ("sparse_keys", "total", "keys_only"):
+        for name in ("sparse_keys", "total", "keys_only", "other"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidParameter(f"true or false as {name}", repr(getattr(self, name)))
         checks.check_choice("noise", self.noise, NOISES)
         checks.check_choice("choice", self.choice, CHOICES)
         checks.check_choice("emphasis", self.emphasis, EMPHASES)
         self._check_keys_only()
+        self._check_other()
         self._check_groups()
         self._check_choice()
         self._check_analysis()
@@ -95,6 +99,7 @@ class Request:
             raise InvalidParameter("aggregates with different names", [a.name for a in self.aggregates])
         if sum(len(aggregate.probabilities) for aggregate in self.aggregates) > MOST_QUANTILES:
             raise InvalidParameter(f"at most {MOST_QUANTILES} quantiles", "more", "plan two releases.")
+        check_names_of_values(measure for aggregate in self.aggregates for measure in aggregate.measures)
         if len(self.measures) > MOST_MEASURES:
             hint = "a mean takes two of them, a variance three."
             raise InvalidParameter(f"aggregates of at most {MOST_MEASURES} sums", len(self.measures), hint)
@@ -108,6 +113,11 @@ class Request:
         if given:
             hint = "leave it out: no counts are published."
             raise InvalidParameter("keys only, without bounds, lists, sums or totals", ", ".join(given), hint)
+
+    def _check_other(self) -> None:
+        """Where every listed group is released nobody is in none, and a sketch has no units to look at."""
+        if self.other and not (self.total and self.thresholded and self.sketch is None):
+            raise InvalidParameter("a total, of groups that may stay hidden, with other units", "another request")
 
     def _check_groups(self) -> None:
         if self.sketch is not None:
@@ -221,7 +231,10 @@ class Request:
 
     @property
     def total_scale(self) -> float | None:
-        """The scale of the Laplace noise on the total number of units: it is paid for with `TOTAL_SHARE` of epsilon."""
+        """The scale of the Laplace noise on numbers of units: it is paid for with `TOTAL_SHARE` of epsilon, once.
+
+        Two numbers cost as much as one, by the theorem of `publish.totals.noisy_units`.
+        """
         return 1 / min(TOTAL_SHARE * self.epsilon, LARGEST_EPSILON) * (1 + 1e-12) if self.total else None
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,9 @@ FORMAT: Final = "dphist-plan"
 VERSION: Final = 1
 MOST_OF_A_KIND: Final = 3
 """Mechanisms of one name in a plan: each has at most three analyses."""
+
+_LATER: Final = frozenset({"other"})
+"""Fields of a request that plans of version 1 lacked at first."""
 
 _KINDS: Final = {kind.name: kind for kind in GROUP_MECHANISMS}
 
@@ -39,10 +42,16 @@ def to_data(request: Request, mechanism: GroupMechanism, alternatives: tuple[Gro
     return {
         "format": FORMAT,
         "version": VERSION,
-        "request": {**asdict(request), "aggregates": [aggregate.to_data() for aggregate in request.aggregates]},
+        "request": {**_asked(request), "aggregates": [aggregate.to_data() for aggregate in request.aggregates]},
         "mechanism": mechanism.to_data(),
         "alternatives": [other.to_data() for other in alternatives],
     }
+
+
+def _asked(request: Request) -> dict[str, Any]:
+    """The fields of a request. One that came later is written where it is used: files from before have the rest."""
+    usual = {one.name: one.default for one in fields(request) if one.name in _LATER}
+    return {name: value for name, value in asdict(request).items() if name not in usual or value != usual[name]}
 
 
 @dataclass(frozen=True, slots=True)

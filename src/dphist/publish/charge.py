@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dphist.checks import check_whole
+from dphist.columns import Unit
 from dphist.errors import DphistError, EngineFailure, Infeasible, InvalidParameter, InvalidPlan, UnusableLedger
 from dphist.flexible.plan import StatisticPlan
 from dphist.interruption import account_for, first_output, held, is_printed
@@ -51,7 +52,7 @@ class Spend:
     """
 
     command: str
-    unit: str
+    unit: Unit
     epsilon: float
     facts: dict[str, Any]
     cost: Callable[[float], PrivacyCost]
@@ -295,7 +296,7 @@ def _most_groups(spend: Spend, fits: Fits, composed: float) -> tuple[int, float]
     return None if low == 0 else (low, spend.with_groups(low)[0])
 
 
-def spend_of_plan(plan: Plan, unit: str) -> Spend:
+def spend_of_plan(plan: Plan, unit: Unit) -> Spend:
     """A release. Where the data chooses the mechanism, every branch is paid for, and the choice too."""
     request = plan.request
     branches = plan.branches
@@ -303,7 +304,7 @@ def spend_of_plan(plan: Plan, unit: str) -> Spend:
     def cost(composed: float) -> PrivacyCost:
         pure = [request.choice_epsilon] if request.choice != "given" else []
         pure += [1 / request.total_scale] if request.total_scale is not None else []
-        pure += [request.bounds_epsilon / len(request.sized)] * len(request.sized)
+        pure += [request.bounds_epsilon / len(request.sized) for _ in request.sized]
         epsilon = request.mechanism_epsilon
         main = worst(branch.cost(epsilon, composed) for branch in branches)
         whole = with_pure_parts(request.with_cost_of_trees(main, composed), pure, composed)
@@ -319,7 +320,7 @@ def spend_of_plan(plan: Plan, unit: str) -> Spend:
         "epsilon": plan.epsilon,
         "delta": plan.delta,
         "max_groups": request.max_groups,
-        "guarantee": guarantee(request, mechanism),
+        "guarantee": guarantee(request, mechanism, unit),
     }
     return Spend(
         command="select" if request.keys_only else "release",
@@ -355,7 +356,7 @@ def spend_of_mechanism(
     mechanism: Mechanism,
     epsilon: float,
     *,
-    unit: str,
+    unit: Unit,
     calibrate: Callable[[float], Mechanism],
     facts: dict[str, Any],
     protects: Protects = "unit",
@@ -374,7 +375,7 @@ def spend_of_mechanism(
     )
 
 
-def spend_of_top_k(plan: TopKPlan, unit: str) -> Spend:
+def spend_of_top_k(plan: TopKPlan, unit: Unit) -> Spend:
     """The largest groups."""
 
     def calibrate(epsilon: float) -> Mechanism:
@@ -384,17 +385,17 @@ def spend_of_top_k(plan: TopKPlan, unit: str) -> Spend:
             max_groups=plan.max_groups, shortlist=shortlist,
         ).mechanism  # fmt: skip
 
-    facts = {"delta": plan.delta, "k": plan.k, "method": plan.method, "guarantee": plan.guarantee}
+    facts = {"delta": plan.delta, "k": plan.k, "method": plan.method, "guarantee": plan.guarantee_for(unit)}
     return spend_of_mechanism("top-k", plan.mechanism, plan.epsilon, unit=unit, calibrate=calibrate, facts=facts)
 
 
-def spend_of_statistic(plan: StatisticPlan, unit: str) -> Spend:
+def spend_of_statistic(plan: StatisticPlan, unit: Unit) -> Spend:
     """One private number."""
 
     def calibrate(epsilon: float) -> Mechanism:
         return TruncatedLaplace.for_budget(epsilon, plan.delta, plan.mechanism.max_groups)
 
-    facts = {"delta": plan.delta, "statistic": plan.statistic, "guarantee": plan.privacy()}
+    facts = {"delta": plan.delta, "statistic": plan.statistic, "guarantee": plan.privacy(unit)}
     return spend_of_mechanism("stat", plan.mechanism, plan.epsilon, unit=unit, calibrate=calibrate, facts=facts)
 
 

@@ -20,10 +20,11 @@ def explain(job: Job) -> str:
 
 def _explain_one_pass(job: Job) -> list[Step]:
     return [
-        ("Plan", "Chosen from public parameters alone; no record is read for it.", str(job.plan)),
+        ("Plan", _CHOSEN, job.plan.describe(job.selection.unit)),
         ("Bound and count", _bounding(job), _sql(job)),
         ("Noise", _noise(job), ""),
         ("Threshold", _threshold(job), ""),
+        *_totals(job),
         ("Publish", _publishing(job), ""),
     ]
 
@@ -66,7 +67,7 @@ def _bounding(job: Job) -> str:
 
 
 def _noise(job: Job) -> str:
-    words = guarantee(job.plan.request, job.plan.mechanism)
+    words = guarantee(job.plan.request, job.plan.mechanism, job.selection.unit)
     return (
         "Every remaining count gets noise from a cryptographic generator, drawn on a lattice so that no digit of the result can"
         f" tell the inputs apart. {words[:1].upper() + words[1:]}"
@@ -84,6 +85,21 @@ def _threshold(job: Job) -> str:
     )
 
 
+def _totals(job: Job) -> list[Step]:
+    """The step in which units are counted by themselves; none if the plan has no total."""
+    request = job.plan.request
+    if request.total_scale is None:
+        return []
+    noise = f"discrete Laplace noise of epsilon = {1 / request.total_scale:g}"
+    words = f"The number of units gets {noise}: one unit changes it by one."
+    if request.other:
+        words = (
+            "When the released keys are known, and public, each unit is either in some of these groups or in none, by all of"
+            f" its own records. Both numbers get {noise}: one unit changes one of them, by one. Their sum is the total."
+        )
+    return [("Totals", words, "")]
+
+
 def _publishing(job: Job) -> str:
     if job.plan.request.keys_only:
         return "The selected keys are published in their own order, and nothing else."
@@ -98,7 +114,7 @@ def _publishing(job: Job) -> str:
 
 def explain_rounds(job: Job) -> list[Step]:
     """The rounds of the adaptive release, and the choice before them."""
-    steps: list[Step] = [("Plan", "Chosen from public parameters alone; no record is read for it.", str(job.plan))]
+    steps: list[Step] = [("Plan", _CHOSEN, job.plan.describe(job.selection.unit))]
     steps.append(("Pairs", _PAIRS, _sql(job)))
     request = job.plan.request
     if request.undecided:
@@ -106,11 +122,12 @@ def explain_rounds(job: Job) -> list[Step]:
     for mechanism in (job.plan.mechanism, *job.plan.alternatives):
         if mechanism.in_rounds:
             steps += [(name, words, "") for name, words in mechanism.steps()]
-            words = guarantee(request, mechanism)
+            words = guarantee(request, mechanism, job.selection.unit)
             steps.append(("Together", f"All of it is one proof: {words}", ""))
-    return [*steps, ("Publish", _publishing(job), "")]
+    return [*steps, *_totals(job), ("Publish", _publishing(job), "")]
 
 
+_CHOSEN = "Chosen from public parameters alone; no record is read for it."
 _PAIRS = (
     "The different pairs of unit and group are written down once, in a private temporary table. Each unit draws one random"
     " sample of its groups, by a keyed hash of the unit and the group: adding or removing a unit changes no other sample."

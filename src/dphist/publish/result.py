@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from dphist import checks
+from dphist.columns import Unit
 from dphist.engines.base import Order, StoredTable
 from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter, MissingExtra
@@ -30,6 +30,7 @@ from dphist.publish.account import estimand, what_was_done
 from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION, without_content
 from dphist.publish.table import ORDERS
+from dphist.publish.totals import Totals
 from dphist.report import html
 from dphist.selection.bounds import ChosenBounds
 from dphist.spreadsheet import ESCAPED
@@ -103,13 +104,14 @@ class Published(ABC):
 class Selection:
     """What is released beside the plan: which records, which keys, in which form. All of it public."""
 
-    unit: str
+    unit: Unit
     by: tuple[str, ...]
     where: str | None = None
     null_keys: NullKeys = "group"
     order: Order = "count"
     intervals: float | None = None
     integers: bool = False
+    allow_negative: bool = False
 
     def __post_init__(self) -> None:
         checks.check_choice("order", self.order, ORDERS)
@@ -128,11 +130,16 @@ class Release(Published):
     held: pa.Table | StoredTable
     plan: Plan
     selection: Selection
-    total: float | None
+    totals: Totals | None
     created: dt.datetime
     receipt: Receipt | None = None
     inputs: tuple[Path, ...] = field(default=(), repr=False)
     bounds: tuple[ChosenBounds, ...] = ()
+
+    @property
+    def total(self) -> float | None:
+        """The noisy number of units in at least one group; None if the plan has none. `totals` has its error, and more."""
+        return None if self.totals is None else self.totals.total.value
 
     @property
     def stored(self) -> StoredTable | None:
@@ -169,7 +176,7 @@ class Release(Published):
 
     def metadata(self) -> dict[str, Any]:
         """Plan, guarantee, noise, threshold, version and time. Nothing but public parameters and noisy values."""
-        return describe_release(self.plan, self.selection, self.total, self.created, self.receipt, self.bounds)
+        return describe_release(self.plan, self.selection, self.totals, self.created, self.receipt, self.bounds)
 
     def html(self) -> str:
         """The report as text."""
@@ -235,15 +242,13 @@ def out_of_the_way(folder: Path | None) -> Iterator[None]:
 def describe_release(
     plan: Plan,
     selection: Selection,
-    total: float | None,
+    totals: Totals | None,
     created: dt.datetime,
     receipt: Receipt | None = None,
     bounds: Sequence[ChosenBounds] = (),
 ) -> dict[str, Any]:
     """The metadata of a release, wherever its table is."""
-    scale = plan.request.total_scale
     noisy = {one.name: one for one in plan.measures}
-    total_std = None if scale is None else float(np.sqrt(2.0) * scale)
     return {
         "format": "dphist-release",
         "version": VERSION,
@@ -257,12 +262,13 @@ def describe_release(
         "order": selection.order,
         "intervals": selection.intervals,
         "integers": selection.integers,
-        "guarantee": guarantee(plan.request, plan.mechanism),
+        "guarantee": guarantee(plan.request, plan.mechanism, selection.unit),
         "epsilon": plan.epsilon,
         "delta": plan.delta,
         "noise_std": plan.mechanism.noise_std if plan.mechanism.counted else None,
         "threshold": None if plan.mechanism.in_rounds else plan.mechanism.threshold,
-        "total_units": None if total is None else {"value": total, "std_error": total_std},
+        "total_units": None if totals is None else totals.total.to_data(),
+        **_of_parts(selection, totals),
         "summary": what_was_done(plan),
         "estimand": estimand(plan),
         "aggregates": [
@@ -278,6 +284,15 @@ def describe_release(
         "ledger": None if receipt is None else receipt.to_data(),
         "plan": plan_storage.to_data(plan.request, plan.mechanism, plan.alternatives),
     }
+
+
+def _of_parts(selection: Selection, totals: Totals | None) -> dict[str, Any]:
+    """The parts of a total that is measured as two numbers, and whether any may be negative."""
+    if totals is None:
+        return {}
+    parts = {"covered_units": totals.covered, "other_units": totals.other}
+    told: dict[str, Any] = {name: part.to_data() for name, part in parts.items() if part is not None}
+    return {**told, **({"allow_negative": True} if selection.allow_negative else {})}
 
 
 def _of_keys_alone(plan: Plan) -> dict[str, Any]:

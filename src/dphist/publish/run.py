@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
 
+from dphist.columns import unit_of
 from dphist.engines import engine_for
 from dphist.engines.base import (
     NOISING,
@@ -32,7 +32,7 @@ from dphist.engines.base import (
 from dphist.engines.query import EngineOptions, GroupByQuery, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
-from dphist.noise import DiscreteLaplace, Entropy, sample
+from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.planning import Plan, plan_for
 from dphist.planning import storage as plan_storage
@@ -50,6 +50,7 @@ from dphist.publish.files import files_of, public_keys
 from dphist.publish.result import Release, Selection
 from dphist.publish.sizing import settle_bounds
 from dphist.publish.table import check_form, check_names, keys_alone, layout_of, noise_groups, published
+from dphist.publish.totals import estimated, noisy_units, published_values
 from dphist.selection.choice import decide
 from dphist.selection.counting import Trees, count
 from dphist.selection.estimates import estimated_columns
@@ -126,7 +127,6 @@ class Work:
         """Noise and threshold on groups, if there is evidence that they are bounded as the plan's guarantee assumes."""
         mechanism = self.plan.mechanism
         self._require_bounds(groups)
-        total = groups.total_units() if self.plan.request.total else None
         if self.diagnose is not None:
             self.diagnose({"non-empty groups": groups.number(), "contributions": groups.sum_of("units")})
         self.tell(NOISING)
@@ -134,7 +134,11 @@ class Work:
             groups = groups.less_next_largest(mechanism.sparsity)
         shared = mechanism.draw_shared(self.entropy)
         function = noise_groups(self.plan, self.selection.intervals, shared, self.entropy)
-        return self._released(groups.publish(function, self._layout(), self.entropy), total)
+        table = groups.publish(function, self._layout(), self.entropy)
+        request = self.plan.request
+        if request.other:
+            return self._released(table, groups.coverage(table))
+        return self._released(table, (groups.total_units(),) if request.total else ())
 
     def from_rounds(self, pairs: Pairs) -> Release:
         """Select; then count and estimate, unless keys alone are asked for."""
@@ -145,7 +149,7 @@ class Work:
         selected, pairs_of_units = select_keys(mechanism, pairs, self.entropy)
         noise, tuning = mechanism.counts, mechanism.tuning
         if noise is None:
-            return self._released(selected.publish(keys_alone, self._layout(), self.entropy), None)
+            return self._released(selected.publish(keys_alone, self._layout(), self.entropy))
         level, probabilities = self.selection.intervals, self.plan.request.probabilities
         trees = Trees(probabilities, level) if probabilities else None
         counted, counting = count(noise, tuning, pairs_of_units, selected, measures, self.entropy, trees)
@@ -159,7 +163,9 @@ class Work:
             return Rows(np.arange(len(columns[0].values)), published(columns, mechanism, level))
 
         table = counted.publish(estimate_groups, self._layout(), self.entropy, together=True)
-        return self._released(table, pairs.total_units() if self.plan.request.total else None)
+        if self.plan.request.other:  # the groups that were counted are those of the table
+            return self._released(table, pairs_of_units.coverage(counted))
+        return self._released(table, (pairs.total_units(),) if self.plan.request.total else ())
 
     def _require_bounds(self, groups: Groups) -> None:
         request = self.plan.request
@@ -174,9 +180,14 @@ class Work:
         chosen = self.selection
         return layout_of(self.plan, level=chosen.intervals, integers=chosen.integers, order=chosen.order)
 
-    def _released(self, table: pa.Table | StoredTable, total: int | None) -> Release:
-        noisy = noisy_total(total, self.plan, self.entropy)
-        return Release(table, self.plan, self.selection, noisy, dt.datetime.now(dt.UTC))
+    def _released(self, table: pa.Table | StoredTable, units: Sequence[int] = ()) -> Release:
+        """With the numbers of units that the plan pays for: none, all, or those in some and in no released group."""
+        request, totals = self.plan.request, None
+        if request.total:
+            form = {"allow_negative": self.selection.allow_negative}
+            values = published_values(noisy_units(units, request, self.entropy), **form)
+            totals = estimated(values, request, self.selection.intervals, **form)
+        return Release(table, self.plan, self.selection, totals, dt.datetime.now(dt.UTC))
 
 
 def privatise(histogram: Histogram, plan: Plan, selection: Selection, entropy: Entropy | None = None) -> Release:
@@ -187,15 +198,6 @@ def privatise(histogram: Histogram, plan: Plan, selection: Selection, entropy: E
 def bounds_of(plan: Plan) -> ContributionBounds:
     """How much one unit may contribute: what the plan's guarantee assumes."""
     return ContributionBounds(max_groups=plan.request.groups_per_unit)
-
-
-def noisy_total(units: int | None, plan: Plan, entropy: Entropy | None) -> float | None:
-    """The number of units with discrete Laplace noise: one unit changes it by one."""
-    scale = plan.request.total_scale
-    if scale is None:
-        return None
-    assert units is not None
-    return float(units + int(sample(DiscreteLaplace(Fraction(scale)), 1, entropy)[0]))
 
 
 def prepare(
@@ -210,8 +212,14 @@ def prepare(
     asked = read(ReleaseOptions, options, release)
     budget = {name: value for name, value in options.items() if name in declarations(BudgetOptions) and name != "keys"}
     names = (asked["by"],) if isinstance(asked["by"], str) else tuple(asked["by"])
-    names_and_form = (asked["null_keys"], asked["order"], asked["intervals"], asked["integers"])
-    selection = Selection(asked["unit"], names, asked["where"], *names_and_form)
+    names_and_form = (
+        asked["null_keys"],
+        asked["order"],
+        asked["intervals"],
+        asked["integers"],
+        asked["allow_negative"],
+    )
+    selection = Selection(unit_of(asked["unit"]), names, asked["where"], *names_and_form)
     key_names = [parse_key(name).name for name in names]
     keys = asked["keys"]
     listed = None if keys is None else public_keys(keys, key_names)
@@ -234,7 +242,7 @@ def prepare_selection(
     asked = read(SelectOptions, options, select)
     budget: dict[str, Any] = {name: value for name, value in options.items() if name in declarations(SelectBudget)}
     names = (asked["by"],) if isinstance(asked["by"], str) else tuple(asked["by"])
-    selection = Selection(asked["unit"], names, asked["where"], asked["null_keys"], "key")
+    selection = Selection(unit_of(asked["unit"]), names, asked["where"], asked["null_keys"], "key")
     settled = _plan(plan, budget if plan is not None else {**budget, "keys_only": True}, None)
     if not settled.request.keys_only:
         raise InvalidParameter("a plan of keys alone", "one with counts", "dphist plan --keys-only saves one.")
@@ -276,12 +284,13 @@ def release(
 
     source: a path or glob (Parquet, CSV, JSON), an Arrow table, a pandas or Polars frame, a DuckDB relation, a Spark
     DataFrame (which is counted and noised by its cluster, and stays there). unit: the column that names the person
-    protected. by: the columns that make the groups, or ``name=SQL expression`` of a record's own columns.
+    protected, an SQL expression such as ``lower(email)``, or a list whose values name the unit together. by: the columns
+    that make the groups, or ``name=SQL expression`` of a record's own columns.
 
     plan: a plan, or the path of a saved one; without it, give what `dphist.plan` takes (epsilon, delta, max_groups, sums,
     ...). keys: a public list of groups. where: an SQL condition on a record's own columns. null_keys: ``group`` or ``drop``.
-    order: by ``count`` or ``key``. intervals: a level such as 0.95. integers: round counts. settings: threads and memory.
-    engine: such as a `SparkEngine`.
+    order: by ``count`` or ``key``. intervals: a level such as 0.95. integers: round counts. allow_negative: publish
+    totals that noise made negative as they are, not as 0. settings: threads and memory. engine: such as a `SparkEngine`.
 
     ledger, dataset: where the release is charged before the first record is read; without them nothing is recorded. What
     names, types, options and budget rule out is refused before the charge; a run that fails later stays charged, and says so.
@@ -362,5 +371,6 @@ def build_query(plan: Plan, selection: Selection, listed: pa.Table | None) -> Gr
         where=selection.where,
         null_keys=selection.null_keys,
         public_keys=listed,
-        want_total=plan.request.total,
+        want_total=plan.request.total and not plan.request.other,
+        want_coverage=plan.request.other,
     )

@@ -18,7 +18,7 @@ from dphist.selection.bounds import (
     Floats,
     Sizes,
     choose_bounds,
-    cover,
+    cover_tails,
     noise_sizes,
     read_sizes,
     share_outside,
@@ -46,8 +46,10 @@ def settle_bounds(
             measure = aggregate.measures[0]
             exact = records.sizes(positions[measure.name], of_measure(measure))
             sizes[source] = read_sizes(noise_sizes(exact, request.bounds_scale, entropy), request.bounds_scale)
-            settled[source] = _settle(plan, aggregate, sizes[source])
-        bounds = replace(settled[source], name=aggregate.name)
+        rule = source, aggregate.probabilities
+        if rule not in settled:
+            settled[rule] = _settle(plan, aggregate, sizes[source])
+        bounds = replace(settled[rule], name=aggregate.name)
         chosen.append(bounds)
         if bounds.lower is None or bounds.upper is None:
             aggregates.append(replace(aggregate, chosen="nothing"))
@@ -66,7 +68,7 @@ def _settle(plan: Plan, aggregate: Aggregate, sizes: Sizes | None) -> ChosenBoun
         below, above = (
             min(_OUTSIDE, tail / 10) for tail in (aggregate.probabilities[0], 1 - aggregate.probabilities[-1])
         )
-        low, high = cover(sizes, below, above, aggregate.lower, aggregate.upper)
+        low, high = cover_tails(sizes, below, above, aggregate.lower, aggregate.upper)
         return ChosenBounds(aggregate.name, low, high, share_outside(sizes, low, high))
     units = ordinary_size(plan, sizes.total)
     std = min(branch.noise_std for branch in plan.branches)
@@ -78,10 +80,12 @@ def _settle(plan: Plan, aggregate: Aggregate, sizes: Sizes | None) -> ChosenBoun
             return np.asarray(std * np.hypot((most - least) / 2 / math.sqrt(share), (most + least) / 2))
         return np.asarray(std * aggregate.records * (upper - lower) / 2 / math.sqrt(share))
 
-    lower, upper, bias, noise = choose_bounds(sizes, noise_of, units, aggregate.lower, aggregate.upper)
+    # What is cut off shrinks a spread by more than a mean: by its square.
+    effect = 4.0 if aggregate.kind in ("variance", "std") else 1.0
+    lower, upper, bias, noise = choose_bounds(sizes, noise_of, effect * units, aggregate.lower, aggregate.upper)
     if aggregate.kind == "rows":
         upper = max(1.0, math.floor(upper))
-    return ChosenBounds(aggregate.name, lower, upper, share_outside(sizes, lower, upper), bias, noise, units)
+    return ChosenBounds(aggregate.name, lower, upper, share_outside(sizes, lower, upper), bias / effect, noise, units)
 
 
 def ordinary_size(plan: Plan, units: float) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dphist.columns import unit_in_words
 from dphist.mechanisms import ContinualCounts, GroupMechanism
 from dphist.planning import Plan
 from dphist.planning.describe import facts, standard_error_in_words, standing, title
@@ -57,9 +58,8 @@ def _text(text: str) -> str:
 def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
     """The report of a release."""
     by = metadata["by"]
-    total = metadata["total_units"]
-    units = f"; about {total['value']:,.0f} ± {total['std_error']:,.0f} units in all" if total else ""
-    sentences = [("mechanism", title(plan.mechanism)), *facts(plan.request, plan.mechanism)]
+    units = _units_in_all(metadata)
+    sentences = [("mechanism", title(plan.mechanism)), *facts(plan.request, plan.mechanism, metadata["unit"])]
     what, reading, pictures = (
         "Counts",
         f"A count estimates {metadata['estimand']}. {standard_error_in_words(plan.mechanism)}",
@@ -82,9 +82,20 @@ def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
         _section("The released table", _rows(table, by, plan.value_names)),
         _section("How to read and cite this", f"<p>{_text(reading)}</p>{_citation(what, metadata, '.3g')}"),
     ]
-    unit = f"unit of privacy: {_text(metadata['unit'])}"
+    unit = f"unit of privacy: {_text(unit_in_words(metadata['unit']))}"
     lead = f"{_released(table)}; {unit}; ε = {plan.epsilon:g}, δ = {plan.request.delta:g}{units}{_where(metadata)}"
     return _report(f"Private {what.lower()} by {', '.join(by)}", lead, metadata, sections)
+
+
+def _units_in_all(metadata: dict[str, Any]) -> str:
+    """How many units there are, and how many of them the table does not show at all."""
+    total, other = metadata["total_units"], metadata.get("other_units")
+    if total is None:
+        return ""
+    words = f"; about {total['value']:,.0f} ± {total['std_error']:,.0f} units in all"
+    if other is None:
+        return words
+    return f"{words}, of whom about {other['value']:,.0f} ± {other['std_error']:,.0f} are in none of the groups shown"
 
 
 def largest(table: pa.Table, plan: TopKPlan, metadata: dict[str, Any], *, complete: bool) -> str:
@@ -175,7 +186,7 @@ def _where(metadata: dict[str, Any]) -> str:
 
 
 def _list_lead(table: pa.Table, metadata: dict[str, Any], extent: str) -> str:
-    unit = f"; unit of privacy: {_text(metadata['unit'])}" if metadata["unit"] else ""
+    unit = f"; unit of privacy: {_text(unit_in_words(metadata['unit']))}" if metadata["unit"] else ""
     budget = f"ε = {metadata['epsilon']:g}, δ = {metadata['delta']:g}"
     return f"{_released(table)}; {extent}{unit}; {budget}{_where(metadata)}"
 
@@ -187,7 +198,7 @@ def _reading(estimand: str, metadata: dict[str, Any], also: str = "") -> str:
 
 
 def _citation(what: str, metadata: dict[str, Any], digits: str, also: str = "") -> str:
-    unit = f" per {metadata['unit']}{also}" if metadata["unit"] else ""
+    unit = f" per {unit_in_words(metadata['unit'])}{also}" if metadata["unit"] else ""
     words = (
         f"{what} by {', '.join(metadata['by'])}, released with (ε = {metadata['epsilon']:g}, δ ="
         f" {metadata['delta']:{digits}})-differential privacy{unit} by dphist {metadata['dphist']}"

@@ -122,7 +122,7 @@ def choose_bounds(
     return float(bottom[best]), float(top[best]), float(bias[best]), float(noise[best])
 
 
-def cover(
+def cover_tails(
     sizes: Sizes, below: float, above: float, lower: float | None = None, upper: float | None = None
 ) -> tuple[float, float]:
     """The narrowest ends of buckets with at most the share `below` of all units below and `above` above them.
@@ -154,3 +154,16 @@ def share_outside(sizes: Sizes, lower: float, upper: float) -> float:
     """The noisy share of units whose value is outside."""
     outside = sizes.share[(sizes.middle > upper) | (sizes.middle < lower)].sum()
     return min(max(float(outside), 0.0), 1.0)
+
+
+def cover(sizes: Sizes, outside: float, lower: float | None = None, upper: float | None = None) -> tuple[float, float]:
+    """The ends of buckets that leave about this share of units outside, on both sides together; a given end is kept."""
+    each = outside / ((lower is None) + (upper is None) or 1)
+    above = np.append(np.cumsum(sizes.share[::-1])[::-1][1:], 0.0)
+    below = np.concatenate([[0.0], np.cumsum(sizes.share)[:-1]])
+    high = float(sizes.high[int(np.argmax(above <= each))]) if upper is None else upper
+    low = float(sizes.low[len(below) - 1 - int(np.argmax(below[::-1] <= each))]) if lower is None else lower
+    if low >= high:
+        narrow = max(float(upper_ends()[0]), abs(high), abs(low))
+        low, high = (low, low + narrow) if upper is None else (high - narrow, high)
+    return low, high

@@ -54,6 +54,16 @@ Text = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(_check_different)]
 
 
+def _check_several(parts: tuple[str, ...]) -> tuple[str, ...]:
+    if len(parts) < 2:
+        raise ValueError("a unit of one part is a text")
+    return parts
+
+
+UnitOfText = Text | Annotated[Names, AfterValidator(_check_several)]
+"""A unit: the text of its only part, or those of several."""
+
+
 class Model(BaseModel):
     """Data from a file of anyone, with exactly these types: a text is no number, and true is not 1."""
 
@@ -168,12 +178,14 @@ def same(stated: object, expected: object, tiny: float = 0.0) -> bool:
     return stated == expected
 
 
-def compare(metadata: dict[str, Any], expected: dict[str, Any]) -> Iterator[Check]:
+def compare(metadata: dict[str, Any], expected: dict[str, Any], earlier: str | None = None) -> Iterator[Check]:
     """One failed check for every field that differs, is unknown or is missing; else one that all agree.
 
-    An old file is not blamed for what came later.
+    An old file is not blamed for what came later. earlier: the guarantee in the words of before, where they are as true.
     """
     version = metadata["version"]
+    if earlier is not None and metadata.get("guarantee") == earlier:
+        expected = {**expected, "guarantee": earlier}
     seals = (FILE,) if version == 1 else (FILE, DIGEST, TABLE)
     how = {ESCAPED} if metadata.get(ESCAPED) is True else set()  # how it is written, not what it claims
     stated = {name: value for name, value in metadata.items() if name not in seals and name not in how}

@@ -16,13 +16,15 @@ from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter
 from dphist.measures import Column, Floats, NoisySum
 from dphist.planning import Plan, storage
+from dphist.planning.describe import guarantee
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection, describe_release
 from dphist.publish.table import HIGH, LOW, check_form, column_names, count_column
+from dphist.publish.totals import Totals, contradiction, estimated
 from dphist.selection.bounds import ChosenBounds
 from dphist.verification import claims
-from dphist.verification.claims import Findings, Names, Text, close, numbers, skipped
+from dphist.verification.claims import Findings, Names, close, numbers, skipped
 from dphist.verification.stored import Stored
 
 _LEAST_ERROR: Final = 12**-0.5 * (1 - 1e-9)
@@ -37,10 +39,11 @@ def _check_whole(value: float) -> float:
 
 class _Total(claims.Model):
     value: Annotated[float, AfterValidator(_check_whole)]
+    low: float | None = None
 
 
 class _Release(claims.Stated):
-    unit: Text
+    unit: claims.UnitOfText
     keys: Names
     null_keys: NullKeys
     order: Order
@@ -48,10 +51,29 @@ class _Release(claims.Stated):
     integers: bool
     total_units: _Total | None = None
     bounds: tuple[ChosenBounds, ...] = ()
+    covered_units: _Total | None = None
+    other_units: _Total | None = None
+    allow_negative: bool = False
 
     def selection(self) -> Selection:
         """What was released beside the plan."""
-        return Selection(self.unit, self.keys, self.where, self.null_keys, self.order, self.intervals, self.integers)
+        form = (self.null_keys, self.order, self.intervals, self.integers, self.allow_negative)
+        return Selection(self.unit, self.keys, self.where, *form)
+
+    def totals(self, plan: Plan) -> Totals | None:
+        """The numbers of units that the plan pays for, with the errors that it gives them."""
+        request = plan.request
+        if not request.total:
+            return None
+        parts = (self.total_units, *((self.covered_units, self.other_units) if request.other else ()))
+        values = [part.value for part in parts if part is not None]
+        if len(values) < len(parts):
+            raise InvalidParameter("a noisy total, which the plan pays for", "none")
+        if request.other and (problem := contradiction(values, allow_negative=self.allow_negative)):
+            raise InvalidParameter("totals that fit together", problem)
+        # One number had no bounds before there were two.
+        bounded = request.other or (self.total_units is not None and self.total_units.low is not None)
+        return estimated(values, request, self.intervals if bounded else None, allow_negative=self.allow_negative)
 
 
 def check_release(stored: Stored, table: pa.Table) -> Findings:
@@ -59,19 +81,18 @@ def check_release(stored: Stored, table: pa.Table) -> Findings:
     try:
         plan = Plan(*storage.from_data(stored.metadata.get("plan"), "the metadata"))
         stated = _Release.read(stored.metadata)
-        request, total = stated.selection(), stated.total_units
-        if plan.request.total and total is None:
-            raise InvalidParameter("a noisy total, which the plan pays for", "none")
+        request, totals = stated.selection(), stated.totals(plan)
         check_form(plan, request.order, request.intervals, request.integers)
-        value = total.value if total is not None and plan.request.total else None
         bounds = _bounds_of(plan, stated.bounds)
-        expected = describe_release(plan, request, value, stated.created, stated.receipt, bounds)
+        expected = describe_release(plan, request, totals, stated.created, stated.receipt, bounds)
+        # A column may be called like an expression, and was just the unit. A unit of several parts is always named.
+        earlier = guarantee(plan.request, plan.mechanism) if isinstance(request.unit, str) else None
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, "the metadata lacks what it should say")
     detail = f"delta({plan.request.mechanism_epsilon:g}) = {plan.delta:.4g} <= {plan.request.delta:g}, computed anew"
     checks = [
         Check("guarantee", True, detail),
-        *claims.compare(stored.metadata, expected),
+        *claims.compare(stored.metadata, expected, earlier),
         *_check_table(stored, table, plan, request, plain=claims.is_plain(stated.version, table)),
     ]
     given = plan.request.choice == "given"

@@ -35,7 +35,16 @@ from dphist.engines.duckdb.resolve import resolve
 from dphist.engines.duckdb.session import fetch, leave_room, memory_limit, session, set_memory_limit, without_leaks
 from dphist.engines.duckdb.sources import Attached, quote_identifier
 from dphist.engines.query import GroupByQuery, PerformanceSettings
-from dphist.engines.sql import Fields, blocks_sql, histogram_sql, pairs_sql, records_sql, steps_names, trees_of
+from dphist.engines.sql import (
+    Fields,
+    blocks_sql,
+    coverage_sql,
+    histogram_sql,
+    pairs_sql,
+    records_sql,
+    steps_names,
+    trees_of,
+)
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.interruption import interruptible
 from dphist.measures import Measure
@@ -68,6 +77,11 @@ class DuckDBDialect:
     def same(self, left: str, right: str) -> str:
         """Standard SQL."""
         return f"{left} IS NOT DISTINCT FROM {right}"
+
+    def combined(self, values: Sequence[str]) -> str:
+        """A struct, which DuckDB hashes, compares and orders field by field."""
+        fields = (f"part_{i} := {value}" for i, value in enumerate(values, 1))
+        return f"struct_pack({', '.join(fields)})"
 
     def nearest(self, number: str) -> str:
         """A cast rounds halves to even."""
@@ -157,12 +171,24 @@ class DuckDBRecords:
             total=total,
             bounds=replace(bounds, sparsity=None),
             listed=self.query.public_keys is not None,
+            coverage_of=self._coverage if self.query.want_coverage else None,
         )
+
+    def _coverage(self, released: pa.Table) -> tuple[int, int]:
+        """From the kept pairs: many sources can be read only once."""
+        keys = self.fields.key_names
+        self.connection.register("released_keys", released.select(range(len(keys))).rename_columns(list(keys)))
+        counted = fetch(self.connection, coverage_sql("pairs", "released_keys", keys, DuckDBDialect()))
+        self.connection.unregister("released_keys")
+        return int(counted["covered"][0].as_py()), int(counted["other"][0].as_py())
 
     def _count(self, bounds: ContributionBounds) -> None:
         """A table of the groups, numbered in no order, in the engine: it may be larger than memory."""
         self.tell(BOUNDING)
-        sql = histogram_sql(self.fields, bounds, self.seed, DuckDBDialect())
+        paired = self.query.want_coverage
+        if paired:
+            self.read(lambda: self.connection.execute(materialise_sql(self.fields)))
+        sql = histogram_sql(self.fields, bounds, self.seed, DuckDBDialect(), paired=paired)
         code = "CAST(ROW_NUMBER() OVER () - 1 AS BIGINT) AS code"
         self.read(
             lambda: self.connection.execute(f"CREATE OR REPLACE TEMP TABLE counted AS SELECT *, {code} FROM ({sql})")

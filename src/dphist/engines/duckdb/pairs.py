@@ -24,7 +24,16 @@ from dphist.engines.base import BOUNDING, Integers, LocalGroups, bins_of, histog
 from dphist.engines.duckdb.engine import UNITS_SQL, DuckDBDialect, DuckDBRecords, keys_of_codes, materialise_sql
 from dphist.engines.duckdb.session import execute, fetch, leave_room, memory_limit
 from dphist.engines.memory import BinsOf, CodedPairs, MemoryPairs, no_bins, no_keys
-from dphist.engines.sql import OTHER_SEED, binned_sql, bucket_sql, list_names, saturated, steps_names, trees_of
+from dphist.engines.sql import (
+    OTHER_SEED,
+    binned_sql,
+    bucket_sql,
+    coverage_sql,
+    list_names,
+    saturated,
+    steps_names,
+    trees_of,
+)
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, MOST_RELEASED, NORM_BITS, WEIGHT_BITS
@@ -334,6 +343,13 @@ class SqlPairs(CodedPairs):
             " GROUP BY group_code",
         )
         return self._spread_column(table, "shares")
+
+    def covered_units(self, released: NDArray[np.bool_]) -> tuple[int, int]:
+        """By a table of the released codes."""
+        self.connection.register("released_codes", pa.table({"group_code": np.flatnonzero(released).astype(np.int32)}))
+        sql = coverage_sql("coded", "released_codes", ["group_code"], DuckDBDialect(), "unit_code")
+        counted = fetch(self.connection, sql)
+        return int(counted["covered"][0].as_py()), int(counted["other"][0].as_py())
 
     def votes(self, capacity: int, scores: Integers | None) -> Integers:
         """Deferred acceptance, round by round, until nobody is turned away.

@@ -42,7 +42,16 @@ from dphist.engines.spark.expressions import quote_identifier
 from dphist.engines.spark.resolve import resolve
 from dphist.engines.spark.session import is_connect, pinned, without_leaks
 from dphist.engines.spark.staging import Staging, new_staging, remove_all
-from dphist.engines.sql import Fields, histogram_sql, list_names, pairs_sql, ranked_sql, records_sql, steps_names
+from dphist.engines.sql import (
+    Fields,
+    coverage_sql,
+    histogram_sql,
+    list_names,
+    pairs_sql,
+    ranked_sql,
+    records_sql,
+    steps_names,
+)
 from dphist.errors import EngineFailure, InvalidParameter, MissingExtra
 from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.interruption import undo_at_stop
@@ -78,6 +87,11 @@ class SparkDialect:
     def same(self, left: str, right: str) -> str:
         """Spark's own operator, which joins by hash."""
         return f"{left} <=> {right}"
+
+    def combined(self, values: Sequence[str]) -> str:
+        """A struct, which Spark hashes, compares and orders field by field."""
+        fields = (f"'part_{i}', {value}" for i, value in enumerate(values, 1))
+        return f"named_struct({', '.join(fields)})"
 
     def nearest(self, number: str) -> str:
         """A cast alone would cut the fraction off."""
@@ -205,7 +219,25 @@ class SparkRecords:
     def groups(self, bounds: ContributionBounds) -> SparkGroups:
         """Bounded counts and sums, written down."""
         self.tell(BOUNDING)
-        return self.written(self.sql(self.histogram_sql(bounds)), "groups", ContributionBounds(bounds.max_groups))
+        if not self.query.want_coverage:
+            return self.written(self.sql(self.histogram_sql(bounds)), "groups", ContributionBounds(bounds.max_groups))
+        pairs = self.written_pairs()
+        groups = self.written(
+            self.sql(self.histogram_sql(bounds, pairs)), "groups", ContributionBounds(bounds.max_groups)
+        )
+        return replace(groups, pairs=pairs)
+
+    def written_pairs(self) -> str:
+        """The pairs, written down once, under a name for SQL."""
+        distinct = ("unit", *self.fields.key_names)
+        return self.views.add(self.staging().write(self.sql(self.pairs_sql()), "pairs", distinct=distinct), "pairs")
+
+    def coverage(self, pairs: str, released: DataFrame) -> tuple[int, int]:
+        """Of a table of pairs by its name, and one with keys."""
+        shown = self.views.add(released, f"released_{self.views.number()}")
+        sql = coverage_sql(pairs, shown, self.fields.key_names, SparkDialect())
+        (counted,) = without_leaks(lambda: self.sql(sql).collect())
+        return int(counted[0]), int(counted[1])
 
     def sketch(self, sparsity: int) -> SparkGroups:
         """A sketch, written down."""

@@ -41,6 +41,7 @@ class SparkGroups:
     records: SparkRecords
     frame: DataFrame
     bounds: ContributionBounds = NO_BOUNDS
+    pairs: str | None = None
 
     @property
     def listed(self) -> bool:
@@ -93,6 +94,11 @@ class SparkGroups:
     def total_units(self) -> int:
         """Each unit is marked in one of its groups."""
         return self.sum_of("first_units")
+
+    def coverage(self, released: SparkTable) -> tuple[int, int]:
+        """By the pairs that were counted and the table that was written."""
+        assert self.pairs is not None, "the query asks for it"
+        return self.records.coverage(self.pairs, released.committed)
 
     def number(self) -> int:
         """One number."""

@@ -23,9 +23,7 @@ from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, MOST_RELEASED, N
 
 def pairs_of(records: SparkRecords) -> SparkPairs:
     """Write the pairs of some records down, unless there are more units than the guarantee is stated for."""
-    distinct = ("unit", *records.fields.key_names)
-    written = records.staging().write(records.sql(records.pairs_sql()), "pairs", distinct=distinct)
-    pairs = SparkPairs(records, records.views.add(written, "pairs"))
+    pairs = SparkPairs(records, records.written_pairs())
     # Counting units costs a shuffle and is needed only if there are that many pairs.
     if pairs.number() >= MOST_RELEASED and pairs.total_units() >= MOST_RELEASED:
         raise InvalidParameter("fewer than 2^31 units for the adaptive release", "more")
@@ -116,6 +114,10 @@ class SampledSparkPairs:
             order = SparkDialect().priority(self.records.seed ^ OTHER_SEED, ["unit", *(f"pair.{key}" for key in keys)])
             counted = with_bins_sql(counted, self.pairs.view, given, keys, trees, order, most)
         return self._written(counted)
+
+    def coverage(self, groups: SparkGroups) -> tuple[int, int]:
+        """By the keys of the groups."""
+        return self.records.coverage(self.pairs.view, groups.frame)
 
     def _written(self, sql: str) -> SparkGroups:
         return self.records.written(self.records.sql(sql), f"exact_{self.records.views.number()}")

@@ -1,0 +1,66 @@
+"""`dphist bounds`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from dphist.cli import options
+from dphist.cli.options import option
+from dphist.cli.output import Talk, print_json, recorded
+
+
+def command(
+    source: options.Source,
+    unit: options.Unit,
+    epsilon: options.Epsilon,
+    column: Annotated[str | None, option("--column", "The column whose bounds are asked for.")] = None,
+    of: Annotated[
+        str,
+        option("--of", "record: of one record of each unit; sum, mean: of a unit's in a group; rows: how many it has."),
+    ] = "record",
+    by: Annotated[list[str] | None, option("--by", "A column that makes the groups, for sum, mean and rows.")] = None,
+    lower: Annotated[float | None, option("--lower", "A lower end that is known.")] = None,
+    upper: Annotated[float | None, option("--upper", "An upper end that is known.")] = None,
+    outside: Annotated[float, option("--outside", "About the share of units that may be outside.")] = 0.01,
+    where: options.Where = None,
+    no_header: options.NoHeader = None,
+    ledger: options.Ledger = None,
+    dataset: options.Dataset = None,
+    threads: options.Threads = None,
+    memory_limit: options.MemoryLimit = None,
+    temp_directory: options.TempDirectory = None,
+    engine: options.Counter = "duckdb",
+    master: options.Master = None,
+    remote: options.Remote = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Private bounds of a column, for sums and means to come. Charged like a release.
+
+    Example: dphist bounds events.parquet --unit user_id --column likes --epsilon 0.1
+    """
+    from dphist.publish.bounds import bounds
+    from dphist.publish.heads import check_heads
+
+    check_heads(ledger, dataset, ())
+    talk = Talk(quiet=as_json)
+    kind: Any = of
+    found = bounds(
+        options.files(source, no_header),
+        unit=unit,
+        column=column,
+        epsilon=epsilon,
+        of=kind,
+        by=by or (),
+        lower=lower,
+        upper=upper,
+        outside=outside,
+        where=where,
+        ledger=ledger,
+        dataset=dataset,
+        engine=options.open_engine(engine, threads, memory_limit, temp_directory, master=master, remote=remote),
+        progress=talk.phase,
+    )
+    if as_json:
+        print_json(found.to_data())
+    talk.line(str(found))
+    talk.line(recorded(found.receipt))

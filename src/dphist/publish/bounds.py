@@ -1,0 +1,147 @@
+"""Private bounds of a column by themselves: for a plan to come, or to know a column without looking at it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from dphist import checks
+from dphist.columns import Unit, not_protected, protected, unit_of
+from dphist.engines.base import Engine, Progress, Records
+from dphist.engines.buckets import Of
+from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, parse_key
+from dphist.errors import InvalidParameter
+from dphist.measures import Measure
+from dphist.mechanisms.base import LARGEST_EPSILON, pure_cost, sampler_surcharge
+from dphist.noise import Entropy
+from dphist.noise.entropy import require_secure
+from dphist.publish.charge import Receipt, Spend, charging, paid_run
+from dphist.publish.run import choose_engine
+from dphist.selection.bounds import cover, noise_sizes, read_sizes, share_outside
+from dphist.words import bounded_change, exactly, number
+
+THEOREM: Final = "discrete Laplace noise on one bucket for each unit"
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateBounds:
+    """Bounds that leave about so many units outside, and the noisy share that they do; None if no value could be seen."""
+
+    unit: Unit
+    column: str | None
+    of: Of
+    lower: float | None
+    upper: float | None
+    outside: float | None
+    epsilon: float
+    receipt: Receipt | None = None
+
+    @property
+    def guarantee(self) -> str:
+        """In one sentence."""
+        delta = sampler_surcharge(self.epsilon, 1)
+        words = bounded_change(protected(self.unit), self.epsilon, delta, delta, THEOREM)
+        return f"{words} {not_protected(self.unit)}".strip()
+
+    def __str__(self) -> str:
+        what = "records per unit and group" if self.column is None else f"{self.column} ({self.of})"
+        if self.lower is None or self.upper is None or self.outside is None:
+            found = f"{what}: no bounds found; no value could be told from noise."
+        else:
+            range_ = f"{exactly(self.lower)} to {exactly(self.upper)}"
+            found = f"{what}: {range_}; about {100 * self.outside:.1f} % of units are outside."
+        return f"{found}\nGuarantee: {self.guarantee}"
+
+    def to_data(self) -> dict[str, Any]:
+        """Everything public about it, for JSON."""
+        names = ("column", "of", "lower", "upper", "outside", "epsilon", "guarantee")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "ledger": None if self.receipt is None else self.receipt.to_data(),
+        }
+
+
+def bounds(
+    source: object,
+    *,
+    unit: str | Sequence[str],
+    column: str | None = None,
+    epsilon: float,
+    of: Of = "record",
+    by: str | Sequence[str] = (),
+    lower: float | None = None,
+    upper: float | None = None,
+    outside: float = 0.01,
+    where: str | None = None,
+    settings: PerformanceSettings | None = None,
+    engine: Engine | None = None,
+    ledger: str | Path | None = None,
+    dataset: str | None = None,
+    progress: Progress | None = None,
+    entropy: Entropy | None = None,
+) -> PrivateBounds:
+    """Bounds of a column, from a noisy histogram over public buckets that grow by the square root of two.
+
+    Args:
+        source: as for `dphist.release`.
+        unit: the column, or columns, that name the person protected.
+        column: the column; none for `of="rows"`.
+        epsilon: the budget; nothing else is spent, and delta is that of the sampler.
+        of: whose bounds: one ``record`` of each unit, the ``sum`` or ``mean`` of a unit's values in a group, or its ``rows``.
+        by: the columns that make the groups, for sums, means and rows; without them a unit's records are one group.
+        lower, upper: an end that is known.
+        outside: about the share of units that may have their value outside.
+        where, settings, engine, ledger, dataset: as for `dphist.release`.
+
+    Returns:
+        The bounds, the noisy share of units outside, the guarantee.
+
+    Raises:
+        InvalidParameter: what names, types and options rule out, before anything is charged.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> people = pa.table({"who": range(5000), "age": [20.0 + i % 60 for i in range(5000)]})
+        >>> found = bounds(people, unit="who", column="age", epsilon=1.0)
+        >>> found.lower <= 23 and 64 <= found.upper <= 128
+        True
+    """
+    require_secure(entropy)
+    checks.check_epsilon(epsilon)
+    checks.check_between("epsilon", epsilon, checks.SMALLEST_EPSILON, LARGEST_EPSILON)
+    checks.check_choice("of", of, get_args(Of))
+    checks.check_between("outside", outside, 0.0, 0.5)
+    if (column is None) != (of == "rows"):
+        raise InvalidParameter("a column, or none for rows", repr(column), "add --column NAME.")
+    kinds: dict[str, Any] = {"record": "deviation"}
+    measure = Measure(kinds.get(of, of), column, 0.0, 1.0, nulls="left out")
+    keys = tuple(map(parse_key, [by] if isinstance(by, str) else by)) or (Key("everything", "1"),)
+    who = unit_of(unit)
+    query = GroupByQuery(unit=who, by=keys, measures=(measure,), where=where)
+    scale = 1 / epsilon * (1 + 1e-12)
+
+    def run(records: Records) -> PrivateBounds:
+        sizes = read_sizes(noise_sizes(records.sizes(1, of), scale, entropy), scale)
+        if sizes is None:
+            return PrivateBounds(who, column, of, lower, upper, None, epsilon)
+        low, high = cover(sizes, outside, lower, upper)
+        return PrivateBounds(who, column, of, low, high, share_outside(sizes, low, high), epsilon)
+
+    chosen = choose_engine(source, engine, settings)
+    with charging(ledger, dataset, lambda: spend_of_bounds(epsilon, who)) as charge:
+        return paid_run(charge, chosen.open(source, query, progress=progress), run)
+
+
+def spend_of_bounds(epsilon: float, unit: Unit) -> Spend:
+    """A pure epsilon on one bucket."""
+    found = PrivateBounds(unit, None, "rows", None, None, None, epsilon)
+    return Spend(
+        command="bounds",
+        unit=unit,
+        epsilon=epsilon,
+        facts={"epsilon": epsilon, "noise": f"scale {number(1 / epsilon)}", "guarantee": found.guarantee},
+        cost=lambda composed: pure_cost(epsilon, composed),
+        with_epsilon=lambda other: spend_of_bounds(other, unit),
+    )
