@@ -57,6 +57,13 @@ def parse_key(text: str) -> Key:
     return Key(name, match["expression"].strip())
 
 
+EVERYBODY: Final = Key("all units", "0")
+"""The key where there are no groups: one for all records. It is never published."""
+
+ONE_GROUP: Final = pa.table({EVERYBODY.name: pa.array([0], pa.int32())})
+"""The public list of that one group."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupByQuery:
     """Units per group, with sums. Records without a unit are dropped.

@@ -21,7 +21,7 @@ from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection, describe_release
 from dphist.publish.table import HIGH, LOW, check_form, column_names, count_column, one_pass
 from dphist.verification import claims
-from dphist.verification.claims import Findings, Names, Text, close, numbers, skipped
+from dphist.verification.claims import Findings, MaybeNames, Text, close, numbers, skipped
 from dphist.verification.stored import Stored
 
 
@@ -37,7 +37,8 @@ class _Total(claims.Model):
 
 class _Release(claims.Stated):
     unit: Text
-    keys: Names
+    by: MaybeNames
+    keys: MaybeNames
     null_keys: NullKeys
     order: Order
     intervals: float | None = None
@@ -57,6 +58,8 @@ def check_release(stored: Stored, table: pa.Table) -> Findings:
         request, total = stated.selection(), stated.total_units
         if plan.request.total and total is None:
             raise InvalidParameter("a noisy total, which the plan pays for", "none")
+        if not request.by and (plan.request.thresholded or plan.request.keys != 1):
+            raise InvalidParameter("columns that make the groups, which the plan has", "none")
         check_form(plan, request.order, request.intervals, request.integers)
         value = total.value if total is not None and plan.request.total else None
         expected = describe_release(plan, request, value, stated.created, stated.receipt)
@@ -142,7 +145,7 @@ def _check_counts(counts: Floats, plan: Plan, integers: bool) -> Iterator[Check]
 
 def _check_order(stored: Stored, table: pa.Table, counts: Floats, keys: list[str], request: Selection) -> Check:
     if stored.is_typed and not stored.is_folder:  # Spark orders some keys in another way
-        places = row_order(table, keys, request.order).to_numpy()
+        places = row_order(table, keys, request.order).to_numpy() if keys else np.arange(table.num_rows)
         right = bool((places == np.arange(len(places))).all())
     elif request.order == "key":
         return skipped("order", "by keys, whose types this format does not keep")
