@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 import dphist as dp
 from dphist.audit import laws
@@ -21,6 +22,8 @@ from dphist.noise import DiscreteLaplace
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.planning.request import Request
+from dphist.privacy.composition import delta_from_rho
+from dphist.privacy.gaussian import delta_gaussian
 from drawn_laws import recorded, silence
 
 LAPLACE = [KnownLaplace(1, 1, 1.5), KnownLaplace(1, 1, 0.4), KnownLaplace(2, 2, 1.25), KnownLaplace(3, 3, 0.8)]
@@ -69,6 +72,19 @@ def test_a_count_and_a_sum_share_one_pure_epsilon() -> None:
         )
         assert laws.both_ways(p, q, pure) <= 1e-12
         assert laws.both_ways(p, q, 0.99 * pure) > 1e-4
+
+
+def test_what_is_charged_covers_the_law() -> None:
+    """A count and a sum in each of two groups, as rho and as mu: the loss is +-1/scale in each of four numbers."""
+    mechanism = KnownLaplace(9, 2, 2.0, sums_epsilon=0.5)
+    cost = mechanism.cost(1.0)
+    up = np.arange(5)
+    chances = binom.pmf(up, 4, 1 / (1 + math.exp(-0.5)))
+    for epsilon in (0.0, 0.25, 0.5, 1.0, 1.5):
+        true = float(chances @ np.maximum(0.0, -np.expm1(epsilon - (2 * up - 4) / 2)))
+        assert true <= float(delta_gaussian(cost.mu, epsilon)) + cost.mu_delta
+        assert true <= delta_from_rho(cost.rho, epsilon) + cost.rho_delta
+        assert true <= mechanism.delta(epsilon)
 
 
 @settings(max_examples=40, deadline=None)
