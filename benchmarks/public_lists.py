@@ -32,7 +32,8 @@ def zcdp(groups: int, epsilon: float, delta: float) -> float:
 
 def main() -> None:
     """The table, in Markdown."""
-    print("| groups per unit | before | now, δ = 10⁻⁸ | chosen | now, δ = 0 | Laplace | Gaussian, textbook | Gaussian by zCDP |")
+    head = "groups per unit | before | now, δ = 10⁻⁸ | chosen | now, δ = 0 | Laplace | Gaussian, textbook | Gaussian by zCDP"
+    print(f"| {head} |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for groups in (1, 3, 10, 30):
         budget = {"epsilon": 1.0, "keys": LISTED, "max_groups": groups}

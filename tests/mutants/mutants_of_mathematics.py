@@ -1166,8 +1166,8 @@ PUBLIC_LISTS: Final = (
         ("discrete-sum-taken-as-discrete", "log_delta = _log_constant(variance, counts)",
          "log_delta = _log_constant(variance * counts, 1)", "a sum of discrete Gaussians is none",
          _SUMS_OF_NOISE + "test_the_profile_is_that_of_the_sum_from_above"),
-        ("discrete-blocks-from-below", "np.minimum(np.abs(starts), np.abs(ends))", "np.maximum(np.abs(starts), np.abs(ends))",
-         "blocks round up", _SUMS_OF_NOISE + "test_large_sums_are_added_up_in_blocks_from_above"),
+        ("discrete-blocks-of-one", "math.log(width * float(terms.sum()) + beyond)", "math.log(float(terms.sum()) + beyond)",
+         "every value of a block counts", _SUMS_OF_NOISE + "test_large_sums_are_added_up_in_blocks_from_above"),
     ),
     *in_file(
         "mechanisms/known_laplace.py",

@@ -113,10 +113,11 @@ def test_magnitudes_saturate_and_keep_their_law_below() -> None:
 
 def test_noisy_values_stay_in_a_public_range(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut after the noise: whatever noise at or beyond the saturation would have been, the result is the end of the range."""
-    monkeypatch.setattr(exact, "sample_exactly", lambda law, n, entropy=None: np.array([SATURATION, -SATURATION, 5]))
-    values = np.array([-(SATURATION - LARGEST_NOISY), SATURATION - LARGEST_NOISY, 7])
-    noisy = add_exactly(values, DiscreteLaplace(Fraction(1)))
-    assert noisy.tolist() == [LARGEST_NOISY, -LARGEST_NOISY, 12]
+    for value in (-(SATURATION - LARGEST_NOISY), -7, 0, SATURATION - LARGEST_NOISY):
+        drawn = np.array([SATURATION, -SATURATION, 5 - value])
+        monkeypatch.setattr(exact, "sample_exactly", lambda law, n, entropy=None, drawn=drawn: drawn)
+        noisy = add_exactly(np.full(3, value), DiscreteLaplace(Fraction(1)))
+        assert noisy.tolist() == [LARGEST_NOISY, -LARGEST_NOISY, 5]
 
 
 def test_nonsense_is_refused() -> None:
