@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import dphist as dp
 from dphist.cli.app import app
 from dphist.ledger import DataSet, Ledger
+from dphist.noise import sampling
 from dphist.planning.request import Request
 from dphist.privacy.filters import ACCOUNTANTS
 from dphist.publish.charge import spend_of_plan
@@ -65,6 +66,22 @@ def test_without_keys_there_is_one_row_and_no_key_column() -> None:
     one = quiet(where="year = 2020", integers=True, order="key", null_keys="drop", max_groups=1)
     units = {r["user"] for r in records if r["year"] == 2020}
     assert one.to_arrow().to_pydict()["count"] == [len(units)]
+
+
+@pytest.mark.parametrize("by", [{}, {"by": ["country", "year"], "keys": PRODUCT}])
+def test_a_pure_release_never_asks_the_sampler_that_has_an_error(
+    by: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its distance from the law would have to be paid for with delta. Every column that can be asked for is here."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("noise of the table sampler")
+
+    monkeypatch.setattr(sampling.BlockSampler, "fill", refuse)
+    columns = {"sums": {"spent": (0, 200)}, "means": {"spent": (0, 20)}, "rows": 30, "total": True, "intervals": 0.9}
+    assert dp.release(EVENTS, unit="user", **PURE, **columns, **by).plan.delta == 0
+    with pytest.raises(AssertionError, match="table sampler"):
+        dp.release(EVENTS, unit="user", epsilon=1, delta=1e-6, mechanism="sparse-gaussian")
 
 
 def test_names_of_columns_never_clash_with_the_row_of_all_units() -> None:
