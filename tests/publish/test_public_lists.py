@@ -51,8 +51,8 @@ def test_a_product_is_released_combination_by_combination() -> None:
 
 
 def test_without_keys_there_is_one_row_and_no_key_column() -> None:
-    columns = {"sums": {"spent": (0, 200)}, "means": {"spent": (0, 20)}, "rows": 30, "total": True, "intervals": 0.9}
-    found = quiet(**columns)
+    columns: dict[str, Any] = {"sums": {"spent": (0, 200)}, "means": {"spent": (0, 20)}, "rows": 30, "total": True}
+    found = quiet(**columns, intervals=0.9)
     (row,) = found.to_arrow().to_pylist()
     records = [r for r in EVENTS.to_pylist() if r["user"] is not None]
     assert row["count"] == found.total == 60
@@ -78,8 +78,8 @@ def test_a_pure_release_never_asks_the_sampler_that_has_an_error(
         raise AssertionError("noise of the table sampler")
 
     monkeypatch.setattr(sampling.BlockSampler, "fill", refuse)
-    columns = {"sums": {"spent": (0, 200)}, "means": {"spent": (0, 20)}, "rows": 30, "total": True, "intervals": 0.9}
-    assert dp.release(EVENTS, unit="user", **PURE, **columns, **by).plan.delta == 0
+    columns: dict[str, Any] = {"sums": {"spent": (0, 200)}, "means": {"spent": (0, 20)}, "rows": 30, "total": True}
+    assert dp.release(EVENTS, unit="user", **PURE, **columns, **by, intervals=0.9).plan.delta == 0
     with pytest.raises(AssertionError, match="table sampler"):
         dp.release(EVENTS, unit="user", epsilon=1, delta=1e-6, mechanism="sparse-gaussian")
 
@@ -152,6 +152,27 @@ def test_a_pure_epsilon_is_charged_without_delta(tmp_path: Path, accountant: Any
         assert all(check.passed for check in ledger.verify("people"))
         more = {"basic": 11, "gdp": 3, "zcdp": 5}[accountant]  # twelve tenths are twelve, exactly
         assert ledger.status("people").more_like_the_last() == more
+
+
+def test_a_ledger_that_gaussian_noise_fits_says_so(tmp_path: Path) -> None:
+    """Laplace noise is the smaller one, and adds up worse."""
+    address = tmp_path / "ledger.db"
+    with Ledger(str(address), create=True) as ledger:
+        ledger.create(DataSet("people", 1.5, 1e-6, "user", "gdp"))
+    options: dict[str, Any] = {
+        "unit": "user",
+        "by": "country",
+        "keys": "country=DE,FR",
+        "max_groups": 1,
+        "epsilon": 1.0,
+    }
+    options |= {"ledger": address, "dataset": "people"}
+    with pytest.raises(dp.BudgetExceeded, match="with --mechanism sparse-gaussian it fits as it is"):
+        dp.release(EVENTS, delta=1e-7, **options)
+    assert dp.release(EVENTS, delta=1e-7, mechanism="sparse-gaussian", **options).receipt is not None
+    with pytest.raises(dp.BudgetExceeded) as caught:
+        dp.release(EVENTS, delta=0, **options)
+    assert "sparse-gaussian" not in str(caught.value)
 
 
 def test_saved_plans_may_have_no_delta_where_nothing_needs_one(tmp_path: Path) -> None:
