@@ -18,7 +18,7 @@ from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.exact import CHUNK, LARGEST_NOISY, SATURATION
 from dphist.noise.testing import ScriptedEntropy, SeededEntropy
 
-SIZE = 120_000
+SIZE = 70_000
 LAST_WORD = (1 << 64) - 1
 
 
