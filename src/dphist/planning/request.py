@@ -70,7 +70,8 @@ class Request:
     other: bool = False
 
     def __post_init__(self) -> None:
-        checks.check_budget(self.epsilon, self.delta)
+        dense = self.keys is not None and not self.sparse_keys
+        checks.check_budget(self.epsilon, self.delta, pure=dense and self.sketch is None)
         checks.check_choice("objective", self.objective, OBJECTIVES)
         checks.check_choice("mechanism", self.mechanism, MECHANISMS)
         checks.check_whole("low_threshold", self.low_threshold)
@@ -163,10 +164,13 @@ class Request:
             raise InvalidParameter("best where the law is chosen from the data", self.mechanism)
 
     def _check_noise(self) -> None:
-        if self.noise == "discrete" and (self.aggregates or self.keys is not None or self.analysis is not None):
+        if self.delta == 0 and (self.mechanism not in ("best", "laplace") or self.correlation is not None):
+            raise InvalidParameter("delta > 0 for Gaussian noise", 0, "try 1e-8, or Laplace noise, which needs none.")
+        listed = self.keys is not None and self.sparse_keys
+        if self.noise == "discrete" and (self.aggregates or listed or self.analysis is not None):
             raise InvalidParameter(
-                "discrete noise on counts of unknown groups alone",
-                "aggregates, keys or an analysis",
+                "discrete noise on counts alone, of unknown groups or of all listed ones",
+                "aggregates, --sparse or an analysis",
                 "use rounded noise.",
             )
 
