@@ -9,7 +9,7 @@ Noise is drawn for those nodes alone that a walk reaches: what is published has 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Self, TypeAlias
@@ -21,11 +21,13 @@ from scipy.special import ndtri
 from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.noise import DiscreteLaplace, Entropy, RoundedGaussian, sample
+from dphist.noise.laws import Law
 from dphist.privacy.search import edge
 
 Integers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 TreeLaw: TypeAlias = RoundedGaussian | DiscreteLaplace
+Perturb: TypeAlias = Callable[[Integers, Law, Entropy | None], Integers]
 
 USUAL_HEIGHT: Final = 12
 MOST_HEIGHT: Final = 20
@@ -200,6 +202,7 @@ def noisy_quantiles(
     probabilities: Sequence[float],
     level: float | None = None,
     entropy: Entropy | None = None,
+    perturb: Perturb | None = None,
 ) -> NoisyQuantiles:
     """Draw the trees of all groups, as far as they are needed, and read quantiles off them.
 
@@ -212,6 +215,7 @@ def noisy_quantiles(
         probabilities: which quantiles, each in (0, 1).
         level: the probability with which the interval of each quantile covers it.
         entropy: where noise comes from.
+        perturb: how noise of a law is added to steps, if not by `sample`.
 
     Returns:
         Values that do not fall as the probability grows, their standard errors, and intervals that hold them.
@@ -227,10 +231,11 @@ def noisy_quantiles(
         reach = critical_value(law, (1 - level) / tree.height)
         shifts += [-reach, reach]
     walks = _Walks(np.tile(shifts, len(probabilities)), np.repeat(probabilities, len(shifts)))
+    noise = _Noise(law, entropy, perturb)
     size = max(1, _WALKS_AT_ONCE // len(walks.shifts))
     positions = np.empty((len(bins), len(walks.shifts)))
     for first in range(0, len(bins), size):
-        positions[first : first + size] = _walk(bins[first : first + size], tree, law, walks, entropy)
+        positions[first : first + size] = _walk(bins[first : first + size], tree, law, walks, noise)
     return _read(tree, positions.reshape(len(bins), len(probabilities), len(shifts)))
 
 
@@ -253,6 +258,21 @@ def critical_value(law: TreeLaw, miss: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Noise:
+    """Where noise on nodes comes from."""
+
+    law: TreeLaw
+    entropy: Entropy | None
+    perturb: Perturb | None
+
+    def add(self, steps: Integers, nodes: Integers) -> Integers:
+        """Noise on the numbers of these nodes."""
+        if self.perturb is not None:
+            return self.perturb(steps, self.law, self.entropy)
+        return steps + _draw(self.law, nodes, self.entropy)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Walks:
     """Walks from the root to a bin. Each goes right where the prefix is below p * total + shift stds of its noise."""
 
@@ -260,7 +280,7 @@ class _Walks:
     probabilities: Floats
 
 
-def _walk(bins: Bins, tree: Tree, law: TreeLaw, walks: _Walks, entropy: Entropy | None) -> Floats:
+def _walk(bins: Bins, tree: Tree, law: TreeLaw, walks: _Walks, noise: _Noise) -> Floats:
     """Where all walks end in each group, in bins. Those without a shift end inside a bin, the others at its outer end.
 
     A walk without a shift goes by prefixes that are cut to those at the ends of the node: one rising estimate for every
@@ -271,7 +291,7 @@ def _walk(bins: Bins, tree: Tree, law: TreeLaw, walks: _Walks, entropy: Entropy 
     keys = np.repeat(np.arange(groups) << height, np.diff(bins.offsets)) + bins.bins
     sums = np.append(0, np.cumsum(bins.steps))
     point = walks.shifts == 0
-    total = (bins.totals + _draw(law, np.arange(groups), entropy)).astype(np.float64)[:, None]
+    total = noise.add(bins.totals, np.arange(groups)).astype(np.float64)[:, None]
     # A total below its own noise tells nothing; a positive one keeps every walk inside a bin.
     high = np.where(point, np.maximum(total, std), total)
     low = np.zeros(shape)
@@ -286,7 +306,7 @@ def _walk(bins: Bins, tree: Tree, law: TreeLaw, walks: _Walks, entropy: Entropy 
         found, where = np.unique(nodes, return_inverse=True)
         width = 1 << (height - level)
         left, middle, right = (sums[np.searchsorted(keys, found * width + part)] for part in (0, width // 2, width))
-        balances = 2 * middle - left - right + _draw(law, found, entropy)
+        balances = noise.add(2 * middle - left - right, found)
         middle_prefix = (low + high + balances.astype(np.float64)[where.reshape(shape)]) / 2
         middle_prefix = np.where(point, np.clip(middle_prefix, low, high), middle_prefix)
         variance = (low_variance + high_variance + 2 * covariance + 1) / 4

@@ -53,9 +53,12 @@ def bounded_change(
 
     A further sentence may tell what is not protected. One that protects little says so.
     """
+    delta = f" plus delta = {rounded_up(proved)} (asked for: {asked!r})"
+    if proved == 0:
+        delta = " and no delta" + (f" (asked for: {asked!r})" if asked > 0 else "")
     return " ".join([
         f"adding or removing {protected} changes the probability of any result by at most a factor"
-        f" {factor_of(epsilon)} plus delta = {rounded_up(proved)} (asked for: {asked!r}), by {theorem}.",
+        f" {factor_of(epsilon)}{delta}, by {theorem}.",
         *([not_protected] if not_protected else []),
         *_cautions(epsilon, proved),
     ])  # fmt: skip

@@ -75,7 +75,8 @@ PLANS = {
     "gaussian with sums": {"max_groups": 3, "sums": {"likes": (0, 1)}},
     "laplace": {"max_groups": 2, "mechanism": "laplace"},
     "correlated": {"sparsity": 50, "mechanism": "correlated-gaussian"},
-    "listed": {"keys": 10, "max_groups": 3},
+    "listed": {"keys": 10, "max_groups": 3, "mechanism": "sparse-gaussian"},
+    "listed, laplace": {"keys": 10, "max_groups": 1},
     "sketch": {"sketch": 8},
     "adaptive": {"mechanism": "adaptive"},
 }

@@ -68,7 +68,19 @@ def test_a_second_condition_is_one_line_and_code_2() -> None:
 
 def test_what_adds_up_may_be_repeated() -> None:
     repeated = {flag for command in COMMANDS.values() for one in command.params if one.multiple for flag in one.opts}
-    assert repeated == {"--against", "--unit", "--by", "--sum", "--mean", "--weight", "--epsilon"}
+    assert repeated == {
+        "--against",
+        "--unit",
+        "--by",
+        "--keys",
+        "--sum",
+        "--mean",
+        "--variance",
+        "--std",
+        "--count-of",
+        "--weight",
+        "--epsilon",
+    }
     done = dphist("plan", *USUAL["plan"], "--sum", "a:0:1", "--sum", "b:0:1")
     assert done.returncode == 0
     assert "sum_b" in done.stdout

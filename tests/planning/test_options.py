@@ -84,7 +84,7 @@ def test_what_is_missing_is_named() -> None:
     with pytest.raises(dp.InvalidParameter, match="Expected delta, got none"):
         dp.release(TABLE, unit="user", by="url", epsilon=1)
     with pytest.raises(dp.InvalidParameter, match="Expected by, got none"):
-        dp.release(TABLE, unit="user", **BUDGET)
+        dp.select(TABLE, unit="user", **BUDGET)
     with pytest.raises(dp.InvalidParameter, match="Expected epsilon, got none"):
         dp.stat("max", TABLE, unit="user")  # type: ignore[call-arg]
 
@@ -100,7 +100,8 @@ def test_what_is_missing_is_named() -> None:
         ({"max_groups": "ten"}, "Expected max_groups to be a whole number, got 'ten'."),
         ({"max_groups": True}, "Expected max_groups to be a whole number, got True."),
         ({"sparsity": 3.0}, "Expected sparsity to be a whole number, got 3.0."),
-        ({"keys": "keys.txt"}, "Expected keys to be a public list of groups, or how many they are, got 'keys.txt'."),
+        ({"keys": 2.5}, "of a table, give their number."),
+        ({"keys": True}, "Expected keys to be a whole number, got True."),
         ({"total": 1}, "Expected total to be true or false, got 1."),
         ({"sums": ["likes"]}, "such as {'likes': (0, 1)}, got list."),
         ({"sums": {"likes": (0, "1")}}, "such as {'likes': (0, 1)}, got '1'."),

@@ -67,6 +67,16 @@ def test_without_noise_spark_and_duckdb_release_the_same(name: str) -> None:
     }
 
 
+def test_without_keys_spark_publishes_the_same_row(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"by": None, "delta": 0, "sums": {"spent": (0, 20)}, "total": True, "intervals": 0.9}
+    here, there = quiet(EVENTS, **options), quiet(frame(EVENTS, 3), **options)
+    assert there.to_arrow().to_pylist() == here.to_arrow().to_pylist()
+    assert there.to_arrow().column_names == there.to_spark().columns == here.to_arrow().column_names
+    assert there.total == here.total
+    there.write(tmp_path / "out.csv")
+    assert all(check.passed is not False for check in examine(tmp_path / "out.csv"))
+
+
 def events(units: int, groups: int, degree: float) -> pa.Table:
     rng = np.random.default_rng(0)
     unit = np.repeat(np.arange(units), np.ceil(rng.lognormal(np.log(degree), 0.7, units)).astype(np.int64))

@@ -82,6 +82,7 @@ def broken() -> list[Broken]:
         ("covered once per group", "a unit in two released groups is two covered units", covered_per_group()),
         ("one noise for two totals", "covered and other units have the same noise", one_noise()),
         ("other without noise", "the units in no released group are published as they are", exact_other()),
+        ("empty groups without noise", "a listed group that nobody is in is published as it is", quiet_where_empty()),
         ("no bounding", "a unit in 5 groups is counted in all of them where 2 are allowed", unbounded()),
     ]
     parts: list[tuple[str, str, Callable[[], Outcome]]] = [
@@ -290,11 +291,22 @@ def _of_release(
     plan: Plan, scene: Scene, engine: Engine | None = None, runs: tuple[int, int] = MANY, **drawn: float
 ) -> Claim:
     """The claim of a plan, about releases that an engine makes, or a mechanism that draws with other parameters."""
+    other: Any = replace(plan.mechanism, **drawn)  # type: ignore[type-var]
+    return _pretending(plan, scene, other.perturb_part, engine, runs)
+
+
+def _pretending(
+    plan: Plan,
+    scene: Scene,
+    perturb: Callable[[Integers, int, Entropy | None], Kept],
+    engine: Engine | None = None,
+    runs: tuple[int, int] = MANY,
+) -> Claim:
+    """The claim of a plan, about releases that draw noise in another way."""
     mechanism: Any = plan.mechanism
-    other = replace(mechanism, **drawn)
 
     def perturb_part(_: object, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
-        return other.perturb_part(counts, shared, entropy)  # type: ignore[no-any-return]
+        return perturb(counts, shared, entropy)
 
     pretender = type("Pretender", (type(mechanism),), {"__slots__": (), "perturb_part": perturb_part})
     weaker = Plan(plan.request, pretender(**mechanism.parameters()), plan.alternatives)
@@ -323,6 +335,17 @@ def not_strict() -> Claim:
     """The same for Laplace noise: whole noise and a whole threshold, so >= is > of one less."""
     plan = plan_for(**BUDGET, max_groups=2, mechanism="laplace")
     return _of_release(plan, Scene(2, 0, 2), threshold=(plan.mechanism.threshold or 0) - 1)
+
+
+def quiet_where_empty() -> Claim:
+    """Laplace noise on a public list, but for groups that seem to need none."""
+    plan = plan_for(epsilon=BUDGET["epsilon"], delta=0.0, keys=1000, max_groups=2)
+
+    def perturb(counts: Integers, shared: int, entropy: Entropy | None) -> Kept:
+        kept = plan.mechanism.perturb_part(counts, shared, entropy)
+        return replace(kept, noisy=np.where(counts == 0, 0, kept.noisy))
+
+    return _pretending(plan, Scene(2, 0, 2), perturb)
 
 
 def unbounded() -> Claim:

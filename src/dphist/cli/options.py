@@ -13,7 +13,7 @@ import typer
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.planning.options import PlanOptions, ReleaseOptions, declarations
+from dphist.planning.options import PlanOptions, ReleaseOptions, SelectOptions, declarations
 
 if TYPE_CHECKING:
     from dphist.engines.base import Engine
@@ -80,7 +80,8 @@ def _is_named(context: typer.Context, name: str) -> bool:
 
 Source: TypeAlias = Annotated[list[str], typer.Argument(help="Parquet, CSV or JSON files, or a glob of them.")]
 Unit: TypeAlias = Annotated[list[str], declared(ReleaseOptions, "unit")]
-By: TypeAlias = Annotated[list[str], declared(ReleaseOptions, "by")]
+By: TypeAlias = Annotated[list[str], declared(SelectOptions, "by")]
+ByOrNone: TypeAlias = Annotated[list[str] | None, declared(ReleaseOptions, "by")]
 Where: TypeAlias = Annotated[str | None, declared(ReleaseOptions, "where")]
 NullKeys: TypeAlias = Annotated[str, declared(ReleaseOptions, "null_keys")]
 Order: TypeAlias = Annotated[str, declared(ReleaseOptions, "order")]
@@ -164,6 +165,7 @@ def parse(asked: dict[str, Any]) -> dict[str, Any]:
         "medians": lambda texts: dict(_bounds(text, "--median") for text in texts),
         "weights": lambda texts: dict(map(_weight, texts)),
         "rows": _rows,
+        "keys": _keys,
     }
     return {name: readers[name](value) if name in readers else value for name, value in asked.items()}
 
@@ -223,6 +225,13 @@ def split_right(text: str, parts: int) -> list[str]:
     ['cents=CAST(price AS DOUBLE)::DOUBLE * 100', '0', '1e4']
     """
     return text.rsplit(":", parts)
+
+
+def _keys(texts: list[str]) -> object:
+    """One list as it is; several are columns of a product."""
+    from dphist.publish.keys import columns_of
+
+    return texts[0] if len(texts) == 1 else columns_of(texts)
 
 
 def _weight(text: str) -> tuple[str, float]:

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 @options.spread(BudgetOptions)
 def command(
+    *,
     source: options.Source,
     unit: options.Unit,
-    by: options.By,
+    by: options.ByOrNone = None,
     asked: dict[str, Any],
     plan: Annotated[Path | None, option("--plan", "Release a plan saved by `dphist plan --save`.")] = None,
     where: options.Where = None,
@@ -69,7 +70,7 @@ def command(
     from dphist.publish import run as releasing
 
     outputs = Outputs(output, report, overwrite, raw_csv, explain, dry_run, quiet, as_json, show)
-    outputs.check(engine, source, plan, asked.get("keys"))
+    outputs.check(engine, source, plan, asked.get("keys", ()))
     budget = options.parse(asked)
     check_budget("release", plan, budget)
     cluster = {"master": master, "remote": remote, "staging": staging}
@@ -106,7 +107,7 @@ class Outputs:
     as_json: bool
     rows: int
 
-    def check(self, engine: str, source: list[str], *inputs: Path | None) -> None:
+    def check(self, engine: str, source: list[str], *inputs: object) -> None:
         """Refuse a run without a result, and files that may not be written."""
         from dphist.engines import writes_folders
         from dphist.publish import files

@@ -64,11 +64,15 @@ OnGroups: TypeAlias = Callable[[Arrays], Rows]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a published table beside its keys, which of them are whole numbers, and the order of its rows."""
+    """The columns of a published table beside its keys, which of them are whole numbers, and the order of its rows.
+
+    keys: whether the keys are published; not where there is one group for all.
+    """
 
     names: tuple[str, ...]
     whole: frozenset[str] = frozenset()
     order: Order = "count"
+    keys: bool = True
 
 
 class StoredTable(Protocol):
@@ -428,7 +432,7 @@ def local_groups(histogram: Histogram) -> LocalGroups:
 
 def with_columns(keys: pa.Table, rows: Rows, layout: Layout) -> pa.Table:
     """Keys and published columns as one table."""
-    arrays: dict[str, Any] = {name: keys.column(name) for name in keys.column_names}
+    arrays: dict[str, Any] = {name: keys.column(name) for name in keys.column_names if layout.keys}
     for name in layout.names:
         values = rows.columns[name]
         arrays[name] = pa.array(np.rint(values).astype(np.int64) if name in layout.whole else values)
@@ -438,7 +442,7 @@ def with_columns(keys: pa.Table, rows: Rows, layout: Layout) -> pa.Table:
 def in_order(table: pa.Table, layout: Layout) -> pa.Table:
     """The rows in the order of the layout."""
     keys = table.column_names[: table.num_columns - len(layout.names)]
-    return table.take(row_order(table, keys, layout.order))
+    return table.take(row_order(table, keys, layout.order)) if keys else table
 
 
 def row_order(table: pa.Table, keys: Sequence[str], order: Order) -> pa.Array:

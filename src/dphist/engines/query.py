@@ -51,6 +51,13 @@ def parse_unit(unit: Unit) -> tuple[Key, ...]:
     return tuple(Key(*split_unit(part)) for part in parts_of(unit))
 
 
+EVERYBODY: Final = Key("all units", "0")
+"""The key where there are no groups: one for all records. It is never published."""
+
+ONE_GROUP: Final = pa.table({EVERYBODY.name: pa.array([0], pa.int32())})
+"""The public list of that one group."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupByQuery:
     """Units per group, with sums. Records without a unit are dropped, and so are those without one of its parts.

@@ -70,7 +70,10 @@ def describe(
     request: Request, mechanism: GroupMechanism, alternatives: Sequence[GroupMechanism], unit: Unit | None = None
 ) -> str:
     """The plan as text."""
-    head = f"Plan: {title(mechanism)}, the best found for {_OBJECTIVES[request.objective]}"
+    objective = (
+        request.objective if request.thresholded else "noise"
+    )  # without a threshold nothing else is left to compare
+    head = f"Plan: {title(mechanism)}, the best found for {_OBJECTIVES[objective]}"
     if request.mechanism != "best" or request.analysis is not None:
         head = f"Plan: {title(mechanism)}, as asked"
     if request.unbounded:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Unpack
@@ -22,6 +23,16 @@ from dphist.planning.request import Choice, Request, analysis_owner
 
 STD_ERROR: Final = "_std_error"
 """What is appended to the name of a released column to name its standard error."""
+
+_GAUSSIAN: Final = ("sparse-gaussian", "correlated-gaussian")
+_ASKED_FOR_AS: Final = {
+    "discrete-gaussian": ("sparse-gaussian",),
+    "discrete-correlated-gaussian": ("correlated-gaussian",),
+    "known-groups": _GAUSSIAN,
+    "known-discrete": _GAUSSIAN,
+    "known-laplace": ("laplace",),
+}
+"""What a mechanism is called where one is asked for, if that is not its name."""
 
 NOISY: Final = "_noisy"
 """The same for the plain noisy value of a count that is estimated given its release."""
@@ -106,13 +117,13 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
     the data decides, and then all units in each of them are counted. emphasis: what gets more of the budget then, ``groups``,
     ``counts`` or, ``balanced``, some of both. max_groups: the most groups one unit may be counted in. sparsity: a public bound
     on the number of non-empty groups. keys: a public list of groups (or its length); then nothing needs hiding, unless `sparse`
-    asks to publish only the large ones. sketch: count in bounded memory with this many counters. total: also publish the
-    noisy number of units, and of those in no released group. sums, means: columns, or ``name=SQL expression`` of a record,
-    with the bounds their values are clamped to, ``"auto"`` where the data is to choose them; variances, stds: the same of
-    records, whose weight `records` bounds; quantiles: with probabilities, such as ``{"amount": (0.9, 0, 100)}`` or
-    ``{"amount": ([0.25, 0.75], 0, 100)}``; medians: without. count_of: columns, the units with a value in them. rows: the most
-    records of one unit per group. weights: the share of the budget of each aggregate, by its name in the release
-    (``sum_likes``, ``quantile_amount``), relative to the count's 1.
+    asks to publish only the large ones, and delta may be 0. no_groups: one row for all units, the same. sketch: count in
+    bounded memory with this many counters. total: also publish the noisy number of units, and of those in no released group.
+    sums, means: columns, or ``name=SQL expression`` of a record, with the bounds their values are clamped to, ``"auto"`` where
+    the data is to choose them; variances, stds: the same of records, whose weight `records` bounds; quantiles: with
+    probabilities, such as ``{"amount": (0.9, 0, 100)}`` or ``{"amount": ([0.25, 0.75], 0, 100)}``; medians: without. count_of:
+    columns, the units with a value in them. rows: the most records of one unit per group. weights: the share of the budget of
+    each aggregate, by its name in the release (``sum_likes``, ``quantile_amount``), relative to the count's 1.
 
     objective: ``release95`` minimises the true count that is released with 95 % probability, ``gap`` the threshold,
     ``noise`` the noise. noise: ``rounded`` Gaussian noise keeps the exact analysis, ``discrete`` keeps counts whole.
@@ -124,7 +135,7 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
 
 def _request(asked: PlanOptions) -> Request:
     shares = dict(asked["weights"] or {})
-    rows, max_groups, keys = asked["rows"], asked["max_groups"], asked["keys"]
+    rows, max_groups, keys = asked["rows"], asked["max_groups"], _number_of_keys(asked["keys"], asked["no_groups"])
     if rows is not None and rows != "auto":
         checks.check_whole("rows", rows)
     records = 1 if asked["records"] is None else asked["records"]
@@ -155,7 +166,7 @@ def _request(asked: PlanOptions) -> Request:
         delta=asked["delta"],
         max_groups=max_groups,
         sparsity=asked["sparsity"],
-        keys=keys if keys is None or isinstance(keys, int) else len(set(keys)),
+        keys=keys,
         sparse_keys=asked["sparse"],
         sketch=asked["sketch"],
         total=asked["total"],
@@ -172,6 +183,22 @@ def _request(asked: PlanOptions) -> Request:
         choice="given" if rounds else choice,
         other=asked["total"] and asked["sketch"] is None and (keys is None or asked["sparse"]),
     )
+
+
+def _number_of_keys(keys: object, no_groups: bool) -> int | None:
+    """How many groups are listed; where there are none to tell apart, all units are one."""
+    if no_groups:
+        if keys is not None:
+            raise InvalidParameter("no public list of keys without groups", "one", "leave out --keys or --no-groups.")
+        return 1
+    if keys is None or isinstance(keys, int):
+        return keys
+    if isinstance(keys, Mapping):
+        return math.prod(len(set(values)) for values in keys.values())
+    if isinstance(keys, str | bytes) or hasattr(keys, "__arrow_c_stream__") or not isinstance(keys, Iterable):
+        hint = "dphist plan --keys counts those of a file or query; of a table, give their number."
+        raise InvalidParameter("public keys as a list, a mapping or their number", type(keys).__name__, hint)
+    return len(set(keys))
 
 
 def _choice(max_groups: object, sparsity: object, keys: object, sketch: object, mechanism: str) -> Choice:
@@ -267,5 +294,4 @@ def _with_quiet_trees(mechanisms: list[GroupMechanism], request: Request) -> lis
 def _is_asked_for(mechanism: GroupMechanism, request: Request) -> bool:
     if request.analysis is not None:
         return mechanism.name == analysis_owner(request.analysis) and mechanism.analysis == request.analysis
-    discrete = {"discrete-gaussian": "sparse-gaussian", "discrete-correlated-gaussian": "correlated-gaussian"}
-    return request.mechanism in ("best", discrete.get(mechanism.name, mechanism.name)) or not request.thresholded
+    return request.mechanism in ("best", *_ASKED_FOR_AS.get(mechanism.name, (mechanism.name,)))

@@ -75,7 +75,8 @@ class Request:
     other: bool = False
 
     def __post_init__(self) -> None:
-        checks.check_budget(self.epsilon, self.delta)
+        dense = self.keys is not None and not self.sparse_keys
+        checks.check_budget(self.epsilon, self.delta, pure=dense and self.sketch is None)
         checks.check_choice("objective", self.objective, OBJECTIVES)
         checks.check_choice("mechanism", self.mechanism, MECHANISMS)
         checks.check_whole("low_threshold", self.low_threshold)
@@ -170,10 +171,13 @@ class Request:
             raise InvalidParameter("best where the law is chosen from the data", self.mechanism)
 
     def _check_noise(self) -> None:
-        if self.noise == "discrete" and (self.aggregates or self.keys is not None or self.analysis is not None):
+        if self.delta == 0 and (self.mechanism not in ("best", "laplace") or self.correlation is not None):
+            raise InvalidParameter("delta > 0 for Gaussian noise", 0, "try 1e-8, or Laplace noise, which needs none.")
+        listed = self.keys is not None and self.sparse_keys
+        if self.noise == "discrete" and (self.aggregates or listed or self.analysis is not None):
             raise InvalidParameter(
-                "discrete noise on counts of unknown groups alone",
-                "aggregates, keys or an analysis",
+                "discrete noise on counts alone, of unknown groups or of all listed ones",
+                "aggregates, --sparse or an analysis",
                 "use rounded noise.",
             )
 
@@ -283,20 +287,24 @@ class Request:
         shape = Tree(0.0, 1.0)
         return groups * sum(shape.most_draws(len(one.probabilities)) for one in self.aggregates if one.probabilities)
 
+    def _tree_surcharge(self, epsilon: float) -> float:
+        """What the sampler of trees adds to delta. Nothing where delta is 0: only noise without any error meets that."""
+        return 0.0 if self.delta == 0 else tree_surcharge(epsilon, self.tree_draws)
+
     @property
     def mechanism_delta(self) -> float:
         """What is left of delta when the sampler of trees has its part: all of it without quantiles."""
-        surcharge = tree_surcharge(self.mechanism_epsilon, self.tree_draws)
+        surcharge = self._tree_surcharge(self.mechanism_epsilon)
         return math.nextafter(self.delta - surcharge, 0.0) if surcharge else self.delta
 
     def with_trees(self, delta: float) -> float:
         """A delta of the mechanism and what the sampler of trees adds to it, rounded up."""
-        surcharge = tree_surcharge(self.mechanism_epsilon, self.tree_draws)
+        surcharge = self._tree_surcharge(self.mechanism_epsilon)
         return math.nextafter(delta + surcharge, math.inf) if surcharge else delta
 
     def with_cost_of_trees(self, cost: PrivacyCost, composed_epsilon: float) -> PrivacyCost:
         """The same for a cost in every way of adding up."""
-        surcharge = tree_surcharge(composed_epsilon, self.tree_draws)
+        surcharge = self._tree_surcharge(composed_epsilon)
         if not surcharge:
             return cost
         rho_delta, mu_delta = (math.nextafter(d + surcharge, math.inf) for d in (cost.rho_delta, cost.mu_delta))

@@ -14,9 +14,10 @@ from dphist.engines.buckets import Of
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
 from dphist.measures import Measure
-from dphist.mechanisms.base import LARGEST_EPSILON, pure_cost, sampler_surcharge
+from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
+from dphist.privacy.composition import of_pure
 from dphist.publish.charge import Receipt, Spend, charging, paid_run
 from dphist.publish.run import choose_engine
 from dphist.selection.bounds import cover, noise_sizes, read_sizes, share_outside
@@ -41,8 +42,7 @@ class PrivateBounds:
     @property
     def guarantee(self) -> str:
         """In one sentence."""
-        delta = sampler_surcharge(self.epsilon, 1)
-        words = bounded_change(protected(self.unit), self.epsilon, delta, delta, THEOREM)
+        words = bounded_change(protected(self.unit), self.epsilon, 0.0, 0.0, THEOREM)
         return f"{words} {not_protected(self.unit)}".strip()
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ def bounds(
         source: as for `dphist.release`.
         unit: the column, or columns, that name the person protected.
         column: the column; none for `of="rows"`.
-        epsilon: the budget; nothing else is spent, and delta is that of the sampler.
+        epsilon: the budget; nothing else is spent, no delta.
         of: whose bounds: one ``record`` of each unit, the ``sum`` or ``mean`` of a unit's values in a group, or its ``rows``.
         by: the columns that make the groups, for sums, means and rows; without them a unit's records are one group.
         lower, upper: an end that is known.
@@ -142,6 +142,6 @@ def spend_of_bounds(epsilon: float, unit: Unit) -> Spend:
         unit=unit,
         epsilon=epsilon,
         facts={"epsilon": epsilon, "noise": f"scale {number(1 / epsilon)}", "guarantee": found.guarantee},
-        cost=lambda composed: pure_cost(epsilon, composed),
+        cost=lambda composed: of_pure(epsilon),
         with_epsilon=lambda other: spend_of_bounds(other, unit),
     )

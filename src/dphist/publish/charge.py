@@ -329,16 +329,21 @@ def spend_of_plan(plan: Plan, unit: Unit) -> Spend:
         facts=facts,
         cost=cost,
         with_epsilon=lambda epsilon: spend_of_plan(choose(replace(request, epsilon=epsilon)), unit),
-        instead=("--mechanism adaptive", _adaptive_alone(request)) if request.choice == "law" else None,
+        instead=_instead(request, mechanism),
         groups=mechanism.max_groups,
         with_groups=_fewer(mechanism, plan.delta) if alone and mechanism.with_groups(1) is not None else None,
     )
 
 
-def _adaptive_alone(request: Request) -> Callable[[float], PrivacyCost]:
-    """Nothing is chosen, so the Laplace branches, which add up badly, are not paid for."""
-    alone = replace(request, choice="given", mechanism="adaptive")
-    return lambda composed: spend_of_plan(choose(alone), "").cost(composed)
+def _instead(request: Request, mechanism: GroupMechanism) -> tuple[str, Callable[[float], PrivacyCost]] | None:
+    """Laplace noise adds up badly. Without a choice its branches are not paid for; on a public list there is another noise."""
+    name = ""
+    if request.choice == "law":
+        name = "adaptive"
+    elif not request.thresholded and mechanism.splits_epsilon and request.delta > 0:
+        name = "sparse-gaussian"
+    other = replace(request, choice="given", mechanism=name or request.mechanism)
+    return (f"--mechanism {name}", lambda composed: spend_of_plan(choose(other), "").cost(composed)) if name else None
 
 
 def _fewer(mechanism: GroupMechanism, delta: float) -> Callable[[int], tuple[float, Callable[[float], PrivacyCost]]]:

@@ -53,17 +53,16 @@ def _bounding(job: Job) -> str:
             f" merged into {job.plan.request.sketch:,} counters by subtracting the next largest count; one unit moves all"
             " counters by at most one, all in the same direction."
         )
+    if job.plan.request.keys == 1:
+        words = "Each unit is counted once. What it adds depends on its own records only: adding or removing it adds one, or"
+        words += " takes one away."
+        return words + (_CLAMPED if job.plan.measures else "")
     words = (
         f"Each unit keeps a uniformly random choice of at most {most:,} of its groups. The choice depends on the unit's own"
         " records and fresh randomness only, so adding or removing a unit changes nothing for the others: each group's count"
         f" changes by at most one, in at most {most:,} groups."
     )
-    if job.plan.measures:
-        words += (
-            " Every unit's value in a group is clamped to public bounds, recentred and rounded to whole steps: sums are exact"
-            " integers, and one unit moves each by at most its public sensitivity."
-        )
-    return words
+    return words + (_CLAMPED if job.plan.measures else "")
 
 
 def _noise(job: Job) -> str:
@@ -77,7 +76,7 @@ def _noise(job: Job) -> str:
 def _threshold(job: Job) -> str:
     mechanism = job.plan.mechanism
     if mechanism.threshold is None:
-        return "The groups are a public list: there is nothing to hide, and all of them are released."
+        return "Which groups there are is public: there is nothing to hide, and all of them are released."
     return (
         "Which groups exist is itself private. A group is released only if its noisy count is strictly above"
         f" {mechanism.threshold:g}; a group that exists because of one unit passes with probability at most"
@@ -128,6 +127,10 @@ def explain_rounds(job: Job) -> list[Step]:
 
 
 _CHOSEN = "Chosen from public parameters alone; no record is read for it."
+_CLAMPED = (
+    " Every unit's value in a group is clamped to public bounds, recentred and rounded to whole steps: sums are exact"
+    " integers, and one unit moves each by at most its public sensitivity."
+)
 _PAIRS = (
     "The different pairs of unit and group are written down once, in a private temporary table. Each unit draws one random"
     " sample of its groups, by a keyed hash of the unit and the group: adding or removing a unit changes no other sample."

@@ -13,7 +13,7 @@ from dphist.errors import InvalidParameter
 from dphist.measures import LARGEST_SUM, Column, NoisySum
 from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.base import Floats, Integers, Kept
-from dphist.noise import DiscreteLaplace, Entropy, RoundedGaussian, sample
+from dphist.noise import DiscreteLaplace, Entropy, RoundedGaussian
 from dphist.planning import Plan
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.quantiles import NoisyQuantiles, noisy_quantiles
@@ -84,7 +84,7 @@ def noisy_sums(plan: Plan, kept: Kept, groups: Arrays, entropy: Entropy | None) 
         if noisy.measure.kind == "bins":
             continue
         steps = np.clip(groups[f"steps_{position}"][kept.index], -LARGEST_SUM, LARGEST_SUM)
-        noisy_steps[noisy.name] = steps + sample(noisy.law, len(steps), entropy)
+        noisy_steps[noisy.name] = plan.mechanism.perturb_sums(steps, noisy.law, entropy)
     return noisy_steps
 
 
@@ -98,7 +98,8 @@ def noisy_trees(
         if noisy.measure.kind == "bins":
             bins, asked = groups[f"bins_{position}"][kept.index], probabilities[noisy.name]
             assert isinstance(noisy.law, RoundedGaussian | DiscreteLaplace)
-            found[noisy.name] = noisy_quantiles(bins, noisy.measure.tree, noisy.law, asked, level, entropy)
+            tree, perturb = noisy.measure.tree, plan.mechanism.perturb_sums
+            found[noisy.name] = noisy_quantiles(bins, tree, noisy.law, asked, level, entropy, perturb)
     return found
 
 

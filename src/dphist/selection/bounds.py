@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist.engines.buckets import BUCKETS, OF_A_SIGN, upper_ends
-from dphist.noise import DiscreteLaplace, Entropy, sample
+from dphist.noise import DiscreteLaplace, Entropy, add_exactly
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -72,8 +72,8 @@ NoiseOf = Callable[[Floats, Floats], Floats]
 
 
 def noise_sizes(exact: Integers, scale: float, entropy: Entropy | None = None) -> Integers:
-    """Noise on every bucket, also on the empty ones: one unit changes one of them by one."""
-    return exact + sample(DiscreteLaplace(Fraction(scale)), len(exact), entropy)
+    """Noise on every bucket, also on the empty ones, without sampler error: one unit changes one of them by one."""
+    return add_exactly(exact, DiscreteLaplace(Fraction(scale)), entropy)
 
 
 def read_sizes(noisy: Integers, scale: float) -> Sizes | None:

@@ -51,7 +51,8 @@ def _check_different(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Text = Annotated[str, Field(min_length=1)]
-Names = Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(_check_different)]
+MaybeNames = Annotated[tuple[Text, ...], AfterValidator(_check_different)]
+Names = Annotated[MaybeNames, Field(min_length=1)]
 
 
 def _check_several(parts: tuple[str, ...]) -> tuple[str, ...]:
@@ -139,7 +140,8 @@ def columns_and_keys(
     names, expected = list(keys), [*before, *keys, *after]
     if table.column_names != expected or len(set(expected)) < len(expected):
         return [Check("columns", False, f"expected {expected}, got {table.column_names}")]
-    distinct = table.select(names).group_by(names).aggregate([]).num_rows == table.num_rows if names else False
+    different = table.select(names).group_by(names).aggregate([]).num_rows if names else 1
+    distinct = different == table.num_rows
     return [
         Check("columns", True, "are those of the plan"),
         Check("keys", distinct, "are all different" if distinct else "repeat"),

@@ -24,7 +24,7 @@ from dphist.publish.table import HIGH, LOW, check_form, column_names, count_colu
 from dphist.publish.totals import Totals, contradiction, estimated
 from dphist.selection.bounds import ChosenBounds
 from dphist.verification import claims
-from dphist.verification.claims import Findings, Names, close, numbers, skipped
+from dphist.verification.claims import Findings, MaybeNames, close, numbers, skipped
 from dphist.verification.stored import Stored
 
 _LEAST_ERROR: Final = 12**-0.5 * (1 - 1e-9)
@@ -44,7 +44,8 @@ class _Total(claims.Model):
 
 class _Release(claims.Stated):
     unit: claims.UnitOfText
-    keys: Names
+    by: MaybeNames
+    keys: MaybeNames
     null_keys: NullKeys
     order: Order
     intervals: float | None = None
@@ -82,6 +83,8 @@ def check_release(stored: Stored, table: pa.Table) -> Findings:
         plan = Plan(*storage.from_data(stored.metadata.get("plan"), "the metadata"))
         stated = _Release.read(stored.metadata)
         request, totals = stated.selection(), stated.totals(plan)
+        if not request.by and (plan.request.thresholded or plan.request.keys != 1):
+            raise InvalidParameter("columns that make the groups, which the plan has", "none")
         check_form(plan, request.order, request.intervals, request.integers)
         bounds = _bounds_of(plan, stated.bounds)
         expected = describe_release(plan, request, totals, stated.created, stated.receipt, bounds)
@@ -201,7 +204,7 @@ def _check_counts(counts: Floats, plan: Plan, integers: bool) -> Iterator[Check]
 
 def _check_order(stored: Stored, table: pa.Table, counts: Floats, keys: list[str], request: Selection) -> Check:
     if stored.is_typed and not stored.is_folder:  # Spark orders some keys in another way
-        places = row_order(table, keys, request.order).to_numpy()
+        places = row_order(table, keys, request.order).to_numpy() if keys else np.arange(table.num_rows)
         right = bool((places == np.arange(len(places))).all())
     elif request.order == "key":
         return skipped("order", "by keys, whose types this format does not keep")
