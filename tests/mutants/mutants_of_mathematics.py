@@ -110,8 +110,8 @@ MEASURES: Final = in_file(
     ("squares-forgotten", "(noisy.measure.sensitivity_steps / noisy.law.std) ** 2",
      "noisy.measure.sensitivity_steps / noisy.law.std", "Gaussian budgets add up in squares", LAST_BIT),
     ("sums-epsilon-halved", "noisy.measure.draws * noisy.measure.sensitivity_steps / noisy.law.scale",
-     "noisy.measure.draws * noisy.measure.sensitivity_steps / (2 * noisy.law.scale)", "the sums' epsilon is that of their noise",
-     _PLANS + "test_a_pure_epsilon_is_compared_exactly"),
+     "noisy.measure.draws * noisy.measure.sensitivity_steps / (2 * noisy.law.scale)",
+     "the sums' epsilon is that of their noise", _PLANS + "test_a_pure_epsilon_is_compared_exactly"),
     ("centre-anywhere", "if not least <= self.centre <= most:", "if False:", "values lie around the centre",
      _HISTOGRAM + "test_measures_are_checked"),
     ("record-step-rounded-down", "ceiling = exponent - 1 if mantissa == 0.5 else exponent", "ceiling = exponent - 1",
@@ -1267,8 +1267,79 @@ QUANTILES: Final = in_file(
      _QUANTILES + "test_intervals_cover_as_often_as_they_say[empty-False]"),
 )  # fmt: skip
 
+_TREES = "tests/publish/test_quantile_release.py::"
+_PAID = _TREES + "test_the_trees_that_are_drawn_are_those_that_are_paid_for"
+_SAMPLER = _TREES + "test_the_sampler_of_trees_has_its_part_of_delta"
+_BINS = "tests/engines/test_engine_bins.py::"
+TREES: Final = (
+    *in_file(
+        "measures.py",
+        ("tree-paid-as-one-sum", 'return self.tree.levels if self.kind == "bins" else 1', "return 1",
+         "every level of a tree is paid for", _PAID + "[sparse-gaussian]"),
+        ("levels-not-in-squares", "total += noisy.measure.draws * (", "total += (", "every level of a tree is accounted for",
+         _PAID + "[sparse-gaussian]"),
+        ("levels-not-in-epsilon", "total += noisy.measure.draws * noisy.measure.sensitivity_steps",
+         "total += noisy.measure.sensitivity_steps", "every level of a tree is accounted for", _PAID + "[laplace]"),
+    ),
+    *in_file(
+        "mechanisms/voting.py",
+        ("election-trees-of-one-level", "steps = aggregate.draws * aggregate.sensitivity_steps",
+         "steps = aggregate.sensitivity_steps", "noise is for all levels of a tree",
+         _TREES + "test_trees_of_selected_groups_have_noise_for_all_the_groups_of_a_unit[voting]"),
+    ),
+    *in_file(
+        "selection/counting.py",
+        ("trees-for-units-in-one-group", "law = noise.sum_law(noisy, classes.most_in_trees, 0)",
+         "law = noise.sum_law(noisy, 1, 0)", "a unit takes part in several trees",
+         _TREES + "test_trees_of_selected_groups_have_noise_for_all_the_groups_of_a_unit[adaptive]"),
+    ),
+    *in_file(
+        "planning/request.py",
+        ("tree-sampler-not-reserved", "return math.nextafter(self.delta - surcharge, 0.0) if surcharge else self.delta",
+         "return self.delta", "the sampler of trees has its part of delta", _SAMPLER),
+        ("tree-sampler-not-stated", "return math.nextafter(delta + surcharge, math.inf) if surcharge else delta",
+         "return delta", "what is stated includes the sampler of trees", _SAMPLER),
+        ("tree-sampler-of-one-group", "return groups * sum(", "return sum(", "a unit changes trees in all of its groups",
+         _SAMPLER),
+    ),
+    *in_file(
+        "publish/charge.py",
+        ("tree-sampler-not-charged", "with_pure_parts(request.with_cost_of_trees(main, composed), pure, composed)",
+         "with_pure_parts(main, pure, composed)", "a ledger adds the sampler of trees up, too", _SAMPLER),
+    ),
+    *in_file(
+        "engines/sql.py",
+        ("bins-of-all-pairs", 'binned_sql(position, f"{pairs}{kept}",', "binned_sql(position, pairs,",
+         "bins come from the pairs that are counted", _BINS + "test_bins_come_from_the_pairs_that_are_counted[duckdb]"),
+        ("records-in-full", "weight = f\"CAST(LEAST({share}, {double(1 << measure.tree.step_bits)}) AS BIGINT)\"",
+         "weight = f\"CAST({double(1 << measure.tree.step_bits)} AS BIGINT)\"", "many records of a unit share its weight",
+         _BINS + "test_one_unit_moves_the_bins_of_few_groups_by_no_more_than_its_sensitivity[duckdb]"),
+        ("bins-not-clamped", "away = f\"({clamped(value, tree.lower, tree.upper)} -", "away = f\"({value} -",
+         "every value has a bin", _BINS + "test_listed_groups_without_records_have_no_bins[duckdb]"),
+    ),
+    *in_file(
+        "engines/duckdb/pairs.py",
+        ("trees-of-all-selected-groups", 'f"{taking_part} WHERE place <= {most}"', "taking_part",
+         "a unit takes part in so many trees",
+         _BINS + "test_without_a_bound_a_unit_takes_part_in_so_many_selected_groups[duckdb]"),
+    ),
+    *in_file(
+        "publish/table.py",
+        ("trees-of-other-groups", 'bins, asked = groups[f"bins_{position}"][kept.index],',
+         'bins, asked = groups[f"bins_{position}"][: len(kept.index)],', "a group is published with its own tree",
+         _TREES + "test_a_group_has_its_own_tree"),
+    ),
+    *in_file(
+        "verification/of_release.py",
+        ("quantiles-in-any-order", "(inside & (before <= values) & known)", "(inside & known)",
+         "quantiles rise with their probabilities",
+         _TREES + "test_quantiles_that_no_tree_gives_are_not_verified[changes0]"),
+    ),
+)  # fmt: skip
+
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(
     chain(
+        TREES,
         MEASURES,
         AGGREGATES,
         CONDITIONAL,

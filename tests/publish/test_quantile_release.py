@@ -115,6 +115,20 @@ def test_without_a_bound_quantiles_are_those_of_the_selected_groups() -> None:
     assert "takes part in as many" in found.metadata()["aggregates"][0]["estimand"]
 
 
+def test_a_group_has_its_own_tree() -> None:
+    """Also where groups before it were hidden."""
+    units = np.arange(9_000)
+    source = pa.table(
+        {"unit": units, "key": np.where(units < 20, units, units % 2 + 100), "x": (units % 2 * 4.0).tolist()}
+    )
+    with allow_test_entropy():
+        found = dp.release(
+            source, unit="unit", by="key", **BUDGET, max_groups=1, medians={"x": (LOWER, UPPER)}, entropy=Middle()
+        )
+    rows = {row["key"]: row["p50_x"] for row in found.to_arrow().to_pylist()}
+    assert rows == {100: pytest.approx(0.0, abs=BIN), 101: pytest.approx(4.0, abs=BIN)}
+
+
 TREES: dict[str, Any] = {
     "sums": {"y": (0.0, 1.0)},
     "quantiles": {"x": ([0.25, 0.5], 0.0, 8.0), "y": (0.9, 0.0, 1.0)},

@@ -25,7 +25,7 @@ import pyarrow.parquet
 
 from dphist.audit import adaptive, attacks, bounding, laws, trials, voting
 from dphist.audit.bounding import FromPairs, Outcome
-from dphist.audit.claims import BUDGET, FEWER, MANY, of_totals
+from dphist.audit.claims import BUDGET, FEWER, MANY, of_totals, of_trees, quantile_plan
 from dphist.audit.judge import Claim
 from dphist.audit.laws import Integers, Pair
 from dphist.audit.trials import KEY, QUERY, UNIT, Scene, noisy_values, publish
@@ -35,6 +35,7 @@ from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.spark.engine import SparkEngine, is_here
 from dphist.histogram import ContributionBounds, Histogram
+from dphist.measures import Measure
 from dphist.mechanisms import FromTop, Kept
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, WEIGHT_BITS
 from dphist.noise import DiscreteGaussian, Entropy, RoundedGaussian, SystemEntropy, TruncatedDiscreteLaplace
@@ -83,6 +84,7 @@ def broken() -> list[Broken]:
         ("one noise for two totals", "covered and other units have the same noise", one_noise()),
         ("other without noise", "the units in no released group are published as they are", exact_other()),
         ("empty groups without noise", "a listed group that nobody is in is published as it is", quiet_where_empty()),
+        ("a tree for the price of a sum", "the noise of a quantile is for one level of its tree", one_level()),
         ("no bounding", "a unit in 5 groups is counted in all of them where 2 are allowed", unbounded()),
     ]
     parts: list[tuple[str, str, Callable[[], Outcome]]] = [
@@ -346,6 +348,20 @@ def quiet_where_empty() -> Claim:
         return replace(kept, noisy=np.where(counts == 0, 0, kept.noisy))
 
     return _pretending(plan, Scene(2, 0, 2), perturb)
+
+
+def one_level() -> Claim:
+    """Each number of a tree has the noise that it would have if it were the only one."""
+    plan = quantile_plan()
+    mechanism: Any = plan.mechanism
+
+    def aggregate_law(_: object, measure: Measure) -> RoundedGaussian:
+        law = mechanism.aggregate_law(measure)
+        return RoundedGaussian(Fraction(float(law.std) / math.sqrt(measure.draws)), 0)
+
+    parts = {"__slots__": (), "aggregate_law": aggregate_law, "covers": lambda *_: True}
+    pretender = type("Pretender", (type(mechanism),), parts)
+    return of_trees(Plan(plan.request, pretender(**mechanism.parameters()), plan.alternatives))
 
 
 def unbounded() -> Claim:

@@ -90,6 +90,7 @@ def releases(engine: Engine | None = None, runs: tuple[int, int] = MANY) -> Iter
     for plan in _of_lists_of_keys():
         name = "the same with sums, means and rows" if plan.request.aggregates else "release, empty groups of the list"
         yield of_release(plan, name, trials.one_release(plan, Scene(2, 0, 2), engine), runs)
+    yield of_trees(quantile_plan(), engine)
     yield from adaptive.claims(engine, runs)
     stream = calibrate_continual(**_target(), rounds=3, max_groups=2)
     for name, base in (("new", 0), ("large", math.ceil(stream.threshold + 5 * stream.noise_std))):
@@ -100,6 +101,19 @@ def releases(engine: Engine | None = None, runs: tuple[int, int] = MANY) -> Iter
     for name, base in (("new", 0), ("large", bars.q + 1)):
         run = trials.statistic(Scene(2, base, 2), engine, **BUDGET)
         yield Claim("truncated-laplace", "exact", f"stat support, {name} bars", bars.delta, None, run, *runs)
+
+
+def quantile_plan() -> Plan:
+    """A median with nearly all of the budget, of a group of a public list."""
+    more: dict[str, Any] = {"medians": {"value": (0, 1)}, "weights": {"quantile_value": 50.0}}
+    listed = plan_for(**BUDGET, **more, keys=1000, max_groups=1)
+    chosen = (listed.mechanism, *listed.alternatives)
+    return replace(listed, mechanism=next(one for one in chosen if one.analysis == "independent"))
+
+
+def of_trees(plan: Plan, engine: Engine | None = None, runs: tuple[int, int] = (6_000, 60_000)) -> Claim:
+    """Empty groups, where the walk to the median of nothing tells every balance on its way from that of one unit."""
+    return of_release(plan, "medians of empty groups", trials.one_release(plan, Scene(1, 0, 1), engine), runs)
 
 
 def of_totals(setting: str, moved: tuple[int, ...], **other: Any) -> Claim:
