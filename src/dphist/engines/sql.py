@@ -63,8 +63,8 @@ class Dialect(Protocol):
         """A double inside +-2^62 rounded towards zero, as a double."""
         ...
 
-    def gathered(self, value: str) -> str:
-        """The values of a group that are not null, as a list in any order."""
+    def gathered(self, value: str, known: str | None = None) -> str:
+        """The values of a group as a list in any order. They are null where `known` is, and are left out; else nowhere."""
         ...
 
     def spread(self, values: str) -> str:
@@ -264,7 +264,7 @@ def _totals(measure: Measure, position: int, dialect: Dialect) -> list[str]:
     if measure.whole:
         return [number]
     if measure.kind == "bins":
-        return [f"{dialect.gathered(bin_sql(measure, value, dialect))} AS bins_{position}", number]
+        return [f"{dialect.gathered(bin_sql(measure, value, dialect), value)} AS bins_{position}", number]
     amount = value if measure.kind in ("sum", "mean") else clamped(value, measure.lower, measure.upper)
     if measure.kind == "square":
         away = f"({amount} - {double(measure.middle)})"

@@ -91,9 +91,9 @@ class DuckDBDialect:
         """A function of its own."""
         return f"trunc({number})"
 
-    def gathered(self, value: str) -> str:
+    def gathered(self, value: str, known: str | None = None) -> str:
         """A list would hold nulls, too."""
-        return f"list({value}) FILTER ({value} IS NOT NULL)"
+        return f"list({value})" if known is None else f"list({value}) FILTER ({known} IS NOT NULL)"
 
     def spread(self, values: str) -> str:
         """A row for each, none for a null."""

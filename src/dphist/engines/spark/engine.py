@@ -101,7 +101,7 @@ class SparkDialect:
         """A cast cuts the fraction off."""
         return f"CAST(CAST({number} AS BIGINT) AS DOUBLE)"
 
-    def gathered(self, value: str) -> str:
+    def gathered(self, value: str, known: str | None = None) -> str:
         """Nulls are left out."""
         return f"collect_list({value})"
 
