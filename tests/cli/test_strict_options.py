@@ -23,7 +23,7 @@ HOLDS_ONE = [
 SHARED = {
     name
     for name in set(declarations(PlanOptions))
-    & set(declarations(BudgetOptions)) - {"keys", "count_of"}  # the first is read, the second names a column
+    & set(declarations(BudgetOptions)) - {"keys", "count_of"}  # read, or a column
     if declarations(PlanOptions)[name].option.default is not False
 }
 NASTY = (

@@ -53,8 +53,8 @@ class ChosenBounds:
             return f"{self.name}: no bounds found, no value could be told from noise; it is left out."
         return (
             f"{self.name}: values are clamped to [{self.lower:g}, {self.upper:g}]; about {100 * (self.outside or 0):.1f} % of"
-            f" units are outside; in a group of {self.units:,.0f} units that takes about {number(self.bias or 0)}, noise has std"
-            f" {number(self.noise or 0)}."
+            f" units are outside; in a group of {self.units:,.0f} units that takes about {number(self.bias or 0)}, noise has"
+            f" std {number(self.noise or 0)}."
         )
 
     def to_data(self) -> dict[str, Any]:
