@@ -22,7 +22,8 @@ HOLDS_ONE = [
 ]
 SHARED = {
     name
-    for name in set(declarations(PlanOptions)) & set(declarations(BudgetOptions)) - {"keys"}
+    for name in set(declarations(PlanOptions))
+    & set(declarations(BudgetOptions)) - {"keys", "count_of"}  # read, or a column
     if declarations(PlanOptions)[name].option.default is not False
 }
 NASTY = (

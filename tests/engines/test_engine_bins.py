@@ -30,16 +30,16 @@ def expected_bins(
     rows: Sequence[Record], keys: Sequence[str], measure: Measure, listed: Sequence[tuple[Any, ...]] | None = None
 ) -> Bins:
     """For each group its bins with their weights, when nobody has too many groups."""
-    pairs: dict[tuple[Any, ...], list[float]] = {}
+    pairs: dict[tuple[Any, ...], list[float | None]] = {}
     for record in rows:
         group = tuple(canonical(record[key]) for key in keys)
         if record["user"] is not None and (listed is None or group in listed):
             pairs.setdefault((record["user"], *group), []).append(record["value"])
     found: Bins = {group: {} for group in listed or ()}
     tree = measure.tree
-    for (_, *group), given in pairs.items():
+    for pair, given in pairs.items():
         values = [value for value in given if value is not None and not math.isnan(value)]
-        into = found.setdefault(tuple(group), {})
+        into = found.setdefault(pair[1:], {})
         weight = min(1 << tree.step_bits, measure.sensitivity_steps // max(len(values), 1))
         for value in values:
             place = math.floor((min(max(value, tree.lower), tree.upper) - tree.lower) / tree.resolution)

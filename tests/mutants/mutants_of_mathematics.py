@@ -118,6 +118,38 @@ MEASURES: Final = in_file(
      "sums of records fit the integers", _HISTOGRAM + "test_the_lattice_of_records"),
 )  # fmt: skip
 
+_BOUNDS = "tests/publish/test_bounds.py::"
+_PAID_BOUNDS = _BOUNDS + "test_every_bucket_has_noise_of_the_scale_that_is_paid_for"
+
+BOUNDS: Final = (
+    *in_file(
+        "selection/bounds.py",
+        ("sizes-without-noise", "return add_exactly(exact, DiscreteLaplace(Fraction(scale)), entropy)", "return exact",
+         "a histogram of sizes is noisy", _PAID_BOUNDS),
+        ("sizes-with-half-the-noise", "DiscreteLaplace(Fraction(scale)), entropy)",
+         "DiscreteLaplace(Fraction(scale) / 2), entropy)",
+         "noise is that of the share that is paid", _PAID_BOUNDS),
+    ),
+    *in_file(
+        "planning/request.py",
+        ("bounds-not-paid", "left = math.nextafter(left - self.bounds_epsilon, 0.0)", "left = math.nextafter(left, 0.0)",
+         "choosing bounds leaves less for the rest", _PAID_BOUNDS),
+        ("each-histogram-with-the-whole-share", "return len(self.sized) / self.bounds_epsilon * (1 + 1e-12)",
+         "return 1 / self.bounds_epsilon * (1 + 1e-12)", "histograms share the epsilon of bounds", _PAID_BOUNDS),
+    ),
+    *in_file(
+        "publish/charge.py",
+        ("bounds-not-charged", "pure += [request.bounds_epsilon / len(request.sized) for _ in request.sized]", "pure += []",
+         "a ledger adds up what bounds cost", _PAID_BOUNDS),
+    ),
+    *in_file(
+        "engines/buckets.py",
+        ("every-group-of-a-unit-has-a-size", "ON ordered.unit = firsts.unit AND priority = first\\n  GROUP BY ordered.unit",
+         "ON ordered.unit = firsts.unit\\n  GROUP BY ordered.unit, priority", "one unit is in one bucket",
+         _BOUNDS + "test_one_unit_is_in_one_bucket_whoever_else_is_there"),
+    ),
+)  # fmt: skip
+
 AGGREGATES: Final = in_file(
     "aggregates.py",
     ("mean-not-cut", "values = np.clip(centre + part.values / units, *self.bounds)",
@@ -1341,6 +1373,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = tuple(
     chain(
         TREES,
         MEASURES,
+        BOUNDS,
         AGGREGATES,
         CONDITIONAL,
         BASE,

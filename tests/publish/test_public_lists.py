@@ -78,8 +78,9 @@ def test_a_pure_release_never_asks_the_sampler_that_has_an_error(
         raise AssertionError("noise of the table sampler")
 
     monkeypatch.setattr(sampling.BlockSampler, "fill", refuse)
-    columns: dict[str, Any] = {"sums": {"spent": (0, 200)}, "means": {"spent": (0, 20)}, "rows": 30, "total": True}
-    assert dp.release(EVENTS, unit="user", **PURE, **columns, **by, intervals=0.9).plan.delta == 0
+    columns: dict[str, Any] = {"sums": {"spent": (0, 200)}, "means": {"spent": "auto"}, "rows": 30, "total": True}
+    columns |= {"variances": {"spent": (0, 20)}, "count_of": ["spent"], "intervals": 0.9}
+    assert dp.release(EVENTS, unit="user", **PURE, **columns, **by).plan.delta == 0
     with pytest.raises(AssertionError, match="table sampler"):
         dp.release(EVENTS, unit="user", epsilon=1, delta=1e-6, mechanism="sparse-gaussian")
 

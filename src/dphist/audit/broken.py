@@ -25,7 +25,7 @@ import pyarrow.parquet
 
 from dphist.audit import adaptive, attacks, bounding, laws, trials, voting
 from dphist.audit.bounding import FromPairs, Outcome
-from dphist.audit.claims import BUDGET, FEWER, MANY, of_totals, of_trees, quantile_plan
+from dphist.audit.claims import BUDGET, FEWER, MANY, large_count, of_bounds, of_totals, of_trees, quantile_plan
 from dphist.audit.judge import Claim
 from dphist.audit.laws import Integers, Pair
 from dphist.audit.trials import KEY, QUERY, UNIT, Scene, noisy_values, publish
@@ -40,6 +40,7 @@ from dphist.mechanisms import FromTop, Kept
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, WEIGHT_BITS
 from dphist.noise import DiscreteGaussian, Entropy, RoundedGaussian, SystemEntropy, TruncatedDiscreteLaplace
 from dphist.noise.entropy import allow_test_entropy
+from dphist.noise.laws import Law
 from dphist.noise.testing import SeededEntropy
 from dphist.planning import Plan, plan_for
 from dphist.planning.plan import NOISY
@@ -85,6 +86,12 @@ def broken() -> list[Broken]:
         ("other without noise", "the units in no released group are published as they are", exact_other()),
         ("empty groups without noise", "a listed group that nobody is in is published as it is", quiet_where_empty()),
         ("a tree for the price of a sum", "the noise of a quantile is for one level of its tree", one_level()),
+        (
+            "a size for every group",
+            "a unit is in the histogram of sizes once for each of its groups",
+            sized_everywhere(),
+        ),
+        ("counts of values without noise", "the number of units with a value is published as it is", exact_numbers()),
         ("no bounding", "a unit in 5 groups is counted in all of them where 2 are allowed", unbounded()),
     ]
     parts: list[tuple[str, str, Callable[[], Outcome]]] = [
@@ -413,6 +420,31 @@ def covered_per_group() -> Claim:
         return int(groups.columns["units"][shown].sum()), groups.coverage(released)[1]
 
     return of_totals("once per group", (1, 1, 0), coverage=coverage)
+
+
+def sized_everywhere() -> Claim:
+    """Every pair has a bucket."""
+
+    def exact(table: pa.Table) -> Integers:
+        pairs = table.set_column(0, UNIT, pa.array(np.arange(table.num_rows)))
+        return trials.sizes_of(pairs)
+
+    return of_bounds("every group", exact=exact)
+
+
+def exact_numbers() -> Claim:
+    """The number of units with a value as the engine counted it."""
+    plan = plan_for(**BUDGET, max_groups=1, mechanism="sparse-gaussian", count_of=["other"], sums={"value": (0, 1)})
+    mechanism: Any = plan.mechanism
+    (law,) = (noisy.law for noisy in plan.measures if noisy.measure.whole)
+
+    def perturb_sums(_: object, steps: Integers, drawn: Law, entropy: Entropy | None = None) -> Integers:
+        return steps if drawn == law else mechanism.perturb_sums(steps, drawn, entropy)
+
+    pretender = type("Pretender", (type(mechanism),), {"__slots__": (), "perturb_sums": perturb_sums})
+    weaker = Plan(plan.request, pretender(**mechanism.parameters()), plan.alternatives)
+    run = trials.one_release(weaker, Scene(1, large_count(plan), 1))
+    return Claim(mechanism.name, mechanism.analysis, "counts of values", mechanism.delta, None, run, *MANY)
 
 
 def exact_other() -> Claim:

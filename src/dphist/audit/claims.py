@@ -51,7 +51,8 @@ FIXED: Final[dict[str, Any]] = {"noise_std": 1.0, "correlation": 1.0}
 """Close to what the planner would choose at this budget, without the time for its search."""
 
 COLUMNS: Final[dict[str, Any]] = {
-    "sums": {"value": (0, 1)}, "means": {"other": (0, 1)}, "rows": 1, "weights": {"sum_value": 0.01},
+    "sums": {"value": (0, 1)}, "means": {"other": (0, 1)}, "variances": {"third": (0, 1)}, "count_of": ["fourth"], "rows": 1,
+    "weights": {"sum_value": 0.01},
 }  # fmt: skip
 """Every kind of column beside the count. The sum has a small share of the budget: a share that is used wrongly shows."""
 
@@ -126,6 +127,14 @@ def of_totals(setting: str, moved: tuple[int, ...], **other: Any) -> Claim:
     return of_release(plan, f"totals, {setting}", run, (4_000, 40_000), claim)
 
 
+def of_bounds(setting: str, scale: float = 2.0, exact: Any = trials.sizes_of) -> Claim:
+    """The histogram of sizes, looked at in the buckets that the unit under attack can be in: it has values in three groups."""
+    run = trials.many_sizes(scale, exact)
+    return Claim(
+        "bounds", "pure", f"sizes, {setting}", partial(_two_points, math.exp(1 / scale)), None, run, 20_000, 100_000
+    )
+
+
 def _two_points(pure: float, at: float) -> float:
     """delta(at) of discrete Laplace noise on a number that changes by one."""
     return max(0.0, (pure - math.exp(at)) / (1 + pure))
@@ -159,6 +168,7 @@ def releases_one_by_one() -> Iterator[Claim]:
         runs = FEW if plan is summed else ONE_BY_ONE
         claim = of_release(plan, setting, trials.many_releases(plan, without, moved), runs)
         yield claim if plan.request.sketch is None else replace(claim, mechanism="sketch")
+    yield of_bounds("a unit in three groups")
     yield of_totals("a unit in two released groups", (1, 1, 0))
     yield of_totals("a unit in no released group", (0, 0, 1))
     mechanism: Any

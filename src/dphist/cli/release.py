@@ -168,6 +168,8 @@ class Outputs:
         if self.as_json:
             print_json({**release.metadata(), "released_groups": groups})
         talk.line(table_text(first, release.plan, groups, release.totals))
+        for bounds in release.bounds:
+            talk.line(f"Bounds of {bounds}")
         request, mechanism = release.plan.request, release.plan.mechanism
         talk.line(f"\n{what_was_done(release.plan)}")
         for label, words in rates_in_words(mechanism) if request.keys_only else []:

@@ -257,6 +257,10 @@ class Records(Protocol):
         """Refuse, before anything is charged, an engine that could not draw noise where its groups stay."""
         ...
 
+    def keep(self) -> Records:
+        """The same records, written down if the source can be read only once."""
+        ...
+
     def sizes(self, position: int, of: Of) -> Integers:
         """How many units have a value of which size, in `buckets.BUCKETS` buckets: of measure number `position`, from 1."""
         ...

@@ -77,6 +77,7 @@ def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
     sections = [
         *pictures,
         _section("Which groups could be seen", _probabilities(plan) if by else ""),
+        _section("Bounds that the data chose", _chosen(metadata)),
         _section("The plan", _described(sentences)),
         _section("What the alternatives would have cost", _alternatives(plan)),
         _section("The released table", _rows(table, by, plan.value_names)),
@@ -86,6 +87,11 @@ def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
     released = _released(table) if by else "all units together"
     lead = f"{released}; {unit}; ε = {plan.epsilon:g}, δ = {plan.request.delta:g}{units}{_where(metadata)}"
     return _report(f"Private {what.lower()}{_by(by)}", lead, metadata, sections)
+
+
+def _chosen(metadata: dict[str, Any]) -> str:
+    """What is clamped to which bounds, where they were chosen privately."""
+    return "".join(f"<p>{_text(one['in_words'])}</p>" for one in metadata.get("bounds", ()))
 
 
 def _units_in_all(metadata: dict[str, Any]) -> str:

@@ -42,6 +42,14 @@ class _Total(claims.Model):
     low: float | None = None
 
 
+class _Bounds(claims.Model):
+    name: str
+    outside: float | None
+    bias: float | None
+    noise: float | None
+    units: float | None
+
+
 class _Release(claims.Stated):
     unit: claims.UnitOfText
     by: MaybeNames
@@ -51,7 +59,7 @@ class _Release(claims.Stated):
     intervals: float | None = None
     integers: bool
     total_units: _Total | None = None
-    bounds: tuple[ChosenBounds, ...] = ()
+    bounds: tuple[_Bounds, ...] = ()
     covered_units: _Total | None = None
     other_units: _Total | None = None
     allow_negative: bool = False
@@ -102,13 +110,16 @@ def check_release(stored: Stored, table: pa.Table) -> Findings:
     return Findings(checks, lambda: spend_of_plan(_as_charged(plan), request.unit), same_words=given)
 
 
-def _bounds_of(plan: Plan, stated: Sequence[ChosenBounds]) -> tuple[ChosenBounds, ...]:
+def _bounds_of(plan: Plan, stated: Sequence[_Bounds]) -> tuple[ChosenBounds, ...]:
     """What is stated about chosen bounds, with the bounds that the plan went on with."""
     chosen = [one for one in plan.request.aggregates if one.chosen != "given"]
     if [one.name for one in stated] != [one.name for one in chosen] or any(one.open for one in chosen):
         raise InvalidParameter("bounds for each aggregate that has them chosen", "others")
     pairs = zip(stated, chosen, strict=True)
-    return tuple(replace(one, lower=aggregate.lower, upper=aggregate.upper) for one, aggregate in pairs)
+    return tuple(
+        ChosenBounds(one.name, aggregate.lower, aggregate.upper, one.outside, one.bias, one.noise, one.units)
+        for one, aggregate in pairs
+    )
 
 
 def _as_charged(plan: Plan) -> Plan:

@@ -132,9 +132,17 @@ class DuckDBRecords:
     def require_noise(self) -> None:
         """It is drawn in this process."""
 
+    def keep(self) -> DuckDBRecords:
+        """As a table of the session, which may spill: readers, lazy frames and some files can be read only once."""
+        self.tell(SIZING)
+        records = records_sql(self.fields, DuckDBDialect())
+        self.read(
+            lambda: self.connection.execute(f"CREATE TEMP TABLE kept_records AS WITH {records} SELECT * FROM records")
+        )
+        return replace(self, fields=replace(self.fields, kept="kept_records", read=self.fields.reads))
+
     def sizes(self, position: int, of: Of) -> Integers:
         """One bucket for each unit."""
-        self.tell(SIZING)
         sql = buckets_sql(self.fields, position, of, self.seed, DuckDBDialect())
         table = self.read(lambda: self.connection.sql(sql).to_arrow_table())
         return spread(integers(table, "bucket"), integers(table, "units"))

@@ -244,6 +244,10 @@ class SparkRecords:
         self.tell(BOUNDING)
         return self.written(self._sketch(sparsity), "groups", ContributionBounds(sparsity=sparsity))
 
+    def keep(self) -> SparkRecords:
+        """A DataFrame can be read again."""
+        return self
+
     def sizes(self, position: int, of: Of) -> Integers:
         """One bucket for each unit; the buckets come to the driver."""
         self.tell(SIZING)

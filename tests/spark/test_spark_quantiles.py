@@ -1,0 +1,35 @@
+"""Quantiles of a release on Spark: lists of bins travel to the executors, quantiles come back from there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dphist as dp
+from spark_sessions import frame
+
+N = 4_000
+SOURCE = pa.table(
+    {
+        "user": np.arange(2 * N) // 2,
+        "item": np.arange(2 * N) % 2,
+        "x": [float(place % 2 * 4 + place // 2 % 2) for place in range(2 * N)],
+    }
+)
+"""Two groups of everybody: half of the values of item 0 are 0 and half are 1, those of item 1 are 4 and 5."""
+
+
+@pytest.mark.parametrize("bound", [{"max_groups": 2}, {}], ids=["bounded", "unbounded"])
+def test_quantiles_of_a_release_on_spark(bound: dict[str, Any]) -> None:
+    asked: dict[str, Any] = {"quantiles": {"x": ([0.25, 0.75], -1, 9)}, "sums": {"x": (0, 5)}, "intervals": 0.999}
+    with dp.release(frame(SOURCE), unit="user", by="item", epsilon=20, delta=1e-6, **bound, **asked) as found:
+        rows = {row["item"]: row for row in found.to_arrow().to_pylist()}
+    assert sorted(rows) == [0, 1]
+    for item, row in rows.items():
+        for name, exact in (("p25_x", 4 * item), ("p75_x", 4 * item + 1)):
+            assert row[name] == pytest.approx(exact, abs=0.01)
+            assert row[name + "_low"] <= exact <= row[name + "_high"]
+        assert row["count"] == pytest.approx(N, rel=0.05)
