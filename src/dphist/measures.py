@@ -18,7 +18,7 @@ from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.noise.laws import DiscreteLaplace, Law, RoundedGaussian
 
-Kind = Literal["sum", "mean", "rows", "filled", "present", "records", "deviation", "square"]
+Kind = Literal["sum", "mean", "rows", "filled", "present", "records", "deviation", "square", "distinct"]
 Nulls = Literal["counted", "left out"]
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ LARGEST_WEIGHT: Final = 1e6
 MOST_RECORDS: Final = 2**20
 """A public limit on how much the records of one unit weigh in one group."""
 
-_WHOLE: Final = ("rows", "filled", "present", "records")
+_WHOLE: Final = ("rows", "filled", "present", "records", "distinct")
 _BY_RECORD: Final = ("records", "deviation", "square")
 _STEPS_PER_HALF_RANGE: Final = 20
 _RECORD_BITS: Final = 40
@@ -56,7 +56,8 @@ class Measure:
     sum: the sum of the unit's values, clamped to [lower, upper]; mean: their mean, clamped. rows: how many records it has, at
     most `upper`. filled: 1 if it has a value of any type, 0 if not; present: the same of numbers. The others clamp each record,
     and all records of a unit weigh at most `records` together: records is their weight, deviation adds up how far they are
-    from the middle of the bounds, square the squares of that.
+    from the middle of the bounds, square the squares of that. distinct: how many values of any type it takes, at most `upper`
+    that nobody has taken before it; nothing is added up, see `dphist.engines.distinct`.
 
     A unit without any value adds nothing, as in SQL. Its steps are then those of 0, and 0 lies inside the range of steps even
     where it is outside the bounds: the measure is 0 for whoever is not there. (nulls "counted", as plans of old versions say:
@@ -80,6 +81,10 @@ class Measure:
         checks.check_choice("nulls", self.nulls, get_args(Nulls))
         if (self.column is None) != (self.kind == "rows"):
             raise InvalidParameter("a column for sums and means, none for rows", repr(self.column))
+        if self.kind == "distinct":
+            checks.check_between("how many distinct values one unit takes in one group", self.upper, 1, MOST_RECORDS)
+            if self.lower != 0 or self.upper != math.floor(self.upper) or self.lattice not in (None, Lattice(0.0, 1.0)):
+                raise InvalidParameter(f"a whole number of values, counted from 0, for {self.name}", self.upper)
         bounds = f"[{self.lower}, {self.upper}]"
         if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
             raise InvalidParameter(f"finite bounds lower < upper for {self.name}", bounds, "for example likes:0:1.")
@@ -106,6 +111,8 @@ class Measure:
 
     def _usual_lattice(self) -> Lattice:
         """The middle of the span, and about a millionth of half of it (a half for whole numbers)."""
+        if self.kind == "distinct":  # fewer than its most new values are new ones where others have them, too
+            return Lattice(0.0, 1.0)
         least, most = self.span
         half = (most - least) / 2
         bits = math.ceil(math.log2(half)) - _STEPS_PER_HALF_RANGE
@@ -129,6 +136,11 @@ class Measure:
     def whole(self) -> bool:
         """Whether it counts records, not what is in them."""
         return self.kind in _WHOLE
+
+    @property
+    def any_type(self) -> bool:
+        """Whether values are compared or counted alone, so that they need not be numbers."""
+        return self.kind in ("filled", "distinct")
 
     @property
     def half(self) -> float:

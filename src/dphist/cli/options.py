@@ -161,6 +161,7 @@ def parse(asked: dict[str, Any]) -> dict[str, Any]:
         "stds": lambda texts: dict(_bounds(text, "--std") for text in texts),
         "weights": lambda texts: dict(map(_weight, texts)),
         "rows": _rows,
+        "distinct": lambda texts: dict(map(_distinct, texts)),
     }
     return {name: readers[name](value) if name in readers else value for name, value in asked.items()}
 
@@ -187,6 +188,16 @@ def _rows(text: str) -> int | str:
         return text if text == "auto" else int(text)
     except ValueError:
         raise InvalidParameter("--rows to be a whole number or auto", repr(text)) from None
+
+
+def _distinct(text: str) -> tuple[str, int | str]:
+    column, _, most = text.rpartition(":")
+    try:
+        if column:
+            return column, most if most == "auto" else int(most)
+    except ValueError:
+        pass
+    raise InvalidParameter("--distinct column:most", repr(text), "for example --distinct url:5 or --distinct url:auto.")
 
 
 def _weight(text: str) -> tuple[str, float]:

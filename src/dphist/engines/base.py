@@ -253,6 +253,10 @@ class Records(Protocol):
         """The same records with other measures of the same columns."""
         ...
 
+    def kept(self) -> Records:
+        """The same records, read once and written down: for what passes over them more than once."""
+        ...
+
     def groups(self, bounds: ContributionBounds) -> Groups:
         """Units per group, each unit in at most `bounds.max_groups` of its groups, drawn uniformly; and sums."""
         ...

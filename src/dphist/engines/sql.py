@@ -16,7 +16,7 @@ gives a retried task of a cluster a different sample.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -76,6 +76,21 @@ class Fields:
         values = {_read(measure): value for measure, value in zip(self.measures, self.values, strict=True)}
         return replace(self, values=tuple(values[_read(measure)] for measure in measures), measures=tuple(measures))
 
+    def over(self, records: str) -> Fields:
+        """The same over a table that holds the stage `records`."""
+        values = [None if sql is None else f"value_{position}" for position, sql in enumerate(self.values, 1)]
+        return replace(self, source=records, unit="unit", keys=self.key_names, values=tuple(values), where=None)
+
+    @property
+    def added(self) -> list[tuple[int, Measure]]:
+        """The measures that are sums over units, with their positions. Distinct values are counted in `engines.distinct`."""
+        return [(position, one) for position, one in enumerate(self.measures, 1) if one.kind != "distinct"]
+
+    @property
+    def distinct(self) -> list[tuple[int, Measure]]:
+        """The others."""
+        return [(position, one) for position, one in enumerate(self.measures, 1) if one.kind == "distinct"]
+
     @property
     def key_names(self) -> tuple[str, ...]:
         """The names of the keys inside the plan: numbers, so that no name from outside can clash."""
@@ -84,7 +99,7 @@ class Fields:
 
 def _read(measure: Measure) -> tuple[str | None, bool]:
     """What the SQL of a measure's value depends on."""
-    return measure.column, measure.kind == "filled"
+    return measure.column, measure.any_type
 
 
 def histogram_sql(
@@ -96,15 +111,17 @@ def histogram_sql(
     largest: int | None = None,
     written: str | None = None,
     paired: bool = False,
+    taken: Mapping[int, str] | None = None,
 ) -> str:
     """Group keys, `units`, one `steps_i` per measure and, for the total, `first_units` (each unit in one group only).
 
     With `largest` only so many groups, largest first. Equal counts stand in the order of their keys, which no record can
     change: any other order would let one unit exchange every group of the smallest count that is listed. `written` names a
-    table that holds the ranked pairs already; `paired` says that there is a table `pairs`.
+    table that holds the ranked pairs already; `paired` says that there is a table `pairs`. `taken` names, by the position of
+    each measure of distinct values, a table with the keys of groups and how many values are `taken` there.
     """
     keys = ", ".join(fields.key_names)
-    steps = [f"steps_{position}" for position in range(1, len(fields.measures) + 1)]
+    steps = [f"steps_{position}" for position, _ in fields.added]
     stages = [records_sql(fields, dialect), pairs_sql(fields, dialect)] if written is None and not paired else []
     pairs = written or "pairs"
     if written is None and (bounds.max_groups is not None or fields.want_total):
@@ -117,7 +134,7 @@ def histogram_sql(
     stages.append(f"counted AS (\n  SELECT {_lines(columns)}\n  FROM {pairs}{kept}\n  GROUP BY {keys}\n)")
     order = ", ".join(["units DESC", *(f"{name} ASC NULLS LAST" for name in fields.key_names)])
     limit = "" if largest is None else f"\nORDER BY {order}\nLIMIT {largest}"
-    return "WITH " + ",\n".join(stages) + "\n" + _result(fields, steps, dialect) + limit
+    return "WITH " + ",\n".join(stages) + "\n" + _result(fields, taken or {}, dialect) + limit
 
 
 def blocks_sql(fields: Fields, blocks: int, seed: int, dialect: Dialect) -> str:
@@ -170,12 +187,10 @@ def records_sql(fields: Fields, dialect: Dialect) -> str:
 def pairs_sql(fields: Fields, dialect: Dialect) -> str:
     """The stage `pairs`, after `records`."""
     keys = ", ".join(fields.key_names)
-    if not fields.measures:
+    if not fields.added:
         return f"pairs AS (\n  SELECT unit, {keys}\n  FROM records\n  GROUP BY unit, {keys}\n)"
-    totals = [
-        column for position, measure in enumerate(fields.measures, 1) for column in _totals(measure, position, dialect)
-    ]
-    steps = [_steps(measure, position, dialect) for position, measure in enumerate(fields.measures, 1)]
+    totals = [column for position, measure in fields.added for column in _totals(measure, position, dialect)]
+    steps = [_steps(measure, position, dialect) for position, measure in fields.added]
     return (
         f"added AS (\n  SELECT unit, {keys}, {_lines(totals)}\n  FROM records\n  GROUP BY unit, {keys}\n),\n"
         f"pairs AS (\n  SELECT unit, {keys}, {_lines(steps)}\n  FROM added\n)"
@@ -234,14 +249,29 @@ def _steps(measure: Measure, position: int, dialect: Dialect) -> str:
     return f"{steps} AS steps_{position}"
 
 
-def _result(fields: Fields, steps: list[str], dialect: Dialect) -> str:
-    if fields.listed is None:
+def _result(fields: Fields, taken: Mapping[int, str], dialect: Dialect) -> str:
+    if fields.listed is None and not fields.distinct:
         return "SELECT * FROM counted"
-    numbers = ["units", *steps, *(["first_units"] if fields.want_total else [])]
-    columns = [f"listed.{name} AS {name}" for name in fields.key_names]
-    columns += [f"COALESCE(counted.{name}, 0) AS {name}" for name in numbers]
-    matches = " AND ".join(dialect.same(f"listed.{name}", f"counted.{name}") for name in fields.key_names)
-    return f"SELECT {_lines(columns, 0)}\nFROM {fields.listed} AS listed\nLEFT JOIN counted ON {matches}"
+    groups = "counted" if fields.listed is None else "listed"
+    numbers = {"units": "counted.units"}
+    for position, measure in enumerate(fields.measures, 1):
+        steps = f"steps_{position}"
+        numbers[steps] = f"taken_{position}.taken" if measure.kind == "distinct" else f"counted.{steps}"
+    if fields.want_total:
+        numbers["first_units"] = "counted.first_units"
+    columns = [f"{groups}.{name} AS {name}" for name in fields.key_names]
+    columns += [f"COALESCE({sql}, 0) AS {name}" for name, sql in numbers.items()]
+    tables = {} if fields.listed is None else {"counted": "counted"}
+    tables |= {f"taken_{position}": taken[position] for position, _ in fields.distinct}
+    joins = [
+        f"\nLEFT JOIN {table} AS {name} ON {same_keys(fields, groups, name, dialect)}" for name, table in tables.items()
+    ]
+    return f"SELECT {_lines(columns, 0)}\nFROM {fields.listed or groups} AS {groups}{''.join(joins)}"
+
+
+def same_keys(fields: Fields, left: str, right: str, dialect: Dialect) -> str:
+    """Whether two rows are of one group."""
+    return " AND ".join(dialect.same(f"{left}.{name}", f"{right}.{name}") for name in fields.key_names)
 
 
 def clamped(sql: str, lower: float, upper: float) -> str:

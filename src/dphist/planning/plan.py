@@ -100,7 +100,8 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
     on the number of non-empty groups. keys: a public list of groups (or its length); then nothing needs hiding, unless `sparse`
     asks to publish only the large ones. sketch: count in bounded memory with this many counters. total: also publish the
     noisy number of units, and of those in no released group. sums, means: columns with the bounds their values are clamped
-    to; rows: the most records of one unit per group. weights: the share of the budget of each aggregate, by its name in the
+    to; rows: the most records of one unit per group; distinct: columns with how many of a group's distinct values one unit may
+    add. weights: the share of the budget of each aggregate, by its name in the
     release (``sum_likes``), relative to the count's 1.
 
     objective: ``release95`` minimises the true count that is released with 95 % probability, ``gap`` the threshold,
@@ -128,6 +129,7 @@ def _request(asked: PlanOptions) -> Request:
             for column, bounds in (asked["variances"] or {}).items()
         ),
         *(_aggregate("std", column, bounds, shares, records) for column, bounds in (asked["stds"] or {}).items()),
+        *(_aggregate("distinct", column, (0, most), shares) for column, most in (asked["distinct"] or {}).items()),
         *([] if rows is None else [_aggregate("rows", None, (0, rows), shares)]),
     ]
     if shares:

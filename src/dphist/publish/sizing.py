@@ -27,7 +27,7 @@ def settle_bounds(
     plan: Plan, records: Records, entropy: Entropy | None
 ) -> tuple[Plan, Records, tuple[ChosenBounds, ...]]:
     """The plan and the records with chosen bounds, and what they are expected to do. Aggregates of one histogram share it."""
-    request = plan.request
+    request, records = plan.request, records.kept()
     positions = {measure.name: position for position, measure in enumerate(request.measures, 1)}
     sizes: dict[object, Sizes | None] = {}
     settled: dict[object, ChosenBounds] = {}
@@ -62,6 +62,8 @@ def _settle(plan: Plan, aggregate: Aggregate, sizes: Sizes | None) -> ChosenBoun
 
     def noise_of(lower: Floats, upper: Floats) -> Floats:
         share = aggregate.measures[0].weight
+        if aggregate.kind == "distinct":  # nothing is counted from a centre
+            return np.asarray(std * upper / math.sqrt(share))
         if aggregate.kind in ("sum", "rows"):  # who has no value adds 0; the count's noise enters with the centre
             least, most = np.minimum(lower, 0.0), np.maximum(upper, 0.0)
             return np.asarray(std * np.hypot((most - least) / 2 / math.sqrt(share), (most + least) / 2))
@@ -70,7 +72,7 @@ def _settle(plan: Plan, aggregate: Aggregate, sizes: Sizes | None) -> ChosenBoun
     # What is cut off shrinks a spread by more than a mean: by its square.
     effect = 4.0 if aggregate.kind in ("variance", "std") else 1.0
     lower, upper, bias, noise = choose_bounds(sizes, noise_of, effect * units, aggregate.lower, aggregate.upper)
-    if aggregate.kind == "rows":
+    if aggregate.kind in ("rows", "distinct"):
         upper = max(1.0, math.floor(upper))
     return ChosenBounds(aggregate.name, lower, upper, share_outside(sizes, lower, upper), bias / effect, noise, units)
 

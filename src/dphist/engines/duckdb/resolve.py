@@ -84,7 +84,7 @@ def _value(measure: Measure, steps: Steps, attached: Attached) -> str | None:
         return None
     column = measure.column
     piece = steps.column(column)
-    if measure.kind == "filled":
+    if measure.any_type:
         return keytypes.canonical(piece.sql, piece.type_name, repr(column))
     kind = keytypes.base(piece.type_name)
     if kind in keytypes.NUMBERS:

@@ -36,6 +36,7 @@ from dphist.engines.base import (
     silent,
 )
 from dphist.engines.buckets import Of, buckets_sql, spread
+from dphist.engines.distinct import explained_sql
 from dphist.engines.query import GroupByQuery
 from dphist.engines.spark import WRITES_FOLDERS
 from dphist.engines.spark.expressions import quote_identifier
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from dphist.engines.spark.groups import SparkGroups
     from dphist.engines.spark.pairs import SparkPairs
 
+_KEPT: Final = "records"
 _CHECKED: Final[weakref.WeakSet[SparkSession]] = weakref.WeakSet()
 
 
@@ -194,8 +196,18 @@ class SparkRecords:
         self.check_listed()
         self.staging()
 
+    def kept(self) -> SparkRecords:
+        """As a table: a source that is computed twice need not be the same twice."""
+        if self.fields.source.endswith(_KEPT):
+            return self
+        sql = f"WITH {records_sql(self.fields, SparkDialect())} SELECT * FROM records"
+        written = self.staging().write(self.sql(sql), _KEPT, distinct=None)
+        return replace(self, fields=self.fields.over(self.views.add(written, _KEPT)))
+
     def groups(self, bounds: ContributionBounds) -> SparkGroups:
         """Bounded counts and sums, written down."""
+        if self.fields.distinct and (kept := self.kept()) is not self:
+            return kept.groups(bounds)
         self.tell(BOUNDING)
         if not self.query.want_coverage:
             return self.written(self.sql(self.histogram_sql(bounds)), "groups", ContributionBounds(bounds.max_groups))
@@ -209,6 +221,11 @@ class SparkRecords:
         """The pairs, written down once, under a name for SQL."""
         distinct = ("unit", *self.fields.key_names)
         return self.views.add(self.staging().write(self.sql(self.pairs_sql()), "pairs", distinct=distinct), "pairs")
+
+    def written_view(self, kind: str, sql: str, distinct: Sequence[str]) -> str:
+        """A table, written down, under a name for SQL that no other has."""
+        name = f"{kind}_{self.views.number()}"
+        return self.views.add(self.staging().write(self.sql(sql), name, distinct=distinct), name)
 
     def coverage(self, pairs: str, released: DataFrame) -> tuple[int, int]:
         """Of a table of pairs by its name, and one with keys."""
@@ -236,6 +253,8 @@ class SparkRecords:
 
     def histogram(self, bounds: ContributionBounds, largest: int | None = None) -> Histogram:
         """Collected to the driver: each task's own largest groups, merged. True values."""
+        if self.fields.distinct and (kept := self.kept()) is not self:
+            return kept.histogram(bounds, largest)
         self.tell(BOUNDING)
         table = without_leaks(self.sql(self.histogram_sql(bounds, largest=largest)).toArrow)
         return histogram_of(table, self.query, bounds)
@@ -261,7 +280,7 @@ class SparkRecords:
 
     def explain(self, bounds: ContributionBounds) -> str:
         """The SQL that `groups` executes."""
-        return commented(self.query, self.histogram_sql(bounds))
+        return commented(self.query, explained_sql(self.fields, bounds, SparkDialect()))
 
     def explain_pairs(self) -> str:
         """The SQL that `pairs` executes."""
@@ -269,7 +288,14 @@ class SparkRecords:
 
     def histogram_sql(self, bounds: ContributionBounds, pairs: str | None = None, largest: int | None = None) -> str:
         """The whole plan in SQL, or what is left of it when the pairs are written down."""
-        return histogram_sql(self.fields, bounds, self.seed, SparkDialect(), largest=largest, written=pairs)
+        taken: dict[int, str] = {}
+        if self.fields.distinct:
+            from dphist.engines.spark.distinct import count_distinct
+
+            taken = count_distinct(self, bounds)
+        return histogram_sql(
+            self.fields, bounds, self.seed, SparkDialect(), largest=largest, written=pairs, taken=taken
+        )
 
     def pairs_sql(self) -> str:
         """One row per unit and group: the steps of each aggregate, and the group's place in the random order of the unit's."""
@@ -279,7 +305,7 @@ class SparkRecords:
             pairs_sql(self.fields, dialect),
             ranked_sql(self.fields, self.seed, dialect),
         ]
-        steps = [f"steps_{position}" for position in range(1, len(self.fields.measures) + 1)]
+        steps = [f"steps_{position}" for position, _ in self.fields.added]
         columns = ", ".join(["unit", *self.fields.key_names, *steps, "place"])
         return "WITH " + ",\n".join(stages) + f"\nSELECT {columns} FROM ranked"
 

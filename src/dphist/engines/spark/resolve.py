@@ -114,7 +114,7 @@ def _types(spark: SparkSession, view: str, expressions: Sequence[str]) -> list[s
 def _value(spark: SparkSession, view: str, ours: str, measure: Measure, typed: bool) -> str:
     assert measure.column is not None
     kind = _types(spark, view, [ours])[0]
-    if measure.kind == "filled":
+    if measure.any_type:
         return spark_types.canonical(ours, kind, repr(measure.column))
     return spark_types.number(ours, kind, measure.column, typed=typed)
 
