@@ -10,6 +10,7 @@ import numpy as np
 from dphist.aggregates import Aggregate
 from dphist.engines.base import Records
 from dphist.engines.buckets import of_measure
+from dphist.measures import MOST_RECORDS
 from dphist.noise import Entropy
 from dphist.planning import Plan, storage
 from dphist.selection.bounds import (
@@ -74,6 +75,8 @@ def _settle(plan: Plan, aggregate: Aggregate, sizes: Sizes | None) -> ChosenBoun
     lower, upper, bias, noise = choose_bounds(sizes, noise_of, effect * units, aggregate.lower, aggregate.upper)
     if aggregate.kind in ("rows", "distinct"):
         upper = max(1.0, math.floor(upper))
+    if aggregate.kind == "distinct":
+        upper = min(upper, MOST_RECORDS)
     return ChosenBounds(aggregate.name, lower, upper, share_outside(sizes, lower, upper), bias / effect, noise, units)
 
 
