@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dphist.noise import sampling
+from dphist.noise import exact, sampling
 from dphist.noise.entropy import Entropy
 from dphist.noise.laws import Law
 
@@ -47,9 +47,10 @@ def recorded(noise: Noise = distinct) -> Iterator[list[Draw]]:
         draws.append(Draw(law, noise(len(draws), n)))
         return draws[-1].noise.copy()
 
-    original = sampling.sample
+    originals = {"sample": sampling.sample, "sample_exactly": exact.sample_exactly}
     with pytest.MonkeyPatch.context() as patch:
         for name, module in list(sys.modules.items()):
-            if name.startswith("dphist.") and vars(module).get("sample") is original:
-                patch.setattr(module, "sample", sample)
+            for function, original in originals.items():
+                if name.startswith("dphist.") and vars(module).get(function) is original:
+                    patch.setattr(module, function, sample)
         yield draws

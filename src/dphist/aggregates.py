@@ -23,7 +23,7 @@ Chosen = Literal["given", "lower", "upper", "both", "nothing"]
 PRESENT_SHARE: Final = 0.2
 """The part of a mean's budget, or of a variance's, for the number of units, or records, that have a value."""
 
-_USUAL: Final = {"nulls": "counted", "records": 1, "chosen": "given"}
+_USUAL: Final = {"nulls": "counted", "records": 1, "chosen": "given", "expression": None}
 """What old plans do not say."""
 
 
@@ -35,7 +35,7 @@ class Aggregate:
     nulls: "counted" only in plans of old versions, see `Measure`.
 
     chosen: which bounds a release chooses from the data, for a share of epsilon; they are None until then. "nothing": it saw
-    no value, and the aggregate is left out.
+    no value, and the aggregate is left out. expression: gives a record's value; `column` is just its name then.
     """
 
     kind: AggregateKind
@@ -46,6 +46,7 @@ class Aggregate:
     nulls: Nulls = "counted"
     records: int = 1
     chosen: Chosen = "given"
+    expression: str | None = None
 
     def __post_init__(self) -> None:
         checks.check_choice("kind", self.kind, get_args(AggregateKind))
@@ -74,7 +75,7 @@ class Aggregate:
         family = self.kind if self.kind in ("sum", "mean", "rows", "distinct") else "record"
         lower = None if self.chosen in ("lower", "both") else self.lower
         upper = None if self.chosen in ("upper", "both") else self.upper
-        return family, self.column, lower, upper
+        return family, self.column, self.expression, lower, upper
 
     @property
     def open(self) -> bool:
@@ -117,6 +118,7 @@ class Aggregate:
             weight=self.weight * share,
             nulls="left out" if whole else self.nulls,
             records=self.records if by_record else 1,
+            expression=self.expression,
         )
 
     def to_data(self) -> dict[str, Any]:
@@ -198,10 +200,11 @@ class Aggregate:
         clamped = "clamped to bounds that the data chooses" if self.open else f"clamped to [{lower:g}, {upper:g}]"
         absent = "" if self.nulls == "left out" else "; a unit without a value has 0 in a sum and the centre in a mean"
         weight = "one" if self.records == 1 else f"{self.records:,}"
-        records = f"of records {clamped}, those of one unit in one group weighing at most {weight} together"
+        values = "values" if self.expression is None else f"values of {self.expression}"
+        records = f"of records' {values} {clamped}, those of one unit in one group weighing at most {weight} together"
         words = {
-            "sum": f"the sum over units of the sum of a unit's values in the group, {clamped}{absent}",
-            "mean": f"the mean over units with a value of the mean of a unit's values in the group, {clamped}{absent}",
+            "sum": f"the sum over units of the sum of a unit's {values} in the group, {clamped}{absent}",
+            "mean": f"the mean over units with a value of the mean of a unit's {values} in the group, {clamped}{absent}",
             "rows": f"the number of records, at most {'as many as the data chooses' if self.open else f'{upper:g}'} of a unit",
             "count_of": f"the number of units with a value in {self.column}",
             "distinct": (

@@ -28,12 +28,13 @@ def check_delta(value: float) -> None:
         raise InvalidParameter("delta in (0, 1)", value, "unknown groups need delta > 0; try 1e-8.")
 
 
-def check_budget(epsilon: float, delta: float) -> None:
-    """What may be asked for. The parts that a mechanism divides it into may be smaller."""
+def check_budget(epsilon: float, delta: float, *, pure: bool = False) -> None:
+    """What may be asked for; pure: also delta = 0. The parts that a mechanism divides it into may be smaller."""
     check_epsilon(epsilon)
-    check_delta(delta)
+    if not (pure and delta == 0):
+        check_delta(delta)
     for name, value, least in (("epsilon", epsilon, SMALLEST_EPSILON), ("delta", delta, SMALLEST_DELTA)):
-        if value < least:
+        if 0 < value < least:
             raise Infeasible(f"{name} of at least {least:g}", value, "with less, noise would hide any count.")
 
 

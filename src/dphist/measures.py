@@ -57,7 +57,8 @@ class Measure:
     most `upper`. filled: 1 if it has a value of any type, 0 if not; present: the same of numbers. The others clamp each record,
     and all records of a unit weigh at most `records` together: records is their weight, deviation adds up how far they are
     from the middle of the bounds, square the squares of that. distinct: how many values of any type it takes, at most `upper`
-    that nobody has taken before it; nothing is added up, see `dphist.engines.distinct`.
+    that nobody has taken before it; nothing is added up, see `dphist.engines.distinct`. With an
+    `expression`, which gives a record's value, `column` is just its name.
 
     A unit without any value adds nothing, as in SQL. Its steps are then those of 0, and 0 lies inside the range of steps even
     where it is outside the bounds: the measure is 0 for whoever is not there. (nulls "counted", as plans of old versions say:
@@ -75,6 +76,7 @@ class Measure:
     lattice: Lattice | None = None
     nulls: Nulls = "counted"
     records: int = 1
+    expression: str | None = None
 
     def __post_init__(self) -> None:
         checks.check_choice("kind", self.kind, get_args(Kind))
@@ -85,6 +87,8 @@ class Measure:
             checks.check_between("how many distinct values one unit takes in one group", self.upper, 1, MOST_RECORDS)
             if self.lower != 0 or self.upper != math.floor(self.upper) or self.lattice not in (None, Lattice(0.0, 1.0)):
                 raise InvalidParameter(f"a whole number of values, counted from 0, for {self.name}", self.upper)
+        if self.expression is not None and (self.column is None or not self.expression.strip()):
+            raise InvalidParameter(f"an expression of a record's value for {self.name}", repr(self.expression))
         bounds = f"[{self.lower}, {self.upper}]"
         if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
             raise InvalidParameter(f"finite bounds lower < upper for {self.name}", bounds, "for example likes:0:1.")
@@ -196,6 +200,15 @@ class Measure:
         mantissa, exponent = math.frexp(largest)
         ceiling = exponent - 1 if mantissa == 0.5 else exponent
         return math.ldexp(1.0, max(ceiling - _RECORD_BITS, -1060))
+
+
+def check_names_of_values(measures: Iterable[Measure]) -> None:
+    """Refuse one name for two values: what several measures share goes by the name."""
+    meanings: dict[str | None, str | None] = {}
+    for measure in measures:
+        if meanings.setdefault(measure.column, measure.expression) != measure.expression:
+            expected = f"one column or expression for the name {measure.column!r}"
+            raise InvalidParameter(expected, "two", "give one of them another name.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -46,14 +46,20 @@ def factor_of(epsilon: float) -> str:
     return f"{power} = {rounded_up(math.nextafter(math.exp(epsilon), math.inf))}"
 
 
-def bounded_change(protected: str, epsilon: float, proved: float, asked: float, theorem: str) -> str:
+def bounded_change(
+    protected: str, epsilon: float, proved: float, asked: float, theorem: str, not_protected: str = ""
+) -> str:
     """An (epsilon, delta) guarantee as a sentence; what is proved is rounded up, what was asked for is told in full.
 
-    One that protects little says so.
+    A further sentence may tell what is not protected. One that protects little says so.
     """
+    delta = f" plus delta = {rounded_up(proved)} (asked for: {asked!r})"
+    if proved == 0:
+        delta = " and no delta" + (f" (asked for: {asked!r})" if asked > 0 else "")
     return " ".join([
         f"adding or removing {protected} changes the probability of any result by at most a factor"
-        f" {factor_of(epsilon)} plus delta = {rounded_up(proved)} (asked for: {asked!r}), by {theorem}.",
+        f" {factor_of(epsilon)}{delta}, by {theorem}.",
+        *([not_protected] if not_protected else []),
         *_cautions(epsilon, proved),
     ])  # fmt: skip
 

@@ -75,7 +75,8 @@ PLANS = {
     "gaussian with sums": {"max_groups": 3, "sums": {"likes": (0, 1)}},
     "laplace": {"max_groups": 2, "mechanism": "laplace"},
     "correlated": {"sparsity": 50, "mechanism": "correlated-gaussian"},
-    "listed": {"keys": 10, "max_groups": 3},
+    "listed": {"keys": 10, "max_groups": 3, "mechanism": "sparse-gaussian"},
+    "listed, laplace": {"keys": 10, "max_groups": 1},
     "sketch": {"sketch": 8},
     "adaptive": {"mechanism": "adaptive"},
 }
@@ -100,6 +101,13 @@ def test_a_plan_with_too_little_noise_is_broken() -> None:
     (claim, *_) = of_plan(plan)
     quiet = Claim(claim.mechanism, claim.analysis, "", promised.delta, claim.pairs)
     assert not attack(quiet, 1e-6, thorough=False).holds
+
+
+def test_a_plan_of_expressions_is_attacked_by_values() -> None:
+    plan = dphist.plan(epsilon=1, delta=1e-6, max_groups=1, sums={"revenue=price*quantity": (0, 1)})
+    claim = of_plan(plan)[-1]
+    assert claim.trials is not None
+    assert claim.trials(20).without.shape == (20, 2)
 
 
 def test_a_saved_plan_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,9 @@ CLAIMS, PARTS, _ = what_is_attacked(None, None, thorough=False)
 ALPHA = FAMILY_ALPHA / sum(claim.trials is not None for claim in CLAIMS)
 
 MECHANISMS = {
-    "sparse-gaussian", "laplace", "correlated-gaussian", "known-groups", "discrete-gaussian", "discrete-correlated-gaussian",
-    "adaptive", "automatic choice", "from-top", "ranked", "correlated-top-k", "session", "continual", "truncated-laplace",
-    "laplace-records", "gaussian-records", "sketch", "voting",
+    "sparse-gaussian", "laplace", "correlated-gaussian", "known-groups", "known-laplace", "known-discrete", "discrete-gaussian",
+    "discrete-correlated-gaussian", "adaptive", "automatic choice", "from-top", "ranked", "correlated-top-k", "session",
+    "continual", "truncated-laplace", "laplace-records", "gaussian-records", "sketch", "voting",
 }  # fmt: skip
 
 

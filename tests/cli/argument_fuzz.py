@@ -144,6 +144,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     "select": ("events.csv", *COMMON, *BUDGET, "-o", "out.csv", "--dry-run"),
     "stat": ("max", "events.csv", "--unit", "user", "--column", "n", "--lower", "0", "--upper", "9", "--error", "1",
     "--epsilon", "1"),
+    "bounds": ("events.csv", "--unit", "user", "--column", "n", "--epsilon", "1"),
     "verify": ("old.csv",),
     "top-k": ("events.csv", *COMMON, *BUDGET, "--k", "2", "--method", "ranked"),
     "ledger create": ("--ledger", "new.db", "--dataset", "e", *BUDGET, "--unit", "user", "--accountant", "basic"),

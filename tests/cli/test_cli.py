@@ -106,7 +106,7 @@ def test_profile_of_every_mechanism(options: list[str], analysis: str) -> None:
         (["plan", *BUDGET, "--weight", "likes"], "--weight name=share"),
         (["plan", *BUDGET, "--plot", "x.jpeg2"], "picture name"),
         (["plan", *BUDGET, "--plot", "/nonexistent/x.png"], "an existing folder for the output, got /nonexistent"),
-        (["plan", "--epsilon", "1", "--delta", "1e-8", "--keys", "/nonexistent"], "--keys FILE"),
+        (["plan", "--epsilon", "1", "--delta", "1e-8", "--keys", "/nonexistent"], "a readable list of keys at /nonexistent"),
         (["plan", "--epsilon", "one"], "--epsilon"),
         (["plan", "--bogus"], "--bogus"),
         (["plan"], "--epsilon"),

@@ -22,7 +22,8 @@ HOLDS_ONE = [
 ]
 SHARED = {
     name
-    for name in set(declarations(PlanOptions)) & set(declarations(BudgetOptions)) - {"keys"}
+    for name in set(declarations(PlanOptions))
+    & set(declarations(BudgetOptions)) - {"keys", "count_of"}  # read, or a column
     if declarations(PlanOptions)[name].option.default is not False
 }
 NASTY = (
@@ -60,15 +61,27 @@ def test_a_second_value_is_refused_in_every_command(name: str) -> None:
             COMMANDS[name].make_context(name, words)
 
 
-def test_a_second_unit_is_one_line_and_code_2() -> None:
-    done = dphist("release", *USUAL["release"], "--unit", "user")
+def test_a_second_condition_is_one_line_and_code_2() -> None:
+    done = dphist("release", *USUAL["release"], "--where", "a > 1", "--where", "a > 2")
     assert done.returncode == 2
-    assert done.stderr == "dphist: Expected --unit once, got it more than once. Hint: leave all but one of them out.\n"
+    assert done.stderr == "dphist: Expected --where once, got it more than once. Hint: leave all but one of them out.\n"
 
 
 def test_what_adds_up_may_be_repeated() -> None:
     repeated = {flag for command in COMMANDS.values() for one in command.params if one.multiple for flag in one.opts}
-    assert repeated == {"--against", "--by", "--sum", "--mean", "--weight", "--epsilon"}
+    assert repeated == {
+        "--against",
+        "--unit",
+        "--by",
+        "--keys",
+        "--sum",
+        "--mean",
+        "--variance",
+        "--std",
+        "--count-of",
+        "--weight",
+        "--epsilon",
+    }
     done = dphist("plan", *USUAL["plan"], "--sum", "a:0:1", "--sum", "b:0:1")
     assert done.returncode == 0
     assert "sum_b" in done.stdout

@@ -52,7 +52,7 @@ MASK = Measure("sum", "bit", 0.0, 2.0**30, lattice=Lattice(0.0, 1.0))
 
 def expected(
     records: Sequence[Record],
-    unit: str,
+    unit: str | Sequence[str | Callable[[Record], Any]],
     keys: Sequence[str | Callable[[Record], Any]],
     measures: Sequence[Measure] = (),
     *,
@@ -63,9 +63,10 @@ def expected(
     """Units and steps per group, and the number of units, when nobody has too many groups."""
     records_of: dict[Hashable, dict[tuple[Hashable, ...], list[Record]]] = {}
     for record in records:
-        who = canonical(record[unit])
+        parts = [unit] if isinstance(unit, str) else unit
+        who = tuple(canonical(record[part] if isinstance(part, str) else part(record)) for part in parts)
         group = tuple(canonical(record[key] if isinstance(key, str) else key(record)) for key in keys)
-        if who is None or where(record) is not True or (drop_null_keys and None in group):
+        if None in who or where(record) is not True or (drop_null_keys and None in group):
             continue
         if listed is not None and group not in [tuple(map(canonical, one)) for one in listed]:
             continue

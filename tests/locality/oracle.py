@@ -10,7 +10,7 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Literal
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 from nasty_tables import UNIT
 from record_expressions import Expression, Value, number
 
+from dphist.columns import unit_of
 from dphist.engines.query import GroupByQuery, Key
 from dphist.measures import Measure
 
@@ -70,7 +71,7 @@ class Question:
     measures: tuple[Measure, ...] = ()
     where: Part | None = None
     null_keys: Literal["group", "drop"] = "group"
-    unit: str = field(default=UNIT)
+    unit: tuple[Part, ...] = (Part(UNIT),)
 
     @property
     def has_meaning(self) -> bool:
@@ -81,14 +82,15 @@ class Question:
         """For the engine."""
         keys = tuple(Key(part.column if part.sql is None else f"key_{i}", part.sql) for i, part in enumerate(self.keys))
         where = None if self.where is None else self.where.sql
-        return GroupByQuery(self.unit, keys, self.measures, where=where, null_keys=self.null_keys)
+        unit = [part.column if part.sql is None else f"part={part.sql}" for part in self.unit]
+        return GroupByQuery(unit_of(unit), keys, self.measures, where=where, null_keys=self.null_keys)
 
 
 def answer(table: pa.Table, question: Question) -> Groups:
     """Units and steps per group."""
-    own: dict[tuple[Value, Group], list[dict[str, Value]]] = {}
+    own: dict[tuple[Group, Group], list[dict[str, Value]]] = {}
     for record in records_of(table):
-        unit = canonical(record[question.unit])
+        unit = unit_on(record, question.unit)
         group = tuple(canonical(part.on(record)) for part in question.keys)
         if unit is None or (question.where is not None and question.where.on(record) != ("bool", True)):
             continue
@@ -120,9 +122,15 @@ def records_of(table: pa.Table) -> Iterator[dict[str, Value]]:
     return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
 
 
-def units_of(table: pa.Table, unit: str = UNIT) -> list[Value]:
+def unit_on(record: dict[str, Value], parts: Sequence[Part]) -> Group | None:
+    """The unit of a record; None without any of its parts."""
+    unit = tuple(canonical(part.on(record)) for part in parts)
+    return None if None in unit else unit
+
+
+def units_of(table: pa.Table, parts: Sequence[Part] = (Part(UNIT),)) -> list[Group | None]:
     """The unit of each record; None for records without."""
-    return [canonical(readable(value)) for value in values_of(table.column(unit))]
+    return [unit_on(record, parts) for record in records_of(table)]
 
 
 def canonical(value: Value) -> Value:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,8 +19,8 @@ from counting import Outcome, count
 from hypothesis import HealthCheck, Phase, assume, given, note, settings
 from hypothesis import strategies as st
 from nasty_tables import KINDS, UNIT, everything, tables
-from oracle import Part, Question, add_up, answer, tag_of, take_away, units_of, values_of
-from record_expressions import EXPRESSIONS, Value
+from oracle import Group, Part, Question, add_up, answer, tag_of, take_away, units_of, values_of
+from record_expressions import EXPRESSIONS
 from writers import WRITERS, Writer
 
 from dphist.engines.query import Files, PerformanceSettings
@@ -55,7 +57,7 @@ def parts_of(table: pa.Table, *, boolean: bool = False) -> list[Part]:
 
 
 @st.composite
-def questions(draw: st.DrawFn, writer: Writer, table: pa.Table) -> Question:
+def questions(draw: st.DrawFn, writer: Writer, table: pa.Table, several: bool) -> Question:
     """One to three keys, measures of a column of numbers, perhaps a condition: one run asks as much as it can."""
     seen = writer.see(table)
     by_name = {name: [part for part in parts_of(seen) if part.column == name] for name in seen.column_names}
@@ -66,16 +68,23 @@ def questions(draw: st.DrawFn, writer: Writer, table: pa.Table) -> Question:
     measures = measures_of(draw(st.sampled_from(numbers))) if numbers else ()
     conditions = parts_of(seen, boolean=True)
     where = draw(st.none() | st.sampled_from(conditions)) if conditions else None
-    return Question(tuple(keys), measures, where, draw(st.sampled_from(["group", "group", "drop"])))
+    question = Question(tuple(keys), measures, where, draw(st.sampled_from(["group", "group", "drop"])))
+    if not several:
+        return question
+    # Few values each, or every record would be a unit of its own.
+    known = [part for part in parts_of(seen) if part.has_meaning and part.column in seen.column_names[1:3]]
+    drawn = draw(st.lists(st.sampled_from(known), min_size=1, max_size=2, unique=True))
+    return replace(question, unit=(Part(UNIT), *drawn) if draw(st.booleans()) else tuple(drawn))
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Writer, pa.Table, Question]:
+def cases(draw: st.DrawFn, *, several: bool = False) -> tuple[Writer, pa.Table, Question]:
+    """several: units of several parts, or of expressions."""
     writer = draw(st.sampled_from(WRITERS))
     drawn = draw(tables())
     taken = drawn.select(writer.see(drawn).column_names)  # a file without a header knows columns by their place
     table = taken.rename_columns([f"column{place}" for place in range(taken.num_columns)])
-    question = draw(questions(writer, table))
+    question = draw(questions(writer, table, several))
     note("\n".join([f"{writer}: {question}", *(f"{n}: {values_of(table.column(n))}" for n in table.column_names)]))
     return writer, table, question
 
@@ -92,9 +101,9 @@ def take(table: pa.Table, rows: list[int]) -> pa.Table:
     return pa.table(columns, table.column_names)
 
 
-def split(writer: Writer, table: pa.Table) -> dict[Value, pa.Table]:
+def split(writer: Writer, table: pa.Table, parts: Sequence[Part]) -> dict[Group, pa.Table]:
     """The records of each unit. In a text file 'nan' is a name like any other."""
-    units = units_of(writer.see(table))
+    units = units_of(writer.see(table), parts)
     names = [unit for unit in dict.fromkeys(units) if unit is not None]
     return {name: take(table, [row for row, unit in enumerate(units) if unit == name]) for name in names}
 
@@ -136,7 +145,7 @@ def check_alone(case: tuple[Writer, pa.Table, Question], *, thorough: bool = Tru
     whole = count(writer, table, question)
     if thorough and question.has_meaning and not isinstance(whole, str):
         assert_same(whole, answer(writer.see(table), question), question)
-    alone = [count(writer, own, question) for own in split(writer, table).values()]
+    alone = [count(writer, own, question) for own in split(writer, table, question.unit).values()]
     assert_same(whole, added(alone, whole), question)
     if thorough:
         assert_same(count(writer, table, question, pairs=True), whole, question)
@@ -145,10 +154,10 @@ def check_alone(case: tuple[Writer, pa.Table, Question], *, thorough: bool = Tru
 def check_removal(case: tuple[Writer, pa.Table, Question], which: random.Random) -> None:
     """Without one unit, exactly what it adds alone is gone."""
     writer, table, question = case
-    apart = split(writer, table)
+    apart = split(writer, table, question.unit)
     assume(len(apart) > 1)
     gone = which.choice(list(apart))
-    units = units_of(writer.see(table))
+    units = units_of(writer.see(table), question.unit)
     others = take(table, [row for row, unit in enumerate(units) if unit != gone])
     whole, own, rest = (count(writer, part, question) for part in (table, apart[gone], others))
     if isinstance(whole, str) or isinstance(own, str):
@@ -184,6 +193,15 @@ def test_a_table_is_the_sum_of_its_units(case: tuple[Writer, pa.Table, Question]
 def test_without_a_unit_only_its_own_contributions_go(
     case: tuple[Writer, pa.Table, Question], which: random.Random
 ) -> None:
+    check_removal(case, which)
+
+
+@examples(ALONE // 4)
+@given(case=cases(several=True), which=st.randoms())
+def test_units_of_several_parts_and_of_expressions_are_as_local(
+    case: tuple[Writer, pa.Table, Question], which: random.Random
+) -> None:
+    check_alone(case)
     check_removal(case, which)
 
 
@@ -288,9 +306,10 @@ def test_the_first_record_of_a_file_without_header_decides_nothing(first: str, t
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("check", [check_alone, check_removal], ids=lambda check: check.__name__)
-def test_many_tables(check: object) -> None:
+@pytest.mark.parametrize("several", [False, True], ids=["column", "several"])
+def test_many_tables(check: object, several: bool) -> None:
     @examples(ALONE * MORE, shrink=True)
-    @given(case=cases(), which=st.randoms())
+    @given(case=cases(several=several), which=st.randoms())
     def holds(case: tuple[Writer, pa.Table, Question], which: random.Random) -> None:
         if check is check_alone:
             check_alone(case)

@@ -78,9 +78,10 @@ def _without_null_words(table: pa.Table) -> pa.Table:
 
 def _many_parquet(table: pa.Table, folder: Path) -> str:
     """Several files, one of them empty."""
-    cuts = [0, 1, 1, len(table) // 2, len(table)]
+    one = min(1, len(table))
+    cuts = [0, one, one, max(one, len(table) // 2), len(table)]  # each record once, also of a table of one
     for number, (first, last) in enumerate(pairwise(cuts)):
-        part = _without_null_words(table.slice(first, max(last - first, 0)))
+        part = _without_null_words(table.slice(first, last - first))
         pq.write_table(part, folder / f"part{number}.parquet", row_group_size=2)
     return str(folder / "part*.parquet")
 

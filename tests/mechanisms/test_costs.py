@@ -17,6 +17,7 @@ from dphist.mechanisms import (
     CorrelatedGaussian,
     DiscreteGaussianThreshold,
     GaussianRecords,
+    KnownDiscrete,
     KnownGroups,
     LaplaceRecords,
     LaplaceThreshold,
@@ -65,6 +66,7 @@ CONCENTRATED: dict[str, Mechanism] = {
     "discrete records": GaussianRecords(2, 3, 30.0, 250.0, discrete=True),
     "from top": from_top.calibrate(1.0, 1e-6, 10),
     "continual": continual.calibrate(1.0, 1e-6, 30, 2),
+    "known discrete": KnownDiscrete(50, 10, 16.2),
 }
 ALL = {**GAUSSIAN, **PURE, **CONCENTRATED}
 

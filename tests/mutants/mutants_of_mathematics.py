@@ -118,6 +118,38 @@ MEASURES: Final = in_file(
      "sums of records fit the integers", _HISTOGRAM + "test_the_lattice_of_records"),
 )  # fmt: skip
 
+_BOUNDS = "tests/publish/test_bounds.py::"
+_PAID_BOUNDS = _BOUNDS + "test_every_bucket_has_noise_of_the_scale_that_is_paid_for"
+
+BOUNDS: Final = (
+    *in_file(
+        "selection/bounds.py",
+        ("sizes-without-noise", "return add_exactly(exact, DiscreteLaplace(Fraction(scale)), entropy)", "return exact",
+         "a histogram of sizes is noisy", _PAID_BOUNDS),
+        ("sizes-with-half-the-noise", "DiscreteLaplace(Fraction(scale)), entropy)",
+         "DiscreteLaplace(Fraction(scale) / 2), entropy)",
+         "noise is that of the share that is paid", _PAID_BOUNDS),
+    ),
+    *in_file(
+        "planning/request.py",
+        ("bounds-not-paid", "left = math.nextafter(left - self.bounds_epsilon, 0.0)", "left = math.nextafter(left, 0.0)",
+         "choosing bounds leaves less for the rest", _PAID_BOUNDS),
+        ("each-histogram-with-the-whole-share", "return len(self.sized) / self.bounds_epsilon * (1 + 1e-12)",
+         "return 1 / self.bounds_epsilon * (1 + 1e-12)", "histograms share the epsilon of bounds", _PAID_BOUNDS),
+    ),
+    *in_file(
+        "publish/charge.py",
+        ("bounds-not-charged", "pure += [request.bounds_epsilon / len(request.sized) for _ in request.sized]", "pure += []",
+         "a ledger adds up what bounds cost", _PAID_BOUNDS),
+    ),
+    *in_file(
+        "engines/buckets.py",
+        ("every-group-of-a-unit-has-a-size", "ON ordered.unit = firsts.unit AND priority = first\\n  GROUP BY ordered.unit",
+         "ON ordered.unit = firsts.unit\\n  GROUP BY ordered.unit, priority", "one unit is in one bucket",
+         _BOUNDS + "test_one_unit_is_in_one_bucket_whoever_else_is_there"),
+    ),
+)  # fmt: skip
+
 AGGREGATES: Final = in_file(
     "aggregates.py",
     ("mean-not-cut", "values = np.clip(centre + part.values / units, *self.bounds)",
@@ -1154,18 +1186,90 @@ VOTING: Final = (
     ),
 )  # fmt: skip
 
+_LISTED = "tests/mechanisms/test_listed.py::"
+_EXACT_NOISE = "tests/noise/test_noise_exact.py::"
+_SUMS_OF_NOISE = "tests/privacy/test_discrete_gaussian.py::"
+_PUBLIC = "tests/publish/test_public_lists.py::"
+
+PUBLIC_LISTS: Final = (
+    *in_file(
+        "noise/exact.py",
+        ("exact-noise-not-cut", "np.asarray(np.clip(noisy, -LARGEST_NOISY, LARGEST_NOISY), np.int64)", "noisy",
+         "a saturated noise is not told from a larger one", _EXACT_NOISE + "test_noisy_values_stay_in_a_public_range"),
+        ("exact-zero-too-often", "return ((one - high) << bits) // (one + high)", "return ((one - high) << bits) // one",
+         "0 has its probability", _EXACT_NOISE + "test_coins_enclose_their_probabilities_closely"),
+        ("exact-digit-as-a-probability", "return (low << bits) // (one + low)", "return (low << bits) // one",
+         "a digit has odds, not a probability", _EXACT_NOISE + "test_coins_enclose_their_probabilities_closely"),
+        ("exact-noise-never-negative", "signs = 1 - 2 * (", "signs = 1 - 0 * (", "the noise is symmetric",
+         _EXACT_NOISE + "test_every_word_has_its_place"),
+        ("exact-noise-without-tail", "running = np.arange(n)", "running = np.arange(0)", "noise has no largest value",
+         _EXACT_NOISE + "test_every_word_has_its_place"),
+        ("exact-coin-rounded", "leading, bits = leading << 64 | next_word(source), bits + 64\n        low, high = bounds(bits)",
+         "return False\n        low, high = bounds(bits)", "a coin is decided exactly",
+         _EXACT_NOISE + "test_a_tie_is_decided_by_further_words"),
+    ),
+    *in_file(
+        "privacy/discrete_gaussian.py",
+        ("discrete-loss-of-half-a-unit", "first = epsilon * variance - counts / 2", "first = epsilon * variance - counts / 4",
+         "the loss is that of a whole unit", _SUMS_OF_NOISE + "test_the_profile_is_that_of_the_sum_from_above"),
+        ("discrete-sum-taken-as-discrete", "log_delta = _log_constant(variance, counts)",
+         "log_delta = _log_constant(variance * counts, 1)", "a sum of discrete Gaussians is none",
+         _SUMS_OF_NOISE + "test_the_profile_is_that_of_the_sum_from_above"),
+        ("discrete-blocks-of-one", "math.log(width * float(terms.sum()) + beyond)", "math.log(float(terms.sum()) + beyond)",
+         "every value of a block counts", _SUMS_OF_NOISE + "test_large_sums_are_added_up_in_blocks_from_above"),
+    ),
+    *in_file(
+        "mechanisms/known_laplace.py",
+        ("listed-sums-without-noise", "return add_exactly(steps, law, entropy)", "return steps", "sums are noisy",
+         PUBLISHED + "[known laplace]"),
+        ("listed-counts-without-noise",
+         "noisy = add_exactly(np.minimum(counts, LARGEST_COUNT), DiscreteLaplace(Fraction(self.scale)), entropy)",
+         "noisy = counts", "counts are noisy", PUBLISHED + "[known laplace]"),
+        ("listed-laplace-share-of-sums", "request.groups_per_unit, 1 + request.sums_budget", "request.groups_per_unit, 1.0",
+         "the count leaves budget to the sums", BUDGET + "[known laplace]"),
+        ("listed-laplace-of-one-group", "groups * weight / math.nextafter(", "weight / math.nextafter(",
+         "every group of a unit costs", BUDGET + "[known laplace]"),
+        ("listed-laplace-sums-not-charged", "(1 / self.scale * COST_UP, self.sums_epsilon)", "(1 / self.scale * COST_UP,)",
+         "sums are charged", _LISTED + "test_what_is_charged_covers_the_law"),
+    ),
+    *in_file(
+        "mechanisms/known_discrete.py",
+        ("listed-discrete-of-one-group", "delta_discrete_gaussian(epsilon, self.noise_std**2, self.max_groups)",
+         "delta_discrete_gaussian(epsilon, self.noise_std**2, 1)", "every group of a unit costs", BUDGET + "[known discrete]"),
+        ("listed-discrete-with-sums", "return not aggregates", "return True", "sums have other formulas",
+         _LISTED + "test_nonsense_is_refused"),
+    ),
+    *in_file(
+        "planning/request.py",
+        ("pure-epsilon-for-unknown-groups", "pure=dense and self.sketch is None", "pure=True", "hidden groups need a delta",
+         _PUBLIC + "test_whatever_needs_a_delta_is_refused_without"),
+        ("pure-epsilon-for-gaussian-noise", "if self.delta == 0 and (", "if self.delta == 2 and (",
+         "Gaussian noise needs a delta", _PUBLIC + "test_whatever_needs_a_delta_is_refused_without"),
+    ),
+    *in_file(
+        "planning/plan.py",
+        ("mechanism-ignored", "return request.mechanism in (", "return True or request.mechanism in (",
+         "the mechanism is the one that is asked for",
+         _LISTED + "test_the_mechanism_that_is_asked_for_is_honoured_on_a_list"),
+    ),
+    *in_file(
+        "verification/of_release.py",
+        ("keyless-file-of-any-plan", "if not request.by and (", "if False and (", "a table without keys has one row",
+         _PUBLIC + "test_a_file_without_keys_needs_a_plan_of_one_group"),
+    ),
+)  # fmt: skip
+
 TOTAL: Final = in_file(
     "publish/totals.py",
-    ("total-published-without-noise", "return [units + drawn for units, drawn in zip(",
-     "return [units for units, drawn in zip(", "the total is noisy", PUBLISHED + "[sparse]"),
-    ("total-with-less-noise", "sample(DiscreteLaplace(Fraction(request.total_scale)), len(buckets), entropy)",
-     "sample(DiscreteLaplace(Fraction(1)), len(buckets), entropy)", "a total costs its share of epsilon",
-     BUDGET + "[sparse]"),
-    ("one-noise-for-both-totals", "len(buckets), entropy)\n", "1, entropy).repeat(len(buckets))\n",
-     "noise does not cancel between covered and other units", PUBLISHED + "[sparse]"),
-    ("other-units-without-noise", "return [units + drawn for units, drawn in zip(",
-     "return [units + drawn * (units == buckets[0]) for units, drawn in zip(", "both numbers of units are noisy",
+    ("total-published-without-noise", "    return noisy\n", "    return list(buckets)\n", "the total is noisy",
      PUBLISHED + "[sparse]"),
+    ("total-with-less-noise", "add_exactly(exact, DiscreteLaplace(Fraction(request.total_scale)), entropy)",
+     "add_exactly(exact, DiscreteLaplace(Fraction(1)), entropy)", "a total costs its share of epsilon",
+     BUDGET + "[sparse]"),
+    ("one-noise-for-both-totals", "    return noisy\n", "    return [units - buckets[0] + noisy[0] for units in buckets]\n",
+     "noise does not cancel between covered and other units", PUBLISHED + "[sparse]"),
+    ("other-units-without-noise", "    return noisy\n", "    return [noisy[0], *buckets[1:]]\n",
+     "both numbers of units are noisy", PUBLISHED + "[sparse]"),
 )  # fmt: skip
 
 _QUANTILES = "tests/quantiles/test_quantiles.py::"
@@ -1199,6 +1303,7 @@ QUANTILES: Final = in_file(
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(
     chain(
         MEASURES,
+        BOUNDS,
         AGGREGATES,
         CONDITIONAL,
         BASE,
@@ -1216,6 +1321,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = tuple(
         FLEXIBLE,
         WEIGHTS,
         VOTING,
+        PUBLIC_LISTS,
         TOTAL,
         QUANTILES,
     )

@@ -44,6 +44,9 @@ _SHEET: Final = "tests/publish/test_spreadsheet.py::"
 _QUOTES: Final = "tests/locality/test_no_quotes.py::"
 _SPARK: Final = "tests/spark/"
 _CLOCKS: Final = "tests/engines/test_engine_clocks.py::"
+_UNITS: Final = "tests/engines/test_engine_units.py::"
+_APART: Final = f"{_UNITS}test_units_that_joined_texts_would_mix_up_stay_apart"
+_NAMED_UNITS: Final = "tests/publish/test_units.py::"
 
 _PLAN_OF_ENGINES: Final = (
     Mutant(
@@ -117,6 +120,54 @@ _PLAN_OF_ENGINES: Final = (
         'conditions = ["TRUE"]',
         "records without a unit are dropped: they would all be one unit, or none",
         _NASTY,
+    ),
+    Mutant(
+        "null-in-the-second-part-of-a-unit-counted",
+        "engines/sql.py",
+        "for i in range(1, len(fields.unit) + 1)]",
+        "for i in range(1, 2)]",
+        "records without one part of their unit belong to nobody",
+        (f"{_APART}[duckdb]",),
+    ),
+    Mutant(
+        "parts-of-a-unit-joined",
+        "engines/duckdb/engine.py",
+        'fields = (f"part_{i} := {value}" for i, value in enumerate(values, 1))',
+        """fields = (f"part_{i} := nullif(concat({', '.join(values)}), {value})" for i, value in enumerate(values, 1))""",
+        "two units never become one: joined texts can be cut in another place",
+        (f"{_APART}[duckdb]",),
+    ),
+    Mutant(
+        "first-part-of-a-unit-alone-on-spark",
+        "engines/spark/engine.py",
+        """fields = (f"'part_{i}', {value}" for i, value in enumerate(values, 1))""",
+        """fields = (f"'part_{i}', {values[0]}" for i, value in enumerate(values, 1))""",
+        "two units never become one",
+        (f"{_APART}[spark]",),
+    ),
+    Mutant(
+        "part-of-a-unit-cut-short",
+        "engines/duckdb/resolve.py",
+        "    for name in read:\n        keytypes.check_unit(",
+        "    for name in read[:0]:\n        keytypes.check_unit(",
+        "two units never become one because the engine reads them shorter than they are",
+        (f"{_UNITS}test_no_part_of_a_unit_is_read_shorter_than_it_is",),
+    ),
+    Mutant(
+        "part-of-a-unit-called-the-unit",
+        "columns.py",
+        'what.replace("one unit", one_of(unit))',
+        'what.replace("one unit", f"one {parts_of(unit)[0]}")',
+        "a guarantee for a person's day does not say that it is for the person",
+        (f"{_NAMED_UNITS}test_a_release_names_its_unit_and_is_verified[several]",),
+    ),
+    Mutant(
+        "unit-of-a-ledger-by-its-first-part",
+        "columns.py",
+        "return parts[0] if len(parts) == 1 else tuple(parts)",
+        "return parts[0]",
+        "what is charged is what is protected",
+        (f"{_NAMED_UNITS}test_a_ledger_tells_units_apart",),
     ),
     Mutant(
         "null-keys-kept",
@@ -702,8 +753,8 @@ _PUBLISHING: Final = (
     Mutant(
         "total-with-half-the-noise",
         "publish/totals.py",
-        "sample(DiscreteLaplace(Fraction(request.total_scale)), len(buckets), entropy)",
-        "sample(DiscreteLaplace(Fraction(request.total_scale) / 2), len(buckets), entropy)",
+        "DiscreteLaplace(Fraction(request.total_scale)), entropy)",
+        "DiscreteLaplace(Fraction(request.total_scale) / 2), entropy)",
         "the total is noised with the law that is accounted for",
         (f"{_ROAD}test_the_total_has_the_noise_that_it_is_charged_for",),
     ),
@@ -742,16 +793,16 @@ _PUBLISHING: Final = (
     Mutant(
         "sums-without-noise",
         "publish/table.py",
-        "noisy_steps[noisy.name] = steps + sample(noisy.law, len(steps), entropy)",
+        "noisy_steps[noisy.name] = plan.mechanism.perturb_sums(steps, noisy.law, entropy)",
         "noisy_steps[noisy.name] = steps",
         "sums are noised with the law that is accounted for",
         (f"{_ROAD}test_sums_have_the_noise_of_their_law",),
     ),
     Mutant(
         "one-noise-for-all-sums",
-        "publish/table.py",
-        "steps + sample(noisy.law, len(steps), entropy)",
-        "steps + sample(noisy.law, 1, entropy)",
+        "mechanisms/base.py",
+        "steps + sample(law, len(steps), entropy)",
+        "steps + sample(law, 1, entropy)",
         "every sum has noise of its own",
         (f"{_ROAD}test_sums_have_the_noise_of_their_law",),
     ),

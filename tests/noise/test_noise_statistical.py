@@ -17,6 +17,7 @@ from dphist.noise import (
     TruncatedDiscreteLaplace,
     exponential_top_k,
     sample,
+    sample_exactly,
 )
 
 SIZE = 10_000_000
@@ -45,6 +46,15 @@ def test_ten_million_samples_fit_their_law_and_no_other_scale(law: Law) -> None:
     assert chi_square_p_value(samples, law, bins=2000) > ALPHA
     # At this size one part in a hundred is enough to be found out.
     for factor in (Fraction(9, 10), Fraction(11, 10), Fraction(99, 100), Fraction(101, 100)):
+        assert chi_square_p_value(samples, rescaled(law, factor), bins=2000) < ALPHA
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(1000), Fraction(10**9)])
+def test_ten_million_exact_samples_fit_their_law_and_no_other_scale(scale: Fraction) -> None:
+    law = DiscreteLaplace(scale)
+    samples = sample_exactly(law, SIZE)
+    assert chi_square_p_value(samples, law, bins=2000) > ALPHA
+    for factor in (Fraction(99, 100), Fraction(101, 100)):
         assert chi_square_p_value(samples, rescaled(law, factor), bins=2000) < ALPHA
 
 

@@ -84,7 +84,7 @@ def test_what_is_missing_is_named() -> None:
     with pytest.raises(dp.InvalidParameter, match="Expected delta, got none"):
         dp.release(TABLE, unit="user", by="url", epsilon=1)
     with pytest.raises(dp.InvalidParameter, match="Expected by, got none"):
-        dp.release(TABLE, unit="user", **BUDGET)
+        dp.select(TABLE, unit="user", **BUDGET)
     with pytest.raises(dp.InvalidParameter, match="Expected epsilon, got none"):
         dp.stat("max", TABLE, unit="user")  # type: ignore[call-arg]
 
@@ -100,7 +100,8 @@ def test_what_is_missing_is_named() -> None:
         ({"max_groups": "ten"}, "Expected max_groups to be a whole number, got 'ten'."),
         ({"max_groups": True}, "Expected max_groups to be a whole number, got True."),
         ({"sparsity": 3.0}, "Expected sparsity to be a whole number, got 3.0."),
-        ({"keys": "keys.txt"}, "Expected keys to be a public list of groups, or how many they are, got 'keys.txt'."),
+        ({"keys": 2.5}, "of a table, give their number."),
+        ({"keys": True}, "Expected keys to be a whole number, got True."),
         ({"total": 1}, "Expected total to be true or false, got 1."),
         ({"sums": ["likes"]}, "such as {'likes': (0, 1)}, got list."),
         ({"sums": {"likes": (0, "1")}}, "such as {'likes': (0, 1)}, got '1'."),
@@ -120,10 +121,10 @@ def test_a_wrong_type_is_refused_in_our_words(change: dict[str, Any], message: s
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"unit": 3}, "Expected unit to be text, got 3."),
+        ({"unit": 3}, "Expected unit to be a column, an expression or a list of them, got 3."),
         ({"by": TABLE["url"]}, "Expected by to be a column or a list of columns, got ChunkedArray."),
         ({"by": [TABLE["url"]]}, "Expected by to be a column or a list of columns, got list."),
-        ({"unit": TABLE["user"]}, "Expected unit to be text, got ChunkedArray."),
+        ({"unit": TABLE["user"]}, "Expected unit to be a column, an expression or a list of them, got ChunkedArray."),
         ({"null_keys": "keep"}, "Expected null_keys to be one of group, drop, got 'keep'."),
         ({"order": "random"}, "Expected order to be one of count, key, got 'random'."),
         ({"intervals": "0.9"}, "Expected intervals to be a number, got '0.9'."),

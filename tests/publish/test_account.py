@@ -58,7 +58,11 @@ def ways(**options: Any) -> list[Plan]:
             ],
         ),
         (
-            {"keys": 3, "means": {"age": (0, 100)}},
+            {"keys": 1},
+            ["One group, which is public; counts: 100 % of epsilon. A count is of all units."],
+        ),
+        (
+            {"keys": 3, "means": {"age": (0, 100)}, "mechanism": "sparse-gaussian"},
             [
                 "Keys are a public list; counts: 50 % of the squared Gaussian budget; mean_age: 50 %. A count is of all units"
                 " in the group."

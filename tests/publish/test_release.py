@@ -162,7 +162,7 @@ def test_known_groups_are_all_released_with_noise(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (7, "a file, a list or an Arrow table"),
+        (7, "as a file, a query, a table or a list"),
         ([], "at least one public key"),
         ([("a", "b")], "1 values each"),
         (pa.table({"x": ["a"]}), "with the columns"),

@@ -39,6 +39,14 @@ CASES: dict[str, dict[str, Any]] = {
         "by": ["item", "odd=spent % 2"],
         "where": "spent BETWEEN 1 AND 9",
     },
+    "units": {
+        "max_groups": 50,
+        "mechanism": SPARSE,
+        "unit": ["user", "much=spent > 6"],
+        "sums": {"cents=spent * 100": (0, 2000)},
+        "total": True,
+        "order": "key",
+    },
     "listed": {"mechanism": KnownGroups(3, 2, 1.0, 0.5), "keys": ["i1", "i2", "nobody"], "max_groups": 2},
 }
 
@@ -57,6 +65,16 @@ def test_without_noise_spark_and_duckdb_release_the_same(name: str) -> None:
     assert {k: v for k, v in there.metadata().items() if k not in drop} == {
         k: v for k, v in here.metadata().items() if k not in drop
     }
+
+
+def test_without_keys_spark_publishes_the_same_row(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"by": None, "delta": 0, "sums": {"spent": (0, 20)}, "total": True, "intervals": 0.9}
+    here, there = quiet(EVENTS, **options), quiet(frame(EVENTS, 3), **options)
+    assert there.to_arrow().to_pylist() == here.to_arrow().to_pylist()
+    assert there.to_arrow().column_names == there.to_spark().columns == here.to_arrow().column_names
+    assert there.total == here.total
+    there.write(tmp_path / "out.csv")
+    assert all(check.passed is not False for check in examine(tmp_path / "out.csv"))
 
 
 def events(units: int, groups: int, degree: float) -> pa.Table:

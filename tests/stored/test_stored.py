@@ -185,8 +185,8 @@ def test_every_mechanism_comes_back_from_its_data() -> None:
         LaplaceRecords(3, 2, 20.0, 90.0),
     ]
     names = set()
-    for path in sorted((BEFORE / "plans").iterdir()):
-        plan = dp.Plan.load(path)
+    before = [dp.Plan.load(path) for path in sorted((BEFORE / "plans").iterdir())]
+    for plan in (*before, dp.plan(epsilon=1, delta=1e-6, keys=9, max_groups=2)):
         mechanisms += [plan.mechanism, *plan.alternatives]
         names |= {plan.mechanism.name, *(other.name for other in plan.alternatives)}
     assert names == {kind.name for kind in GROUP_MECHANISMS}

@@ -25,7 +25,7 @@ import pyarrow.parquet
 
 from dphist.audit import adaptive, attacks, bounding, laws, trials, voting
 from dphist.audit.bounding import FromPairs, Outcome
-from dphist.audit.claims import BUDGET, FEWER, MANY, of_totals
+from dphist.audit.claims import BUDGET, FEWER, MANY, large_count, of_bounds, of_totals
 from dphist.audit.judge import Claim
 from dphist.audit.laws import Integers, Pair
 from dphist.audit.trials import KEY, QUERY, UNIT, Scene, noisy_values, publish
@@ -39,6 +39,7 @@ from dphist.mechanisms import FromTop, Kept
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, WEIGHT_BITS
 from dphist.noise import DiscreteGaussian, Entropy, RoundedGaussian, SystemEntropy, TruncatedDiscreteLaplace
 from dphist.noise.entropy import allow_test_entropy
+from dphist.noise.laws import Law
 from dphist.noise.testing import SeededEntropy
 from dphist.planning import Plan, plan_for
 from dphist.planning.plan import NOISY
@@ -82,6 +83,13 @@ def broken() -> list[Broken]:
         ("covered once per group", "a unit in two released groups is two covered units", covered_per_group()),
         ("one noise for two totals", "covered and other units have the same noise", one_noise()),
         ("other without noise", "the units in no released group are published as they are", exact_other()),
+        ("empty groups without noise", "a listed group that nobody is in is published as it is", quiet_where_empty()),
+        (
+            "a size for every group",
+            "a unit is in the histogram of sizes once for each of its groups",
+            sized_everywhere(),
+        ),
+        ("counts of values without noise", "the number of units with a value is published as it is", exact_numbers()),
         ("no bounding", "a unit in 5 groups is counted in all of them where 2 are allowed", unbounded()),
     ]
     parts: list[tuple[str, str, Callable[[], Outcome]]] = [
@@ -290,11 +298,22 @@ def _of_release(
     plan: Plan, scene: Scene, engine: Engine | None = None, runs: tuple[int, int] = MANY, **drawn: float
 ) -> Claim:
     """The claim of a plan, about releases that an engine makes, or a mechanism that draws with other parameters."""
+    other: Any = replace(plan.mechanism, **drawn)  # type: ignore[type-var]
+    return _pretending(plan, scene, other.perturb_part, engine, runs)
+
+
+def _pretending(
+    plan: Plan,
+    scene: Scene,
+    perturb: Callable[[Integers, int, Entropy | None], Kept],
+    engine: Engine | None = None,
+    runs: tuple[int, int] = MANY,
+) -> Claim:
+    """The claim of a plan, about releases that draw noise in another way."""
     mechanism: Any = plan.mechanism
-    other = replace(mechanism, **drawn)
 
     def perturb_part(_: object, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
-        return other.perturb_part(counts, shared, entropy)  # type: ignore[no-any-return]
+        return perturb(counts, shared, entropy)
 
     pretender = type("Pretender", (type(mechanism),), {"__slots__": (), "perturb_part": perturb_part})
     weaker = Plan(plan.request, pretender(**mechanism.parameters()), plan.alternatives)
@@ -323,6 +342,17 @@ def not_strict() -> Claim:
     """The same for Laplace noise: whole noise and a whole threshold, so >= is > of one less."""
     plan = plan_for(**BUDGET, max_groups=2, mechanism="laplace")
     return _of_release(plan, Scene(2, 0, 2), threshold=(plan.mechanism.threshold or 0) - 1)
+
+
+def quiet_where_empty() -> Claim:
+    """Laplace noise on a public list, but for groups that seem to need none."""
+    plan = plan_for(epsilon=BUDGET["epsilon"], delta=0.0, keys=1000, max_groups=2)
+
+    def perturb(counts: Integers, shared: int, entropy: Entropy | None) -> Kept:
+        kept = plan.mechanism.perturb_part(counts, shared, entropy)
+        return replace(kept, noisy=np.where(counts == 0, 0, kept.noisy))
+
+    return _pretending(plan, Scene(2, 0, 2), perturb)
 
 
 def unbounded() -> Claim:
@@ -374,6 +404,31 @@ def covered_per_group() -> Claim:
         return int(groups.columns["units"][shown].sum()), groups.coverage(released)[1]
 
     return of_totals("once per group", (1, 1, 0), coverage=coverage)
+
+
+def sized_everywhere() -> Claim:
+    """Every pair has a bucket."""
+
+    def exact(table: pa.Table) -> Integers:
+        pairs = table.set_column(0, UNIT, pa.array(np.arange(table.num_rows)))
+        return trials.sizes_of(pairs)
+
+    return of_bounds("every group", exact=exact)
+
+
+def exact_numbers() -> Claim:
+    """The number of units with a value as the engine counted it."""
+    plan = plan_for(**BUDGET, max_groups=1, mechanism="sparse-gaussian", count_of=["other"], sums={"value": (0, 1)})
+    mechanism: Any = plan.mechanism
+    (law,) = (noisy.law for noisy in plan.measures if noisy.measure.whole)
+
+    def perturb_sums(_: object, steps: Integers, drawn: Law, entropy: Entropy | None = None) -> Integers:
+        return steps if drawn == law else mechanism.perturb_sums(steps, drawn, entropy)
+
+    pretender = type("Pretender", (type(mechanism),), {"__slots__": (), "perturb_sums": perturb_sums})
+    weaker = Plan(plan.request, pretender(**mechanism.parameters()), plan.alternatives)
+    run = trials.one_release(weaker, Scene(1, large_count(plan), 1))
+    return Claim(mechanism.name, mechanism.analysis, "counts of values", mechanism.delta, None, run, *MANY)
 
 
 def exact_other() -> Claim:

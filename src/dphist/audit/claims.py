@@ -51,7 +51,8 @@ FIXED: Final[dict[str, Any]] = {"noise_std": 1.0, "correlation": 1.0}
 """Close to what the planner would choose at this budget, without the time for its search."""
 
 COLUMNS: Final[dict[str, Any]] = {
-    "sums": {"value": (0, 1)}, "means": {"other": (0, 1)}, "rows": 1, "weights": {"sum_value": 0.01},
+    "sums": {"value": (0, 1)}, "means": {"other": (0, 1)}, "variances": {"third": (0, 1)}, "count_of": ["fourth"], "rows": 1,
+    "weights": {"sum_value": 0.01},
 }  # fmt: skip
 """Every kind of column beside the count. The sum has a small share of the budget: a share that is used wrongly shows."""
 
@@ -87,9 +88,8 @@ def releases(engine: Engine | None = None, runs: tuple[int, int] = MANY) -> Iter
     for plan in (*(plan_for(**BUDGET, **COLUMNS, max_groups=1, mechanism=p.request.mechanism) for p in plans[:2]),):
         run = trials.one_release(plan, Scene(1, large_count(plan), 1), engine)
         yield of_release(plan, "release of counts, sums, means and rows, large groups", run, runs)
-    for more, name in (({}, "release, empty groups of the list"), (COLUMNS, "the same with sums, means and rows")):
-        listed = plan_for(**BUDGET, **more, keys=1000, max_groups=2)
-        plan = replace(listed, mechanism=next(one for one in listed.alternatives if one.analysis == "independent"))
+    for plan in _of_lists_of_keys():
+        name = "the same with sums, means and rows" if plan.request.aggregates else "release, empty groups of the list"
         yield of_release(plan, name, trials.one_release(plan, Scene(2, 0, 2), engine), runs)
     yield from adaptive.claims(engine, runs)
     stream = calibrate_continual(**_target(), rounds=3, max_groups=2)
@@ -113,16 +113,35 @@ def of_totals(setting: str, moved: tuple[int, ...], **other: Any) -> Claim:
     return of_release(plan, f"totals, {setting}", run, (4_000, 40_000), claim)
 
 
+def of_bounds(setting: str, scale: float = 2.0, exact: Any = trials.sizes_of) -> Claim:
+    """The histogram of sizes, looked at in the buckets that the unit under attack can be in: it has values in three groups."""
+    run = trials.many_sizes(scale, exact)
+    return Claim(
+        "bounds", "pure", f"sizes, {setting}", partial(_two_points, math.exp(1 / scale)), None, run, 20_000, 100_000
+    )
+
+
 def _two_points(pure: float, at: float) -> float:
     """delta(at) of discrete Laplace noise on a number that changes by one."""
     return max(0.0, (pure - math.exp(at)) / (1 + pure))
+
+
+def _of_lists_of_keys() -> Iterator[Plan]:
+    """Every kind of independent noise on a public list, with every column it can publish."""
+    listed: dict[str, Any] = {"keys": 1000, "max_groups": 2}
+    for more in ({}, COLUMNS):
+        gaussian = plan_for(**BUDGET, **more, **listed)
+        every = (gaussian.mechanism, *gaussian.alternatives)
+        yield replace(gaussian, mechanism=next(one for one in every if one.analysis == "independent"))
+        yield plan_for(epsilon=EPSILON, delta=0.0, **more, **listed)
+    yield plan_for(**BUDGET, **listed, mechanism="sparse-gaussian", noise="discrete")
 
 
 def releases_one_by_one() -> Iterator[Claim]:
     """Releases whose groups share a noise or that publish a total: every run is a release of its own. Counts of records."""
     correlated = plan_for(**BUDGET, sparsity=2, mechanism="correlated-gaussian", **FIXED)
     summed = plan_for(epsilon=EPSILON, delta=DELTA, sparsity=2, mechanism="correlated-gaussian", **COLUMNS)
-    few = plan_for(**BUDGET, keys=4, max_groups=2)
+    few = plan_for(**BUDGET, keys=4, max_groups=2, mechanism="correlated-gaussian")
     discrete = plan_for(**BUDGET, sparsity=2, mechanism="correlated-gaussian", noise="discrete")
     sketch = plan_for(**BUDGET, sketch=2, **FIXED)
     for plan, setting, without, moved in (
@@ -135,6 +154,7 @@ def releases_one_by_one() -> Iterator[Claim]:
         runs = FEW if plan is summed else ONE_BY_ONE
         claim = of_release(plan, setting, trials.many_releases(plan, without, moved), runs)
         yield claim if plan.request.sketch is None else replace(claim, mechanism="sketch")
+    yield of_bounds("a unit in three groups")
     yield of_totals("a unit in two released groups", (1, 1, 0))
     yield of_totals("a unit in no released group", (0, 0, 1))
     mechanism: Any
@@ -198,6 +218,8 @@ def enumerated_counts() -> Iterator[Claim]:
     yield of_laws(crowded, "three groups where the sparsity is 2", pairs, "tight, sparsity enforced")
     for known in (m.KnownGroups(2, 2, 1.5, lattice_bits=4), m.KnownGroups(2, 2, 1.5, 0.7, lattice_bits=4)):
         yield of_counts(known, "groups", "max_groups", "independent_std", "correlation")
+    yield of_counts(m.KnownLaplace(2, 2, 1.5), "groups", "max_groups", "scale")
+    yield of_counts(m.KnownDiscrete(2, 2, 1.5), "groups", "max_groups", "noise_std")
     yield of_counts(m.DiscreteGaussianThreshold(2, 1.5, 5.0), *SPARSE)
     yield of_counts(m.DiscreteCorrelatedGaussian(2, Fraction(9), Fraction(6), 6.0), *CORRELATED)
     counters = m.CorrelatedGaussian(2, 2, 1.2, 0.7, 4.0, lattice_bits=2)
@@ -341,7 +363,7 @@ MOST_RECORDS: Final = 4_000_000
 
 def of_plan(plan: Plan) -> list[Claim]:
     """The claims of one plan at its own parameters: integrated cases of its noise and threshold, and its own releases."""
-    mechanism = plan.mechanism
+    plan, mechanism = _of_columns(plan), plan.mechanism
     claimed = whole_budget(plan) if plan.request.choice != "given" else mechanism.delta
     cases = list(_INTEGRATED.get(type(mechanism), lambda _: ())(mechanism))
     found = [Claim(mechanism.name, mechanism.analysis, "the plan's own parameters", claimed, lambda: cases)]
@@ -364,6 +386,12 @@ def of_plan(plan: Plan) -> list[Claim]:
     return found
 
 
+def _of_columns(plan: Plan) -> Plan:
+    """The plan with columns in the place of expressions: an attacker chooses the values themselves."""
+    columns = tuple(replace(one, expression=None) for one in plan.request.aggregates)
+    return replace(plan, request=replace(plan.request, aggregates=columns))
+
+
 def _of_sparse(mechanism: m.SparseGaussian) -> Iterator[Pair]:
     """Some groups are large, the others new."""
     shown = float(ndtr(-mechanism.gap / mechanism.noise_std))
@@ -382,8 +410,19 @@ def _of_laplace(mechanism: m.LaplaceThreshold) -> Iterator[Pair]:
     shown = float(laws.masses(law, np.arange(gap + 1, gap + 1 + reach)).sum())
     any_shown = -math.expm1(groups * math.log1p(-shown))
     yield Pair("new groups", np.array([1.0, 0.0]), np.array([1 - any_shown, any_shown]))
-    above = float(laws.masses(law, np.arange(1, reach)).sum())
-    yield Pair("large groups", *(binom.pmf(np.arange(groups + 1), groups, p) for p in (above, 1 - above)))
+    yield _moved_by_one(law, groups)
+
+
+def _of_listed_laplace(mechanism: m.KnownLaplace) -> Iterator[Pair]:
+    """Listed groups: the same."""
+    if mechanism.sums_epsilon == 0:
+        yield _moved_by_one(laws.own_law(mechanism), mechanism.max_groups)
+
+
+def _moved_by_one(law: Law, groups: int) -> Pair:
+    """Groups that are never hidden, under Laplace noise: the loss of each has two values."""
+    above = float(laws.masses(law, np.arange(1, laws.reach_of(law))).sum())
+    return Pair("large groups", *(binom.pmf(np.arange(groups + 1), groups, p) for p in (above, 1 - above)))
 
 
 def _of_correlated(mechanism: m.KnownGroups | m.CorrelatedGaussian) -> Iterator[Pair]:
@@ -400,6 +439,7 @@ _INTEGRATED: Final[dict[type, Callable[[Any], Iterable[Pair]]]] = {
     m.SparseGaussian: _of_sparse,
     m.LaplaceThreshold: _of_laplace,
     m.KnownGroups: _of_correlated,
+    m.KnownLaplace: _of_listed_laplace,
     m.CorrelatedGaussian: _of_correlated,
     m.AdaptiveGaussian: lambda mechanism: [adaptive.alone_in_one_group(mechanism)],
 }

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dphist.audit.judge import Run, Trials
-from dphist.audit.laws import Floats
+from dphist.audit.laws import Floats, Integers
 from dphist.engines.base import Engine, LocalGroups
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
@@ -26,6 +26,7 @@ from dphist.histogram import ContributionBounds, Histogram
 from dphist.lists.continual import Continual
 from dphist.lists.session import Session
 from dphist.lists.top_k import privatise_list
+from dphist.measures import Measure
 from dphist.planning import Plan
 from dphist.planning.plan import NOISY
 from dphist.planning.request import Request
@@ -34,6 +35,7 @@ from dphist.publish.result import Release
 from dphist.publish.run import Work, bounds_of, prepare, prepare_selection, privatise
 from dphist.publish.stat import stat
 from dphist.publish.totals import noisy_units
+from dphist.selection.bounds import noise_sizes
 
 UNIT, KEY = "unit", "key"
 QUERY = GroupByQuery(UNIT, (Key(KEY),))
@@ -163,6 +165,29 @@ def many_totals(
                 exact = coverage(groups, released)
             sides.append([noisy(exact, plan.request) for _ in range(n)])
         return Trials(*map(np.array, sides))
+
+    return run
+
+
+def sizes_of(table: pa.Table) -> Integers:
+    """The exact histogram of how large sums are, as the product counts it."""
+    query = GroupByQuery(UNIT, (Key(KEY),), (Measure("sum", "value", 0.0, 1.0, nulls="left out"),))
+    with DuckDBEngine().open(table, query, seed=1) as records:
+        return records.sizes(1, "sum")
+
+
+def many_sizes(scale: float, exact: Callable[[pa.Table], Integers]) -> Run:
+    """One run is the noisy histogram of sizes, in the buckets of the unit's three groups, where others are, too."""
+
+    def run(n: int) -> Trials:
+        values = [1.0, 8.0, 64.0]
+        others = {UNIT: [*range(1, 31)], KEY: [i % 3 for i in range(30)], "value": [values[i % 3] for i in range(30)]}
+        own = pa.table({UNIT: [0, 0, 0], KEY: [0, 1, 2], "value": values})
+        histograms = [exact(part) for part in (pa.table(others), pa.concat_tables([pa.table(others), own]))]
+        places = np.flatnonzero(np.maximum(histograms[0], histograms[1]))
+        rows = [np.tile(histogram[places], n) for histogram in histograms]
+        without, with_ = (noise_sizes(row, scale).reshape(n, -1).astype(np.float64) for row in rows)
+        return Trials(without, with_)
 
     return run
 

@@ -11,6 +11,7 @@ from dphist.cli import options
 from dphist.cli.commands import Commands
 from dphist.cli.options import option
 from dphist.cli.output import print_json, say
+from dphist.columns import one_of, unit_in_words, unit_of
 from dphist.errors import InvalidParameter
 from dphist.interruption import UNCHARGED, account_for, held
 from dphist.privacy import composition, filters
@@ -82,7 +83,7 @@ def create(
         advice = recommend(epsilon, delta, expect_releases, delta_share)
         say(f"{advice}\n")
         accountant = advice.accountant if accountant is None else accountant
-    budget = DataSet(name, epsilon, delta, unit, accountant, protects, delta_share)  # type: ignore[arg-type]
+    budget = DataSet(name, epsilon, delta, unit_of(unit), accountant, protects, delta_share)  # type: ignore[arg-type]
     with Ledger(address, create=True) as opened:
         with held():
             opened.create(budget)
@@ -129,7 +130,7 @@ def _facts(entry: Entry) -> str:
         from dphist.ledger import DataSet
 
         dataset = DataSet.from_data(entry.body)
-        return f"epsilon {dataset.epsilon:g}, delta {dataset.delta:g}, unit {dataset.unit}, {dataset.accountant}"
+        return f"epsilon {dataset.epsilon:g}, delta {dataset.delta:g}, unit {unit_in_words(dataset.unit)}, {dataset.accountant}"
     if entry.kind == "commit":
         done = entry.confirmation
         if done.output:
@@ -213,7 +214,7 @@ def export(
 @app.command("record")
 def record(
     note: Annotated[str, option("--note", "What was released, where; public.")],
-    unit: Annotated[str, option("--unit", "The column that names what the guarantee is for.")],
+    unit: Annotated[list[str], option("--unit", "The column that names what the guarantee is for. Repeatable.")],
     protects: Annotated[
         str,
         option("--protects", "What of it may be added or removed. unit: all records; event: its records in one round."),
@@ -240,11 +241,11 @@ def record(
     cost, declared = declared_cost(epsilon, delta, rho, convert_at)
     with _open(address) as opened:
         with held():
-            entry = opened.record(name, cost, unit=unit, protects=protects, note=note, declared=declared)  # type: ignore[arg-type]
+            entry = opened.record(name, cost, unit=unit_of(unit), protects=protects, note=note, declared=declared)  # type: ignore[arg-type]
             account_for(lambda: f"Entry {entry.sequence:,} of {name!a} was recorded.")
         status = opened.status(name)
     say(f"Entry {entry.sequence:,} recorded, head {entry.hash}, as a guarantee for adding or removing")
-    say(f"{WORDS[status.dataset.protects].replace('unit', printable(unit))}.\n")
+    say(f"{WORDS[status.dataset.protects].replace('one unit', one_of(unit_of(unit)))}.\n")
     if status.exceeded:
         say(f"The budget of {name!r} is exceeded. Nothing more will be charged to it.\n")
     say(str(status))

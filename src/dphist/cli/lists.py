@@ -93,7 +93,7 @@ def top_k(
     _show(result, output, show, {"complete": result.complete}, as_json=as_json)
     if not result.complete:
         talk.line(_ENDED_EARLY)
-    talk.closing(f"Guarantee: {plan.guarantee}", output, report, recorded(receipt))
+    talk.closing(f"Guarantee: {plan.guarantee_for(result.unit)}", output, report, recorded(receipt))
 
 
 def _write(

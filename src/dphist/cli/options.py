@@ -12,7 +12,7 @@ import typer
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.planning.options import PlanOptions, ReleaseOptions, declarations
+from dphist.planning.options import PlanOptions, ReleaseOptions, SelectOptions, declarations
 
 if TYPE_CHECKING:
     from dphist.engines.base import Engine
@@ -78,8 +78,9 @@ def _is_named(context: typer.Context, name: str) -> bool:
 
 
 Source: TypeAlias = Annotated[list[str], typer.Argument(help="Parquet, CSV or JSON files, or a glob of them.")]
-Unit: TypeAlias = Annotated[str, declared(ReleaseOptions, "unit")]
-By: TypeAlias = Annotated[list[str], declared(ReleaseOptions, "by")]
+Unit: TypeAlias = Annotated[list[str], declared(ReleaseOptions, "unit")]
+By: TypeAlias = Annotated[list[str], declared(SelectOptions, "by")]
+ByOrNone: TypeAlias = Annotated[list[str] | None, declared(ReleaseOptions, "by")]
 Where: TypeAlias = Annotated[str | None, declared(ReleaseOptions, "where")]
 NullKeys: TypeAlias = Annotated[str, declared(ReleaseOptions, "null_keys")]
 Order: TypeAlias = Annotated[str, declared(ReleaseOptions, "order")]
@@ -162,19 +163,21 @@ def parse(asked: dict[str, Any]) -> dict[str, Any]:
         "weights": lambda texts: dict(map(_weight, texts)),
         "rows": _rows,
         "distinct": lambda texts: dict(map(_distinct, texts)),
+        "keys": _keys,
     }
     return {name: readers[name](value) if name in readers else value for name, value in asked.items()}
 
 
 def _bounds(text: str, flag: str) -> tuple[str, tuple[Any, Any] | str]:
-    """`column:lower:upper`, either of which may be auto, or `column:auto`; the column may itself hold colons."""
-    parts = text.rsplit(":", 2)
+    """`column:lower:upper`, either of which may be auto, or `column:auto`; `name=expression` in place of the column."""
+    column, *parts = split_right(text, 2)
     try:
-        return parts[0], (_bound(parts[1]), _bound(parts[2]))
-    except (IndexError, ValueError):
-        column, _, auto = text.rpartition(":")
-        if column and auto == "auto":
-            return column, auto
+        lower, upper = map(_bound, parts)
+        return column, (lower, upper)
+    except ValueError:
+        column, *parts = split_right(text, 1)
+        if column and parts == ["auto"]:
+            return column, "auto"
         hint = f"for example {flag} likes:0:1, {flag} likes:0:auto or {flag} likes:auto."
         raise InvalidParameter(f"{flag} column:lower:upper", repr(text), hint) from None
 
@@ -198,6 +201,22 @@ def _distinct(text: str) -> tuple[str, int | str]:
     except ValueError:
         pass
     raise InvalidParameter("--distinct column:most", repr(text), "for example --distinct url:5 or --distinct url:auto.")
+
+
+def split_right(text: str, parts: int) -> list[str]:
+    """A column or `name=expression`, and what stands behind its last colons: the front may hold colons and casts (::) itself.
+
+    >>> split_right("cents=CAST(price AS DOUBLE)::DOUBLE * 100:0:1e4", 2)
+    ['cents=CAST(price AS DOUBLE)::DOUBLE * 100', '0', '1e4']
+    """
+    return text.rsplit(":", parts)
+
+
+def _keys(texts: list[str]) -> object:
+    """One list as it is; several are columns of a product."""
+    from dphist.publish.keys import columns_of
+
+    return texts[0] if len(texts) == 1 else columns_of(texts)
 
 
 def _weight(text: str) -> tuple[str, float]:

@@ -9,7 +9,6 @@ import dphist
 from dphist.cli import options
 from dphist.cli.options import option
 from dphist.cli.output import say
-from dphist.errors import InvalidParameter
 from dphist.planning.options import PlanOptions
 
 
@@ -27,10 +26,13 @@ def command(
     """
     from dphist.outputs import check_outputs
 
-    keys = {"keys": asked["keys"]} if "keys" in asked else {}
-    check_outputs(save, plot, inputs=keys.values(), overwrite=overwrite)
-    listed = {name: _count_keys(path) for name, path in keys.items()}
-    plan = dphist.plan(**{**options.parse(asked), **listed})
+    check_outputs(save, plot, inputs=[Path(name) for name in asked.get("keys", ())], overwrite=overwrite)
+    parsed = options.parse(asked)
+    if "keys" in parsed:
+        from dphist.publish.keys import public_keys
+
+        parsed["keys"] = public_keys(parsed["keys"]).num_rows
+    plan = dphist.plan(**parsed)
     say(plan.to_json() if as_json else str(plan))
     if save is not None:
         plan.save(save, overwrite=overwrite)
@@ -40,13 +42,3 @@ def command(
 
         plot_plan(plan, plot, overwrite=overwrite)
         say(f"\nPicture written to {plot}", err=as_json)
-
-
-def _count_keys(path: Path) -> int:
-    """The number of different non-empty lines of a file with one public key per line."""
-    from dphist.publish.files import key_lines
-
-    try:
-        return len(set(key_lines(path)))
-    except (OSError, ValueError) as problem:
-        raise InvalidParameter("--keys FILE with one key per line", str(path), type(problem).__name__) from None

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 @options.spread(BudgetOptions)
 def command(
+    *,
     source: options.Source,
     unit: options.Unit,
-    by: options.By,
+    by: options.ByOrNone = None,
     asked: dict[str, Any],
     plan: Annotated[Path | None, option("--plan", "Release a plan saved by `dphist plan --save`.")] = None,
     where: options.Where = None,
@@ -69,7 +70,7 @@ def command(
     from dphist.publish import run as releasing
 
     outputs = Outputs(output, report, overwrite, raw_csv, explain, dry_run, quiet, as_json, show)
-    outputs.check(engine, source, plan, asked.get("keys"))
+    outputs.check(engine, source, plan, asked.get("keys", ()))
     budget = options.parse(asked)
     check_budget("release", plan, budget)
     cluster = {"master": master, "remote": remote, "staging": staging}
@@ -106,7 +107,7 @@ class Outputs:
     as_json: bool
     rows: int
 
-    def check(self, engine: str, source: list[str], *inputs: Path | None) -> None:
+    def check(self, engine: str, source: list[str], *inputs: object) -> None:
         """Refuse a run without a result, and files that may not be written."""
         from dphist.engines import writes_folders
         from dphist.publish import files
@@ -133,7 +134,7 @@ class Outputs:
         check_heads(ledger, dataset, (self.table, self.report))
         if self.dry_run:
             job.check_source()
-            talk.line(str(job.plan))
+            talk.line(job.plan.describe(job.selection.unit))
             talk.line("\nDry run: the plan holds, the source can be read and has the columns. No record was counted.")
             with charges.charging(ledger, dataset, job.spend) as charge:
                 talk.line("" if charge is None else f"It fits into what is left of {dataset!r}. Nothing was charged.")
@@ -167,11 +168,14 @@ class Outputs:
         if self.as_json:
             print_json({**release.metadata(), "released_groups": groups})
         talk.line(table_text(first, release.plan, groups, release.totals))
+        for bounds in release.bounds:
+            talk.line(f"Bounds of {bounds}")
         request, mechanism = release.plan.request, release.plan.mechanism
         talk.line(f"\n{what_was_done(release.plan)}")
         for label, words in rates_in_words(mechanism) if request.keys_only else []:
             talk.line(f"{label.capitalize()}: {words}.")
-        talk.closing(f"Guarantee: {guarantee(request, mechanism)}", self.table, self.report, recorded(release.receipt))
+        words = f"Guarantee: {guarantee(request, mechanism, release.selection.unit)}"
+        talk.closing(words, self.table, self.report, recorded(release.receipt))
 
 
 def check_budget(what: str, plan: Path | None, budget: dict[str, Any]) -> None:

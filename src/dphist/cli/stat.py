@@ -8,12 +8,13 @@ import typer
 
 import dphist
 from dphist.cli import options
-from dphist.cli.options import option
+from dphist.cli.options import declared, option
 from dphist.cli.output import Talk, print_json, recorded, say
+from dphist.columns import unit_of
 from dphist.errors import InvalidParameter
 from dphist.flexible.plan import StatisticPlan, plan_statistic, trade_offs
 from dphist.flexible.statistics import NAMES
-from dphist.planning.options import StatisticOptions
+from dphist.planning.options import ReleaseOptions, StatisticOptions
 from dphist.words import exactly, percent, rounded_up
 
 
@@ -28,7 +29,7 @@ def command(
         ),
     ],
     source: Annotated[list[str] | None, typer.Argument(help="Parquet, CSV or JSON files, or a glob of them.")] = None,
-    unit: Annotated[str | None, option("--unit", "The column that names the person protected.")] = None,
+    unit: Annotated[list[str] | None, declared(ReleaseOptions, "unit")] = None,
     column: Annotated[str | None, option("--column", "The column that the statistic is of.")] = None,
     asked: dict[str, Any],
     where: options.Where = None,
@@ -58,10 +59,18 @@ def command(
         if table:
             say(_table(plan))
         if dry_run:
-            say("\n".join([f"Promise: {plan.accuracy()}", plan.bounding(), f"Guarantee: {plan.privacy()}"]))
+            say(
+                "\n".join(
+                    [
+                        f"Promise: {plan.accuracy()}",
+                        plan.bounding(),
+                        f"Guarantee: {plan.privacy(unit_of(unit) if unit else None)}",
+                    ]
+                )
+            )
             plan.require_feasible()
         return
-    if not source or unit is None:
+    if not source or not unit:
         raise InvalidParameter("FILE and --unit COLUMN", "not both", "or --dry-run, which reads nothing.")
     from dphist.publish.heads import check_heads
 

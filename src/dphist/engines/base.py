@@ -60,11 +60,15 @@ OnGroups: TypeAlias = Callable[[Arrays], Rows]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a published table beside its keys, which of them are whole numbers, and the order of its rows."""
+    """The columns of a published table beside its keys, which of them are whole numbers, and the order of its rows.
+
+    keys: whether the keys are published; not where there is one group for all.
+    """
 
     names: tuple[str, ...]
     whole: frozenset[str] = frozenset()
     order: Order = "count"
+    keys: bool = True
 
 
 class StoredTable(Protocol):
@@ -245,16 +249,16 @@ class Records(Protocol):
         """Refuse, before anything is charged, an engine that could not draw noise where its groups stay."""
         ...
 
+    def keep(self) -> Records:
+        """The same records, written down if the source can be read only once."""
+        ...
+
     def sizes(self, position: int, of: Of) -> Integers:
         """How many units have a value of which size, in `buckets.BUCKETS` buckets: of measure number `position`, from 1."""
         ...
 
     def with_measures(self, measures: Sequence[Measure]) -> Records:
         """The same records with other measures of the same columns."""
-        ...
-
-    def kept(self) -> Records:
-        """The same records, read once and written down: for what passes over them more than once."""
         ...
 
     def groups(self, bounds: ContributionBounds) -> Groups:
@@ -421,7 +425,7 @@ def local_groups(histogram: Histogram) -> LocalGroups:
 
 def with_columns(keys: pa.Table, rows: Rows, layout: Layout) -> pa.Table:
     """Keys and published columns as one table."""
-    arrays: dict[str, Any] = {name: keys.column(name) for name in keys.column_names}
+    arrays: dict[str, Any] = {name: keys.column(name) for name in keys.column_names if layout.keys}
     for name in layout.names:
         values = rows.columns[name]
         arrays[name] = pa.array(np.rint(values).astype(np.int64) if name in layout.whole else values)
@@ -431,7 +435,7 @@ def with_columns(keys: pa.Table, rows: Rows, layout: Layout) -> pa.Table:
 def in_order(table: pa.Table, layout: Layout) -> pa.Table:
     """The rows in the order of the layout."""
     keys = table.column_names[: table.num_columns - len(layout.names)]
-    return table.take(row_order(table, keys, layout.order))
+    return table.take(row_order(table, keys, layout.order)) if keys else table
 
 
 def row_order(table: pa.Table, keys: Sequence[str], order: Order) -> pa.Array:

@@ -43,35 +43,29 @@ def of_measure(measure: Measure) -> Of:
 
 def buckets_sql(fields: Fields, position: int, of: Of, seed: int, dialect: Dialect) -> str:
     """`bucket`, from 0 to BUCKETS - 1, and how many `units` are in it."""
-    keys, value = ", ".join(fields.key_names), f"value_{position}"
-    if of == "record":
-        ordered = dialect.priority(seed, ["unit", *fields.key_names, value])
-        columns = f"unit, {keys}, {value} AS size, {ordered} AS priority"
-        sized = f"sized AS (\n  SELECT {columns}\n  FROM records\n  WHERE {value} IS NOT NULL\n)"
-    else:
-        columns = ", ".join(_sums(value, of, dialect))
-        number = {"rows": "COUNT(*)", "distinct": f"COUNT(DISTINCT {value})"}.get(of, f"COUNT({value})")
-        added = (
-            f"added AS (\n  SELECT unit, {keys}, {number} AS number{', ' + columns if columns else ''}\n  FROM records"
-            f"\n  GROUP BY unit, {keys}\n)"
-        )
-        ordered = dialect.priority(seed, ["unit", *fields.key_names])
-        sized = (
-            f"{added},\nsized AS (\n  SELECT unit, {keys}, {_size(of)} AS size, {ordered} AS priority\n  FROM added"
-            "\n  WHERE number > 0\n)"
-        )
-    order = f"ORDER BY priority, {keys}" + (", size" if of == "record" else "")
+    value = fields.value_name(position)
+    hashed = ["unit", *fields.key_names, *([value] if of == "record" else [])]
+    present = "" if of == "rows" else f"\n  WHERE {value} IS NOT NULL"
     return (
-        f"WITH {records_sql(fields, dialect)},\n{sized},\nplaced AS (\n  SELECT size, ROW_NUMBER() OVER (PARTITION BY unit"
-        f" {order}) AS place\n  FROM sized\n)\nSELECT {_bucket('size')} AS bucket, COUNT(*) AS units\nFROM placed"
-        "\nWHERE place = 1\nGROUP BY bucket"
+        f"WITH {records_sql(fields, dialect)},\nordered AS (\n  SELECT *, {dialect.priority(seed, hashed)} AS priority"
+        f"\n  FROM records{present}\n),"
+        "\nfirsts AS (\n  SELECT unit, MIN(priority) AS first\n  FROM ordered\n  GROUP BY unit\n),"
+        # Groups with one hash, which hardly ever happens, count as one: still a function of the unit's own records.
+        f"\nadded AS (\n  SELECT ordered.unit, {', '.join(_sums(f'ordered.{value}', of, dialect))}\n  FROM ordered"
+        "\n  JOIN firsts ON ordered.unit = firsts.unit AND priority = first\n  GROUP BY ordered.unit\n),"
+        f"\nsized AS (\n  SELECT {_size(of)} AS size\n  FROM added\n)"
+        f"\nSELECT {_bucket('size')} AS bucket, COUNT(*) AS units\nFROM sized\nGROUP BY bucket"
     )
 
 
 def _sums(value: str, of: Of, dialect: Dialect) -> list[str]:
-    if of in ("rows", "distinct"):
-        return []
-    sums = [f"MAX(ABS({value})) AS farthest"]
+    if of == "rows":
+        return ["COUNT(*) AS number"]
+    if of == "distinct":
+        return [f"COUNT(DISTINCT {value}) AS number"]
+    if of == "record":
+        return [f"MIN({value}) AS number"]
+    sums = [f"COUNT({value}) AS number", f"MAX(ABS({value})) AS farthest"]
     for place, power in enumerate(_SCALES):
         scaled = clamped(f"{value} / {double(2.0**power)}", -LARGEST_RECORD, LARGEST_RECORD)
         whole = f"CASE WHEN {value} IS NOT NULL THEN {dialect.nearest(scaled)} END"
@@ -80,7 +74,7 @@ def _sums(value: str, of: Of, dialect: Dialect) -> list[str]:
 
 
 def _size(of: Of) -> str:
-    if of in ("rows", "distinct"):
+    if of in ("rows", "record", "distinct"):
         return "CAST(number AS DOUBLE)"
     read = [f"CAST(sum_{place} AS DOUBLE) * {double(2.0**power)}" for place, power in enumerate(_SCALES)]
     cases = " ".join(

@@ -27,9 +27,8 @@ from dphist.histogram import ContributionBounds
 def valued_sql(fields: Fields, position: int, bounds: ContributionBounds, seed: int, dialect: Dialect) -> str:
     """`valued`, of the measure at a position. Pairs are kept as `sql.ranked_sql` ranks them, here with a dense rank."""
     keys, priority = ", ".join(fields.key_names), dialect.priority(seed, ["unit", *fields.key_names])
-    different = (
-        f"SELECT unit, {keys}, value_{position} AS value\n  FROM records\n  GROUP BY unit, {keys}, value_{position}"
-    )
+    value = fields.value_name(position)
+    different = f"SELECT unit, {keys}, {value} AS value\n  FROM records\n  GROUP BY unit, {keys}, {value}"
     columns = f"unit, {keys}, value, COUNT(value) OVER (PARTITION BY unit, {keys}) AS number"
     kept = "value IS NOT NULL"
     if bounds.max_groups is not None:

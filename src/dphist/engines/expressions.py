@@ -15,11 +15,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import duckdb
 
 from dphist.engines.functions import FUNCTIONS, nearest
+from dphist.engines.query import GroupByQuery, Key, parse_unit
 from dphist.errors import InvalidParameter
 
 LONGEST_EXPRESSION: Final = 2**16
@@ -65,6 +66,9 @@ class RecordExpression:
     columns: tuple[str, ...]
 
 
+Expressions: TypeAlias = dict[str, RecordExpression]
+
+
 def check_expression(text: str, connection: duckdb.DuckDBPyConnection) -> RecordExpression:
     """Parse `text` and refuse what is not made of examined functions of one record."""
     if len(text) > LONGEST_EXPRESSION:
@@ -78,6 +82,35 @@ def check_expression(text: str, connection: duckdb.DuckDBPyConnection) -> Record
         return RecordExpression(text, tree, tuple(dict.fromkeys(columns_of(tree, text))))
     except RecursionError:
         raise deep from None
+
+
+def check_query(query: GroupByQuery, connection: duckdb.DuckDBPyConnection) -> tuple[list[str], Expressions]:
+    """The columns that a query names, and its expressions by their texts."""
+    parts = parse_unit(query.unit)
+    names = [part.name for part in parts if part.expression is None]
+    names += [one.column for one in query.measures if one.column is not None and one.expression is None]
+    names += [key.name for key in query.by if key.expression is None]
+    checked = {part.expression: _check_unit(part, connection) for part in parts if part.expression is not None}
+    for text in (*(key.expression for key in query.by), *(one.expression for one in query.measures), query.where):
+        if text is not None and text not in checked:
+            checked[text] = check_expression(text, connection)
+    return names, checked
+
+
+def _check_unit(part: Key, connection: duckdb.DuckDBPyConnection) -> RecordExpression:
+    """An expression without columns would make all records those of one unit."""
+    assert part.expression is not None
+    try:
+        found = check_expression(part.expression, connection)
+    except InvalidParameter as problem:
+        if part.name != part.expression:
+            raise
+        quoted = part.name.replace('"', '""')
+        hint = f'{problem.hint} A column of this name is written as unit="{quoted}".'
+        raise InvalidParameter(problem.expected, problem.got, hint.strip()) from None
+    if not found.columns:
+        raise InvalidParameter(f"a column in the unit {part.expression!r}", "none", "it tells nobody from another.")
+    return found
 
 
 def columns_of(node: Any, text: str) -> Iterator[str]:

@@ -11,17 +11,13 @@ from typing import Final, Literal, get_args
 import pyarrow as pa
 
 from dphist import checks
+from dphist.columns import Unit, parts_of, split_name, split_unit, unit_of
 from dphist.errors import InvalidParameter
 from dphist.histogram import check_key_names
-from dphist.measures import Measure
+from dphist.measures import Measure, check_names_of_values
 
 NullKeys = Literal["group", "drop"]
 KeyRole = Literal["group", "value", "ordered value"]
-
-_DERIVED: Final = re.compile(
-    r"""\s*(?: (?P<plain>[^\W\d]\w*) | "(?P<quoted>(?:[^"]|"")+)" )\s*=(?!=)\s*(?P<expression>.+)""",
-    re.VERBOSE | re.DOTALL,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +42,25 @@ class Key:
 
 
 def parse_key(text: str) -> Key:
-    """Read `country`, or `month=date_trunc('month', time)`; names of derived keys may be "quoted".
+    """Read `country`, or `month=date_trunc('month', time)`: see `split_name`."""
+    return Key(*split_name(text))
 
-    A column that has an equals sign behind a word in its name is written as key="the=name".
-    """
-    match = _DERIVED.fullmatch(text)
-    if match is None:
-        return Key(text)
-    name = match["plain"] or match["quoted"].replace('""', '"')
-    return Key(name, match["expression"].strip())
+
+def parse_unit(unit: Unit) -> tuple[Key, ...]:
+    """The parts of a unit: see `split_unit`."""
+    return tuple(Key(*split_unit(part)) for part in parts_of(unit))
+
+
+EVERYBODY: Final = Key("all units", "0")
+"""The key where there are no groups: one for all records. It is never published."""
+
+ONE_GROUP: Final = pa.table({EVERYBODY.name: pa.array([0], pa.int32())})
+"""The public list of that one group."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupByQuery:
-    """Units per group, with sums. Records without a unit are dropped.
+    """Units per group, with sums. Records without a unit are dropped, and so are those without one of its parts.
 
     `null_keys` says whether a null in a key is a group like any other or drops the record. `public_keys` lists groups by
     the names of the keys: records of other groups are dropped before anything else, listed groups without records
@@ -67,7 +68,7 @@ class GroupByQuery:
     pairs that are kept until the released groups are known: see `Groups.coverage`.
     """
 
-    unit: str
+    unit: Unit
     by: tuple[Key, ...]
     measures: tuple[Measure, ...] = ()
     where: str | None = None
@@ -77,8 +78,7 @@ class GroupByQuery:
     want_coverage: bool = False
 
     def __post_init__(self) -> None:
-        if not self.unit:
-            raise InvalidParameter("a column that names the unit", "nothing")
+        object.__setattr__(self, "unit", unit_of(self.unit))
         if not self.by:
             raise InvalidParameter("at least one key", "none", "add --by COLUMN.")
         names = [key.name for key in self.by]
@@ -88,6 +88,7 @@ class GroupByQuery:
         measured = [measure.name for measure in self.measures]
         if len(set(measured)) < len(measured):
             raise InvalidParameter("measures with different names", measured)
+        check_names_of_values(self.measures)
         if self.where is not None and not self.where.strip():
             raise InvalidParameter("a condition", "nothing")
         checks.check_choice("null_keys", self.null_keys, get_args(NullKeys))

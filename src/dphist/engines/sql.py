@@ -48,6 +48,10 @@ class Dialect(Protocol):
         """Equality under which null equals null."""
         ...
 
+    def combined(self, values: Sequence[str]) -> str:
+        """One value of several, with the fields part_1, part_2, ...; two are equal if all their fields are."""
+        ...
+
     def nearest(self, number: str) -> str:
         """A double inside +-2^62 as the nearest 64-bit integer, halves to even."""
         ...
@@ -59,10 +63,13 @@ class Dialect(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A query whose columns, expressions and types have been checked, as SQL over one record of `source`."""
+    """A query whose columns, expressions and types have been checked, as SQL over one record of `source`.
+
+    unit: its parts. Their values stay side by side in one value: texts that were joined could be cut in another place.
+    """
 
     source: str
-    unit: str
+    unit: tuple[str, ...]
     keys: tuple[str, ...]
     values: tuple[str | None, ...]
     measures: tuple[Measure, ...]
@@ -70,16 +77,13 @@ class Fields:
     drop_null_keys: bool
     listed: str | None
     want_total: bool
+    kept: str | None = None
+    read: tuple[str, ...] | None = None
 
     def with_measures(self, measures: Sequence[Measure]) -> Fields:
         """The same with other measures of the same columns."""
         values = {_read(measure): value for measure, value in zip(self.measures, self.values, strict=True)}
         return replace(self, values=tuple(values[_read(measure)] for measure in measures), measures=tuple(measures))
-
-    def over(self, records: str) -> Fields:
-        """The same over a table that holds the stage `records`."""
-        values = [None if sql is None else f"value_{position}" for position, sql in enumerate(self.values, 1)]
-        return replace(self, source=records, unit="unit", keys=self.key_names, values=tuple(values), where=None)
 
     @property
     def added(self) -> list[tuple[int, Measure]]:
@@ -91,15 +95,25 @@ class Fields:
         """The others."""
         return [(position, one) for position, one in enumerate(self.measures, 1) if one.kind == "distinct"]
 
+    def value_name(self, position: int) -> str:
+        """The column of `records` with the value of a measure: those that read the same share one."""
+        sql = self.values[position - 1]
+        return f"value_{1 + self.reads.index(sql)}" if sql is not None else "no_value"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What measures read of a record, each once. It stays what it was when measures change."""
+        return tuple(dict.fromkeys(sql for sql in self.values if sql is not None)) if self.read is None else self.read
+
     @property
     def key_names(self) -> tuple[str, ...]:
         """The names of the keys inside the plan: numbers, so that no name from outside can clash."""
         return tuple(f"key_{position}" for position in range(1, len(self.keys) + 1))
 
 
-def _read(measure: Measure) -> tuple[str | None, bool]:
+def _read(measure: Measure) -> tuple[str | None, str | None, bool]:
     """What the SQL of a measure's value depends on."""
-    return measure.column, measure.any_type
+    return measure.column, measure.expression, measure.any_type
 
 
 def histogram_sql(
@@ -167,11 +181,16 @@ def coverage_sql(pairs: str, released: str, keys: Sequence[str], dialect: Dialec
 
 
 def records_sql(fields: Fields, dialect: Dialect) -> str:
-    """The stage `records`."""
-    columns = [f"{fields.unit} AS unit"]
+    """The stage `records`; of a table that holds them, where they are written down."""
+    if fields.kept is not None:
+        return f"records AS (\n  SELECT * FROM {fields.kept}\n)"
+    several = len(fields.unit) > 1
+    columns = [f"{dialect.combined(fields.unit) if several else fields.unit[0]} AS unit"]
     columns += [f"{sql} AS {name}" for sql, name in zip(fields.keys, fields.key_names, strict=True)]
-    columns += [f"{sql} AS value_{position}" for position, sql in enumerate(fields.values, 1) if sql is not None]
+    columns += [f"{sql} AS value_{place}" for place, sql in enumerate(fields.reads, 1)]
     conditions = ["unit IS NOT NULL"]
+    if several:
+        conditions = [f"unit.part_{i} IS NOT NULL" for i in range(1, len(fields.unit) + 1)]
     if fields.drop_null_keys:
         conditions += [f"{name} IS NOT NULL" for name in fields.key_names]
     if fields.listed is not None:
@@ -189,8 +208,12 @@ def pairs_sql(fields: Fields, dialect: Dialect) -> str:
     keys = ", ".join(fields.key_names)
     if not fields.added:
         return f"pairs AS (\n  SELECT unit, {keys}\n  FROM records\n  GROUP BY unit, {keys}\n)"
-    totals = [column for position, measure in fields.added for column in _totals(measure, position, dialect)]
-    steps = [_steps(measure, position, dialect) for position, measure in fields.added]
+    totals, steps = [], []
+    for position, measure in fields.added:
+        value = fields.value_name(position)
+        totals += _totals(measure, position, value, dialect)
+        steps.append(_steps(measure, position, value, dialect))
+    totals = list(dict.fromkeys(totals))  # measures of one column share the number of its values
     return (
         f"added AS (\n  SELECT unit, {keys}, {_lines(totals)}\n  FROM records\n  GROUP BY unit, {keys}\n),\n"
         f"pairs AS (\n  SELECT unit, {keys}, {_lines(steps)}\n  FROM added\n)"
@@ -207,11 +230,11 @@ def ranked_sql(fields: Fields, seed: int, dialect: Dialect) -> str:
     )
 
 
-def _totals(measure: Measure, position: int, dialect: Dialect) -> list[str]:
+def _totals(measure: Measure, position: int, value: str, dialect: Dialect) -> list[str]:
     """What the records of one unit in one group add up to. Nulls are left out (NaN is one), infinities saturate."""
     if measure.kind == "rows":
-        return [f"COUNT(*) AS number_{position}"]
-    value, number = f"value_{position}", f"COUNT(value_{position}) AS number_{position}"
+        return ["COUNT(*) AS number_of_records"]
+    number = f"COUNT({value}) AS number_of_{value}"
     if measure.whole:
         return [number]
     amount = value if measure.kind in ("sum", "mean") else clamped(value, measure.lower, measure.upper)
@@ -223,9 +246,10 @@ def _totals(measure: Measure, position: int, dialect: Dialect) -> list[str]:
     return [f"{dialect.exact_sum(whole)} AS total_{position}", number]
 
 
-def _steps(measure: Measure, position: int, dialect: Dialect) -> str:
+def _steps(measure: Measure, position: int, value: str, dialect: Dialect) -> str:
     """What one unit adds to the recentred sum of one group, in whole steps. `Measure` says what."""
-    number, centre, counted = f"number_{position}", double(measure.centre), measure.nulls == "counted"
+    number = "number_of_records" if measure.kind == "rows" else f"number_of_{value}"
+    centre, counted = double(measure.centre), measure.nulls == "counted"
     least_one = f"GREATEST({number}, 1)"  # where nothing is divided, since nothing is there
     total = f"CAST(total_{position} AS DOUBLE) * {double(measure.record_step)}"
     if measure.whole:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from dphist import checks
+from dphist import checks, columns
+from dphist.columns import Unit
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.flexible.bucketing import Buckets
 from dphist.flexible.statistics import BUCKETED, NAMES, OUTPUT_ERROR, UNBUCKETED
@@ -124,11 +125,12 @@ class StatisticPlan:
             f" without a {left_out} are left out."
         )
 
-    def privacy(self) -> str:
+    def privacy(self, unit: Unit | None = None) -> str:
         """The guarantee in one sentence, its numbers rounded up."""
         theorem = f"{self.mechanism.theorem}, q = {self.q:,}"
         proved = self.mechanism.delta(self.epsilon)
-        return bounded_change("all records of one unit", self.epsilon, proved, self.delta, theorem)
+        named, other = columns.protected(unit), columns.not_protected(unit)
+        return bounded_change(named, self.epsilon, proved, self.delta, theorem, other)
 
 
 _WORDS: Final = {

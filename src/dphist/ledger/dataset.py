@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from dphist import checks, stored
+from dphist.columns import Unit, unit_in_words, unit_of
 from dphist.errors import InvalidParameter, UnusableLedger
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.privacy import filters
@@ -69,7 +70,7 @@ class DataSet:
     name: str
     epsilon: float
     delta: float
-    unit: str
+    unit: Unit
     accountant: Accountant
     protects: Protects = "unit"
     delta_share: float = filters.DELTA_SHARE
@@ -82,6 +83,7 @@ class DataSet:
             raise InvalidParameter("a name of a data set of 1 to 200 printable characters", repr(self.name[:210]))
         if not self.unit:
             raise InvalidParameter("the column that names the unit protected", "nothing", "add --unit COLUMN.")
+        object.__setattr__(self, "unit", unit_of(self.unit))
         checks.check_budget(self.epsilon, self.delta)
         if self.epsilon > LARGEST_EPSILON:
             hint = "beyond it the noise samplers are not exact enough to add up."
@@ -130,7 +132,7 @@ class DataSet:
         """A sum as a number."""
         return filters.value(units, self.numerals)
 
-    def check_charge(self, unit: str, protects: Protects) -> None:
+    def check_charge(self, unit: Unit, protects: Protects) -> None:
         """Only guarantees about the same neighbours add up."""
         checks.check_choice("what is protected", protects, PROTECTS)
         if protects != self.protects:
@@ -141,7 +143,9 @@ class DataSet:
             hint = (
                 "guarantees about different units do not add up; keep a data set for each, or name the column the same."
             )
-            raise InvalidParameter(f"the unit {self.unit!r}, as {self.name!r} protects", repr(unit), hint)
+            raise InvalidParameter(
+                f"the unit {unit_in_words(self.unit)!r}, as {self.name!r} protects", repr(unit_in_words(unit)), hint
+            )
 
     def words(self, total: Amount) -> str:
         """A pair of sums in words."""

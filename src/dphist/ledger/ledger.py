@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from dphist import stored
 from dphist.checks import Check
+from dphist.columns import Unit
 from dphist.errors import BudgetExceeded, InvalidParameter, UnusableLedger
 from dphist.ledger import chain, database
 from dphist.ledger.chain import Entry, Kind
@@ -98,7 +99,7 @@ class Ledger:
         name: str,
         cost: PrivacyCost,
         *,
-        unit: str,
+        unit: Unit,
         command: str,
         facts: Mapping[str, Any],
         protects: Protects = "unit",
@@ -117,7 +118,7 @@ class Ledger:
         raise _exceeded(dataset, left, cost, advise)
 
     def record(
-        self, name: str, cost: PrivacyCost, *, unit: str, protects: Protects, note: str, declared: Mapping[str, float]
+        self, name: str, cost: PrivacyCost, *, unit: Unit, protects: Protects, note: str, declared: Mapping[str, float]
     ) -> Entry:
         """Write down what was spent elsewhere, whether it fits or not: it has happened. Beyond the budget nothing is charged.
 
@@ -130,7 +131,7 @@ class Ledger:
             return _append_spend(connection, dataset, "record", cost, facts)
 
     def check(
-        self, name: str, cost: PrivacyCost, *, unit: str, protects: Protects = "unit", advise: Advise | None = None
+        self, name: str, cost: PrivacyCost, *, unit: Unit, protects: Protects = "unit", advise: Advise | None = None
     ) -> None:
         """Refuse now what would be refused later. Charges nothing and promises nothing: another may be first."""
         with self._database.read() as connection:
@@ -228,7 +229,7 @@ def _last(connection: sa.Connection, name: str) -> Entry:
     return _intact(_entry(row))
 
 
-def _left_for(connection: sa.Connection, dataset: DataSet, unit: str, protects: Protects) -> Amount:
+def _left_for(connection: sa.Connection, dataset: DataSet, unit: Unit, protects: Protects) -> Amount:
     """What is left for a charge with such a guarantee, if it adds up with what is there.
 
     Of streams there is one: an event is what a unit adds in one round, and the rounds of two streams (days and weeks, or days

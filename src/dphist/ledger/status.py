@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from dphist.columns import one_of
 from dphist.errors import MissingExtra
 from dphist.ledger.chain import SPENDS, Entry
 from dphist.ledger.dataset import NOISE, WORDS, DataSet
 from dphist.privacy import filters
 from dphist.privacy.composition import PrivacyCost, epsilon_of_losses
 from dphist.privacy.filters import ACCOUNTANTS, Amount, amount
-from dphist.words import printable
 
 _BAR = 30
 
@@ -106,7 +106,7 @@ class Status:
 
     def __str__(self) -> str:
         data, total = self.dataset, self.total
-        unit = printable(WORDS[data.protects].replace("unit", data.unit))
+        unit = WORDS[data.protects].replace("one unit", one_of(data.unit))
         noise, delta = self._shares()
         words = f", {len(self.unconfirmed):,} of them reserved and never confirmed: counted, since noise may have been drawn"
         lines = [

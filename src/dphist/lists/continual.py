@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from dphist import checks
+from dphist.columns import Unit, unit_of
 from dphist.engines.base import Engine, Progress, row_order
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
@@ -55,7 +56,7 @@ class Continual:
         cls,
         path: str | Path,
         *,
-        unit: str,
+        unit: str | Sequence[str],
         by: str | Sequence[str],
         rounds: int,
         max_groups: int,
@@ -77,11 +78,12 @@ class Continual:
         checks.check_budget(epsilon, delta)
         names = [by] if isinstance(by, str) else list(by)
         mechanism = calibrate(epsilon, delta, rounds, max_groups)
-        keys = _query(unit, names, where, null_keys).by
+        query = _query(unit_of(unit), names, where, null_keys)
+        protected, keys = query.unit, query.by
         if clash := {key.name for key in keys} & {"count", "count" + STD_ERROR}:
             raise InvalidParameter("keys with other names than the released columns", sorted(clash))
         settings = {
-            "unit": unit, "by": names, "where": where, "null_keys": null_keys,
+            "unit": protected, "by": names, "where": where, "null_keys": null_keys,
             "epsilon": epsilon, "delta": delta, "mechanism": mechanism.parameters(),
         }  # fmt: skip
         terms = terms_hash(settings)
@@ -93,7 +95,7 @@ class Continual:
 
         def spend() -> Spend:
             return spend_of_mechanism(
-                "continual", mechanism, epsilon, unit=unit, protects="event",
+                "continual", mechanism, epsilon, unit=protected, protects="event",
                 calibrate=lambda other: calibrate(other, delta, rounds, max_groups),
                 facts={
                     "delta": delta, "rounds": rounds, "max_groups": max_groups, "stream": folder.name, "terms": terms
@@ -163,7 +165,7 @@ class Continual:
         with locked(self.path / STATE) as file:
             state = self._checked(file, batch, ledger)
             asked = state.settings
-            query = _query(asked["unit"], asked["by"], asked["where"], asked["null_keys"])
+            query = _query(unit_of(asked["unit"]), asked["by"], asked["where"], asked["null_keys"])
             bounds = ContributionBounds(_mechanism(state).max_groups)
             with choose_engine(source, engine, settings).open(source, query, progress=progress) as records:
                 counted = records.histogram(bounds)
@@ -252,7 +254,7 @@ def _creating(folder: Path) -> Iterator[LockedFile]:
             yield file
 
 
-def _query(unit: str, by: Sequence[str], where: str | None, null_keys: NullKeys) -> GroupByQuery:
+def _query(unit: Unit, by: Sequence[str], where: str | None, null_keys: NullKeys) -> GroupByQuery:
     return GroupByQuery(unit, tuple(parse_key(name) for name in by), where=where, null_keys=null_keys)
 
 

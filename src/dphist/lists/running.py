@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dphist import stored
+from dphist.columns import unit_in_words, unit_of
 from dphist.engines.query import parse_key
 from dphist.errors import InvalidParameter
 from dphist.lists.sealed import read_sealed, write_sealed
@@ -113,7 +114,7 @@ def facts(mechanism: ContinualCounts, settings: Mapping[str, Any], rounds_used: 
             f" {number(mechanism.count_released_with(0.95, max(rounds_used, 1)))} units",
         ),
         ("guarantee", stream_guarantee(mechanism, settings)),
-        ("provided", f"the unit is {settings['unit']}; {mechanism.assumption}."),
+        ("provided", f"the unit is {unit_in_words(settings['unit'])}; {mechanism.assumption}."),
         ("keep safe", "the folder holds true counts and the noise; only its owner may read it"),
     ]
 
@@ -127,7 +128,8 @@ PROTECTED: Final = "what one unit adds in one round"
 
 def stream_guarantee(mechanism: ContinualCounts, settings: Mapping[str, Any]) -> str:
     """The guarantee of all rounds together, in one sentence."""
-    return f"over all rounds, {sentence(mechanism, settings['epsilon'], settings['delta'], PROTECTED)}"
+    words = sentence(mechanism, settings["epsilon"], settings["delta"], unit_of(settings["unit"]), PROTECTED)
+    return f"over all rounds, {words}"
 
 
 def describe_stream(

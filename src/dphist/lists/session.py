@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from dphist import checks, stored
+from dphist.columns import Unit, unit_in_words, unit_of
 from dphist.engines.base import Engine
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import BudgetExceeded, InvalidParameter
@@ -53,7 +54,7 @@ _UNSEEN: Final = "Nothing was published; another query pays again."
 class Account:
     """What was promised and what is spent. All of it public."""
 
-    unit: str
+    unit: Unit
     epsilon: float
     delta: float
     mechanism: Ranked
@@ -65,6 +66,7 @@ class Account:
     def __post_init__(self) -> None:
         checks.check_epsilon(self.epsilon)
         checks.check_delta(self.delta)
+        unit_of(self.unit)
         if min(self.used_results, self.used_queries, self.reserved, self.left_results, self.left_queries) < 0:
             raise InvalidParameter("results and queries of at most what was promised", "others")
 
@@ -111,7 +113,7 @@ class Session:
         cls,
         path: str | Path,
         *,
-        unit: str,
+        unit: str | Sequence[str],
         epsilon: float,
         delta: float,
         results: int,
@@ -131,22 +133,21 @@ class Session:
         checks.check_budget(epsilon, delta)
         for name, value in (("results", results), ("queries", queries), ("shortlist", shortlist)):
             checks.check_whole(name, value)
-        if not unit:
-            raise InvalidParameter("a column that names the unit", "nothing")
+        protected = unit_of(unit)
         target = as_path(path).resolve()
         if not target.parent.is_dir():
             raise InvalidParameter("an existing folder for the session", str(target.parent), "create it first.")
         mechanism = calibrate(epsilon, delta, results, shortlist, queries=queries)
         check_heads(ledger, dataset, (target,))
 
-        account = Account(unit, epsilon, delta, mechanism)
+        account = Account(protected, epsilon, delta, mechanism)
         facts = {
             "delta": delta, "results": results, "queries": queries, "session": target.name, "terms": terms_hash(account.terms)
         }  # fmt: skip
 
         def spend() -> Spend:
             return spend_of_mechanism(
-                "session", mechanism, epsilon, unit=unit,
+                "session", mechanism, epsilon, unit=protected,
                 calibrate=lambda other: calibrate(other, delta, results, shortlist, queries=queries),
                 facts=facts,
             )  # fmt: skip
@@ -174,7 +175,7 @@ class Session:
     def guarantee(self) -> str:
         """The guarantee of all queries together, in one sentence."""
         account = self.account
-        return sentence(account.mechanism, account.epsilon, account.delta)
+        return sentence(account.mechanism, account.epsilon, account.delta, account.unit)
 
     def __str__(self) -> str:
         account = self.account
@@ -192,7 +193,7 @@ class Session:
                 f"a list ends early when no group is clearly more than {mechanism.threshold:,} above the next largest",
             ),
             ("guarantee", f"over the whole session, {self.guarantee}"),
-            ("provided", f"the unit is {account.unit}; {mechanism.assumption}."),
+            ("provided", f"the unit is {unit_in_words(account.unit)}; {mechanism.assumption}."),
         ]
         return layout("Session: ranked lists, paid by what they return", facts)
 

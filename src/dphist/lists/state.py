@@ -20,6 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dphist import checks, stored
+from dphist.columns import Unit
 from dphist.engines.query import GroupByQuery, NullKeys, parse_key
 from dphist.errors import InvalidParameter
 from dphist.lists.sealed import read_sealed, write_sealed
@@ -132,7 +133,7 @@ class State:
 class _Settings:
     """On which terms a stream was started. The mechanism is checked where it is built."""
 
-    unit: str
+    unit: Unit
     by: tuple[str, ...]
     where: str | None
     null_keys: NullKeys

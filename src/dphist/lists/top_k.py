@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dphist.columns import Unit, unit_of
 from dphist.engines.base import NOISING, Engine, Progress, Records, row_order, silent
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
@@ -43,7 +44,7 @@ class TopK(Published):
     by: tuple[str, ...]
     complete: bool
     created: dt.datetime
-    unit: str | None = None
+    unit: Unit | None = None
     where: str | None = None
     receipt: Receipt | None = None
     cut_off: float | None = None
@@ -65,7 +66,7 @@ class TopK(Published):
             "delta": self.plan.delta,
             "mechanism": self.plan.mechanism.parameters(),
             "cut_off": self.cut_off,
-            "guarantee": self.plan.guarantee,
+            "guarantee": self.plan.guarantee_for(self.unit),
             "assumption": self.plan.mechanism.assumption,
             "ledger": None if self.receipt is None else self.receipt.to_data(),
         }
@@ -82,7 +83,7 @@ def release_largest(
     plan: TopKPlan,
     all_groups: bool = False,
     max_groups: int | None = None,
-    unit: str = "",
+    unit: str | Sequence[str] = "",
     ledger: str | Path | None = None,
     dataset: str | None = None,
     entropy: Entropy | None = None,
@@ -120,7 +121,7 @@ def release_largest(
         histogram = Histogram(groups.drop_columns([count]), counts, bounds)
         return privatise_largest(histogram, plan, entropy)
 
-    with charging(ledger, dataset, lambda: spend_of_top_k(plan, unit)) as charge:
+    with charging(ledger, dataset, lambda: spend_of_top_k(plan, unit_of(unit) if unit else "")) as charge:
         return paid(charge, lambda: None, run)
 
 
@@ -160,7 +161,7 @@ def check_names(names: Sequence[str], mechanism: ListMechanism) -> None:
 def top_k(
     source: object,
     *,
-    unit: str,
+    unit: str | Sequence[str],
     by: str | Sequence[str],
     k: int | None = None,
     epsilon: float | None = None,
@@ -191,7 +192,8 @@ def top_k(
     elif (k, epsilon, delta, max_groups, shortlist) != (None,) * 5 or method not in ("correlated", plan.method):
         raise InvalidParameter("a plan or a budget", "both", "leave out what the plan says.")
     names = (by,) if isinstance(by, str) else tuple(by)
-    query = GroupByQuery(unit, tuple(parse_key(name) for name in names), where=where, null_keys=null_keys)
+    protected = unit_of(unit)
+    query = GroupByQuery(protected, tuple(parse_key(name) for name in names), where=where, null_keys=null_keys)
     check_names([key.name for key in query.by], plan.mechanism)
     chosen, method_plan = choose_engine(source, engine, settings), plan
 
@@ -199,7 +201,7 @@ def top_k(
         largest = records.histogram(ContributionBounds(method_plan.max_groups), method_plan.needed)
         (progress or silent)(NOISING)
         result = privatise_list(largest, method_plan, entropy)
-        return replace(result, unit=unit, where=where, inputs=files_of(source))
+        return replace(result, unit=protected, where=where, inputs=files_of(source))
 
-    with charging(ledger, dataset, lambda: spend_of_top_k(method_plan, unit)) as charge:
+    with charging(ledger, dataset, lambda: spend_of_top_k(method_plan, protected)) as charge:
         return paid_run(charge, chosen.open(source, query, progress=progress), run)

@@ -10,7 +10,9 @@ from dphist.mechanisms.correlated_top_k import CorrelatedTopK
 from dphist.mechanisms.discrete_correlated import DiscreteCorrelatedGaussian
 from dphist.mechanisms.discrete_gaussian import DiscreteGaussianThreshold
 from dphist.mechanisms.from_top import FromTop
+from dphist.mechanisms.known_discrete import KnownDiscrete
 from dphist.mechanisms.known_groups import KnownGroups
+from dphist.mechanisms.known_laplace import KnownLaplace
 from dphist.mechanisms.laplace import LaplaceThreshold
 from dphist.mechanisms.ranked import Ranked
 from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
@@ -22,6 +24,8 @@ GROUP_MECHANISMS: Final[tuple[type[GroupMechanism], ...]] = (
     AdaptiveGaussian,
     Voting,
     KnownGroups,
+    KnownDiscrete,
+    KnownLaplace,
     SparseGaussian,
     DiscreteCorrelatedGaussian,
     DiscreteGaussianThreshold,
@@ -42,7 +46,9 @@ __all__ = [
     "GaussianRecords",
     "GroupMechanism",
     "Kept",
+    "KnownDiscrete",
     "KnownGroups",
+    "KnownLaplace",
     "LaplaceRecords",
     "LaplaceThreshold",
     "Mechanism",

@@ -303,6 +303,10 @@ class GroupMechanism(Mechanism):
         std = self.noise_std * aggregate.sensitivity / math.sqrt(aggregate.weight) * UP
         return RoundedGaussian(Fraction(std) / Fraction(aggregate.step), 0)
 
+    def perturb_sums(self, steps: Integers, law: Law, entropy: Entropy | None = None) -> Integers:
+        """Noise of a law of `aggregate_law` on recentred sums in steps, which are at most 2^61 in size."""
+        return steps + sample(law, len(steps), entropy)
+
     def noisy(self, aggregates: Sequence[Measure]) -> tuple[NoisyMeasure, ...]:
         """Every aggregate with its noise: the budget is split by the weights."""
         return tuple(NoisyMeasure(aggregate, self.aggregate_law(aggregate)) for aggregate in aggregates)

@@ -37,15 +37,54 @@ if TYPE_CHECKING:
     from dphist.planning.request import Request
 
 
+class ListedGroups(GroupMechanism):
+    """Noise on every group of a public list, also where nobody is in it; all of them are released."""
+
+    __slots__ = ()
+    threshold = low_threshold = gap = sparsity = None
+
+    if TYPE_CHECKING:
+
+        @property
+        def groups(self) -> int:
+            """How many are listed."""
+
+    def _check_groups(self) -> None:
+        checks.check_whole("the number of public keys", self.groups)
+        checks.check_whole("max_groups", self.max_groups)
+        if self.max_groups > self.groups:
+            raise InvalidParameter(f"max_groups of at most the {self.groups} listed keys", self.max_groups)
+
+    @property
+    def assumption(self) -> str:
+        """What must hold for the data."""
+        if self.groups == 1:
+            return "there is one group, which is public, and each unit is counted in it once (a release enforces it)"
+        return (
+            f"the list of {self.groups:,} keys is public, other keys are dropped, and each unit is counted in at most"
+            f" {self.max_groups:,} groups (a release enforces it)"
+        )
+
+    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+        """Noise every listed group, the empty ones too; all are kept."""
+        if len(counts) != self.groups:
+            raise InvalidParameter(f"the counts of all {self.groups} listed groups", len(counts))
+        return GroupMechanism.perturb(self, counts, entropy)
+
+    def misfits(self, request: Request) -> list[str]:
+        """Why this is not what the request paid for."""
+        listed = [] if self.groups == request.keys else ["the number of public keys differs"]
+        return [*GroupMechanism.misfits(self, request), *listed]
+
+
 @dataclass(frozen=True, slots=True)
-class KnownGroups(GroupMechanism):
+class KnownGroups(ListedGroups):
     """Every group of a public list gets N(0, s^2) of its own plus one common N(0, c s^2), also where nobody is in it.
 
     s = independent_std, c = correlation. [LR25] Lemma 2.8 with a free correlation and contribution bound.
     """
 
     name: ClassVar[str] = "known-groups"
-    threshold = low_threshold = gap = sparsity = None
 
     groups: int
     max_groups: int
@@ -55,19 +94,16 @@ class KnownGroups(GroupMechanism):
     lattice_bits: int = 10
 
     def __post_init__(self) -> None:
-        checks.check_whole("the number of public keys", self.groups)
-        checks.check_whole("max_groups", self.max_groups)
+        self._check_groups()
         checks.check_positive("independent_std", self.independent_std)
         check_correlation(self.correlation)
         checks.check_not_negative("sums_sensitivity", self.sums_sensitivity)
         check_lattice(self.lattice_bits)
-        if self.max_groups > self.groups:
-            raise InvalidParameter(f"max_groups of at most the {self.groups} listed keys", self.max_groups)
 
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
         """For a dense list of keys: with the best correlation, and with none."""
-        if not request.thresholded:
+        if not request.thresholded and request.delta > 0 and request.noise == "rounded":
             yield from (partial(known_groups, request, correlated=correlated) for correlated in (True, False))
 
     @property
@@ -84,20 +120,6 @@ class KnownGroups(GroupMechanism):
     def noise_std(self) -> float:
         """The total noise on one count: s sqrt(1 + c)."""
         return self.independent_std * math.sqrt(1 + self.correlation)
-
-    @property
-    def assumption(self) -> str:
-        """What must hold for the data."""
-        return (
-            f"the list of {self.groups:,} keys is public, other keys are dropped, and each unit is counted in at most"
-            f" {self.max_groups:,} groups (a release enforces it)"
-        )
-
-    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
-        """Noise every listed group, the empty ones too; all are kept."""
-        if len(counts) != self.groups:
-            raise InvalidParameter(f"the counts of all {self.groups} listed groups", len(counts))
-        return GroupMechanism.perturb(self, counts, entropy)
 
     def draw_shared(self, entropy: Entropy | None = None) -> int:
         """The common noise of one release, in lattice steps."""
@@ -129,11 +151,6 @@ class KnownGroups(GroupMechanism):
         """That of correlated noise without a threshold: nothing but the sampler's error is left as d."""
         d = sampler_surcharge(composed_epsilon, self.groups)
         return of_gaussian(correlated_mu(self, self.groups), d, epsilon=epsilon, delta=self.delta(epsilon))
-
-    def misfits(self, request: Request) -> list[str]:
-        """Why this is not what the request paid for."""
-        listed = [] if self.groups == request.keys else ["the number of public keys differs"]
-        return [*GroupMechanism.misfits(self, request), *listed]
 
 
 def known_groups(request: Request, *, correlated: bool) -> KnownGroups:

@@ -1,4 +1,4 @@
-"""Laplace thresholding as a mechanism."""
+"""Laplace noise on counts and sums, and Laplace thresholding as a mechanism."""
 
 from __future__ import annotations
 
@@ -39,16 +39,83 @@ if TYPE_CHECKING:
     from dphist.planning.request import Request
 
 
-@dataclass(frozen=True, slots=True)
-class LaplaceThreshold(GroupMechanism):
-    """Discrete Laplace noise, P(z) proportional to exp(-|z|/scale), on every count; release what is above the threshold.
+class LaplaceNoise(GroupMechanism):
+    """Discrete Laplace noise, P(z) proportional to exp(-|z|/scale), on every count, and noise of the same kind on sums.
 
-    The counts and the threshold are integers. sums_epsilon: what the other aggregates of one group add to the epsilon of
-    one group, which is 1/scale for the count.
+    What mechanisms with it share, with a threshold and without one. sums_epsilon: what the other aggregates of one group add
+    to the epsilon of one group, which is 1/scale for the count.
     """
 
-    name: ClassVar[str] = "laplace"
+    __slots__ = ()
     splits_epsilon: ClassVar[bool] = True
+
+    if TYPE_CHECKING:
+
+        @property
+        def scale(self) -> float:
+            """Of the noise on one count."""
+
+        @property
+        def sums_epsilon(self) -> float:
+            """The epsilon of the other aggregates of one group."""
+
+    @property
+    def noise_std(self) -> float:
+        """sqrt(2 r)/(1 - r), r = exp(-1/scale)."""
+        return math.sqrt(2 * math.exp(-1 / self.scale)) / -math.expm1(-1 / self.scale)
+
+    @property
+    def pure_epsilon(self) -> Fraction:
+        """The epsilon of the noise alone, exactly."""
+        return self.max_groups * (1 / Fraction(self.scale) + Fraction(self.sums_epsilon))
+
+    def count_noise(self) -> Noise:
+        """One discrete Laplace noise."""
+        return Noise((DiscreteLaplace(Fraction(self.scale)),), 0, self.noise_std)
+
+    def aggregate_law(self, aggregate: Measure) -> DiscreteLaplace:
+        """Laplace budgets add up linearly: noise scale/sensitivity = scale/weight, exactly."""
+        return DiscreteLaplace(Fraction(self.scale) * aggregate.sensitivity_steps / Fraction(aggregate.weight))
+
+    def covers(self, aggregates: Sequence[Measure]) -> bool:
+        """Whether sums_epsilon is at least the epsilon of the noise that is drawn; what is missing is added to delta."""
+        return Fraction(self.sums_epsilon) >= pure_epsilon(self.noisy(aggregates))
+
+    def delta_noise(self, epsilon: float) -> float:
+        """The part of the noise alone: 0 from pure_epsilon on, else (e^p - e^epsilon)/(1 + e^p), p = pure_epsilon.
+
+        No pure mechanism has a larger delta.
+        """
+        pure = self.pure_epsilon
+        if pure <= Fraction(epsilon):
+            return 0.0
+        excess = float(pure - Fraction(epsilon))
+        return min(1.0, -math.expm1(-excess) / (1 + math.exp(-float(pure))) * (1 + 1e-12))
+
+    def half_width(self, noises: Sequence[Floats], level: float) -> Floats:
+        """The quantile of one or two Laplace noises, rounded outwards by a step of the count: the noise is discrete."""
+        scale, step = self.scale / self.noise_std, self._rounding / self.noise_std
+        reach = laplace_quantile([noise * scale for noise in noises], 1 - level)
+        return np.asarray(reach + step * sum(noises))
+
+    @property
+    def _rounding(self) -> float:
+        """How much wider a discrete Laplace noise is than a continuous one, at most, in units of the count."""
+        return 1.0
+
+    def noise_quantile(self, probability: float) -> float:
+        """The smallest integer z with P(Z <= z) >= probability."""
+        if probability < 0.5:
+            return -self.noise_quantile(1 - probability)
+        ratio = math.exp(-1 / self.scale)
+        return float(max(0, math.ceil(-self.scale * math.log((1 - probability) * (1 + ratio)) - 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceThreshold(LaplaceNoise):
+    """Release what is above the threshold after the noise. The counts and the threshold are integers."""
+
+    name: ClassVar[str] = "laplace"
     analysis = "pure-and-tail"
     theorem = "[Rogers24] Theorem 7 for discrete Laplace noise"
     lattice_bits = 0
@@ -85,49 +152,16 @@ class LaplaceThreshold(GroupMechanism):
         """What must hold for the data."""
         return in_at_most(self.max_groups)
 
-    @property
-    def noise_std(self) -> float:
-        """sqrt(2 r)/(1 - r), r = exp(-1/scale)."""
-        return math.sqrt(2 * math.exp(-1 / self.scale)) / -math.expm1(-1 / self.scale)
-
-    @property
-    def pure_epsilon(self) -> Fraction:
-        """The epsilon of the noise alone, exactly."""
-        return self.max_groups * (1 / Fraction(self.scale) + Fraction(self.sums_epsilon))
-
     def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
         """Noise every count of at least low_threshold and keep what is strictly above the threshold."""
         eligible = np.flatnonzero(counts >= self.low_threshold)
         noisy = add_noise(counts[eligible], DiscreteLaplace(Fraction(self.scale)), 0, entropy)
         return above(noisy, eligible, self.threshold, 0)
 
-    def count_noise(self) -> Noise:
-        """One discrete Laplace noise."""
-        return Noise((DiscreteLaplace(Fraction(self.scale)),), 0, self.noise_std)
-
-    def aggregate_law(self, aggregate: Measure) -> DiscreteLaplace:
-        """Laplace budgets add up linearly: noise scale/sensitivity = scale/weight, exactly."""
-        return DiscreteLaplace(Fraction(self.scale) * aggregate.sensitivity_steps / Fraction(aggregate.weight))
-
-    def covers(self, aggregates: Sequence[Measure]) -> bool:
-        """Whether sums_epsilon is at least the epsilon of the noise that is drawn; what is missing is added to delta."""
-        return Fraction(self.sums_epsilon) >= pure_epsilon(self.noisy(aggregates))
-
     def delta(self, epsilon: float) -> float:
-        """delta_infinity from pure_epsilon on.
-
-        Below it the noise adds (e^p - e^epsilon)/(1 + e^p), p = pure_epsilon: no pure mechanism has a larger delta.
-        """
+        """delta_infinity from pure_epsilon on; below it the noise adds its own."""
         infinity = self.delta_infinity()
         return with_sampler_error(lambda at: infinity + (1 - infinity) * self.delta_noise(at), epsilon, self.max_groups)
-
-    def delta_noise(self, epsilon: float) -> float:
-        """The part of the noise alone: 0 from pure_epsilon on."""
-        pure = self.pure_epsilon
-        if pure <= Fraction(epsilon):
-            return 0.0
-        excess = float(pure - Fraction(epsilon))
-        return min(1.0, -math.expm1(-excess) / (1 + math.exp(-float(pure))) * (1 + 1e-12))
 
     def delta_infinity(self) -> float:
         """The probability that a group of one unit is released."""
@@ -137,19 +171,6 @@ class LaplaceThreshold(GroupMechanism):
         """Per group a pure 1/scale for the count, a pure sums_epsilon for the sums; d: a group of one unit is released."""
         d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.max_groups)
         return self._pure_per_group(self.max_groups, (1 / self.scale * COST_UP, self.sums_epsilon), d, epsilon)
-
-    def half_width(self, noises: Sequence[Floats], level: float) -> Floats:
-        """The quantile of one or two Laplace noises, rounded outwards by one step of the count: the noise is discrete."""
-        scale, step = self.scale / self.noise_std, 1 / self.noise_std
-        reach = laplace_quantile([noise * scale for noise in noises], 1 - level)
-        return np.asarray(reach + step * sum(noises))
-
-    def noise_quantile(self, probability: float) -> float:
-        """The smallest integer z with P(Z <= z) >= probability."""
-        if probability < 0.5:
-            return -self.noise_quantile(1 - probability)
-        ratio = math.exp(-1 / self.scale)
-        return float(max(0, math.ceil(-self.scale * math.log((1 - probability) * (1 + ratio)) - 1)))
 
     def release_probability(self, count: float) -> float:
         """The probability that a group with this many units is released."""

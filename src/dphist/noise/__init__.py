@@ -6,6 +6,7 @@ from dphist.noise.blocks import largest_value, require_headroom
 from dphist.noise.coins import toss
 from dphist.noise.enclosure import bernoulli_exp
 from dphist.noise.entropy import Entropy, SystemEntropy
+from dphist.noise.exact import add_exactly, sample_exactly
 from dphist.noise.exponential import exponential_top_k
 from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, TruncatedDiscreteLaplace
 from dphist.noise.sampling import delta_surcharge, sample, sampler_error
@@ -19,6 +20,7 @@ __all__ = [
     "RoundedGaussian",
     "SystemEntropy",
     "TruncatedDiscreteLaplace",
+    "add_exactly",
     "bernoulli_exp",
     "delta_surcharge",
     "exponential_top_k",
@@ -30,6 +32,7 @@ __all__ = [
     "log_tail",
     "require_headroom",
     "sample",
+    "sample_exactly",
     "sampler_error",
     "toss",
 ]

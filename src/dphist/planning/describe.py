@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dphist import columns
+from dphist.columns import Unit
 from dphist.errors import InvalidParameter
 from dphist.mechanisms import GroupMechanism, Mechanism
 from dphist.mechanisms.base import Fact
@@ -34,15 +36,18 @@ def check_neighbours(value: str) -> None:
         )
 
 
-def sentence(mechanism: Mechanism, epsilon: float, delta: float, protected: str = "all records of one unit") -> str:
-    """What adding or removing something changes, with the theorem that says so."""
-    return bounded_change(protected, epsilon, mechanism.delta(epsilon), delta, mechanism.theorem)
+def sentence(
+    mechanism: Mechanism, epsilon: float, delta: float, unit: Unit | None = None, what: str = columns.ONE_UNIT
+) -> str:
+    """What adding or removing `what` changes, with the theorem that says so; a unit that is no column is named."""
+    proved, named = mechanism.delta(epsilon), columns.protected(unit, what)
+    return bounded_change(named, epsilon, proved, delta, mechanism.theorem, columns.not_protected(unit))
 
 
-def guarantee(request: Request, mechanism: GroupMechanism) -> str:
-    """The guarantee of a release in one sentence, with its theorem."""
-    delta = stated_delta(request, mechanism)
-    return bounded_change("all records of one unit", request.epsilon, delta, request.delta, mechanism.theorem)
+def guarantee(request: Request, mechanism: GroupMechanism, unit: Unit | None = None) -> str:
+    """The guarantee of a release in one sentence, with its theorem. A plan knows no unit yet."""
+    delta, named, other = stated_delta(request, mechanism), columns.protected(unit), columns.not_protected(unit)
+    return bounded_change(named, request.epsilon, delta, request.delta, mechanism.theorem, other)
 
 
 def stated_delta(request: Request, mechanism: GroupMechanism) -> float:
@@ -59,15 +64,20 @@ def layout(title: str, facts: Sequence[Fact]) -> str:
     return "\n".join(lines)
 
 
-def describe(request: Request, mechanism: GroupMechanism, alternatives: Sequence[GroupMechanism]) -> str:
+def describe(
+    request: Request, mechanism: GroupMechanism, alternatives: Sequence[GroupMechanism], unit: Unit | None = None
+) -> str:
     """The plan as text."""
-    head = f"Plan: {title(mechanism)}, the best found for {_OBJECTIVES[request.objective]}"
+    objective = (
+        request.objective if request.thresholded else "noise"
+    )  # without a threshold nothing else is left to compare
+    head = f"Plan: {title(mechanism)}, the best found for {_OBJECTIVES[objective]}"
     if request.mechanism != "best" or request.analysis is not None:
         head = f"Plan: {title(mechanism)}, as asked"
     if request.unbounded:
         keys = " of keys alone" if request.keys_only else ""
         head = f"Plan{keys}: {_ways(mechanism, alternatives) if request.undecided else title(mechanism)}"
-    text = layout(head, facts(request, mechanism))
+    text = layout(head, facts(request, mechanism, unit))
     return "\n".join([text, "", *_table(request, mechanism, alternatives)]) if alternatives else text
 
 
@@ -76,7 +86,7 @@ def title(mechanism: GroupMechanism) -> str:
     return f"{mechanism.name} ({mechanism.analysis})"
 
 
-def facts(request: Request, mechanism: GroupMechanism) -> list[Fact]:
+def facts(request: Request, mechanism: GroupMechanism, unit: Unit | None = None) -> list[Fact]:
     """What a reader wants to know, as (label, sentence)."""
     facts = [*_choice(request), *mechanism.facts(), *(rates_in_words(mechanism) if request.keys_only else [])]
     noisy = {one.name: one for one in mechanism.noisy(request.measures)}
@@ -99,7 +109,7 @@ def facts(request: Request, mechanism: GroupMechanism) -> list[Fact]:
     if request.sketch is not None:
         most = f"the pairs of unit and group divided by {request.sketch + 1:,}"
         facts.append(("sketch", f"counts are too small by at most {most}"))
-    return [*facts, ("guarantee", guarantee(request, mechanism)), ("provided", f"{mechanism.assumption}.")]
+    return [*facts, ("guarantee", guarantee(request, mechanism, unit)), ("provided", f"{mechanism.assumption}.")]
 
 
 def rates(mechanism: GroupMechanism) -> dict[str, Any]:

@@ -6,10 +6,9 @@ when it is first needed: importing pydantic takes longer than all else that `dph
 """
 
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from types import NoneType
 from typing import (
     TYPE_CHECKING,
@@ -64,20 +63,6 @@ class _Lists:
         return {**handler(source), "strict": False}
 
 
-class _AnyIterable:
-    """Takes lists, sets and arrays alike without looking at what is in them, but no text: its items are letters."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: object) -> Any:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(self._check)
-
-    def _check(self, value: object) -> object:
-        if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-            raise ValueError
-        return value
-
-
 Auto = Literal["auto"]
 _Pair = Annotated[tuple[float | Auto, float | Auto], _Lists()]
 _Bounds = Mapping[str, _Pair | Auto]
@@ -104,18 +89,14 @@ class _Groups(TypedDict, total=False):
     sparsity: Annotated[int | None, Option("A public bound on the number of non-empty groups.")]
 
 
-_KEYS: Final = "A file with a public list of groups, one per line: no threshold needed."
+_KEYS: Final = (
+    "A public list of groups, which needs no threshold: a file (one key per line, .csv or .parquet), column=a,b,1..9"
+    " (repeatable: all combinations), or a SELECT from a table that is public."
+)
 
 
-class _KeysOfPlan(TypedDict, total=False):
-    keys: Annotated[
-        int | Annotated[Iterable[object], _AnyIterable()] | None,
-        Option(_KEYS, text=Path | None, expected="a public list of groups, or how many they are"),
-    ]
-
-
-class _KeysOfRelease(TypedDict, total=False):
-    keys: Annotated[object, Option(_KEYS, text=Path | None)]
+class _Keys(TypedDict, total=False):
+    keys: Annotated[object, Option(_KEYS, text=list[str] | None, metavar="LIST")]
 
 
 class _Choices(TypedDict, total=False):
@@ -124,7 +105,8 @@ class _Choices(TypedDict, total=False):
     sums: Annotated[
         _Bounds | None,
         Option(
-            "column:lower:upper, a sum per group; column:auto, or auto for one bound, chooses privately. Repeatable.",
+            "column:lower:upper, a sum per group; or name=expression:lower:upper; auto for a bound, or for both (column:auto),"
+            " chooses privately. Repeatable.",
             flag="--sum",
             text=list[str] | None,
             expected=_BOUNDS,
@@ -133,7 +115,7 @@ class _Choices(TypedDict, total=False):
     means: Annotated[
         _Bounds | None,
         Option(
-            "column:lower:upper, a mean per group; auto as in --sum. Repeatable.",
+            "column:lower:upper, a mean per group; expressions and auto as in --sum. Repeatable.",
             flag="--mean",
             text=list[str] | None,
             expected=_BOUNDS,
@@ -226,25 +208,34 @@ class _Choices(TypedDict, total=False):
     ]
 
 
-class PlanOptions(_Budget, _Groups, _KeysOfPlan, _Choices, total=False):
+class PlanOptions(_Budget, _Groups, _Keys, _Choices, total=False):
     """What `dphist.plan` takes."""
 
+    no_groups: Annotated[bool, Option("Plan one row for all units: for a release without --by.", False)]
     keys_only: Annotated[bool, Option("Plan a selection of keys, without counts: for `dphist select`.", False)]
 
 
-class BudgetOptions(_BudgetOrPlan, _Groups, _KeysOfRelease, _Choices):
+class BudgetOptions(_BudgetOrPlan, _Groups, _Keys, _Choices):
     """What a release takes in place of a plan; `keys` are read beside a plan, too."""
 
 
+_BY: Final = Option(
+    "A column that makes the groups, or name=SQL expression of a record. Repeatable.",
+    text=list[str],
+    expected="a column or a list of columns",
+)
+_BY_OR_NONE: Final = replace(_BY, help=f"{_BY.help} Without it all units are one row.", text=list[str] | None)
+
+
 class _Records(TypedDict, total=False):
-    unit: Required[Annotated[str, Option("The column that names the person protected.")]]
-    by: Required[
+    unit: Required[
         Annotated[
             str | Sequence[str],
             Option(
-                "A column that makes the groups, or name=SQL expression of a record. Repeatable.",
+                "The column that names the person protected, or an SQL expression of a record, such as lower(email)."
+                " Repeated: protected is each combination of their values.",
                 text=list[str],
-                expected="a column or a list of columns",
+                expected="a column, an expression or a list of them",
             ),
         ]
     ]
@@ -255,6 +246,7 @@ class _Records(TypedDict, total=False):
 class ReleaseOptions(BudgetOptions, _Records, total=False):
     """What `dphist.release` takes: which records, which groups, in which form, and a budget."""
 
+    by: Annotated[str | Sequence[str] | None, _BY_OR_NONE]
     order: Annotated[Order, Option("Rows by noisy `count` (largest first) or by `key`.", "count")]
     intervals: Annotated[float | None, Option("Add bounds that cover the noise with this probability, e.g. 0.95.")]
     integers: Annotated[bool, Option("Round counts to whole numbers.", False)]
@@ -272,6 +264,8 @@ class SelectBudget(_BudgetOrPlan, total=False):
 
 class SelectOptions(SelectBudget, _Records, total=False):
     """What `dphist.select` takes: which records, which groups, and a budget."""
+
+    by: Required[Annotated[str | Sequence[str], _BY]]
 
 
 class StatisticOptions(TypedDict, total=False):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Unpack
 
 from dphist import checks
 from dphist.aggregates import Aggregate, Chosen
+from dphist.columns import Unit, split_name
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.measures import NoisyMeasure
 from dphist.mechanisms import GroupMechanism
@@ -20,6 +23,16 @@ from dphist.planning.request import Choice, Request, analysis_owner
 
 STD_ERROR: Final = "_std_error"
 """What is appended to the name of a released column to name its standard error."""
+
+_GAUSSIAN: Final = ("sparse-gaussian", "correlated-gaussian")
+_ASKED_FOR_AS: Final = {
+    "discrete-gaussian": ("sparse-gaussian",),
+    "discrete-correlated-gaussian": ("correlated-gaussian",),
+    "known-groups": _GAUSSIAN,
+    "known-discrete": _GAUSSIAN,
+    "known-laplace": ("laplace",),
+}
+"""What a mechanism is called where one is asked for, if that is not its name."""
 
 NOISY: Final = "_noisy"
 """The same for the plain noisy value of a count that is estimated given its release."""
@@ -86,8 +99,12 @@ class Plan:
         """`to_dict` as one JSON object."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
+    def describe(self, unit: Unit | None = None) -> str:
+        """The plan as text, for a unit."""
+        return describe(self.request, self.mechanism, self.alternatives, unit)
+
     def __str__(self) -> str:
-        return describe(self.request, self.mechanism, self.alternatives)
+        return self.describe()
 
 
 @spelled_out(PlanOptions)
@@ -98,10 +115,12 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
     the data decides, and then all units in each of them are counted. emphasis: what gets more of the budget then, ``groups``,
     ``counts`` or, ``balanced``, some of both. max_groups: the most groups one unit may be counted in. sparsity: a public bound
     on the number of non-empty groups. keys: a public list of groups (or its length); then nothing needs hiding, unless `sparse`
-    asks to publish only the large ones. sketch: count in bounded memory with this many counters. total: also publish the
-    noisy number of units, and of those in no released group. sums, means: columns with the bounds their values are clamped
-    to; rows: the most records of one unit per group; distinct: columns with how many of a group's distinct values one unit may
-    add. weights: the share of the budget of each aggregate, by its name in the
+    asks to publish only the large ones, and delta may be 0. no_groups: one row for all units, the same. sketch: count in
+    bounded memory with this many counters. total: also publish the noisy number of units, and of those in no released group.
+    sums, means: columns, or ``name=SQL expression`` of a record, with the bounds their values are clamped to, ``"auto"`` where
+    the data is to choose them; variances, stds: the same of records, whose weight `records` bounds. count_of: columns, the
+    units with a value in them. rows: the most records of one unit per group. distinct: columns, with how many of a group's
+    distinct values one unit may add, or ``"auto"``. weights: the share of the budget of each aggregate, by its name in the
     release (``sum_likes``), relative to the count's 1.
 
     objective: ``release95`` minimises the true count that is released with 95 % probability, ``gap`` the threshold,
@@ -114,7 +133,7 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
 
 def _request(asked: PlanOptions) -> Request:
     shares = dict(asked["weights"] or {})
-    rows, max_groups, keys = asked["rows"], asked["max_groups"], asked["keys"]
+    rows, max_groups, keys = asked["rows"], asked["max_groups"], _number_of_keys(asked["keys"], asked["no_groups"])
     if rows is not None and rows != "auto":
         checks.check_whole("rows", rows)
     records = 1 if asked["records"] is None else asked["records"]
@@ -141,7 +160,7 @@ def _request(asked: PlanOptions) -> Request:
         delta=asked["delta"],
         max_groups=max_groups,
         sparsity=asked["sparsity"],
-        keys=keys if keys is None or isinstance(keys, int) else len(set(keys)),
+        keys=keys,
         sparse_keys=asked["sparse"],
         sketch=asked["sketch"],
         total=asked["total"],
@@ -160,26 +179,44 @@ def _request(asked: PlanOptions) -> Request:
     )
 
 
+def _number_of_keys(keys: object, no_groups: bool) -> int | None:
+    """How many groups are listed; where there are none to tell apart, all units are one."""
+    if no_groups:
+        if keys is not None:
+            raise InvalidParameter("no public list of keys without groups", "one", "leave out --keys or --no-groups.")
+        return 1
+    if keys is None or isinstance(keys, int):
+        return keys
+    if isinstance(keys, Mapping):
+        return math.prod(len(set(values)) for values in keys.values())
+    if isinstance(keys, str | bytes) or hasattr(keys, "__arrow_c_stream__") or not isinstance(keys, Iterable):
+        hint = "dphist plan --keys counts those of a file or query; of a table, give their number."
+        raise InvalidParameter("public keys as a list, a mapping or their number", type(keys).__name__, hint)
+    return len(set(keys))
+
+
 def _choice(max_groups: object, sparsity: object, keys: object, sketch: object, mechanism: str) -> Choice:
     """What a release is left to choose: how to select keys, if nothing at all is given."""
     nothing = all(given is None for given in (max_groups, sparsity, keys, sketch))
     return "law" if nothing and mechanism == "best" else "given"
 
 
-def _aggregate(kind: Any, column: str | None, bounds: Any, shares: dict[str, float], records: int = 1) -> Aggregate:
-    """bounds: a pair of numbers, or of "auto" for what the data chooses; "auto" alone is both."""
+def _aggregate(kind: Any, text: str | None, bounds: Any, shares: dict[str, float], records: int = 1) -> Aggregate:
+    """Of a column, or of an expression under a name; bounds: a pair, "auto" for what the data chooses, or "auto" for both."""
     lower, upper = (
         None if bound == "auto" else float(bound) for bound in ((bounds, bounds) if bounds == "auto" else bounds)
     )
     sides: dict[tuple[bool, bool], Chosen] = {(True, True): "both", (True, False): "lower", (False, True): "upper"}
+    name, expression = (None, None) if text is None else split_name(text)
     plain = Aggregate(
         kind,
-        column,
+        name,
         lower,
         upper,
         nulls="left out",
         records=records,
         chosen=sides.get((lower is None, upper is None), "given"),
+        expression=expression,
     )
     return replace(plain, weight=shares.pop(plain.name, 1.0))
 
@@ -204,5 +241,4 @@ def choose(request: Request) -> Plan:
 def _is_asked_for(mechanism: GroupMechanism, request: Request) -> bool:
     if request.analysis is not None:
         return mechanism.name == analysis_owner(request.analysis) and mechanism.analysis == request.analysis
-    discrete = {"discrete-gaussian": "sparse-gaussian", "discrete-correlated-gaussian": "correlated-gaussian"}
-    return request.mechanism in ("best", discrete.get(mechanism.name, mechanism.name)) or not request.thresholded
+    return request.mechanism in ("best", *_ASKED_FOR_AS.get(mechanism.name, (mechanism.name,)))

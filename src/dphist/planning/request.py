@@ -9,7 +9,7 @@ from typing import Final, Literal, get_args
 from dphist import checks
 from dphist.aggregates import Aggregate, merge
 from dphist.errors import InvalidParameter
-from dphist.measures import MOST_MEASURES, Measure
+from dphist.measures import MOST_MEASURES, Measure, check_names_of_values
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.mechanisms.counts import EMPHASES, Emphasis
 from dphist.mechanisms.tuning import Tuning
@@ -70,7 +70,8 @@ class Request:
     other: bool = False
 
     def __post_init__(self) -> None:
-        checks.check_budget(self.epsilon, self.delta)
+        dense = self.keys is not None and not self.sparse_keys
+        checks.check_budget(self.epsilon, self.delta, pure=dense and self.sketch is None)
         checks.check_choice("objective", self.objective, OBJECTIVES)
         checks.check_choice("mechanism", self.mechanism, MECHANISMS)
         checks.check_whole("low_threshold", self.low_threshold)
@@ -95,6 +96,7 @@ class Request:
             raise InvalidParameter("a bound on how many groups one unit may be in, with --distinct", "none", hint)
         if len({aggregate.name for aggregate in self.aggregates}) < len(self.aggregates):
             raise InvalidParameter("aggregates with different names", [a.name for a in self.aggregates])
+        check_names_of_values(measure for aggregate in self.aggregates for measure in aggregate.measures)
         if len(self.measures) > MOST_MEASURES:
             hint = "a mean takes two of them, a variance three."
             raise InvalidParameter(f"aggregates of at most {MOST_MEASURES} sums", len(self.measures), hint)
@@ -165,10 +167,13 @@ class Request:
             raise InvalidParameter("best where the law is chosen from the data", self.mechanism)
 
     def _check_noise(self) -> None:
-        if self.noise == "discrete" and (self.aggregates or self.keys is not None or self.analysis is not None):
+        if self.delta == 0 and (self.mechanism not in ("best", "laplace") or self.correlation is not None):
+            raise InvalidParameter("delta > 0 for Gaussian noise", 0, "try 1e-8, or Laplace noise, which needs none.")
+        listed = self.keys is not None and self.sparse_keys
+        if self.noise == "discrete" and (self.aggregates or listed or self.analysis is not None):
             raise InvalidParameter(
-                "discrete noise on counts of unknown groups alone",
-                "aggregates, keys or an analysis",
+                "discrete noise on counts alone, of unknown groups or of all listed ones",
+                "aggregates, --sparse or an analysis",
                 "use rounded noise.",
             )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from dphist import checks
+from dphist.columns import Unit
 from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.mechanisms import correlated_top_k, from_top, ranked
 from dphist.mechanisms.base import ListMechanism
@@ -48,7 +49,11 @@ class TopKPlan:
     @property
     def guarantee(self) -> str:
         """The guarantee in one sentence, with its theorem."""
-        return sentence(self.mechanism, self.epsilon, self.delta)
+        return self.guarantee_for(None)
+
+    def guarantee_for(self, unit: Unit | None) -> str:
+        """The same for a unit."""
+        return sentence(self.mechanism, self.epsilon, self.delta, unit)
 
     def __str__(self) -> str:
         facts = [

@@ -52,7 +52,8 @@ def estimand(plan: Plan) -> str:
             f"the number of units, less the next largest count where more than {plan.request.sparsity:,} groups are not empty;"
             " intervals cover the noise, not this"
         )
-    return "the number of units in the group; intervals cover the noise"
+    of_group = "" if plan.request.keys == 1 else " in the group"
+    return f"the number of units{of_group}; intervals cover the noise"
 
 
 def bounded_counts(plan: Plan) -> str | None:
@@ -80,7 +81,7 @@ def counted_units(plan: Plan) -> str:
         return "units in a sketch of the data, which has no more of them than the data"
     if request.sparsity is not None:
         return f"all units in the group, if no more than {request.sparsity:,} groups are not empty"
-    return "all units in the group"
+    return "all units" if request.keys == 1 else "all units in the group"
 
 
 def _selected_and_counted(request: Request, mechanism: GroupMechanism) -> list[str]:
@@ -98,7 +99,7 @@ def _selected_and_counted(request: Request, mechanism: GroupMechanism) -> list[s
 
 def _counted_at_once(request: Request, mechanism: GroupMechanism) -> list[str]:
     """Of counts that also select, by a threshold, or of public keys."""
-    head = "Keys are a public list"
+    head = "One group, which is public" if request.keys == 1 else "Keys are a public list"
     if mechanism.threshold is not None:
         head = f"Selected by noisy counts above {number(mechanism.threshold)}"
     of = "epsilon" if mechanism.splits_epsilon else "the squared Gaussian budget"

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from dphist import checks
+from dphist.columns import Unit, not_protected, protected, unit_of
 from dphist.engines.base import Engine, Progress, Records
 from dphist.engines.buckets import Of
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
 from dphist.measures import Measure
-from dphist.mechanisms.base import LARGEST_EPSILON, pure_cost, sampler_surcharge
+from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
+from dphist.privacy.composition import of_pure
 from dphist.publish.charge import Receipt, Spend, charging, paid_run
 from dphist.publish.run import choose_engine
 from dphist.selection.bounds import cover, noise_sizes, read_sizes, share_outside
@@ -28,6 +30,7 @@ THEOREM: Final = "discrete Laplace noise on one bucket for each unit"
 class PrivateBounds:
     """Bounds that leave about so many units outside, and the noisy share that they do; None if no value could be seen."""
 
+    unit: Unit
     column: str | None
     of: Of
     lower: float | None
@@ -39,8 +42,8 @@ class PrivateBounds:
     @property
     def guarantee(self) -> str:
         """In one sentence."""
-        delta = sampler_surcharge(self.epsilon, 1)
-        return bounded_change("all records of one unit", self.epsilon, delta, delta, THEOREM)
+        words = bounded_change(protected(self.unit), self.epsilon, 0.0, 0.0, THEOREM)
+        return f"{words} {not_protected(self.unit)}".strip()
 
     def __str__(self) -> str:
         what = "records per unit and group" if self.column is None else f"{self.column} ({self.of})"
@@ -63,7 +66,7 @@ class PrivateBounds:
 def bounds(
     source: object,
     *,
-    unit: str,
+    unit: str | Sequence[str],
     column: str | None = None,
     epsilon: float,
     of: Of = "record",
@@ -83,9 +86,9 @@ def bounds(
 
     Args:
         source: as for `dphist.release`.
-        unit: the column that names the person protected.
+        unit: the column, or columns, that name the person protected.
         column: the column; none for `of="rows"`.
-        epsilon: the budget; nothing else is spent, and delta is that of the sampler.
+        epsilon: the budget; nothing else is spent, no delta.
         of: whose bounds: one ``record`` of each unit, the ``sum`` or ``mean`` of a unit's values in a group, or its ``rows``.
         by: the columns that make the groups, for sums, means and rows; without them a unit's records are one group.
         lower, upper: an end that is known.
@@ -115,29 +118,30 @@ def bounds(
     kinds: dict[str, Any] = {"record": "deviation"}
     measure = Measure(kinds.get(of, of), column, 0.0, 1.0, nulls="left out")
     keys = tuple(map(parse_key, [by] if isinstance(by, str) else by)) or (Key("everything", "1"),)
-    query = GroupByQuery(unit=unit, by=keys, measures=(measure,), where=where)
+    who = unit_of(unit)
+    query = GroupByQuery(unit=who, by=keys, measures=(measure,), where=where)
     scale = 1 / epsilon * (1 + 1e-12)
 
     def run(records: Records) -> PrivateBounds:
         sizes = read_sizes(noise_sizes(records.sizes(1, of), scale, entropy), scale)
         if sizes is None:
-            return PrivateBounds(column, of, lower, upper, None, epsilon)
+            return PrivateBounds(who, column, of, lower, upper, None, epsilon)
         low, high = cover(sizes, outside, lower, upper)
-        return PrivateBounds(column, of, low, high, share_outside(sizes, low, high), epsilon)
+        return PrivateBounds(who, column, of, low, high, share_outside(sizes, low, high), epsilon)
 
     chosen = choose_engine(source, engine, settings)
-    with charging(ledger, dataset, lambda: spend_of_bounds(epsilon, unit)) as charge:
+    with charging(ledger, dataset, lambda: spend_of_bounds(epsilon, who)) as charge:
         return paid_run(charge, chosen.open(source, query, progress=progress), run)
 
 
-def spend_of_bounds(epsilon: float, unit: str) -> Spend:
+def spend_of_bounds(epsilon: float, unit: Unit) -> Spend:
     """A pure epsilon on one bucket."""
-    found = PrivateBounds(None, "rows", None, None, None, epsilon)
+    found = PrivateBounds(unit, None, "rows", None, None, None, epsilon)
     return Spend(
         command="bounds",
         unit=unit,
         epsilon=epsilon,
         facts={"epsilon": epsilon, "noise": f"scale {number(1 / epsilon)}", "guarantee": found.guarantee},
-        cost=lambda composed: pure_cost(epsilon, composed),
+        cost=lambda composed: of_pure(epsilon),
         with_epsilon=lambda other: spend_of_bounds(other, unit),
     )

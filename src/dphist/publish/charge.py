@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dphist.checks import check_whole
+from dphist.columns import Unit
 from dphist.errors import DphistError, EngineFailure, Infeasible, InvalidParameter, InvalidPlan, UnusableLedger
 from dphist.flexible.plan import StatisticPlan
 from dphist.interruption import account_for, first_output, held, is_printed
@@ -51,7 +52,7 @@ class Spend:
     """
 
     command: str
-    unit: str
+    unit: Unit
     epsilon: float
     facts: dict[str, Any]
     cost: Callable[[float], PrivacyCost]
@@ -295,7 +296,7 @@ def _most_groups(spend: Spend, fits: Fits, composed: float) -> tuple[int, float]
     return None if low == 0 else (low, spend.with_groups(low)[0])
 
 
-def spend_of_plan(plan: Plan, unit: str) -> Spend:
+def spend_of_plan(plan: Plan, unit: Unit) -> Spend:
     """A release. Where the data chooses the mechanism, every branch is paid for, and the choice too."""
     request = plan.request
     branches = plan.branches
@@ -303,7 +304,7 @@ def spend_of_plan(plan: Plan, unit: str) -> Spend:
     def cost(composed: float) -> PrivacyCost:
         pure = [request.choice_epsilon] if request.choice != "given" else []
         pure += [1 / request.total_scale] if request.total_scale is not None else []
-        pure += [request.bounds_epsilon / len(request.sized)] * len(request.sized)
+        pure += [request.bounds_epsilon / len(request.sized) for _ in request.sized]
         epsilon = request.mechanism_epsilon
         main = worst(branch.cost(epsilon, composed) for branch in branches)
         whole = with_pure_parts(main, pure, composed)
@@ -318,7 +319,7 @@ def spend_of_plan(plan: Plan, unit: str) -> Spend:
         "epsilon": plan.epsilon,
         "delta": plan.delta,
         "max_groups": request.max_groups,
-        "guarantee": guarantee(request, mechanism),
+        "guarantee": guarantee(request, mechanism, unit),
     }
     return Spend(
         command="select" if request.keys_only else "release",
@@ -327,16 +328,21 @@ def spend_of_plan(plan: Plan, unit: str) -> Spend:
         facts=facts,
         cost=cost,
         with_epsilon=lambda epsilon: spend_of_plan(choose(replace(request, epsilon=epsilon)), unit),
-        instead=("--mechanism adaptive", _adaptive_alone(request)) if request.choice == "law" else None,
+        instead=_instead(request, mechanism),
         groups=mechanism.max_groups,
         with_groups=_fewer(mechanism, plan.delta) if alone and mechanism.with_groups(1) is not None else None,
     )
 
 
-def _adaptive_alone(request: Request) -> Callable[[float], PrivacyCost]:
-    """Nothing is chosen, so the Laplace branches, which add up badly, are not paid for."""
-    alone = replace(request, choice="given", mechanism="adaptive")
-    return lambda composed: spend_of_plan(choose(alone), "").cost(composed)
+def _instead(request: Request, mechanism: GroupMechanism) -> tuple[str, Callable[[float], PrivacyCost]] | None:
+    """Laplace noise adds up badly. Without a choice its branches are not paid for; on a public list there is another noise."""
+    name = ""
+    if request.choice == "law":
+        name = "adaptive"
+    elif not request.thresholded and mechanism.splits_epsilon and request.delta > 0:
+        name = "sparse-gaussian"
+    other = replace(request, choice="given", mechanism=name or request.mechanism)
+    return (f"--mechanism {name}", lambda composed: spend_of_plan(choose(other), "").cost(composed)) if name else None
 
 
 def _fewer(mechanism: GroupMechanism, delta: float) -> Callable[[int], tuple[float, Callable[[float], PrivacyCost]]]:
@@ -354,7 +360,7 @@ def spend_of_mechanism(
     mechanism: Mechanism,
     epsilon: float,
     *,
-    unit: str,
+    unit: Unit,
     calibrate: Callable[[float], Mechanism],
     facts: dict[str, Any],
     protects: Protects = "unit",
@@ -373,7 +379,7 @@ def spend_of_mechanism(
     )
 
 
-def spend_of_top_k(plan: TopKPlan, unit: str) -> Spend:
+def spend_of_top_k(plan: TopKPlan, unit: Unit) -> Spend:
     """The largest groups."""
 
     def calibrate(epsilon: float) -> Mechanism:
@@ -383,17 +389,17 @@ def spend_of_top_k(plan: TopKPlan, unit: str) -> Spend:
             max_groups=plan.max_groups, shortlist=shortlist,
         ).mechanism  # fmt: skip
 
-    facts = {"delta": plan.delta, "k": plan.k, "method": plan.method, "guarantee": plan.guarantee}
+    facts = {"delta": plan.delta, "k": plan.k, "method": plan.method, "guarantee": plan.guarantee_for(unit)}
     return spend_of_mechanism("top-k", plan.mechanism, plan.epsilon, unit=unit, calibrate=calibrate, facts=facts)
 
 
-def spend_of_statistic(plan: StatisticPlan, unit: str) -> Spend:
+def spend_of_statistic(plan: StatisticPlan, unit: Unit) -> Spend:
     """One private number."""
 
     def calibrate(epsilon: float) -> Mechanism:
         return TruncatedLaplace.for_budget(epsilon, plan.delta, plan.mechanism.max_groups)
 
-    facts = {"delta": plan.delta, "statistic": plan.statistic, "guarantee": plan.privacy()}
+    facts = {"delta": plan.delta, "statistic": plan.statistic, "guarantee": plan.privacy(unit)}
     return spend_of_mechanism("stat", plan.mechanism, plan.epsilon, unit=unit, calibrate=calibrate, facts=facts)
 
 

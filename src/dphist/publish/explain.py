@@ -20,7 +20,7 @@ def explain(job: Job) -> str:
 
 def _explain_one_pass(job: Job) -> list[Step]:
     return [
-        ("Plan", "Chosen from public parameters alone; no record is read for it.", str(job.plan)),
+        ("Plan", _CHOSEN, job.plan.describe(job.selection.unit)),
         ("Bound and count", _bounding(job), _sql(job)),
         ("Noise", _noise(job), ""),
         ("Threshold", _threshold(job), ""),
@@ -53,21 +53,20 @@ def _bounding(job: Job) -> str:
             f" merged into {job.plan.request.sketch:,} counters by subtracting the next largest count; one unit moves all"
             " counters by at most one, all in the same direction."
         )
+    if job.plan.request.keys == 1:
+        words = "Each unit is counted once. What it adds depends on its own records only: adding or removing it adds one, or"
+        words += " takes one away."
+        return words + (_CLAMPED if job.plan.measures else "")
     words = (
         f"Each unit keeps a uniformly random choice of at most {most:,} of its groups. The choice depends on the unit's own"
         " records and fresh randomness only, so adding or removing a unit changes nothing for the others: each group's count"
         f" changes by at most one, in at most {most:,} groups."
     )
-    if job.plan.measures:
-        words += (
-            " Every unit's value in a group is clamped to public bounds, recentred and rounded to whole steps: sums are exact"
-            " integers, and one unit moves each by at most its public sensitivity."
-        )
-    return words
+    return words + (_CLAMPED if job.plan.measures else "")
 
 
 def _noise(job: Job) -> str:
-    words = guarantee(job.plan.request, job.plan.mechanism)
+    words = guarantee(job.plan.request, job.plan.mechanism, job.selection.unit)
     return (
         "Every remaining count gets noise from a cryptographic generator, drawn on a lattice so that no digit of the result can"
         f" tell the inputs apart. {words[:1].upper() + words[1:]}"
@@ -77,7 +76,7 @@ def _noise(job: Job) -> str:
 def _threshold(job: Job) -> str:
     mechanism = job.plan.mechanism
     if mechanism.threshold is None:
-        return "The groups are a public list: there is nothing to hide, and all of them are released."
+        return "Which groups there are is public: there is nothing to hide, and all of them are released."
     return (
         "Which groups exist is itself private. A group is released only if its noisy count is strictly above"
         f" {mechanism.threshold:g}; a group that exists because of one unit passes with probability at most"
@@ -114,7 +113,7 @@ def _publishing(job: Job) -> str:
 
 def explain_rounds(job: Job) -> list[Step]:
     """The rounds of the adaptive release, and the choice before them."""
-    steps: list[Step] = [("Plan", "Chosen from public parameters alone; no record is read for it.", str(job.plan))]
+    steps: list[Step] = [("Plan", _CHOSEN, job.plan.describe(job.selection.unit))]
     steps.append(("Pairs", _PAIRS, _sql(job)))
     request = job.plan.request
     if request.undecided:
@@ -122,11 +121,16 @@ def explain_rounds(job: Job) -> list[Step]:
     for mechanism in (job.plan.mechanism, *job.plan.alternatives):
         if mechanism.in_rounds:
             steps += [(name, words, "") for name, words in mechanism.steps()]
-            words = guarantee(request, mechanism)
+            words = guarantee(request, mechanism, job.selection.unit)
             steps.append(("Together", f"All of it is one proof: {words}", ""))
     return [*steps, *_totals(job), ("Publish", _publishing(job), "")]
 
 
+_CHOSEN = "Chosen from public parameters alone; no record is read for it."
+_CLAMPED = (
+    " Every unit's value in a group is clamped to public bounds, recentred and rounded to whole steps: sums are exact"
+    " integers, and one unit moves each by at most its public sensitivity."
+)
 _PAIRS = (
     "The different pairs of unit and group are written down once, in a private temporary table. Each unit draws one random"
     " sample of its groups, by a keyed hash of the unit and the group: adding or removing a unit changes no other sample."

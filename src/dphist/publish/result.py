@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dphist import checks
+from dphist.columns import Unit
 from dphist.engines.base import Order, StoredTable
 from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter, MissingExtra
@@ -103,7 +104,7 @@ class Published(ABC):
 class Selection:
     """What is released beside the plan: which records, which keys, in which form. All of it public."""
 
-    unit: str
+    unit: Unit
     by: tuple[str, ...]
     where: str | None = None
     null_keys: NullKeys = "group"
@@ -261,7 +262,7 @@ def describe_release(
         "order": selection.order,
         "intervals": selection.intervals,
         "integers": selection.integers,
-        "guarantee": guarantee(plan.request, plan.mechanism),
+        "guarantee": guarantee(plan.request, plan.mechanism, selection.unit),
         "epsilon": plan.epsilon,
         "delta": plan.delta,
         "noise_std": plan.mechanism.noise_std if plan.mechanism.counted else None,

@@ -11,6 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 import pyarrow as pa
 
+from dphist.columns import unit_of
 from dphist.engines import engine_for
 from dphist.engines.base import (
     NOISING,
@@ -28,7 +29,7 @@ from dphist.engines.base import (
     local_groups,
     silent,
 )
-from dphist.engines.query import EngineOptions, GroupByQuery, PerformanceSettings, parse_key
+from dphist.engines.query import EVERYBODY, ONE_GROUP, EngineOptions, GroupByQuery, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.noise import Entropy
@@ -45,7 +46,8 @@ from dphist.planning.options import (
     spelled_out,
 )
 from dphist.publish.charge import Spend, charging, spend_of_plan
-from dphist.publish.files import files_of, public_keys
+from dphist.publish.files import files_of
+from dphist.publish.keys import public_keys
 from dphist.publish.result import Release, Selection
 from dphist.publish.sizing import settle_bounds
 from dphist.publish.table import check_form, check_names, keys_alone, layout_of, noise_groups, published
@@ -173,7 +175,8 @@ class Work:
 
     def _layout(self) -> Layout:
         chosen = self.selection
-        return layout_of(self.plan, level=chosen.intervals, integers=chosen.integers, order=chosen.order)
+        layout = layout_of(self.plan, level=chosen.intervals, integers=chosen.integers, order=chosen.order)
+        return layout if chosen.by else replace(layout, keys=False)
 
     def _released(self, table: pa.Table | StoredTable, units: Sequence[int] = ()) -> Release:
         """With the numbers of units that the plan pays for: none, all, or those in some and in no released group."""
@@ -206,7 +209,7 @@ def prepare(
     """Everything a release can check and choose before it reads a record."""
     asked = read(ReleaseOptions, options, release)
     budget = {name: value for name, value in options.items() if name in declarations(BudgetOptions) and name != "keys"}
-    names = (asked["by"],) if isinstance(asked["by"], str) else tuple(asked["by"])
+    names, keys = _names(asked["by"]), asked["keys"]
     names_and_form = (
         asked["null_keys"],
         asked["order"],
@@ -214,15 +217,33 @@ def prepare(
         asked["integers"],
         asked["allow_negative"],
     )
-    selection = Selection(asked["unit"], names, asked["where"], *names_and_form)
-    key_names = [parse_key(name).name for name in names]
-    keys = asked["keys"]
-    listed = None if keys is None else public_keys(keys, key_names)
+    selection = Selection(unit_of(asked["unit"]), names, asked["where"], *names_and_form)
+    listed = _listed(keys, [parse_key(name).name for name in names])
     settled = _plan(plan, budget, None if listed is None else listed.num_rows)
     if settled.request.keys_only:
         raise InvalidParameter("a plan with counts", "one of keys alone", "dphist select runs it.")
     inputs = files_of(source, plan, keys if isinstance(keys, str | Path) else None)
     return _job(source, settled, selection, listed, choose_engine(source, engine, settings), inputs)
+
+
+def _names(by: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The keys; none where all units are one group, which nobody says with an empty list."""
+    if by is None or isinstance(by, str):
+        return () if by is None else (by,)
+    if not by:
+        raise InvalidParameter("at least one column, or none given", "an empty list", "leave `by` out for one row.")
+    return tuple(by)
+
+
+def _listed(keys: object, names: Sequence[str]) -> pa.Table | None:
+    """The public list of groups, if there is one. Without keys there is one group, which is public."""
+    if not names:
+        if keys is not None:
+            raise InvalidParameter(
+                "columns that make the groups, with a public list of them", "none", "add --by COLUMN."
+            )
+        return ONE_GROUP
+    return None if keys is None else public_keys(keys, names)
 
 
 def prepare_selection(
@@ -236,8 +257,7 @@ def prepare_selection(
     """The same for a selection of keys."""
     asked = read(SelectOptions, options, select)
     budget: dict[str, Any] = {name: value for name, value in options.items() if name in declarations(SelectBudget)}
-    names = (asked["by"],) if isinstance(asked["by"], str) else tuple(asked["by"])
-    selection = Selection(asked["unit"], names, asked["where"], asked["null_keys"], "key")
+    selection = Selection(unit_of(asked["unit"]), _names(asked["by"]), asked["where"], asked["null_keys"], "key")
     settled = _plan(plan, budget if plan is not None else {**budget, "keys_only": True}, None)
     if not settled.request.keys_only:
         raise InvalidParameter("a plan of keys alone", "one with counts", "dphist plan --keys-only saves one.")
@@ -279,12 +299,15 @@ def release(
 
     source: a path or glob (Parquet, CSV, JSON), an Arrow table, a pandas or Polars frame, a DuckDB relation, a Spark
     DataFrame (which is counted and noised by its cluster, and stays there). unit: the column that names the person
-    protected. by: the columns that make the groups, or ``name=SQL expression`` of a record's own columns.
+    protected, an SQL expression such as ``lower(email)``, or a list whose values name the unit together. by: the columns
+    that make the groups, or ``name=SQL expression`` of a record's own columns; without it all units are one row.
 
     plan: a plan, or the path of a saved one; without it, give what `dphist.plan` takes (epsilon, delta, max_groups, sums,
-    ...). keys: a public list of groups. where: an SQL condition on a record's own columns. null_keys: ``group`` or ``drop``.
-    order: by ``count`` or ``key``. intervals: a level such as 0.95. integers: round counts. allow_negative: publish
-    totals that noise made negative as they are, not as 0. settings: threads and memory. engine: such as a `SparkEngine`.
+    ...). keys: a public list of groups: a file, a table or frame, values, an SQL query of a public table, or a mapping of
+    columns to values, whose combinations are the groups. where: an SQL condition on a record's own columns. null_keys:
+    ``group`` or ``drop``. order: by ``count`` or ``key``. intervals: a level such as 0.95. integers: round counts.
+    allow_negative: publish totals that noise made negative as they are, not as 0. settings: threads and memory. engine: such
+    as a `SparkEngine`.
 
     ledger, dataset: where the release is charged before the first record is read; without them nothing is recorded. What
     names, types, options and budget rule out is refused before the charge; a run that fails later stays charged, and says so.
@@ -360,7 +383,7 @@ def build_query(plan: Plan, selection: Selection, listed: pa.Table | None) -> Gr
     """What the engine is asked for: the plan's aggregates on the selected records."""
     return GroupByQuery(
         unit=selection.unit,
-        by=tuple(parse_key(key) for key in selection.by),
+        by=tuple(parse_key(key) for key in selection.by) or (EVERYBODY,),
         measures=plan.request.measures,
         where=selection.where,
         null_keys=selection.null_keys,

@@ -28,7 +28,7 @@ def settle_bounds(
     plan: Plan, records: Records, entropy: Entropy | None
 ) -> tuple[Plan, Records, tuple[ChosenBounds, ...]]:
     """The plan and the records with chosen bounds, and what they are expected to do. Aggregates of one histogram share it."""
-    request, records = plan.request, records.kept()
+    request, records = plan.request, records.keep()
     positions = {measure.name: position for position, measure in enumerate(request.measures, 1)}
     sizes: dict[object, Sizes | None] = {}
     settled: dict[object, ChosenBounds] = {}

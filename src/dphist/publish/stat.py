@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import datetime
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
 
+from dphist.columns import Unit, unit_of
 from dphist.engines.base import Engine, Progress, Records
 from dphist.engines.duckdb.sources import quote_identifier
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
@@ -37,9 +39,10 @@ class PrivateStatistic:
     plan: StatisticPlan
     data: PrivateHistogram
     receipt: Receipt | None = None
+    unit: Unit | None = None
 
     def __str__(self) -> str:
-        return "\n".join([self.answer(), self.plan.bounding(), f"Guarantee: {self.plan.privacy()}"])
+        return "\n".join([self.answer(), self.plan.bounding(), f"Guarantee: {self.plan.privacy(self.unit)}"])
 
     def answer(self) -> str:
         """The value and how far it can be from the truth, in words."""
@@ -65,7 +68,7 @@ class PrivateStatistic:
             "accuracy": plan.accuracy(),
             "conditions": list(plan.conditions()),
             "bounding": plan.bounding(),
-            "guarantee": plan.privacy(),
+            "guarantee": plan.privacy(self.unit),
             "epsilon": plan.epsilon,
             "delta": plan.mechanism.delta(plan.epsilon),
             "q": plan.q,
@@ -94,7 +97,7 @@ def stat(
     name: str,
     source: object,
     *,
-    unit: str,
+    unit: str | Sequence[str],
     column: str | None = None,
     where: str | None = None,
     settings: PerformanceSettings | None = None,
@@ -116,17 +119,18 @@ def stat(
     require_secure(entropy)
     plan = plan_statistic(name, **read(StatisticOptions, options, stat))
     plan.require_feasible()
-    query = build_query(plan, unit=unit, column=column, where=where)
+    query = build_query(plan, unit=unit_of(unit), column=column, where=where)
     chosen = choose_engine(source, engine, settings)
 
     def run(records: Records) -> PrivateStatistic:
-        return privatise_statistic(records.histogram(ContributionBounds(plan.mechanism.max_groups)), plan, entropy)
+        histogram = records.histogram(ContributionBounds(plan.mechanism.max_groups))
+        return replace(privatise_statistic(histogram, plan, entropy), unit=query.unit)
 
-    with charging(ledger, dataset, lambda: spend_of_statistic(plan, unit)) as charge:
+    with charging(ledger, dataset, lambda: spend_of_statistic(plan, query.unit)) as charge:
         return paid_run(charge, chosen.open(source, query, progress=progress), run)
 
 
-def build_query(plan: StatisticPlan, *, unit: str, column: str | None, where: str | None) -> GroupByQuery:
+def build_query(plan: StatisticPlan, *, unit: Unit, column: str | None, where: str | None) -> GroupByQuery:
     """Units per bucket (or value); records without a number (or value) have no bucket and are dropped."""
     if plan.statistic == "is-empty":
         if column is not None:

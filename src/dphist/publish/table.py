@@ -12,7 +12,7 @@ from dphist.errors import InvalidParameter
 from dphist.measures import LARGEST_SUM, Column, NoisySum
 from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.base import Floats, Integers, Kept
-from dphist.noise import Entropy, sample
+from dphist.noise import Entropy
 from dphist.planning import Plan
 from dphist.planning.plan import NOISY, STD_ERROR
 
@@ -78,7 +78,7 @@ def noisy_sums(plan: Plan, kept: Kept, groups: Arrays, entropy: Entropy | None) 
     noisy_steps = {}
     for position, noisy in enumerate(plan.measures, 1):
         steps = np.clip(groups[f"steps_{position}"][kept.index], -LARGEST_SUM, LARGEST_SUM)
-        noisy_steps[noisy.name] = steps + sample(noisy.law, len(steps), entropy)
+        noisy_steps[noisy.name] = plan.mechanism.perturb_sums(steps, noisy.law, entropy)
     return noisy_steps
 
 

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dphist.noise import DiscreteLaplace, Entropy, sample
+import numpy as np
+
+from dphist.mechanisms.base import LARGEST_COUNT
+from dphist.noise import DiscreteLaplace, Entropy, add_exactly
 from dphist.noise.tails import log_tail, log_two_tail
 from dphist.planning.request import Request
 
@@ -49,8 +52,9 @@ def noisy_units(buckets: Sequence[int], request: Request, entropy: Entropy | Non
     buckets are counted: pure epsilons add up, adaptively. s is rounded up, 1/s down.
     """
     assert request.total_scale is not None, "the plan pays for it"
-    noise = sample(DiscreteLaplace(Fraction(request.total_scale)), len(buckets), entropy)
-    return [units + drawn for units, drawn in zip(buckets, noise.tolist(), strict=True)]
+    exact = np.array([min(units, LARGEST_COUNT) for units in buckets], np.int64)
+    noisy: list[int] = add_exactly(exact, DiscreteLaplace(Fraction(request.total_scale)), entropy).tolist()
+    return noisy
 
 
 def published_values(noisy: Sequence[int], *, allow_negative: bool) -> list[float]:

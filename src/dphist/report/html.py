@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dphist.columns import unit_in_words
 from dphist.mechanisms import ContinualCounts, GroupMechanism
 from dphist.planning import Plan
 from dphist.planning.describe import facts, standard_error_in_words, standing, title
@@ -58,7 +59,7 @@ def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
     """The report of a release."""
     by = metadata["by"]
     units = _units_in_all(metadata)
-    sentences = [("mechanism", title(plan.mechanism)), *facts(plan.request, plan.mechanism)]
+    sentences = [("mechanism", title(plan.mechanism)), *facts(plan.request, plan.mechanism, metadata["unit"])]
     what, reading, pictures = (
         "Counts",
         f"A count estimates {metadata['estimand']}. {standard_error_in_words(plan.mechanism)}",
@@ -68,22 +69,29 @@ def render(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
         reading += f" {_GIVEN_RELEASE}"
     if plan.request.keys_only:
         what, reading = "Keys", f"{_capital(metadata['estimand'])}."
-    else:
+    elif by:
         pictures = [
             _section("The largest groups", _bars(table, by)),
             _section("All released counts", _distribution(table)),
         ]
     sections = [
         *pictures,
-        _section("Which groups could be seen", _probabilities(plan)),
+        _section("Which groups could be seen", _probabilities(plan) if by else ""),
+        _section("Bounds that the data chose", _chosen(metadata)),
         _section("The plan", _described(sentences)),
         _section("What the alternatives would have cost", _alternatives(plan)),
         _section("The released table", _rows(table, by, plan.value_names)),
         _section("How to read and cite this", f"<p>{_text(reading)}</p>{_citation(what, metadata, '.3g')}"),
     ]
-    unit = f"unit of privacy: {_text(metadata['unit'])}"
-    lead = f"{_released(table)}; {unit}; ε = {plan.epsilon:g}, δ = {plan.request.delta:g}{units}{_where(metadata)}"
-    return _report(f"Private {what.lower()} by {', '.join(by)}", lead, metadata, sections)
+    unit = f"unit of privacy: {_text(unit_in_words(metadata['unit']))}"
+    released = _released(table) if by else "all units together"
+    lead = f"{released}; {unit}; ε = {plan.epsilon:g}, δ = {plan.request.delta:g}{units}{_where(metadata)}"
+    return _report(f"Private {what.lower()}{_by(by)}", lead, metadata, sections)
+
+
+def _chosen(metadata: dict[str, Any]) -> str:
+    """What is clamped to which bounds, where they were chosen privately."""
+    return "".join(f"<p>{_text(one['in_words'])}</p>" for one in metadata.get("bounds", ()))
 
 
 def _units_in_all(metadata: dict[str, Any]) -> str:
@@ -180,12 +188,16 @@ def _released(table: pa.Table) -> str:
     return f"{table.num_rows:,} {'group' if table.num_rows == 1 else 'groups'} released"
 
 
+def _by(names: Sequence[str]) -> str:
+    return f" by {', '.join(names)}" if names else ""
+
+
 def _where(metadata: dict[str, Any]) -> str:
     return f"; records where <code>{_text(metadata['where'])}</code>" if metadata["where"] else ""
 
 
 def _list_lead(table: pa.Table, metadata: dict[str, Any], extent: str) -> str:
-    unit = f"; unit of privacy: {_text(metadata['unit'])}" if metadata["unit"] else ""
+    unit = f"; unit of privacy: {_text(unit_in_words(metadata['unit']))}" if metadata["unit"] else ""
     budget = f"ε = {metadata['epsilon']:g}, δ = {metadata['delta']:g}"
     return f"{_released(table)}; {extent}{unit}; {budget}{_where(metadata)}"
 
@@ -197,9 +209,9 @@ def _reading(estimand: str, metadata: dict[str, Any], also: str = "") -> str:
 
 
 def _citation(what: str, metadata: dict[str, Any], digits: str, also: str = "") -> str:
-    unit = f" per {metadata['unit']}{also}" if metadata["unit"] else ""
+    unit = f" per {unit_in_words(metadata['unit'])}{also}" if metadata["unit"] else ""
     words = (
-        f"{what} by {', '.join(metadata['by'])}, released with (ε = {metadata['epsilon']:g}, δ ="
+        f"{what}{_by(metadata['by'])}, released with (ε = {metadata['epsilon']:g}, δ ="
         f" {metadata['delta']:{digits}})-differential privacy{unit} by dphist {metadata['dphist']}"
         f" on {metadata['created'][:10]}."
     )

@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist.engines.buckets import BUCKETS, OF_A_SIGN, upper_ends
-from dphist.noise import DiscreteLaplace, Entropy, sample
+from dphist.noise import DiscreteLaplace, Entropy, add_exactly
+from dphist.words import number
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_SEEN: Final = 4.0
-"""A bucket is seen if its noisy number is log(buckets) + this times the scale: one in a hundred histograms has a false one."""
+_SEEN: Final = 6.0
+"""A bucket is seen if its noisy number is log(buckets) + this times the scale: one in a thousand histograms has a false one."""
 
 _BEYOND: Final = 4
 """So many buckets behind the last one that is seen may be believed, too."""
@@ -47,10 +48,19 @@ class ChosenBounds:
     noise: float | None = None
     units: float | None = None
 
+    def __str__(self) -> str:
+        if self.lower is None or self.upper is None or self.units is None:
+            return f"{self.name}: no bounds found, no value could be told from noise; it is left out."
+        return (
+            f"{self.name}: values are clamped to [{self.lower:g}, {self.upper:g}]; about {100 * (self.outside or 0):.1f} % of"
+            f" units are outside; in a group of {self.units:,.0f} units that takes about {number(self.bias or 0)}, noise has"
+            f" std {number(self.noise or 0)}."
+        )
+
     def to_data(self) -> dict[str, Any]:
         """As metadata has it."""
         names = ("name", "lower", "upper", "outside", "bias", "noise", "units")
-        return {name: getattr(self, name) for name in names}
+        return {**{name: getattr(self, name) for name in names}, "in_words": str(self)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,8 +82,8 @@ NoiseOf = Callable[[Floats, Floats], Floats]
 
 
 def noise_sizes(exact: Integers, scale: float, entropy: Entropy | None = None) -> Integers:
-    """Noise on every bucket, also on the empty ones: one unit changes one of them by one."""
-    return exact + sample(DiscreteLaplace(Fraction(scale)), len(exact), entropy)
+    """Noise on every bucket, also on the empty ones, without sampler error: one unit changes one of them by one."""
+    return add_exactly(exact, DiscreteLaplace(Fraction(scale)), entropy)
 
 
 def read_sizes(noisy: Integers, scale: float) -> Sizes | None:

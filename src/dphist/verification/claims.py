@@ -51,7 +51,18 @@ def _check_different(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Text = Annotated[str, Field(min_length=1)]
-Names = Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(_check_different)]
+MaybeNames = Annotated[tuple[Text, ...], AfterValidator(_check_different)]
+Names = Annotated[MaybeNames, Field(min_length=1)]
+
+
+def _check_several(parts: tuple[str, ...]) -> tuple[str, ...]:
+    if len(parts) < 2:
+        raise ValueError("a unit of one part is a text")
+    return parts
+
+
+UnitOfText = Text | Annotated[Names, AfterValidator(_check_several)]
+"""A unit: the text of its only part, or those of several."""
 
 
 class Model(BaseModel):
@@ -129,7 +140,8 @@ def columns_and_keys(
     names, expected = list(keys), [*before, *keys, *after]
     if table.column_names != expected or len(set(expected)) < len(expected):
         return [Check("columns", False, f"expected {expected}, got {table.column_names}")]
-    distinct = table.select(names).group_by(names).aggregate([]).num_rows == table.num_rows if names else False
+    different = table.select(names).group_by(names).aggregate([]).num_rows if names else 1
+    distinct = different == table.num_rows
     return [
         Check("columns", True, "are those of the plan"),
         Check("keys", distinct, "are all different" if distinct else "repeat"),
@@ -168,12 +180,14 @@ def same(stated: object, expected: object, tiny: float = 0.0) -> bool:
     return stated == expected
 
 
-def compare(metadata: dict[str, Any], expected: dict[str, Any]) -> Iterator[Check]:
+def compare(metadata: dict[str, Any], expected: dict[str, Any], earlier: str | None = None) -> Iterator[Check]:
     """One failed check for every field that differs, is unknown or is missing; else one that all agree.
 
-    An old file is not blamed for what came later.
+    An old file is not blamed for what came later. earlier: the guarantee in the words of before, where they are as true.
     """
     version = metadata["version"]
+    if earlier is not None and metadata.get("guarantee") == earlier:
+        expected = {**expected, "guarantee": earlier}
     seals = (FILE,) if version == 1 else (FILE, DIGEST, TABLE)
     how = {ESCAPED} if metadata.get(ESCAPED) is True else set()  # how it is written, not what it claims
     stated = {name: value for name, value in metadata.items() if name not in seals and name not in how}

@@ -12,7 +12,7 @@ from pydantic import Field
 from dphist.checks import MOST_GROUPS, Check
 from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter
-from dphist.lists.running import describe_stream
+from dphist.lists.running import describe_stream, stream_guarantee
 from dphist.lists.top_k import TopK
 from dphist.measures import Floats
 from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Ranked
@@ -20,7 +20,7 @@ from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.planning.top_k import TopKPlan
 from dphist.publish.charge import Spend, spend_of_mechanism, spend_of_top_k, terms_hash
 from dphist.verification import claims
-from dphist.verification.claims import Findings, Names, Text, numbers
+from dphist.verification.claims import Findings, Names, numbers
 from dphist.verification.stored import Stored
 
 _METHODS: Final[dict[str, type[CorrelatedTopK] | type[FromTop] | type[Ranked]]] = {
@@ -38,14 +38,14 @@ class _List(claims.Stated):
 
 
 class _TopK(_List):
-    unit: Text | None = None
+    unit: claims.UnitOfText | None = None
     method: Literal["correlated", "from-top", "ranked"]
     k: int = Field(ge=1, le=MOST_GROUPS)
     cut_off: float | None = None
 
 
 class _Stream(_List):
-    unit: Text
+    unit: claims.UnitOfText
     keys: Names = ()
     null_keys: NullKeys = "group"
     round: int = Field(ge=0, le=MOST_GROUPS)
@@ -80,7 +80,8 @@ def check_top_k(stored: Stored, table: pa.Table) -> Findings:
         expected = again.metadata()
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, _NO_MECHANISM)
-    checks = [_proved(proved, stated), *claims.compare(stored.metadata, expected)]
+    earlier = plan.guarantee if isinstance(stated.unit, str) else None
+    checks = [_proved(proved, stated), *claims.compare(stored.metadata, expected, earlier)]
     checks += _check_list(table, plan, stated.by, None if plain else cut_off)
     return Findings(checks, lambda: spend_of_top_k(plan, stated.unit or ""))
 
@@ -121,10 +122,11 @@ def check_running(stored: Stored, table: pa.Table) -> Findings:
         expected = describe_stream(mechanism, {**settings, "ledger": ledger}, stated.round, stated.created)
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, _NO_MECHANISM)
+    earlier = stream_guarantee(mechanism, {**settings, "unit": "unit"}) if isinstance(stated.unit, str) else None
     keys = settings["by"] if stated.is_old else [parse_key(name).name for name in settings["by"]]
     checks = [
         _proved(proved, stated),
-        *claims.compare(stored.metadata, {**expected, "by": keys}),
+        *claims.compare(stored.metadata, {**expected, "by": keys}, earlier),
         Check("round", stated.round <= mechanism.rounds, f"{stated.round:,} of {mechanism.rounds:,} declared"),
         *_check_running_counts(table, mechanism, stated.round, keys),
     ]

@@ -16,6 +16,7 @@ from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter
 from dphist.measures import Column, Floats, NoisySum
 from dphist.planning import Plan, storage
+from dphist.planning.describe import guarantee
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection, describe_release
@@ -23,7 +24,7 @@ from dphist.publish.table import HIGH, LOW, check_form, column_names, count_colu
 from dphist.publish.totals import Totals, contradiction, estimated
 from dphist.selection.bounds import ChosenBounds
 from dphist.verification import claims
-from dphist.verification.claims import Findings, Names, Text, close, numbers, skipped
+from dphist.verification.claims import Findings, MaybeNames, close, numbers, skipped
 from dphist.verification.stored import Stored
 
 
@@ -38,15 +39,24 @@ class _Total(claims.Model):
     low: float | None = None
 
 
+class _Bounds(claims.Model):
+    name: str
+    outside: float | None
+    bias: float | None
+    noise: float | None
+    units: float | None
+
+
 class _Release(claims.Stated):
-    unit: Text
-    keys: Names
+    unit: claims.UnitOfText
+    by: MaybeNames
+    keys: MaybeNames
     null_keys: NullKeys
     order: Order
     intervals: float | None = None
     integers: bool
     total_units: _Total | None = None
-    bounds: tuple[ChosenBounds, ...] = ()
+    bounds: tuple[_Bounds, ...] = ()
     covered_units: _Total | None = None
     other_units: _Total | None = None
     allow_negative: bool = False
@@ -78,28 +88,35 @@ def check_release(stored: Stored, table: pa.Table) -> Findings:
         plan = Plan(*storage.from_data(stored.metadata.get("plan"), "the metadata"))
         stated = _Release.read(stored.metadata)
         request, totals = stated.selection(), stated.totals(plan)
+        if not request.by and (plan.request.thresholded or plan.request.keys != 1):
+            raise InvalidParameter("columns that make the groups, which the plan has", "none")
         check_form(plan, request.order, request.intervals, request.integers)
         bounds = _bounds_of(plan, stated.bounds)
         expected = describe_release(plan, request, totals, stated.created, stated.receipt, bounds)
+        # A column may be called like an expression, and was just the unit. A unit of several parts is always named.
+        earlier = guarantee(plan.request, plan.mechanism) if isinstance(request.unit, str) else None
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, "the metadata lacks what it should say")
     detail = f"delta({plan.request.mechanism_epsilon:g}) = {plan.delta:.4g} <= {plan.request.delta:g}, computed anew"
     checks = [
         Check("guarantee", True, detail),
-        *claims.compare(stored.metadata, expected),
+        *claims.compare(stored.metadata, expected, earlier),
         *_check_table(stored, table, plan, request, plain=claims.is_plain(stated.version, table)),
     ]
     given = plan.request.choice == "given"
     return Findings(checks, lambda: spend_of_plan(_as_charged(plan), request.unit), same_words=given)
 
 
-def _bounds_of(plan: Plan, stated: Sequence[ChosenBounds]) -> tuple[ChosenBounds, ...]:
+def _bounds_of(plan: Plan, stated: Sequence[_Bounds]) -> tuple[ChosenBounds, ...]:
     """What is stated about chosen bounds, with the bounds that the plan went on with."""
     chosen = [one for one in plan.request.aggregates if one.chosen != "given"]
     if [one.name for one in stated] != [one.name for one in chosen] or any(one.open for one in chosen):
         raise InvalidParameter("bounds for each aggregate that has them chosen", "others")
     pairs = zip(stated, chosen, strict=True)
-    return tuple(replace(one, lower=aggregate.lower, upper=aggregate.upper) for one, aggregate in pairs)
+    return tuple(
+        ChosenBounds(one.name, aggregate.lower, aggregate.upper, one.outside, one.bias, one.noise, one.units)
+        for one, aggregate in pairs
+    )
 
 
 def _as_charged(plan: Plan) -> Plan:
@@ -172,7 +189,7 @@ def _check_counts(counts: Floats, plan: Plan, integers: bool) -> Iterator[Check]
 
 def _check_order(stored: Stored, table: pa.Table, counts: Floats, keys: list[str], request: Selection) -> Check:
     if stored.is_typed and not stored.is_folder:  # Spark orders some keys in another way
-        places = row_order(table, keys, request.order).to_numpy()
+        places = row_order(table, keys, request.order).to_numpy() if keys else np.arange(table.num_rows)
         right = bool((places == np.arange(len(places))).all())
     elif request.order == "key":
         return skipped("order", "by keys, whose types this format does not keep")

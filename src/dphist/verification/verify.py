@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dphist.checks import Check
+from dphist.columns import unit_in_words
 from dphist.errors import DphistError, InvalidParameter
 from dphist.publish.charge import Spend
 from dphist.publish.digests import DIGEST, FILE, TABLE, VERSION, digest_of, table_digest
@@ -172,7 +173,7 @@ def _differences(entry: Entry, dataset: DataSet, spend: Spend) -> Iterator[str]:
         yield "command"
         return
     if dataset.unit != spend.unit:
-        yield f"unit ({dataset.unit})"
+        yield f"unit ({unit_in_words(dataset.unit)})"
     if dataset.protects != spend.protects:
         yield f"what is protected ({WORDS[dataset.protects]})"
     for name, value in spend.facts.items():

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from dphist.engines.duckdb.pairs import DuckDBPairs
 
 SKETCH_BLOCKS: Final = 64
-_KEPT: Final = "kept_records"
 _UNREADABLE: Final = (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException)
 _T = TypeVar("_T")
 
@@ -69,6 +68,11 @@ class DuckDBDialect:
     def same(self, left: str, right: str) -> str:
         """Standard SQL."""
         return f"{left} IS NOT DISTINCT FROM {right}"
+
+    def combined(self, values: Sequence[str]) -> str:
+        """A struct, which DuckDB hashes, compares and orders field by field."""
+        fields = (f"part_{i} := {value}" for i, value in enumerate(values, 1))
+        return f"struct_pack({', '.join(fields)})"
 
     def nearest(self, number: str) -> str:
         """A cast rounds halves to even."""
@@ -111,9 +115,17 @@ class DuckDBRecords:
     def require_noise(self) -> None:
         """It is drawn in this process."""
 
+    def keep(self) -> DuckDBRecords:
+        """As a table of the session, which may spill: readers, lazy frames and some files can be read only once."""
+        self.tell(SIZING)
+        records = records_sql(self.fields, DuckDBDialect())
+        self.read(
+            lambda: self.connection.execute(f"CREATE TEMP TABLE kept_records AS WITH {records} SELECT * FROM records")
+        )
+        return replace(self, fields=replace(self.fields, kept="kept_records", read=self.fields.reads))
+
     def sizes(self, position: int, of: Of) -> Integers:
         """One bucket for each unit."""
-        self.tell(SIZING)
         sql = buckets_sql(self.fields, position, of, self.seed, DuckDBDialect())
         table = self.read(lambda: self.connection.sql(sql).to_arrow_table())
         return spread(integers(table, "bucket"), integers(table, "units"))
@@ -123,19 +135,10 @@ class DuckDBRecords:
         query = replace(self.query, measures=tuple(measures))
         return replace(self, fields=self.fields.with_measures(measures), query=query)
 
-    def kept(self) -> DuckDBRecords:
-        """As a table of the session: many sources can be read only once."""
-        if self.fields.source == _KEPT:
-            return self
-        self.tell(BOUNDING)
-        sql = f"CREATE TEMP TABLE {_KEPT} AS WITH {records_sql(self.fields, DuckDBDialect())} SELECT * FROM records"
-        self.read(lambda: self.connection.execute(sql))
-        return replace(self, fields=self.fields.over(_KEPT))
-
     def groups(self, bounds: ContributionBounds) -> LocalGroups:
         """Bounded counts and sums as arrays; keys stay in the engine until they are released."""
-        if self.fields.distinct and (kept := self.kept()) is not self:
-            return kept.groups(bounds)
+        if self.fields.distinct and self.fields.kept is None:
+            return self.keep().groups(bounds)
         measures, total = self.query.measures, None
         limit = memory_limit(self.connection)
         self._count(bounds)
@@ -213,8 +216,8 @@ class DuckDBRecords:
 
     def histogram(self, bounds: ContributionBounds, largest: int | None = None) -> Histogram:
         """Units per group, each unit in at most `bounds.max_groups` of its groups, drawn uniformly."""
-        if self.fields.distinct and (kept := self.kept()) is not self:
-            return kept.histogram(bounds, largest)
+        if self.fields.distinct and self.fields.kept is None:
+            return self.keep().histogram(bounds, largest)
         self.tell(BOUNDING)
         taken = self._distinct(bounds)
         sql = histogram_sql(self.fields, bounds, self.seed, DuckDBDialect(), largest=largest, taken=taken)

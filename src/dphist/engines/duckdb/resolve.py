@@ -11,8 +11,8 @@ import duckdb
 from dphist.engines.duckdb import types as keytypes
 from dphist.engines.duckdb.expressions import Piece, Steps
 from dphist.engines.duckdb.sources import NO_HEADER, SOURCE, Attached, attach, described, quote_text
-from dphist.engines.expressions import RecordExpression, check_expression
-from dphist.engines.query import GroupByQuery, Key
+from dphist.engines.expressions import Expressions, RecordExpression, check_query
+from dphist.engines.query import GroupByQuery, Key, parse_unit
 from dphist.engines.sql import Fields
 from dphist.errors import InvalidParameter
 from dphist.measures import Measure
@@ -31,11 +31,8 @@ def _close_doors(connection: duckdb.DuckDBPyConnection, attached: Attached) -> N
 
 def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupByQuery) -> tuple[Fields, Attached]:
     """Check everything that can be checked without reading a record."""
-    derived = {key.name: check_expression(key.expression, connection) for key in query.by if key.expression is not None}
-    where = None if query.where is None else check_expression(query.where, connection)
-    plain = [query.unit, *(m.column for m in query.measures if m.column is not None)]
-    plain += [key.name for key in query.by if key.expression is None]
-    read = [name for expression in (*derived.values(), where) if expression for name in expression.columns]
+    plain, checked = check_query(query, connection)
+    read = [name for expression in checked.values() for name in expression.columns]
     attached = attach(connection, source, [*plain, *read])
     _close_doors(connection, attached)
     for column in plain:
@@ -45,18 +42,24 @@ def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupB
     for key in query.by:
         if key.numbers_in is not None:
             _check_numbers(key.numbers_in, attached)
-    keytypes.check_unit(attached.columns[query.unit], query.unit)
     folded = {name.casefold() for name in (*plain, *read)}
     steps = Steps(connection, {name: kind for name, kind in attached.columns.items() if name.casefold() in folded})
-    unit = steps.column(query.unit)
-    keys = [steps.write(derived[key.name]) if key.name in derived else steps.column(key.name) for key in query.by]
+
+    def piece_of(name: str, expression: str | None) -> Piece:
+        return steps.column(name) if expression is None else steps.write(checked[expression])
+
+    unit = [_unit(part, piece_of(part.name, part.expression), checked, attached) for part in parse_unit(query.unit)]
+    keys = [piece_of(key.name, key.expression) for key in query.by]
     canonical = tuple(_canonical(piece, key) for piece, key in zip(keys, query.by, strict=True))
     return Fields(
-        unit=keytypes.canonical(unit.sql, unit.type_name, f"the unit {query.unit!r}"),
+        unit=tuple(unit),
         keys=canonical,
-        values=tuple(_value(measure, steps, attached) for measure in query.measures),
+        values=tuple(
+            None if m.column is None else _value(m, piece_of(m.column, m.expression), steps, attached)
+            for m in query.measures
+        ),
         measures=query.measures,
-        where=None if where is None else _condition(steps, where),
+        where=None if query.where is None else _condition(steps, checked[query.where]),
         source=steps.source(SOURCE),  # last: by now it has all steps
         drop_null_keys=query.null_keys == "drop",
         listed=None if query.public_keys is None else _list_keys(connection, query, steps, canonical),
@@ -76,19 +79,34 @@ def check_column(name: str, names: Sequence[str], *, exact: bool, shown: bool = 
         hint = f"did you mean {' or '.join(map(repr, close))}?"
     else:
         hint = f"the columns are {', '.join(names[:20])}."
-    raise InvalidParameter("a column that exists", repr(name), hint)
+    raise InvalidParameter("a column that exists", repr(name), hint + hint_of_name(name))
 
 
-def _value(measure: Measure, steps: Steps, attached: Attached) -> str | None:
-    if measure.column is None:
-        return None
-    column = measure.column
-    piece = steps.column(column)
+def hint_of_name(column: str) -> str:
+    """For a column that does not exist and looks like an expression."""
+    seems = any(letter in column for letter in "(*/+|:'")
+    return " An SQL expression needs a name: revenue=price*quantity." if seems else ""
+
+
+def _unit(part: Key, piece: Piece, checked: Expressions, attached: Attached) -> str:
+    """The canonical form of a part of the unit, by its type and those of the columns that it reads."""
+    read = [part.name] if part.expression is None else checked[part.expression].columns
+    folded = {name.casefold(): kind for name, kind in attached.columns.items()}
+    for name in read:
+        keytypes.check_unit(folded[name.casefold()], name)
+    return keytypes.canonical(piece.sql, piece.type_name, f"the unit {part.name!r}")
+
+
+def _value(measure: Measure, piece: Piece, steps: Steps, attached: Attached) -> str:
+    column, kind = str(measure.column), keytypes.base(piece.type_name)
     if measure.any_type:
         return keytypes.canonical(piece.sql, piece.type_name, repr(column))
-    kind = keytypes.base(piece.type_name)
     if kind in keytypes.NUMBERS:
         return f"CAST({piece.sql} AS DOUBLE)"
+    if measure.expression is not None:
+        raise InvalidParameter(
+            f"numbers in {measure.expression!r}", f"the type {kind}", "cast it: CAST(... AS DOUBLE), for example."
+        )
     if keytypes.base(attached.columns[column]) == "NULL" or (kind == "VARCHAR" and not attached.typed):
         number = steps.add(f"CAST({piece.sql} AS DOUBLE)", [piece], column)
         return number.sql

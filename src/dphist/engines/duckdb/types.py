@@ -105,7 +105,9 @@ def canonical(sql: str, type_name: str, role: str) -> str:
 def check_unit(type_name: str, name: str) -> None:
     """Refuse a unit that reading would shorten: two people could become one, who would be bounded as one."""
     if base(type_name) in ("TIME_NS", "TIMESTAMPTZ_NS"):
-        raise InvalidParameter(f"the unit {name!r} to be read as it is", type_name, "cast it to text or microseconds.")
+        raise InvalidParameter(
+            f"the unit {name!r} to be read as it is", type_name, "cast it to text or microseconds first."
+        )
 
 
 def is_text(type_name: str) -> bool:

@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from dphist.engines.spark.groups import SparkGroups
     from dphist.engines.spark.pairs import SparkPairs
 
-_KEPT: Final = "records"
 _CHECKED: Final[weakref.WeakSet[SparkSession]] = weakref.WeakSet()
 
 
@@ -80,6 +79,11 @@ class SparkDialect:
     def same(self, left: str, right: str) -> str:
         """Spark's own operator, which joins by hash."""
         return f"{left} <=> {right}"
+
+    def combined(self, values: Sequence[str]) -> str:
+        """A struct, which Spark hashes, compares and orders field by field."""
+        fields = (f"'part_{i}', {value}" for i, value in enumerate(values, 1))
+        return f"named_struct({', '.join(fields)})"
 
     def nearest(self, number: str) -> str:
         """A cast alone would cut the fraction off."""
@@ -196,18 +200,16 @@ class SparkRecords:
         self.check_listed()
         self.staging()
 
-    def kept(self) -> SparkRecords:
-        """As a table: a source that is computed twice need not be the same twice."""
-        if self.fields.source.endswith(_KEPT):
-            return self
+    def written_records(self) -> SparkRecords:
+        """The records as a table: a source that is computed twice need not be the same twice."""
         sql = f"WITH {records_sql(self.fields, SparkDialect())} SELECT * FROM records"
-        written = self.staging().write(self.sql(sql), _KEPT, distinct=None)
-        return replace(self, fields=self.fields.over(self.views.add(written, _KEPT)))
+        kept = self.views.add(self.staging().write(self.sql(sql), "records", distinct=None), "records")
+        return replace(self, fields=replace(self.fields, kept=kept, read=self.fields.reads))
 
     def groups(self, bounds: ContributionBounds) -> SparkGroups:
         """Bounded counts and sums, written down."""
-        if self.fields.distinct and (kept := self.kept()) is not self:
-            return kept.groups(bounds)
+        if self.fields.distinct and self.fields.kept is None:
+            return self.written_records().groups(bounds)
         self.tell(BOUNDING)
         if not self.query.want_coverage:
             return self.written(self.sql(self.histogram_sql(bounds)), "groups", ContributionBounds(bounds.max_groups))
@@ -239,6 +241,10 @@ class SparkRecords:
         self.tell(BOUNDING)
         return self.written(self._sketch(sparsity), "groups", ContributionBounds(sparsity=sparsity))
 
+    def keep(self) -> SparkRecords:
+        """A DataFrame can be read again."""
+        return self
+
     def sizes(self, position: int, of: Of) -> Integers:
         """One bucket for each unit; the buckets come to the driver."""
         self.tell(SIZING)
@@ -253,8 +259,8 @@ class SparkRecords:
 
     def histogram(self, bounds: ContributionBounds, largest: int | None = None) -> Histogram:
         """Collected to the driver: each task's own largest groups, merged. True values."""
-        if self.fields.distinct and (kept := self.kept()) is not self:
-            return kept.histogram(bounds, largest)
+        if self.fields.distinct and self.fields.kept is None:
+            return self.written_records().histogram(bounds, largest)
         self.tell(BOUNDING)
         table = without_leaks(self.sql(self.histogram_sql(bounds, largest=largest)).toArrow)
         return histogram_of(table, self.query, bounds)

@@ -125,7 +125,7 @@ class SparkGroups:
         laid_out = noised.repartition(parts, *keys).sortWithinPartitions(*keys)
         directory = self.records.staging(stays=True)
         committed = directory.write(laid_out, "released", distinct=keys)
-        names = (*(key.name for key in self.records.query.by), *layout.names)
+        names = (*(key.name for key in self.records.query.by if layout.keys), *layout.names)
         table = SparkTable(committed, directory, names, layout.order)
         if directory.directory is not None:
             weakref.finalize(table, delete_here, directory.directory)
@@ -203,7 +203,8 @@ class SparkTable:
 
         keys = [F.col(name).asc_nulls_last() for name in self.committed.columns if name.startswith("key_")]
         order = [F.col("value_1").desc(), *keys] if self.order == "count" else keys
-        return self.committed.orderBy(*order).toDF(*self.names)
+        shown = self.committed.columns[-len(self.names) :]
+        return self.committed.orderBy(*order).select(*shown).toDF(*self.names)
 
     def to_arrow(self) -> pa.Table:
         """The private table, brought to this machine."""

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from dphist.engines.duckdb.resolve import check_column
 from dphist.engines.duckdb.sources import check_unique, format_of_file
-from dphist.engines.expressions import check_expression
-from dphist.engines.query import Files, GroupByQuery
+from dphist.engines.expressions import check_query
+from dphist.engines.query import Files, GroupByQuery, Key, parse_unit
 from dphist.engines.spark import owns
 from dphist.engines.spark import types as spark_types
 from dphist.engines.spark.expressions import quote_identifier, spark_expression
@@ -46,12 +46,11 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: _Vi
         return names.setdefault(column.casefold(), f"column_{len(names)}")
 
     with duckdb.connect(":memory:") as connection:
-        texts = [*(key.expression for key in query.by), query.where]
-        columns = [query.unit, *(measure.column for measure in query.measures if measure.column is not None)]
-        columns += [key.name for key in query.by if key.expression is None]
-        plain = set(columns)
-        for text in filter(None, texts):
-            columns += check_expression(text, connection).columns
+        columns, checked = check_query(query, connection)
+        parts, plain = parse_unit(query.unit), set(columns)
+        for part in parts:
+            _check_times(source, [part.name] if part.expression is None else checked[part.expression].columns)
+        columns += [name for expression in checked.values() for name in expression.columns]
         frame, typed = _frame(spark, source, columns)
         check_unique(frame.columns)
         for column in columns:
@@ -59,25 +58,29 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: _Vi
             named(column)
         view = views.add(_narrowed(frame, names), "source")
 
-        def written(text: str) -> str:
+        def written(name: str, text: str | None) -> str:
+            if text is None:
+                return named(name)
             return spark_expression(text, connection, named, lambda sql: _types(spark, view, [sql])[0])
 
-        keys = [named(key.name) if key.expression is None else written(key.expression) for key in query.by]
-        where = None if query.where is None else written(query.where)
-    types = _types(spark, view, [named(query.unit), *keys])
-    spark_types.check_unit(types[0], query.unit)
+        units = [written(part.name, part.expression) for part in parts]
+        keys = [written(key.name, key.expression) for key in query.by]
+        where = None if query.where is None else written("", query.where)
+        values = [None if m.column is None else written(m.column, m.expression) for m in query.measures]
+    types = _types(spark, view, [*units, *keys])
     canonical = tuple(
         spark_types.canonical(expression, kind, f"the key {key.name!r}")
-        for expression, kind, key in zip(keys, types[1:], query.by, strict=True)
+        for expression, kind, key in zip(keys, types[len(units) :], query.by, strict=True)
     )
     if where is not None and (kind := _types(spark, view, [where])[0]) != "boolean":
         raise InvalidParameter(f"a condition that is true or false in {query.where!r}", kind)
     return Fields(
         source=view,
-        unit=spark_types.canonical(named(query.unit), types[0], f"the unit {query.unit!r}"),
+        unit=tuple(_unit(*one) for one in zip(units, types, parts, strict=False)),
         keys=canonical,
         values=tuple(
-            None if m.column is None else _value(spark, view, named(m.column), m, typed) for m in query.measures
+            None if sql is None else _value(spark, view, sql, measure, typed)
+            for sql, measure in zip(values, query.measures, strict=True)
         ),
         measures=query.measures,
         where=where,
@@ -111,12 +114,28 @@ def _types(spark: SparkSession, view: str, expressions: Sequence[str]) -> list[s
     )
 
 
-def _value(spark: SparkSession, view: str, ours: str, measure: Measure, typed: bool) -> str:
-    assert measure.column is not None
-    kind = _types(spark, view, [ours])[0]
+def _check_times(source: object, names: Sequence[str]) -> None:
+    """Refuse a unit that is cut short on its way to Spark, which has microseconds: two units would be bounded as one."""
+    folded = {name.casefold() for name in names}
+    for field in source.schema if isinstance(source, pa.Table) else ():
+        if field.name.casefold() in folded and pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+            hint = "cast it to text or microseconds first."
+            raise InvalidParameter(f"the unit {field.name!r} to be read as it is", f"the type {field.type}", hint)
+
+
+def _unit(sql: str, kind: str, part: Key) -> str:
+    spark_types.check_unit(kind, part.name)
+    return spark_types.canonical(sql, kind, f"the unit {part.name!r}")
+
+
+def _value(spark: SparkSession, view: str, sql: str, measure: Measure, typed: bool) -> str:
+    """By its type. What an expression gives must be a number; a column of a source without types may spell one."""
+    kind = _types(spark, view, [sql])[0]
     if measure.any_type:
-        return spark_types.canonical(ours, kind, repr(measure.column))
-    return spark_types.number(ours, kind, measure.column, typed=typed)
+        return spark_types.canonical(sql, kind, repr(measure.column))
+    if measure.expression is None:
+        return spark_types.number(sql, kind, str(measure.column), typed=typed)
+    return spark_types.guarded(spark_types.number(sql, kind, measure.expression, typed=True), "double")
 
 
 def _list_keys(spark: SparkSession, query: GroupByQuery, view: str, canonical: Sequence[str], views: _Views) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dphist.engines.duckdb.resolve import hint_of_name
 from dphist.engines.duckdb.sources import NO_HEADER
 from dphist.engines.lines import LONGEST_LINE
 from dphist.engines.query import Files
@@ -193,7 +194,8 @@ def _place(name: str, header: Sequence[str]) -> int:
     places = [place for place, other in enumerate(header) if other.casefold() == name.casefold()]
     if len(places) == 1:
         return places[0]
-    raise InvalidParameter("a column that the header of the CSV file names once", repr(name), NO_HEADER)
+    hint = NO_HEADER + hint_of_name(name)
+    raise InvalidParameter("a column that the header of the CSV file names once", repr(name), hint)
 
 
 def _lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:

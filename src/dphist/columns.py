@@ -1,0 +1,101 @@
+"""How texts name what is in a record: a column, an SQL expression under a name, and the unit that a guarantee protects.
+
+A unit is one text, or several whose values make it up together: person and day. All of it goes by the text alone, never by what
+columns a source has, so that a unit means the same in every file, and for every ledger.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from dphist.errors import InvalidParameter
+from dphist.words import printable
+
+Unit: TypeAlias = str | tuple[str, ...]
+"""One text stays a text, as every file had it before units could have several parts."""
+
+ONE_UNIT: Final = "all records of one unit"
+"""What is protected, whatever the unit is."""
+
+_DERIVED: Final = re.compile(
+    r"""\s*(?: (?P<plain>[^\W\d]\w*) | "(?P<quoted>(?:[^"]|"")+)" )\s*=(?!=)\s*(?P<expression>.+)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def split_name(text: str) -> tuple[str, str | None]:
+    """Name and expression of `month=date_trunc('month', time)`; a name may be "quoted". Any other text is a column.
+
+    A column that has an equals sign behind a word in its name is written as key="the=name".
+
+    >>> split_name("revenue = price * quantity"), split_name("Price (EUR)")
+    (('revenue', 'price * quantity'), ('Price (EUR)', None))
+    """
+    match = _DERIVED.fullmatch(text)
+    if match is None:
+        return text, None
+    return match["plain"] or match["quoted"].replace('""', '"'), match["expression"].strip()
+
+
+def split_unit(text: str) -> tuple[str, str | None]:
+    """The same for a part of a unit, where an expression in brackets or a call needs no name: lower(email).
+
+    A column with a bracket in its name is written as person="the (name)".
+    """
+    name, expression = split_name(text)
+    return (name, text.strip()) if expression is None and "(" in text else (name, expression)
+
+
+def unit_of(given: str | Sequence[str]) -> Unit:
+    """A unit as it is stored and compared, checked."""
+    parts = (given,) if isinstance(given, str) else given
+    if not (isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts)):
+        raise InvalidParameter("a column, an expression or a list of them as the unit", type(given).__name__)
+    if not parts or not all(parts):
+        raise InvalidParameter("a column that names the unit", "nothing")
+    if len(set(parts)) < len(parts):
+        raise InvalidParameter("different parts of a unit", ", ".join(parts), "name each part once.")
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def parts_of(unit: Unit) -> tuple[str, ...]:
+    """The columns and expressions whose values make up a unit."""
+    return (unit,) if isinstance(unit, str) else tuple(unit)
+
+
+def unit_in_words(unit: Unit) -> str:
+    """Its parts as they were asked for.
+
+    >>> unit_in_words(("person", "day"))
+    'person and day'
+    """
+    *others, last = map(printable, parts_of(unit))
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def one_of(unit: Unit) -> str:
+    """One unit by its name.
+
+    >>> one_of("person"), one_of("lower(email)"), one_of(("person", "day"))
+    ('one person', 'one value of lower(email)', 'one combination of person and day')
+    """
+    words = unit_in_words(unit)
+    if not isinstance(unit, str):
+        return f"one combination of {words}"
+    return f"one {words}" if split_unit(unit)[1] is None else f"one value of {words}"
+
+
+def protected(unit: Unit | None, what: str = ONE_UNIT) -> str:
+    """What is protected: a column is just called the unit, anything else is named."""
+    plain = unit is None or (isinstance(unit, str) and split_unit(unit)[1] is None)
+    return what if unit is None or plain else what.replace("one unit", one_of(unit))
+
+
+def not_protected(unit: Unit | None) -> str:
+    """What somebody may take a unit of several parts for, and is not protected."""
+    if unit is None or isinstance(unit, str):
+        return ""
+    names = " or ".join(f"one {printable(split_unit(part)[0])}" for part in unit)
+    return f"Each combination is protected by itself, not all records of {names}."
