@@ -20,7 +20,7 @@ from dphist.measures import Column, Floats, Measure, NoisyMeasure, NoisySum, Nul
 from dphist.quantiles import NoisyQuantiles
 from dphist.words import number
 
-AggregateKind = Literal["sum", "mean", "rows", "count_of", "variance", "std", "quantile"]
+AggregateKind = Literal["sum", "mean", "rows", "count_of", "variance", "std", "quantile", "distinct"]
 Chosen = Literal["given", "lower", "upper", "both", "nothing"]
 
 PRESENT_SHARE: Final = 0.2
@@ -56,7 +56,7 @@ class Aggregate:
     def __post_init__(self) -> None:
         checks.check_choice("kind", self.kind, get_args(AggregateKind))
         checks.check_choice("chosen", self.chosen, get_args(Chosen))
-        if self.kind in ("rows", "count_of") and self.lower != 0:
+        if self.kind in ("rows", "count_of", "distinct") and self.lower != 0:
             raise InvalidParameter(f"a lower bound of 0 for {self.name}", self.lower)
         for bound, sides in ((self.lower, ("lower", "both", "nothing")), (self.upper, ("upper", "both", "nothing"))):
             if bound is None and self.chosen not in sides:
@@ -81,7 +81,7 @@ class Aggregate:
     @property
     def source(self) -> tuple[object, ...]:
         """What its bounds are chosen from: aggregates for which it is the same share one noisy histogram."""
-        family = self.kind if self.kind in ("sum", "mean", "rows") else "record"
+        family = self.kind if self.kind in ("sum", "mean", "rows", "distinct") else "record"
         lower = None if self.chosen in ("lower", "both") else self.lower
         upper = None if self.chosen in ("upper", "both") else self.upper
         return family, self.column, self.expression, lower, upper
@@ -236,6 +236,11 @@ class Aggregate:
             "mean": f"the mean over units with a value of the mean of a unit's {values} in the group, {clamped}{absent}",
             "rows": f"the number of records, at most {'as many as the data chooses' if self.open else f'{upper:g}'} of a unit",
             "count_of": f"the number of units with a value in {self.column}",
+            "distinct": (
+                f"the number of distinct values of {self.column}, of which one unit adds at most "
+                f"{'as many as the data chooses' if self.open else f'{upper:g}'} that nobody else has added:"
+                " a lower bound where units have more of them"
+            ),
             "variance": f"the variance {records}",
             "std": f"the standard deviation {records}",
             "quantile": f"quantiles {records}",
@@ -250,6 +255,9 @@ class Aggregate:
         if self.kind == "quantile":
             tree = f"a tree of {first.measure.draws} levels, from which all quantiles are read"
             return f"{self.estimand}; noise of std {number(first.noise_std)} on each weight in {tree}"
+        if self.kind == "distinct":
+            unit = " times that number" if self.open else ""
+            return f"{self.estimand}; noise of std {number(first.noise_std)}{unit}"
         what = "deviations" if self.kind in ("variance", "std") else "what is added up, recentred"
         unit = " times the range of the bounds" if self.open else ""
         return f"{self.estimand}; noise of std {number(first.noise_std)}{unit} on the sum of {what}"

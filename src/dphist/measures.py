@@ -19,7 +19,7 @@ from dphist.errors import InvalidParameter
 from dphist.noise.laws import DiscreteLaplace, Law, RoundedGaussian
 from dphist.quantiles import STEP_BITS, Tree
 
-Kind = Literal["sum", "mean", "rows", "filled", "present", "records", "deviation", "square", "bins"]
+Kind = Literal["sum", "mean", "rows", "filled", "present", "records", "deviation", "square", "bins", "distinct"]
 Nulls = Literal["counted", "left out"]
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ LARGEST_WEIGHT: Final = 1e6
 MOST_RECORDS: Final = 2**20
 """A public limit on how much the records of one unit weigh in one group."""
 
-_WHOLE: Final = ("rows", "filled", "present", "records")
+_WHOLE: Final = ("rows", "filled", "present", "records", "distinct")
 _BY_RECORD: Final = ("records", "deviation", "square", "bins")
 _STEPS_PER_HALF_RANGE: Final = 20
 _RECORD_BITS: Final = 40
@@ -58,8 +58,9 @@ class Measure:
     most `upper`. filled: 1 if it has a value of any type, 0 if not; present: the same of numbers. The others clamp each record,
     and all records of a unit weigh at most `records` together: records is their weight, deviation adds up how far they are
     from the middle of the bounds, square the squares of that. bins is no number but a weight for each bin of a `Tree`, from
-    which quantiles are read: the tree of a group is paid for like as many sums as it has `draws`. With an `expression`, which
-    gives a record's value, `column` is just its name.
+    which quantiles are read: the tree of a group is paid for like as many sums as it has `draws`. distinct: how many values of
+    any type it takes, at most `upper` that nobody has taken before it; nothing is added up, see `dphist.engines.distinct`. With
+    an `expression`, which gives a record's value, `column` is just its name.
 
     A unit without any value adds nothing, as in SQL. Its steps are then those of 0, and 0 lies inside the range of steps even
     where it is outside the bounds: the measure is 0 for whoever is not there. (nulls "counted", as plans of old versions say:
@@ -84,6 +85,10 @@ class Measure:
         checks.check_choice("nulls", self.nulls, get_args(Nulls))
         if (self.column is None) != (self.kind == "rows"):
             raise InvalidParameter("a column for sums and means, none for rows", repr(self.column))
+        if self.kind == "distinct":
+            checks.check_between("how many distinct values one unit takes in one group", self.upper, 1, MOST_RECORDS)
+            if self.lower != 0 or self.upper != math.floor(self.upper) or self.lattice not in (None, Lattice(0.0, 1.0)):
+                raise InvalidParameter(f"a whole number of values, counted from 0, for {self.name}", self.upper)
         if self.expression is not None and (self.column is None or not self.expression.strip()):
             raise InvalidParameter(f"an expression of a record's value for {self.name}", repr(self.expression))
         bounds = f"[{self.lower}, {self.upper}]"
@@ -116,6 +121,8 @@ class Measure:
         """The middle of the span, and about a millionth of half of it (a half for whole numbers)."""
         if self.kind == "bins":
             return Lattice(0.0, 2.0**-self.tree.step_bits)
+        if self.kind == "distinct":  # fewer than its most new values are new ones where others have them, too
+            return Lattice(0.0, 1.0)
         least, most = self.span
         half = (most - least) / 2
         bits = math.ceil(math.log2(half)) - _STEPS_PER_HALF_RANGE
@@ -150,6 +157,11 @@ class Measure:
     def draws(self) -> int:
         """How many numbers with noise of the law one unit moves by `sensitivity_steps` in one group: a level of a tree each."""
         return self.tree.levels if self.kind == "bins" else 1
+
+    @property
+    def any_type(self) -> bool:
+        """Whether values are compared or counted alone, so that they need not be numbers."""
+        return self.kind in ("filled", "distinct")
 
     @property
     def half(self) -> float:

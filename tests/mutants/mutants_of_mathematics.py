@@ -1114,6 +1114,8 @@ _RULE = "tests/privacy/test_voting.py::"
 _VOTING = "tests/mechanisms/test_voting_mechanism.py::"
 _ELECTION = "tests/voting/test_election.py::"
 _ELECTED = "tests/voting/test_voting_engines.py::"
+_DISTINCT = "tests/engines/test_distinct.py::"
+_ONE_UNIT_LESS = _DISTINCT + "test_one_unit_less_takes_away_at_most_so_many_values_of_its_own_groups"
 
 VOTING: Final = (
     *in_file(
@@ -1158,6 +1160,32 @@ VOTING: Final = (
         "selection/voting.py",
         ("look-without-noise", "exact + sample(mechanism.look_law, len(exact), entropy)", "exact",
          "the look is noisy", _ELECTED + "test_selected_keys_come_without_votes_and_from_secret_coins"),
+    ),
+    *in_file(
+        "engines/distinct.py",
+        ("distinct-of-all-groups", 'kept += f" AND place <= {bounds.max_groups}"', 'kept += ""',
+         "only pairs that are counted take values", _ONE_UNIT_LESS),
+        ("light-with-one-value-more", "WHERE number <= {most} GROUP", "WHERE number <= {most + 1} GROUP",
+         "nobody takes more values than allowed", _ONE_UNIT_LESS),
+        ("heavy-take-all", "AND NOT EXISTS (SELECT 1 FROM {light} AS light WHERE {taken})", "AND {light!r} <> {taken!r}",
+         "what is taken is not taken again", _DISTINCT + "test_crowds_are_served_as_the_loop_serves_them[duckdb]"),
+    ),
+    *in_file(
+        "engines/duckdb/distinct.py",
+        ("copies-forgotten", "Lists(lists.starts, lists.groups, most)", "Lists(lists.starts, lists.groups)",
+         "a pair takes as many values as it may", _DISTINCT + "test_a_pair_takes_as_many_as_it_may"),
+        ("value-taken-twice", "lists.groups, most), groups, 1)", "lists.groups, most), groups, 2)",
+         "a value has room for one", _DISTINCT + "test_a_pair_takes_as_many_as_it_may"),
+        ("distinct-of-another-sample", "valued_sql(fields, position, bounds, records.seed, dialect)",
+         "valued_sql(fields, position, bounds, records.seed ^ 1, dialect)", "values are those of the pairs that are counted",
+         _ONE_UNIT_LESS),
+        ("copies-of-others", "unit_code * {most} + copy", "unit_code + copy", "copies are voters of their own",
+         _DISTINCT + "test_the_election_in_arrays_is_that_in_sql"),
+    ),
+    *in_file(
+        "measures.py",
+        ("distinct-recentred", "return Lattice(0.0, 1.0)", "return Lattice(self.upper / 2, 0.5)",
+         "one unit moves the number by the whole bound", _DISTINCT + "test_bounds_are_whole_and_from_zero"),
     ),
     *in_file(
         "engines/election.py",

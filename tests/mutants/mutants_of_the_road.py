@@ -196,8 +196,8 @@ _PLAN_OF_ENGINES: Final = (
     Mutant(
         "missing-listed-groups-left-out",
         "engines/sql.py",
-        "AS listed\\nLEFT JOIN counted ON",
-        "AS listed\\nJOIN counted ON",
+        'f"\\nLEFT JOIN {table} AS {name} ON {same_keys',
+        'f"\\nJOIN {table} AS {name} ON {same_keys',
         "every listed group is published: its absence would tell that nobody is in it",
         (_LISTED,),
     ),
@@ -1856,8 +1856,8 @@ _ON_SPARK: Final = (
     Mutant(
         "spark-election-unfinished",
         "engines/spark/pairs.py",
-        'while self.records.scalar(f"SELECT COUNT(*) FROM (SELECT 1 FROM {placed}',
-        'if self.records.scalar(f"SELECT COUNT(*) FROM (SELECT 1 FROM {placed}',
+        'while records.scalar(f"SELECT COUNT(*) FROM (SELECT 1 FROM {placed}',
+        'if records.scalar(f"SELECT COUNT(*) FROM (SELECT 1 FROM {placed}',
         "rounds go on until nobody is turned away, on Spark too",
         (f"{_SPARK}test_spark_voting.py::test_spark_votes_as_numpy_does",),
     ),

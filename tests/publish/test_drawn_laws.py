@@ -38,6 +38,7 @@ WEIGHTED: dict[str, Any] = {
     "rows": 7,
     "variances": {"v": (-1.0, 3.0)},
     "count_of": ["w"],
+    "distinct": {"d": 5},
     "records": 3,
     "weights": {"sum_x": 0.25, "mean_y": 3.0, "rows": 0.5},
 }

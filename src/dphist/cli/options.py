@@ -165,6 +165,7 @@ def parse(asked: dict[str, Any]) -> dict[str, Any]:
         "medians": lambda texts: dict(_bounds(text, "--median") for text in texts),
         "weights": lambda texts: dict(map(_weight, texts)),
         "rows": _rows,
+        "distinct": lambda texts: dict(map(_distinct, texts)),
         "keys": _keys,
     }
     return {name: readers[name](value) if name in readers else value for name, value in asked.items()}
@@ -216,6 +217,16 @@ def _rows(text: str) -> int | str:
         return text if text == "auto" else int(text)
     except ValueError:
         raise InvalidParameter("--rows to be a whole number or auto", repr(text)) from None
+
+
+def _distinct(text: str) -> tuple[str, int | str]:
+    column, _, most = text.rpartition(":")
+    try:
+        if column:
+            return column, most if most == "auto" else int(most)
+    except ValueError:
+        pass
+    raise InvalidParameter("--distinct column:most", repr(text), "for example --distinct url:5 or --distinct url:auto.")
 
 
 def split_right(text: str, parts: int) -> list[str]:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from dphist.engines.sql import LARGEST_RECORD, Dialect, Fields, clamped, double, records_sql
 from dphist.measures import Measure
 
-Of = Literal["sum", "mean", "rows", "record"]
-"""Whose size: of the sum or the mean of a unit's values in a group, of its number of records there, or of one record."""
+Of = Literal["sum", "mean", "rows", "record", "distinct"]
+"""Whose size: of the sum or the mean of a unit's values in a group, of its number of records or of
+different values there, or of one record."""
 
 SMALLEST, LARGEST = -58, 88
 """Powers of two. What is closer to zero, or farther, is in the first bucket of its sign, or the last."""
@@ -36,7 +37,7 @@ def upper_ends() -> NDArray[np.float64]:
 
 def of_measure(measure: Measure) -> Of:
     """Which values decide about the bounds of a measure."""
-    kinds: dict[str, Of] = {"sum": "sum", "mean": "mean", "rows": "rows"}
+    kinds: dict[str, Of] = {"sum": "sum", "mean": "mean", "rows": "rows", "distinct": "distinct"}
     return kinds.get(measure.kind, "record")
 
 
@@ -60,6 +61,8 @@ def buckets_sql(fields: Fields, position: int, of: Of, seed: int, dialect: Diale
 def _sums(value: str, of: Of, dialect: Dialect) -> list[str]:
     if of == "rows":
         return ["COUNT(*) AS number"]
+    if of == "distinct":
+        return [f"COUNT(DISTINCT {value}) AS number"]
     if of == "record":
         return [f"MIN({value}) AS number"]
     sums = [f"COUNT({value}) AS number", f"MAX(ABS({value})) AS farthest"]
@@ -71,7 +74,7 @@ def _sums(value: str, of: Of, dialect: Dialect) -> list[str]:
 
 
 def _size(of: Of) -> str:
-    if of in ("rows", "record"):
+    if of in ("rows", "record", "distinct"):
         return "CAST(number AS DOUBLE)"
     read = [f"CAST(sum_{place} AS DOUBLE) * {double(2.0**power)}" for place, power in enumerate(_SCALES)]
     cases = " ".join(

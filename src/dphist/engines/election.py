@@ -29,15 +29,29 @@ FEW: Final = 1024
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Lists:
-    """The groups of all units, list after list: unit u has groups[starts[u]:starts[u + 1]], most preferred first."""
+    """The groups of all units, list after list: unit u has groups[starts[u]:starts[u + 1]], most preferred first.
+
+    copies: so many units in a row share a list, each with a place of its own. Unit u then has list number u // copies.
+    """
 
     starts: Integers
     groups: NDArray[np.int32]
+    copies: int = 1
 
     @property
     def units(self) -> int:
         """How many units there are."""
-        return len(self.starts) - 1
+        return (len(self.starts) - 1) * self.copies
+
+    @property
+    def begins(self) -> Integers:
+        """Where the list of each unit begins."""
+        return np.repeat(self.starts[:-1], self.copies)
+
+    @property
+    def ends(self) -> Integers:
+        """Where it ends."""
+        return np.repeat(self.starts[1:], self.copies)
 
 
 def lists_of(unit: NDArray[np.int32], group: NDArray[np.int32], place: NDArray[np.int32], units: int) -> Lists:
@@ -60,7 +74,7 @@ def prefer(lists: Lists, score: Integers) -> Lists:
 def elect(lists: Lists, groups: int, capacity: int, few: int = FEW) -> Integers:
     """The votes of each group."""
     units = max(lists.units, 1)
-    next_ = lists.starts[:-1].copy()
+    next_ = lists.begins
     last = np.full(groups, units, np.int64)  # of full groups the last holder; nobody is behind that of the others
     held = np.empty(0, np.int64)  # group * units + unit, in order
     asking = np.arange(lists.units)
@@ -83,7 +97,7 @@ def elect(lists: Lists, groups: int, capacity: int, few: int = FEW) -> Integers:
 
 def _pass_over(lists: Lists, last: Integers, next_: Integers, asking: Integers) -> Integers:
     """Move each unit to the first group of its list, from where it stands, that would take it; leave out who has none left."""
-    ends, waiting, placed = lists.starts[1:], asking, []
+    ends, waiting, placed = lists.ends, asking, []
     while len(waiting):
         waiting = waiting[next_[waiting] < ends[waiting]]
         refused = last[lists.groups[next_[waiting]]] < waiting
@@ -100,7 +114,7 @@ def _one_by_one(
     holders: dict[int, list[int]] = {}  # of the groups that are asked: their units, negated, as a heap
     units = max(lists.units, 1)
     for unit in asking.tolist():
-        while next_[unit] < lists.starts[unit + 1]:
+        while next_[unit] < lists.starts[unit // lists.copies + 1]:
             group = int(lists.groups[next_[unit]])
             if group not in holders:
                 begin, end = np.searchsorted(held, [group * units, (group + 1) * units])

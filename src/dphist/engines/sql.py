@@ -17,7 +17,7 @@ gives a retried task of a cluster a different sample.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -96,6 +96,16 @@ class Fields:
         values = {_read(measure): value for measure, value in zip(self.measures, self.values, strict=True)}
         return replace(self, values=tuple(values[_read(measure)] for measure in measures), measures=tuple(measures))
 
+    @property
+    def added(self) -> list[tuple[int, Measure]]:
+        """The measures that are sums over units, with their positions. Distinct values are counted in `engines.distinct`."""
+        return [(position, one) for position, one in enumerate(self.measures, 1) if one.kind != "distinct"]
+
+    @property
+    def distinct(self) -> list[tuple[int, Measure]]:
+        """The others."""
+        return [(position, one) for position, one in enumerate(self.measures, 1) if one.kind == "distinct"]
+
     def value_name(self, position: int) -> str:
         """The column of `records` with the value of a measure: those that read the same share one."""
         sql = self.values[position - 1]
@@ -114,7 +124,7 @@ class Fields:
 
 def _read(measure: Measure) -> tuple[str | None, str | None, bool]:
     """What the SQL of a measure's value depends on."""
-    return measure.column, measure.expression, measure.kind == "filled"
+    return measure.column, measure.expression, measure.any_type
 
 
 def histogram_sql(
@@ -126,6 +136,7 @@ def histogram_sql(
     largest: int | None = None,
     written: str | None = None,
     paired: bool = False,
+    taken: Mapping[int, str] | None = None,
 ) -> str:
     """Group keys, `units`, one `steps_i` per measure and, for the total, `first_units` (each unit in one group only).
 
@@ -133,10 +144,11 @@ def histogram_sql(
 
     With `largest` only so many groups, largest first. Equal counts stand in the order of their keys, which no record can
     change: any other order would let one unit exchange every group of the smallest count that is listed. `written` names a
-    table that holds the ranked pairs already; `paired` says that there is a table `pairs`.
+    table that holds the ranked pairs already; `paired` says that there is a table `pairs`. `taken` names, by the position of
+    each measure of distinct values, a table with the keys of groups and how many values are `taken` there.
     """
     keys = ", ".join(fields.key_names)
-    steps = steps_names(fields.measures)
+    steps = added_names(fields.measures)
     stages = [records_sql(fields, dialect), pairs_sql(fields, dialect)] if written is None and not paired else []
     pairs = written or "pairs"
     if written is None and (bounds.max_groups is not None or fields.want_total):
@@ -152,7 +164,7 @@ def histogram_sql(
     ]
     order = ", ".join(["units DESC", *(f"{name} ASC NULLS LAST" for name in fields.key_names)])
     limit = "" if largest is None else f"\nORDER BY {order}\nLIMIT {largest}"
-    return "WITH " + ",\n".join(stages) + "\n" + _result(fields, steps, dialect) + limit
+    return "WITH " + ",\n".join(stages) + "\n" + _result(fields, taken or {}, dialect) + limit
 
 
 def blocks_sql(fields: Fields, blocks: int, seed: int, dialect: Dialect) -> str:
@@ -210,10 +222,10 @@ def records_sql(fields: Fields, dialect: Dialect) -> str:
 def pairs_sql(fields: Fields, dialect: Dialect) -> str:
     """The stage `pairs`, after `records`."""
     keys = ", ".join(fields.key_names)
-    if not fields.measures:
+    if not fields.added:
         return f"pairs AS (\n  SELECT unit, {keys}\n  FROM records\n  GROUP BY unit, {keys}\n)"
     totals, steps = [], []
-    for position, measure in enumerate(fields.measures, 1):
+    for position, measure in fields.added:
         value = fields.value_name(position)
         totals += _totals(measure, position, value, dialect)
         steps.append(_steps(measure, position, value, dialect))
@@ -237,6 +249,12 @@ def ranked_sql(fields: Fields, seed: int, dialect: Dialect) -> str:
 def steps_names(measures: Sequence[Measure]) -> list[str]:
     """The columns of whole numbers, one for each measure; those of bins have lists and stand behind the others."""
     return [f"steps_{position}" for position, measure in enumerate(measures, 1) if measure.kind != "bins"]
+
+
+def added_names(measures: Sequence[Measure]) -> list[str]:
+    """Those of the measures that are sums over pairs. Distinct values are counted in `engines.distinct`."""
+    whole = [position for position, one in enumerate(measures, 1) if one.kind not in ("bins", "distinct")]
+    return [f"steps_{position}" for position in whole]
 
 
 def trees_of(measures: Sequence[Measure]) -> list[int]:
@@ -321,25 +339,29 @@ def _steps(measure: Measure, position: int, value: str, dialect: Dialect) -> str
     return f"{steps} AS steps_{position}"
 
 
-def _result(fields: Fields, steps: list[str], dialect: Dialect) -> str:
+def _result(fields: Fields, taken: Mapping[int, str], dialect: Dialect) -> str:
     trees = trees_of(fields.measures)
-    if fields.listed is None and not trees:
+    if fields.listed is None and not fields.distinct and not trees:
         return "SELECT * FROM counted"
-    numbers = ["units", *steps, *(["first_units"] if fields.want_total else [])]
-    base = "counted" if fields.listed is None else "listed"
-    columns = [f"{base}.{name} AS {name}" for name in fields.key_names]
-    columns += [f"COALESCE(counted.{name}, 0) AS {name}" for name in numbers]
+    groups = "counted" if fields.listed is None else "listed"
+    numbers = {"units": "counted.units", **{name: f"counted.{name}" for name in added_names(fields.measures)}}
+    numbers |= {f"steps_{position}": f"taken_{position}.taken" for position, _ in fields.distinct}
+    if fields.want_total:
+        numbers["first_units"] = "counted.first_units"
+    columns = [f"{groups}.{name} AS {name}" for name in fields.key_names]
+    columns += [f"COALESCE({sql}, 0) AS {name}" for name, sql in numbers.items()]
     columns += [f"bins_{position}" for position in trees] + [f"weights_{position}" for position in trees]
-    source = "counted"
-    if fields.listed is not None:
-        source = f"{fields.listed} AS listed\nLEFT JOIN counted ON {_matches('listed', 'counted', fields, dialect)}"
-    for position in trees:
-        table = f"binned_{position}"
-        source += f"\nLEFT JOIN {table} ON {_matches(base, table, fields, dialect)}"
-    return f"SELECT {_lines(columns, 0)}\nFROM {source}"
+    tables = {} if fields.listed is None else {"counted": "counted"}
+    tables |= {f"taken_{position}": taken[position] for position, _ in fields.distinct}
+    tables |= {f"binned_{position}": f"binned_{position}" for position in trees}
+    joins = [
+        f"\nLEFT JOIN {table} AS {name} ON {same_keys(fields, groups, name, dialect)}" for name, table in tables.items()
+    ]
+    return f"SELECT {_lines(columns, 0)}\nFROM {fields.listed or groups} AS {groups}{''.join(joins)}"
 
 
-def _matches(left: str, right: str, fields: Fields, dialect: Dialect) -> str:
+def same_keys(fields: Fields, left: str, right: str, dialect: Dialect) -> str:
+    """Whether two rows are of one group."""
     return " AND ".join(dialect.same(f"{left}.{name}", f"{right}.{name}") for name in fields.key_names)
 
 

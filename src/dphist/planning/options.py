@@ -183,6 +183,14 @@ class _Choices(TypedDict, total=False):
             expected="a whole number or 'auto'",
         ),
     ]
+    distinct: Annotated[
+        Mapping[str, int | Auto] | None,
+        Option(
+            "column:most, distinct values per group, of which a unit adds at most so many; column:auto chooses. Repeatable.",
+            text=list[str] | None,
+            expected="columns with a whole number or 'auto', such as {'url': 5}",
+        ),
+    ]
     records: Annotated[
         int | None,
         Option(

@@ -122,8 +122,9 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
     sums, means: columns, or ``name=SQL expression`` of a record, with the bounds their values are clamped to, ``"auto"`` where
     the data is to choose them; variances, stds: the same of records, whose weight `records` bounds; quantiles: with
     probabilities, such as ``{"amount": (0.9, 0, 100)}`` or ``{"amount": ([0.25, 0.75], 0, 100)}``; medians: without. count_of:
-    columns, the units with a value in them. rows: the most records of one unit per group. weights: the share of the budget of
-    each aggregate, by its name in the release (``sum_likes``, ``quantile_amount``), relative to the count's 1.
+    columns, the units with a value in them. distinct: columns, with how many of a group's distinct values one unit may add, or
+    ``"auto"``. rows: the most records of one unit per group. weights: the share of the budget of each aggregate, by its name in
+    the release (``sum_likes``, ``quantile_amount``), relative to the count's 1.
 
     objective: ``release95`` minimises the true count that is released with 95 % probability, ``gap`` the threshold,
     ``noise`` the noise. noise: ``rounded`` Gaussian noise keeps the exact analysis, ``discrete`` keeps counts whole.
@@ -151,6 +152,7 @@ def _request(asked: PlanOptions) -> Request:
             for column, bounds in (asked["variances"] or {}).items()
         ),
         *(_aggregate("std", column, bounds, shares, records) for column, bounds in (asked["stds"] or {}).items()),
+        *(_aggregate("distinct", column, (0, most), shares) for column, most in (asked["distinct"] or {}).items()),
         *([] if rows is None else [_aggregate("rows", None, (0, rows), shares)]),
         *_quantiles(asked["quantiles"] or {}, asked["medians"] or {}, shares, records),
     ]

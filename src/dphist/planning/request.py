@@ -96,6 +96,9 @@ class Request:
         self._check_choice()
         self._check_analysis()
         self._check_noise()
+        if self.unbounded and any(aggregate.kind == "distinct" for aggregate in self.aggregates):
+            hint = "add --max-groups (try 10), or a public list with --keys."
+            raise InvalidParameter("a bound on how many groups one unit may be in, with --distinct", "none", hint)
         if len({aggregate.name for aggregate in self.aggregates}) < len(self.aggregates):
             raise InvalidParameter("aggregates with different names", [a.name for a in self.aggregates])
         if sum(len(aggregate.probabilities) for aggregate in self.aggregates) > MOST_QUANTILES:

@@ -11,6 +11,7 @@ import numpy as np
 from dphist.aggregates import Aggregate
 from dphist.engines.base import Records
 from dphist.engines.buckets import of_measure
+from dphist.measures import MOST_RECORDS
 from dphist.noise import Entropy
 from dphist.planning import Plan, storage
 from dphist.selection.bounds import (
@@ -75,6 +76,8 @@ def _settle(plan: Plan, aggregate: Aggregate, sizes: Sizes | None) -> ChosenBoun
 
     def noise_of(lower: Floats, upper: Floats) -> Floats:
         share = aggregate.measures[0].weight
+        if aggregate.kind == "distinct":  # nothing is counted from a centre
+            return np.asarray(std * upper / math.sqrt(share))
         if aggregate.kind in ("sum", "rows"):  # who has no value adds 0; the count's noise enters with the centre
             least, most = np.minimum(lower, 0.0), np.maximum(upper, 0.0)
             return np.asarray(std * np.hypot((most - least) / 2 / math.sqrt(share), (most + least) / 2))
@@ -83,8 +86,10 @@ def _settle(plan: Plan, aggregate: Aggregate, sizes: Sizes | None) -> ChosenBoun
     # What is cut off shrinks a spread by more than a mean: by its square.
     effect = 4.0 if aggregate.kind in ("variance", "std") else 1.0
     lower, upper, bias, noise = choose_bounds(sizes, noise_of, effect * units, aggregate.lower, aggregate.upper)
-    if aggregate.kind == "rows":
+    if aggregate.kind in ("rows", "distinct"):
         upper = max(1.0, math.floor(upper))
+    if aggregate.kind == "distinct":
+        upper = min(upper, MOST_RECORDS)
     return ChosenBounds(aggregate.name, lower, upper, share_outside(sizes, lower, upper), bias / effect, noise, units)
 
 

@@ -31,6 +31,7 @@ from dphist.engines.base import (
     silent,
 )
 from dphist.engines.buckets import Of, buckets_sql, spread
+from dphist.engines.distinct import explained_sql
 from dphist.engines.duckdb.resolve import resolve
 from dphist.engines.duckdb.session import fetch, leave_room, memory_limit, session, set_memory_limit, without_leaks
 from dphist.engines.duckdb.sources import Attached, quote_identifier
@@ -154,6 +155,8 @@ class DuckDBRecords:
 
     def groups(self, bounds: ContributionBounds) -> LocalGroups:
         """Bounded counts and sums as arrays; keys stay in the engine until they are released."""
+        if self.fields.distinct and self.fields.kept is None:
+            return self.keep().groups(bounds)
         measures, total = self.query.measures, None
         limit = memory_limit(self.connection)
         self._count(bounds)
@@ -193,14 +196,23 @@ class DuckDBRecords:
     def _count(self, bounds: ContributionBounds) -> None:
         """A table of the groups, numbered in no order, in the engine: it may be larger than memory."""
         self.tell(BOUNDING)
+        taken = self._distinct(bounds)
         paired = self.query.want_coverage
         if paired:
             self.read(lambda: self.connection.execute(materialise_sql(self.fields)))
-        sql = histogram_sql(self.fields, bounds, self.seed, DuckDBDialect(), paired=paired)
+        sql = histogram_sql(self.fields, bounds, self.seed, DuckDBDialect(), paired=paired, taken=taken)
         code = "CAST(ROW_NUMBER() OVER () - 1 AS BIGINT) AS code"
         self.read(
             lambda: self.connection.execute(f"CREATE OR REPLACE TEMP TABLE counted AS SELECT *, {code} FROM ({sql})")
         )
+
+    def _distinct(self, bounds: ContributionBounds) -> dict[int, str]:
+        """The tables of taken values, where distinct ones are asked for."""
+        if not self.fields.distinct:
+            return {}
+        from dphist.engines.duckdb.distinct import count_distinct
+
+        return count_distinct(self, bounds)
 
     def _arrays(self, sql: str, trees: Sequence[int] = ()) -> tuple[dict[str, Integers], dict[str, Bins]]:
         """Whole numbers, filled in batch by batch: of a table in one piece there would be two copies. A null is refused."""
@@ -228,8 +240,11 @@ class DuckDBRecords:
 
     def histogram(self, bounds: ContributionBounds, largest: int | None = None) -> Histogram:
         """Units per group, each unit in at most `bounds.max_groups` of its groups, drawn uniformly."""
+        if self.fields.distinct and self.fields.kept is None:
+            return self.keep().histogram(bounds, largest)
         self.tell(BOUNDING)
-        sql = histogram_sql(self.fields, bounds, self.seed, DuckDBDialect(), largest=largest)
+        taken = self._distinct(bounds)
+        sql = histogram_sql(self.fields, bounds, self.seed, DuckDBDialect(), largest=largest, taken=taken)
         table = self.read(lambda: self.connection.sql(sql).to_arrow_table())
         return histogram_of(table, self.query, replace(bounds, sparsity=None))
 
@@ -249,7 +264,7 @@ class DuckDBRecords:
 
     def explain(self, bounds: ContributionBounds) -> str:
         """The SQL that `groups` executes."""
-        return commented(self.query, histogram_sql(self.fields, bounds, 0, DuckDBDialect()))
+        return commented(self.query, explained_sql(self.fields, bounds, DuckDBDialect()))
 
     def explain_pairs(self) -> str:
         """The SQL that `pairs` executes."""

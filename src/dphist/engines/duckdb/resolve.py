@@ -99,7 +99,7 @@ def _unit(part: Key, piece: Piece, checked: Expressions, attached: Attached) -> 
 
 def _value(measure: Measure, piece: Piece, steps: Steps, attached: Attached) -> str:
     column, kind = str(measure.column), keytypes.base(piece.type_name)
-    if measure.kind == "filled":
+    if measure.any_type:
         return keytypes.canonical(piece.sql, piece.type_name, repr(column))
     if kind in keytypes.NUMBERS:
         return f"CAST({piece.sql} AS DOUBLE)"

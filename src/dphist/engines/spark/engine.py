@@ -36,6 +36,7 @@ from dphist.engines.base import (
     silent,
 )
 from dphist.engines.buckets import Of, buckets_sql, spread
+from dphist.engines.distinct import explained_sql
 from dphist.engines.query import GroupByQuery
 from dphist.engines.spark import WRITES_FOLDERS
 from dphist.engines.spark.expressions import quote_identifier
@@ -44,13 +45,13 @@ from dphist.engines.spark.session import is_connect, pinned, without_leaks
 from dphist.engines.spark.staging import Staging, new_staging, remove_all
 from dphist.engines.sql import (
     Fields,
+    added_names,
     coverage_sql,
     histogram_sql,
     list_names,
     pairs_sql,
     ranked_sql,
     records_sql,
-    steps_names,
 )
 from dphist.errors import EngineFailure, InvalidParameter, MissingExtra
 from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
@@ -216,8 +217,16 @@ class SparkRecords:
         self.check_listed()
         self.staging()
 
+    def written_records(self) -> SparkRecords:
+        """The records as a table: a source that is computed twice need not be the same twice."""
+        sql = f"WITH {records_sql(self.fields, SparkDialect())} SELECT * FROM records"
+        kept = self.views.add(self.staging().write(self.sql(sql), "records", distinct=None), "records")
+        return replace(self, fields=replace(self.fields, kept=kept, read=self.fields.reads))
+
     def groups(self, bounds: ContributionBounds) -> SparkGroups:
         """Bounded counts and sums, written down."""
+        if self.fields.distinct and self.fields.kept is None:
+            return self.written_records().groups(bounds)
         self.tell(BOUNDING)
         if not self.query.want_coverage:
             return self.written(self.sql(self.histogram_sql(bounds)), "groups", ContributionBounds(bounds.max_groups))
@@ -231,6 +240,11 @@ class SparkRecords:
         """The pairs, written down once, under a name for SQL."""
         distinct = ("unit", *self.fields.key_names)
         return self.views.add(self.staging().write(self.sql(self.pairs_sql()), "pairs", distinct=distinct), "pairs")
+
+    def written_view(self, kind: str, sql: str, distinct: Sequence[str]) -> str:
+        """A table, written down, under a name for SQL that no other has."""
+        name = f"{kind}_{self.views.number()}"
+        return self.views.add(self.staging().write(self.sql(sql), name, distinct=distinct), name)
 
     def coverage(self, pairs: str, released: DataFrame) -> tuple[int, int]:
         """Of a table of pairs by its name, and one with keys."""
@@ -262,6 +276,8 @@ class SparkRecords:
 
     def histogram(self, bounds: ContributionBounds, largest: int | None = None) -> Histogram:
         """Collected to the driver: each task's own largest groups, merged. True values."""
+        if self.fields.distinct and self.fields.kept is None:
+            return self.written_records().histogram(bounds, largest)
         self.tell(BOUNDING)
         table = without_leaks(self.sql(self.histogram_sql(bounds, largest=largest)).toArrow)
         return histogram_of(table, self.query, bounds)
@@ -287,7 +303,7 @@ class SparkRecords:
 
     def explain(self, bounds: ContributionBounds) -> str:
         """The SQL that `groups` executes."""
-        return commented(self.query, self.histogram_sql(bounds))
+        return commented(self.query, explained_sql(self.fields, bounds, SparkDialect()))
 
     def explain_pairs(self) -> str:
         """The SQL that `pairs` executes."""
@@ -295,7 +311,14 @@ class SparkRecords:
 
     def histogram_sql(self, bounds: ContributionBounds, pairs: str | None = None, largest: int | None = None) -> str:
         """The whole plan in SQL, or what is left of it when the pairs are written down."""
-        return histogram_sql(self.fields, bounds, self.seed, SparkDialect(), largest=largest, written=pairs)
+        taken: dict[int, str] = {}
+        if self.fields.distinct:
+            from dphist.engines.spark.distinct import count_distinct
+
+            taken = count_distinct(self, bounds)
+        return histogram_sql(
+            self.fields, bounds, self.seed, SparkDialect(), largest=largest, written=pairs, taken=taken
+        )
 
     def pairs_sql(self) -> str:
         """One row per unit and group: the steps of each aggregate, and the group's place in the random order of the unit's."""
@@ -306,7 +329,7 @@ class SparkRecords:
             ranked_sql(self.fields, self.seed, dialect),
         ]
         measures = self.fields.measures
-        columns = ", ".join(["unit", *self.fields.key_names, *steps_names(measures), *list_names(measures), "place"])
+        columns = ", ".join(["unit", *self.fields.key_names, *added_names(measures), *list_names(measures), "place"])
         return "WITH " + ",\n".join(stages) + f"\nSELECT {columns} FROM ranked"
 
     def written(self, frame: DataFrame, name: str, bounds: ContributionBounds = NO_BOUNDS) -> SparkGroups:

@@ -140,17 +140,20 @@ class SparkVoters(SampledSparkPairs):
         keys = self.records.fields.key_names
         turn = SparkDialect().priority(self.records.seed, ["unit"])
         view = None if look is None else look.view()
-        lists = self._placed("lists", lists_sql(self.pairs.view, view, keys, turn), ("unit", *keys))
-        placed = self._placed("placed", first_asked_sql(lists, keys))
-        while self.records.scalar(f"SELECT COUNT(*) FROM (SELECT 1 FROM {placed} WHERE rank > {capacity} LIMIT 1)"):
-            placed = self._placed("placed", next_asked_sql(lists, placed, keys, capacity))
+        placed = place_all(self.records, lists_sql(self.pairs.view, view, keys, turn), keys, capacity)
         return self._written(votes_sql(placed, view, keys))
 
-    def _placed(self, kind: str, sql: str, distinct: Sequence[str] = ("unit",)) -> str:
-        """A table of units and groups, written down, under a name for SQL. No unit holds two places in what was written."""
-        name = f"{kind}_{self.records.views.number()}"
-        written = self.records.staging().write(self.records.sql(sql), name, distinct=distinct)
-        return self.records.views.add(written, name)
+
+def place_all(records: SparkRecords, lists: str, keys: Sequence[str], capacity: int) -> str:
+    """Who holds a place in which group at the end of an election, as a table by its name. No unit holds two places.
+
+    lists: SQL that gives every `unit` with its `turn`, and its groups, by their keys, with their `position` from 1.
+    """
+    written = records.written_view("lists", lists, ("unit", *keys))
+    placed = records.written_view("placed", first_asked_sql(written, keys), ("unit",))
+    while records.scalar(f"SELECT COUNT(*) FROM (SELECT 1 FROM {placed} WHERE rank > {capacity} LIMIT 1)"):
+        placed = records.written_view("placed", next_asked_sql(written, placed, keys, capacity), ("unit",))
+    return placed
 
 
 def _buckets(records: SparkRecords, sql: str, length: int) -> Integers:

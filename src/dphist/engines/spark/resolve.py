@@ -131,7 +131,7 @@ def _unit(sql: str, kind: str, part: Key) -> str:
 def _value(spark: SparkSession, view: str, sql: str, measure: Measure, typed: bool) -> str:
     """By its type. What an expression gives must be a number; a column of a source without types may spell one."""
     kind = _types(spark, view, [sql])[0]
-    if measure.kind == "filled":
+    if measure.any_type:
         return spark_types.canonical(sql, kind, repr(measure.column))
     if measure.expression is None:
         return spark_types.number(sql, kind, str(measure.column), typed=typed)
