@@ -60,7 +60,7 @@ def exact_quantile(rows: list[tuple[int, str, float | None]], key: str, p: float
     return None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(rows=tables, records=st.integers(1, 3))
 def test_without_noise_quantiles_are_those_of_the_records(
     rows: list[tuple[int, str, float | None]], records: int
