@@ -81,16 +81,17 @@ def _settle(plan: Plan, aggregate: Aggregate, sizes: Sizes | None) -> ChosenBoun
         if aggregate.kind in ("sum", "rows"):  # who has no value adds 0; the count's noise enters with the centre
             least, most = np.minimum(lower, 0.0), np.maximum(upper, 0.0)
             return np.asarray(std * np.hypot((most - least) / 2 / math.sqrt(share), (most + least) / 2))
-        return np.asarray(std * aggregate.records * (upper - lower) / 2 / math.sqrt(share))
+        half = (upper - lower) / 2
+        return np.asarray(std * aggregate.records * (half**2 if squared else half) / math.sqrt(share))
 
-    # What is cut off shrinks a spread by more than a mean: by its square.
-    effect = 4.0 if aggregate.kind in ("variance", "std") else 1.0
-    lower, upper, bias, noise = choose_bounds(sizes, noise_of, effect * units, aggregate.lower, aggregate.upper)
+    squared = aggregate.kind in ("variance", "std")
+    lower, upper, bias, noise = choose_bounds(sizes, noise_of, units, aggregate.lower, aggregate.upper, squared=squared)
+    outside = share_outside(sizes, lower, upper)
     if aggregate.kind in ("rows", "distinct"):
         upper = max(1.0, math.floor(upper))
     if aggregate.kind == "distinct":
         upper = min(upper, MOST_RECORDS)
-    return ChosenBounds(aggregate.name, lower, upper, share_outside(sizes, lower, upper), bias / effect, noise, units)
+    return ChosenBounds(aggregate.name, lower, upper, outside, bias, noise, units)
 
 
 def ordinary_size(plan: Plan, units: float) -> float:

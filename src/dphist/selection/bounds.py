@@ -109,16 +109,24 @@ def read_sizes(noisy: Integers, scale: float) -> Sizes | None:
 
 
 def choose_bounds(
-    sizes: Sizes, noise_of: NoiseOf, units: float, lower: float | None = None, upper: float | None = None
+    sizes: Sizes,
+    noise_of: NoiseOf,
+    units: float,
+    lower: float | None = None,
+    upper: float | None = None,
+    *,
+    squared: bool = False,
 ) -> tuple[float, float, float, float]:
     """The ends of buckets with the least expected error in a group of `units` units; an end that is given is kept.
 
-    Returns lower, upper, the bias and the noise there.
+    squared: what is added up are squares of how far values are from their mean. Returns lower, upper, the bias and the noise
+    there.
     """
     tops = sizes.high if upper is None else np.array([upper])
     bottoms = sizes.low if lower is None else np.array([lower])
-    over = _excess(tops[:, None] - sizes.middle[None, :], sizes.share)
-    under = _excess(sizes.middle[None, :] - bottoms[:, None], sizes.share)
+    mean = float(sizes.share @ sizes.middle) if squared else None
+    over = _excess(tops, sizes.middle, sizes.share, mean)
+    under = _excess(-bottoms, -sizes.middle, sizes.share, None if mean is None else -mean)
     bottom, top = np.meshgrid(bottoms, tops, indexing="ij")
     possible = bottom < top
     if not possible.any():  # one value alone, 0, or none on the right side of the end that is given
@@ -154,10 +162,18 @@ def cover_tails(
     return low, low + max(narrow, abs(low))
 
 
-def _excess(room: Floats, share: Floats) -> Floats:
-    """What is cut off of all units together, by candidate: noise may make it negative, more room never cuts off more."""
-    cut = (np.maximum(-room, 0.0) * share).sum(axis=1)
-    return np.asarray(np.maximum(cut, 0.0))
+def _excess(tops: Floats, values: Floats, share: Floats, mean: float | None) -> Floats:
+    """What is cut off above each candidate, of all units together; of squared distances from a mean, where there is one.
+
+    Noise may make it negative.
+    """
+    top, value = tops[:, None], values[None, :]
+    cut = (
+        np.maximum(value - top, 0.0)
+        if mean is None
+        else np.where(value > top, (value - mean) ** 2 - (top - mean) ** 2, 0.0)
+    )
+    return np.asarray(np.maximum((np.maximum(cut, 0.0) * share).sum(axis=1), 0.0))
 
 
 def share_outside(sizes: Sizes, lower: float, upper: float) -> float:
