@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.engines.buckets import BUCKETS, OF_A_SIGN, upper_ends
+from dphist.engines.buckets import BUCKETS, OF_A_SIGN, SMALLEST, upper_ends
 from dphist.noise import DiscreteLaplace, Entropy, add_exactly
 from dphist.words import number
 
@@ -93,7 +93,7 @@ def read_sizes(noisy: Integers, scale: float) -> Sizes | None:
     if len(seen) == 0:
         return None
     ends = upper_ends()
-    starts = ends / 2**0.5
+    starts = np.concatenate([[2.0**SMALLEST], ends[:-1]])  # to the last bit, so that bounds have a bucket between them
     high = np.concatenate([-starts[::-1], [0.0], ends])
     low = np.concatenate([-ends[::-1], [0.0], starts])
     middle = np.concatenate([-_MIDDLE * ends[::-1], [0.0], _MIDDLE * ends])
