@@ -61,6 +61,8 @@ class Aggregate:
         for bound, sides in ((self.lower, ("lower", "both", "nothing")), (self.upper, ("upper", "both", "nothing"))):
             if bound is None and self.chosen not in sides:
                 raise InvalidParameter(f"both bounds of {self.name}", "one or none", "or auto, to have it chosen.")
+        if self.nulls == "counted" and self.kind not in ("sum", "mean", "rows"):
+            raise InvalidParameter(f"nulls left out of {self.name}", "counted")
         if self.kind == "count_of" and self.chosen != "given":
             raise InvalidParameter("no bounds to choose for a count of values", self.chosen)
         if (self.kind == "quantile") != bool(self.probabilities):
@@ -73,9 +75,13 @@ class Aggregate:
     def bounds(self) -> tuple[float, float]:
         """The bounds; those of a range of one, where the data has not chosen them: shares and noise are relative to it."""
         if self.lower is None and self.upper is None:
-            return 0.0, 1.0
-        if self.lower is None or self.upper is None:
-            return (self.lower, self.lower + 1.0) if self.lower is not None else (self.upper - 1.0, self.upper)  # type: ignore[operator, return-value]
+            return -1.0, 1.0
+        if self.upper is None and self.lower is not None:
+            return self.lower, self.lower + max(1.0, abs(self.lower))
+        if self.lower is None and self.upper is not None:
+            return self.upper - 2 * max(1.0, abs(self.upper)), self.upper
+        assert self.lower is not None
+        assert self.upper is not None
         return self.lower, self.upper
 
     @property
@@ -224,7 +230,7 @@ class Aggregate:
     def estimand(self) -> str:
         """What its column estimates, in words."""
         if self.chosen == "nothing":
-            return f"nothing: no value of {self.column or 'any unit'} could be told from noise, so no bounds were found"
+            return f"nothing: no value of {self.column or 'any unit'} but 0 could be told from noise, so no bounds were found"
         lower, upper = self.bounds
         clamped = "clamped to bounds that the data chooses" if self.open else f"clamped to [{lower:g}, {upper:g}]"
         absent = "" if self.nulls == "left out" else "; a unit without a value has 0 in a sum and the centre in a mean"

@@ -220,8 +220,7 @@ def test_bounds_by_themselves_are_charged_and_cover_most_units(tmp_path: Path) -
     known = dp.bounds(people(x), epsilon=1.0, unit="unit", column="x", lower=-5.0, of="sum", by="key")
     assert known.lower == -5.0
     rows = dp.bounds(people(x), epsilon=1.0, unit="unit", of="rows")
-    assert rows.lower == 1.0
-    assert rows.upper == pytest.approx(2**0.5)
+    assert (rows.lower, rows.upper) == (0.0, 1.0)
     assert "no bounds found" in str(dp.bounds(people([None] * 9), epsilon=0.1, unit="unit", column="x"))
     for wrong in ({"column": None}, {"epsilon": 0.0}, {"of": "median"}, {"outside": 0.7}):
         with pytest.raises(dp.InvalidParameter):
@@ -233,6 +232,64 @@ def test_a_source_that_can_be_read_once_is_enough() -> None:
     reader = pa.RecordBatchReader.from_batches(people(x).schema, people(x).to_batches(max_chunksize=100))
     found = seeded(reader, unit="unit", by="key", epsilon=5, delta=1e-6, max_groups=1, sums={"x": (0, "auto")})
     assert found.to_arrow()["sum_x"].to_pylist() == pytest.approx([7500, 7500], rel=0.1)
+
+
+def test_few_large_values_beside_many_zeros_are_seen_together() -> None:
+    """No bucket by itself stands out, and zeros alone would bound everything by 0."""
+    exact = np.zeros(BUCKETS, np.int64)
+    exact[OF_A_SIGN] = 9000
+    exact[bucket(8.0) : bucket(8.0) + 16] = 60
+    found = read_sizes(exact, 10.0)
+    assert found is not None
+    assert found.high.max() >= 8.0 * 2**8
+    exact[OF_A_SIGN + 1 :] = 0
+    assert read_sizes(exact, 10.0) is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(lower=st.floats(-1e6, 1e6), size=st.floats(1e-6, 1e6), std=st.floats(0.01, 100))
+def test_chosen_bounds_are_bounds_that_a_measure_takes(lower: float, size: float, std: float) -> None:
+    exact = np.zeros(BUCKETS, np.int64)
+    exact[bucket(size)] = 5000
+    found = read_sizes(exact, 1.0)
+    assert found is not None
+    for ends in ((lower, None), (None, lower), (None, None)):
+        low, high, bias, noise = choose_bounds(found, lambda low, high: std * (high - low), 50.0, *ends)
+        assert low < high
+        assert noise > 0
+        assert bias >= 0
+        Measure("sum", "x", low, high, nulls="left out")
+
+
+def test_what_no_release_can_use_is_refused_before_anything_is_read() -> None:
+    table = people(np.arange(30.0))
+    budget: dict[str, Any] = {"unit": "unit", "by": "key", "epsilon": 0.1, "delta": 1e-8, "max_groups": 10}
+    renamed = table.append_column("x_std_error", table["x"])
+    with pytest.raises(dp.InvalidParameter, match="columns have different names"):
+        dp.release(renamed, sums={"x": (0, 1), "x_std_error": (0, 1)}, **budget)
+    with pytest.raises(dp.Infeasible, match="noise on sums that can be drawn"):
+        dp.plan(epsilon=0.1, delta=1e-8, max_groups=10, variances={"x": (0, 100)}, records=10**6)
+    columns = [f"c{i}" for i in range(4)]
+    with pytest.raises(dp.InvalidParameter, match="at most 16 sums"):
+        dp.plan(
+            epsilon=1,
+            delta=1e-8,
+            max_groups=10,
+            variances=dict.fromkeys(columns, "auto"),
+            stds=dict.fromkeys(columns, (0, "auto")),
+        )
+    for low, high in ((5.0, 1.0), (math.nan, None), (None, math.inf)):
+        with pytest.raises(dp.InvalidParameter, match="lower < upper"):
+            dp.bounds(table, unit="unit", column="x", epsilon=1.0, lower=low, upper=high)
+    dp.plan(epsilon=1, delta=1e-8, max_groups=1, means={"x": (1e6, "auto")})
+
+
+def test_the_plan_of_a_release_is_not_used_again() -> None:
+    found = seeded(
+        people(np.linspace(0, 9, 900)), unit="unit", by="key", epsilon=9, delta=1e-6, max_groups=1, sums={"x": "auto"}
+    )
+    with pytest.raises(dp.InvalidParameter, match="still to be chosen"):
+        dp.release(people(np.arange(9.0)), unit="unit", by="key", plan=found.plan)
 
 
 def test_a_given_end_is_kept_and_the_other_minimises_what_is_expected() -> None:

@@ -100,7 +100,8 @@ def facts(request: Request, mechanism: GroupMechanism, unit: Unit | None = None)
             (
                 "bounds",
                 f"of {names}: from a histogram of how large values are, one of each unit, with noise of std {number(scale)}:"
-                f" {BOUNDS_SHARE:.0%} of epsilon",
+                f" {BOUNDS_SHARE:.0%} of epsilon; a size that fewer than about"
+                f" {number(15 * request.bounds_scale)} units have is not seen",
             )
         )
     if request.total_scale is not None:

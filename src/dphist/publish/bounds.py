@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +49,7 @@ class PrivateBounds:
     def __str__(self) -> str:
         what = "records per unit and group" if self.column is None else f"{self.column} ({self.of})"
         if self.lower is None or self.upper is None or self.outside is None:
-            found = f"{what}: no bounds found; no value could be told from noise."
+            found = f"{what}: no bounds found; no value but 0 could be told from noise."
         else:
             range_ = f"{exactly(self.lower)} to {exactly(self.upper)}"
             found = f"{what}: {range_}; about {100 * self.outside:.1f} % of units are outside."
@@ -113,6 +114,9 @@ def bounds(
     checks.check_between("epsilon", epsilon, checks.SMALLEST_EPSILON, LARGEST_EPSILON)
     checks.check_choice("of", of, get_args(Of))
     checks.check_between("outside", outside, 0.0, 0.5)
+    ends = [end for end in (lower, upper) if end is not None]
+    if not all(map(math.isfinite, ends)) or (len(ends) == 2 and ends[0] >= ends[1]):
+        raise InvalidParameter("finite ends, lower < upper", f"{lower} and {upper}")
     if (column is None) != (of == "rows"):
         raise InvalidParameter("a column, or none for rows", repr(column), "add --column NAME.")
     kinds: dict[str, Any] = {"record": "deviation"}
@@ -127,6 +131,9 @@ def bounds(
         if sizes is None:
             return PrivateBounds(who, column, of, lower, upper, None, epsilon)
         low, high = cover(sizes, outside, lower, upper)
+        if of in ("rows", "distinct"):  # whole numbers, which are counted from 0
+            low = 0.0 if lower is None else low
+            high = max(1.0, math.floor(high)) if upper is None else high
         return PrivateBounds(who, column, of, low, high, share_outside(sizes, low, high), epsilon)
 
     chosen = choose_engine(source, engine, settings)

@@ -375,6 +375,9 @@ def _plan(plan: Plan | str | Path | None, budget: Mapping[str, Any], listed: int
         raise InvalidParameter("a plan, or the path of a saved one", type(plan).__name__)
     settled = plan if isinstance(plan, Plan) else Plan.load(plan)
     plan_storage.check_branches(settled.request, settled.branches, "the plan")
+    if any(one.chosen != "given" and not one.open for one in settled.request.aggregates):
+        hint = "it is that of a release; use the plan that it was made with, or give the bounds."
+        raise InvalidParameter("a plan whose bounds are given or still to be chosen", "one that has chosen them", hint)
     if settled.request.keys != listed:
         raise InvalidParameter(
             f"{'no' if settled.request.keys is None else settled.request.keys} public keys, as the plan says",

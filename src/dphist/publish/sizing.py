@@ -88,9 +88,7 @@ def _settle(plan: Plan, aggregate: Aggregate, sizes: Sizes | None) -> ChosenBoun
     lower, upper, bias, noise = choose_bounds(sizes, noise_of, units, aggregate.lower, aggregate.upper, squared=squared)
     outside = share_outside(sizes, lower, upper)
     if aggregate.kind in ("rows", "distinct"):
-        upper = max(1.0, math.floor(upper))
-    if aggregate.kind == "distinct":
-        upper = min(upper, MOST_RECORDS)
+        upper = min(max(1.0, math.floor(upper)), MOST_RECORDS)
     return ChosenBounds(aggregate.name, lower, upper, outside, bias, noise, units)
 
 

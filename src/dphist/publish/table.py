@@ -43,6 +43,11 @@ def check_names(by: Sequence[str], plan: Plan, level: float | None) -> None:
     """
     hidden = any(branch.hides_small_counts for branch in plan.branches)
     added = {name.casefold() for name in [*column_names(plan, level), *(["count" + NOISY] if hidden else [])]}
+    released = [name.casefold() for name in column_names(plan, level)]
+    if twice := sorted({name for name in released if released.count(name) > 1}):
+        raise InvalidParameter(
+            "aggregates whose columns have different names", twice[0], "give one of them a name: new=x."
+        )
     folded = [name.casefold() for name in by]
     if clash := sorted(name for name in by if name.casefold() in added or folded.count(name.casefold()) > 1):
         raise InvalidParameter(

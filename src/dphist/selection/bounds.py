@@ -22,8 +22,14 @@ from dphist.words import number
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_SEEN: Final = 6.0
-"""A bucket is seen if its noisy number is log(buckets) + this times the scale: one in a thousand histograms has a false one."""
+_SEEN: Final = 8.0
+"""A bucket is seen if its noisy number is log(buckets) + this times the scale: hardly any histogram has a false one."""
+
+_WINDOWS: Final = (4, 16)
+"""So many neighbours may be seen together, where each is too few by itself."""
+
+_NARROW: Final = 1e-6
+"""Bounds are at least so far from each other, as a part of the larger."""
 
 _BEYOND: Final = 4
 """So many buckets behind the last one that is seen may be believed, too."""
@@ -50,7 +56,7 @@ class ChosenBounds:
 
     def __str__(self) -> str:
         if self.lower is None or self.upper is None or self.units is None:
-            return f"{self.name}: no bounds found, no value could be told from noise; it is left out."
+            return f"{self.name}: no bounds found, no value but 0 could be told from noise; it is left out."
         return (
             f"{self.name}: values are clamped to [{self.lower:g}, {self.upper:g}]; about {100 * (self.outside or 0):.1f} % of"
             f" units are outside; in a group of {self.units:,.0f} units that takes about {number(self.bias or 0)}, noise has"
@@ -86,11 +92,32 @@ def noise_sizes(exact: Integers, scale: float, entropy: Entropy | None = None) -
     return add_exactly(exact, DiscreteLaplace(Fraction(scale)), entropy)
 
 
+def fewest_seen(scale: float) -> float:
+    """How many units of one size can be told from noise."""
+    return scale * (float(np.log(BUCKETS)) + _SEEN)
+
+
+def _together(noisy: Integers, scale: float, width: int) -> NDArray[np.intp]:
+    """The buckets of windows whose sum can be told from noise, as far as they stand out themselves.
+
+    Bernstein's inequality for a sum of `width` Laplace noises of scale b: above b (L + sqrt(L^2 + 4 width L)) with probability
+    at most e^-L.
+    """
+    level = float(np.log(BUCKETS)) + _SEEN
+    sums = np.convolve(noisy, np.ones(width, np.int64), mode="valid")
+    starts = np.flatnonzero(sums >= scale * (level + np.sqrt(level**2 + 4 * width * level)))
+    inside = np.unique((starts[:, None] + np.arange(width)[None, :]).ravel())
+    return np.asarray(inside[noisy[inside] >= 2 * scale], np.intp)
+
+
 def read_sizes(noisy: Integers, scale: float) -> Sizes | None:
     """The part of the histogram that can be told from noise; None if there is none."""
-    least = scale * (np.log(BUCKETS) + _SEEN)
-    seen = np.flatnonzero(noisy >= least)
-    if len(seen) == 0:
+    least = fewest_seen(scale)
+    alone = np.flatnonzero(noisy >= least)
+    rest = noisy.copy()
+    rest[alone] = 0  # or every window around one of them would stand out
+    seen = np.unique(np.concatenate([alone, *(_together(rest, scale, width) for width in _WINDOWS)]))
+    if not np.any(seen != OF_A_SIGN):  # zeros alone tell nothing of how large the others are
         return None
     ends = upper_ends()
     starts = np.concatenate([[2.0**SMALLEST], ends[:-1]])  # to the last bit, so that bounds have a bucket between them
@@ -128,12 +155,12 @@ def choose_bounds(
     over = _excess(tops, sizes.middle, sizes.share, mean)
     under = _excess(-bottoms, -sizes.middle, sizes.share, None if mean is None else -mean)
     bottom, top = np.meshgrid(bottoms, tops, indexing="ij")
-    possible = bottom < top
-    if not possible.any():  # one value alone, 0, or none on the right side of the end that is given
+    possible = top - bottom > _NARROW * np.maximum(np.abs(top), np.abs(bottom))
+    if not possible.any():  # no value is on the right side of the end that is given
         narrow = float(upper_ends()[0])
         low = lower if lower is not None else (float(bottoms[0]) if upper is None else upper - max(narrow, abs(upper)))
         high = upper if upper is not None else low + max(narrow, abs(low))
-        return low, high, 0.0, float(noise_of(np.array([low]), np.array([high]))[0])
+        return choose_bounds(sizes, noise_of, units, low, high, squared=squared)
     bias = units * (under[:, None] + over[None, :])
     noise = np.where(possible, noise_of(bottom, np.where(possible, top, bottom + 1)), np.inf)
     best = np.unravel_index(int(np.argmin(np.where(possible, np.hypot(bias, noise), np.inf))), bias.shape)
