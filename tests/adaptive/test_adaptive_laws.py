@@ -13,7 +13,6 @@ import dphist as dp
 from adaptive_tables import codes_of, zipf
 from dphist.engines.base import LocalGroups
 from dphist.engines.memory import MemoryPairs
-from dphist.measures import Measure
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE
 from dphist.mechanisms.voting import calibrate as voting_calibrate
@@ -140,5 +139,4 @@ def test_aggregates_of_many_weights_are_covered() -> None:
     stds = [law.std for law in laws if isinstance(law, RoundedGaussian)]
     exact = sum((a.sensitivity_steps / std) ** 2 for a, std in zip(plan.request.measures, stds, strict=True))
     assert exact <= Fraction(mechanism.sums_sensitivity) ** 2 <= exact * (1 + Fraction(1, 2**40))
-    aggregates: tuple[Measure, ...] = plan.request.measures
-    assert [a.weight for a in aggregates] == [0.1, 1.0, 1 / 3]
+    assert [aggregate.weight for aggregate in plan.request.aggregates] == [0.1, 1.0, 1 / 3]

@@ -166,8 +166,10 @@ def noise_everywhere(publish_: Publish = publish, kinds: Iterable[str] | None = 
     groups, size = 60, 2_000
     units = np.arange(groups * size)
     values = {"value": (units % 2).astype(np.float64), "other": (units % 4 == 0).astype(np.float64)}
+    values |= {"third": values["other"], "fourth": values["other"]}
     records = pa.table({UNIT: units, KEY: units // size, **values})
     truth = {"count": size, "sum_value": size / 2, "mean_other": 0.25, "rows": size}
+    truth |= {"variance_third": 0.1875, "count_of_fourth": size}
     plans, problems, numbers = plans_of_each_kind(groups, 0.3, COLUMNS), [], 0
     for kind in kinds or plans:
         table = table_of(publish_, records, plans[kind])

@@ -131,7 +131,14 @@ def of_bounds(setting: str, scale: float = 2.0, exact: Any = trials.sizes_of) ->
     """The histogram of sizes, looked at in the buckets that the unit under attack can be in: it has values in three groups."""
     run = trials.many_sizes(scale, exact)
     return Claim(
-        "bounds", "pure", f"sizes, {setting}", partial(_two_points, math.exp(1 / scale)), None, run, 20_000, 100_000
+        "known-laplace",
+        "pure",
+        f"sizes for bounds, {setting}",
+        partial(_two_points, math.exp(1 / scale)),
+        None,
+        run,
+        20_000,
+        100_000,
     )
 
 

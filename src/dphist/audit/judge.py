@@ -276,7 +276,7 @@ def choose(claim: Claim, without: Floats, with_: Floats, n: int) -> Event:
             factor = math.exp(epsilon)
             # a cell that was met a few times only is no evidence
             cells = p - factor * q > _CAUTION / 2 * np.sqrt((p + factor**2 * q) / n)
-            total, other = float(p[cells].sum()), float(q[cells].sum())
+            total, other = (min(float(law[cells].sum()), 1.0) for law in (p, q))
             error = math.sqrt((total * (1 - total) + factor**2 * other * (1 - other)) / n) + 5 * factor / n
             delta = total - factor * other
             clarity = (delta - claimed) / error

@@ -36,7 +36,7 @@ def command(
 ) -> None:
     """Private bounds of a column, for sums and means to come. Charged like a release.
 
-    Example: dphist bounds events.parquet --unit user_id --column likes --epsilon 0.1
+    Example: dphist bounds events.parquet --unit user_id --of rows --by url --epsilon 0.1
     """
     from dphist.publish.bounds import bounds
     from dphist.publish.heads import check_heads
