@@ -16,7 +16,11 @@ def command(
     column: Annotated[str | None, option("--column", "The column whose bounds are asked for.")] = None,
     of: Annotated[
         str,
-        option("--of", "record: of one record of each unit; sum, mean: of a unit's in a group; rows: how many it has."),
+        option(
+            "--of",
+            "record: of one record of each unit; sum, mean: of a unit's in a group; rows, distinct: how many records or"
+            " values it has there.",
+        ),
     ] = "record",
     by: Annotated[list[str] | None, option("--by", "A column that makes the groups, for sum, mean and rows.")] = None,
     lower: Annotated[float | None, option("--lower", "A lower end that is known.")] = None,

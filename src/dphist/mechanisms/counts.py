@@ -153,7 +153,9 @@ class CountNoise:
         for noisy in aggregates:
             if noisy.measure.sensitivity_steps > MOST_SUM_STEPS:
                 steps = noisy.measure.sensitivity_steps
-                raise InvalidParameter(f"at most 2^30 steps for {noisy.name}", steps, "use narrower bounds.")
+                raise InvalidParameter(
+                    f"at most 2^30 steps for {noisy.name}", steps, "use narrower bounds or fewer --records."
+                )
             steps_std = noisy.noise_std / noisy.measure.step
             if math.ldexp(steps_std * reach, sum_shift(noisy.measure)) > float(LARGEST_SCALE) / 2:
                 raise Infeasible(f"noise on {noisy.name} that can be drawn", f"{steps_std:.3g} steps", "raise epsilon.")

@@ -90,7 +90,8 @@ def bounds(
         unit: the column, or columns, that name the person protected.
         column: the column; none for `of="rows"`.
         epsilon: the budget; nothing else is spent, no delta.
-        of: whose bounds: one ``record`` of each unit, the ``sum`` or ``mean`` of a unit's values in a group, or its ``rows``.
+        of: whose bounds: one ``record`` of each unit, the ``sum`` or ``mean`` of a unit's values in a group, how many
+            ``distinct`` ones it has there, or its ``rows``.
         by: the columns that make the groups, for sums, means and rows; without them a unit's records are one group.
         lower, upper: an end that is known.
         outside: about the share of units that may have their value outside.
