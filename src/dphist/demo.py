@@ -17,7 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
-from dphist.outputs import check_outputs, replacement
+from dphist.errors import InvalidParameter
+from dphist.outputs import OTHER_NAME, as_path, check_outputs, reason_of, replacement
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -139,8 +140,11 @@ def write_tables(directory: str | Path, *, overwrite: bool = False) -> list[Path
     Raises:
         InvalidParameter: A file exists and may not be replaced, or none can be written there.
     """
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = as_path(directory)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InvalidParameter("a folder for the tables", f"{folder} ({reason_of(problem)})", OTHER_NAME) from None
     paths = [folder / name for name in TABLES]
     check_outputs(*paths, overwrite=overwrite)
     for path in paths:

@@ -50,6 +50,10 @@ def test_the_tables_are_written_whole_and_are_not_replaced_by_themselves(tmp_pat
     assert csv.read_csv(folder / "events.csv").column_names == demo.events().column_names
     assert dphist("demo", "--data", "new/examples", cwd=tmp_path).returncode == 2
     assert dphist("demo", "--data", "new/examples", "--overwrite", cwd=tmp_path).returncode == 0
+    for wrong in (("--data", "new/examples/events.csv"), ("--data", "other", "--report", "report.html")):
+        refused = dphist("demo", *wrong, cwd=tmp_path)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert refused.stderr.startswith("dphist: Expected ")
 
 
 def test_the_tables_are_the_same_in_every_run_and_look_like_real_ones() -> None:

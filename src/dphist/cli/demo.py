@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from dphist.cli import options
 from dphist.cli.options import option
 from dphist.cli.output import say
+from dphist.errors import InvalidParameter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +44,8 @@ def command(
     Example: dphist demo --data examples
     """
     if data is not None:
+        if report is not None:
+            raise InvalidParameter("--data or --report", "both", "with --data the tables are written and nothing else.")
         _write_tables(data, overwrite=overwrite)
         return
     import dphist
