@@ -23,7 +23,7 @@ from dphist.outputs import OTHER_NAME, as_path, check_outputs, reason_of, replac
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_PEOPLE: Final = 20_000
+_PEOPLE: Final = 30_000
 _SECTIONS: Final = (
     "news", "weather", "recipes", "travel", "health", "garden", "music", "books", "science", "sports", "history", "cinema",
 )  # fmt: skip
@@ -46,8 +46,8 @@ _DAYS: Final = 1827  # of 2020 to 2024
 
 @functools.cache
 def events() -> pa.Table:
-    """Visits to a web site in five years: 20,000 people, some 700 pages, 30 countries; likes, and what was paid."""
-    visits = np.minimum(1 + (4 * (_uniform("visits", _PEOPLE) ** -0.6 - 1)).astype(np.int64), 250)
+    """Visits to a web site in five years: 30,000 people, some 700 pages, 30 countries; likes, and what was paid."""
+    visits = np.minimum(1 + (4 * (_uniform("visits", _PEOPLE) ** -0.4 - 1)).astype(np.int64), 100)
     person = np.repeat(np.arange(_PEOPLE), visits)
     number = len(person)
     seconds = (86_400 * _DAYS * np.sqrt(_uniform("days", number))).astype(np.int64)  # more of them each year

@@ -19,7 +19,7 @@ from dphist.cli import demo as command
 def test_the_demo_shows_released_counts_beside_true_ones_and_writes_a_report(tmp_path: Path) -> None:
     done = dphist_process("demo", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    rows = re.findall(r"^  (/\S*) +([\d,]+) ± (\d+) +([\d,]+) +[+-]\d+%$", done.stdout, re.MULTILINE)
+    rows = re.findall(r"^  (/\S*) +(-?[\d,]+) ± (\d+) +([\d,]+) +[+-]\d+%$", done.stdout, re.MULTILINE)
     assert len(rows) == 12
     truth = demo.events().group_by("url").aggregate([("user_id", "count_distinct")]).to_pydict()
     units = dict(zip(truth["url"], truth["user_id_count_distinct"], strict=True))
@@ -59,7 +59,7 @@ def test_the_tables_are_written_whole_and_are_not_replaced_by_themselves(tmp_pat
 def test_the_tables_are_the_same_in_every_run_and_look_like_real_ones() -> None:
     events = demo.events()
     assert demo.events.__wrapped__().equals(events)
-    assert len(set(events.column("user_id").to_pylist())) == 20_000
+    assert len(set(events.column("user_id").to_pylist())) == 30_000
     of_page = np.sort([n.as_py() for n in events.column("url").value_counts().field("counts")])[::-1]
     assert of_page[0] > 500 * of_page[-1]  # a long tail
     assert demo.ages().num_rows >= 600_000  # what the examples of docs state

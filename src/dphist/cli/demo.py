@@ -82,7 +82,8 @@ def _comparison(release: Release, table: pa.Table) -> str:
     units = dict(zip(truth["url"], truth["user_id_count_distinct"], strict=True))
     rows = release.to_arrow().to_pylist()
     lines = ["  page                          released    true   error"]
-    for place in sorted({round(i * (len(rows) - 1) / (_SHOWN - 1)) for i in range(_SHOWN)} if rows else ()):
+    shown = {round((len(rows) - 1) * (i / (_SHOWN - 1)) ** 2) for i in range(_SHOWN)} if rows else ()
+    for place in sorted(shown):
         url, count, error = rows[place]["url"], rows[place]["count"], rows[place]["count_std_error"]
         lines.append(f"  {url:<26}{count:>7,.0f} ± {error:<3,.0f}{units[url]:>7,}{count / units[url] - 1:>+8.0%}")
     covering = sum(row["count_low"] <= units[row["url"]] <= row["count_high"] for row in rows)
