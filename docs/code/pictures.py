@@ -77,7 +77,11 @@ def _plain_ticks(axes: Axes, ticks: Sequence[float]) -> None:
 def _sizes(axes: Axes, values: Sequence[float], size: Callable[[float, int], float]) -> None:
     """One curve for each bound on the groups of a person."""
     curves = [
-        ("a person in 1 group" if groups == 1 else f"in up to {groups} groups", list(values), [size(value, groups) for value in values])
+        (
+            "a person in 1 group" if groups == 1 else f"in up to {groups} groups",
+            list(values),
+            [size(value, groups) for value in values],
+        )
         for groups in (1, 10, 100)
     ]
     draw_lines(axes, curves)
@@ -100,7 +104,9 @@ def unit() -> Any:
     days = np.unique(np.round(np.logspace(0, np.log10(365), 40)))
     mu = largest_mu(1.0, 1e-8)
     exact = [_epsilon_of(mu * np.sqrt(number), 1e-6) for number in days]
-    draw_lines(axes, [("ε of every day added up", list(days), list(days)), ("exact, for Gaussian noise", list(days), exact)])
+    draw_lines(
+        axes, [("ε of every day added up", list(days), list(days)), ("exact, for Gaussian noise", list(days), exact)]
+    )
     axes.set(xlabel="days on which the person is in the data", ylabel="ε for the person", xscale="log", yscale="log")
     _plain_ticks(axes, (1, 7, 30, 100, 365))
     axes.set_yticks([1, 3, 10, 30, 100, 365], ["1", "3", "10", "30", "100", "365"])
@@ -122,11 +128,15 @@ def bounds() -> Any:
     """Clamping loses, noise costs: between them is the best bound; the same for the groups of a person."""
     figure, (left, right) = panels(2)
     people = 500
-    values = np.exp(2.2 + 0.9 * _normal_scores(4001))  # of a made-up column: half of them pay over 9, one in a hundred over 70
+    values = np.exp(
+        2.2 + 0.9 * _normal_scores(4001)
+    )  # of a made-up column: half of them pay over 9, one in a hundred over 70
     uppers = np.geomspace(8, 500, 60)
     lost = np.array([people * np.maximum(values - upper, 0).mean() for upper in uppers])
     plan: Any = dp.plan(epsilon=1, delta=1e-8, max_groups=1, sums={"x": (0, 1)})
-    noise = uppers * np.hypot(plan.measures[0].noise_std, 0.5 * plan.mechanism.noise_std)  # of the sum and of half the count
+    noise = uppers * np.hypot(
+        plan.measures[0].noise_std, 0.5 * plan.mechanism.noise_std
+    )  # of the sum and of half the count
     total = people * values.mean()
     curves = [
         ("lost by clamping", uppers, 100 * lost / total),

@@ -1,4 +1,4 @@
-"""What the site has beyond the files of docs/: pages about commands and Python names, made from the code, and pages of the project.
+"""What the site has beyond docs/: pages about commands and Python names, made from the code, and pages of the project.
 
 mkdocs calls the functions named `on_...` (mkdocs.yml, `hooks`). Nothing here is committed as text: what a command takes is what
 it says itself.
@@ -35,7 +35,9 @@ LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s]+)(#[^)]*)?\)")
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are not in docs/."""
-    pages = {place: (ROOT / path).read_text(encoding="utf-8") for path, place in ELSEWHERE.items() if place != "index.md"}
+    pages = {
+        place: (ROOT / path).read_text(encoding="utf-8") for path, place in ELSEWHERE.items() if place != "index.md"
+    }
     pages["reference/command-line.md"] = command_line()
     pages["reference/python.md"] = python_names()
     for place, text in pages.items():
@@ -45,7 +47,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Point links out of docs/ to their pages here; files that the site does not have stay as words."""
-    source = next((path for path, place in ELSEWHERE.items() if place == page.file.src_uri), f"docs/{page.file.src_uri}")
+    source = next(
+        (path for path, place in ELSEWHERE.items() if place == page.file.src_uri), f"docs/{page.file.src_uri}"
+    )
     return LINK.sub(lambda link: _moved(link, Path(source).parent, page.file.src_uri), markdown)
 
 
