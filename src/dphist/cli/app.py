@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 import dphist
-from dphist.cli import audit, bounds, ledger, lists, plan, profile, release, select, stat
+from dphist.cli import audit, bounds, explain, ledger, lists, plan, profile, release, select, stat
 from dphist.cli.commands import Commands
 from dphist.cli.options import option
 from dphist.cli.output import say
@@ -62,6 +62,7 @@ app.command("verify")(release.verify_command)
 app.command("top-k")(lists.top_k)
 app.add_typer(ledger.app, name="ledger")
 app.command("audit")(audit.command)
+app.command("explain")(explain.command)
 app.add_typer(lists.sessions, name="session")
 app.add_typer(lists.streams, name="continual")
 
