@@ -138,6 +138,7 @@ class Outcome:
 COMMON = ("--unit", "user", "--by", "url")
 BUDGET = ("--epsilon", "1", "--delta", "1e-6")
 USUAL: dict[str, tuple[str, ...]] = {
+    "demo": ("--data", "new"),
     "plan": (*BUDGET, "--max-groups", "3"),
     "profile": ("--noise-std", "16", "--gap", "98", "--max-groups", "10", "--epsilon", "1"),
     "release": ("events.csv", *COMMON, *BUDGET, "--max-groups", "3", "-o", "out.csv"),
