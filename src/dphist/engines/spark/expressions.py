@@ -67,6 +67,17 @@ def spark_expression(
     return _Writer(text, name, kind).write(check_expression(text, connection).tree)
 
 
+def spark_type(name: str, column: str) -> str:
+    """A declared type of a column (`Files.types`) in Spark's words."""
+    if name.startswith("DECIMAL"):
+        return name if "(" in name else "DECIMAL(18, 3)"
+    if name not in _TYPES:
+        raise InvalidParameter(
+            f"a type that Spark has for {column!r}", name, f"these work: {', '.join(sorted((*_TYPES, 'DECIMAL')))}."
+        )
+    return _TYPES[name]
+
+
 class _Writer:
     """Writes one tree."""
 
