@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 import dphist
-from dphist.cli import audit, bounds, ledger, lists, plan, profile, release, select, stat
+from dphist.cli import audit, bounds, demo, explain, ledger, lists, plan, profile, release, select, stat
 from dphist.cli.commands import Commands
 from dphist.cli.options import option
 from dphist.cli.output import say
@@ -52,6 +52,7 @@ app = Commands(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.command("demo")(demo.command)
 app.command("plan")(plan.command)
 app.command("profile")(profile.command)
 app.command("release")(release.command)
@@ -62,6 +63,7 @@ app.command("verify")(release.verify_command)
 app.command("top-k")(lists.top_k)
 app.add_typer(ledger.app, name="ledger")
 app.command("audit")(audit.command)
+app.command("explain")(explain.command)
 app.add_typer(lists.sessions, name="session")
 app.add_typer(lists.streams, name="continual")
 

@@ -9,6 +9,7 @@ import dphist
 from dphist.cli import options
 from dphist.cli.options import option
 from dphist.cli.output import say
+from dphist.explanations import in_short
 from dphist.planning.options import PlanOptions
 
 
@@ -33,7 +34,11 @@ def command(
 
         parsed["keys"] = public_keys(parsed["keys"]).num_rows
     plan = dphist.plan(**parsed)
-    say(plan.to_json() if as_json else str(plan))
+    say(
+        plan.to_json()
+        if as_json
+        else f"{plan}\n\nThe theorem and its proof: dphist explain {in_short(plan.mechanism.theorem)}"
+    )
     if save is not None:
         plan.save(save, overwrite=overwrite)
         say(f"\nPlan written to {save}", err=as_json)

@@ -75,8 +75,8 @@ class DataSet:
     protects: Protects = "unit"
     delta_share: float = filters.DELTA_SHARE
     numerals: Numerals = "decimal"
-    noise_limit: int = field(init=False)
-    delta_limit: int = field(init=False)
+    noise_limit: int = field(init=False, repr=False)
+    delta_limit: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not (self.name and len(self.name) <= 200 and self.name.isprintable()):

@@ -12,16 +12,17 @@ import sqlalchemy as sa
 
 from dphist import stored
 from dphist.checks import Check
-from dphist.columns import Unit
+from dphist.columns import Unit, one_of
 from dphist.errors import BudgetExceeded, InvalidParameter, UnusableLedger
 from dphist.ledger import chain, database
 from dphist.ledger.chain import Entry, Kind
 from dphist.ledger.dataset import DataSet, Protects, check_new_name, folded
 from dphist.ledger.status import Status
+from dphist.notebook import card
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.filters import Amount
 from dphist.version import __version__
-from dphist.words import canonical
+from dphist.words import budget, canonical
 
 Fits = Callable[[PrivacyCost], bool]
 Advise = Callable[[Fits], Iterable[str]]
@@ -44,6 +45,17 @@ class Ledger:
             except BaseException:
                 self.close()
                 raise
+
+    def __repr__(self) -> str:
+        return f"Ledger({self._database.shown!r})"
+
+    def _repr_html_(self) -> str:
+        budgets = [
+            (name, f"{budget(one.epsilon, one.delta)} for {one_of(one.unit)}")
+            for name in self.names()
+            for one in [self.dataset(name)]
+        ]
+        return card(f"Ledger at {self._database.shown}", budgets or [("data sets", "none yet")])
 
     def __enter__(self) -> Ledger:
         return self

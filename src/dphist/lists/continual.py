@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dphist import checks
+from dphist import checks, notebook, systems
 from dphist.columns import Unit, unit_of
 from dphist.engines.base import Engine, Progress, row_order
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
@@ -223,10 +223,19 @@ class Continual:
             released.record()
         return released
 
+    def __repr__(self) -> str:
+        return f"Continual({str(self.path)!r})"
+
     def __str__(self) -> str:
+        return layout(*self._told())
+
+    def _repr_html_(self) -> str:
+        used, rounds = self.round, self.mechanism.rounds
+        return notebook.card(*self._told(), notebook.share(used / rounds, f"{used:,} of {rounds:,} rounds used"))
+
+    def _told(self) -> tuple[str, list[tuple[str, str]]]:
         state = self._state()
-        told = facts(_mechanism(state), state.settings, state.round)
-        return layout("Stream: running counts per group", told)
+        return "Stream: running counts per group", facts(_mechanism(state), state.settings, state.round)
 
 
 @contextmanager
@@ -248,7 +257,7 @@ def _creating(folder: Path) -> Iterator[LockedFile]:
     with undone(make, remove):
         if not folder.is_dir():
             raise InvalidParameter("a folder for the stream", f"the file {str(folder)!r}")
-        if folder.stat().st_uid != os.geteuid():  # which only its owner can make private, after the charge
+        if not systems.is_ours(folder.stat()):  # which only its owner can make private, after the charge
             raise InvalidParameter("a folder of your own for the stream", "one of another user", "name a new one.")
         with creating(folder / STATE, "stream") as file:
             yield file

@@ -36,7 +36,7 @@ _MOST_BYTES: Final = 2 << 30
 """Of a file of one round: so many keys of any length."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RunningCounts(Published):
     """The private counts after some rounds. Holds no true value; `folder` has the released counts of earlier rounds."""
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 
-from dphist import checks, stored
+from dphist import checks, notebook, stored
 from dphist.columns import Unit, unit_in_words, unit_of
 from dphist.engines.base import Engine
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
@@ -177,7 +177,19 @@ class Session:
         account = self.account
         return sentence(account.mechanism, account.epsilon, account.delta, account.unit)
 
+    def __repr__(self) -> str:
+        return f"Session({self.path.name!r})"
+
     def __str__(self) -> str:
+        return layout(*self._told())
+
+    def _repr_html_(self) -> str:
+        account = self.account
+        used = 1 - account.left_results / account.mechanism.symbols
+        label = f"{account.left_results:,} of {account.mechanism.symbols:,} results left"
+        return notebook.card(*self._told(), notebook.share(used, label))
+
+    def _told(self) -> tuple[str, list[tuple[str, str]]]:
         account = self.account
         mechanism = account.mechanism
         facts = [
@@ -195,7 +207,7 @@ class Session:
             ("guarantee", f"over the whole session, {self.guarantee}"),
             ("provided", f"the unit is {unit_in_words(account.unit)}; {mechanism.assumption}."),
         ]
-        return layout("Session: ranked lists, paid by what they return", facts)
+        return "Session: ranked lists, paid by what they return", facts
 
     def query(
         self,

@@ -30,7 +30,7 @@ from dphist.report import html
 from dphist.version import __version__
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TopK(Published):
     """The largest groups, private, with their plan. Holds no true value.
 

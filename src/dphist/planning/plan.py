@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Unpack
 
-from dphist import checks
+from dphist import checks, notebook
 from dphist.aggregates import Aggregate, Chosen
 from dphist.columns import Unit, split_name
 from dphist.errors import Infeasible, InvalidParameter
@@ -17,9 +17,10 @@ from dphist.measures import NoisyMeasure
 from dphist.mechanisms import GroupMechanism
 from dphist.planning import storage
 from dphist.planning.candidates import candidates
-from dphist.planning.describe import Summary, describe, stated_delta, summarise
+from dphist.planning.describe import Summary, describe, facts, stated_delta, summarise, title
 from dphist.planning.options import PlanOptions, read, spelled_out
 from dphist.planning.request import Choice, Request, analysis_owner
+from dphist.words import budget, number
 
 STD_ERROR: Final = "_std_error"
 """What is appended to the name of a released column to name its standard error."""
@@ -40,7 +41,7 @@ NOISY: Final = "_noisy"
 _LITTLE_MORE: Final = 1.1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Plan:
     """A request, the mechanism chosen for it, and the alternatives. Holds everything a release needs; immutable."""
 
@@ -107,6 +108,26 @@ class Plan:
 
     def __str__(self) -> str:
         return self.describe()
+
+    def __repr__(self) -> str:
+        names = " or ".join(dict.fromkeys(branch.name for branch in self.branches))
+        more = "" if len(self.value_names) < 2 else f"; {', '.join(self.value_names)}"
+        return f"Plan({names}; {budget(self.epsilon, self.request.delta)}{more})"
+
+    def _repr_html_(self) -> str:
+        ways = " or ".join(title(branch) for branch in self.branches)
+        return notebook.card(f"Plan: {ways}", facts(self.request, self.mechanism), self._picture())
+
+    def _picture(self) -> str:
+        """The probability that a group is released, by its size."""
+        if self.mechanism.threshold is None or self.mechanism.in_rounds:
+            return ""
+        last = 1.1 * self.mechanism.count_released_with(0.99)
+        grid = [last * i / 40 for i in range(41)]
+        label = (
+            f"Probability that a group is released: 95 % at {number(self.mechanism.count_released_with(0.95))} people"
+        )
+        return notebook.curve([(x, self.mechanism.release_probability(x)) for x in grid], label)
 
 
 @spelled_out(PlanOptions)

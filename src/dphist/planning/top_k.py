@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from dphist import checks
+from dphist import checks, notebook
 from dphist.columns import Unit
 from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.mechanisms import correlated_top_k, from_top, ranked
 from dphist.mechanisms.base import ListMechanism
 from dphist.planning.describe import check_neighbours, layout, sentence
+from dphist.words import budget
 
 Method = Literal["correlated", "from-top", "ranked"]
 METHODS: Final[tuple[Method, ...]] = get_args(Method)
@@ -19,7 +20,7 @@ DEFAULT_SHORTLIST: Final = 10
 """Without a shortlist a ranked list chooses among ten times as many groups as it may return."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TopKPlan:
     """The largest groups for a budget. Check or print it before any record is read."""
 
@@ -56,12 +57,21 @@ class TopKPlan:
         return sentence(self.mechanism, self.epsilon, self.delta, unit)
 
     def __str__(self) -> str:
+        return layout(*self._told())
+
+    def __repr__(self) -> str:
+        return f"TopKPlan(k {self.k}, {self.method}; {budget(self.epsilon, self.delta)})"
+
+    def _repr_html_(self) -> str:
+        return notebook.card(*self._told())
+
+    def _told(self) -> tuple[str, list[tuple[str, str]]]:
         facts = [
             *self.mechanism.facts(self.k),
             ("guarantee", self.guarantee),
             ("provided", f"{self.mechanism.assumption}."),
         ]
-        return layout(f"Plan: at most {self.k:,} largest groups, {self.method}", facts)
+        return f"Plan: at most {self.k:,} largest groups, {self.method}", facts
 
 
 def plan_top_k(

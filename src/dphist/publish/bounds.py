@@ -18,16 +18,17 @@ from dphist.measures import Measure
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
+from dphist.notebook import card
 from dphist.privacy.composition import of_pure
 from dphist.publish.charge import Receipt, Spend, charging, paid_run
 from dphist.publish.run import choose_engine
 from dphist.selection.bounds import cover, noise_sizes, read_sizes, share_outside
-from dphist.words import bounded_change, exactly, number
+from dphist.words import bounded_change, budget, exactly, number
 
 THEOREM: Final = "discrete Laplace noise on one bucket for each unit"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PrivateBounds:
     """Bounds that leave about so many units outside, and the noisy share that they do; None if no value could be seen."""
 
@@ -46,14 +47,21 @@ class PrivateBounds:
         words = bounded_change(protected(self.unit), self.epsilon, 0.0, 0.0, THEOREM)
         return f"{words} {not_protected(self.unit)}".strip()
 
-    def __str__(self) -> str:
+    def _found(self) -> str:
         what = "records per unit and group" if self.column is None else f"{self.column} ({self.of})"
         if self.lower is None or self.upper is None or self.outside is None:
-            found = f"{what}: no bounds found; no value but 0 could be told from noise."
-        else:
-            range_ = f"{exactly(self.lower)} to {exactly(self.upper)}"
-            found = f"{what}: {range_}; about {100 * self.outside:.1f} % of units are outside."
-        return f"{found}\nGuarantee: {self.guarantee}"
+            return f"{what}: no bounds found; no value but 0 could be told from noise."
+        range_ = f"{exactly(self.lower)} to {exactly(self.upper)}"
+        return f"{what}: {range_}; about {100 * self.outside:.1f} % of units are outside."
+
+    def __str__(self) -> str:
+        return f"{self._found()}\nGuarantee: {self.guarantee}"
+
+    def __repr__(self) -> str:
+        return f"PrivateBounds({self._found().removesuffix('.')}; {budget(self.epsilon, 0)})"
+
+    def _repr_html_(self) -> str:
+        return card("Private bounds", [("bounds", self._found()), ("guarantee", self.guarantee)])
 
     def to_data(self) -> dict[str, Any]:
         """Everything public about it, for JSON."""

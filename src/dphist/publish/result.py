@@ -25,7 +25,7 @@ from dphist.outputs import write_text
 from dphist.planning import Plan
 from dphist.planning import storage as plan_storage
 from dphist.planning.describe import guarantee, rates
-from dphist.publish import files
+from dphist.publish import display, files
 from dphist.publish.account import estimand, what_was_done
 from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION, without_content
@@ -39,6 +39,7 @@ from dphist.version import __version__
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    from matplotlib.axes import Axes
     from pyspark.sql import DataFrame
 
 
@@ -61,6 +62,25 @@ class Published(ABC):
     @abstractmethod
     def html(self) -> str:
         """The report as text."""
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether the table is in this process; one that Spark made is not, until it is asked for."""
+        return True
+
+    def first(self, most: int) -> tuple[pa.Table, int]:
+        """The first rows, and how many there are."""
+        return self.table.slice(0, most), self.table.num_rows
+
+    def __repr__(self) -> str:
+        return display.line(self)
+
+    def _repr_html_(self) -> str:
+        return display.card(self)
+
+    def plot(self, most: int = 20, *, axes: Axes | None = None) -> Axes:
+        """Draw the largest counts with their errors: bars, or a line where the only key is a date or a time."""
+        return display.plot(self, most, axes)
 
     def to_arrow(self) -> pa.Table:
         """The table as Arrow."""
@@ -119,7 +139,7 @@ class Selection:
             raise InvalidParameter("a level of intervals in (0, 1)", self.intervals, "0.95 is a common choice.")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Release(Published):
     """A private table with its plan.
 
@@ -140,6 +160,11 @@ class Release(Published):
     def total(self) -> float | None:
         """The noisy number of units in at least one group; None if the plan has none. `totals` has its error, and more."""
         return None if self.totals is None else self.totals.total.value
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether the table is in this process."""
+        return self.stored is None
 
     @property
     def stored(self) -> StoredTable | None:

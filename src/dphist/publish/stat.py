@@ -23,15 +23,16 @@ from dphist.flexible.statistics import PrivateHistogram, sanitise, statistic
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
+from dphist.notebook import card, shortened
 from dphist.planning.options import StatisticOptions, read, spelled_out
 from dphist.publish.charge import Receipt, charging, paid_run, spend_of_statistic
 from dphist.publish.run import choose_engine
-from dphist.words import exactly
+from dphist.words import budget, exactly
 
 _BUCKET = "dphist_bucket"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PrivateStatistic:
     """A private answer with its promise; `data` is the private histogram behind it, free to be used again."""
 
@@ -43,6 +44,19 @@ class PrivateStatistic:
 
     def __str__(self) -> str:
         return "\n".join([self.answer(), self.plan.bounding(), f"Guarantee: {self.plan.privacy(self.unit)}"])
+
+    def __repr__(self) -> str:
+        plan = self.plan
+        shown = shortened(str(self.value), 60)
+        return f"PrivateStatistic({plan.statistic} {shown}; {budget(plan.epsilon, plan.delta)})"
+
+    def _repr_html_(self) -> str:
+        facts = [
+            ("answer", self.answer()),
+            ("bounding", self.plan.bounding()),
+            ("guarantee", self.plan.privacy(self.unit)),
+        ]
+        return card(f"Private {self.plan.statistic}", facts)
 
     def answer(self) -> str:
         """The value and how far it can be from the truth, in words."""
