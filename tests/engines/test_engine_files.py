@@ -178,8 +178,8 @@ def test_a_folder_of_two_kinds_is_refused(engine: Engine, tmp_path: Path) -> Non
     (source / "x.parquet").rename(source / "notes.doc")
     with pytest.raises(UnreadableSource, match="a name that ends in"):
         run(engine, source, "key")
+    pq.write_table(pa.table({"user": [1], "key": [1]}), tmp_path / "y.parquet")
     with pytest.raises(InvalidParameter, match="CSV files with the option delimiter, got parquet files"):
-        pq.write_table(pa.table({"user": [1], "key": [1]}), tmp_path / "y.parquet")
         run(engine, Files((tmp_path / "y.parquet",), delimiter=";"), "key")
 
 
