@@ -58,7 +58,15 @@ class TopK(Published):
     inputs: tuple[Path, ...] = field(default=(), repr=False)
 
     def metadata(self) -> dict[str, Any]:
-        """Method, mechanism, guarantee, version and time: public parameters only."""
+        """Method, mechanism, guarantee, version and time: public parameters only.
+
+        Returns:
+            A dictionary that JSON can hold.
+
+        Example:
+            >>> dp.top_k("events.parquet", unit="user_id", by="url", k=3, epsilon=1, delta=1e-8).metadata()["k"]
+            3
+        """
         return {
             "format": "dphist-top-k",
             "version": VERSION,
@@ -79,7 +87,15 @@ class TopK(Published):
         }
 
     def html(self) -> str:
-        """The report as text."""
+        """The report as text.
+
+        Returns:
+            One HTML file that needs no network.
+
+        Example:
+            >>> "/news/today" in dp.top_k("events.parquet", unit="user_id", by="url", k=3, epsilon=1, delta=1e-8).html()
+            True
+        """
         return html.largest(self.table, self.plan, self.metadata(), complete=self.complete)
 
 

@@ -70,7 +70,7 @@ class TopKPlan:
             The sentence, with its theorem.
 
         Example:
-            >>> "all records of one user_id" in dp.plan_top_k(k=5, epsilon=1, delta=1e-8).guarantee_for("user_id")
+            >>> "one combination of user and day" in dp.plan_top_k(k=5, epsilon=1, delta=1e-8).guarantee_for(("user", "day"))
             True
         """
         return sentence(self.mechanism, self.epsilon, self.delta, unit)

@@ -184,8 +184,8 @@ class Published(ABC):
     def write(self, path: str | Path, *, overwrite: bool = False, raw_csv: bool = False) -> None:
         """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it.
 
-        Spark writes a folder of such files, with the metadata in it. In a CSV file texts that a spreadsheet would run as formulas
-        begin with an apostrophe.
+        Spark writes a folder of such files, with the metadata in it. In a CSV file texts that a spreadsheet would run as
+        formulas begin with an apostrophe.
 
         Args:
             path: a name that ends in .parquet, .csv or .json.
@@ -196,8 +196,9 @@ class Published(ABC):
             InvalidParameter: the file exists, or cannot be written.
 
         Example:
+            >>> from pathlib import Path
             >>> release.write("countries.csv")
-            >>> open("countries.csv").readline().strip()
+            >>> Path("countries.csv").read_text().splitlines()[0]
             'country,count,count_std_error,count_noisy'
         """
         files.write_table(
@@ -312,7 +313,7 @@ class Release(Published):
         Example:
             >>> release.to_spark()
             Traceback (most recent call last):
-            dphist.errors.InvalidParameter: Expected a release that was made by Spark, got one that was not. Hint: use to_arrow().
+            dphist.errors.InvalidParameter: Expected a release that was made by Spark, got one that was not. Hint: ...
         """
         if self.stored is None:
             raise InvalidParameter("a release that was made by Spark", "one that was not", "use to_arrow().")
@@ -370,8 +371,9 @@ class Release(Published):
 
         Example:
             >>> release.write("released.parquet")
-            >>> all(check.passed for check in dp.verify("released.parquet") if check.passed is not None)
-            True
+            >>> release.write("released.parquet")
+            Traceback (most recent call last):
+            dphist.errors.InvalidParameter: Expected a new file for the output, got released.parquet, which exists. ...
         """
         if self.stored is None:
             Published.write(self, path, overwrite=overwrite, raw_csv=raw_csv)

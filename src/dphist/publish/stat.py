@@ -40,8 +40,8 @@ class PrivateStatistic:
         >>> found = dp.stat("median", "ages.parquet", unit="person", column="age", lower=0, upper=120, error=1, epsilon=0.5)
         >>> 40 < found.value < 60
         True
-        >>> 40 < found.data.apply(lambda values, counts: (values * counts).sum() / counts.sum()) < 60
-        True
+        >>> round(found.data.apply(lambda values, counts: (values * counts).sum() / counts.sum()) / 10)
+        5
     """
 
     value: Any
