@@ -241,3 +241,17 @@ def test_what_a_unit_alone_yields_does_not_depend_on_others(engine: Engine, tmp_
         for key, (count,) in run(engine, Files((path,), **options)).items():
             alone[key] = alone.get(key, 0) + count
     assert whole == {key: (count,) for key, count in alone.items()}
+
+
+@every_engine
+def test_folders_of_one_unit_change_nothing_for_others(engine: Engine, tmp_path: Path) -> None:
+    """Not even a folder whose name is no date makes the others texts, or nulls."""
+    whole = Files((folder_of("csv", tmp_path, DAYS),), types={"day": "date"})
+    alone: dict[Any, int] = {}
+    for number, users in enumerate(({"1", "4"}, {"2", "3", "5"})):
+        days = {day: [row for row in rows if row[0] in users] for day, rows in DAYS.items()}
+        (tmp_path / str(number)).mkdir()
+        own = folder_of("csv", tmp_path / str(number), {day: rows for day, rows in days.items() if rows})
+        for key, (count,) in run(engine, Files((own,), types={"day": "date"}), "day", "key").items():
+            alone[key] = alone.get(key, 0) + count
+    assert run(engine, whole, "day", "key") == {key: (count,) for key, count in alone.items()}
