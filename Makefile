@@ -9,7 +9,7 @@ export PYTHONUTF8 := 1
 WORKERS ?= $(shell echo $$(( $$(nproc) + 1 )))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights test check format lint types imports pytest coverage test-statistical test-fuzz test-crash test-spark mutants java audit audit-spark postgres bench pins clean
+.PHONY: help demo flights docs test check format lint types imports pytest coverage test-statistical test-fuzz test-crash test-spark mutants java audit audit-spark postgres bench pins clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -41,6 +41,10 @@ flights: $(FLIGHTS)  ## the same from real data: 336,776 flights, destinations b
 	    -o build/destinations.parquet --report build/destinations.html --overwrite
 	@$(BIN)/python examples/how_close.py $(FLIGHTS) build/destinations.parquet
 	@echo "Open build/destinations.html in a browser."
+
+docs: $(READY)  ## the documentation as a site, without network: build/site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build # not --quiet, which forgets the warnings that must end it
+	@echo "Open build/site/index.html in a browser; for its search: $(BIN)/python -m http.server -d build/site"
 
 # Types are checked while the tests run: alone, each leaves a core without work at times.
 test: $(READY) java postgres  ## everything CI checks
