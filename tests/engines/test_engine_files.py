@@ -225,7 +225,7 @@ def test_a_name_close_to_one_of_the_header_is_suggested(engine: Engine, tmp_path
     with pytest.raises(InvalidParameter, match=r"got 'ulr'. Hint: did you mean 'url'\?"):
         run(engine, path, "ulr", unit="User-ID")
     with pytest.raises(InvalidParameter) as caught:  # no other name is there: the first line may be a record
-        run(engine, path, "secrets", unit="who")
+        run(engine, path, "what", unit="secrets")
     assert "'secret'" not in str(caught.value)
 
 

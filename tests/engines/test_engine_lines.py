@@ -98,7 +98,8 @@ def test_half_a_letter_at_the_end_costs_the_last_line(tmp_path: Path) -> None:
         assert read(path, CsvFormat(",", '"', header=True, encoding="utf-16")) == [("1", "2")]
 
 
-@given(rows=st.lists(st.tuples(*[st.sampled_from(["NA", "na", "-", '"NA"', "", "x", '"x,"', '"'])] * 2), max_size=8))
+@example(rows=[('x"y', "NA"), ("-", 'x"y')])
+@given(rows=st.lists(st.tuples(*[st.sampled_from(["NA", "na", "-", '"NA"', "", 'x"y', '"x,"', '"'])] * 2), max_size=8))
 def test_a_text_that_means_null_does_so_in_every_line(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]
 ) -> None:
