@@ -31,7 +31,10 @@ from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION, without_content
 from dphist.publish.table import ORDERS
 from dphist.publish.totals import Totals
-from dphist.report import html
+from dphist.report import page
+from dphist.report.content import Content
+from dphist.report.of_release import content_of
+from dphist.report.summary import as_markdown, as_text
 from dphist.selection.bounds import ChosenBounds
 from dphist.spreadsheet import ESCAPED
 from dphist.version import __version__
@@ -59,8 +62,16 @@ class Published(ABC):
         """Everything public about how the table was made."""
 
     @abstractmethod
+    def content(self) -> Content:
+        """What a report says, whatever it is written as."""
+
     def html(self) -> str:
-        """The report as text."""
+        """The report as the text of an HTML file that needs no network."""
+        return page.render(self.content())
+
+    def summary(self, *, markdown: bool = False) -> str:
+        """The report for those without a browser: plain text or Markdown, with the first rows of the table."""
+        return as_markdown(self.content()) if markdown else as_text(self.content())
 
     def to_arrow(self) -> pa.Table:
         """The table as Arrow."""
@@ -96,8 +107,13 @@ class Published(ABC):
         )
 
     def report(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a report to look at: one HTML file that needs no network. Existing files as in `write`."""
-        write_text(self.html(), Path(path), inputs=self.inputs, overwrite=overwrite)
+        """Write a report: one HTML file that needs no network or, by the name of the file, a summary as .md or .txt.
+
+        Existing files as in `write`.
+        """
+        kind = Path(path).suffix.lower()
+        text = self.summary(markdown=kind == ".md") if kind in (".md", ".txt") else self.html()
+        write_text(text, Path(path), inputs=self.inputs, overwrite=overwrite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +194,9 @@ class Release(Published):
         """Plan, guarantee, noise, threshold, version and time. Nothing but public parameters and noisy values."""
         return describe_release(self.plan, self.selection, self.totals, self.created, self.receipt, self.bounds)
 
-    def html(self) -> str:
-        """The report as text."""
-        return html.render(self.table, self.plan, self.metadata())
+    def content(self) -> Content:
+        """What a report says, whatever it is written as."""
+        return content_of(self.table, self.plan, self.metadata())
 
     def write(self, path: str | Path, *, overwrite: bool = False, raw_csv: bool = False) -> None:
         """Write the table: see `Published.write`."""
