@@ -8,7 +8,7 @@ export PYTHONUTF8 := 1
 WORKERS ?= $(shell echo $$(( $$(nproc) + 1 )))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-fuzz test-crash test-spark mutants java audit audit-spark postgres bench pins clean
+.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-fuzz test-crash test-spark mutants java chromium audit audit-spark postgres bench pins clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -31,7 +31,7 @@ demo: $(DEMO)  ## a private table from real flights, destinations by the aircraf
 	@echo "Open build/destinations.html in a browser."
 
 # Types are checked while the tests run: alone, each leaves a core without work at times.
-test: $(READY) java postgres  ## everything CI checks
+test: $(READY) java postgres chromium  ## everything CI checks
 	@$(MAKE) --no-print-directory -j4 lint types imports coverage
 
 check: lint types imports pytest  ## the same without the coverage gate, while developing
@@ -61,11 +61,15 @@ postgres:  # the ledger is tested on a real server, which the tests start themse
 java:  # for Spark
 	@command -v java >/dev/null || { echo "Installing Java ..."; $(APT) openjdk-17-jre-headless >/dev/null; }
 
-pytest: $(READY) java postgres
+chromium:  # reports are tested in a real browser
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+	    echo "Installing Chromium ..."; $(APT) chromium >/dev/null; }
+
+pytest: $(READY) java postgres chromium
 	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
 
 # The rooms whose mistakes would be privacy bugs must be covered branch by branch.
-coverage: $(READY) java postgres
+coverage: $(READY) java postgres chromium
 	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup --cov --cov-report=
 	@$(BIN)/coverage report --include='src/dphist/privacy/*,src/dphist/noise/*,src/dphist/mechanisms/*' --fail-under=100
 

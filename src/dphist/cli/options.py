@@ -130,7 +130,9 @@ Dataset: TypeAlias = Annotated[
     str | None, option("--dataset", "The data set of the ledger that pays.", envvar="DPHIST_DATASET")
 ]
 Output: TypeAlias = Annotated[Path | None, option("-o --output", "Where to write the table (.parquet, .csv, .json).")]
-Report: TypeAlias = Annotated[Path | None, option("--report", "Write an HTML report.")]
+Report: TypeAlias = Annotated[
+    Path | None, option("--report", "Write a report: .html to look at, .md or .txt as a summary.")
+]
 Plot: TypeAlias = Annotated[Path | None, option("--plot", "Write a picture (.png, .svg, .pdf).")]
 Overwrite: TypeAlias = Annotated[
     bool, option("--overwrite", "Replace outputs that exist; never the source, a ledger or what is no file.")

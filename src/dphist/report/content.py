@@ -65,12 +65,10 @@ def counted(unit: Unit | None) -> str:
 
 def for_whom(metadata: dict[str, Any], protected: str) -> Fact:
     """Whose records were read, and who is protected."""
-    where = f"Only records where {metadata['where']} were read." if metadata["where"] else "All records were read."
-    dropped = " Records without a key are left out." if metadata.get("null_keys") == "drop" else ""
-    unit = (
-        f" The unit of privacy: {unit_in_words(metadata['unit'])}; protected: {protected}." if metadata["unit"] else ""
-    )
-    return "For whom", f"{where}{dropped}{unit}"
+    read = f"Only records where {metadata['where']} were read" if metadata["where"] else "All records were read"
+    dropped = ", without those that have no key" if metadata.get("null_keys") == "drop" else ""
+    unit = f"; unit of privacy: {unit_in_words(metadata['unit'])}" if metadata["unit"] else ""
+    return "For whom", f"{read}{dropped}{unit}. What is protected: {protected}."
 
 
 def records_of(unit: Unit | None) -> str:
@@ -81,10 +79,10 @@ def records_of(unit: Unit | None) -> str:
 def guarantee_of(metadata: dict[str, Any], protected: str) -> str:
     """The guarantee in one plain sentence, with what it leaves out and the cautions that it deserves."""
     epsilon, delta = metadata["epsilon"], metadata["delta"]
-    further = f", plus a probability of {rounded_up(delta)} (delta)" if delta else ""
+    further = f" plus a probability of {rounded_up(delta)} (delta)" if delta else ""
     plain = (
-        f"Adding or removing {protected} changes how likely any result is by at most a factor"
-        f" {factor_of(epsilon)}{further}."
+        f"Adding or removing {protected} changes how likely any result is by at most a factor of"
+        f" {factor_of(epsilon).rpartition(' = ')[2]} (epsilon {epsilon:g}){further}."
     )
     _, mark, cautions = metadata["guarantee"].partition("CAUTION: ")
     return " ".join(part for part in (plain, not_protected(metadata["unit"]), mark + cautions) if part)
@@ -129,9 +127,17 @@ def maker_of(metadata: dict[str, Any]) -> str:
     return f"dphist {metadata['dphist']}, {metadata['created']}"
 
 
-def groups_in_words(count: int, names: Sequence[str]) -> str:
+def counted_in_words(unit: Unit | None, by: Sequence[str], *, largest: bool = False) -> str:
+    """What a count of each group is."""
+    listed = " on the list" if largest else ""
+    return f"For each {' and '.join(by)}{listed}: how many {counted(unit)} there are. Units are counted, not rows."
+
+
+def groups_shown(count: int) -> str:
     """How many groups are shown."""
-    return f"{count:,} {'group' if count == 1 else 'groups'}{by_words(names)}"
+    if count == 0:
+        return "No group was released: none was large enough"
+    return f"{count:,} {'group is' if count == 1 else 'groups are'} shown"
 
 
 def capital(words: str) -> str:

@@ -26,10 +26,12 @@ def content_of_largest(table: pa.Table, plan: TopKPlan, metadata: dict[str, Any]
     """Everything that is told of the largest groups."""
     by, protected = metadata["by"], content.records_of(metadata["unit"])
     ranked = plan.mechanism.noise_std is None
-    units, names = content.counted(metadata["unit"]), ", ".join(by)
-    shown = _shown(table, by, f"at most {plan.k:,} asked for")
+    shown = f"{content.groups_shown(table.num_rows)}; at most {plan.k:,} were asked for."
+    counts = content.counted_in_words(metadata["unit"], by, largest=True)
+    if ranked:
+        units = content.counted(metadata["unit"])
+        counts = f"Which {' and '.join(by)} have most {units}, in their order. Units count, not rows."
     ended = "" if complete else " The list ended early: no other group was clearly larger than the rest."
-    counts = "The order is by" if ranked else "A count is of"
     missing = "A group that is missing may be nearly as large as the last one."
     reading = (
         "The list is an order without counts."
@@ -37,9 +39,9 @@ def content_of_largest(table: pa.Table, plan: TopKPlan, metadata: dict[str, Any]
         else f"A count estimates the number of units in the group. {_GIVEN_LIST}"
     )
     return Content(
-        title=f"{'The largest groups, ranked,' if ranked else 'Private counts of the largest groups'} by {names}",
+        title=f"{'The largest groups, ranked,' if ranked else 'Private counts of the largest groups'}{content.by_words(by)}",
         headline=[
-            ("Counted", f"{shown}. {counts} {units} in the group: units, not rows."),
+            ("Counted", f"{counts} {shown}"),
             content.for_whom(metadata, protected),
             ("How sure", "The list is an order without counts; noise may have exchanged groups of similar size."
              if ranked else _PLUS_MINUS),
@@ -69,13 +71,12 @@ def content_of_running(
     """Everything that is told of running counts: the largest groups over the rounds, and the counts now."""
     by, unit = metadata["by"], metadata["unit"]
     protected = content.records_of(unit).replace("all records of", "what") + " adds in one round"
-    units = content.counted(unit)
-    shown = _shown(table, by, f"round {metadata['round']:,} of {mechanism.rounds:,}")
+    shown = f"{content.groups_shown(table.num_rows)}; round {metadata['round']:,} of {mechanism.rounds:,}."
     threshold = dict(facts)["threshold"]
     return Content(
         title=f"Private running counts{content.by_words(by)}",
         headline=[
-            ("Counted", f"{shown}. A count adds up, over the rounds, the {units} in the group: units, not rows."),
+            ("Counted", f"{content.counted_in_words(unit, by)} The rounds are added up. {shown}"),
             content.for_whom(metadata, protected),
             ("How sure", _PLUS_MINUS),
             ("Missing", f"Small groups: {threshold}."),
@@ -96,12 +97,6 @@ def content_of_running(
         curve=lambda: None,
         appendix=lambda: [Appendix("The plan", facts)],
     )
-
-
-def _shown(table: pa.Table, by: Sequence[str], extent: str) -> str:
-    if table.num_rows == 0:
-        return f"No group was released: none was large enough; {extent}"
-    return f"{content.groups_in_words(table.num_rows, by)}, {extent}"
 
 
 def _charts(*charts: Chart | None) -> list[Chart]:

@@ -57,12 +57,10 @@ def _counted(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
     units = content.counted(metadata["unit"])
     if not metadata["by"]:
         return f"How many {units} there are, all units together; units, not rows."
-    shown = content.groups_in_words(table.num_rows, metadata["by"])
-    if table.num_rows == 0:
-        shown = "No group was released: none was large enough"
+    shown = content.groups_shown(table.num_rows)
     if plan.request.keys_only:
-        return f"{shown}. Which groups have enough {units}; nothing was counted."
-    return f"{shown}. A count is of {units} in the group: units, not rows."
+        return f"Which {' and '.join(metadata['by'])} have enough {units}; nothing was counted. {shown}."
+    return f"{content.counted_in_words(metadata['unit'], metadata['by'])} {shown}."
 
 
 def _sure(table: pa.Table, plan: Plan, level: float | None) -> str:
