@@ -62,7 +62,12 @@ class DphistError(Exception):
 
 
 class InvalidParameter(DphistError, ValueError):
-    """A parameter outside its domain."""
+    """A parameter outside its domain.
+
+    pointer: where in a text of the user's own something is wrong: the line, and under it a caret.
+    """
+
+    pointer: str = ""
 
     def __init__(self, expected: str, got: object, hint: str = "") -> None:
         self.expected, self.got, self.hint = expected, got, hint

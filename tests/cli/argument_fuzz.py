@@ -147,6 +147,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     "--epsilon", "1"),
     "bounds": ("events.csv", "--unit", "user", "--column", "n", "--epsilon", "1"),
     "verify": ("old.csv",),
+    "explain": ("voting",),
     "top-k": ("events.csv", *COMMON, *BUDGET, "--k", "2", "--method", "ranked"),
     "ledger create": ("--ledger", "new.db", "--dataset", "e", *BUDGET, "--unit", "user", "--accountant", "basic"),
     "ledger show": ("--ledger", "ledger.db"),

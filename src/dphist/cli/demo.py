@@ -30,15 +30,21 @@ Now in that folder, for example:
 def command(
     data: Annotated[
         Path | None,
-        option("--data", "Only write the tables that the examples of README and docs use into this folder."),
+        option(
+            "--data",
+            "Only write the tables that the examples of README and docs use into this folder.",
+            "Output",
+            common=True,
+            metavar="DIRECTORY",
+        ),
     ] = None,
-    report: Annotated[
-        Path | None, option("--report", f"Where to write the report (default: {REPORT}, which is replaced).")
-    ] = None,
+    report: options.Report = None,
     overwrite: options.Overwrite = False,
-    no_open: Annotated[bool, option("--no-open", "Do not open the report in a browser.")] = False,
+    no_open: Annotated[bool, option("--no-open", "Do not open the report in a browser.", "Output")] = False,
 ) -> None:
     """Release a table that is made up, show it beside the truth and open the report. Needs no data and no network.
+
+    Without --report it is dphist-demo.html in this folder, which is replaced.
 
     Example: dphist demo
     Example: dphist demo --data examples

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dphist import checks, notebook
+from dphist import checks, notebook, systems
 from dphist.columns import Unit, unit_of
 from dphist.engines.base import Engine, Progress, row_order
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
@@ -342,7 +342,7 @@ def _creating(folder: Path) -> Iterator[LockedFile]:
     with undone(make, remove):
         if not folder.is_dir():
             raise InvalidParameter("a folder for the stream", f"the file {str(folder)!r}")
-        if folder.stat().st_uid != os.geteuid():  # which only its owner can make private, after the charge
+        if not systems.is_ours(folder.stat()):  # which only its owner can make private, after the charge
             raise InvalidParameter("a folder of your own for the stream", "one of another user", "name a new one.")
         with creating(folder / STATE, "stream") as file:
             yield file

@@ -33,7 +33,8 @@ from dphist.privacy.search import edge
 from dphist.words import number
 
 if TYPE_CHECKING:
-    from dphist.planning.request import Objective, Request
+    from dphist.planning.choices import Objective
+    from dphist.planning.request import Request
 
 Integers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]

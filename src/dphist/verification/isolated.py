@@ -8,17 +8,13 @@ an honest release of millions of groups needs more than a small one, and a small
 from __future__ import annotations
 
 import json
-import math
 import os
-import resource
-import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from dphist import errors
+from dphist import errors, systems
 from dphist.checks import Check
 from dphist.errors import DphistError, EngineFailure, InvalidParameter
 
@@ -122,18 +118,5 @@ def _size_of(path: Path) -> int:
 
 
 def _limit(size: int) -> None:
-    """Let the system end this process beyond what a file of this size may take, counted from now."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = _LEAST_SECONDS + size * _SECONDS_PER_BYTE
-    _lower(resource.RLIMIT_CORE, 0)
-    _lower(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + seconds))
-    signal.alarm(math.ceil(60 + 10 * seconds))  # for who waits without working
-    with suppress(OSError):  # of a system without it, the other limits remain
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + max(_LEAST_MEMORY, size * _MEMORY_PER_BYTE))
-
-
-def _lower(what: int, most: int) -> None:
-    """Set a soft limit, unless one is there that is lower still."""
-    hard = resource.getrlimit(what)[1]
-    resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    """What a file of this size may take."""
+    systems.limit_process(_LEAST_SECONDS + size * _SECONDS_PER_BYTE, max(_LEAST_MEMORY, size * _MEMORY_PER_BYTE))
