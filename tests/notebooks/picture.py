@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import shutil
 from pathlib import Path
 
 from PIL import Image
@@ -11,7 +12,7 @@ from playwright.sync_api import sync_playwright
 from tutorials import FOLDER, read
 
 PICTURE = FOLDER.parent / "pictures" / "notebook.png"
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
 THEMES = {"light": ("#ffffff", "#1f1f1f", "#f5f5f5"), "dark": ("#111111", "#e0e0e0", "#1e1e1e")}
 STYLE = """
 body { margin: 0; display: grid; grid-template-columns: 1fr 1fr; font: 13px/1.4 system-ui, sans-serif; }

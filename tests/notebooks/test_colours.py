@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from picture import CHROMIUM, FOLDER, THEMES, cells_of, page
+from picture import CHROMIUM, THEMES, cells_of, page
 from playwright.sync_api import sync_playwright
+from tutorials import FOLDER
 
 COLOURS = """
 theme => [...document.querySelectorAll(`main.${theme} *:not(pre)`)].filter(one => !one.closest("svg")).map(one => {
