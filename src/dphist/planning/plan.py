@@ -211,10 +211,11 @@ class Plan:
             return ""
         last = 1.1 * self.mechanism.count_released_with(0.99)
         grid = [last * i / 40 for i in range(41)]
-        label = (
-            f"Probability that a group is released: 95 % at {number(self.mechanism.count_released_with(0.95))} people"
+        points = [(x, self.mechanism.release_probability(x)) for x in grid]
+        often = number(self.mechanism.count_released_with(0.95))
+        return notebook.curve(
+            points, "probability of release", f"A group of {often} people is released 95 times in 100"
         )
-        return notebook.curve([(x, self.mechanism.release_probability(x)) for x in grid], label)
 
 
 @spelled_out(PlanOptions)
