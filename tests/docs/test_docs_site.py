@@ -63,7 +63,7 @@ def test_the_reference_has_every_command_option_and_name(site: Path) -> None:
     commands = html(site, "reference/command-line.html")
     for path in paths():
         for option in options(*path) or () if path else ():
-            assert option in ("--help", "-h") or f"<code>{option}</code>" in commands, (path, option)
+            assert option in ("--help", "-h", "--help-all") or f"<code>{option}</code>" in commands, (path, option)
     names = html(site, "reference/python.html")
     assert not [name for name in dphist.__all__ if not name.startswith("_") and f'id="dphist.{name}"' not in names]
 

@@ -228,7 +228,8 @@ Output: TypeAlias = Annotated[
     ),
 ]
 Report: TypeAlias = Annotated[
-    Path | None, option("--report", "Write an HTML report.", "Output", common=True, metavar="FILE")
+    Path | None,
+    option("--report", "Write a report (.html), or its summary (.md, .txt).", "Output", common=True, metavar="FILE"),
 ]
 Plot: TypeAlias = Annotated[
     Path | None, option("--plot", "Write a picture (.png, .svg, .pdf).", "Output", common=True, metavar="FILE")

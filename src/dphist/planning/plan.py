@@ -25,6 +25,9 @@ from dphist.words import budget, number
 STD_ERROR: Final = "_std_error"
 """What is appended to the name of a released column to name its standard error."""
 
+LOW, HIGH = "_low", "_high"
+"""The same for the ends of its interval."""
+
 _GAUSSIAN: Final = ("sparse-gaussian", "correlated-gaussian")
 _ASKED_FOR_AS: Final = {
     "discrete-gaussian": ("sparse-gaussian",),
