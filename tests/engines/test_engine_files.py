@@ -255,3 +255,65 @@ def test_folders_of_one_unit_change_nothing_for_others(engine: Engine, tmp_path:
         for key, (count,) in run(engine, Files((own,), types={"day": "date"}), "day", "key").items():
             alone[key] = alone.get(key, 0) + count
     assert run(engine, whole, "day", "key") == {key: (count,) for key, count in alone.items()}
+
+
+SIGNS = ("a*b", "acb", "a?b", "[c]", "a\\b", "b=c", "it's", "100%", "%ZZ%41", "%FF", "NULL", "x\ny", "")
+
+
+@every_engine
+def test_signs_in_the_names_of_folders_are_only_signs(engine: Engine, tmp_path: Path) -> None:
+    """As a pattern k=a*b would read the records of k=acb a second time, and a backslash would end a name."""
+    for kind in ("parquet", "csv"):
+        names = [sign for sign in SIGNS if kind == "parquet" or "\n" not in sign]
+        (tmp_path / kind).mkdir()
+        source = folder_of(kind, tmp_path / kind, {sign: [(str(i), "k")] for i, sign in enumerate(names)})
+        values = {"%FF": "\ufffd"}
+        assert run(engine, source, "user", "day") == {
+            (str(i), values.get(sign, sign)): (1,) for i, sign in enumerate(names)
+        }
+
+
+@every_engine
+@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+def test_a_query_may_ask_for_folders_alone(engine: Engine, kind: str, tmp_path: Path) -> None:
+    source = folder_of(kind, tmp_path, DAYS)
+    with (source / "day=2024-01-01" / "part-0.json").open("a") if kind == "json" else io.StringIO() as more:
+        more.write("no record\n")
+    assert run(engine, source, "day", unit="day") == {
+        (NAMES.get(day, day),): (1,) for day in DAYS if NAMES.get(day, day) is not None
+    }
+
+
+@every_engine
+def test_an_error_shows_no_value_of_a_folder(engine: Engine, tmp_path: Path) -> None:
+    """Values of folders are keys of their records."""
+    source = folder_of("parquet", tmp_path, {"alice": [("1", "a")], "bob": [("2", "b")]})
+    with pytest.raises(InvalidParameter, match="a column that exists") as misspelled:
+        run(engine, source, "dya")
+    for file in source.rglob("part-0.parquet"):
+        file.write_bytes(b"damaged")
+    with pytest.raises(UnreadableSource) as damaged:
+        run(engine, source, "key")
+    (source / "day=alice" / "Day=bob").mkdir()
+    for file in source.rglob("part-0.parquet"):
+        file.unlink()
+    (source / "day=alice" / "Day=bob" / "x.csv").write_text("user,key\n1,a\n")
+    with pytest.raises(InvalidParameter, match="column names that differ in more than case, got day, Day") as twice:
+        run(engine, source, "key")
+    for caught in (misspelled, damaged, twice):
+        assert not {"alice", "bob"} & set(str(caught.value).replace("=", " ").replace("/", " ").split())
+
+
+@pytest.mark.parametrize("nulls", [["x"] * 101, ["x" * 101], ["\udcff"]])
+def test_nulls_that_no_reader_takes_are_refused(nulls: list[str]) -> None:
+    """Before anything is read: Arrow would end the process, or fail at the first record."""
+    with pytest.raises(InvalidParameter, match="nulls"):
+        Files(("x.csv",), nulls=nulls)
+
+
+@pytest.mark.parametrize("kind", ["decimal(39,2)", "decimal(2,5)", "decimal(0)", "decimal(٣)"])
+def test_a_decimal_that_no_engine_has_is_refused(kind: str) -> None:
+    """As a type, not as a damaged file."""
+    with pytest.raises(InvalidParameter, match="for v, got 'decimal"):
+        Files(("x.csv",), types={"v": kind})
+    assert Files(("x.csv",), types={"v": "decimal(38, 38)"}).types == {"v": "DECIMAL(38, 38)"}

@@ -27,10 +27,10 @@ LINES = st.lists(st.lists(PIECES, max_size=6).map(b"".join), max_size=12)
 
 
 def record(line: bytes, form: CsvFormat) -> tuple[str | None, ...] | None:
-    """What Python's csv module makes of one line, without a byte order mark."""
+    """What Python's csv module makes of one line, without byte order marks."""
     quoting: Any = csv.QUOTE_MINIMAL if form.quote else csv.QUOTE_NONE
     try:
-        text = [line.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\r").decode()]
+        text = [line.decode().lstrip("\ufeff").removesuffix("\r")]
         rows = list(csv.reader(text, delimiter=form.delimiter, quotechar=form.quote, quoting=quoting, strict=True))
     except (UnicodeDecodeError, csv.Error):
         return None
@@ -122,6 +122,25 @@ def test_a_long_line_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path.write_bytes(gzip.compress(b"a,b\n1,2\n" + long + b"\n3,4\n"))
     kept = {("1", "2"), ("3", "4")} | ({("x", "y" * (57 + length))} if length <= 0 else set())
     assert set(read(path, COMMA)) == kept
+
+
+@pytest.mark.parametrize("marks", [1, 2])
+@pytest.mark.parametrize("length", [50, 58, 59, 60, 62])
+def test_marks_and_returns_of_a_line_count_wherever_blocks_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marks: int, length: int
+) -> None:
+    """A line is kept or dropped, marks and all, whether it is the first of its file or any block ends inside of it."""
+    monkeypatch.setattr(lines, "LONGEST_LINE", 60)
+    form, path = CsvFormat(",", '"', header=False), tmp_path / "x.csv"
+    line = b"\xef\xbb\xbf" * marks + b"x,"
+    line += b"y" * (length - len(line) - 1) + b"\r\n"
+    found = set()
+    for before in (b"", b"1,2\n"):
+        path.write_bytes(before + line)
+        for block in range(1, len(before + line) + 1):
+            monkeypatch.setattr(lines, "_BLOCK", block)
+            found.add(tuple(row for row in read(path, form) if row != ("1", "2")))
+    assert found == {(("x", "y" * (length - 3 * marks - 3)),) if length < 60 else ()}
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])

@@ -465,10 +465,20 @@ _PLAN_OF_ENGINES: Final = (
     Mutant(
         "folder-types-guessed",
         "engines/duckdb/sources.py",
-        '"hive_types_autocast": "false"',
-        '"hive_types_autocast": "true"',
+        """            read = f"(SELECT *, {_folder_columns(path, paths, folders)} FROM {_parquet(paths, path)}) AS files"
+""",
+        """            read = _parquet(paths).replace("hive_partitioning = false", "hive_partitioning = true")
+""",
         "the name of one folder does not change the key of every record",
         ("tests/engines/test_engine_sources.py::test_partition_names_stay_text",),
+    ),
+    Mutant(
+        "folder-names-as-patterns",
+        "engines/duckdb/sources.py",
+        "quote_text(glob.escape(path))",
+        "quote_text(path)",
+        "one record's key does not make those of another folder count twice",
+        ("tests/engines/test_engine_files.py::test_signs_in_the_names_of_folders_are_only_signs[duckdb]",),
     ),
     Mutant(
         "unfinished-files-read",

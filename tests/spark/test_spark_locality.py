@@ -209,8 +209,8 @@ CSV: dict[bytes, Pairs] = {
     b"3,b\r": {"3": {("b",)}},
     b"3," + b"," * 30_000: {},
     b'3,"' + b'""' * 300_000 + b'"': {"3": {(None,)}},
-    b"3," + b"x" * (LONGEST_LINE - 2): {"3": {(None,)}},
-    b"3," + b"x" * (LONGEST_LINE - 1): {},
+    b"3," + b"x" * (LONGEST_LINE - 3): {"3": {(None,)}},
+    b"3," + b"x" * (LONGEST_LINE - 2): {},
     b"3,b" + b"x" * 8_000_000: {},
 }
 JSON: dict[bytes, Pairs] = {

@@ -3,7 +3,7 @@
 A reader that lets a quoted field run over the end of a line lets one person's open quote swallow other people's lines. So
 lines are cut first, at every line feed. A CSV line is then read as Python's csv module reads it in strict mode: an open quote,
 text behind a closing quote or another number of fields than the header has drops it. So does a line that is not UTF-8 or longer
-than LONGEST_LINE. A byte order mark is dropped at the start of every line. The elements of a JSON array are cut in the same
+than LONGEST_LINE. Byte order marks are dropped at the start of every line. The elements of a JSON array are cut in the same
 way, at the commas between them. A file in another encoding becomes UTF-8 first, letter by letter: what is no letter there
 becomes bytes that are not UTF-8, and costs its line.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,13 +33,14 @@ from dphist.engines.query import ENCODINGS
 from dphist.errors import UnreadableSource
 
 LONGEST_LINE: Final = 2**20
-"""Bytes of a line, or of an element of a JSON array; a longer one is dropped."""
+"""Bytes of a line with its line feed, or of an element of a JSON array; a longer one is dropped."""
 
 _BLOCK: Final = 2**23
 _AHEAD: Final = 3
 _COMPRESSIONS: Final = {".gz": "gzip", ".zst": "zstd"}
 _LINE_FEED, _RETURN, _QUOTE = 10, 13, 34
 _MARK: Final = b"\xef\xbb\xbf"
+_MARKS: Final = re.compile(rb"\A(?:%b)+" % _MARK)
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 
@@ -64,7 +66,7 @@ def first_line(path: str, form: CsvFormat) -> list[str]:
         start = stream.read(LONGEST_LINE + 4)
     if form.encoding == "utf-8" and start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UnreadableSource("a file in UTF-8", "one with the mark of UTF-16", "add --encoding utf-16.")
-    line, feed, _ = start.removeprefix(_MARK).partition(b"\n")
+    line, feed, _ = _MARKS.sub(b"", start).partition(b"\n")
     if not feed and len(start) > LONGEST_LINE:
         raise UnreadableSource("a first line of at most 1 MiB", "a longer one", "is this a text file with lines?")
     try:
@@ -149,9 +151,7 @@ class _Transcoded:
 def _lines_of(path: str, skip_first: bool, encoding: str = "utf-8") -> Iterator[bytes]:
     """Blocks of whole lines, each at most LONGEST_LINE; the last line may lack its line feed in the file, not here."""
     with _open(path, encoding) as stream:
-        left = stream.read(3)
-        left = b"" if left == _MARK else left
-        skipping = skip_first
+        left, skipping = b"", skip_first
         while True:
             read = stream.read(_BLOCK)
             block = left + (read or (b"\n" if left and not left.endswith(b"\n") else b""))
@@ -252,9 +252,8 @@ def _separate(block: bytes, ends: NDArray[np.intp], odd: NDArray[np.intp]) -> tu
     for start, end in zip(starts[odd].tolist(), ends[odd].tolist(), strict=True):
         kept.append(block[position:start])
         position = end + 1
-        line = block[start:end].removeprefix(_MARK).removesuffix(b"\r")
-        if len(line) < LONGEST_LINE and _is_utf8(line):
-            others.append(line.decode())
+        if end - start < LONGEST_LINE and _is_utf8(block[start:end]):
+            others.append(_MARKS.sub(b"", block[start:end]).removesuffix(b"\r").decode())
     kept.append(block[position:])
     return b"".join(kept), others
 
@@ -277,8 +276,9 @@ def _parse_line(line: str, form: CsvFormat) -> list[str] | None:
 
 def _as_lines(block: bytes) -> pa.Array:
     """The lines of a block as texts, their line feeds included; those that are too long or not UTF-8 are null."""
-    if _MARK in block:
-        block = b"\n".join(line.removeprefix(_MARK) for line in block.split(b"\n"))
+    if _MARK in block:  # one that is too long stays so
+        lines = block.split(b"\n")
+        block = b"\n".join(_MARKS.sub(b"", line) if len(line) < LONGEST_LINE else line for line in lines)
     ends = np.flatnonzero(_bytes(block) == _LINE_FEED)
     lengths = np.diff(ends, prepend=-1)
     try:

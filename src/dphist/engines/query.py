@@ -109,7 +109,9 @@ _SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(B|KB|MB|GB|TB|KiB|
 _UNITS: Final = {
     "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 }  # fmt: skip
-_TYPE: Final = re.compile(r"([A-Za-z][A-Za-z0-9_ ]*?) *(\(\d+(?:, ?\d+)?\))?")
+_MOST_NULLS: Final = 100
+_MOST_DIGITS: Final = 38
+_TYPE: Final = re.compile(r"([A-Za-z][A-Za-z0-9_ ]*?) *(\([0-9]{1,9}(?:, ?[0-9]{1,9})?\))?")
 _OTHER_NAMES: Final = {
     "BOOL": "BOOLEAN", "DATETIME": "TIMESTAMP", "INT": "INTEGER", "LONG": "BIGINT", "NUMERIC": "DECIMAL", "REAL": "FLOAT",
     "STRING": "VARCHAR", "TEXT": "VARCHAR", "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
@@ -235,6 +237,11 @@ class Files:
         object.__setattr__(self, "encoding", _encoding_named(self.encoding))
         if isinstance(self.nulls, str) or not all(isinstance(text, str) for text in self.nulls):
             raise InvalidParameter("a list of texts as nulls", repr(self.nulls), "for example nulls=['NA'].")
+        if len(self.nulls) > _MOST_NULLS or any(len(text) > _MOST_NULLS for text in self.nulls):
+            # Arrow ends the process over a million letters of them.
+            raise InvalidParameter(f"at most {_MOST_NULLS} texts of as many letters as nulls", "more")
+        if any("\ud800" <= letter <= "\udfff" for text in self.nulls for letter in text):
+            raise InvalidParameter("nulls that can be written in Unicode", "bytes of another encoding")
         object.__setattr__(self, "nulls", tuple(self.nulls))
 
     def require_kind(self, kind: Format) -> None:
@@ -261,6 +268,9 @@ def _type_named(name: str, column: str) -> str:
         raise InvalidParameter(
             f"a simple type for {column}", repr(name), f"{usual}; also {', '.join(sorted(map(str.lower, CASTS)))}."
         )
+    width, scale = ([*map(int, re.findall(r"[0-9]+", parts[2] or "(18)")), 0])[:2]
+    if not 1 <= width <= _MOST_DIGITS or scale > width:
+        raise InvalidParameter(f"a decimal of at most {_MOST_DIGITS} digits for {column}", repr(name))
     return base + (parts[2] or "")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,7 +23,8 @@ _LISTED: Final = "listed_keys"
 
 def _close_doors(connection: duckdb.DuckDBPyConnection, attached: Attached) -> None:
     """From here on the connection reads its source and its own temporary files, nothing else."""
-    paths = ", ".join(quote_text(path) for path in attached.paths)
+    spelled = dict.fromkeys([*attached.paths, *map(glob.escape, attached.paths)])  # as `sources` spells them
+    paths = ", ".join(map(quote_text, spelled))
     connection.execute(f"SET allowed_paths = [{paths}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET allowed_configs = ['memory_limit']")  # which is lowered where arrays need room

@@ -11,6 +11,7 @@ import difflib
 import glob
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -120,32 +121,30 @@ def _attach_files(connection: duckdb.DuckDBPyConnection, files: Files, needed: S
         return attach_format(connection, paths, files, needed)
     except (duckdb.Error, pa.ArrowException, OSError):
         pass
-    raise UnreadableSource(f"readable {kind} files", ", ".join(paths[:3]), "a file is damaged or of another format.")
+    shown = ", ".join(dict.fromkeys(map(without_values, paths[:3])))
+    raise UnreadableSource(f"readable {kind} files", shown, "a file is damaged or of another format.")
 
 
 def _attach_parquet(
     connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files, needed: Sequence[str]
 ) -> Attached:
+    paths = tuple(dict.fromkeys(paths)) if folders_of(paths)[0] else paths  # below, a path is looked up
     folders = folders_of(paths)
     check_types(files, folders[0])
-    options = {
-        "hive_partitioning": "true" if folders[0] else "false",
-        "hive_types_autocast": "false",
-        "can_have_nan": "true",  # the statistics of most writers leave NaN out
-    }
     names, schemas = [], []
     for path in paths:
         names.append(parquet_columns(path, needed))
         check_folders(folders[0], names[-1])
         own = _listed(_wanted(names[-1], needed))
-        schemas.append(
-            described(connection, _parquet([path], {**options, "hive_partitioning": "false"}), own) if own else {}
-        )
+        schemas.append(described(connection, _parquet([path]), own) if own else {})
         _check_same_types(schemas[0], schemas[-1], needed, path)
     columns = dict.fromkeys([*names[0], *folders[0]], "")
     if wanted := _wanted(list(columns), needed):  # DuckDB takes minutes over a hundred thousand columns
-        listed = _declared(wanted, files)
-        connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT {listed} FROM {_parquet(paths, options)}")
+        read = _parquet(paths)
+        if folders[0]:
+            path = "path" + "_" * max(map(len, columns))  # no column has this name
+            read = f"(SELECT *, {_folder_columns(path, paths, folders)} FROM {_parquet(paths, path)}) AS files"
+        connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT {_declared(wanted, files)} FROM {read}")
         columns |= described(connection, SOURCE)
 
     def reread() -> None:
@@ -168,7 +167,7 @@ def _check_same_types(first: dict[str, str], other: dict[str, str], needed: Sequ
         if wanted.get(name) != found.get(name):
             raise UnreadableSource(
                 f"the same type of {name!r} in every file ({wanted.get(name)})",
-                f"{found.get(name)} in {path}",
+                f"{found.get(name)} in {without_values(path)}",
                 "rewrite the files with one schema.",
             )
 
@@ -183,6 +182,8 @@ def _attach_csv(
     check_folders(folders[0], names)
     check_types(files, [*names, *folders[0]])
     wanted = _wanted(names, needed)
+    if not wanted and _wanted(list(folders[0]), needed):
+        wanted = names[:1]  # a file has records even if only its folders are asked for
     if wanted:
         readers = [csv_batches(path, form, names, wanted) for path in paths]
         _create_view(connection, with_folders(readers, folders), _declared([*wanted, *folders[0]], files))
@@ -224,16 +225,17 @@ def _attach_json(
     folders = folders_of(paths)
     names = [name for name in json_columns(files, needed, folders[0]) if name not in folders[0]]
     check_unique(names)
+    check_folders(folders[0], names)
     array = is_json_array(paths[0])
     line = "line" + "_" * max(map(len, folders[0]), default=0)  # no folder has this name
     lines = with_folders([json_lines(path, line, array=array) for path in paths], folders)
-    structure = quote_text(json.dumps(dict.fromkeys(names, "VARCHAR")))
+    structure = quote_text(json.dumps(dict.fromkeys(names or [line], "VARCHAR")))
     record = f"TRY(CASE WHEN json_valid({line}) THEN from_json({line}, {structure}) END)"
     fields = [f"{line}.{quote_identifier(name)} AS {quote_identifier(name)}" for name in names]
     outer = ", ".join([*fields, *map(quote_identifier, folders[0])])
     inner = ", ".join([f"{record} AS {line}", *map(quote_identifier, folders[0])])
     connection.register("arrow_source", lines)
-    text = f"(SELECT {outer} FROM (SELECT {inner} FROM arrow_source) AS parsed) AS text"
+    text = f"(SELECT {outer} FROM (SELECT {inner} FROM arrow_source) AS parsed WHERE {line} IS NOT NULL) AS text"
     connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT {_declared([*names, *folders[0]], files)} FROM {text}")
     columns = {**dict.fromkeys(files.types, ""), **described(connection, SOURCE)}
     return Attached(columns, typed=False, paths=paths)
@@ -300,10 +302,23 @@ def _create_view(connection: duckdb.DuckDBPyConnection, table: Arrow, columns: s
     connection.execute(f"CREATE OR REPLACE TEMP VIEW {SOURCE} AS SELECT {columns} FROM arrow_source")
 
 
-def _parquet(paths: Sequence[str], options: dict[str, str]) -> str:
-    listed = ", ".join(quote_text(path) for path in paths)
-    named = "".join(f", {name} = {value}" for name, value in options.items())
-    return f"read_parquet([{listed}]{named})"
+def _parquet(paths: Sequence[str], path_column: str | None = None) -> str:
+    """Files by their own names: as a pattern, k=a*b would read k=acb once more."""
+    listed = ", ".join(quote_text(glob.escape(path)) for path in paths)
+    named = "" if path_column is None else f", filename = {quote_text(path_column)}"
+    # NaN: the statistics of most writers leave it out. Folders: DuckDB reads k=a\b as k=a.
+    return f"read_parquet([{listed}], can_have_nan = true, hive_partitioning = false{named})"
+
+
+def _folder_columns(path: str, paths: Sequence[str], folders: Sequence[Folder]) -> str:
+    """The columns of each file's folders, looked up by its path."""
+    keys = ", ".join(map(quote_text, paths))
+    columns = []
+    for name in folders[0]:
+        values = [folder[name] for folder in folders]
+        listed = ", ".join("NULL::VARCHAR" if value is None else quote_text(value) for value in values)
+        columns.append(f"map_extract_value(MAP([{keys}], [{listed}]), {path}) AS {quote_identifier(name)}")
+    return ", ".join(columns)
 
 
 def folders_of(paths: Sequence[str]) -> list[Folder]:
@@ -311,12 +326,23 @@ def folders_of(paths: Sequence[str]) -> list[Folder]:
     folders: list[Folder] = []
     for path in paths:
         pairs = [part.split("=", 1) for part in Path(path).parts[:-1] if part.partition("=")[1] and part[0] != "="]
-        folders.append({name: None if value == NULL_FOLDER else unquote(value) for name, value in pairs})
+        folders.append({name: None if value == NULL_FOLDER else _decoded(value) for name, value in pairs})
     return folders if all(list(folder) == list(folders[0]) for folder in folders) else [{} for _ in paths]
+
+
+def _decoded(value: str) -> str:
+    """Signs such as %20 as what they stand for, if all of them are such signs."""
+    return value if re.search("%(?![0-9A-Fa-f]{2})", value) else unquote(value)
+
+
+def without_values(path: str) -> str:
+    """A path as an error may show it: the value of a folder such as user=alice is a key of its records."""
+    return str(Path(*(f"{part.partition('=')[0]}=..." if "=" in part else part for part in Path(path).parts)))
 
 
 def check_folders(folder: Folder, names: Sequence[str] | dict[str, str]) -> None:
     """A folder's name must not stand in for a column of the file: every record would be counted under it."""
+    check_unique(list(folder))
     inside = {name.casefold() for name in names}
     if clash := [name for name in folder if name.casefold() in inside]:
         raise UnreadableSource(

@@ -221,6 +221,7 @@ def _read_files(
         return _declared(frame.selectExpr("*", *folder_columns(used)) if used else frame, files), True
     if kind == "json":
         names = [name for name in json_columns(files, needed, folder) if name not in folder]
+        check_folders(folder, names)
         return _declared(read_json(spark, paths, names, used), files), False
     form = form_of(files, found)
     header = csv_header(spark, paths, files, form)

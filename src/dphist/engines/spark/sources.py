@@ -134,7 +134,7 @@ def read_json(spark: SparkSession, paths: Sequence[str], names: Sequence[str], f
     options = {**_JSON, "columnNameOfCorruptRecord": malformed}
     schema = ", ".join(f"{quote_identifier(name)} STRING" for name in (*names, malformed))
     settings = ", ".join(f"{quote_text(name)}, {quote_text(value)}" for name, value in options.items())
-    line = f"CASE WHEN octet_length(value) <= {LONGEST_LINE} THEN try_validate_utf8(value) END"
+    line = f"CASE WHEN octet_length(value) < {LONGEST_LINE} THEN try_validate_utf8(value) END"
     record = f"from_json({line}, {quote_text(schema)}, map({settings})) AS {malformed}"
     records = _lines(spark, paths).selectExpr(record, *folder_columns(folder))
     kept = records.where(f"{malformed} IS NOT NULL AND {malformed}.{malformed} IS NULL")
@@ -164,7 +164,7 @@ def read_csv(
     """The columns that are asked for, as text, and those of the folders."""
     folded = {name.casefold() for name in needed}
     places = {name: place for place, name in enumerate(header) if name.casefold() in folded}
-    line = f"CASE WHEN octet_length(value) <= {LONGEST_LINE} THEN CAST(value AS BINARY) END AS line"
+    line = f"CASE WHEN octet_length(value) < {LONGEST_LINE} THEN CAST(value AS BINARY) END AS line"
     lines = _lines(spark, paths).selectExpr(
         "xxhash64(_metadata.file_path) AS file", f"{_START} AS start", line, *folder_columns(folder)
     )
@@ -208,9 +208,10 @@ class CsvRecords:
 def fields_of(line: bytes, form: CsvFormat) -> list[str] | None:
     """The fields of one line as Python's `csv` reads it in strict mode, or None if it is no record."""
     try:
-        text = line.decode(form.encoding).removeprefix("\ufeff").removesuffix("\r")
-        if form.encoding != "utf-8" and len(text.encode()) > LONGEST_LINE:
+        text = line.decode(form.encoding)
+        if form.encoding != "utf-8" and len(text.encode()) >= LONGEST_LINE:
             return None
+        text = text.lstrip("\ufeff").removesuffix("\r")
         if form.quote is not None and form.quote in text:
             rows = list(csv.reader([text], delimiter=form.delimiter, quotechar=form.quote, strict=True))
             return rows[0] if len(rows) == 1 else None
