@@ -9,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from engine_oracle import Engine, Groups, every_engine, expected, groups_of
 
+from dphist.engines.duckdb.sources import SOURCE, attach
 from dphist.engines.query import Files, GroupByQuery, parse_key
 from dphist.errors import InvalidParameter, UnreadableSource
 from dphist.histogram import ContributionBounds
@@ -271,6 +273,14 @@ def test_signs_in_the_names_of_folders_are_only_signs(engine: Engine, tmp_path: 
         assert run(engine, source, "user", "day") == {
             (str(i), values.get(sign, sign)): (1,) for i, sign in enumerate(names)
         }
+
+
+def test_a_record_is_read_once_whatever_other_folders_are_called(tmp_path: Path) -> None:
+    source = folder_of("parquet", tmp_path, {"a*b": [("1", "x")], "acb": [("2", "y")], "[a]cb": [("3", "z")]})
+    with duckdb.connect() as connection:
+        attach(connection, source, ["user", "day"])
+        rows = connection.execute(f"SELECT user, day FROM {SOURCE} ORDER BY ALL").fetchall()
+    assert rows == [("1", "a*b"), ("2", "acb"), ("3", "[a]cb")]
 
 
 @every_engine
