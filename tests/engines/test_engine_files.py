@@ -327,3 +327,10 @@ def test_a_decimal_that_no_engine_has_is_refused(kind: str) -> None:
     with pytest.raises(InvalidParameter, match="for v, got 'decimal"):
         Files(("x.csv",), types={"v": kind})
     assert Files(("x.csv",), types={"v": "decimal(38, 38)"}).types == {"v": "DECIMAL(38, 38)"}
+
+
+@every_engine
+def test_marks_at_the_start_of_a_line_of_json_are_dropped(engine: Engine, tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join("\ufeff" * marks + f'{{"user": {marks}, "key": "a"}}\n' for marks in (2, 0, 1)))
+    assert run(engine, Files((path,), types={"user": "bigint", "key": "text"}), "key") == {("a",): (3,)}

@@ -135,6 +135,7 @@ def read_json(spark: SparkSession, paths: Sequence[str], names: Sequence[str], f
     schema = ", ".join(f"{quote_identifier(name)} STRING" for name in (*names, malformed))
     settings = ", ".join(f"{quote_text(name)}, {quote_text(value)}" for name, value in options.items())
     line = f"CASE WHEN octet_length(value) < {LONGEST_LINE} THEN try_validate_utf8(value) END"
+    line = f"trim(LEADING '\ufeff' FROM {line})"
     record = f"from_json({line}, {quote_text(schema)}, map({settings})) AS {malformed}"
     records = _lines(spark, paths).selectExpr(record, *folder_columns(folder))
     kept = records.where(f"{malformed} IS NOT NULL AND {malformed}.{malformed} IS NULL")
