@@ -73,3 +73,14 @@ def test_a_plan_says_how_to_read_its_theorem() -> None:
     printed = dphist("plan", "--epsilon", "1", "--delta", "1e-8", "--max-groups", "10").stdout
     command = printed.rsplit("dphist explain ", 1)[1].split()
     assert "Theorem 5.4" in dphist("explain", *command).stdout
+
+
+def test_every_word_of_the_glossary_is_explained() -> None:
+    words = re.findall(r"^\| \*\*(.+?)\*\*", pages()["glossary"].read_text("utf-8"), re.MULTILINE)
+    assert len(words) > 20
+    for word in words:
+        if word in pages() or word in mechanisms():
+            continue
+        assert explain(word.split(" (")[0]).startswith(word)
+    assert explain("δ") == explain("delta")
+    assert explain("max-groups") == explain("max_groups")

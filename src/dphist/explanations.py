@@ -122,12 +122,14 @@ def _of_page(name: str, rest: str) -> str:
 
 
 def _of_word(word: str) -> str | None:
-    """An entry of the glossary: a line that begins with the word in bold, and what follows it."""
-    path = pages().get("glossary")
-    text = "" if path is None else path.read_text("utf-8")
-    pattern = rf"^(?:[|*-] *)?\*\*[^*\n]*\b{re.escape(word)}\b[^*\n]*\*\*.*?(?=\n\n|\n[|*-]|\Z)"
-    match = re.search(pattern, text, re.IGNORECASE | re.MULTILINE | re.DOTALL)
-    return None if match is None else match[0].strip(" |")
+    """A row of the glossary: the word in bold, with its other spellings, and what it means."""
+    rows = re.findall(r"^\| \*\*(.+?)\*\* \| (.*) \|$", pages()["glossary"].read_text("utf-8"), re.MULTILINE)
+    names = {name.casefold(): f"{name}: {_plain(meaning)}" for name, meaning in rows}
+    wanted = word.casefold().replace("-", "_")
+    for name, entry in names.items():
+        if wanted.replace("_", " ") == name or wanted in re.split(r"[\s(),]+", name):
+            return entry
+    return None
 
 
 def _cited(rest: str) -> list[str]:

@@ -60,7 +60,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
     sums = dp.plan(**BUDGET, max_groups=3, sums={"likes": (0, 5)})
     with dp.Ledger(folder / "ledger.db", create=True) as ledger:
         ledger.create(dp.DataSet("visits", 2, 1e-6, "user_id", "gdp"))
-        paid = {"ledger": folder / "ledger.db", "dataset": "visits"}
+        paid: dict[str, Any] = {"ledger": folder / "ledger.db", "dataset": "visits"}
         small: dict[str, Any] = {"unit": "user_id", "by": "country", "epsilon": 0.2, "delta": 1e-8, "max_groups": 1}
         release = dp.release(EVENTS, **small, intervals=0.9, **paid)
         session = dp.Session.start(folder / "s.json", unit="user_id", **BUDGET, results=20, queries=2)
@@ -155,7 +155,7 @@ class _Untouched:
 
 def test_showing_a_release_on_spark_asks_spark_for_nothing(objects: dict[str, Any]) -> None:
     here = objects["release"]
-    there = Release(_Untouched(), here.plan, here.selection, None, here.created)  # type: ignore[arg-type]
+    there = Release(_Untouched(), here.plan, here.selection, None, here.created)
     assert repr(there) == re.sub(r"\d+ groups", "a table on Spark", repr(here))
     assert "to_spark()" in there._repr_html_()
 
@@ -189,8 +189,8 @@ def test_days_are_drawn_in_their_order() -> None:
     months = ["month=date_trunc('month', day)"]
     release = dp.release(EVENTS, unit="user_id", by=months, epsilon=5, delta=1e-6, max_groups=2)
     axes = release.plot()
-    drawn = axes.lines[0].get_xdata()
-    assert list(drawn) == sorted(row["month"] for row in release.to_arrow().to_pylist())
+    drawn = np.asarray(axes.lines[0].get_xdata()).tolist()
+    assert drawn == sorted(row["month"] for row in release.to_arrow().to_pylist())
     plt.close("all")
 
 

@@ -82,7 +82,7 @@ def run() -> None:
         _check_words(sys.argv[1:])
         code = app(standalone_mode=False, prog_name="dphist")
     except DphistError as problem:
-        _fail(str(problem), told=bool(problem.aftermath))
+        _fail(str(problem), told=bool(problem.aftermath), pointer=getattr(problem, "pointer", ""))
     except (typer.Abort, KeyboardInterrupt) as problem:
         words = str(problem.__cause__ or problem)
         _fail(f"Interrupted. {words}".strip(), code=130, told=bool(words))
@@ -129,14 +129,16 @@ def _usage(problem: typer.TyperException) -> str:
     return f"{message} Hint: {context.command_path} --help"
 
 
-def _fail(message: str, code: int = 2, *, told: bool = False) -> None:
-    """Say why, and what was charged, unless that is told already."""
+def _fail(message: str, code: int = 2, *, told: bool = False, pointer: str = "") -> None:
+    """Say why, and what was charged, unless that is told already; on a terminal point at the place in what was written."""
     words = message if told else f"{message} {account()}".strip()
     try:
         if words.startswith("Usage:"):
             say(words, err=True)
         elif words:
             say(printable(f"dphist: {words}"), err=True)
+            for line in pointer.splitlines() if sys.stderr.isatty() else ():
+                say(printable(f"  {line}"), err=True)
     finally:
         _forget_unwritten(sys.stdout)
         _forget_unwritten(sys.stderr)

@@ -125,9 +125,19 @@ ENCODINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PerformanceSettings:
-    """Threads, memory ("4GB") and the directory for data that does not fit; None leaves the choice to the engine.
+    """Threads, memory and the directory for data that does not fit; None leaves the choice to the engine.
 
-    memory_limit: of the engine and the arrays beside it; what the process had before comes on top.
+    Args:
+        threads: how many.
+        memory_limit: such as "4GB", of the engine and the arrays beside it; what the process had before comes on top.
+        temp_directory: where to spill.
+
+    Raises:
+        InvalidParameter: a value outside its domain.
+
+    Example:
+        >>> dp.PerformanceSettings(threads=2, memory_limit="2GB").threads
+        2
     """
 
     threads: int | None = None
@@ -173,12 +183,28 @@ class EngineOptions:
 class Files:
     """Files to read as one table, when their names do not say enough.
 
-    `paths` may hold globs and folders. Text formats carry no types: every column is read as text, unless `types` declares one
-    (a value that does not fit becomes null). The columns of JSON files must be declared: nothing else says which there are.
-    One line of a CSV file is one record; with `quote=None` nothing in it is special. `header` holds the names of the columns
-    of a CSV file that has no header, whose first line is a record. A field that is empty or one of `nulls` is null.
+    How a record is read depends on it, on the header and on what is said here: nothing is guessed from records. Text formats
+    carry no types: every column is read as text, unless `types` declares one. One line of a CSV file is one record.
 
-    How a record is read depends on it, on the header and on what is said here: nothing is guessed from records.
+    Args:
+        paths: files, globs of them, or folders.
+        format: ``parquet``, ``csv`` or ``json``, where the names do not tell.
+        delimiter: of a CSV file.
+        quote: of a CSV file; with None nothing in a line is special.
+        header: the names of the columns of a CSV file that has no header, whose first line is a record.
+        types: columns with their types; a value that does not fit becomes null. The columns of JSON files must be declared:
+            nothing else says which there are.
+        encoding: of a text file.
+        nulls: what a field of a CSV file holds that is null; an empty one always is.
+
+    Raises:
+        InvalidParameter: a value outside its domain.
+
+    Example:
+        >>> visits = dp.Files(("events.csv",), types={"age": "INTEGER"})
+        >>> old = dp.release(visits, unit="user_id", by="country", where="age > 60", epsilon=1, delta=1e-8, max_groups=1)
+        >>> old.to_arrow().column("country").to_pylist()[0]
+        'DE'
     """
 
     paths: tuple[str | Path, ...]

@@ -22,7 +22,15 @@ DEFAULT_SHORTLIST: Final = 10
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TopKPlan:
-    """The largest groups for a budget. Check or print it before any record is read."""
+    """The largest groups for a budget. Check or print it before any record is read.
+
+    Example:
+        >>> plan = dp.plan_top_k(k=50, epsilon=1, delta=1e-8)
+        >>> plan
+        TopKPlan(k 50, correlated; epsilon 1, delta 1e-08)
+        >>> plan.needed
+        51
+    """
 
     epsilon: float
     delta: float
@@ -53,7 +61,18 @@ class TopKPlan:
         return self.guarantee_for(None)
 
     def guarantee_for(self, unit: Unit | None) -> str:
-        """The same for a unit."""
+        """The guarantee in one sentence, for a unit.
+
+        Args:
+            unit: who is protected.
+
+        Returns:
+            The sentence, with its theorem.
+
+        Example:
+            >>> "one combination of user and day" in dp.plan_top_k(k=5, epsilon=1, delta=1e-8).guarantee_for(("user", "day"))
+            True
+        """
         return sentence(self.mechanism, self.epsilon, self.delta, unit)
 
     def __str__(self) -> str:
@@ -84,11 +103,27 @@ def plan_top_k(
     shortlist: int | None = None,
     neighbours: str = "add-remove",
 ) -> TopKPlan:
-    """Choose noise and threshold for the k largest groups.
+    """Choose noise and threshold for the k largest groups. Touches no data.
 
-    correlated: noisy counts with noise common to all, any number of groups per unit. from-top: noisy counts, for a source
-    that gives only its k + 1 largest groups; `max_groups` may bound the groups of a unit. ranked: keys in order, without
-    counts, chosen among the `shortlist` largest groups; any number of groups per unit.
+    Args:
+        k: how many groups to list at most.
+        epsilon: how much one unit may change the odds of any result.
+        delta: the probability of failure that is allowed.
+        method: ``correlated``: noisy counts with noise common to all. ``from-top``: noisy counts, for a source that gives
+            only its k + 1 largest groups. ``ranked``: keys in order, without counts. A unit may be in any number of groups.
+        max_groups: for ``from-top``, the most groups of one unit.
+        shortlist: for ``ranked``, how many of the largest groups to choose among.
+        neighbours: ``add-remove``, the only notion of neighbours.
+
+    Returns:
+        The plan, for `dphist.top_k` and `dphist.release_largest`.
+
+    Raises:
+        InvalidParameter: a value outside its domain, or one that the method cannot use.
+
+    Example:
+        >>> dp.plan_top_k(k=10, epsilon=1, delta=1e-8, method="ranked").mechanism.shortlist
+        100
     """
     check_neighbours(neighbours)
     checks.check_budget(epsilon, delta)

@@ -44,7 +44,7 @@ _MEMORY_PER_BYTE: Final = 100
 
 
 def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> list[Check]:
-    """Re-check metadata, plan, guarantee and table of a published file against each other.
+    """Check metadata, plan, guarantee and table of a published file against each other, without the data.
 
     Reads only what was published, in a process of its own: a damaged or hostile file ends that one at worst. A check has
     passed, failed, or was not made since there was nothing to compare with.
@@ -58,7 +58,12 @@ def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | No
         What was looked at, each with a name, an outcome and a sentence.
 
     Raises:
-        DphistError: if the file cannot be read or is none of dphist's.
+        DphistError: the file cannot be read, or is none of dphist's.
+
+    Example:
+        >>> release.write("checked.parquet")
+        >>> [check.state for check in dp.verify("checked.parquet") if check.name == "guarantee"]
+        ['passed']
     """
     asked = {"path": str(path), "ledger": None if ledger is None else str(ledger), "head": head, "modules": sys.path}
     try:

@@ -50,7 +50,8 @@ class Attached:
     """The columns of `source` with their DuckDB types.
 
     typed: the types were declared by the source itself. form: how the lines of a CSV file are divided whose first line names
-    the columns: they may be a record, if there is no header, and are not shown. reread: reads the source another way, slowly, with null for values that DuckDB's reader would not take.
+    the columns: they may be a record, if there is no header, and are not shown. reread: reads the source
+    another way, slowly, with null for values that DuckDB's reader would not take.
     """
 
     columns: dict[str, str]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import duckdb
 import pyarrow as pa
 
-from dphist.engines.duckdb.resolve import check_column, check_header
+from dphist.engines.duckdb.resolve import check_columns
 from dphist.engines.duckdb.sources import (
     check_folders,
     check_types,
@@ -19,7 +19,7 @@ from dphist.engines.duckdb.sources import (
     format_of_files,
     json_columns,
 )
-from dphist.engines.expressions import check_query
+from dphist.engines.expressions import Expressions, check_query
 from dphist.engines.query import Files, GroupByQuery, Key, parse_unit
 from dphist.engines.spark import owns
 from dphist.engines.spark import types as spark_types
@@ -58,10 +58,10 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: _Vi
         for part in parts:
             _check_times(source, [part.name] if part.expression is None else checked[part.expression].columns)
         columns += [name for expression in checked.values() for name in expression.columns]
-        frame, typed = _frame(spark, source, plain, columns)
+        frame, typed = _frame(spark, source, plain, checked)
         check_unique(frame.columns)
+        check_columns(plain, checked, frame.columns, None)
         for column in columns:
-            check_column(column, frame.columns, exact=column in plain)
             named(column)
         view = views.add(_narrowed(frame, names), "source")
 
@@ -179,8 +179,9 @@ def _collected(spark: SparkSession, sql: str) -> list[Any]:
     return without_leaks(lambda: spark.sql(sql).collect())
 
 
-def _frame(spark: SparkSession, source: object, plain: Sequence[str], needed: Sequence[str]) -> tuple[DataFrame, bool]:
-    """A DataFrame, and whether its types were declared by itself. plain: the needed columns that are named, not read by SQL."""
+def _frame(spark: SparkSession, source: object, plain: Sequence[str], checked: Expressions) -> tuple[DataFrame, bool]:
+    """A DataFrame, and whether its types were declared by itself. plain: columns that the query names itself."""
+    needed = [*plain, *(name for expression in checked.values() for name in expression.columns)]
     if owns(source):
         frame: Any = source
         return frame, True
@@ -194,7 +195,7 @@ def _frame(spark: SparkSession, source: object, plain: Sequence[str], needed: Se
     try:
         found = without_leaks(lambda: listed(spark, paths))
         if found:
-            return without_leaks(lambda: _read_files(spark, files, paths, found, plain, needed))
+            return without_leaks(lambda: _read_files(spark, files, paths, found, plain, checked))
     except EngineFailure:
         pass
     raise UnreadableSource("readable files", ", ".join(paths[:3]), "check that the cluster can read the paths.")
@@ -206,9 +207,10 @@ def _read_files(
     paths: Sequence[str],
     found: Sequence[str],
     plain: Sequence[str],
-    needed: Sequence[str],
+    checked: Expressions,
 ) -> tuple[DataFrame, bool]:
     kind = format_of_files(files, found)
+    needed = [*plain, *(name for expression in checked.values() for name in expression.columns)]
     folder = folders_of(found)[0]
     wanted = {name.casefold() for name in needed}
     used = [name for name in folder if name.casefold() in wanted]
@@ -224,8 +226,7 @@ def _read_files(
     header = csv_header(spark, paths, files, form)
     check_folders(folder, header)
     check_types(files, [*header, *folder])
-    if form.header:
-        check_header(plain, needed, [*header, *folder], form)
+    check_columns(plain, checked, [*header, *folder], form if form.header else None)
     return _declared(read_csv(spark, paths, form, header, needed, used), files), False
 
 
