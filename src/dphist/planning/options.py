@@ -180,7 +180,7 @@ class _Choices(TypedDict, total=False):
     ]
     medians: Annotated[
         _Bounds | None,
-        _aggregate("The median of records per group.", "--median", _BOUNDED, _BOUNDS, common=True),
+        _aggregate("The median of records per group.", "--median", _BOUNDED, _BOUNDS),
     ]
     count_of: Annotated[
         Sequence[str] | None,
