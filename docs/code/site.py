@@ -48,9 +48,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Point links out of docs/ to their pages here; files that the site does not have stay as words."""
-    source = next(
-        (path for path, place in ELSEWHERE.items() if place == page.file.src_uri), f"docs/{page.file.src_uri}"
-    )
+    generated = {place: path for path, place in ELSEWHERE.items() if place.startswith("project/")}
+    source = generated.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     return LINK.sub(lambda link: _moved(link, Path(source).parent, page.file.src_uri), markdown)
 
 

@@ -1,6 +1,6 @@
-"""Take the pictures of reports in this folder: real flights in a real browser, in light, in dark and as wide as a phone.
+"""Take the pictures of reports in docs/pictures: real flights in a real browser, in light, in dark and as wide as a phone.
 
-    make demo && python docs/pictures/reports.py build/flights.csv
+    make flights && python docs/code/reports.py build/flights.csv
 
 Needs the developers' environment and a chromium on this machine. Noise is drawn anew, so that counts differ a little each time.
 """
@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 import dphist as dp
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1] / "pictures"
 MOST_BYTES = 150_000
 
 
