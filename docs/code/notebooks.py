@@ -20,7 +20,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def as_markdown(path: Path) -> str:
     """The page of a notebook, with a link to the notebook itself."""
-    cells = nbformat.read(path, as_version=4).cells
+    cells = nbformat.read(path, as_version=4).cells  # type: ignore[no-untyped-call]
     parts = [part for cell in cells for part in _parts(cell)]
     return "\n\n".join([*parts, f"[Download this page as a notebook]({path.name})"]) + "\n"
 
