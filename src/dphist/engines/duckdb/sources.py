@@ -341,9 +341,9 @@ def _expand(pattern: str) -> list[str]:
             return found
         raise UnreadableSource("a folder with files", repr(pattern), "its hidden files do not count.")
     matches = [Path(path) for path in sorted(glob.glob(pattern, recursive=True))]
-    found = [str(path.resolve()) for path in matches if path.is_file()]
-    if not found and "**" not in pattern:
-        found = [file for path in matches if path.is_dir() and not is_hidden(path.name) for file in _below(path)]
+    known = [path for path in matches if not is_hidden(path.name) or path.suffix.lower() in _SUFFIXES]
+    each = [_below(path) if path.is_dir() else [str(path.resolve())] for path in known]
+    found = list(dict.fromkeys(path for paths in each for path in paths))
     if not found:
         raise UnreadableSource("a file that exists", repr(pattern), "check the path; quote a glob for the shell.")
     return found
