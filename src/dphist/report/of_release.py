@@ -67,6 +67,8 @@ def _sure(table: pa.Table, plan: Plan, level: float | None) -> str:
     if plan.request.keys_only:
         return f"{capital(dict(rates_in_words(plan.mechanism))['spurious'])}."
     if level is not None:
+        if plan.mechanism.in_rounds:
+            return f"Each interval is made to cover the true value with {percent(level)} % probability, noise and estimates included."
         return f"Each interval covers the value before noise with {percent(level)} % probability."
     typical = ""
     if table.num_rows:
