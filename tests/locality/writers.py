@@ -256,23 +256,36 @@ def _csv_text(table: pa.Table) -> pa.Table:
     return pa.table({name: pa.array(values, pa.string()) for name, values in lines.items()})
 
 
+_NULLS: Final = ("NaN", "null", "1", "a,b")
+
+
+def _without_nulls(table: pa.Table) -> pa.Table:
+    """Texts that were declared to be no values."""
+    text = _csv_text(table)
+    columns = [[None if value in _NULLS else value for value in column.to_pylist()] for column in text.columns]
+    return pa.table([pa.array(values, pa.string()) for values in columns], text.column_names)
+
+
 def _rows(table: pa.Table) -> list[list[str]]:
     columns = [[value or "" for value in column.to_pylist()] for column in _csv_text(table).columns]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-_TEXT: Final[dict[str, Any]] = {"newline": "", "encoding": "utf-8"}
+def _python_csv(
+    *, header: bool = True, suffix: str = ".csv", declared: dict[str, Any] | None = None, **options: Any
+) -> Write:
+    """declared: what the reader is told, and the encoding that is written."""
+    declared = declared or {}
+    text: dict[str, Any] = {"newline": "", "encoding": declared.get("encoding", "utf-8")}
 
-
-def _python_csv(*, header: bool = True, suffix: str = ".csv", **options: Any) -> Write:
     def write(table: pa.Table, folder: Path) -> Any:
         path = folder / f"x{suffix}"
-        with gzip.open(path, "wt", **_TEXT) if suffix.endswith(".gz") else path.open("w", **_TEXT) as file:
+        with gzip.open(path, "wt", **text) if suffix.endswith(".gz") else path.open("w", **text) as file:
             writer = csv.writer(file, **options)
             if header:
                 writer.writerow(_csv_text(table).column_names)
             writer.writerows(_rows(table))
-        return path if header else Files((path,), header=_csv_text(table).column_names)
+        return Files((path,), header=True if header else _csv_text(table).column_names, **declared)
 
     return write
 
@@ -291,25 +304,29 @@ def _json_records(table: pa.Table) -> list[Mapping[str, Any]]:
     return [dict(row) for row in _as_text(table).to_pylist()]
 
 
-def _json_lines(table: pa.Table, folder: Path) -> Path:
+def _declared(path: Path, table: pa.Table) -> Files:
+    return Files((path,), types=dict.fromkeys(_as_text(table).column_names, "text"))
+
+
+def _json_lines(table: pa.Table, folder: Path) -> Files:
     lines = [json.dumps(record, ensure_ascii=number % 2 == 0) for number, record in enumerate(_json_records(table))]
     (folder / "x.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return folder / "x.jsonl"
+    return _declared(folder / "x.jsonl", table)
 
 
-def _json_array(table: pa.Table, folder: Path) -> Path:
+def _json_array(table: pa.Table, folder: Path) -> Files:
     (folder / "x.json").write_text(json.dumps(_json_records(table), indent=1, ensure_ascii=False), encoding="utf-8")
-    return folder / "x.json"
+    return _declared(folder / "x.json", table)
 
 
-def _polars_json(table: pa.Table, folder: Path) -> Path:
+def _polars_json(table: pa.Table, folder: Path) -> Files:
     _polars(_as_text(table)).write_ndjson(folder / "x.ndjson")
-    return folder / "x.ndjson"
+    return _declared(folder / "x.ndjson", table)
 
 
-def _pandas_json(table: pa.Table, folder: Path) -> Path:
+def _pandas_json(table: pa.Table, folder: Path) -> Files:
     _text_frame(_as_text(table)).to_json(folder / "x.jsonl", orient="records", lines=True)
-    return folder / "x.jsonl"
+    return _declared(folder / "x.jsonl", table)
 
 
 _all: See = _without()
@@ -358,9 +375,13 @@ WRITERS: Final = (
             "python tabs": _python_csv(suffix=".tsv", delimiter="\t", lineterminator="\n"),
             "python gzip": _python_csv(suffix=".csv.gz", lineterminator="\n"),
             "without header": _python_csv(header=False, lineterminator="\n"),
+            "utf-16": _python_csv(delimiter=";", declared={"encoding": "utf-16", "delimiter": ";"}),
             "pandas": _pandas_csv,
             "polars": _polars_csv,
         }.items()
+    ),
+    Writer(
+        "csv with nulls", _python_csv(declared={"nulls": _NULLS}, lineterminator="\n"), _without_nulls, untyped=True
     ),
     *(
         Writer(f"json {name}", write, _as_text, untyped=True)

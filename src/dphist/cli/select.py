@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from dphist.cli import options
-from dphist.cli.options import option
+from dphist.cli.reading import files_to_read, reads
 from dphist.cli.release import Outputs, check_budget
 from dphist.planning.options import SelectBudget
 
 
+@reads
 @options.spread(SelectBudget)
 def command(
     source: options.Source,
+    reading: dict[str, Any],
     unit: options.Unit,
     by: options.By,
     asked: dict[str, Any],
-    plan: Annotated[Path | None, option("--plan", "Run a plan saved by `dphist plan --keys-only --save`.")] = None,
+    plan: options.SavedPlan = None,
     where: options.Where = None,
-    no_header: options.NoHeader = None,
     null_keys: options.NullKeys = "group",
     output: options.Output = None,
     report: options.Report = None,
@@ -42,6 +42,8 @@ def command(
 ) -> None:
     """Publish which groups exist: keys alone, no counts, with all of the budget spent on finding them.
 
+    A plan for it is saved with `dphist plan --keys-only --save`.
+
     Example: dphist select events.parquet --unit user_id --by url --epsilon 1 --delta 1e-8 -o keys.parquet
     """
     from dphist.publish.run import prepare_selection
@@ -53,7 +55,7 @@ def command(
     opened = options.open_engine(engine, threads, memory_limit, temp_directory, **cluster)
     outputs.check_with(opened)
     job = prepare_selection(
-        options.files(source, no_header),
+        files_to_read(source, reading),
         unit=unit,
         by=by,
         plan=plan,
