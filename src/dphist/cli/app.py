@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 import dphist
-from dphist.cli import audit, bounds, ledger, lists, plan, profile, release, select, stat
+from dphist.cli import audit, bounds, ledger, lists, plan, profile, progress, release, select, stat
 from dphist.cli.commands import Commands
 from dphist.cli.options import option
 from dphist.cli.output import say
@@ -139,6 +139,7 @@ def _usage(problem: typer.TyperException) -> str:
 def _fail(message: str, code: int = 2, *, told: bool = False) -> None:
     """Say why, and what was charged, unless that is told already."""
     words = message if told else f"{message} {account()}".strip()
+    progress.stop()
     try:
         if words.startswith("Usage:"):
             say(words, err=True)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import Talk, print_json, recorded
+from dphist.cli.output import Talk, paid, print_json
 
 
 def command(
@@ -66,5 +66,6 @@ def command(
     )
     if as_json:
         print_json(found.to_data())
+        return
     talk.line(str(found))
-    talk.line(recorded(found.receipt))
+    talk.line(paid(epsilon, 0.0, ledger, found.receipt))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from dphist.cli import options
 from dphist.cli.commands import Commands
 from dphist.cli.options import option
-from dphist.cli.output import print_json, say
+from dphist.cli.output import print_json, say, screen, show_table
 from dphist.columns import one_of, unit_in_words, unit_of
 from dphist.errors import InvalidParameter
 from dphist.interruption import UNCHARGED, account_for, held
@@ -116,16 +116,28 @@ def history(ledger: options.Ledger = None, dataset: options.Dataset = None, as_j
     if as_json:
         print_json([entry.to_data() for entry in status.entries])
         return
+    from dphist.publish.grid import Column, grid
+
     waiting = {entry.sequence for entry in status.unconfirmed}
-    for entry in status.entries:
-        say(printable(f"{entry.sequence:>6,}  {entry.time[:19]}  {entry.kind:<8}{_facts(entry)}"))
-        if entry.sequence in waiting:
-            say(f"{'':>8}never confirmed: it may have been cut short. Counted, since noise may have been drawn.")
-        if "clock" in entry.body:
-            say(printable(f"{'':>8}the clock was {entry.body['clock']}"))
+    entries = status.entries
+    columns = [
+        Column("entry", "number", [f"{entry.sequence:,}" for entry in entries]),
+        Column("time", "word", [entry.time[:19] for entry in entries]),
+        Column("kind", "word", [entry.kind for entry in entries]),
+        Column("what", "text", [_facts(entry, waiting=entry.sequence in waiting) for entry in entries]),
+    ]
+    show_table(grid(columns, screen()))
 
 
-def _facts(entry: Entry) -> str:
+def _facts(entry: Entry, *, waiting: bool) -> str:
+    """What an entry says, and what is odd about it."""
+    words = _spent(entry)
+    if waiting:
+        words += ". Never confirmed: it may have been cut short. Counted, since noise may have been drawn"
+    return words + (f". The clock was {entry.body['clock']}" if "clock" in entry.body else "")
+
+
+def _spent(entry: Entry) -> str:
     if entry.kind == "create":
         from dphist.ledger import DataSet
 

@@ -9,7 +9,7 @@ import typer
 import dphist
 from dphist.cli import options
 from dphist.cli.options import declared, option
-from dphist.cli.output import Talk, print_json, recorded, say
+from dphist.cli.output import Talk, paid, print_json, say
 from dphist.columns import unit_of
 from dphist.errors import InvalidParameter
 from dphist.flexible.plan import StatisticPlan, plan_statistic, trade_offs
@@ -90,8 +90,9 @@ def command(
     )
     if as_json:
         print_json(answer.to_data())
+        return
     talk.line(str(answer))
-    talk.line(recorded(answer.receipt))
+    talk.line(paid(answer.plan.epsilon, answer.plan.delta, ledger, answer.receipt))
 
 
 def _table(plan: StatisticPlan) -> str:

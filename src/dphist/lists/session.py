@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dphist import checks, stored
 from dphist.columns import Unit, unit_in_words, unit_of
-from dphist.engines.base import Engine
+from dphist.engines.base import Engine, Progress
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import BudgetExceeded, InvalidParameter
 from dphist.histogram import ContributionBounds
@@ -208,6 +208,7 @@ class Session:
         settings: PerformanceSettings | None = None,
         engine: Engine | None = None,
         ledger: str | Path | None = None,
+        progress: Progress | None = None,
         entropy: Entropy | None = None,
     ) -> tuple[pa.Table, bool]:
         """(keys with their rank, whether k groups were found): at most k groups with the most units, in order.
@@ -232,7 +233,7 @@ class Session:
                 spent = words
 
             with telling(lambda: spent):
-                with choose_engine(source, engine, settings).open(source, query) as records:
+                with choose_engine(source, engine, settings).open(source, query, progress=progress) as records:
                     account = account.reserve(k)  # what names and types rule out costs nothing
                     reserved = f"One query and the {k} results it reserved stay spent. {_UNSEEN}"
                     _store(file, account, lambda: note(reserved))
