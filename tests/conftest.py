@@ -15,7 +15,7 @@ import spark_sessions
 settings.register_profile("dphist", deadline=None, derandomize="CI" in os.environ, max_examples=50)
 settings.load_profile("dphist")
 
-UNTRACED = {"audit", "engines", "locality", "papers", "spark"}
+UNTRACED = {"audit", "docs", "engines", "locality", "papers", "spark"}
 """Tests that run unseen by the coverage gate: the others cover its rooms line by line, and tracing these would cost minutes."""
 
 MOST_ON_SPARK = 2

@@ -46,6 +46,13 @@ class DphistError(Exception):
     """The root: catch this to catch everything dphist raises on purpose.
 
     aftermath: what a run that failed has spent all the same, in words; the message ends with it.
+
+    Example:
+        >>> try:
+        ...     dp.plan(epsilon=-1, delta=1e-8)
+        ... except dp.DphistError as problem:
+        ...     print(problem)
+        Expected a finite epsilon > 0, got -1. Hint: 1 is a common choice; smaller is more private.
     """
 
     aftermath: str = ""
@@ -55,7 +62,12 @@ class DphistError(Exception):
 
 
 class InvalidParameter(DphistError, ValueError):
-    """A parameter outside its domain."""
+    """A parameter outside its domain.
+
+    pointer: where in a text of the user's own something is wrong: the line, and under it a caret.
+    """
+
+    pointer: str = ""
 
     def __init__(self, expected: str, got: object, hint: str = "") -> None:
         self.expected, self.got, self.hint = expected, got, hint

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import time
@@ -27,7 +28,11 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 UNCHARGED: Final = "Nothing was charged."
-_WORDS: Final = {signal.SIGINT: "Interrupted.", signal.SIGTERM: "Terminated.", signal.SIGHUP: "Hung up."}
+_WORDS: Final = {
+    getattr(signal, name): words
+    for name, words in (("SIGINT", "Interrupted."), ("SIGTERM", "Terminated."), ("SIGHUP", "Hung up."))
+    if hasattr(signal, name)
+}
 _PATIENCE: Final = 20.0
 """Seconds that a signal waits for the end of a step, such as a charge that itself waits for another process."""
 
@@ -136,11 +141,11 @@ def watching(*, last: bool = False) -> Iterator[None]:
     _undo.clear()
     _written.clear()
     _printed = False
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
+    reader, writer = socket.socketpair()  # not a pipe: Windows wakes by sockets alone
+    writer.setblocking(False)
     before = {number: signal.getsignal(number) for number in _WORDS}
     ours = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
-    wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    wakeup = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     watch = threading.Thread(target=_wait, args=(reader,), name="dphist signals", daemon=True)
     watch.start()
     _watched = True
@@ -155,31 +160,31 @@ def watching(*, last: bool = False) -> Iterator[None]:
             for number in ours:
                 signal.signal(number, signal.SIG_IGN if last else before[number])
             signal.set_wakeup_fd(wakeup)
-        os.write(writer, b"\0")
+        writer.send(b"\0")
         watch.join()
-        os.close(reader)
-        os.close(writer)
+        reader.close()
+        writer.close()
 
 
 def _leave_it_to_the_watch(_number: int, _frame: FrameType | None) -> None:
-    """Python writes the number of a signal to the pipe, whatever the main thread is doing."""
+    """Python writes the number of a signal to the socket, whatever the main thread is doing."""
 
 
-def _wait(reader: int) -> None:
-    while received := os.read(reader, 1):
+def _wait(reader: socket.socket) -> None:
+    while received := reader.recv(1):
         if received == b"\0":
             return
         if (number := received[0]) in _WORDS:
             _stop(signal.Signals(number), reader)
 
 
-def _stop(number: signal.Signals, reader: int) -> None:
+def _stop(number: signal.Signals, reader: socket.socket) -> None:
     """End the process. From here on the lock stays taken, so that the main thread can neither charge, write nor speak."""
     _stopping.set()
     until = time.monotonic() + _PATIENCE
     while not (safe := _LOCK.acquire(timeout=0.05)) and time.monotonic() < until:
         if select.select([reader], [], [], 0)[0]:  # somebody asks a second time
-            os.read(reader, 64)
+            reader.recv(64)
             until = min(until, time.monotonic() + _PATIENCE / 10)
     if not _watched:  # the command has ended meanwhile
         _stopping.clear()
@@ -203,7 +208,7 @@ def _say(text: str) -> None:
     with suppress(OSError, ValueError, AttributeError):
         handle = sys.__stderr__.fileno()  # type: ignore[union-attr]
         data = text.encode(sys.__stderr__.encoding or "utf-8", "backslashreplace")  # type: ignore[union-attr]
-        if select.select([], [handle], [], 1.0)[1]:
+        if sys.platform == "win32" or select.select([], [handle], [], 1.0)[1]:
             os.write(handle, data)
 
 

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from dphist import systems
 from dphist.errors import InvalidParameter
 from dphist.interruption import held, note_output
 from dphist.scratch import private_directory
@@ -151,7 +152,8 @@ def _check_existing(path: Path, *, overwrite: bool) -> None:
     if not overwrite:
         raise InvalidParameter("a new file for the output", f"{path}, which exists", OVERWRITE)
     folder = path.parent.stat()
-    if folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, folder.st_uid, path.stat().st_uid):
+    theirs = not (systems.is_administrator() or systems.is_ours(folder) or systems.is_ours(path.stat()))
+    if folder.st_mode & stat.S_ISVTX and theirs:
         raise InvalidParameter("an output that you may replace", f"{path}, which is someone else's", OTHER_NAME)
 
 

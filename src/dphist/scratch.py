@@ -8,7 +8,6 @@ that is itself killed can be done again. Without a lock file a directory is remo
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
@@ -19,13 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dphist import systems
 from dphist.interruption import undone
 
 PREFIX: Final = "dphist-private-"
 _LOCK: Final = ".dphist-lock"
 _TRIES: Final = 100
-_FILE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
+_FILE: Final = os.O_RDWR | systems.NO_LINK | systems.NO_WAIT
 
 
 @dataclass(slots=True, eq=False)
@@ -41,12 +40,7 @@ class PrivateDirectory:
         with suppress(OSError):
             target = self.path.replace(self.path.with_name(f".{self.path.name}"))
         try:
-            folder = os.open(target, _FOLDER)
-            try:
-                _empty(folder)
-            finally:
-                os.close(folder)
-            target.rmdir()
+            _delete(target)
         except OSError:
             with suppress(OSError):  # so that whoever is told to delete it finds it
                 target.replace(self.path)
@@ -76,7 +70,7 @@ def make_directory(parent: Path | None = None, prefix: str = PREFIX) -> PrivateD
             path.rmdir()
             raise
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            systems.lock(handle)
         except BlockingIOError:  # the same a moment later
             os.close(handle)
             continue
@@ -92,6 +86,8 @@ def make_directory(parent: Path | None = None, prefix: str = PREFIX) -> PrivateD
 
 def remove_dead(parent: Path | None = None, prefix: str = PREFIX) -> None:
     """Remove the directories of dead processes of this user. What cannot be removed stays; nobody is told."""
+    if not systems.HAS_LOCKS:  # who lives and who does not cannot be told
+        return
     place = Path(tempfile.gettempdir()) if parent is None else parent
     names: list[str] = []
     with suppress(OSError):
@@ -102,7 +98,7 @@ def remove_dead(parent: Path | None = None, prefix: str = PREFIX) -> None:
 
 
 def _remove_if_dead(path: Path) -> None:
-    folder = os.open(path, _FOLDER)
+    folder = os.open(path, systems.FOLDER)
     try:
         if not _is_private(folder, stat.S_ISDIR):
             return
@@ -113,7 +109,7 @@ def _remove_if_dead(path: Path) -> None:
             return
         try:
             if _is_private(handle, stat.S_ISREG):
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error if its owner is alive
+                systems.lock(handle)  # an error if its owner is alive
                 _empty(folder)
                 path.rmdir()
         finally:
@@ -124,7 +120,19 @@ def _remove_if_dead(path: Path) -> None:
 
 def _is_private(handle: int, kind: Callable[[int], bool]) -> bool:
     found = os.fstat(handle)
-    return kind(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return kind(found.st_mode) and systems.is_ours(found) and not found.st_mode & 0o077
+
+
+def _delete(path: Path) -> None:
+    if not systems.HAS_LOCKS:
+        shutil.rmtree(path)
+        return
+    folder = os.open(path, systems.FOLDER)
+    try:
+        _empty(folder)
+    finally:
+        os.close(folder)
+    path.rmdir()
 
 
 def _empty(folder: int) -> None:

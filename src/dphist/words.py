@@ -47,6 +47,11 @@ def _rounded(value: float | Fraction, digits: int, rounding: str) -> str:
     return f"{float(context.divide(Decimal(exact.numerator), Decimal(exact.denominator))):.{digits}g}"
 
 
+def budget(epsilon: float, delta: float) -> str:
+    """A guarantee in a few words, rounded up."""
+    return f"epsilon {rounded_up(epsilon)}, delta {rounded_up(delta)}"
+
+
 def factor_of(epsilon: float) -> str:
     """e^epsilon, rounded up; beyond the doubles the power alone."""
     power = f"e^{exactly(epsilon)}"

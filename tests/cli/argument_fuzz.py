@@ -138,6 +138,7 @@ class Outcome:
 COMMON = ("--unit", "user", "--by", "url")
 BUDGET = ("--epsilon", "1", "--delta", "1e-6")
 USUAL: dict[str, tuple[str, ...]] = {
+    "demo": ("--data", "new"),
     "plan": (*BUDGET, "--max-groups", "3"),
     "profile": ("--noise-std", "16", "--gap", "98", "--max-groups", "10", "--epsilon", "1"),
     "release": ("events.csv", *COMMON, *BUDGET, "--max-groups", "3", "-o", "out.csv"),
@@ -146,6 +147,7 @@ USUAL: dict[str, tuple[str, ...]] = {
     "--epsilon", "1"),
     "bounds": ("events.csv", "--unit", "user", "--column", "n", "--epsilon", "1"),
     "verify": ("old.csv",),
+    "explain": ("voting",),
     "top-k": ("events.csv", *COMMON, *BUDGET, "--k", "2", "--method", "ranked"),
     "ledger create": ("--ledger", "new.db", "--dataset", "e", *BUDGET, "--unit", "user", "--accountant", "basic"),
     "ledger show": ("--ledger", "ledger.db"),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import duckdb
 import pyarrow as pa
 import pytest
-from engine_oracle import Engine, every_engine, groups_of
+from engine_oracle import ENGINES, Engine, every_engine, groups_of
 
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.expressions import check_expression
@@ -257,3 +257,59 @@ def test_what_expressions_share_fails_on_its_record_and_step_alone(keys: list[st
     found = DuckDBEngine().histogram(table, query, ContributionBounds(1))
     assert found.counts.sum() == 3
     assert dict(zip(found.keys.column_names, failed, strict=True)) in found.keys.to_pylist()
+
+
+PLACES = {
+    "amount >": (8, "Expected one SQL expression", "amount >\n        ^"),
+    "a b c": (4, "which is none at character 5", "a b c\n    ^"),
+    "amount > 50": (0, "write CAST(amount AS DOUBLE)", "amount > 50\n^^^^^^^^^^^"),
+    "n > 1 AND\n  50 < amount": (12, "--type amount=double", "  50 < amount\n  ^^^^^^^^^^^"),
+    "n > 1 AND amount * 2 > 3": (
+        10,
+        "* of the type VARCHAR at character 11",
+        "n > 1 AND amount * 2 > 3\n          ^^^^^^^^^^",
+    ),
+    "n BETWEEN amount AND 7": (0, "text beside a number", None),
+    "amount IN (1, 2)": (0, "CAST(amount AS DOUBLE)", None),
+    "'ä' = amount AND luower(amount) = 'x'": (
+        17,
+        "did you mean lower",
+        "'ä' = amount AND luower(amount) = 'x'\n" + " " * 17 + "^^^^^^",
+    ),
+    "n = 1 AND amuont = '5'": (10, "did you mean 'amount'", "n = 1 AND amuont = '5'\n          ^^^^^^"),
+    "CASE WHEN n > 1 THEN amount ELSE now() END = 'x'": (33, "the function now", None),
+}
+
+
+@every_engine
+@pytest.mark.parametrize("text", PLACES)
+def test_a_wrong_expression_is_shown_with_its_place(engine: Engine, text: str) -> None:
+    place, words, pointer = PLACES[text]
+    source = pa.table({"user": [1], "n": [1], "amount": ["7"]})
+    with pytest.raises(InvalidParameter) as caught:
+        engine.explain(GroupByQuery("user", (Key("n"),), where=text), ContributionBounds(1), source)
+    told = str(caught.value)
+    assert f"at character {place + 1}." in told or (place == len(text) and "at the end." in told)
+    if engine is ENGINES["duckdb"] or "*" not in text:
+        assert words in told
+    assert pointer in (None, caught.value.pointer)
+    assert "Error" not in told
+
+
+WRONG_TYPES = [
+    "CASE WHEN n > 1 THEN d ELSE n END = 1",
+    "coalesce(n, d) = 1",
+    "d + d > 1",
+    "if(n > 1, d, n) = 1",
+    "d > 5",
+]
+WRONG_WORDS = ["n = ANY (1)", "n > ", "d = 'never'", "(n", "n)", "n ? 1", "n -> 'a'", "\x00", "n = 1e", "x'zz' = n"]
+
+
+@pytest.mark.parametrize("text", [*WRONG_TYPES, *WRONG_WORDS])
+def test_no_words_of_the_engine_reach_the_user(text: str) -> None:
+    """They may quote what nobody has looked at, and nobody knows them."""
+    source = pa.schema([("user", pa.int64()), ("n", pa.int64()), ("d", pa.date32())]).empty_table()
+    with pytest.raises(InvalidParameter) as caught:
+        DuckDBEngine().explain(GroupByQuery("user", (Key("n"),), where=text), ContributionBounds(1), source)
+    assert not [word for word in ("Error", "Candidate", "LINE 1", "Binder", "HINT") if word in str(caught.value)]

@@ -12,12 +12,6 @@ PEOPLE = "--unit user --by item"
 SMALL = "--epsilon 1 --delta 1e-6 --max-groups 3"
 BUDGET = "--epsilon 1 --delta 1e-6"
 
-HELP = (
-    "", "plan", "profile", "release", "select", "stat", "verify", "top-k", "audit", "ledger", "ledger create", "ledger show",
-    "ledger history", "ledger verify", "ledger export", "ledger record", "session", "session start", "session query",
-    "session show", "continual", "continual start", "continual add", "continual show",
-)  # fmt: skip
-
 SCRIPTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "plan": (
         (
@@ -259,16 +253,11 @@ SCRIPTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-def _help(command: str) -> dict[str, Any]:
-    return cli(f"{command} --help")
-
-
 def _script(name: str) -> dict[str, Any]:
     commands, files = SCRIPTS[name]
     return cli(*commands, files=files)
 
 
 COMMANDS: dict[str, Callable[[], Any]] = {
-    **{"-".join(["help", *command.split()]): partial(_help, command) for command in HELP},
     **{f"command-{name}": partial(_script, name) for name in SCRIPTS},
 }

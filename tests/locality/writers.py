@@ -291,25 +291,29 @@ def _json_records(table: pa.Table) -> list[Mapping[str, Any]]:
     return [dict(row) for row in _as_text(table).to_pylist()]
 
 
-def _json_lines(table: pa.Table, folder: Path) -> Path:
+def _declared(path: Path, table: pa.Table) -> Files:
+    return Files((path,), types=dict.fromkeys(_as_text(table).column_names, "text"))
+
+
+def _json_lines(table: pa.Table, folder: Path) -> Files:
     lines = [json.dumps(record, ensure_ascii=number % 2 == 0) for number, record in enumerate(_json_records(table))]
     (folder / "x.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return folder / "x.jsonl"
+    return _declared(folder / "x.jsonl", table)
 
 
-def _json_array(table: pa.Table, folder: Path) -> Path:
+def _json_array(table: pa.Table, folder: Path) -> Files:
     (folder / "x.json").write_text(json.dumps(_json_records(table), indent=1, ensure_ascii=False), encoding="utf-8")
-    return folder / "x.json"
+    return _declared(folder / "x.json", table)
 
 
-def _polars_json(table: pa.Table, folder: Path) -> Path:
+def _polars_json(table: pa.Table, folder: Path) -> Files:
     _polars(_as_text(table)).write_ndjson(folder / "x.ndjson")
-    return folder / "x.ndjson"
+    return _declared(folder / "x.ndjson", table)
 
 
-def _pandas_json(table: pa.Table, folder: Path) -> Path:
+def _pandas_json(table: pa.Table, folder: Path) -> Files:
     _text_frame(_as_text(table)).to_json(folder / "x.jsonl", orient="records", lines=True)
-    return folder / "x.jsonl"
+    return _declared(folder / "x.jsonl", table)
 
 
 _all: See = _without()

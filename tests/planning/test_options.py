@@ -12,10 +12,16 @@ import pyarrow as pa
 import pytest
 
 import dphist as dp
-from dphist.engines import query
+from dphist.engines import buckets, query
 from dphist.flexible import plan as flexible
-from dphist.planning import options
+from dphist.flexible import statistics
+from dphist.ledger import dataset
+from dphist.mechanisms import counts
+from dphist.planning import choices, options, top_k
 from dphist.planning.options import BudgetOptions, PlanOptions, ReleaseOptions, StatisticOptions
+from dphist.privacy import correlated_gaussian as csh
+from dphist.privacy import filters
+from dphist.privacy import sparse_gaussian as gshm
 from dphist.publish import table
 
 TABLE = pa.table({"user": ["SECRET1", "SECRET2"], "url": ["SECRET3", "SECRET4"]})
@@ -56,9 +62,16 @@ def _example(kind: Any) -> object:
 
 def test_declarations_agree_with_what_they_are_passed_to() -> None:
     """These live where `dphist --help` does not go: engines, tables and statistics."""
-    assert get_args(options.NullKeys) == get_args(query.NullKeys)
-    assert get_args(options.Order) == table.ORDERS
-    assert get_args(options.ReadAs) == flexible.READ_AS
+    assert get_args(choices.NullKeys) == get_args(query.NullKeys)
+    assert get_args(choices.Order) == table.ORDERS
+    assert get_args(choices.ReadAs) == flexible.READ_AS
+    assert get_args(choices.Emphasis) == counts.EMPHASES
+    assert (*gshm.ANALYSES, *csh.ANALYSES) == choices.ANALYSES
+    assert top_k.METHODS == choices.METHODS
+    assert statistics.NAMES == choices.STATISTICS
+    assert get_args(buckets.Of) == choices.BOUNDS
+    assert filters.ACCOUNTANTS == choices.ACCOUNTANTS
+    assert dataset.PROTECTS == choices.PROTECTS
     taken = inspect.signature(flexible.plan_statistic).parameters
     assert [name for name in taken if name != "name"] == list(StatisticOptions.__annotations__)
     for name, declared in options.declarations(StatisticOptions).items():

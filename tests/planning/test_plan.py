@@ -15,7 +15,8 @@ from dphist.aggregates import Aggregate
 from dphist.measures import Measure
 from dphist.mechanisms import GroupMechanism, KnownGroups
 from dphist.planning import storage
-from dphist.planning.request import OBJECTIVES, Objective, Request
+from dphist.planning.choices import OBJECTIVES, Objective
+from dphist.planning.request import Request
 
 FIELDS = {
     "mechanism", "analysis", "epsilon", "delta", "target_delta", "max_groups", "sparsity", "noise_std", "independent_std",

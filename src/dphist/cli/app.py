@@ -10,11 +10,10 @@ from contextlib import suppress
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
 
 import dphist
-from dphist.cli import audit, bounds, ledger, lists, plan, profile, progress, release, select, stat
-from dphist.cli.commands import Commands
+from dphist.cli import progress
+from dphist.cli.commands import Commands, Registered
 from dphist.cli.options import option
 from dphist.cli.output import say
 from dphist.errors import DphistError, InvalidParameter
@@ -31,7 +30,7 @@ class _Unread(Exception):
     """Nobody reads the output any more."""
 
 
-class _Commands(TyperGroup):
+class _Root(Registered):
     """Passes on what an interrupt or a closed pipe has to say, which typer would turn into a bare exit code."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
@@ -45,25 +44,15 @@ class _Commands(TyperGroup):
 
 app = Commands(
     name="dphist",
-    cls=_Commands,
-    help="Counts and sums per group under differential privacy, without knowing the groups in advance.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+    cls=_Root,
+    add_completion=True,
+    help="""Counts and sums per group under differential privacy, without knowing the groups in advance.
+
+    Example: dphist demo
+    Example: dphist plan --epsilon 1 --delta 1e-8
+    Example: dphist release events.parquet --unit user_id --by url --epsilon 1 --delta 1e-8 -o out.parquet
+    """,
 )
-app.command("plan")(plan.command)
-app.command("profile")(profile.command)
-app.command("release")(release.command)
-app.command("select")(select.command)
-app.command("stat")(stat.command)
-app.command("bounds")(bounds.command)
-app.command("verify")(release.verify_command)
-app.command("top-k")(lists.top_k)
-app.add_typer(ledger.app, name="ledger")
-app.command("audit")(audit.command)
-app.add_typer(lists.sessions, name="session")
-app.add_typer(lists.streams, name="continual")
 
 
 def _show_version(wanted: bool) -> None:
@@ -75,7 +64,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, option("--version", "Print the version and exit.", callback=_show_version, is_eager=True)
+        bool, option("--version", "Print the version.", "Help", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     pass
@@ -87,7 +76,7 @@ def run() -> None:
     remove_dead()  # what a killed run left, also if this command reads no record
     try:
         _check_words(sys.argv[1:])
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="dphist")
     except DphistError as problem:
         _fail(str(problem), told=bool(problem.aftermath))
     except (typer.Abort, KeyboardInterrupt) as problem:

@@ -14,37 +14,38 @@ from dphist.cli import options
 from dphist.cli.options import option
 from dphist.cli.output import Talk, print_json, say
 from dphist.errors import InvalidParameter
-from dphist.planning import Plan
 from dphist.scratch import private_directory
 
 
 def command(
-    mechanism: Annotated[str | None, option("--mechanism", "Attack only this mechanism, e.g. laplace.")] = None,
-    thorough: Annotated[
-        bool, option("--thorough/--quick", "Thorough: many more runs, half an hour; quick: a minute or two.")
-    ] = False,
-    plan: Annotated[
-        Path | None, option("--plan", "Attack a plan saved by `dphist plan --save`, at its own parameters.")
+    mechanism: Annotated[
+        str | None, option("--mechanism", "Attack only this mechanism, e.g. laplace.", "Privacy", metavar="NAME")
     ] = None,
-    engine: Annotated[
-        str, option("--engine", "duckdb: everything on this machine; spark: what the Spark engine does.")
-    ] = "duckdb",
+    thorough: Annotated[
+        bool,
+        option("--thorough/--quick", "Thorough: many more runs, half an hour; quick: a minute or two.", "Privacy"),
+    ] = False,
+    plan: options.SavedPlan = None,
+    engine: options.EngineName = "duckdb",
     master: options.Master = None,
     remote: options.Remote = None,
     staging: options.StagingDirectory = None,
     report: options.Report = None,
     overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Try to break every guarantee, and check that mechanisms broken on purpose are caught. Reads no data of yours.
 
-    Exit code 1 if a claim does not hold or a broken mechanism is not caught.
+    Exit code 1 if a claim does not hold or a broken mechanism is not caught. --plan attacks that plan at its own parameters;
+    --engine spark attacks what the Spark engine does.
 
     Example: dphist audit --mechanism truncated-laplace --report audit.html
     """
     from dphist.audit.run import audit
     from dphist.audit.tables import render, text
     from dphist.outputs import check_outputs, write_text
+    from dphist.planning import Plan
     from dphist.publish.files import files_of
 
     inputs = files_of(plan)
@@ -59,15 +60,16 @@ def command(
             mechanism=mechanism,
             plan=None if plan is None else Plan.load(plan),
             engine=cluster,
-            progress=Talk(quiet=as_json).phase,
+            progress=Talk(quiet=quiet or as_json).phase,
         )
     if as_json:
         print_json(outcome.to_data())
-    else:
+    elif not quiet:
         say(text(outcome))
     if report is not None:
         write_text(render(outcome), report, inputs=inputs, overwrite=overwrite)
-        say(f"\nReport written to {report}", err=as_json)
+        if not quiet:
+            say(f"\nReport written to {report}", err=as_json)
     if not outcome.passed:
         raise typer.Exit(1)
 

@@ -7,25 +7,36 @@ from typing import Annotated, Any
 from dphist.cli import options
 from dphist.cli.options import option
 from dphist.cli.output import Talk, paid, print_json
+from dphist.planning.choices import BOUNDS
 
 
 def command(
     source: options.Source,
     unit: options.Unit,
     epsilon: options.Epsilon,
-    column: Annotated[str | None, option("--column", "The column whose bounds are asked for.")] = None,
+    column: options.Column = None,
     of: Annotated[
         str,
         option(
             "--of",
             "record: of one record of each unit; sum, mean: of a unit's in a group; rows, distinct: how many records or"
             " values it has there.",
+            "What to publish",
+            choices=BOUNDS,
+            metavar="NAME",
         ),
     ] = "record",
-    by: Annotated[list[str] | None, option("--by", "A column that makes the groups, for sum, mean and rows.")] = None,
-    lower: Annotated[float | None, option("--lower", "A lower end that is known.")] = None,
-    upper: Annotated[float | None, option("--upper", "An upper end that is known.")] = None,
-    outside: Annotated[float, option("--outside", "About the share of units that may be outside.")] = 0.01,
+    by: options.ByOrNone = None,
+    lower: Annotated[
+        float | None, option("--lower", "A lower end that is known.", "What to publish", metavar="NUMBER")
+    ] = None,
+    upper: Annotated[
+        float | None, option("--upper", "An upper end that is known.", "What to publish", metavar="NUMBER")
+    ] = None,
+    outside: Annotated[
+        float,
+        option("--outside", "About the share of units that may be outside.", "What to publish", metavar="NUMBER"),
+    ] = 0.01,
     where: options.Where = None,
     no_header: options.NoHeader = None,
     ledger: options.Ledger = None,
@@ -33,13 +44,16 @@ def command(
     threads: options.Threads = None,
     memory_limit: options.MemoryLimit = None,
     temp_directory: options.TempDirectory = None,
-    engine: options.Counter = "duckdb",
+    engine: options.EngineName = "duckdb",
     master: options.Master = None,
     remote: options.Remote = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Private bounds of a column, for sums and means to come. Charged like a release.
 
+    --of sum, mean, rows and distinct need --by.
+
+    Example: dphist bounds ages.parquet --unit person --column age --epsilon 0.1
     Example: dphist bounds events.parquet --unit user_id --of rows --by url --epsilon 0.1
     """
     from dphist.publish.bounds import bounds

@@ -14,13 +14,14 @@ from dphist.cli.output import print_json, say, screen, show_table
 from dphist.columns import one_of, unit_in_words, unit_of
 from dphist.errors import InvalidParameter
 from dphist.interruption import UNCHARGED, account_for, held
-from dphist.privacy import composition, filters
+from dphist.planning.choices import ACCOUNTANTS
 from dphist.words import printable
 
 if TYPE_CHECKING:
     from dphist.ledger import Entry, Ledger
+    from dphist.privacy import composition
 
-app = Commands(help="Budgets and what was spent of them, in a database.", no_args_is_help=True)
+app = Commands(help="Budgets and what was spent of them, in a database.")
 
 
 def _needed(ledger: str | None, dataset: str | None) -> tuple[str, str]:
@@ -53,17 +54,31 @@ def create(
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
     accountant: Annotated[
-        str | None, option("--accountant", "basic, gdp or zcdp: how spends add up. It never changes.")
+        str | None,
+        option(
+            "--accountant",
+            "How spends add up: basic, gdp or zcdp. It never changes.",
+            "Privacy",
+            choices=ACCOUNTANTS,
+            metavar="NAME",
+        ),
     ] = None,
     expect_releases: Annotated[
-        int | None, option("--expect-releases", "How many releases you expect: recommends an accountant.")
+        int | None,
+        option(
+            "--expect-releases",
+            "How many releases you expect: recommends an accountant.",
+            "Privacy",
+            metavar="NUMBER",
+        ),
     ] = None,
-    protects: Annotated[
-        str, option("--protects", "unit: all records of one unit; event: its records in one round.")
-    ] = "unit",
+    protects: options.Protects = "unit",
     delta_share: Annotated[
-        float, option("--delta-share", "gdp, zcdp: the part of delta kept for thresholds.")
-    ] = filters.DELTA_SHARE,
+        float,
+        option("--delta-share", "gdp, zcdp: the part of delta kept for thresholds.", "Privacy", metavar="NUMBER"),
+    ] = 0.5,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Begin a data set: a total budget about some people. Makes the ledger if there is none.
 
@@ -81,14 +96,19 @@ def create(
         )
     if expect_releases is not None:
         advice = recommend(epsilon, delta, expect_releases, delta_share)
-        say(f"{advice}\n")
+        if not (quiet or as_json):
+            say(f"{advice}\n")
         accountant = advice.accountant if accountant is None else accountant
     budget = DataSet(name, epsilon, delta, unit_of(unit), accountant, protects, delta_share)  # type: ignore[arg-type]
     with Ledger(address, create=True) as opened:
         with held():
             opened.create(budget)
             account_for(lambda: f"{UNCHARGED} The data set {name!a} is there.")
-        say(str(opened.status(name)))
+        status = opened.status(name)
+    if as_json:
+        print_json(status.to_data())
+    elif not quiet:
+        say(str(status))
 
 
 @app.command("show")
@@ -159,18 +179,22 @@ def _spent(entry: Entry) -> str:
 def verify(
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
-    head: Annotated[
-        str | None, option("--head", "A head that was exported earlier: it must still be in the chain.")
-    ] = None,
+    head: options.Head = None,
     against: Annotated[
         list[Path] | None,
-        option("--against", "A released file, or a folder of them: each entry they name must be in the chain."),
+        option(
+            "--against",
+            "A released file, or a folder of them: each entry they name must be in the chain. Repeatable.",
+            "Privacy",
+            metavar="FILE",
+        ),
     ] = None,
+    quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Recompute every hash and every sum. Exit code 1 if something was changed, 3 if only recorded spends exceed the budget.
 
-    Example: dphist ledger verify --ledger ledger.db --against out.parquet
+    Example: dphist ledger verify --ledger ledger.db --dataset events
     """
     from dphist.ledger.chain import BUDGET, named_head
     from dphist.publish.heads import first_missing, receipts_in
@@ -188,7 +212,7 @@ def verify(
             checks.append(named_head(path.name, receipt.entry, is_there=missing is None))
     if as_json:
         print_json([{"check": c.name, "passed": c.passed, "detail": c.detail} for c in checks])
-    else:
+    elif not quiet:
         for check in checks:
             say(printable(f"  {'ok  ' if check.passed else 'FAIL'}  {check.name:<7} {check.detail}"))
         if head is None and not against:
@@ -203,8 +227,12 @@ def verify(
 def export(
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
-    output: Annotated[Path | None, option("-o --output", "Where to write the JSON; else printed.")] = None,
+    output: Annotated[
+        Path | None,
+        option("-o --output", "Where to write the JSON; else printed.", "Output", common=True, metavar="FILE"),
+    ] = None,
     overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Everything about a data set as JSON, with the head of its chain: keep it where the ledger's writers cannot.
 
@@ -220,32 +248,44 @@ def export(
         say(text)
         return
     write_text(text + "\n", output, overwrite=overwrite)
-    say(f"Written to {printable(str(output))}. Head: {data['head']}")
+    if not quiet:
+        say(f"Written to {printable(str(output))}. Head: {data['head']}")
 
 
 @app.command("record")
 def record(
-    note: Annotated[str, option("--note", "What was released, where; public.")],
-    unit: Annotated[list[str], option("--unit", "The column that names what the guarantee is for. Repeatable.")],
-    protects: Annotated[
-        str,
-        option("--protects", "What of it may be added or removed. unit: all records; event: its records in one round."),
-    ],
+    note: Annotated[str, option("--note", "What was released, where; public.", "Privacy", common=True, metavar="TEXT")],
+    unit: options.Unit,
+    protects: options.Protects,
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
-    epsilon: Annotated[float | None, option("--epsilon", "The epsilon that was spent.")] = None,
-    delta: Annotated[float, option("--delta", "The delta that was spent, also beside --rho; 1: all was told.")] = 0.0,
-    rho: Annotated[float | None, option("--rho", "Or the rho of zero-concentrated privacy.")] = None,
+    epsilon: Annotated[
+        float | None, option("--epsilon", "The epsilon that was spent.", "Privacy", metavar="NUMBER")
+    ] = None,
+    delta: Annotated[
+        float,
+        option("--delta", "The delta that was spent, also beside --rho; 1: all was told.", "Privacy", metavar="NUMBER"),
+    ] = 0.0,
+    rho: Annotated[
+        float | None, option("--rho", "Or the rho of zero-concentrated privacy.", "Privacy", metavar="NUMBER")
+    ] = None,
     convert_at: Annotated[
         float | None,
-        option("--convert-at", "A further delta, at which --rho becomes an epsilon for basic and gdp; try 1e-9."),
+        option(
+            "--convert-at",
+            "A further delta, at which --rho becomes an epsilon for basic and gdp; try 1e-9.",
+            "Privacy",
+            metavar="NUMBER",
+        ),
     ] = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write down what was spent about these people elsewhere, as (epsilon, delta) or (rho, delta), whether it fits or not.
 
     The guarantee must be for adding or removing; one for replacing, or for tables of known size, does not add up with it.
 
-    Example: dphist ledger record --dataset events --unit user --protects unit --epsilon 0.1 --delta 1e-9 --note "survey of May"
+    Example: dphist ledger record --ledger ledger.db --dataset events --unit user --protects unit --epsilon 0.1 --note "survey"
     """
     from dphist.ledger.dataset import WORDS
 
@@ -256,6 +296,10 @@ def record(
             entry = opened.record(name, cost, unit=unit_of(unit), protects=protects, note=note, declared=declared)  # type: ignore[arg-type]
             account_for(lambda: f"Entry {entry.sequence:,} of {name!a} was recorded.")
         status = opened.status(name)
+    if as_json:
+        print_json({"entry": entry.sequence, "head": entry.hash, **status.to_data()})
+    if quiet or as_json:
+        return
     say(f"Entry {entry.sequence:,} recorded, head {entry.hash}, as a guarantee for adding or removing")
     say(f"{WORDS[status.dataset.protects].replace('one unit', one_of(unit_of(unit)))}.\n")
     if status.exceeded:
@@ -270,6 +314,8 @@ def declared_cost(
     epsilon: float | None, delta: float, rho: float | None, convert_at: float | None
 ) -> tuple[composition.PrivacyCost, dict[str, float]]:
     """A spend from what is known about it: (epsilon, delta), or (rho, delta) with a further delta at which it is converted."""
+    from dphist.privacy import composition
+
     if (epsilon is None) == (rho is None):
         raise InvalidParameter("--epsilon or --rho", "both" if rho is not None else "neither")
     if not 0 <= delta <= 1:

@@ -5,24 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 import dphist
 from dphist.cli import options
 from dphist.cli.commands import Commands
-from dphist.cli.options import option
+from dphist.cli.options import argument, option
 from dphist.cli.output import Talk, paid, print_json, recorded, say, screen, show_table
+from dphist.errors import InvalidParameter
 from dphist.interruption import first_output
+from dphist.planning.choices import METHODS
 from dphist.words import printable
 
 if TYPE_CHECKING:
     from dphist.lists.running import RunningCounts
 
-sessions = Commands(help="Ranked lists from one budget, each paying only for what it returned.", no_args_is_help=True)
-streams = Commands(help="Private running counts per group over a stream of batches.", no_args_is_help=True)
-K = Annotated[int, option("--k", "The most groups to return.")]
-File = Annotated[Path, typer.Argument(help="The file that keeps the session.")]
-Folder = Annotated[Path, typer.Argument(help="The folder that keeps the stream. It holds true counts.")]
+sessions = Commands(help="Ranked lists from one budget, each paying only for what it returned.")
+streams = Commands(help="Private running counts per group over a stream of batches.")
+K = Annotated[int, option("--k", "The most groups to return.", "What to publish", common=True, metavar="NUMBER")]
+File = Annotated[Path, argument("SESSION", "The file that keeps the session.")]
+Folder = Annotated[Path, argument("STREAM", "The folder that keeps the stream. It holds true counts.")]
 
 _ENDED_EARLY = "\nThe list ended early: no other group was clearly larger than the rest."
 
@@ -35,11 +35,25 @@ def top_k(
     epsilon: options.Epsilon,
     delta: options.Delta,
     method: Annotated[
-        str, option("--method", "correlated: noisy counts; from-top: from a LIMIT query; ranked: keys in order.")
+        str,
+        option(
+            "--method",
+            "correlated: noisy counts; from-top: from a LIMIT query; ranked: keys in order.",
+            "What to publish",
+            common=True,
+            choices=METHODS,
+            metavar="NAME",
+        ),
     ] = "correlated",
-    max_groups: Annotated[int | None, option("--max-groups", "The most groups of one unit; from-top only.")] = None,
+    max_groups: Annotated[
+        int | None,
+        option("--max-groups", "The most groups of one unit; from-top only.", "Privacy", common=True, metavar="NUMBER"),
+    ] = None,
     shortlist: Annotated[
-        int | None, option("--shortlist", "ranked: how many of the largest groups may be chosen (10 k).")
+        int | None,
+        option(
+            "--shortlist", "ranked: how many of the largest groups may be chosen (10 k).", "Advanced", metavar="NUMBER"
+        ),
     ] = None,
     where: options.Where = None,
     no_header: options.NoHeader = None,
@@ -55,13 +69,15 @@ def top_k(
     engine: options.EngineName = "duckdb",
     master: options.Master = None,
     remote: options.Remote = None,
-    dry_run: Annotated[bool, option("--dry-run", "Print the plan; read no record.")] = False,
-    show: options.Show = 20,
+    dry_run: options.DryRun = False,
+    quiet: options.Quiet = False,
     as_json: options.AsJson = False,
+    show: options.Show = 20,
 ) -> None:
     """The groups with the most people: noisy counts, or a ranked list of keys.
 
     Example: dphist top-k events.parquet --unit user_id --by url --k 10 --epsilon 1 --delta 1e-8
+    Example: dphist top-k events.parquet --unit user_id --by url --k 10 --method ranked --epsilon 1 --delta 1e-8 -o top.csv
     """
     from dphist.publish import files
     from dphist.publish.charge import stays_charged, telling
@@ -73,8 +89,12 @@ def top_k(
     if dry_run:
         say(str(plan))
         return
+    if quiet and output is None and report is None:
+        raise InvalidParameter(
+            "-o FILE or --report FILE beside --quiet", "neither", "the list would be paid for and lost."
+        )
     check_heads(ledger, dataset, (output, report))
-    talk = Talk(quiet=as_json)
+    talk = Talk(quiet=quiet or as_json)
     result = dphist.top_k(
         options.files(source, no_header),
         unit=unit,
@@ -90,8 +110,8 @@ def top_k(
     receipt = result.receipt
     with telling(lambda: "" if receipt is None else stays_charged(receipt, first_output())):
         _write(result, output, report, overwrite, raw_csv)
-    _show(result, output, show, {"complete": result.complete}, as_json=as_json)
-    if as_json:
+    _show(result, output, show, {"complete": result.complete}, talk, as_json=as_json)
+    if talk.quiet:
         return
     if not result.complete:
         talk.line(_ENDED_EARLY)
@@ -109,7 +129,13 @@ def _write(
 
 
 def _show(
-    result: dphist.TopK | RunningCounts, output: Path | None, most: int, facts: dict[str, Any], *, as_json: bool
+    result: dphist.TopK | RunningCounts,
+    output: Path | None,
+    most: int,
+    facts: dict[str, Any],
+    talk: Talk,
+    *,
+    as_json: bool,
 ) -> None:
     """The first rows; as JSON everything public about the result, and all rows unless they were written."""
     from dphist.publish.text import rows_text
@@ -117,8 +143,7 @@ def _show(
     if as_json:
         groups = {"groups": result.table.to_pylist()} if output is None else {}
         print_json({**result.metadata(), **facts, "released_groups": result.table.num_rows, **groups})
-    else:
-        show_table(rows_text(result.table, most, screen()))
+    talk.table(rows_text(result.table, most, screen()))
 
 
 @sessions.command("start")
@@ -127,11 +152,18 @@ def start_session(
     unit: options.Unit,
     epsilon: options.Epsilon,
     delta: options.Delta,
-    results: Annotated[int, option("--results", "The most results of all queries together.")],
-    queries: Annotated[int, option("--queries", "The most queries.")],
-    shortlist: Annotated[int, option("--shortlist", "How many of the largest groups a query may choose from.")] = 1000,
+    results: Annotated[
+        int, option("--results", "The most results of all queries together.", "Privacy", metavar="NUMBER")
+    ],
+    queries: Annotated[int, option("--queries", "The most queries.", "Privacy", metavar="NUMBER")],
+    shortlist: Annotated[
+        int,
+        option("--shortlist", "How many of the largest groups a query may choose from.", "Advanced", metavar="NUMBER"),
+    ] = 1000,
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Begin a session: a number of results for a budget. Touches no data.
 
@@ -141,8 +173,19 @@ def start_session(
         file, unit=unit, epsilon=epsilon, delta=delta, results=results, queries=queries, shortlist=shortlist,
         ledger=ledger, dataset=dataset,
     )  # fmt: skip
-    say(str(session))
-    say(recorded(session.account.ledger))
+    if as_json:
+        print_json({**_facts(session), "ledger": session.account.ledger})
+    talk = Talk(quiet=quiet or as_json)
+    talk.line(str(session))
+    talk.line(recorded(session.account.ledger))
+
+
+def _facts(session: dphist.Session) -> dict[str, Any]:
+    account = session.account
+    return {
+        "unit": account.unit, "epsilon": account.epsilon, "delta": account.delta, "guarantee": session.guarantee,
+        "results_left": account.left_results, "queries_left": account.left_queries,
+    }  # fmt: skip
 
 
 @sessions.command("query")
@@ -154,13 +197,15 @@ def query(
     where: options.Where = None,
     no_header: options.NoHeader = None,
     null_keys: options.NullKeys = "group",
-    ledger: options.PaidBy = None,
-    engine: options.Counter = "duckdb",
+    ledger: options.Ledger = None,
+    engine: options.EngineName = "duckdb",
     master: options.Master = None,
     remote: options.Remote = None,
     as_json: options.AsJson = False,
 ) -> None:
     """The groups with the most people, in order, without counts. Pays for what it returns.
+
+    With --ledger the session is compared with the entry that paid for it.
 
     Example: dphist session query session.json events.parquet --by url --k 5
     """
@@ -196,12 +241,8 @@ def show_session(file: File, as_json: options.AsJson = False) -> None:
     Example: dphist session show session.json
     """
     session = dphist.Session(file)
-    account = session.account
     if as_json:
-        print_json({
-            "unit": account.unit, "epsilon": account.epsilon, "delta": account.delta, "guarantee": session.guarantee,
-            "results_left": account.left_results, "queries_left": account.left_queries,
-        })  # fmt: skip
+        print_json(_facts(session))
     else:
         say(str(session))
 
@@ -211,14 +252,20 @@ def start_stream(
     folder: Folder,
     unit: options.Unit,
     by: options.By,
-    rounds: Annotated[int, option("--rounds", "The most batches that will ever be added.")],
-    max_groups: Annotated[int, option("--max-groups", "The most groups one unit is counted in per batch.")],
+    rounds: Annotated[
+        int, option("--rounds", "The most batches that will ever be added.", "Privacy", metavar="NUMBER")
+    ],
+    max_groups: Annotated[
+        int, option("--max-groups", "The most groups one unit is counted in per batch.", "Privacy", metavar="NUMBER")
+    ],
     epsilon: options.Epsilon,
     delta: options.Delta,
     where: options.Where = None,
     null_keys: options.NullKeys = "group",
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Begin a stream. Touches no data. Protected is what one person adds in one batch.
 
@@ -229,28 +276,38 @@ def start_stream(
         null_keys=null_keys,  # type: ignore[arg-type]
         ledger=ledger, dataset=dataset,
     )  # fmt: skip
-    say(str(stream))
-    say(recorded(stream.receipt))
+    if as_json:
+        asked = {"unit": unit, "by": by, "rounds": rounds, "max_groups": max_groups, "epsilon": epsilon, "delta": delta}
+        print_json({**asked, "mechanism": stream.mechanism.parameters(), "ledger": stream.receipt})
+    talk = Talk(quiet=quiet or as_json)
+    talk.line(str(stream))
+    talk.line(recorded(stream.receipt))
 
 
 @streams.command("add")
 def add(
     folder: Folder,
-    source: Annotated[list[str], typer.Argument(help="The records of one batch: Parquet, CSV or JSON files.")],
-    batch: Annotated[str, option("--batch", "A name for the batch, such as its date; each counts once.")],
+    source: options.Source,
+    batch: Annotated[
+        str,
+        option("--batch", "A name for the batch, such as its date; each counts once.", "Data", metavar="NAME"),
+    ],
     no_header: options.NoHeader = None,
     output: options.Output = None,
     report: options.Report = None,
     overwrite: options.Overwrite = False,
     raw_csv: options.RawCsv = False,
     show: options.Show = 20,
-    ledger: options.PaidBy = None,
-    engine: options.Counter = "duckdb",
+    ledger: options.Ledger = None,
+    engine: options.EngineName = "duckdb",
     master: options.Master = None,
     remote: options.Remote = None,
+    quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Take in one batch and print the running counts after it.
+
+    With --ledger the stream is compared with the entry that paid for it.
 
     Example: dphist continual add stream monday.parquet --batch 2026-01-05
     """
@@ -258,11 +315,11 @@ def add(
 
     files.check_table(output, report, inputs=(folder, *files.files_of(source)), overwrite=overwrite)
     opened = options.open_engine(engine, master=master, remote=remote)
-    talk = Talk(quiet=as_json)
+    talk = Talk(quiet=quiet or as_json)
     records = options.files(source, no_header)
     counts = dphist.Continual(folder).add(records, batch, engine=opened, ledger=ledger, progress=talk.phase)
     _write(counts, output, report, overwrite, raw_csv)
-    _publish(counts, output, report, show, as_json)
+    _publish(counts, output, report, show, talk, as_json=as_json)
 
 
 @streams.command("show")
@@ -273,7 +330,10 @@ def show_stream(
     overwrite: options.Overwrite = False,
     raw_csv: options.RawCsv = False,
     show: options.Show = 20,
-    batches: Annotated[bool, option("--batches", "Print the names of the batches that are in.")] = False,
+    batches: Annotated[
+        bool, option("--batches", "Print the names of the batches that are in.", "Output", common=True)
+    ] = False,
+    quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
     """The stream, and its counts as they were released in the last round. Costs nothing.
@@ -285,16 +345,19 @@ def show_stream(
     files.check_table(output, report, inputs=(folder,), overwrite=overwrite)
     stream = dphist.Continual(folder)
     if batches:
-        say("\n".join(map(printable, stream.batches)))
+        if as_json:
+            print_json({"batches": stream.batches})
+        else:
+            say("\n".join(map(printable, stream.batches)))
         return
-    if not as_json:
-        say(f"{stream}\n")
+    Talk(quiet=quiet or as_json).line(f"{stream}\n")
     counts = stream.show()
     _write(counts, output, report, overwrite, raw_csv)
-    _publish(counts, output, report, show, as_json)
+    _publish(counts, output, report, show, Talk(quiet=quiet or as_json), as_json=as_json)
 
 
-def _publish(counts: RunningCounts, output: Path | None, report: Path | None, most: int, as_json: bool) -> None:
-    _show(counts, output, most, {}, as_json=as_json)
-    talk = Talk(quiet=as_json)
+def _publish(
+    counts: RunningCounts, output: Path | None, report: Path | None, most: int, talk: Talk, *, as_json: bool
+) -> None:
+    _show(counts, output, most, {}, talk, as_json=as_json)
     talk.closing(f"Round {counts.round:,} of {counts.mechanism.rounds:,}.", output, report)

@@ -4,31 +4,79 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 
 from dphist import checks
+from dphist.engines import FOLDERS
 from dphist.errors import InvalidParameter
-from dphist.planning.options import PlanOptions, ReleaseOptions, SelectOptions, declarations
+from dphist.planning.choices import PROTECTS
+from dphist.planning.options import Panel, PlanOptions, ReleaseOptions, SelectOptions, declarations
 
 if TYPE_CHECKING:
     from dphist.engines.base import Engine
     from dphist.engines.query import Files
 
 
-def option(flags: str, words: str, **more: Any) -> Any:
-    """An option of the command line, with its help."""
-    return typer.Option(*flags.split(), help=words, **more)
+class Place(str):
+    """The panel of an option, and whether `--help` shows it: typer passes it on to who writes the help."""
+
+    common: bool
+
+    def __new__(cls, panel: str, *, common: bool) -> Place:
+        """A panel is a text for typer."""
+        place = super().__new__(cls, panel)
+        place.common = common
+        return place
+
+
+def option(
+    flags: str,
+    words: str,
+    panel: Panel | Literal["Help"] = "Advanced",
+    *,
+    common: bool = False,
+    choices: Sequence[str] = (),
+    **more: Any,
+) -> Any:
+    """An option of the command line: its flags, its help, where that stands, and the words it takes if it takes no others."""
+    shown: dict[str, Any] = {**_shown(words, panel, common, choices), **more}
+    return typer.Option(*flags.split(), **shown)  # type: ignore[misc]
+
+
+def argument(name: str, words: str, *, choices: Sequence[str] = ()) -> Any:
+    """What a command takes without a flag."""
+    return typer.Argument(metavar=name, **_shown(words, "Data", True, choices))
+
+
+def _shown(words: str, panel: str, common: bool, choices: Sequence[str]) -> dict[str, Any]:
+    if not choices:
+        return {"help": words, "rich_help_panel": Place(panel, common=common)}
+    listed = "" if all(re.search(rf"\b{word}\b", words) for word in choices) else f" One of {', '.join(choices)}."
+    return {
+        "help": f"{words}{listed}",
+        "rich_help_panel": Place(panel, common=common),
+        "autocompletion": lambda: list(choices),
+    }
 
 
 def declared(kind: type, name: str) -> Any:
     """An option as it is declared."""
-    one = declarations(kind)[name].option
-    return option(one.flag or f"--{name.replace('_', '-')}", one.help, metavar=one.metavar)
+    one = declarations(kind)[name]
+    said = one.option
+    return option(
+        said.flag or f"--{name.replace('_', '-')}",
+        said.help,
+        said.panel,
+        common=said.common,
+        choices=one.choices,
+        metavar=said.metavar or (None if one.type is bool else "NAME" if one.choices else "NUMBER"),
+    )
 
 
 def spread(kind: type, *, optional: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -78,8 +126,11 @@ def _is_named(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-Source: TypeAlias = Annotated[list[str], typer.Argument(help="Parquet, CSV or JSON files, or a glob of them.")]
+SOURCE: Final = "Parquet, CSV or JSON files, or a glob of them."
+Source: TypeAlias = Annotated[list[str], argument("SOURCE", SOURCE)]
+SourceOrNone: TypeAlias = Annotated[list[str] | None, argument("SOURCE", SOURCE)]
 Unit: TypeAlias = Annotated[list[str], declared(ReleaseOptions, "unit")]
+UnitOrNone: TypeAlias = Annotated[list[str] | None, declared(ReleaseOptions, "unit")]
 By: TypeAlias = Annotated[list[str], declared(SelectOptions, "by")]
 ByOrNone: TypeAlias = Annotated[list[str] | None, declared(ReleaseOptions, "by")]
 Where: TypeAlias = Annotated[str | None, declared(ReleaseOptions, "where")]
@@ -91,59 +142,124 @@ AllowNegative: TypeAlias = Annotated[bool, declared(ReleaseOptions, "allow_negat
 Epsilon: TypeAlias = Annotated[float, declared(PlanOptions, "epsilon")]
 Delta: TypeAlias = Annotated[float, declared(PlanOptions, "delta")]
 Sparsity: TypeAlias = Annotated[int | None, declared(PlanOptions, "sparsity")]
-Mechanism: TypeAlias = Annotated[str, declared(PlanOptions, "mechanism")]
 Analysis: TypeAlias = Annotated[str | None, declared(PlanOptions, "analysis")]
 Correlation: TypeAlias = Annotated[float | None, declared(PlanOptions, "correlation")]
 LowThreshold: TypeAlias = Annotated[int, declared(PlanOptions, "low_threshold")]
+Column: TypeAlias = Annotated[
+    str | None, option("--column", "The column to look at.", "Data", common=True, metavar="COLUMN")
+]
 NoHeader: TypeAlias = Annotated[
     str | None,
-    option("--no-header", "CSV files without a header: the names of all columns, as a,b,c.", metavar="NAMES"),
+    option("--no-header", "CSV files without a header: the names of all columns, as a,b,c.", "Data", metavar="NAMES"),
+]
+SavedPlan: TypeAlias = Annotated[
+    Path | None, option("--plan", "A plan that `dphist plan --save` wrote.", "Privacy", common=True, metavar="FILE")
 ]
 EngineName: TypeAlias = Annotated[
-    str, option("--engine", "duckdb: on this machine; spark: on a cluster, the output is a folder.")
+    str,
+    option(
+        "--engine",
+        "duckdb: on this machine; spark: on a cluster.",
+        "Engine",
+        common=True,
+        choices=sorted(FOLDERS),
+        metavar="NAME",
+    ),
 ]
-Counter: TypeAlias = Annotated[str, option("--engine", "duckdb: on this machine; spark: on a cluster.")]
 Master: TypeAlias = Annotated[
-    str | None, option("--master", "Spark's master, for example local[4] or yarn (default: local[*]).")
+    str | None,
+    option(
+        "--master", "Spark's master, for example local[4] or yarn (default: local[*]).", "Engine", metavar="ADDRESS"
+    ),
 ]
-Remote: TypeAlias = Annotated[str | None, option("--remote", "A Spark Connect server, for example sc://host:15002.")]
+Remote: TypeAlias = Annotated[
+    str | None, option("--remote", "A Spark Connect server, for example sc://host:15002.", "Engine", metavar="ADDRESS")
+]
 StagingDirectory: TypeAlias = Annotated[
     str | None,
     option(
         "--staging",
         "A directory, with its scheme, that the cluster shares, for exact counts. Make it yours alone: dphist does not.",
+        "Engine",
+        metavar="DIRECTORY",
     ),
 ]
-Threads: TypeAlias = Annotated[int | None, option("--threads", "Threads of the engine.")]
+Threads: TypeAlias = Annotated[int | None, option("--threads", "Threads of the engine.", "Engine", metavar="NUMBER")]
 MemoryLimit: TypeAlias = Annotated[
-    str | None, option("--memory-limit", "Memory of the process, e.g. 4GB; the rest is spilled.")
+    str | None,
+    option("--memory-limit", "Memory of the process, e.g. 4GB; the rest is spilled.", "Engine", metavar="SIZE"),
 ]
-TempDirectory: TypeAlias = Annotated[Path | None, option("--temp-directory", "Where to spill what does not fit.")]
+TempDirectory: TypeAlias = Annotated[
+    Path | None, option("--temp-directory", "Where to spill what does not fit.", "Engine", metavar="DIRECTORY")
+]
 Ledger: TypeAlias = Annotated[
     str | None,
-    option("--ledger", "Charge it to this ledger: a file, or postgresql://user@host/name.", envvar="DPHIST_LEDGER"),
-]
-PaidBy: TypeAlias = Annotated[
-    str | None, option("--ledger", "Compare it with the entry of this ledger that paid for it.", envvar="DPHIST_LEDGER")
+    option(
+        "--ledger",
+        "The ledger that keeps the budget: a file, or postgresql://user@host/name.",
+        "Privacy",
+        common=True,
+        envvar="DPHIST_LEDGER",
+        metavar="ADDRESS",
+    ),
 ]
 Dataset: TypeAlias = Annotated[
-    str | None, option("--dataset", "The data set of the ledger that pays.", envvar="DPHIST_DATASET")
+    str | None,
+    option("--dataset", "The data set in the ledger.", "Privacy", common=True, envvar="DPHIST_DATASET", metavar="NAME"),
 ]
-Output: TypeAlias = Annotated[Path | None, option("-o --output", "Where to write the table (.parquet, .csv, .json).")]
-Report: TypeAlias = Annotated[Path | None, option("--report", "Write an HTML report.")]
-Plot: TypeAlias = Annotated[Path | None, option("--plot", "Write a picture (.png, .svg, .pdf).")]
+Protects: TypeAlias = Annotated[
+    str,
+    option(
+        "--protects",
+        "What may be added or removed. unit: all records of one unit; event: its records in one round.",
+        "Privacy",
+        common=True,
+        choices=PROTECTS,
+        metavar="NAME",
+    ),
+]
+Head: TypeAlias = Annotated[
+    str | None,
+    option("--head", "A hash noted earlier, which must still be in the ledger's chain.", "Privacy", metavar="HASH"),
+]
+Output: TypeAlias = Annotated[
+    Path | None,
+    option(
+        "-o --output",
+        "Write the table (.parquet, .csv, .json; with spark a folder).",
+        "Output",
+        common=True,
+        metavar="FILE",
+    ),
+]
+Report: TypeAlias = Annotated[
+    Path | None, option("--report", "Write an HTML report.", "Output", common=True, metavar="FILE")
+]
+Plot: TypeAlias = Annotated[
+    Path | None, option("--plot", "Write a picture (.png, .svg, .pdf).", "Output", common=True, metavar="FILE")
+]
 Overwrite: TypeAlias = Annotated[
-    bool, option("--overwrite", "Replace outputs that exist; never the source, a ledger or what is no file.")
+    bool,
+    option(
+        "--overwrite",
+        "Replace outputs that exist; never the source, a ledger or what is no file.",
+        "Output",
+        common=True,
+    ),
 ]
 RawCsv: TypeAlias = Annotated[
-    bool, option("--raw-csv", "CSV: write texts as they are, also those that a spreadsheet would run as formulas.")
+    bool,
+    option("--raw-csv", "CSV: write texts as they are, also those that a spreadsheet would run as formulas.", "Output"),
 ]
-Explain: TypeAlias = Annotated[bool, option("--explain", "Print the SQL, the plan and why each step is private.")]
+Explain: TypeAlias = Annotated[
+    bool, option("--explain", "Print the SQL, the plan and why each step is private.", "Output")
+]
 DryRun: TypeAlias = Annotated[
-    bool, option("--dry-run", "Check everything that can be checked without reading records.")
+    bool,
+    option("--dry-run", "Check what can be checked, say what would be done, count nothing.", "Output", common=True),
 ]
-Quiet: TypeAlias = Annotated[bool, option("--quiet", "Print nothing but errors.")]
-AsJson: TypeAlias = Annotated[bool, option("--json", "Print one JSON object.")]
+Quiet: TypeAlias = Annotated[bool, option("--quiet", "Print nothing but errors.", "Output", common=True)]
+AsJson: TypeAlias = Annotated[bool, option("--json", "Print one JSON object.", "Output", common=True)]
 
 
 def _check_rows(value: int) -> int:
@@ -151,7 +267,12 @@ def _check_rows(value: int) -> int:
     return value
 
 
-Show: TypeAlias = Annotated[int, option("--show", "How many rows of the result to print.", callback=_check_rows)]
+Show: TypeAlias = Annotated[
+    int,
+    option(
+        "--show", "How many rows of the result to print.", "Output", common=True, metavar="NUMBER", callback=_check_rows
+    ),
+]
 
 
 def parse(asked: dict[str, Any]) -> dict[str, Any]:

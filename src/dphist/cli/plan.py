@@ -15,15 +15,22 @@ from dphist.planning.options import PlanOptions
 @options.spread(PlanOptions)
 def command(
     asked: dict[str, Any],
-    save: Annotated[Path | None, option("--save", "Write the plan as JSON, for a later release.")] = None,
+    save: Annotated[
+        Path | None,
+        option("--save", "Write the plan as JSON, for a later release.", "Output", common=True, metavar="FILE"),
+    ] = None,
     plot: options.Plot = None,
     overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Choose a mechanism, its noise and its threshold for a privacy budget. Touches no data.
 
     Example: dphist plan --epsilon 1 --delta 1e-8
+    Example: dphist plan --epsilon 1 --delta 1e-8 --max-groups 10 --sum likes:0:1 --save plan.json
+    Example: dphist plan --epsilon 1 --delta 1e-8 --keys country=AT,CH,DE
     """
+    from dphist.explanations import in_short
     from dphist.outputs import check_outputs
 
     check_outputs(save, plot, inputs=[Path(name) for name in asked.get("keys", ())], overwrite=overwrite)
@@ -33,12 +40,18 @@ def command(
 
         parsed["keys"] = public_keys(parsed["keys"]).num_rows
     plan = dphist.plan(**parsed)
-    say(plan.to_json() if as_json else str(plan))
+    if as_json:
+        say(plan.to_json())
+    elif not quiet:
+        say(f"{plan}\n\nThe theorem and its proof: dphist explain {in_short(plan.mechanism.theorem)}")
+    written = []
     if save is not None:
         plan.save(save, overwrite=overwrite)
-        say(f"\nPlan written to {save}", err=as_json)
+        written.append(f"\nPlan written to {save}")
     if plot is not None:
         from dphist.report.plots import plot_plan
 
         plot_plan(plan, plot, overwrite=overwrite)
-        say(f"\nPicture written to {plot}", err=as_json)
+        written.append(f"\nPicture written to {plot}")
+    if written and not quiet:
+        say("\n".join(written), err=as_json)

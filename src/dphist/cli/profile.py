@@ -4,36 +4,46 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from dphist import checks
 from dphist.cli import options
 from dphist.cli.options import option
 from dphist.cli.output import print_json, say
 from dphist.errors import InvalidParameter
-from dphist.mechanisms import CorrelatedGaussian, GroupMechanism, LaplaceThreshold, SparseGaussian, epsilon_at
-from dphist.mechanisms.base import round_down_to_lattice
-from dphist.mechanisms.correlated_gaussian import correlated_lattice_bits
-from dphist.mechanisms.laplace import scale_of_std
-from dphist.mechanisms.sparse_gaussian import lattice_bits
-from dphist.planning.describe import title
-from dphist.planning.request import check_noise
 from dphist.words import exactly, rounded_up
 
+if TYPE_CHECKING:
+    from dphist.mechanisms import CorrelatedGaussian, GroupMechanism, LaplaceThreshold, SparseGaussian
+
 _DIGITS = 6
+_MECHANISMS = ("sparse-gaussian", "correlated-gaussian", "laplace")
 
 
 def command(
-    noise_std: Annotated[float, option("--noise-std", "Standard deviation of all the noise on one count.")],
-    gap: Annotated[float, option("--gap", "Threshold minus low threshold.")],
-    max_groups: Annotated[int | None, option("--max-groups", "The most groups one unit may be counted in.")] = None,
-    mechanism: options.Mechanism = "sparse-gaussian",
+    noise_std: Annotated[
+        float,
+        option("--noise-std", "Standard deviation of all the noise on one count.", "Privacy", metavar="NUMBER"),
+    ],
+    gap: Annotated[float, option("--gap", "Threshold minus low threshold.", "Privacy", metavar="NUMBER")],
+    max_groups: Annotated[
+        int | None, option("--max-groups", "The most groups one unit may be counted in.", "Privacy", metavar="NUMBER")
+    ] = None,
+    mechanism: Annotated[
+        str, option("--mechanism", "The mechanism.", "Privacy", choices=_MECHANISMS, metavar="NAME")
+    ] = "sparse-gaussian",
     sparsity: options.Sparsity = None,
     correlation: options.Correlation = None,
     analysis: options.Analysis = None,
     low_threshold: options.LowThreshold = 1,
-    epsilon: Annotated[list[float] | None, option("--epsilon", "Print delta at this epsilon. Repeatable.")] = None,
-    delta: Annotated[float | None, option("--delta", "Print the smallest epsilon for this delta.")] = None,
+    epsilon: Annotated[
+        list[float] | None,
+        option("--epsilon", "Print delta at this epsilon. Repeatable.", "What to publish", metavar="NUMBER"),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        option("--delta", "Print the smallest epsilon for this delta.", "What to publish", metavar="NUMBER"),
+    ] = None,
     plot: options.Plot = None,
     overwrite: options.Overwrite = False,
     as_json: options.AsJson = False,
@@ -41,7 +51,12 @@ def command(
     """Delta at epsilon, or epsilon at delta, of a mechanism that is already chosen. Touches no data.
 
     Example: dphist profile --noise-std 16 --gap 98 --max-groups 10 --epsilon 0.5 --epsilon 1
+    Example: dphist profile --noise-std 16 --gap 98 --max-groups 10 --delta 1e-8
+    Example: dphist profile --mechanism laplace --noise-std 16 --gap 300 --max-groups 10 --delta 1e-8
     """
+    from dphist.mechanisms import epsilon_at
+    from dphist.planning.describe import title
+
     if not epsilon and delta is None:
         raise InvalidParameter("--epsilon or --delta", "neither", "--epsilon may be repeated.")
     for value in epsilon or []:
@@ -85,7 +100,14 @@ def build(
     whole noise exactly that), so the gap is rounded down. The noise is rounded down too, by units in the last place: less
     noise has a larger delta, and what that moves in the tails is within their allowance for rounding.
     """
-    checks.check_choice("mechanism", mechanism, ("sparse-gaussian", "correlated-gaussian", "laplace"))
+    from dphist.mechanisms import CorrelatedGaussian, LaplaceThreshold, SparseGaussian
+    from dphist.mechanisms.base import round_down_to_lattice
+    from dphist.mechanisms.correlated_gaussian import correlated_lattice_bits
+    from dphist.mechanisms.laplace import scale_of_std
+    from dphist.mechanisms.sparse_gaussian import lattice_bits
+    from dphist.planning.request import check_noise
+
+    checks.check_choice("mechanism", mechanism, _MECHANISMS)
     check_noise(noise_std, correlation)
     checks.check_not_negative("gap", gap)
     checks.check_whole("low_threshold", low_threshold)

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 import dphist
 from dphist.cli import options
 from dphist.cli.options import option
@@ -33,7 +31,7 @@ def command(
     unit: options.Unit,
     by: options.ByOrNone = None,
     asked: dict[str, Any],
-    plan: Annotated[Path | None, option("--plan", "Release a plan saved by `dphist plan --save`.")] = None,
+    plan: options.SavedPlan = None,
     where: options.Where = None,
     no_header: options.NoHeader = None,
     null_keys: options.NullKeys = "group",
@@ -60,12 +58,16 @@ def command(
     as_json: options.AsJson = False,
     show: options.Show = 20,
     unsafe_diagnostics: Annotated[
-        bool, option("--unsafe-diagnostics", "Print true, PRIVATE numbers to stderr. Never publish them.")
+        bool, option("--unsafe-diagnostics", "Print true, PRIVATE numbers to stderr. Never publish them.", "Advanced")
     ] = False,
 ) -> None:
     """Count people per group, add noise, hide small groups: write a table that is safe to publish.
 
+    Without --by all people are one row. A release needs --epsilon and --delta, or --plan; and -o or --report.
+
     Example: dphist release events.parquet --unit user_id --by url --epsilon 1 --delta 1e-8 -o out.parquet
+    Example: dphist release events.parquet --unit user_id --by url --sum likes:0:1 --epsilon 1 --delta 1e-8 --report out.html
+    Example: dphist release events.parquet --unit user_id --by url --epsilon 1 --delta 1e-8 --dry-run
     """
     from dphist.publish import run as releasing
 
@@ -194,24 +196,25 @@ def _unsafe(facts: dict[str, int]) -> None:
 
 
 def verify_command(
-    file: Annotated[Path, typer.Argument(help="A file written by dphist release, select, top-k or continual.")],
-    ledger: options.PaidBy = None,
-    head: Annotated[
-        str | None, option("--head", "A hash noted earlier, which must still be in the ledger's chain.")
-    ] = None,
+    file: Annotated[Path, options.argument("FILE", "A file written by dphist release, select, top-k or continual.")],
+    ledger: options.Ledger = None,
+    head: options.Head = None,
+    quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Check a published file against its plan and guarantee, without the data. Exit code 1 if a check fails.
+
+    With --ledger also against the entry that paid for it.
 
     Example: dphist verify out.parquet
     """
     from dphist.verification.isolated import NOT_KNOWN
 
-    Talk(quiet=as_json).phase("checking the file")
+    Talk(quiet=quiet or as_json).phase("checking the file")
     checks = dphist.verify(file, ledger=ledger, head=head)
     if as_json:
         print_json([{"check": c.name, "state": c.state, "passed": c.passed, "detail": c.detail} for c in checks])
-    else:
+    elif not quiet:
         marks = {"passed": "ok  ", "failed": "FAIL", "not checked": "--  "}
         for check in checks:
             say(printable(f"  {marks[check.state]}  {check.name:<10} {check.detail}"))

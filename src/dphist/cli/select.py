@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from dphist.cli import options
-from dphist.cli.options import option
 from dphist.cli.release import Outputs, check_budget
 from dphist.planning.options import SelectBudget
 
@@ -17,7 +15,7 @@ def command(
     unit: options.Unit,
     by: options.By,
     asked: dict[str, Any],
-    plan: Annotated[Path | None, option("--plan", "Run a plan saved by `dphist plan --keys-only --save`.")] = None,
+    plan: options.SavedPlan = None,
     where: options.Where = None,
     no_header: options.NoHeader = None,
     null_keys: options.NullKeys = "group",
@@ -41,6 +39,8 @@ def command(
     show: options.Show = 20,
 ) -> None:
     """Publish which groups exist: keys alone, no counts, with all of the budget spent on finding them.
+
+    A plan for it is saved with `dphist plan --keys-only --save`.
 
     Example: dphist select events.parquet --unit user_id --by url --epsilon 1 --delta 1e-8 -o keys.parquet
     """

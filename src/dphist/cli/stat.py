@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 import dphist
 from dphist.cli import options
-from dphist.cli.options import declared, option
+from dphist.cli.options import option
 from dphist.cli.output import Talk, paid, print_json, say
 from dphist.columns import unit_of
 from dphist.errors import InvalidParameter
-from dphist.flexible.plan import StatisticPlan, plan_statistic, trade_offs
-from dphist.flexible.statistics import NAMES
-from dphist.planning.options import ReleaseOptions, StatisticOptions
+from dphist.planning.choices import STATISTICS
+from dphist.planning.options import StatisticOptions
 from dphist.words import exactly, percent, rounded_up
+
+if TYPE_CHECKING:
+    from dphist.flexible.plan import StatisticPlan
 
 
 @options.spread(StatisticOptions, optional="epsilon")
@@ -23,27 +23,35 @@ def command(
     *,
     statistic: Annotated[
         str,
-        typer.Argument(
-            help=f"One of {', '.join(NAMES)}. median is the lower one (rank ⌈n/2⌉), a quantile the value of rank ⌈p·n⌉,"
-            " std the population standard deviation."
+        options.argument(
+            "STATISTIC",
+            f"One of {', '.join(STATISTICS)}. median is the lower one (rank ⌈n/2⌉), a quantile the value of rank ⌈p·n⌉,"
+            " std the population standard deviation.",
+            choices=STATISTICS,
         ),
     ],
-    source: Annotated[list[str] | None, typer.Argument(help="Parquet, CSV or JSON files, or a glob of them.")] = None,
-    unit: Annotated[list[str] | None, declared(ReleaseOptions, "unit")] = None,
-    column: Annotated[str | None, option("--column", "The column that the statistic is of.")] = None,
+    source: options.SourceOrNone = None,
+    unit: options.UnitOrNone = None,
+    column: options.Column = None,
     asked: dict[str, Any],
     where: options.Where = None,
     no_header: options.NoHeader = None,
     table: Annotated[
-        bool, option("--table", "Print how many records are dropped for which epsilon, delta and n; read no record.")
+        bool,
+        option(
+            "--table",
+            "Print how many records are dropped for which epsilon, delta and n; read no record.",
+            "Output",
+            common=True,
+        ),
     ] = False,
-    dry_run: Annotated[bool, option("--dry-run", "Say what would be promised; read no record.")] = False,
+    dry_run: options.DryRun = False,
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
     threads: options.Threads = None,
     memory_limit: options.MemoryLimit = None,
     temp_directory: options.TempDirectory = None,
-    engine: options.Counter = "duckdb",
+    engine: options.EngineName = "duckdb",
     master: options.Master = None,
     remote: options.Remote = None,
     as_json: options.AsJson = False,
@@ -55,6 +63,8 @@ def command(
     if "epsilon" not in asked:
         raise InvalidParameter("--epsilon", "none", "0.5 is a common choice for one number.")
     if table or dry_run:
+        from dphist.flexible.plan import plan_statistic
+
         plan = plan_statistic(statistic, **asked)
         if table:
             say(_table(plan))
@@ -97,6 +107,8 @@ def command(
 
 def _table(plan: StatisticPlan) -> str:
     """Records dropped against epsilon and delta, and the records needed for the share."""
+    from dphist.flexible.plan import trade_offs
+
     if plan.bars is None:
         raise InvalidParameter(
             "--max-values, a public bound on the values", "none", "the drops add up over all values."

@@ -12,7 +12,7 @@ functions: a function that can fail in a way that nothing catches would let one 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, TypeAlias
@@ -46,6 +46,10 @@ _OPERATORS: Final = frozenset(
     }
     | {"OPERATOR_TRY"}
 )
+_BEFORE: Final = "SELECT "
+"""What stands before an expression where it is parsed."""
+
+_QUOTES: Final = " Texts stand in single quotes, names of columns in double ones."
 _NAMES: Final = {
     "COLLATE": "a collation",
     "DEFAULT": "a default",
@@ -67,6 +71,80 @@ class RecordExpression:
 
 
 Expressions: TypeAlias = dict[str, RecordExpression]
+
+
+def at(problem: InvalidParameter, text: str, node: dict[str, Any], length: int | None = None) -> InvalidParameter:
+    """A problem at the place of a node in the text of an expression; one that has a place keeps it."""
+    places = list(_places(node))
+    if problem.pointer or not places:
+        return problem
+    first = min(start for start, _ in places) if length is None else node["query_location"]
+    return _at(problem, text, first - len(_BEFORE), length or max(end for _, end in places) - first)
+
+
+def _places(node: Any) -> Iterator[tuple[int, int]]:
+    """Where a node and those below it begin and end, as far as the parser says so."""
+    if isinstance(node, dict):
+        if node.get("query_location") is not None:
+            yield node["query_location"], node["query_location"] + node.get("query_location_length", 1)
+        node = list(node.values())
+    if isinstance(node, list):
+        for child in node:
+            yield from _places(child)
+
+
+def _at(problem: InvalidParameter, text: str, first: int, length: int) -> InvalidParameter:
+    """The parser counts bytes; people count letters, from one, and see one line."""
+    content = text.encode()
+    start, end = (len(content[:place].decode(errors="ignore")) for place in (first, first + length))
+    line_start = text.rfind("\n", 0, start) + 1
+    line = text[line_start:].partition("\n")[0]
+    where = "at the end" if start >= len(text) else f"at character {start + 1}"
+    located = type(problem)(problem.expected, f"{problem.got} {where}", problem.hint)
+    carets = max(1, min(end, line_start + len(line)) - start)
+    located.pointer = f"{line}\n{' ' * (start - line_start)}{'^' * carets}"
+    return located
+
+
+def at_column(problem: InvalidParameter, name: str, expressions: Expressions) -> InvalidParameter:
+    """A problem with a column, at the first place where an expression names it."""
+    for one in expressions.values():
+        for node in _naming(one.tree, name):
+            return at(problem, one.text, node)
+    return problem
+
+
+def _naming(node: Any, name: str) -> Iterator[dict[str, Any]]:
+    """The nodes that name a column."""
+    if isinstance(node, dict):
+        if node.get("class") == "COLUMN_REF" and node["column_names"][0].casefold() == name.casefold():
+            yield node
+        for child in node.values():
+            yield from _naming(child, name)
+    elif isinstance(node, list):
+        for child in node:
+            yield from _naming(child, name)
+
+
+_NUMBER: Final = ("DOUBLE", "double")
+_CASTS_OF_TEXT: Final = {
+    "number": _NUMBER, "whole": _NUMBER, "date": ("DATE", "date"), "timestamp": ("TIMESTAMP", "timestamp"),
+    "boolean": ("BOOLEAN", "boolean"),
+}  # fmt: skip
+
+
+def hint_of_cast(text: str, families: Iterable[str], *, column: bool) -> str:
+    """How a text becomes something of the first family that it can become; nothing if there is none.
+
+    >>> hint_of_cast("amount", ["number"], column=True)
+    'write CAST(amount AS DOUBLE), or declare the column of a CSV or JSON file: --type amount=double. '
+    """
+    for family in families:
+        if family in _CASTS_OF_TEXT:
+            kind, option = _CASTS_OF_TEXT[family]
+            declared = f", or declare the column of a CSV or JSON file: --type {text}={option}" if column else ""
+            return f"write CAST({text} AS {kind}){declared}. "
+    return ""
 
 
 def check_expression(text: str, connection: duckdb.DuckDBPyConnection) -> RecordExpression:
@@ -123,14 +201,14 @@ def columns_of(node: Any, text: str) -> Iterator[str]:
         return
     kind = node.get("class")
     if kind is not None and kind not in _CLASSES:
-        raise _refusal(text, _NAMES.get(kind, f"a {kind.lower()}"))
+        raise at(_refusal(text, _NAMES.get(kind, f"a {kind.lower()}")), text, node)
     if kind == "COLUMN_REF":
         yield node["column_names"][0]
         return
     if kind == "OPERATOR" and node["type"] not in _OPERATORS:
-        raise _refusal(text, f"the operator {node['type'].removeprefix('OPERATOR_').lower()}")
-    if kind == "FUNCTION":
-        _check_call(node, text)
+        raise at(_refusal(text, f"the operator {node['type'].removeprefix('OPERATOR_').lower()}"), text, node)
+    if kind == "FUNCTION" and (problem := _problem_of_call(node, text)) is not None:
+        raise at(problem, text, node, len(node["function_name"]))
     if kind == "CONSTANT" and _is_long_number(**node["literal"]):
         raise InvalidParameter(f"numbers of at most {LONGEST_NUMBER} digits in {text!r}", "a longer one")
     for child in node.values():
@@ -141,21 +219,22 @@ def _is_long_number(kind: str, text: str) -> bool:
     return kind in ("INTEGER", "NUMERIC") and len(text) > LONGEST_NUMBER
 
 
-def _check_call(node: dict[str, Any], text: str) -> None:
+def _problem_of_call(node: dict[str, Any], text: str) -> InvalidParameter | None:
     name = node["function_name"].lower()
     if node.get("schema") or node.get("catalog"):
-        raise _refusal(text, f"the function {name} with a schema")
+        return _refusal(text, f"the function {name} with a schema")
     if node.get("filter") or node.get("distinct") or node["order_bys"]["orders"]:
-        raise _refusal(text, f"the function {name} with the clause of an aggregate")
+        return _refusal(text, f"the function {name} with the clause of an aggregate")
     if any(argument["name"] for argument in node["arguments"]):
-        raise _refusal(text, f"the function {name} with a named argument")
-    if name not in FUNCTIONS:
-        close = nearest(name)
-        raise InvalidParameter(
-            f"functions that were examined in {text!r}",
-            f"the function {name}",
-            (f"did you mean {' or '.join(close)}? " if close else "") + "docs/expressions.md lists all that work.",
-        )
+        return _refusal(text, f"the function {name} with a named argument")
+    if name in FUNCTIONS:
+        return None
+    close = nearest(name)
+    return InvalidParameter(
+        f"functions that were examined in {text!r}",
+        f"the function {name}",
+        (f"did you mean {' or '.join(close)}? " if close else "") + "docs/expressions.md lists all that work.",
+    )
 
 
 def _refusal(text: str, got: str) -> InvalidParameter:
@@ -169,7 +248,12 @@ def _refusal(text: str, got: str) -> InvalidParameter:
 
 def _parse(text: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     """The syntax tree of one expression."""
-    parsed = _serialized(connection, f"SELECT {text}\n FROM record")
+    parsed = _serialized(connection, f"{_BEFORE}{text}\n FROM record")
+    if parsed["error"] and text.strip() and str(parsed.get("position", "")).isdigit():
+        hint = f"for example date_trunc('month', time).{_QUOTES if chr(34) in text else ''}"
+        problem = InvalidParameter("one SQL expression", f"{text!r}, which is none", hint)
+        first = min(int(parsed["position"]) - len(_BEFORE), len(text.encode()))
+        raise _at(problem, text, max(first, 0), 1)
     statements = [] if parsed["error"] else parsed["statements"]
     if len(statements) != 1 or statements[0]["node"].get("type") != "SELECT_NODE":
         raise InvalidParameter("one SQL expression", repr(text), "for example date_trunc('month', time).")
@@ -183,7 +267,7 @@ def _parse(text: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
         {**template, "select_list": []}
     ):
         raise InvalidParameter("one SQL expression", repr(text), "it must not go on behind the expression.")
-    return dict(_without_locations(tree[0]))
+    return dict(tree[0])
 
 
 def _serialized(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:

@@ -4,17 +4,20 @@ A reader that lets a quoted field run over the end of a line lets one person's o
 lines are cut first, at every line feed. A CSV line is then read as Python's csv module reads it in strict mode: an open quote,
 text behind a closing quote or another number of fields than the header has drops it. So does a line that is not UTF-8 or longer
 than LONGEST_LINE. A byte order mark is dropped at the start of every line. The elements of a JSON array are cut in the same
-way, at the commas between them.
+way, at the commas between them. A file in another encoding becomes UTF-8 first, letter by letter: what is no letter there
+becomes bytes that are not UTF-8, and costs its line.
 
 Lines without oddities, all of them in most files, are parsed by Arrow in bulk; the others one by one.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -25,6 +28,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
+from dphist.engines.query import ENCODINGS
 from dphist.errors import UnreadableSource
 
 LONGEST_LINE: Final = 2**20
@@ -41,18 +45,26 @@ _U = TypeVar("_U")
 
 @dataclass(frozen=True, slots=True)
 class CsvFormat:
-    """How the lines of a CSV file are divided; `quote` None if no character is special."""
+    """How the lines of a CSV file are divided; `quote` None if no character is special. An empty field is null, too."""
 
     delimiter: str
     quote: str | None
     header: bool
+    encoding: str = "utf-8"
+    nulls: tuple[str, ...] = ()
+
+    def value(self, text: str) -> str | None:
+        """What a field says."""
+        return None if not text or text in self.nulls else text
 
 
 def first_line(path: str, form: CsvFormat) -> list[str]:
     """The fields of a file's first line, read from its first bytes: nothing of another line gets in."""
-    with _open(path) as stream:
-        start = stream.read(LONGEST_LINE + 4).removeprefix(_MARK)
-    line, feed, _ = start.partition(b"\n")
+    with _open(path, form.encoding) as stream:
+        start = stream.read(LONGEST_LINE + 4)
+    if form.encoding == "utf-8" and start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UnreadableSource("a file in UTF-8", "one with the mark of UTF-16", "add --encoding utf-16.")
+    line, feed, _ = start.removeprefix(_MARK).partition(b"\n")
     if not feed and len(start) > LONGEST_LINE:
         raise UnreadableSource("a first line of at most 1 MiB", "a longer one", "is this a text file with lines?")
     try:
@@ -60,8 +72,11 @@ def first_line(path: str, form: CsvFormat) -> list[str]:
     except UnicodeDecodeError:
         fields = None
     if fields is None:
+        others = ", ".join(name for name in ENCODINGS if name != form.encoding)
         raise UnreadableSource(
-            "a first line of UTF-8 text with closed quotes", "another one", "save the file as UTF-8, with a header."
+            f"a first line of text in {form.encoding.upper()} with closed quotes",
+            "another one",
+            f"if it is in {others}, say so with --encoding.",
         )
     return fields
 
@@ -71,7 +86,8 @@ def csv_batches(path: str, form: CsvFormat, names: Sequence[str], needed: Sequen
     schema = pa.schema([(name, pa.large_string()) for name in needed])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for block in _ahead(lambda block: _parse_block(block, form, names, schema), _lines_of(path, form.header)):
+        blocks = _lines_of(path, form.header, form.encoding)
+        for block in _ahead(lambda block: _parse_block(block, form, names, schema), blocks):
             yield from block
 
     return pa.RecordBatchReader.from_batches(schema, batches())
@@ -96,13 +112,43 @@ def is_json_array(path: str) -> bool:
         return bool(stream.read(LONGEST_LINE).removeprefix(_MARK).lstrip().startswith(b"["))
 
 
-def _open(path: str) -> pa.NativeFile:
-    return pa.input_stream(path, compression=_COMPRESSIONS.get(Path(path).suffix.lower()))
+@contextmanager
+def _open(path: str, encoding: str = "utf-8") -> Iterator[pa.NativeFile | _Transcoded]:
+    with pa.input_stream(path, compression=_COMPRESSIONS.get(Path(path).suffix.lower())) as stream:
+        yield stream if encoding == "utf-8" else _Transcoded(stream, encoding)
 
 
-def _lines_of(path: str, skip_first: bool) -> Iterator[bytes]:
+class _Transcoded:
+    """A file in UTF-8, whatever it is written in. What is no letter, or half of one, becomes bytes that are not UTF-8."""
+
+    def __init__(self, stream: pa.NativeFile, encoding: str) -> None:
+        self._stream, self._ready, self._over = stream, b"", False
+        start = stream.read(2) if encoding == "utf-16" else b""
+        if encoding == "utf-16":  # without a mark it is what Windows writes
+            encoding = "utf-16-be" if start == codecs.BOM_UTF16_BE else "utf-16-le"
+            start = b"" if start in (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE) else start
+        wrong = "surrogatepass" if encoding.startswith("utf-16") else "surrogateescape"
+        self._decoder = codecs.getincrementaldecoder(encoding)(wrong)
+        self._take(start)
+
+    def _take(self, read: bytes) -> None:
+        self._ready += self._decoder.decode(read).encode("utf-8", "surrogatepass")
+
+    def read(self, size: int) -> bytes:
+        """So many bytes, fewer only at the end."""
+        while len(self._ready) < size and not self._over:
+            read = self._stream.read(size)
+            self._take(read)
+            if not read:
+                self._over = True
+                self._ready += b"\xff" if self._decoder.getstate()[0] else b""  # half a letter
+        found, self._ready = self._ready[:size], self._ready[size:]
+        return found
+
+
+def _lines_of(path: str, skip_first: bool, encoding: str = "utf-8") -> Iterator[bytes]:
     """Blocks of whole lines, each at most LONGEST_LINE; the last line may lack its line feed in the file, not here."""
-    with _open(path) as stream:
+    with _open(path, encoding) as stream:
         left = stream.read(3)
         left = b"" if left == _MARK else left
         skipping = skip_first
@@ -151,7 +197,7 @@ def _parse_block(block: bytes, form: CsvFormat, names: Sequence[str], schema: pa
             pa_csv.ConvertOptions(
                 column_types={name: pa.large_string() for name in names},
                 include_columns=schema.names,
-                null_values=[""],
+                null_values=["", *form.nulls],
                 strings_can_be_null=True,
                 check_utf8=False,  # checked above, line by line
             ),
@@ -160,7 +206,7 @@ def _parse_block(block: bytes, form: CsvFormat, names: Sequence[str], schema: pa
     rows = [fields for line in others if (fields := _parse_line(line, form)) is not None and len(fields) == len(names)]
     if rows:
         places = [names.index(name) for name in schema.names]
-        columns = [pa.array([row[place] or None for row in rows], pa.large_string()) for place in places]
+        columns = [pa.array([form.value(row[place]) for row in rows], pa.large_string()) for place in places]
         found.append(pa.RecordBatch.from_arrays(columns, schema=schema))
     return found
 

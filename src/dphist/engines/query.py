@@ -109,14 +109,35 @@ _SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(B|KB|MB|GB|TB|KiB|
 _UNITS: Final = {
     "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 }  # fmt: skip
-_TYPE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_ ]*(\(\d+(, ?\d+)?\))?")
+_TYPE: Final = re.compile(r"([A-Za-z][A-Za-z0-9_ ]*?) *(\(\d+(?:, ?\d+)?\))?")
+_OTHER_NAMES: Final = {
+    "BOOL": "BOOLEAN", "DATETIME": "TIMESTAMP", "INT": "INTEGER", "LONG": "BIGINT", "NUMERIC": "DECIMAL", "REAL": "FLOAT",
+    "STRING": "VARCHAR", "TEXT": "VARCHAR", "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
+}  # fmt: skip
+ENCODINGS: Final = {
+    "utf-8": ("utf8", "utf-8-sig"),
+    "latin-1": ("latin1", "iso-8859-1", "iso8859-1"),
+    "windows-1252": ("cp1252",),
+    "utf-16": ("utf16",),
+}
+"""How the letters of a CSV file may be written, with other names for it. All are names that Python knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class PerformanceSettings:
-    """Threads, memory ("4GB") and the directory for data that does not fit; None leaves the choice to the engine.
+    """Threads, memory and the directory for data that does not fit; None leaves the choice to the engine.
 
-    memory_limit: of the engine and the arrays beside it; what the process had before comes on top.
+    Args:
+        threads: how many.
+        memory_limit: such as "4GB", of the engine and the arrays beside it; what the process had before comes on top.
+        temp_directory: where to spill.
+
+    Raises:
+        InvalidParameter: a value outside its domain.
+
+    Example:
+        >>> dp.PerformanceSettings(threads=2, memory_limit="2GB").threads
+        2
     """
 
     threads: int | None = None
@@ -162,9 +183,28 @@ class EngineOptions:
 class Files:
     """Files to read as one table, when their names do not say enough.
 
-    `paths` may hold globs. Text formats carry no types: every column is read as text, unless `types` declares one (a
-    value that does not fit becomes null). One line of a CSV file is one record; with `quote=None` nothing in it is special.
-    `header` holds the names of the columns of a CSV file that has no header, whose first line is a record.
+    How a record is read depends on it, on the header and on what is said here: nothing is guessed from records. Text formats
+    carry no types: every column is read as text, unless `types` declares one. One line of a CSV file is one record.
+
+    Args:
+        paths: files, globs of them, or folders.
+        format: ``parquet``, ``csv`` or ``json``, where the names do not tell.
+        delimiter: of a CSV file.
+        quote: of a CSV file; with None nothing in a line is special.
+        header: the names of the columns of a CSV file that has no header, whose first line is a record.
+        types: columns with their types; a value that does not fit becomes null. The columns of JSON files must be declared:
+            nothing else says which there are.
+        encoding: of a text file.
+        nulls: what a field of a CSV file holds that is null; an empty one always is.
+
+    Raises:
+        InvalidParameter: a value outside its domain.
+
+    Example:
+        >>> visits = dp.Files(("events.csv",), types={"age": "INTEGER"})
+        >>> old = dp.release(visits, unit="user_id", by="country", where="age > 60", epsilon=1, delta=1e-8, max_groups=1)
+        >>> old.to_arrow().column("country").to_pylist()[0]
+        'DE'
     """
 
     paths: tuple[str | Path, ...]
@@ -173,12 +213,16 @@ class Files:
     quote: str | None = '"'
     header: Literal[True] | Sequence[str] = True
     types: Mapping[str, str] = field(default_factory=dict)
+    encoding: str = "utf-8"
+    nulls: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not self.paths:
             raise InvalidParameter("at least one path", "none")
         if self.format is not None:
             checks.check_choice("format", self.format, get_args(Format))
+        if self.delimiter in ("tab", "\\t"):
+            object.__setattr__(self, "delimiter", "\t")
         for name, value in (("delimiter", self.delimiter), ("quote", self.quote)):
             if value is not None and (len(value) != 1 or not value.isascii() or value in "\r\n\0"):
                 raise InvalidParameter(f"one ASCII character as {name}", repr(value))
@@ -187,8 +231,42 @@ class Files:
         if self.header is not True and (not isinstance(self.header, list | tuple) or not all(self.header)):
             # How many columns there are must not be read off the first record: it would decide which others are read.
             raise InvalidParameter("True or a list of the columns' names as header", repr(self.header))
-        for column, type_name in self.types.items():
-            if not _TYPE.fullmatch(type_name):
-                raise InvalidParameter(
-                    f"the name of a type for {column}", repr(type_name), "for example DOUBLE or DATE."
-                )
+        object.__setattr__(self, "types", {column: _type_named(name, column) for column, name in self.types.items()})
+        object.__setattr__(self, "encoding", _encoding_named(self.encoding))
+        if isinstance(self.nulls, str) or not all(isinstance(text, str) for text in self.nulls):
+            raise InvalidParameter("a list of texts as nulls", repr(self.nulls), "for example nulls=['NA'].")
+        object.__setattr__(self, "nulls", tuple(self.nulls))
+
+    def require_kind(self, kind: Format) -> None:
+        """Refuse options that files of this kind have no use for: nobody should believe that they changed something."""
+        given = {
+            "delimiter": self.delimiter is not None,
+            "encoding": self.encoding != "utf-8",
+            "nulls": bool(self.nulls),
+            "header": self.header is not True,
+        }
+        for name, is_given in given.items():
+            if is_given and kind != "csv":
+                raise InvalidParameter(f"CSV files with the option {name}", f"{kind} files", "leave it out.")
+
+
+def _type_named(name: str, column: str) -> str:
+    """A type in DuckDB's own name for it."""
+    from dphist.engines.functions import CASTS
+
+    parts = _TYPE.fullmatch(str(name).strip())
+    base = "" if parts is None else _OTHER_NAMES.get(parts[1].upper(), parts[1].upper())
+    if parts is None or base not in CASTS or (parts[2] and base != "DECIMAL"):
+        usual = "text, integer, double, boolean, date, timestamp or decimal(18,2)"
+        raise InvalidParameter(
+            f"a simple type for {column}", repr(name), f"{usual}; also {', '.join(sorted(map(str.lower, CASTS)))}."
+        )
+    return base + (parts[2] or "")
+
+
+def _encoding_named(name: str) -> str:
+    wanted = str(name).lower().replace("_", "-")
+    for encoding, others in ENCODINGS.items():
+        if wanted in (encoding, *others):
+            return encoding
+    raise InvalidParameter(f"one of the encodings {', '.join(ENCODINGS)}", repr(name))

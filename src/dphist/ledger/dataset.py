@@ -61,10 +61,24 @@ class _Limits:
 class DataSet:
     """A total budget (epsilon, delta) for the people in `unit`, and how spends are added up. Nothing of it ever changes.
 
-    protects: ``unit``, adding or removing all records of one unit; ``event``, what one unit adds in one round of a stream.
-    delta_share: the part of delta for the d's, for gdp and zcdp. numerals: how sums are kept; ``binary`` only in data sets from
-    before decimals. The limits follow from the budget. They are kept with it, so that another version of a numerical library
-    does not move them.
+    The limits follow from the budget. They are kept with it, so that another version of a numerical library does not move them.
+
+    Args:
+        name: of the data set.
+        epsilon: how much all releases together may change the odds, for one unit.
+        delta: the probability of failure that is allowed for all of them.
+        unit: the column that names the person protected.
+        accountant: how spends are added up: ``basic``, ``gdp`` or ``zcdp``.
+        protects: ``unit``, adding or removing all records of one unit; ``event``, what one unit adds in one round of a stream.
+        delta_share: the part of delta for the d's, for gdp and zcdp.
+        numerals: how sums are kept; ``binary`` only in data sets from before decimals.
+
+    Raises:
+        InvalidParameter: a value outside its domain.
+
+    Example:
+        >>> dp.DataSet("events", 2, 1e-6, "user_id", "gdp").unit
+        'user_id'
     """
 
     name: str
@@ -75,8 +89,8 @@ class DataSet:
     protects: Protects = "unit"
     delta_share: float = filters.DELTA_SHARE
     numerals: Numerals = "decimal"
-    noise_limit: int = field(init=False)
-    delta_limit: int = field(init=False)
+    noise_limit: int = field(init=False, repr=False)
+    delta_limit: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not (self.name and len(self.name) <= 200 and self.name.isprintable()):

@@ -12,16 +12,17 @@ import sqlalchemy as sa
 
 from dphist import stored
 from dphist.checks import Check
-from dphist.columns import Unit
+from dphist.columns import Unit, one_of
 from dphist.errors import BudgetExceeded, InvalidParameter, UnusableLedger
 from dphist.ledger import chain, database
 from dphist.ledger.chain import Entry, Kind
 from dphist.ledger.dataset import DataSet, Protects, check_new_name, folded
 from dphist.ledger.status import Status
+from dphist.notebook import card
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.filters import Amount
 from dphist.version import __version__
-from dphist.words import canonical
+from dphist.words import budget, canonical
 
 Fits = Callable[[PrivacyCost], bool]
 Advise = Callable[[Fits], Iterable[str]]
@@ -33,7 +34,26 @@ _TABLE = database.entries
 
 
 class Ledger:
-    """Budgets and spends at an address: a path (SQLite), or sqlite:// or postgresql:// . Use it in a with statement."""
+    """Budgets and spends at an address. Use it in a with statement.
+
+    Args:
+        address: a path (SQLite), or sqlite:// or postgresql:// .
+        create: make the file, or the tables in a database, where they are missing.
+
+    Raises:
+        UnusableLedger: there is none, or it cannot be read.
+
+    Example:
+        >>> with dp.Ledger("budget.db", create=True) as ledger:
+        ...     entry = ledger.create(dp.DataSet("events", 2, 1e-6, "user_id", "gdp"))
+        ...     ledger.names()
+        ['events']
+        >>> release = dp.release("events.parquet", unit="user_id", by="country", epsilon=0.2, delta=1e-8, max_groups=1,
+        ...                      ledger="budget.db", dataset="events")
+        >>> with dp.Ledger("budget.db") as ledger:
+        ...     len(ledger.status("events").spends)
+        1
+    """
 
     def __init__(self, address: str | Path, *, create: bool = False) -> None:
         self._database = database.Database(address, create=create)
@@ -45,6 +65,17 @@ class Ledger:
                 self.close()
                 raise
 
+    def __repr__(self) -> str:
+        return f"Ledger({self._database.shown!r})"
+
+    def _repr_html_(self) -> str:
+        budgets = [
+            (name, f"{budget(one.epsilon, one.delta)} for {one_of(one.unit)}")
+            for name in self.names()
+            for one in [self.dataset(name)]
+        ]
+        return card(f"Ledger at {self._database.shown}", budgets or [("data sets", "none yet")])
+
     def __enter__(self) -> Ledger:
         return self
 
@@ -52,11 +83,29 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close its connections.
+
+        Example:
+            >>> dp.Ledger("ledger.db").close()
+        """
         self._database.close()
 
     def create(self, dataset: DataSet) -> Entry:
-        """Begin a data set. A name is used once, and so is one that looks like it."""
+        """Begin a data set. A name is used once, and so is one that looks like it.
+
+        Args:
+            dataset: the budget.
+
+        Returns:
+            The first entry of its chain.
+
+        Raises:
+            InvalidParameter: the name, or one like it, is in use.
+
+        Example:
+            >>> ledger.create(dp.DataSet("orders", 1, 1e-6, "customer", "gdp")).kind
+            'create'
+        """
         check_new_name(dataset.name)
         with self._database.write(dataset.name, alone=True) as connection:
             for row in connection.execute(sa.select(database.datasets)):
@@ -71,17 +120,51 @@ class Ledger:
             return _append(connection, dataset.name, None, "create", body, Amount())
 
     def names(self) -> list[str]:
-        """The data sets there are."""
+        """The data sets there are.
+
+        Returns:
+            Their names, sorted.
+
+        Example:
+            >>> "visits" in ledger.names()
+            True
+        """
         with self._database.read() as connection:
             return [row.name for row in connection.execute(sa.select(database.datasets).order_by("name"))]
 
     def dataset(self, name: str) -> DataSet:
-        """The budget of a data set."""
+        """The budget of a data set.
+
+        Args:
+            name: of the data set.
+
+        Returns:
+            The budget.
+
+        Raises:
+            InvalidParameter: there is no such data set.
+
+        Example:
+            >>> ledger.dataset("visits").epsilon
+            2
+        """
         with self._database.read() as connection:
             return self._dataset(connection, name)
 
     def left(self, name: str) -> tuple[DataSet, Amount]:
-        """A data set, and what is left of its two limits."""
+        """A data set, and what is left of its two limits.
+
+        Args:
+            name: of the data set.
+
+        Returns:
+            The budget, and the amounts that are left.
+
+        Example:
+            >>> dataset, left = ledger.left("visits")
+            >>> 0 < left.noise <= dataset.noise_limit
+            True
+        """
         with self._database.read() as connection:
             dataset = self._dataset(connection, name)
             return dataset, dataset.limit - _last(connection, name).total
@@ -107,8 +190,28 @@ class Ledger:
     ) -> Entry:
         """Charge a spend, in one transaction; when this returns it is on disk. Noise may be drawn after it, not before.
 
-        Whatever happens then, it stays spent. `facts` must hold nothing derived from data. `advise` is asked what would fit
-        if this does not.
+        Whatever happens then, it stays spent.
+
+        Args:
+            name: of the data set.
+            cost: what it costs.
+            unit: who is protected, as the data set says.
+            command: what is charged, in a word.
+            facts: what else the entry tells; nothing derived from data.
+            protects: ``unit`` or ``event``, as the data set says.
+            advise: is asked what would fit if this does not.
+
+        Returns:
+            The entry.
+
+        Raises:
+            BudgetExceeded: it does not fit into what is left.
+            InvalidParameter: the guarantee is about other people.
+
+        Example:
+            >>> from dphist.privacy.composition import of_pure
+            >>> ledger.reserve("visits", of_pure(0.01), unit="user_id", command="mine", facts={}).kind
+            'reserve'
         """
         with self._database.write(name) as connection:
             dataset = self._dataset(connection, name)
@@ -122,7 +225,25 @@ class Ledger:
     ) -> Entry:
         """Write down what was spent elsewhere, whether it fits or not: it has happened. Beyond the budget nothing is charged.
 
-        Its guarantee must be for adding or removing what `protects` says of one `unit`, as for everything in the data set.
+        Args:
+            name: of the data set.
+            cost: what it cost.
+            unit: who its guarantee protects, as everything in the data set does.
+            protects: adding or removing what of a unit: ``unit`` or ``event``.
+            note: what it was.
+            declared: the numbers that it was declared with.
+
+        Returns:
+            The entry.
+
+        Raises:
+            InvalidParameter: the guarantee is about other people.
+
+        Example:
+            >>> from dphist.privacy.composition import of_pure
+            >>> spend = {"unit": "user_id", "protects": "unit", "note": "a talk", "declared": {"epsilon": 0.01}}
+            >>> ledger.record("visits", of_pure(0.01), **spend).kind
+            'record'
         """
         facts = {"command": "record", "note": note, "protects": protects, "declared": dict(declared)}
         with self._database.write(name) as connection:
@@ -133,7 +254,22 @@ class Ledger:
     def check(
         self, name: str, cost: PrivacyCost, *, unit: Unit, protects: Protects = "unit", advise: Advise | None = None
     ) -> None:
-        """Refuse now what would be refused later. Charges nothing and promises nothing: another may be first."""
+        """Refuse now what would be refused later. Charges nothing and promises nothing: another may be first.
+
+        Args:
+            name: of the data set.
+            cost: what it would cost.
+            unit: who is protected.
+            protects: ``unit`` or ``event``.
+            advise: is asked what would fit if this does not.
+
+        Raises:
+            BudgetExceeded: it does not fit into what is left.
+
+        Example:
+            >>> from dphist.privacy.composition import of_pure
+            >>> ledger.check("visits", of_pure(0.01), unit="user_id")
+        """
         with self._database.read() as connection:
             dataset = self._dataset(connection, name)
             left = _left_for(connection, dataset, unit, protects)
@@ -141,14 +277,47 @@ class Ledger:
             raise _exceeded(dataset, left, cost, advise)
 
     def commit(self, name: str, sequence: int, *, output: str | None = None) -> Entry:
-        """Confirm that the result of a reservation was written to `output`, or without one, returned. Changes no sum."""
+        """Confirm that the result of a reservation was written to `output`, or without one, returned. Changes no sum.
+
+        Args:
+            name: of the data set.
+            sequence: the number of the entry that reserved it.
+            output: the name of the file.
+
+        Returns:
+            The entry.
+
+        Raises:
+            InvalidParameter: there is no open reservation of this number.
+
+        Example:
+            >>> from dphist.privacy.composition import of_pure
+            >>> entry = ledger.reserve("visits", of_pure(0.01), unit="user_id", command="mine", facts={})
+            >>> ledger.commit("visits", entry.sequence).kind
+            'commit'
+        """
         with self._database.write(name) as connection:
             before = _last(connection, name)
             _check_open(connection, name, sequence)
             return _append(connection, name, before, "commit", {"entry": sequence, "output": output}, before.total)
 
     def entry(self, name: str, sequence: int) -> Entry:
-        """One entry, unchanged."""
+        """One entry, unchanged.
+
+        Args:
+            name: of the data set.
+            sequence: its number.
+
+        Returns:
+            The entry.
+
+        Raises:
+            InvalidParameter: there is none of this number.
+
+        Example:
+            >>> ledger.entry("visits", 0).kind
+            'create'
+        """
         with self._database.read() as connection:
             entry = _at(connection, name, sequence)
         if entry is None:
@@ -156,13 +325,40 @@ class Ledger:
         return entry
 
     def has(self, name: str, sequence: int, hash_: str) -> bool:
-        """Whether an entry is there, under this hash."""
+        """Whether an entry is there, under this hash.
+
+        Args:
+            name: of the data set.
+            sequence: the number of the entry.
+            hash_: what it was noted with.
+
+        Returns:
+            True or False.
+
+        Example:
+            >>> ledger.has("visits", 0, ledger.entry("visits", 0).hash)
+            True
+        """
         with self._database.read() as connection:
             row = connection.execute(_of(name).where(_TABLE.c.sequence == sequence)).first()
         return row is not None and row.hash == hash_
 
     def entries(self, name: str) -> list[Entry]:
-        """The history of a data set, oldest first."""
+        """The history of a data set, oldest first.
+
+        Args:
+            name: of the data set.
+
+        Returns:
+            All entries.
+
+        Raises:
+            InvalidParameter: there is no such data set.
+
+        Example:
+            >>> ledger.entries("visits")[0].sequence
+            0
+        """
         with self._database.read() as connection:
             entries = [_entry(row) for row in connection.execute(_of(name).order_by(_TABLE.c.sequence))]
         if not entries:
@@ -170,16 +366,53 @@ class Ledger:
         return entries
 
     def status(self, name: str) -> Status:
-        """What is spent and what is left."""
+        """What is spent and what is left.
+
+        Args:
+            name: of the data set.
+
+        Returns:
+            The sums, which `print` shows.
+
+        Raises:
+            UnusableLedger: an entry was changed.
+
+        Example:
+            >>> ledger.status("visits").exceeded
+            False
+        """
         entries = [_intact(entry) for entry in self.entries(name)]
         return Status(DataSet.from_data(entries[0].body), entries)
 
     def verify(self, name: str, head: str | None = None) -> list[Check]:
-        """Recompute the chain and its sums; `head` is a hash that was exported earlier and must still be in it."""
+        """Recompute the chain and its sums.
+
+        Args:
+            name: of the data set.
+            head: a hash that was exported earlier and must still be in the chain.
+
+        Returns:
+            What was looked at, each with a name, an outcome and a sentence.
+
+        Example:
+            >>> all(check.passed for check in ledger.verify("visits"))
+            True
+        """
         return chain.verify(self.entries(name), head)
 
     def export(self, name: str) -> dict[str, Any]:
-        """Everything about a data set as plain data, with the head of its chain."""
+        """Everything about a data set as plain data, with the head of its chain.
+
+        Args:
+            name: of the data set.
+
+        Returns:
+            A dictionary that JSON can hold.
+
+        Example:
+            >>> ledger.export("visits")["format"]
+            'dphist-ledger-export'
+        """
         entries = self.entries(name)
         return {
             "format": "dphist-ledger-export",

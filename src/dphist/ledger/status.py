@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from dphist import notebook
 from dphist.columns import one_of
 from dphist.errors import MissingExtra
 from dphist.ledger.chain import SPENDS, Entry
@@ -17,11 +18,12 @@ from dphist.ledger.dataset import NOISE, WORDS, DataSet
 from dphist.privacy import filters
 from dphist.privacy.composition import PrivacyCost, epsilon_of_losses
 from dphist.privacy.filters import ACCOUNTANTS, Amount, amount
+from dphist.words import budget
 
 _BAR = 30
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Status:
     """A data set and its history."""
 
@@ -124,6 +126,25 @@ class Status:
             shown = "more than its delta" if epsilon is None else f"epsilon {epsilon:.4g}"
             lines.append(f"    {name:<6}  {shown}{'  (this ledger)' if name == data.accountant else ''}")
         return "\n".join([*lines, "", f"  head    {self.entries[-1].hash}"])
+
+    def __repr__(self) -> str:
+        data, (noise, delta) = self.dataset, self._shares()
+        spent = f"{100 * noise:.1f} % of the noise and {100 * delta:.1f} % of delta spent"
+        return f"Status({data.name!r}: {spent}; {budget(data.epsilon, data.delta)})"
+
+    def _repr_html_(self) -> str:
+        data, (noise, delta) = self.dataset, self._shares()
+        words = [f"{100 * part:.1f} % of {what} is spent" for part, what in ((noise, "the noise"), (delta, "delta"))]
+        facts = [
+            (
+                "budget",
+                f"{budget(data.epsilon, data.delta)} for {one_of(data.unit)}; accountant {data.accountant}",
+            ),
+            ("spent", f"{'; '.join(words)}; {len(self.spends):,} spends"),
+            ("more", self._projection()),
+            ("head", self.entries[-1].hash),
+        ]
+        return notebook.card(f"Budget of {data.name}", facts, notebook.share(max(noise, delta), words[noise < delta]))
 
     def _projection(self) -> str:
         more = self.more_like_the_last()

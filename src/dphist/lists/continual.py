@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dphist import checks
+from dphist import checks, notebook, systems
 from dphist.columns import Unit, unit_of
 from dphist.engines.base import Engine, Progress, row_order
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
@@ -43,8 +43,19 @@ _IN = "The batch {batch!a} is in, as round {round:,}; dphist continual show prin
 class Continual:
     """A stream of batches with a private running count per group; the folder at `path` is the only state.
 
-    The folder holds TRUE counts and the noise: whoever reads it learns both. It is mechanism readable by its owner alone.
+    The folder holds TRUE counts and the noise: whoever reads it learns both. It is readable by its owner alone.
     Copying it and adding different batches to the two copies would reuse noise: never do that.
+
+    Args:
+        path: the folder of a stream that `start` began.
+
+    Raises:
+        InvalidParameter: there is no stream, or it was changed.
+
+    Example:
+        >>> stream = dp.Continual.start("days", unit="user", by="item", rounds=365, max_groups=1, epsilon=1, delta=1e-8)
+        >>> stream.round
+        0
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -71,8 +82,32 @@ class Continual:
         """Begin a stream of at most `rounds` batches. Protected is one event: what one unit adds in one round.
 
         Each batch counts a unit once in at most max_groups of its groups. A unit in several rounds is protected for each
-        round by itself, not for all of them together. With a ledger all rounds are charged now, once, to a data set that
-        protects events.
+        round by itself, not for all of them together.
+
+        Args:
+            path: a new folder.
+            unit: who is protected, as for `dphist.release`.
+            by: the columns that make the groups.
+            rounds: how many batches there will be at most; it sets the noise.
+            max_groups: in how many groups one unit counts in each batch.
+            epsilon: how much one event may change the odds of all counts together.
+            delta: the probability of failure that is allowed.
+            where: an SQL condition on a record's own columns.
+            null_keys: ``group`` or ``drop``.
+            neighbours: ``add-remove``, the only notion of neighbours.
+            ledger: where all rounds are charged now, once, to a data set that protects events.
+            dataset: the data set of the ledger that pays.
+
+        Returns:
+            The stream.
+
+        Raises:
+            InvalidParameter: a value outside its domain, or a folder that cannot be used.
+            BudgetExceeded: it does not fit into what is left of the data set's budget.
+
+        Example:
+            >>> dp.Continual.start("new", unit="user", by="item", rounds=7, max_groups=1, epsilon=1, delta=1e-8)
+            Continual('new')
         """
         check_neighbours(neighbours)
         checks.check_budget(epsilon, delta)
@@ -157,9 +192,30 @@ class Continual:
     ) -> RunningCounts:
         """Take in one batch under a name of its own and return the counts after it.
 
-        A name that was used before is refused, so a batch that is sent twice is counted once. When this returns, the
-        round is on disk; if the process dies before, the round has happened or not, never half: `batches` says which.
-        With a ledger the stream is first compared with the entry that paid for it; nothing is charged.
+        When this returns, the round is on disk; if the process dies before, the round has happened or not, never half:
+        `batches` says which.
+
+        Args:
+            source: what to read, as for `dphist.release`.
+            batch: its name; one that was used before is refused, so a batch that is sent twice is counted once.
+            settings: threads and memory.
+            engine: such as a `dphist.SparkEngine`.
+            ledger: the stream is first compared with the entry that paid for it; nothing is charged.
+            progress: is called with the name of each phase.
+            entropy: for tests alone.
+
+        Returns:
+            The counts after this round.
+
+        Raises:
+            InvalidParameter: the batch is in already, or all rounds are used.
+
+        Example:
+            >>> stream = dp.Continual.start("shop", unit="user", by="item", rounds=7, max_groups=1, epsilon=1, delta=1e-8)
+            >>> stream.add("monday.parquet", "2026-01-05").to_arrow().column("item").to_pylist()[0]
+            'bread'
+            >>> stream.batches
+            ('2026-01-05',)
         """
         require_secure(entropy)
         with locked(self.path / STATE) as file:
@@ -175,7 +231,28 @@ class Continual:
     def add_histogram(
         self, histogram: Histogram, batch: str, *, ledger: str | Path | None = None, entropy: Entropy | None = None
     ) -> RunningCounts:
-        """The same with a histogram that an engine has bounded already."""
+        """The same with a histogram that an engine has bounded already.
+
+        Args:
+            histogram: units per group.
+            batch: its name.
+            ledger: the stream is first compared with the entry that paid for it; nothing is charged.
+            entropy: for tests alone.
+
+        Returns:
+            The counts after this round.
+
+        Raises:
+            InvalidParameter: the batch is in already, all rounds are used, or the histogram is bounded otherwise.
+
+        Example:
+            >>> import numpy as np, pyarrow as pa
+            >>> from dphist.histogram import ContributionBounds, Histogram
+            >>> stream = dp.Continual.start("bounded", unit="user", by="item", rounds=7, max_groups=1, epsilon=1, delta=1e-8)
+            >>> batch = Histogram(pa.table({"item": ["tea"]}), np.array([5000]), ContributionBounds(max_groups=1))
+            >>> stream.add_histogram(batch, "monday").to_arrow().column("item").to_pylist()
+            ['tea']
+        """
         require_secure(entropy)
         with locked(self.path / STATE) as file:
             state = self._checked(file, batch, ledger)
@@ -217,16 +294,33 @@ class Continual:
         return released
 
     def show(self) -> RunningCounts:
-        """The counts after the last round, as they were released then: no new noise, no cost."""
+        """The counts after the last round, as they were released then: no new noise, no cost.
+
+        Returns:
+            The counts.
+
+        Example:
+            >>> dp.Continual("shown").show().round
+            1
+        """
         with locked(self.path / STATE) as file:
             released = _release(self._durable(file), self.path)
             released.record()
         return released
 
+    def __repr__(self) -> str:
+        return f"Continual({str(self.path)!r})"
+
     def __str__(self) -> str:
+        return layout(*self._told())
+
+    def _repr_html_(self) -> str:
+        used, rounds = self.round, self.mechanism.rounds
+        return notebook.card(*self._told(), notebook.share(used / rounds, f"{used:,} of {rounds:,} rounds used"))
+
+    def _told(self) -> tuple[str, list[tuple[str, str]]]:
         state = self._state()
-        told = facts(_mechanism(state), state.settings, state.round)
-        return layout("Stream: running counts per group", told)
+        return "Stream: running counts per group", facts(_mechanism(state), state.settings, state.round)
 
 
 @contextmanager
@@ -248,7 +342,7 @@ def _creating(folder: Path) -> Iterator[LockedFile]:
     with undone(make, remove):
         if not folder.is_dir():
             raise InvalidParameter("a folder for the stream", f"the file {str(folder)!r}")
-        if folder.stat().st_uid != os.geteuid():  # which only its owner can make private, after the charge
+        if not systems.is_ours(folder.stat()):  # which only its owner can make private, after the charge
             raise InvalidParameter("a folder of your own for the stream", "one of another user", "name a new one.")
         with creating(folder / STATE, "stream") as file:
             yield file

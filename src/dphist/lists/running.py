@@ -36,9 +36,15 @@ _MOST_BYTES: Final = 2 << 30
 """Of a file of one round: so many keys of any length."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RunningCounts(Published):
-    """The private counts after some rounds. Holds no true value; `folder` has the released counts of earlier rounds."""
+    """The private counts after some rounds. Holds no true value; `folder` has the released counts of earlier rounds.
+
+    Example:
+        >>> stream = dp.Continual.start("week", unit="user", by="item", rounds=7, max_groups=1, epsilon=1, delta=1e-8)
+        >>> stream.add("monday.parquet", "monday")
+        RunningCounts(... groups by item; epsilon 1, delta 1e-08)
+    """
 
     table: pa.Table
     round: int
@@ -54,16 +60,36 @@ class RunningCounts(Published):
         return tuple(parse_key(name).name for name in self.settings["by"])
 
     def metadata(self) -> dict[str, Any]:
-        """Round, mechanism, guarantee, version and time: public parameters only."""
+        """Round, mechanism, guarantee, version and time: public parameters only.
+
+        Returns:
+            A dictionary that JSON can hold.
+
+        Example:
+            >>> running.metadata()["round"]
+            1
+        """
         return describe_stream(self.mechanism, self.settings, self.round, self.created)
 
     def html(self) -> str:
-        """The report as text."""
+        """The report as text.
+
+        Returns:
+            One HTML file that needs no network.
+
+        Example:
+            >>> "bread" in running.html()
+            True
+        """
         told = facts(self.mechanism, self.settings, self.round)[:4]
         return html.running(self.table, self.mechanism, self.metadata(), told, self.history())
 
     def record(self) -> None:
-        """Keep the largest counts for pictures of later rounds, once; they are published already and cost nothing."""
+        """Keep the largest counts for pictures of later rounds, once; they are published already and cost nothing.
+
+        Example:
+            >>> running.record()
+        """
         path = _file(self.folder, self.round)
         if not is_recorded(self.folder, self.round):
             path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -71,7 +97,15 @@ class RunningCounts(Published):
             replace_private(path, lambda sink: write_sealed(self.table.slice(0, MOST_KEPT), sink))
 
     def history(self) -> list[tuple[int, pa.Table]]:
-        """Rounds up to this one, at most some hundred of them evenly spaced, with what was released then."""
+        """Rounds up to this one, at most some hundred of them evenly spaced, with what was released then.
+
+        Returns:
+            Pairs of a round and its table.
+
+        Example:
+            >>> [number for number, _ in running.history()]
+            [1]
+        """
         wanted = np.unique(np.linspace(1, self.round, min(self.round, MOST_DRAWN)).astype(int)).tolist()
         paths = [(past, _file(self.folder, past)) for past in wanted]
         return [(past, self._past(path)) for past, path in paths if path.exists()]

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 
-from dphist import checks, stored
+from dphist import checks, notebook, stored
 from dphist.columns import Unit, unit_in_words, unit_of
 from dphist.engines.base import Engine, Progress
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
@@ -101,7 +101,21 @@ class Account:
 
 
 class Session:
-    """Ranked lists of keys from one budget; the file at `path` is the only state."""
+    """Ranked lists of keys from one budget; the file at `path` is the only state.
+
+    Args:
+        path: the file of a session that `start` began.
+
+    Raises:
+        InvalidParameter: there is no session, or it was changed.
+
+    Example:
+        >>> session = dp.Session.start("s.json", unit="user_id", epsilon=1, delta=1e-8, results=50, queries=10)
+        >>> session.account.left_results
+        50
+        >>> dp.Session("s.json")
+        Session('s.json')
+    """
 
     def __init__(self, path: str | Path) -> None:
         # A link would be replaced by a file of its own at the first query: two names, two budgets.
@@ -126,8 +140,30 @@ class Session:
         """Begin a session: at most `results` results over at most `queries` queries about the units of one data set.
 
         A query returns the largest groups in order, chosen among its `shortlist` largest; the end of a list that ends early
-        is a result too. The whole session is (epsilon, delta)-private, whatever is asked in view of earlier answers. With a
-        ledger the whole of it is charged now, once; queries charge nothing more.
+        is a result too. The whole session is (epsilon, delta)-private, whatever is asked in view of earlier answers.
+
+        Args:
+            path: a new file.
+            unit: who is protected, as for `dphist.release`.
+            epsilon: how much one unit may change the odds of all answers together.
+            delta: the probability of failure that is allowed.
+            results: how many groups all queries together may return.
+            queries: how many queries may be asked.
+            shortlist: how many of the largest groups a query chooses among.
+            neighbours: ``add-remove``, the only notion of neighbours.
+            ledger: where the whole of it is charged now, once; queries charge nothing more.
+            dataset: the data set of the ledger that pays.
+
+        Returns:
+            The session.
+
+        Raises:
+            InvalidParameter: a value outside its domain, or a file that exists.
+            BudgetExceeded: it does not fit into what is left of the data set's budget.
+
+        Example:
+            >>> dp.Session.start("new.json", unit="user_id", epsilon=1, delta=1e-8, results=5, queries=2)
+            Session('new.json')
         """
         check_neighbours(neighbours)
         checks.check_budget(epsilon, delta)
@@ -177,7 +213,19 @@ class Session:
         account = self.account
         return sentence(account.mechanism, account.epsilon, account.delta, account.unit)
 
+    def __repr__(self) -> str:
+        return f"Session({self.path.name!r})"
+
     def __str__(self) -> str:
+        return layout(*self._told())
+
+    def _repr_html_(self) -> str:
+        account = self.account
+        used = 1 - account.left_results / account.mechanism.symbols
+        label = f"{account.left_results:,} of {account.mechanism.symbols:,} results left"
+        return notebook.card(*self._told(), notebook.share(used, label))
+
+    def _told(self) -> tuple[str, list[tuple[str, str]]]:
         account = self.account
         mechanism = account.mechanism
         facts = [
@@ -195,7 +243,7 @@ class Session:
             ("guarantee", f"over the whole session, {self.guarantee}"),
             ("provided", f"the unit is {unit_in_words(account.unit)}; {mechanism.assumption}."),
         ]
-        return layout("Session: ranked lists, paid by what they return", facts)
+        return "Session: ranked lists, paid by what they return", facts
 
     def query(
         self,
@@ -211,10 +259,31 @@ class Session:
         progress: Progress | None = None,
         entropy: Entropy | None = None,
     ) -> tuple[pa.Table, bool]:
-        """(keys with their rank, whether k groups were found): at most k groups with the most units, in order.
+        """At most k groups with the most units, in order. What is returned is paid for.
 
-        What is returned is paid for, the end of a list that ends early included. With a ledger the session is first compared
-        with the entry that paid for it; nothing is charged.
+        Args:
+            source: what to read, as for `dphist.release`.
+            by: the columns that make the groups.
+            k: how many groups at most.
+            where: an SQL condition on a record's own columns.
+            null_keys: ``group`` or ``drop``.
+            settings: threads and memory.
+            engine: such as a `dphist.SparkEngine`.
+            ledger: the session is first compared with the entry that paid for it; nothing is charged.
+            entropy: for tests alone.
+
+        Returns:
+            The keys with their rank as Arrow, and whether k groups were found.
+
+        Raises:
+            BudgetExceeded: fewer results or queries are left.
+            InvalidParameter: what names and types rule out, which costs nothing.
+
+        Example:
+            >>> session = dp.Session.start("q.json", unit="user_id", epsilon=1, delta=1e-8, results=5, queries=2)
+            >>> keys, complete = session.query("events.parquet", by="url", k=1)
+            >>> keys.to_pydict(), complete, session.account.left_results
+            ({'rank': [1], 'url': ['/']}, True, 4)
         """
         require_secure(entropy)
         names = (by,) if isinstance(by, str) else tuple(by)

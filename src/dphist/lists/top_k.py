@@ -30,13 +30,20 @@ from dphist.report import html
 from dphist.version import __version__
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TopK(Published):
     """The largest groups, private, with their plan. Holds no true value.
 
     complete is False when the list ended before k groups: no other group was clearly larger than the rest. unit and where
     are None where the groups were counted elsewhere. cut_off is the noisy number that all noisy counts exceed; None for a
     list without counts.
+
+    Example:
+        >>> found = dp.top_k("events.parquet", unit="user_id", by="url", k=3, epsilon=1, delta=1e-8)
+        >>> found.to_arrow().column("url").to_pylist()
+        ['/', '/news/today', '/books/today']
+        >>> found.complete
+        True
     """
 
     table: pa.Table
@@ -51,7 +58,15 @@ class TopK(Published):
     inputs: tuple[Path, ...] = field(default=(), repr=False)
 
     def metadata(self) -> dict[str, Any]:
-        """Method, mechanism, guarantee, version and time: public parameters only."""
+        """Method, mechanism, guarantee, version and time: public parameters only.
+
+        Returns:
+            A dictionary that JSON can hold.
+
+        Example:
+            >>> dp.top_k("events.parquet", unit="user_id", by="url", k=3, epsilon=1, delta=1e-8).metadata()["k"]
+            3
+        """
         return {
             "format": "dphist-top-k",
             "version": VERSION,
@@ -72,7 +87,15 @@ class TopK(Published):
         }
 
     def html(self) -> str:
-        """The report as text."""
+        """The report as text.
+
+        Returns:
+            One HTML file that needs no network.
+
+        Example:
+            >>> "/news/today" in dp.top_k("events.parquet", unit="user_id", by="url", k=3, epsilon=1, delta=1e-8).html()
+            True
+        """
         return html.largest(self.table, self.plan, self.metadata(), complete=self.complete)
 
 
@@ -100,7 +123,30 @@ def release_largest(
     nothing is guaranteed: one unit can put a group in the place of another, far above a threshold that starts at 0.
     Decide it by the query (was its LIMIT at least `needed`?), not by the number of rows that came.
 
-    To charge it to a ledger, say what was counted as the unit.
+    Args:
+        groups: an Arrow table of keys and true counts.
+        count: the column of the counts.
+        plan: a plan of `dphist.plan_top_k`.
+        all_groups: no group is left out of the table.
+        max_groups: the plan's bound, repeated.
+        unit: what was counted; needed to charge a ledger.
+        ledger: where it is charged, before noise is drawn.
+        dataset: the data set of the ledger that pays.
+        entropy: for tests alone.
+
+    Returns:
+        The list.
+
+    Raises:
+        InvalidParameter: the table has too few groups, lacks the column, or the bounds differ from the plan's.
+        BudgetExceeded: it does not fit into what is left of the data set's budget.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> groups = pa.table({"url": ["/", "/news", "/about"], "n": [4000, 900, 3]})
+        >>> plan = dp.plan_top_k(k=2, epsilon=1, delta=1e-8)
+        >>> dp.release_largest(groups, count="n", plan=plan).to_arrow().column("url").to_pylist()
+        ['/', '/news']
     """
     require_secure(entropy)
     if count not in groups.column_names or groups.num_columns < 2:
@@ -179,10 +225,40 @@ def top_k(
     progress: Progress | None = None,
     entropy: Entropy | None = None,
 ) -> TopK:
-    """The k groups with the most units, under differential privacy; see `plan_top_k` for the methods.
+    """The k groups with the most units. Only the largest groups leave the engine: ORDER BY and LIMIT are part of its query.
 
-    Either a plan, or k, epsilon and delta. source, unit, by, where, null_keys, settings, engine, ledger and dataset as in
-    `release`. Only the largest groups leave the engine: ORDER BY and LIMIT are part of its query.
+    Args:
+        source: what to read, as for `dphist.release`.
+        unit: who is protected, as for `dphist.release`.
+        by: the columns that make the groups.
+        k: how many groups to list at most.
+        epsilon: how much one unit may change the odds of any result.
+        delta: the probability of failure that is allowed.
+        method: ``correlated``, ``from-top`` or ``ranked``: see `dphist.plan_top_k`.
+        max_groups: for ``from-top``, the most groups of one unit.
+        shortlist: for ``ranked``, how many of the largest groups to choose among.
+        plan: a plan of `dphist.plan_top_k`, in place of k, epsilon, delta and what follows from them.
+        where: an SQL condition on a record's own columns.
+        null_keys: ``group`` or ``drop``.
+        settings: threads and memory.
+        engine: such as a `dphist.SparkEngine`.
+        ledger: where it is charged, before the first record is read.
+        dataset: the data set of the ledger that pays.
+        progress: is called with the name of each phase.
+        entropy: for tests alone.
+
+    Returns:
+        The list.
+
+    Raises:
+        InvalidParameter: what names, types and options rule out, before anything is charged.
+        BudgetExceeded: it does not fit into what is left of the data set's budget.
+        UnreadableSource: the source is missing or damaged.
+
+    Example:
+        >>> found = dp.top_k("events.parquet", unit="user_id", by="url", k=2, epsilon=1, delta=1e-8, method="ranked")
+        >>> found.to_arrow().to_pydict()
+        {'rank': [1, 2], 'url': ['/', '/news/today']}
     """
     require_secure(entropy)
     if plan is None:

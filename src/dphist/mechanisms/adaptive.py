@@ -48,6 +48,10 @@ class AdaptiveGaussian(GroupMechanism):
 
     round_stds: the noise on the sum of weights of a group in each round. threshold: of the rounds' weighted sum, in weights.
     counts: the noise on the counts; None if keys alone are published, and the rounds have all of the budget.
+
+    Example:
+        >>> dp.plan(epsilon=1, delta=1e-8, mechanism="adaptive").mechanism.rounds
+        4
     """
 
     name: ClassVar[str] = "adaptive"

@@ -33,7 +33,8 @@ from dphist.privacy.search import edge
 from dphist.words import number
 
 if TYPE_CHECKING:
-    from dphist.planning.request import Objective, Request
+    from dphist.planning.choices import Objective
+    from dphist.planning.request import Request
 
 Integers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -621,7 +622,23 @@ def with_pure_parts(main: PrivacyCost, pure: list[float], composed_epsilon: floa
 
 
 def epsilon_at(mechanism: Mechanism, delta: float) -> float:
-    """The smallest epsilon >= 0 at which the mechanism's delta is at most `delta`; Infeasible if there is none."""
+    """The smallest epsilon >= 0 at which the mechanism's delta is at most `delta`.
+
+    Args:
+        mechanism: one that is calibrated, or chosen by hand.
+        delta: the probability of failure that is allowed.
+
+    Returns:
+        That epsilon, rounded up.
+
+    Raises:
+        Infeasible: no epsilon meets it.
+
+    Example:
+        >>> mechanism = dp.SparseGaussian(max_groups=10, noise_std=16.25, threshold=99.0)
+        >>> 0.9 < dp.epsilon_at(mechanism, 1e-8) < 1
+        True
+    """
     if mechanism.delta(0.0) <= delta:
         return 0.0
     enough = 1.0

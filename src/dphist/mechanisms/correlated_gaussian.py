@@ -58,6 +58,10 @@ class CorrelatedGaussian(GroupMechanism):
     s = independent_std, c = correlation. Every data set has at most `sparsity` non-empty groups, and one unit changes at
     most max_groups of the counters: fewer than `sparsity` only if the keys come from a public list of that length.
     Both noises are drawn rounded to 2^-lattice_bits; the analysis `tight` pays for it.
+
+    Example:
+        >>> dp.plan(epsilon=1, delta=1e-8, sparsity=1000).mechanism.name
+        'correlated-gaussian'
     """
 
     name: ClassVar[str] = "correlated-gaussian"

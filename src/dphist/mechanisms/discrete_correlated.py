@@ -37,7 +37,8 @@ from dphist.privacy.correlated_design import smallest_t
 from dphist.privacy.search import smallest_whole
 
 if TYPE_CHECKING:
-    from dphist.planning.request import Objective, Request
+    from dphist.planning.choices import Objective
+    from dphist.planning.request import Request
 
 _MANY: Final = 16.0
 

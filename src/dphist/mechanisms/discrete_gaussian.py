@@ -34,7 +34,8 @@ from dphist.privacy.search import smallest_whole
 from dphist.privacy.sparse_gaussian import quantile_for_infinity
 
 if TYPE_CHECKING:
-    from dphist.planning.request import Objective, Request
+    from dphist.planning.choices import Objective
+    from dphist.planning.request import Request
 
 NOISE_SHARES: Final = (0.5, 0.65, 0.8, 0.9, 0.95)
 """The parts of delta that calibration tries for the noise; the rest is for the threshold."""

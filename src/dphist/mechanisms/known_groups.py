@@ -82,6 +82,10 @@ class KnownGroups(ListedGroups):
     """Every group of a public list gets N(0, s^2) of its own plus one common N(0, c s^2), also where nobody is in it.
 
     s = independent_std, c = correlation. [LR25] Lemma 2.8 with a free correlation and contribution bound.
+
+    Example:
+        >>> dp.KnownGroups(groups=100, max_groups=1, independent_std=6.0).delta(1.0) < 1e-8
+        True
     """
 
     name: ClassVar[str] = "known-groups"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class KnownLaplace(LaplaceNoise, ListedGroups):
     """Discrete Laplace noise on every group of a public list, drawn without any sampler error.
 
-    One unit moves max_groups counts by one, and their sums by their sensitivity: a pure epsilon of
+    [DMNS06] Proposition 1: one unit moves max_groups counts by one, and their sums by their sensitivity: a pure epsilon of
     max_groups (1/scale + sums_epsilon), so delta is exactly 0 from there on. Noisy values are cut to a public range,
     which is post-processing.
     """

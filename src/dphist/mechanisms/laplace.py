@@ -114,7 +114,12 @@ class LaplaceNoise(GroupMechanism):
 
 @dataclass(frozen=True, slots=True)
 class LaplaceThreshold(LaplaceNoise):
-    """Release what is above the threshold after the noise. The counts and the threshold are integers."""
+    """Release what is above the threshold after the noise. The counts and the threshold are integers.
+
+    Example:
+        >>> dp.LaplaceThreshold(max_groups=1, scale=1.0, threshold=21.0).delta(1.0) < 1e-8
+        True
+    """
 
     name: ClassVar[str] = "laplace"
     analysis = "pure-and-tail"

@@ -46,6 +46,10 @@ class SparseGaussian(GroupMechanism):
 
     The noise is drawn rounded to 2^-lattice_bits, which is post-processing; the threshold lies on that lattice.
     sums_sensitivity: how far one unit moves the other aggregates of one group, in units of their noise.
+
+    Example:
+        >>> dp.SparseGaussian(max_groups=10, noise_std=16.25, threshold=99.0).delta(1.0) < 1e-8
+        True
     """
 
     name: ClassVar[str] = "sparse-gaussian"

@@ -26,15 +26,23 @@ from typing import (
 )
 
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.counts import Emphasis
-from dphist.planning.request import Noise, Objective
+from dphist.planning.choices import (
+    ANALYSES,
+    MECHANISMS,
+    OF_SELECTIONS,
+    Emphasis,
+    Noise,
+    NullKeys,
+    Objective,
+    Order,
+    ReadAs,
+)
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-NullKeys = Literal["group", "drop"]
-Order = Literal["count", "key"]
-ReadAs = Literal["number", "text"]
+Panel = Literal["Data", "Privacy", "What to publish", "Output", "Engine", "Advanced"]
+"""The parts of `--help`, in their order."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=Hashable)
@@ -45,7 +53,8 @@ class Option:
     """What a declaration says beside its type.
 
     flag, text, metavar: how the command line spells it, where that does not follow from name and type; `text` is the type that
-    is read there. expected: the words of an error, where they do not follow from the type.
+    is read there. expected: the words of an error, where they do not follow from the type. panel, common: where help shows it,
+    and whether `--help` does or only `--help-all`. choices: the words it takes, where the type does not list them.
     """
 
     help: str
@@ -54,6 +63,9 @@ class Option:
     text: Any = None
     metavar: str | None = None
     expected: str = ""
+    panel: Panel = "Advanced"
+    common: bool = False
+    choices: tuple[str, ...] = ()
 
 
 class _Lists:
@@ -78,34 +90,58 @@ _QUANTILES: Final = (
 )
 
 
+_EPSILON: Final = Option("Privacy budget: how much one unit may change the odds.", panel="Privacy", common=True)
+_DELTA: Final = Option("Privacy budget: the probability of failure, for example 1e-8.", panel="Privacy", common=True)
+
+
 class _Budget(TypedDict):
-    epsilon: Annotated[float, Option("Privacy budget: how much one unit may change the odds.")]
-    delta: Annotated[float, Option("Privacy budget: the probability of failure, for example 1e-8.")]
+    epsilon: Annotated[float, _EPSILON]
+    delta: Annotated[float, _DELTA]
 
 
 class _BudgetOrPlan(TypedDict, total=False):
-    epsilon: Annotated[float | None, Option("Privacy budget.")]
-    delta: Annotated[float | None, Option("Privacy budget, for example 1e-8.")]
+    epsilon: Annotated[float | None, _EPSILON]
+    delta: Annotated[float | None, _DELTA]
 
 
 class _Groups(TypedDict, total=False):
     max_groups: Annotated[
         int | None,
         Option(
-            "The most groups one unit may be counted in; without it, keys are selected first and all units counted."
+            "The most groups one unit may be counted in; without it, keys are selected first and all units counted.",
+            panel="Privacy",
+            common=True,
         ),
     ]
-    sparsity: Annotated[int | None, Option("A public bound on the number of non-empty groups.")]
+    sparsity: Annotated[int | None, Option("A public bound on the number of non-empty groups.", panel="Privacy")]
 
 
 _KEYS: Final = (
-    "A public list of groups, which needs no threshold: a file (one key per line, .csv or .parquet), column=a,b,1..9"
-    " (repeatable: all combinations), or a SELECT from a table that is public."
+    "A public list of groups, which needs no threshold: a file (one key per line, .csv, .parquet), COLUMN=a,b,1..9"
+    " (repeatable: all combinations) or a SELECT from a public table."
 )
+_MECHANISM: Final = Option("How groups are found and counted.", "best", metavar="NAME", choices=MECHANISMS)
+_LOW_THRESHOLD: Final = Option("Groups with fewer units are never released.", 1, panel="What to publish")
 
 
 class _Keys(TypedDict, total=False):
-    keys: Annotated[object, Option(_KEYS, text=list[str] | None, metavar="LIST")]
+    keys: Annotated[object, Option(_KEYS, text=list[str] | None, metavar="LIST", panel="What to publish", common=True)]
+
+
+def _aggregate(words: str, flag: str, metavar: str, expected: str, *, common: bool = False) -> Option:
+    """One that adds a column to the result, and may be repeated."""
+    return Option(
+        f"{words} Repeatable.",
+        flag=flag,
+        text=list[str] | None,
+        metavar=metavar,
+        expected=expected,
+        panel="What to publish",
+        common=common,
+    )
+
+
+_BOUNDED: Final = "COLUMN:LOWER:UPPER"
 
 
 class _Choices(TypedDict, total=False):
@@ -113,66 +149,46 @@ class _Choices(TypedDict, total=False):
     sketch: Annotated[int | None, Option("Count in bounded memory with this many counters (Misra-Gries). No sums.")]
     sums: Annotated[
         _Bounds | None,
-        Option(
-            "column:lower:upper, a sum per group; or name=expression:lower:upper; auto for a bound, or for both (column:auto),"
-            " chooses privately. Repeatable.",
-            flag="--sum",
-            text=list[str] | None,
-            expected=_BOUNDS,
+        _aggregate(
+            "A sum per group; NAME=EXPRESSION for a column, auto for a bound or both (COLUMN:auto) to choose privately.",
+            "--sum",
+            _BOUNDED,
+            _BOUNDS,
+            common=True,
         ),
     ]
     means: Annotated[
         _Bounds | None,
-        Option(
-            "column:lower:upper, a mean per group; expressions and auto as in --sum. Repeatable.",
-            flag="--mean",
-            text=list[str] | None,
-            expected=_BOUNDS,
-        ),
+        _aggregate("A mean per group; as --sum.", "--mean", _BOUNDED, _BOUNDS, common=True),
     ]
     variances: Annotated[
         _Bounds | None,
-        Option(
-            "column:lower:upper, the variance of records per group. Repeatable.",
-            flag="--variance",
-            text=list[str] | None,
-            expected=_BOUNDS,
-        ),
+        _aggregate("The variance of records per group.", "--variance", _BOUNDED, _BOUNDS),
     ]
     stds: Annotated[
         _Bounds | None,
-        Option(
-            "column:lower:upper, the standard deviation of records per group. Repeatable.",
-            flag="--std",
-            text=list[str] | None,
-            expected=_BOUNDS,
-        ),
+        _aggregate("The standard deviation of records per group.", "--std", _BOUNDED, _BOUNDS),
     ]
     quantiles: Annotated[
         _Quantiles | None,
-        Option(
-            "column:probability:lower:upper, such as amount:0.9:0:100 or amount:0.25,0.75:0:100, quantiles of records per"
-            " group; auto as in --sum. Repeatable.",
-            flag="--quantile",
-            text=list[str] | None,
-            expected=_QUANTILES,
+        _aggregate(
+            "Quantiles of records per group, such as amount:0.9:0:100 or amount:0.25,0.75:0:100; auto as in --sum.",
+            "--quantile",
+            "COLUMN:P:LOWER:UPPER",
+            _QUANTILES,
         ),
     ]
     medians: Annotated[
         _Bounds | None,
-        Option(
-            "column:lower:upper, the median of records per group: --quantile with 0.5. Repeatable.",
-            flag="--median",
-            text=list[str] | None,
-            expected=_BOUNDS,
-        ),
+        _aggregate("The median of records per group.", "--median", _BOUNDED, _BOUNDS, common=True),
     ]
     count_of: Annotated[
         Sequence[str] | None,
-        Option(
-            "column, the units with a value in it per group, as COUNT(column). Repeatable.",
-            text=list[str] | None,
-            expected="a list of columns",
+        _aggregate(
+            "The units with a value in this column per group, as COUNT(column).",
+            "--count-of",
+            "COLUMN",
+            "a list of columns",
         ),
     ]
     rows: Annotated[
@@ -180,15 +196,18 @@ class _Choices(TypedDict, total=False):
         Option(
             "Records per group, each unit's clamped to this many; auto chooses the number privately.",
             text=str | None,
+            metavar="NUMBER",
             expected="a whole number or 'auto'",
+            panel="What to publish",
         ),
     ]
     distinct: Annotated[
         Mapping[str, int | Auto] | None,
-        Option(
-            "column:most, distinct values per group, of which a unit adds at most so many; column:auto chooses. Repeatable.",
-            text=list[str] | None,
-            expected="columns with a whole number or 'auto', such as {'url': 5}",
+        _aggregate(
+            "Distinct values per group, of which a unit adds at most so many; COLUMN:auto chooses.",
+            "--distinct",
+            "COLUMN:MOST",
+            "columns with a whole number or 'auto', such as {'url': 5}",
         ),
     ]
     records: Annotated[
@@ -200,22 +219,30 @@ class _Choices(TypedDict, total=False):
     weights: Annotated[
         Mapping[str, float] | None,
         Option(
-            "name=share of the budget, relative to the count's 1, for example sum_likes=0.5.",
+            "Share of the budget, relative to the count's 1, for example sum_likes=0.5. Repeatable.",
             flag="--weight",
             text=list[str] | None,
+            metavar="NAME=SHARE",
             expected="names of aggregates with shares, such as {'sum_likes': 0.5}",
         ),
     ]
     total: Annotated[
-        bool, Option("Also publish noisy totals: all units, and those in no released group (5 % of epsilon).", False)
+        bool,
+        Option(
+            "Also publish noisy totals: all units, and those in no released group (5 % of epsilon).",
+            False,
+            panel="What to publish",
+            common=True,
+        ),
     ]
-    mechanism: Annotated[
-        str,
-        Option("best, adaptive, voting, sparse-gaussian, correlated-gaussian or laplace.", "best"),
-    ]
+    mechanism: Annotated[str, _MECHANISM]
     analysis: Annotated[
         str | None,
-        Option("sparse-gaussian: exact, f-dp, add-the-deltas; correlated-gaussian: tight, paper-3.5, paper-3.3."),
+        Option(
+            "sparse-gaussian: exact, f-dp, add-the-deltas; correlated-gaussian: tight, paper-3.5, paper-3.3.",
+            metavar="NAME",
+            choices=ANALYSES,
+        ),
     ]
     objective: Annotated[
         Objective,
@@ -223,7 +250,7 @@ class _Choices(TypedDict, total=False):
     ]
     noise_std: Annotated[float | None, Option("Fix the noise on a count and find the smallest threshold.")]
     correlation: Annotated[float | None, Option("Variance of the common noise relative to the independent noise.")]
-    low_threshold: Annotated[int, Option("Groups with fewer units are dropped before noise is drawn.", 1)]
+    low_threshold: Annotated[int, _LOW_THRESHOLD]
     noise: Annotated[
         Noise,
         Option("rounded: Gaussian on a fine lattice, least noise; discrete: whole counts.", "rounded", text=str),
@@ -250,11 +277,13 @@ class BudgetOptions(_BudgetOrPlan, _Groups, _Keys, _Choices):
 
 
 _BY: Final = Option(
-    "A column that makes the groups, or name=SQL expression of a record. Repeatable.",
+    "A column that makes the groups, or NAME=EXPRESSION of a record. Repeatable.",
     text=list[str],
+    metavar="COLUMN",
     expected="a column or a list of columns",
+    panel="Data",
+    common=True,
 )
-_BY_OR_NONE: Final = replace(_BY, help=f"{_BY.help} Without it all units are one row.", text=list[str] | None)
 
 
 class _Records(TypedDict, total=False):
@@ -262,24 +291,40 @@ class _Records(TypedDict, total=False):
         Annotated[
             str | Sequence[str],
             Option(
-                "The column that names the person protected, or an SQL expression of a record, such as lower(email)."
-                " Repeated: protected is each combination of their values.",
+                "The column that names the person protected, or an SQL expression, such as lower(email). Repeated: protected"
+                " is each combination of their values.",
                 text=list[str],
+                metavar="COLUMN",
                 expected="a column, an expression or a list of them",
+                panel="Data",
+                common=True,
             ),
         ]
     ]
-    where: Annotated[str | None, Option("An SQL condition on a record's own columns.")]
-    null_keys: Annotated[NullKeys, Option("group: null is a group like any other; drop: drop such records.", "group")]
+    where: Annotated[
+        str | None,
+        Option("An SQL condition on a record's own columns.", metavar="CONDITION", panel="Data", common=True),
+    ]
+    null_keys: Annotated[
+        NullKeys,
+        Option("group: null is a group like any other; drop: drop such records.", "group", text=str, panel="Data"),
+    ]
 
 
 class ReleaseOptions(BudgetOptions, _Records, total=False):
     """What `dphist.release` takes: which records, which groups, in which form, and a budget."""
 
-    by: Annotated[str | Sequence[str] | None, _BY_OR_NONE]
-    order: Annotated[Order, Option("Rows by noisy `count` (largest first) or by `key`.", "count")]
-    intervals: Annotated[float | None, Option("Add bounds that cover the noise with this probability, e.g. 0.95.")]
-    integers: Annotated[bool, Option("Round counts to whole numbers.", False)]
+    by: Annotated[str | Sequence[str] | None, replace(_BY, text=list[str] | None)]
+    order: Annotated[
+        Order, Option("Rows by noisy `count` (largest first) or by `key`.", "count", text=str, panel="What to publish")
+    ]
+    intervals: Annotated[
+        float | None,
+        Option(
+            "Add bounds that cover the noise with this probability, e.g. 0.95.", panel="What to publish", common=True
+        ),
+    ]
+    integers: Annotated[bool, Option("Round counts to whole numbers.", False, panel="What to publish")]
     allow_negative: Annotated[
         bool, Option("Publish a total that noise made negative as it is; without this, as 0.", False)
     ]
@@ -288,8 +333,8 @@ class ReleaseOptions(BudgetOptions, _Records, total=False):
 class SelectBudget(_BudgetOrPlan, total=False):
     """What a selection of keys takes in place of a plan."""
 
-    mechanism: Annotated[str, Option("best, adaptive or voting.", "best")]
-    low_threshold: Annotated[int, Option("Groups with fewer units are never released.", 1)]
+    mechanism: Annotated[str, replace(_MECHANISM, choices=OF_SELECTIONS)]
+    low_threshold: Annotated[int, _LOW_THRESHOLD]
 
 
 class SelectOptions(SelectBudget, _Records, total=False):
@@ -301,17 +346,27 @@ class SelectOptions(SelectBudget, _Records, total=False):
 class StatisticOptions(TypedDict, total=False):
     """What `dphist.stat` takes: a budget, a range and what the answer may be off by."""
 
-    epsilon: Required[Annotated[float, Option("Privacy budget.")]]
-    delta: Annotated[float, Option("Privacy budget: the probability of failure, for example 1e-8.", 1e-6)]
-    lower: Annotated[float | None, Option("Public lower end; values are clamped to it.")]
-    upper: Annotated[float | None, Option("Public upper end; values are clamped to it.")]
-    error: Annotated[float | None, Option("The allowed error of the answer.")]
-    drop: Annotated[float | None, Option("The share of records that may be disregarded, e.g. 0.005.")]
+    epsilon: Required[Annotated[float, _EPSILON]]
+    delta: Annotated[float, replace(_DELTA, default=1e-6)]
+    lower: Annotated[
+        float | None, Option("Public lower end; values are clamped to it.", panel="What to publish", common=True)
+    ]
+    upper: Annotated[
+        float | None, Option("Public upper end; values are clamped to it.", panel="What to publish", common=True)
+    ]
+    error: Annotated[float | None, Option("The allowed error of the answer.", panel="What to publish", common=True)]
+    drop: Annotated[
+        float | None,
+        Option("The share of records that may be disregarded, e.g. 0.005.", panel="What to publish", common=True),
+    ]
     min_records: Annotated[int | None, Option("With --drop: a public lower bound on the number of units with a value.")]
     max_records: Annotated[int, Option("The most different buckets or values that one unit may count in.", 1)]
-    max_values: Annotated[int | None, Option("mode, max-k: a public bound on the number of different values.")]
-    probability: Annotated[float | None, Option("quantile: which one, e.g. 0.9.")]
-    k: Annotated[int | None, Option("max-k: the records that a value must have.")]
+    max_values: Annotated[
+        int | None,
+        Option("mode, max-k: a public bound on the number of different values.", panel="What to publish"),
+    ]
+    probability: Annotated[float | None, Option("quantile: which one, e.g. 0.9.", panel="What to publish", common=True)]
+    k: Annotated[int | None, Option("max-k: the records that a value must have.", panel="What to publish")]
     read_as: Annotated[
         ReadAs | None,
         Option(
@@ -319,7 +374,7 @@ class StatisticOptions(TypedDict, total=False):
             " says; CSV and JSON columns are text, which max-k does not compare unless asked to.",
             flag="--as",
             text=str | None,
-            metavar="number|text",
+            panel="Data",
         ),
     ]
 
@@ -335,6 +390,13 @@ class Declaration(NamedTuple):
     def expected(self) -> str:
         """What an error says that it must be."""
         return self.option.expected or _words(self.type)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that it takes, if it takes no others."""
+        kinds = [one for one in (get_args(self.type) or [self.type]) if one is not NoneType]
+        literal = self.type if get_origin(self.type) is Literal else kinds[0] if len(kinds) == 1 else None
+        return self.option.choices or (get_args(literal) if get_origin(literal) is Literal else ())
 
 
 @cache

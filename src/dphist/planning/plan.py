@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Unpack
 
-from dphist import checks
+from dphist import checks, notebook
 from dphist.aggregates import Aggregate, Chosen
 from dphist.columns import Unit, split_name
 from dphist.errors import Infeasible, InvalidParameter
@@ -17,9 +17,10 @@ from dphist.measures import NoisyMeasure
 from dphist.mechanisms import GroupMechanism
 from dphist.planning import storage
 from dphist.planning.candidates import candidates
-from dphist.planning.describe import Summary, describe, stated_delta, summarise
+from dphist.planning.describe import Summary, describe, facts, stated_delta, summarise, title
 from dphist.planning.options import PlanOptions, read, spelled_out
 from dphist.planning.request import Choice, Request, analysis_owner
+from dphist.words import budget, number
 
 STD_ERROR: Final = "_std_error"
 """What is appended to the name of a released column to name its standard error."""
@@ -40,9 +41,17 @@ NOISY: Final = "_noisy"
 _LITTLE_MORE: Final = 1.1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Plan:
-    """A request, the mechanism chosen for it, and the alternatives. Holds everything a release needs; immutable."""
+    """A request, the mechanism chosen for it, and the alternatives. Holds everything a release needs; immutable.
+
+    Example:
+        >>> plan = dp.plan(epsilon=1, delta=1e-8, max_groups=10, sums={"likes": (0, 1)})
+        >>> plan
+        Plan(sparse-gaussian; epsilon 1, delta 1e-08; count, sum_likes)
+        >>> plan.delta <= 1e-8
+        True
+    """
 
     request: Request
     mechanism: GroupMechanism
@@ -75,61 +84,188 @@ class Plan:
         return [*counted, *(name for aggregate in self.request.aggregates for name in aggregate.names)]
 
     def decided(self, mechanism: GroupMechanism) -> Plan:
-        """The plan once one of its mechanisms is chosen: that one, with the others as alternatives."""
+        """The plan once one of its mechanisms is chosen: that one, with the others as alternatives.
+
+        Args:
+            mechanism: one of those that the plan may run.
+
+        Returns:
+            The same request with that mechanism.
+
+        Example:
+            >>> plan = dp.plan(epsilon=1, delta=1e-8)
+            >>> plan.decided(plan.alternatives[-1]).mechanism.name
+            'voting'
+        """
         others = tuple(other for other in (self.mechanism, *self.alternatives) if other is not mechanism)
         return Plan(self.request, mechanism, others)
 
     def summary(self) -> Summary:
-        """The chosen mechanism as one flat record."""
+        """The chosen mechanism as one flat record.
+
+        Returns:
+            Noise, threshold, guarantee, and the counts that are released with 50 % and 95 % probability.
+
+        Example:
+            >>> dp.plan(epsilon=1, delta=1e-8, max_groups=10).summary().mechanism
+            'sparse-gaussian'
+        """
         return summarise(self.request, self.mechanism)
 
     def to_dict(self) -> dict[str, Any]:
-        """The summary as plain data, with the alternatives."""
+        """The summary as plain data, with the alternatives.
+
+        Returns:
+            A dictionary that JSON can hold.
+
+        Example:
+            >>> [other["analysis"] for other in dp.plan(epsilon=1, delta=1e-8, max_groups=10).to_dict()["alternatives"]]
+            ['f-dp', 'add-the-deltas', 'pure-and-tail']
+        """
         others = [summarise(self.request, mechanism).to_dict() for mechanism in self.alternatives]
         return {**self.summary().to_dict(), "alternatives": others}
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the plan as JSON; an existing file is refused unless `overwrite`."""
+        """Write the plan as JSON.
+
+        Args:
+            path: the file.
+            overwrite: replace a file that exists.
+
+        Raises:
+            InvalidParameter: the file exists, or cannot be written.
+
+        Example:
+            >>> dp.plan(epsilon=1, delta=1e-8, max_groups=10).save("plan.json")
+            >>> dp.Plan.load("plan.json")
+            Plan(sparse-gaussian; epsilon 1, delta 1e-08)
+        """
         storage.write(self.request, self.mechanism, self.alternatives, Path(path), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Read a plan; InvalidPlan if it is damaged or its guarantee does not hold when checked anew."""
+        """Read a plan, and compute its guarantee anew.
+
+        Args:
+            path: a file that `save` wrote.
+
+        Returns:
+            The plan.
+
+        Raises:
+            InvalidPlan: it is damaged, or its guarantee does not hold.
+
+        Example:
+            >>> plan = dp.plan(epsilon=0.5, delta=1e-6, max_groups=2)
+            >>> plan.save("half.json")
+            >>> dp.Plan.load("half.json") == plan
+            True
+        """
         return cls(*storage.read(Path(path)))
 
     def to_json(self) -> str:
-        """`to_dict` as one JSON object."""
+        """`to_dict` as one JSON object.
+
+        Returns:
+            The text.
+
+        Example:
+            >>> '"mechanism": "sparse-gaussian"' in dp.plan(epsilon=1, delta=1e-8, max_groups=10).to_json()
+            True
+        """
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     def describe(self, unit: Unit | None = None) -> str:
-        """The plan as text, for a unit."""
+        """The plan as text, which `print` shows too.
+
+        Args:
+            unit: who is protected, for the sentence about the guarantee.
+
+        Returns:
+            What is done, what it promises, and what the alternatives would cost.
+
+        Example:
+            >>> print(dp.plan(epsilon=1, delta=1e-8, max_groups=10).describe("user_id").splitlines()[0])
+            Plan: sparse-gaussian (exact), the best found for the count released with 95 % probability
+        """
         return describe(self.request, self.mechanism, self.alternatives, unit)
 
     def __str__(self) -> str:
         return self.describe()
 
+    def __repr__(self) -> str:
+        names = " or ".join(dict.fromkeys(branch.name for branch in self.branches))
+        more = "" if len(self.value_names) < 2 else f"; {', '.join(self.value_names)}"
+        return f"Plan({names}; {budget(self.epsilon, self.request.delta)}{more})"
+
+    def _repr_html_(self) -> str:
+        ways = " or ".join(title(branch) for branch in self.branches)
+        return notebook.card(f"Plan: {ways}", facts(self.request, self.mechanism), self._picture())
+
+    def _picture(self) -> str:
+        """The probability that a group is released, by its size."""
+        if self.mechanism.threshold is None or self.mechanism.in_rounds:
+            return ""
+        last = 1.1 * self.mechanism.count_released_with(0.99)
+        grid = [last * i / 40 for i in range(41)]
+        label = (
+            f"Probability that a group is released: 95 % at {number(self.mechanism.count_released_with(0.95))} people"
+        )
+        return notebook.curve([(x, self.mechanism.release_probability(x)) for x in grid], label)
+
 
 @spelled_out(PlanOptions)
 def plan(**options: Unpack[PlanOptions]) -> Plan:
-    """Choose the mechanism for a budget. Touches no data.
+    """Choose the mechanism for a budget, and say what it will cost. Touches no data.
 
-    epsilon, delta: the budget; with nothing more, keys are selected first, in rounds or by an election, which a noisy look at
-    the data decides, and then all units in each of them are counted. emphasis: what gets more of the budget then, ``groups``,
-    ``counts`` or, ``balanced``, some of both. max_groups: the most groups one unit may be counted in. sparsity: a public bound
-    on the number of non-empty groups. keys: a public list of groups (or its length); then nothing needs hiding, unless `sparse`
-    asks to publish only the large ones, and delta may be 0. no_groups: one row for all units, the same. sketch: count in
-    bounded memory with this many counters. total: also publish the noisy number of units, and of those in no released group.
-    sums, means: columns, or ``name=SQL expression`` of a record, with the bounds their values are clamped to, ``"auto"`` where
-    the data is to choose them; variances, stds: the same of records, whose weight `records` bounds; quantiles: with
-    probabilities, such as ``{"amount": (0.9, 0, 100)}`` or ``{"amount": ([0.25, 0.75], 0, 100)}``; medians: without. count_of:
-    columns, the units with a value in them. distinct: columns, with how many of a group's distinct values one unit may add, or
-    ``"auto"``. rows: the most records of one unit per group. weights: the share of the budget of each aggregate, by its name in
-    the release (``sum_likes``, ``quantile_amount``), relative to the count's 1.
+    With a budget and nothing more, keys are selected first, in rounds or by an election, which a noisy look at the data
+    decides; then all units in each of them are counted.
 
-    objective: ``release95`` minimises the true count that is released with 95 % probability, ``gap`` the threshold,
-    ``noise`` the noise. noise: ``rounded`` Gaussian noise keeps the exact analysis, ``discrete`` keeps counts whole.
-    mechanism, analysis, noise_std, correlation and low_threshold fix what would else be chosen. keys_only: select keys
-    without counting them, for `dphist.select`.
+    Args:
+        epsilon: how much one unit may change the odds of any result.
+        delta: the probability of failure that is allowed, such as 1e-8. May be 0 where the groups are public.
+        max_groups: the most groups one unit may be counted in.
+        sparsity: a public bound on the number of non-empty groups.
+        keys: a public list of groups, or its length; then nothing needs hiding.
+        sparse: with `keys`, publish only the large groups of the list.
+        sketch: count in bounded memory with this many counters.
+        sums: columns, or ``name=SQL expression`` of a record, with the bounds that values are clamped to, such as
+            ``{"likes": (0, 1)}``; ``"auto"`` where the data is to choose them, privately.
+        means: the same, for means.
+        variances: the same, for variances of records.
+        stds: the same, for standard deviations of records.
+        quantiles: columns with probabilities and bounds, such as ``{"amount": ([0.25, 0.75], 0, 100)}``.
+        medians: columns with bounds.
+        count_of: columns; counts the units that have a value in them.
+        rows: also count records, at most this many of one unit in a group, or ``"auto"``.
+        distinct: columns, with how many of a group's distinct values one unit may add, or ``"auto"``.
+        records: the most records of one unit that enter a variance, a standard deviation or a quantile of a group.
+        weights: the share of the budget of each aggregate, by its name in the release (``sum_likes``), relative to the
+            count's 1.
+        total: also publish the noisy number of units, and of those in no released group.
+        mechanism: the name of one, in place of the best.
+        analysis: the analysis of its guarantee.
+        objective: ``release95`` minimises the true count that is released with 95 % probability, ``gap`` the threshold,
+            ``noise`` the noise.
+        noise_std: the noise, where it is not to be chosen.
+        correlation: that of correlated noise.
+        low_threshold: groups of fewer units are never released.
+        noise: ``rounded`` Gaussian noise keeps the exact analysis, ``discrete`` keeps counts whole.
+        emphasis: what gets more of the budget without `max_groups`: ``groups``, ``counts``, or ``balanced``.
+        no_groups: one row for all units.
+        keys_only: select keys without counting them, for `dphist.select`.
+
+    Returns:
+        The plan: print it, save it, or give it to `dphist.release`.
+
+    Raises:
+        InvalidParameter: a value outside its domain.
+        Infeasible: each value is fine alone, but no mechanism meets them together.
+
+    Example:
+        >>> plan = dp.plan(epsilon=1, delta=1e-8, max_groups=10)
+        >>> plan.mechanism.name, round(plan.mechanism.noise_std, 1), round(plan.mechanism.threshold)
+        ('sparse-gaussian', 16.1, 98)
     """
     return choose(_request(read(PlanOptions, options, plan)))
 

@@ -13,16 +13,12 @@ from dphist.measures import MOST_MEASURES, Measure, check_names_of_values
 from dphist.mechanisms.base import LARGEST_EPSILON, tree_surcharge
 from dphist.mechanisms.counts import EMPHASES, Emphasis
 from dphist.mechanisms.tuning import LARGEST_CAP, Tuning
+from dphist.planning.choices import MECHANISMS, NOISES, OBJECTIVES, Noise, Objective
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import sparse_gaussian as gshm
 from dphist.privacy.composition import PrivacyCost
 from dphist.quantiles import Tree
 
-Objective = Literal["release95", "gap", "noise"]
-OBJECTIVES: Final[tuple[Objective, ...]] = get_args(Objective)
-MECHANISMS: Final = ("best", "adaptive", "voting", "sparse-gaussian", "correlated-gaussian", "laplace")
-Noise = Literal["rounded", "discrete"]
-NOISES: Final[tuple[Noise, ...]] = get_args(Noise)
 Choice = Literal["given", "law"]
 CHOICES: Final[tuple[Choice, ...]] = get_args(Choice)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from dphist import checks
+from dphist import checks, notebook
 from dphist.columns import Unit
 from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.mechanisms import correlated_top_k, from_top, ranked
 from dphist.mechanisms.base import ListMechanism
 from dphist.planning.describe import check_neighbours, layout, sentence
+from dphist.words import budget
 
 Method = Literal["correlated", "from-top", "ranked"]
 METHODS: Final[tuple[Method, ...]] = get_args(Method)
@@ -19,9 +20,17 @@ DEFAULT_SHORTLIST: Final = 10
 """Without a shortlist a ranked list chooses among ten times as many groups as it may return."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TopKPlan:
-    """The largest groups for a budget. Check or print it before any record is read."""
+    """The largest groups for a budget. Check or print it before any record is read.
+
+    Example:
+        >>> plan = dp.plan_top_k(k=50, epsilon=1, delta=1e-8)
+        >>> plan
+        TopKPlan(k 50, correlated; epsilon 1, delta 1e-08)
+        >>> plan.needed
+        51
+    """
 
     epsilon: float
     delta: float
@@ -52,16 +61,36 @@ class TopKPlan:
         return self.guarantee_for(None)
 
     def guarantee_for(self, unit: Unit | None) -> str:
-        """The same for a unit."""
+        """The guarantee in one sentence, for a unit.
+
+        Args:
+            unit: who is protected.
+
+        Returns:
+            The sentence, with its theorem.
+
+        Example:
+            >>> "one combination of user and day" in dp.plan_top_k(k=5, epsilon=1, delta=1e-8).guarantee_for(("user", "day"))
+            True
+        """
         return sentence(self.mechanism, self.epsilon, self.delta, unit)
 
     def __str__(self) -> str:
+        return layout(*self._told())
+
+    def __repr__(self) -> str:
+        return f"TopKPlan(k {self.k}, {self.method}; {budget(self.epsilon, self.delta)})"
+
+    def _repr_html_(self) -> str:
+        return notebook.card(*self._told())
+
+    def _told(self) -> tuple[str, list[tuple[str, str]]]:
         facts = [
             *self.mechanism.facts(self.k),
             ("guarantee", self.guarantee),
             ("provided", f"{self.mechanism.assumption}."),
         ]
-        return layout(f"Plan: at most {self.k:,} largest groups, {self.method}", facts)
+        return f"Plan: at most {self.k:,} largest groups, {self.method}", facts
 
 
 def plan_top_k(
@@ -74,11 +103,27 @@ def plan_top_k(
     shortlist: int | None = None,
     neighbours: str = "add-remove",
 ) -> TopKPlan:
-    """Choose noise and threshold for the k largest groups.
+    """Choose noise and threshold for the k largest groups. Touches no data.
 
-    correlated: noisy counts with noise common to all, any number of groups per unit. from-top: noisy counts, for a source
-    that gives only its k + 1 largest groups; `max_groups` may bound the groups of a unit. ranked: keys in order, without
-    counts, chosen among the `shortlist` largest groups; any number of groups per unit.
+    Args:
+        k: how many groups to list at most.
+        epsilon: how much one unit may change the odds of any result.
+        delta: the probability of failure that is allowed.
+        method: ``correlated``: noisy counts with noise common to all. ``from-top``: noisy counts, for a source that gives
+            only its k + 1 largest groups. ``ranked``: keys in order, without counts. A unit may be in any number of groups.
+        max_groups: for ``from-top``, the most groups of one unit.
+        shortlist: for ``ranked``, how many of the largest groups to choose among.
+        neighbours: ``add-remove``, the only notion of neighbours.
+
+    Returns:
+        The plan, for `dphist.top_k` and `dphist.release_largest`.
+
+    Raises:
+        InvalidParameter: a value outside its domain, or one that the method cannot use.
+
+    Example:
+        >>> dp.plan_top_k(k=10, epsilon=1, delta=1e-8, method="ranked").mechanism.shortlist
+        100
     """
     check_neighbours(neighbours)
     checks.check_budget(epsilon, delta)

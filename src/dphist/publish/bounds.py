@@ -18,18 +18,25 @@ from dphist.measures import Measure
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
+from dphist.notebook import card
 from dphist.privacy.composition import of_pure
 from dphist.publish.charge import Receipt, Spend, charging, paid_run
 from dphist.publish.run import choose_engine
 from dphist.selection.bounds import cover, noise_sizes, read_sizes, share_outside
-from dphist.words import bounded_change, exactly, number
+from dphist.words import bounded_change, budget, exactly, number
 
 THEOREM: Final = "discrete Laplace noise on one bucket for each unit"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PrivateBounds:
-    """Bounds that leave about so many units outside, and the noisy share that they do; None if no value could be seen."""
+    """Bounds that leave about so many units outside, and the noisy share that they do; None if no value could be seen.
+
+    Example:
+        >>> found = dp.bounds("events.parquet", unit="user_id", column="age", epsilon=1)
+        >>> found.lower <= 20 and found.upper >= 80
+        True
+    """
 
     unit: Unit
     column: str | None
@@ -46,17 +53,32 @@ class PrivateBounds:
         words = bounded_change(protected(self.unit), self.epsilon, 0.0, 0.0, THEOREM)
         return f"{words} {not_protected(self.unit)}".strip()
 
-    def __str__(self) -> str:
+    def _found(self) -> str:
         what = "records per unit and group" if self.column is None else f"{self.column} ({self.of})"
         if self.lower is None or self.upper is None or self.outside is None:
-            found = f"{what}: no bounds found; no value but 0 could be told from noise."
-        else:
-            range_ = f"{exactly(self.lower)} to {exactly(self.upper)}"
-            found = f"{what}: {range_}; about {100 * self.outside:.1f} % of units are outside."
-        return f"{found}\nGuarantee: {self.guarantee}"
+            return f"{what}: no bounds found; no value but 0 could be told from noise."
+        range_ = f"{exactly(self.lower)} to {exactly(self.upper)}"
+        return f"{what}: {range_}; about {100 * self.outside:.1f} % of units are outside."
+
+    def __str__(self) -> str:
+        return f"{self._found()}\nGuarantee: {self.guarantee}"
+
+    def __repr__(self) -> str:
+        return f"PrivateBounds({self._found().removesuffix('.')}; {budget(self.epsilon, 0)})"
+
+    def _repr_html_(self) -> str:
+        return card("Private bounds", [("bounds", self._found()), ("guarantee", self.guarantee)])
 
     def to_data(self) -> dict[str, Any]:
-        """Everything public about it, for JSON."""
+        """Everything public about it, for JSON.
+
+        Returns:
+            A dictionary.
+
+        Example:
+            >>> dp.bounds("events.parquet", unit="user_id", column="age", epsilon=1).to_data()["of"]
+            'record'
+        """
         names = ("column", "of", "lower", "upper", "outside", "epsilon", "guarantee")
         return {
             **{name: getattr(self, name) for name in names},
@@ -86,27 +108,35 @@ def bounds(
     """Bounds of a column, from a noisy histogram over public buckets that grow by the square root of two.
 
     Args:
-        source: as for `dphist.release`.
+        source: what to read, as for `dphist.release`.
         unit: the column, or columns, that name the person protected.
         column: the column; none for `of="rows"`.
         epsilon: the budget; nothing else is spent, no delta.
         of: whose bounds: one ``record`` of each unit, the ``sum`` or ``mean`` of a unit's values in a group, how many
             ``distinct`` ones it has there, or its ``rows``.
         by: the columns that make the groups, for sums, means and rows; without them a unit's records are one group.
-        lower, upper: an end that is known.
+        lower: the lower end, if it is known.
+        upper: the upper end, if it is known.
         outside: about the share of units that may have their value outside.
-        where, settings, engine, ledger, dataset: as for `dphist.release`.
+        where: an SQL condition on a record's own columns.
+        settings: threads and memory.
+        engine: such as a `dphist.SparkEngine`.
+        ledger: where it is charged, before the first record is read.
+        dataset: the data set of the ledger that pays.
+        progress: is called with the name of each phase.
+        entropy: for tests alone.
 
     Returns:
         The bounds, the noisy share of units outside, the guarantee.
 
     Raises:
         InvalidParameter: what names, types and options rule out, before anything is charged.
+        BudgetExceeded: it does not fit into what is left of the data set's budget.
 
     Example:
         >>> import pyarrow as pa
         >>> people = pa.table({"who": range(5000), "age": [20.0 + i % 60 for i in range(5000)]})
-        >>> found = bounds(people, unit="who", column="age", epsilon=1.0)
+        >>> found = dp.bounds(people, unit="who", column="age", epsilon=1.0)
         >>> found.lower <= 23 and 64 <= found.upper <= 128
         True
     """

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -148,7 +149,7 @@ def _copy_as_text(table: pa.Table, path: Path, kind: str) -> None:
         try:
             connection.execute(f"COPY (SELECT * FROM released) TO '{target}' ({options}, USE_TMP_FILE false)")  # noqa: S608
         except duckdb.IOException:  # which tells the reason in words that change
-            raise OSError(errno.EIO if os.statvfs(path).f_bavail else errno.ENOSPC, "") from None
+            raise OSError(errno.EIO if shutil.disk_usage(path.parent).free else errno.ENOSPC, "") from None
 
 
 def sha256(path: Path) -> str:

@@ -9,7 +9,6 @@ Not seen: an old copy that is put back while nobody uses the state. Files cannot
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import os
 import stat
@@ -19,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from dphist import systems
 from dphist.errors import InvalidParameter
 from dphist.interruption import held, undone
 from dphist.outputs import check_companion
@@ -27,7 +27,7 @@ Write = Callable[[BinaryIO], object]
 
 _PARTIAL: Final = ".partial"
 _TRIES: Final = 100
-_OPEN: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+_OPEN: Final = os.O_RDWR | systems.NO_LINK
 
 
 class LockedFile:
@@ -64,7 +64,7 @@ class LockedFile:
         """
         before = self._handle
         with _partial(self.path) as (partial, handle):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # first: whoever opens it by its new name has to wait
+            systems.lock(handle)  # first: whoever opens it by its new name has to wait
             _fill(handle, write)
             self.check()
             with held():
@@ -155,13 +155,17 @@ def remove_partial(path: Path) -> None:
 
 def _lock(path: Path, flags: int) -> LockedFile:
     """Open, lock, and look whether the name still belongs to what is locked: if not, somebody was faster."""
+    if not systems.HAS_LOCKS:
+        raise InvalidParameter(
+            "a system with locks of files", "one without", "keep sessions and streams on Linux or macOS."
+        )
     for _ in range(_TRIES):
         try:
-            handle = os.open(path, flags | os.O_NONBLOCK, 0o600)  # a pipe would keep us waiting
+            handle = os.open(path, flags | systems.NO_WAIT, 0o600)  # a pipe would keep us waiting
         except (FileNotFoundError, IsADirectoryError):
             raise InvalidParameter(f"a file {path.name}", "none", "was it removed or moved?") from None
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            systems.lock(handle)
             if _names(path, handle):
                 return LockedFile(path, handle)
         except BlockingIOError:

@@ -25,7 +25,7 @@ from dphist.outputs import write_text
 from dphist.planning import Plan
 from dphist.planning import storage as plan_storage
 from dphist.planning.describe import guarantee, rates
-from dphist.publish import files
+from dphist.publish import display, files
 from dphist.publish.account import estimand, what_was_done
 from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION, without_content
@@ -39,6 +39,7 @@ from dphist.version import __version__
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    from matplotlib.axes import Axes
     from pyspark.sql import DataFrame
 
 
@@ -56,18 +57,103 @@ class Published(ABC):
 
     @abstractmethod
     def metadata(self) -> dict[str, Any]:
-        """Everything public about how the table was made."""
+        """Everything public about how the table was made.
+
+        Returns:
+            A dictionary that JSON can hold: plan, guarantee, noise, version, time.
+
+        Example:
+            >>> release.metadata()["by"]
+            ['country']
+        """
 
     @abstractmethod
     def html(self) -> str:
-        """The report as text."""
+        """The report as text.
+
+        Returns:
+            One HTML file that needs no network.
+
+        Example:
+            >>> release.html().startswith("<!DOCTYPE html>") or release.html().startswith("<!doctype html>")
+            True
+        """
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether the table is in this process; one that Spark made is not, until it is asked for."""
+        return True
+
+    def first(self, most: int) -> tuple[pa.Table, int]:
+        """The first rows, and how many there are in all.
+
+        Args:
+            most: how many rows at most.
+
+        Returns:
+            The rows as Arrow, and the number of groups.
+
+        Example:
+            >>> rows, groups = release.first(2)
+            >>> rows.num_rows, groups > 2
+            (2, True)
+        """
+        return self.table.slice(0, most), self.table.num_rows
+
+    def __repr__(self) -> str:
+        return display.line(self)
+
+    def _repr_html_(self) -> str:
+        return display.card(self)
+
+    def plot(self, most: int = 20, *, axes: Axes | None = None) -> Axes:
+        """Draw the largest counts with their errors: bars, or a line where the only key is a date or a time.
+
+        Whiskers are the intervals that were asked for, or else one standard error.
+
+        Args:
+            most: how many bars at most.
+            axes: where to draw; without it on new axes, which a notebook shows.
+
+        Returns:
+            The axes, to go on with.
+
+        Raises:
+            MissingExtra: matplotlib is not installed; ``pip install 'dphist[plot]'``.
+            InvalidParameter: the table has no counts.
+
+        Example:
+            >>> axes = release.plot(5)
+            >>> axes.get_title(loc="left")
+            'Whiskers are one standard error.'
+        """
+        return display.plot(self, most, axes)
 
     def to_arrow(self) -> pa.Table:
-        """The table as Arrow."""
+        """The table as Arrow.
+
+        Returns:
+            Keys, values and their standard errors.
+
+        Example:
+            >>> release.to_arrow().column_names
+            ['country', 'count', 'count_std_error', 'count_noisy']
+        """
         return self.table
 
     def to_pandas(self) -> pd.DataFrame:
-        """The table as a pandas frame."""
+        """The table as a pandas frame.
+
+        Returns:
+            The frame.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+
+        Example:
+            >>> release.to_pandas()["country"][0]
+            'DE'
+        """
         try:
             import pandas as pd  # noqa: F401
         except ModuleNotFoundError:
@@ -75,7 +161,18 @@ class Published(ABC):
         return self.table.to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
-        """The table as a Polars frame."""
+        """The table as a Polars frame.
+
+        Returns:
+            The frame.
+
+        Raises:
+            MissingExtra: Polars is not installed.
+
+        Example:
+            >>> release.to_polars()["country"][0]
+            'DE'
+        """
         try:
             import polars as pl
         except ModuleNotFoundError:
@@ -87,16 +184,40 @@ class Published(ABC):
     def write(self, path: str | Path, *, overwrite: bool = False, raw_csv: bool = False) -> None:
         """Write the table as Parquet, CSV or JSON by the name of the file, with its metadata inside or beside it.
 
-        Spark writes a folder of such files, with the metadata in it. An existing file, or folder that dphist wrote, is refused
-        unless `overwrite`, and then too if it was read for this table. In a CSV file texts that a spreadsheet would run as
-        formulas begin with an apostrophe, unless `raw_csv`.
+        Spark writes a folder of such files, with the metadata in it. In a CSV file texts that a spreadsheet would run as
+        formulas begin with an apostrophe.
+
+        Args:
+            path: a name that ends in .parquet, .csv or .json.
+            overwrite: replace an existing file, or folder that dphist wrote; never one that was read for this table.
+            raw_csv: leave texts that a spreadsheet would run as they are.
+
+        Raises:
+            InvalidParameter: the file exists, or cannot be written.
+
+        Example:
+            >>> from pathlib import Path
+            >>> release.write("countries.csv")
+            >>> Path("countries.csv").read_text().splitlines()[0]
+            'country,count,count_std_error,count_noisy'
         """
         files.write_table(
             self.table, self.metadata(), Path(path), inputs=self.inputs, overwrite=overwrite, raw_csv=raw_csv
         )
 
     def report(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a report to look at: one HTML file that needs no network. Existing files as in `write`."""
+        """Write a report to look at: one HTML file that needs no network.
+
+        Args:
+            path: the file.
+            overwrite: replace an existing one.
+
+        Raises:
+            InvalidParameter: the file exists, or cannot be written.
+
+        Example:
+            >>> release.report("countries.html")
+        """
         write_text(self.html(), Path(path), inputs=self.inputs, overwrite=overwrite)
 
 
@@ -119,12 +240,19 @@ class Selection:
             raise InvalidParameter("a level of intervals in (0, 1)", self.intervals, "0.95 is a common choice.")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Release(Published):
     """A private table with its plan.
 
     One that Spark made stays where Spark wrote it, in a private directory, until it is asked for; `close`, the end of a with
     block or the end of this object removes it.
+
+    Example:
+        >>> release = dp.release("events.parquet", unit="user_id", by="country", epsilon=1, delta=1e-8, max_groups=1)
+        >>> release
+        Release(30 groups by country; epsilon 1, delta ...)
+        >>> release.to_arrow().column("country").to_pylist()[:3]
+        ['DE', 'FR', 'CH']
     """
 
     held: pa.Table | StoredTable
@@ -142,6 +270,11 @@ class Release(Published):
         return None if self.totals is None else self.totals.total.value
 
     @property
+    def at_hand(self) -> bool:
+        """Whether the table is in this process."""
+        return self.stored is None
+
+    @property
     def stored(self) -> StoredTable | None:
         """The table where an engine holds it; None if it is here."""
         return None if isinstance(self.held, pa.Table) else self.held
@@ -152,19 +285,46 @@ class Release(Published):
         return self.held if self.stored is None else self.stored.to_arrow()
 
     def first(self, most: int) -> tuple[pa.Table, int]:
-        """The first rows, and how many there are; of a release on Spark only these rows come to this machine."""
+        """The first rows, and how many there are; of a release on Spark only these rows come to this machine.
+
+        Args:
+            most: how many rows at most.
+
+        Returns:
+            The rows as Arrow, and the number of groups.
+
+        Example:
+            >>> release.first(3)[0].column("country").to_pylist()
+            ['DE', 'FR', 'CH']
+        """
         if self.stored is not None:
             return self.stored.first(most)
         return self.table.slice(0, most), self.table.num_rows
 
     def to_spark(self) -> DataFrame:
-        """The table of a release on Spark as a DataFrame, in its order; nothing of it comes to this machine."""
+        """The table of a release on Spark as a DataFrame, in its order; nothing of it comes to this machine.
+
+        Returns:
+            The DataFrame.
+
+        Raises:
+            InvalidParameter: the release was not made by Spark.
+
+        Example:
+            >>> release.to_spark()
+            Traceback (most recent call last):
+            dphist.errors.InvalidParameter: Expected a release that was made by Spark, got one that was not. Hint: ...
+        """
         if self.stored is None:
             raise InvalidParameter("a release that was made by Spark", "one that was not", "use to_arrow().")
         return self.stored.to_spark()
 
     def close(self) -> None:
-        """Remove the private directory of a release on Spark; nothing to do for others."""
+        """Remove the private directory of a release on Spark; nothing to do for others.
+
+        Example:
+            >>> release.close()
+        """
         if self.stored is not None:
             self.stored.close()
 
@@ -175,15 +335,46 @@ class Release(Published):
         self.close()
 
     def metadata(self) -> dict[str, Any]:
-        """Plan, guarantee, noise, threshold, version and time. Nothing but public parameters and noisy values."""
+        """Plan, guarantee, noise, threshold, version and time. Nothing but public parameters and noisy values.
+
+        Returns:
+            A dictionary that JSON can hold.
+
+        Example:
+            >>> release.metadata()["unit"]
+            'user_id'
+        """
         return describe_release(self.plan, self.selection, self.totals, self.created, self.receipt, self.bounds)
 
     def html(self) -> str:
-        """The report as text."""
+        """The report as text.
+
+        Returns:
+            One HTML file that needs no network.
+
+        Example:
+            >>> "user_id" in release.html()
+            True
+        """
         return html.render(self.table, self.plan, self.metadata())
 
     def write(self, path: str | Path, *, overwrite: bool = False, raw_csv: bool = False) -> None:
-        """Write the table: see `Published.write`."""
+        """Write the table: see `Published.write`. Spark writes a folder.
+
+        Args:
+            path: a name that ends in .parquet, .csv or .json.
+            overwrite: replace what dphist wrote there; never what was read for this table.
+            raw_csv: leave texts that a spreadsheet would run as they are.
+
+        Raises:
+            InvalidParameter: it exists, or cannot be written.
+
+        Example:
+            >>> release.write("released.parquet")
+            >>> release.write("released.parquet")
+            Traceback (most recent call last):
+            dphist.errors.InvalidParameter: Expected a new file for the output, got released.parquet, which exists. ...
+        """
         if self.stored is None:
             Published.write(self, path, overwrite=overwrite, raw_csv=raw_csv)
         else:

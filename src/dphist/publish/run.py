@@ -301,22 +301,49 @@ def release(
 ) -> Release:
     """Count units per group, add noise, hide small groups: a table that is safe to publish.
 
-    source: a path or glob (Parquet, CSV, JSON), an Arrow table, a pandas or Polars frame, a DuckDB relation, a Spark
-    DataFrame (which is counted and noised by its cluster, and stays there). unit: the column that names the person
-    protected, an SQL expression such as ``lower(email)``, or a list whose values name the unit together. by: the columns
-    that make the groups, or ``name=SQL expression`` of a record's own columns; without it all units are one row.
+    A release does exactly what its plan paid for. What names, types, options and budget rule out is refused before the
+    charge; a run that fails later stays charged, and says so.
 
-    plan: a plan, or the path of a saved one; without it, give what `dphist.plan` takes (epsilon, delta, max_groups, sums,
-    ...). keys: a public list of groups: a file, a table or frame, values, an SQL query of a public table, or a mapping of
-    columns to values, whose combinations are the groups. where: an SQL condition on a record's own columns. null_keys:
-    ``group`` or ``drop``. order: by ``count`` or ``key``. intervals: a level such as 0.95. integers: round counts.
-    allow_negative: publish totals that noise made negative as they are, not as 0. settings: threads and memory. engine: such
-    as a `SparkEngine`.
+    Args:
+        source: a path or glob (Parquet, CSV, JSON), an Arrow table, a pandas or Polars frame, a DuckDB relation, or a Spark
+            DataFrame, which is counted and noised by its cluster and stays there.
+        unit: the column that names the person protected, an SQL expression such as ``lower(email)``, or a list whose values
+            name the unit together.
+        by: the columns that make the groups, or ``name=SQL expression`` of a record's own columns; without it all units are
+            one row.
+        plan: a plan, or the path of a saved one; without it, give epsilon, delta and whatever else `dphist.plan` takes
+            (max_groups, sums, ...).
+        epsilon: how much one unit may change the odds of any result.
+        delta: the probability of failure that is allowed.
+        keys: a public list of groups: a file, a table or frame, values, an SQL query of a public table, or a mapping of
+            columns to values, whose combinations are the groups.
+        where: an SQL condition on a record's own columns.
+        null_keys: ``group`` makes a null a group like any other, ``drop`` leaves such records out.
+        order: by ``count`` or ``key``.
+        intervals: a level such as 0.95.
+        integers: round counts.
+        allow_negative: publish totals that noise made negative as they are, not as 0.
+        settings: threads and memory.
+        engine: such as a `dphist.SparkEngine`.
+        ledger: where the release is charged before the first record is read; without it nothing is recorded.
+        dataset: the data set of the ledger that pays.
+        progress: is called with the name of each phase.
+        entropy: for tests alone.
 
-    ledger, dataset: where the release is charged before the first record is read; without them nothing is recorded. What
-    names, types, options and budget rule out is refused before the charge; a run that fails later stays charged, and says so.
+    Returns:
+        The private table with its plan and its guarantee.
 
-    A release does exactly what its plan paid for.
+    Raises:
+        InvalidParameter: a value outside its domain, or a column that is not there.
+        Infeasible: no mechanism meets the request.
+        BudgetExceeded: it does not fit into what is left of the data set's budget.
+        UnreadableSource: the source is missing or damaged.
+        EngineFailure: the engine gave up.
+
+    Example:
+        >>> release = dp.release("events.parquet", unit="user_id", by="url", epsilon=1, delta=1e-8, max_groups=5)
+        >>> release.to_arrow().column("url").to_pylist()[:3]
+        ['/', '/news/today', '/books/today']
     """
     require_secure(entropy)
     job = prepare(source, plan=plan, settings=settings, engine=engine, **options)
@@ -338,11 +365,38 @@ def select(
 ) -> Release:
     """Publish which groups exist, as far as that is private: keys alone, with all of the budget spent on finding them.
 
-    source, unit, by, where, null_keys, ledger, dataset, settings and engine as for `dphist.release`. plan: one of
-    ``dphist.plan(keys_only=True)``; without it give epsilon and delta. low_threshold: groups of fewer units are never
-    released.
+    A missing key says little about its group.
 
-    Returns a release whose table has the keys, in their order, and no counts. A missing key says little about its group.
+    Args:
+        source: what to read, as for `dphist.release`.
+        unit: who is protected, as for `dphist.release`.
+        by: the columns that make the groups.
+        plan: one of ``dphist.plan(keys_only=True)``, or the path of a saved one; without it give epsilon and delta.
+        epsilon: how much one unit may change the odds of any result.
+        delta: the probability of failure that is allowed.
+        mechanism: ``adaptive`` or ``voting``, in place of the better one.
+        low_threshold: groups of fewer units are never released.
+        where: an SQL condition on a record's own columns.
+        null_keys: ``group`` or ``drop``.
+        settings: threads and memory.
+        engine: such as a `dphist.SparkEngine`.
+        ledger: where it is charged, before the first record is read.
+        dataset: the data set of the ledger that pays.
+        progress: is called with the name of each phase.
+        entropy: for tests alone.
+
+    Returns:
+        A release whose table has the keys, in their order, and no counts.
+
+    Raises:
+        InvalidParameter: what names, types and options rule out, before anything is charged.
+        BudgetExceeded: it does not fit into what is left of the data set's budget.
+        UnreadableSource: the source is missing or damaged.
+
+    Example:
+        >>> found = dp.select("events.parquet", unit="user_id", by="country", epsilon=1, delta=1e-8)
+        >>> found.to_arrow().column("country").to_pylist()[:4]
+        ['AT', 'AU', 'BE', 'BR']
     """
     require_secure(entropy)
     job = prepare_selection(source, plan=plan, settings=settings, engine=engine, **options)

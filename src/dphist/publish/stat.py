@@ -23,17 +23,26 @@ from dphist.flexible.statistics import PrivateHistogram, sanitise, statistic
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
+from dphist.notebook import card, shortened
 from dphist.planning.options import StatisticOptions, read, spelled_out
 from dphist.publish.charge import Receipt, charging, paid_run, spend_of_statistic
 from dphist.publish.run import choose_engine
-from dphist.words import exactly
+from dphist.words import budget, exactly
 
 _BUCKET = "dphist_bucket"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PrivateStatistic:
-    """A private answer with its promise; `data` is the private histogram behind it, free to be used again."""
+    """A private answer with its promise; `data` is the private histogram behind it, free to be used again.
+
+    Example:
+        >>> found = dp.stat("median", "ages.parquet", unit="person", column="age", lower=0, upper=120, error=1, epsilon=0.5)
+        >>> 40 < found.value < 60
+        True
+        >>> round(found.data.apply(lambda values, counts: (values * counts).sum() / counts.sum()) / 10)
+        5
+    """
 
     value: Any
     plan: StatisticPlan
@@ -44,8 +53,29 @@ class PrivateStatistic:
     def __str__(self) -> str:
         return "\n".join([self.answer(), self.plan.bounding(), f"Guarantee: {self.plan.privacy(self.unit)}"])
 
+    def __repr__(self) -> str:
+        plan = self.plan
+        shown = shortened(str(self.value), 60)
+        return f"PrivateStatistic({plan.statistic} {shown}; {budget(plan.epsilon, plan.delta)})"
+
+    def _repr_html_(self) -> str:
+        facts = [
+            ("answer", self.answer()),
+            ("bounding", self.plan.bounding()),
+            ("guarantee", self.plan.privacy(self.unit)),
+        ]
+        return card(f"Private {self.plan.statistic}", facts)
+
     def answer(self) -> str:
-        """The value and how far it can be from the truth, in words."""
+        """The value and how far it can be from the truth, in words.
+
+        Returns:
+            A sentence.
+
+        Example:
+            >>> statistic.answer().split(":")[1].split(",")[0]
+            ' within 1 of the true lower median (rank ⌈n/2⌉) of the bounded records'
+        """
         if self.plan.statistic == "is-empty":
             return f"{'empty' if self.value else 'not empty'}: {self.plan.accuracy()}"
         if self.value is None or (isinstance(self.value, list) and not self.value):
@@ -59,7 +89,15 @@ class PrivateStatistic:
         return f"{_shown(self.value)}: {self.plan.accuracy()}"
 
     def to_data(self) -> dict[str, Any]:
-        """Everything public about the answer, for JSON."""
+        """Everything public about the answer, for JSON.
+
+        Returns:
+            A dictionary.
+
+        Example:
+            >>> statistic.to_data()["statistic"]
+            'median'
+        """
         plan = self.plan
         infinite = isinstance(self.value, float) and not math.isfinite(self.value)
         return {
@@ -110,11 +148,45 @@ def stat(
 ) -> PrivateStatistic:
     """A private statistic of a column: max, min, range, median, quantile, mean, std, support, mode, max-k or is-empty.
 
-    mode and max-k take `read_as`, "number" or "text", for columns of text.
+    A plan that is known not to keep its promise is refused before anything is read.
 
-    The options are those of `plan_statistic`: epsilon, delta, lower, upper, error, drop, min_records, max_records, max_values,
-    probability, k. A plan that is known not to keep its promise is refused before anything is read. ledger, dataset: where
-    it is charged before the first record is read; without them nothing is recorded.
+    Args:
+        name: which statistic.
+        source: what to read, as for `dphist.release`.
+        unit: who is protected, as for `dphist.release`.
+        column: the column; none for is-empty.
+        epsilon: how much one unit may change the odds of any result.
+        delta: the probability of failure that is allowed.
+        lower: values below it count as it.
+        upper: values above it count as it.
+        error: how far the answer may be from the truth, beside what is dropped.
+        drop: the share of records that may be dropped.
+        min_records: how many records there are at least, which is public and never compared with the data.
+        max_records: how many of a unit's records count at most, in as many buckets.
+        max_values: for mode and max-k, how many different values there are at most, which is public.
+        probability: for quantile.
+        k: for max-k, how many records a value needs.
+        read_as: for mode and max-k of texts, ``number`` or ``text``.
+        where: an SQL condition on a record's own columns.
+        settings: threads and memory.
+        engine: such as a `dphist.SparkEngine`.
+        ledger: where it is charged, before the first record is read.
+        dataset: the data set of the ledger that pays.
+        progress: is called with the name of each phase.
+        entropy: for tests alone.
+
+    Returns:
+        The answer, with what is promised about it.
+
+    Raises:
+        InvalidParameter: what names, types and options rule out, before anything is charged.
+        Infeasible: the promise cannot be kept with so few records.
+        BudgetExceeded: it does not fit into what is left of the data set's budget.
+
+    Example:
+        >>> oldest = dp.stat("max", "ages.parquet", unit="person", column="age", lower=0, upper=120, error=1, epsilon=1)
+        >>> 90 < oldest.value <= 112
+        True
     """
     require_secure(entropy)
     plan = plan_statistic(name, **read(StatisticOptions, options, stat))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +37,35 @@ def new_figure(width: float = 7.2, height: float = 4.5) -> tuple[Figure, Axes]:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)
     return figure, axes
+
+
+def new_axes() -> Axes:
+    """Axes of a figure that a notebook shows by itself, and a script with `matplotlib.pyplot.show`."""
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise MissingExtra("plot", "pictures") from None
+    _, axes = pyplot.subplots(layout="constrained")
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
+
+
+def draw_reaches(
+    axes: Axes, places: Sequence[Any], reaches: Sequence[tuple[float, float, float]], *, timed: bool
+) -> None:
+    """Values with the ends of their errors: bars from the top, or points through time."""
+    values = [value for value, _, _ in reaches]
+    errors = [[value - low for value, low, _ in reaches], [high - value for value, _, high in reaches]]
+    if timed:
+        axes.errorbar(places, values, yerr=errors, color=_COLOURS[0], ecolor=_COLOURS[1], elinewidth=1.2, marker=".")
+        axes.set_ylabel("count")
+        axes.tick_params(axis="x", rotation=30)
+        return
+    rows = range(len(places))
+    axes.barh(rows, values, xerr=errors, color=_COLOURS[0], ecolor=_COLOURS[1], capsize=2)
+    axes.set_yticks(rows, places)
+    axes.invert_yaxis()
+    axes.set_xlabel("count")
 
 
 def save_figure(figure: Figure, path: Path, *, overwrite: bool = False) -> None:

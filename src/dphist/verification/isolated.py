@@ -8,17 +8,13 @@ an honest release of millions of groups needs more than a small one, and a small
 from __future__ import annotations
 
 import json
-import math
 import os
-import resource
-import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from dphist import errors
+from dphist import errors, systems
 from dphist.checks import Check
 from dphist.errors import DphistError, EngineFailure, InvalidParameter
 
@@ -48,7 +44,7 @@ _MEMORY_PER_BYTE: Final = 100
 
 
 def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> list[Check]:
-    """Re-check metadata, plan, guarantee and table of a published file against each other.
+    """Check metadata, plan, guarantee and table of a published file against each other, without the data.
 
     Reads only what was published, in a process of its own: a damaged or hostile file ends that one at worst. A check has
     passed, failed, or was not made since there was nothing to compare with.
@@ -62,7 +58,12 @@ def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | No
         What was looked at, each with a name, an outcome and a sentence.
 
     Raises:
-        DphistError: if the file cannot be read or is none of dphist's.
+        DphistError: the file cannot be read, or is none of dphist's.
+
+    Example:
+        >>> release.write("checked.parquet")
+        >>> [check.state for check in dp.verify("checked.parquet") if check.name == "guarantee"]
+        ['passed']
     """
     asked = {"path": str(path), "ledger": None if ledger is None else str(ledger), "head": head, "modules": sys.path}
     try:
@@ -117,18 +118,5 @@ def _size_of(path: Path) -> int:
 
 
 def _limit(size: int) -> None:
-    """Let the system end this process beyond what a file of this size may take, counted from now."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = _LEAST_SECONDS + size * _SECONDS_PER_BYTE
-    _lower(resource.RLIMIT_CORE, 0)
-    _lower(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + seconds))
-    signal.alarm(math.ceil(60 + 10 * seconds))  # for who waits without working
-    with suppress(OSError):  # of a system without it, the other limits remain
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + max(_LEAST_MEMORY, size * _MEMORY_PER_BYTE))
-
-
-def _lower(what: int, most: int) -> None:
-    """Set a soft limit, unless one is there that is lower still."""
-    hard = resource.getrlimit(what)[1]
-    resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    """What a file of this size may take."""
+    systems.limit_process(_LEAST_SECONDS + size * _SECONDS_PER_BYTE, max(_LEAST_MEMORY, size * _MEMORY_PER_BYTE))

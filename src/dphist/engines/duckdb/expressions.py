@@ -19,7 +19,7 @@ import duckdb
 
 from dphist.engines.duckdb import types as keytypes
 from dphist.engines.duckdb.sources import quote_identifier, quote_text
-from dphist.engines.expressions import RecordExpression
+from dphist.engines.expressions import RecordExpression, at, hint_of_cast
 from dphist.engines.functions import CASTS, FUNCTIONS, Function
 from dphist.errors import InvalidParameter
 
@@ -36,6 +36,10 @@ _COMPARISONS: Final = {
 _COMPARABLE: Final = frozenset(
     {"text", "whole", "number", "boolean", "date", "time", "timestamp", "blob", "uuid", "null"}
 )
+_WORDS: Final = {
+    "whole": "a number", "number": "a number", "boolean": "true or false", "date": "a date", "time": "a time",
+    "timestamp": "a time",
+}  # fmt: skip
 _MOST_LEVELS: Final = 64
 _INDENT: Final = "  "
 _JOINING: Final = frozenset({"concat", "concat_ws", "list_value"})
@@ -93,14 +97,14 @@ class Steps:
         """Add the steps of an expression; the last one is its value."""
         return _Writer(self, expression.text).write(expression.tree)
 
-    def add(self, sql: str, parts: Iterable[Piece], text: str) -> Piece:
+    def add(self, sql: str, parts: Sequence[Piece], text: str) -> Piece:
         """One step: null where it fails. Of constants alone it is computed now, and must not fail."""
         level = 1 + max((part.level for part in parts), default=-1)
         if level == 0:
             return self._constant(sql, text)
         if level > _MOST_LEVELS:
             raise InvalidParameter(f"an expression at most {_MOST_LEVELS} levels deep in {text!r}", "a deeper one")
-        kind = self._type_of(f"TRY({sql})", text)
+        kind = self._type_of(f"TRY({sql})", text, parts)
         while len(self._levels) <= level + 1:
             self._levels.append({})
         raw = self._new_name()
@@ -124,10 +128,11 @@ class Steps:
         taken = {name.casefold() for level in self._levels for name in level}
         return next(name for number in count(1) if (name := f"step_{number}") not in taken)
 
-    def _type_of(self, sql: str, text: str) -> str:
+    def _type_of(self, sql: str, text: str, parts: Sequence[Piece]) -> str:
         """From the types of columns and earlier steps alone."""
         nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote_identifier(name)}" for name, kind in self._types.items())
-        return self._described(f"SELECT {sql} AS step FROM (SELECT {nulls}) AS record", text)
+        types = list(dict.fromkeys(part.type_name for part in parts))
+        return self._described(f"SELECT {sql} AS step FROM (SELECT {nulls}) AS record", text, types)
 
     def _constant(self, sql: str, text: str) -> Piece:
         kind = self._described(f"SELECT {sql} AS step", text)
@@ -144,12 +149,16 @@ class Steps:
         value = rows[0][0]
         return Piece(f"CAST(NULL AS {kind})" if value is None else sql, kind, -1, constant=True, value=value)
 
-    def _described(self, query: str, text: str) -> str:
+    def _described(self, query: str, text: str, types: Sequence[str] = ()) -> str:
         try:
             return str(self._connection.execute(f"DESCRIBE {query}").fetchall()[0][1])
-        except duckdb.Error as error:  # binding knows the schema and the user's own text, no record
-            reason = str(error).partition("\n")[0]
-        raise InvalidParameter(f"expressions that fit the columns in {text!r}", reason)
+        except duckdb.Error:
+            pass
+        raise InvalidParameter(
+            f"types that go together in {text!r}",
+            " and ".join(types) or "others",
+            "cast one of them: CAST(... AS DOUBLE), for example.",
+        )
 
 
 class _Writer:
@@ -159,6 +168,13 @@ class _Writer:
         self._steps, self._text = steps, text
 
     def write(self, node: dict[str, Any]) -> Piece:
+        try:
+            return self._piece(node)
+        except InvalidParameter as problem:
+            located = at(problem, self._text, node)
+        raise located
+
+    def _piece(self, node: dict[str, Any]) -> Piece:
         match node["class"]:
             case "COLUMN_REF":
                 return self._column(node["column_names"])
@@ -211,6 +227,14 @@ class _Writer:
                     f"a comparison of the type {part.type_name}", "compare a field or an element of it."
                 )
         kinds = [part.type_name for part in parts if not part.constant and part.family not in ("text", "null")]
+        others = [part.family for part in parts if part.family not in ("text", "null")]
+        text = next((part for part in parts if part.family == "text" and not part.constant), None)
+        if text is not None and others:
+            raise InvalidParameter(
+                f"values of one type beside each other in {self._text!r}",
+                f"text beside {_WORDS.get(others[0], 'another type')}",
+                _hint_of_cast(text, others).strip(),
+            )
         if not kinds:
             return list(parts)
         return [self._add(f"CAST({p.sql} AS {kinds[0]})", [p]) if p.is_text_literal else p for p in parts]
@@ -272,7 +296,7 @@ class _Writer:
 
     def _examined(self, name: str, parts: Sequence[Piece]) -> Function:
         """The overload that fits the arguments; the reason why the nearest one does not, otherwise."""
-        reason = f"{name} with {len(parts)} arguments"
+        reason, hint = f"{name} with {len(parts)} arguments", ""
         for function in FUNCTIONS.get(name, ()):
             families = _families(function, len(parts))
             if families is None:
@@ -280,6 +304,8 @@ class _Writer:
             misfit = next((part for part, wanted in zip(parts, families, strict=True) if not _fits(part, wanted)), None)
             if misfit is not None:
                 reason = f"{name} of the type {misfit.type_name}"
+                if misfit.family == "text" and not hint:
+                    hint = _hint_of_cast(misfit, families[parts.index(misfit)].split("|"))
                 continue
             if any(not parts[position].constant for position in function.constants if position < len(parts)):
                 reason = f"{name} with an argument that is not a literal"
@@ -290,12 +316,19 @@ class _Writer:
                 return function
             reason = f"{name} with {problem}"
         known = "; ".join(_spelled(function) for function in FUNCTIONS.get(name, ()))
-        raise self._refusal(reason, f"what works: {known}.")
+        raise self._refusal(reason, f"{hint}what works: {known}.")
 
     def _refusal(self, got: str, hint: str) -> InvalidParameter:
         return InvalidParameter(
             f"examined functions of fitting types in {self._text!r}", got, f"{hint} docs/expressions.md has the list."
         )
+
+
+def _hint_of_cast(part: Piece, families: Iterable[str]) -> str:
+    """How a text becomes what is wanted in its place."""
+    if part.constant or part.level:
+        return hint_of_cast("...", families, column=False)
+    return hint_of_cast(part.sql[1:-1] if part.sql[1:-1].isidentifier() else part.sql, families, column=True)
 
 
 def _listed(columns: Mapping[str, str], depth: int) -> str:

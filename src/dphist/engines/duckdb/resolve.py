@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,8 +9,9 @@ import duckdb
 
 from dphist.engines.duckdb import types as keytypes
 from dphist.engines.duckdb.expressions import Piece, Steps
-from dphist.engines.duckdb.sources import NO_HEADER, SOURCE, Attached, attach, described, quote_text
-from dphist.engines.expressions import Expressions, RecordExpression, check_query
+from dphist.engines.duckdb.sources import NO_HEADER, SOURCE, Attached, attach, described, did_you_mean, quote_text
+from dphist.engines.expressions import Expressions, RecordExpression, at_column, check_query
+from dphist.engines.lines import CsvFormat
 from dphist.engines.query import GroupByQuery, Key, parse_unit
 from dphist.engines.sql import Fields
 from dphist.errors import InvalidParameter
@@ -35,10 +35,7 @@ def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupB
     read = [name for expression in checked.values() for name in expression.columns]
     attached = attach(connection, source, [*plain, *read])
     _close_doors(connection, attached)
-    for column in plain:
-        check_column(column, list(attached.columns), exact=True, shown=attached.shown)
-    for column in read:
-        check_column(column, list(attached.columns), exact=False, shown=attached.shown)
+    check_columns(plain, checked, list(attached.columns), attached.form)
     for key in query.by:
         if key.numbers_in is not None:
             _check_numbers(key.numbers_in, attached)
@@ -67,19 +64,55 @@ def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupB
     ), attached
 
 
-def check_column(name: str, names: Sequence[str], *, exact: bool, shown: bool = True) -> None:
-    """Refuse a column that does not exist, with the closest ones that do. Names that may be a record are not shown."""
-    if name in names or (not exact and name.casefold() in {other.casefold() for other in names}):
-        return
-    by_fold = {other.casefold(): other for other in names}
-    close = [by_fold[fold] for fold in difflib.get_close_matches(name.casefold(), by_fold, n=3, cutoff=0.5)]
-    if not shown:
-        hint = f"the first line has {len(names)} columns, none of this name; {NO_HEADER}"
-    elif close:
-        hint = f"did you mean {' or '.join(map(repr, close))}?"
-    else:
-        hint = f"the columns are {', '.join(names[:20])}."
-    raise InvalidParameter("a column that exists", repr(name), hint + hint_of_name(name))
+def check_columns(plain: Sequence[str], checked: Expressions, names: Sequence[str], form: CsvFormat | None) -> None:
+    """Refuse a column that does not exist, with the closest ones that do.
+
+    form: of CSV files whose first line has the names. It is a record if they have no header, so of its words none is shown but
+    one that spells a name the query asks for in other letters or signs (user_id, User-ID); and a close one only if the line
+    has all other names that the query asks for, as no record has.
+    """
+    there = {column: column in names for column in plain}
+    folded = {name.casefold() for name in names}
+    for expression in checked.values():
+        there = {**{column: column.casefold() in folded for column in expression.columns}, **there}
+    for missing in (name for name, found in there.items() if not found):
+        others = [found for name, found in there.items() if name != missing]
+        same = [name for name in names if _letters(name) == _letters(missing) != ""]
+        shown = names if form is None or (others and all(others)) else same
+        hint = did_you_mean(missing, same or shown, cutoff=0.5 if form is None else 0.6).strip()
+        problem = InvalidParameter("a column that exists", repr(missing), hint + hint_of_name(missing))
+        if not hint and form is None:
+            hint = f"the columns are {', '.join(names[:20])}." + hint_of_name(missing)
+            problem = InvalidParameter("a column that exists", repr(missing), hint)
+        elif not hint and form is not None:
+            problem = _not_in_header(missing, list(there), names, form)
+        raise at_column(problem, missing, checked)
+
+
+def _not_in_header(missing: str, asked: Sequence[str], names: Sequence[str], form: CsvFormat) -> InvalidParameter:
+    if len(names) == 1 and (delimiter := _delimiter(names[0], asked, form)):
+        sign = "tab" if delimiter == "\t" else f"'{delimiter}'"
+        return InvalidParameter(
+            f"a column {missing!r}",
+            f"one column in all, with {sign} in its name",
+            f"the header looks separated by {sign}; add --delimiter {sign}.",
+        )
+    hint = f"the first line has {len(names)} columns, none of this name; {NO_HEADER}"
+    return InvalidParameter("a column that exists", repr(missing), hint + hint_of_name(missing))
+
+
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
+
+
+def _delimiter(header: str, asked: Sequence[str], form: CsvFormat) -> str | None:
+    """The delimiter between whose signs a header has a name that the query asks for; a record has none of them."""
+    asked = [name.casefold() for name in asked]
+    for delimiter in (";", "\t", "|", ","):
+        parts = [part.strip(f" {form.quote or ''}").casefold() for part in header.split(delimiter)]
+        if len(parts) > 1 and any(name in parts for name in asked):
+            return delimiter
+    return None
 
 
 def hint_of_name(column: str) -> str:
@@ -139,7 +172,8 @@ def _check_numbers(column: str, attached: Attached) -> None:
 def _condition(steps: Steps, where: RecordExpression) -> str:
     piece = steps.write(where)
     if piece.family not in ("boolean", "null"):
-        raise InvalidParameter(f"a condition that is true or false in {where.text!r}", piece.type_name)
+        hint = "compare it with something, as in amount > 5."
+        raise InvalidParameter(f"a condition that is true or false in {where.text!r}", piece.type_name, hint)
     return piece.sql
 
 

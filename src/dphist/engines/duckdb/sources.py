@@ -7,10 +7,12 @@ schemas, first lines and footers: records are read when the engine asks for the 
 
 from __future__ import annotations
 
+import difflib
 import glob
 import json
+import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,7 +22,6 @@ import duckdb
 import pyarrow as pa
 
 from dphist.engines.frames import Arrow, as_arrow, parquet_columns, readable_parquet
-from dphist.engines.functions import CASTS
 from dphist.engines.lines import CsvFormat, csv_batches, first_line, is_json_array, json_lines
 from dphist.engines.query import Files, Format
 from dphist.errors import InvalidParameter, UnreadableSource
@@ -41,21 +42,22 @@ _SUFFIXES: Final[dict[str, Format]] = {
 }
 _COMPRESSIONS: Final = (".gz", ".zst")
 NO_HEADER: Final = "if the file has no header, name its columns: --no-header a,b,c or dp.Files(paths, header=[...])."
-_NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
+NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
     """The columns of `source` with their DuckDB types.
 
-    typed: the types were declared by the source itself. shown: the names may be shown; those of a CSV file may be a record, if
-    it has no header. reread: reads the source another way, slowly, with null for values that DuckDB's reader would not take.
+    typed: the types were declared by the source itself. form: how the lines of a CSV file are divided whose first line names
+    the columns: they may be a record, if there is no header, and are not shown. reread: reads the source
+    another way, slowly, with null for values that DuckDB's reader would not take.
     """
 
     columns: dict[str, str]
     typed: bool
     paths: tuple[str, ...] = ()
-    shown: bool = True
+    form: CsvFormat | None = None
     reread: Callable[[], None] | None = None
 
 
@@ -112,10 +114,7 @@ def _wanted(names: Sequence[str], needed: Sequence[str]) -> list[str]:
 
 def _attach_files(connection: duckdb.DuckDBPyConnection, files: Files, needed: Sequence[str]) -> Attached:
     paths = tuple(path for pattern in files.paths for path in _expand(str(pattern)))
-    formats = {files.format or format_of_file(path) for path in paths}
-    if len(formats) > 1:
-        raise UnreadableSource("files of one format", ", ".join(sorted(formats)))
-    kind = formats.pop()
+    kind = format_of_files(files, paths)
     attach_format = {"parquet": _attach_parquet, "csv": _attach_csv, "json": _attach_json}[kind]
     try:
         return attach_format(connection, paths, files, needed)
@@ -127,7 +126,8 @@ def _attach_files(connection: duckdb.DuckDBPyConnection, files: Files, needed: S
 def _attach_parquet(
     connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files, needed: Sequence[str]
 ) -> Attached:
-    folders = _folders(paths)
+    folders = folders_of(paths)
+    check_types(files, folders[0])
     options = {
         "hive_partitioning": "true" if folders[0] else "false",
         "hive_types_autocast": "false",
@@ -136,15 +136,16 @@ def _attach_parquet(
     names, schemas = [], []
     for path in paths:
         names.append(parquet_columns(path, needed))
-        _check_folders(folders[0], names[-1])
+        check_folders(folders[0], names[-1])
         own = _listed(_wanted(names[-1], needed))
         schemas.append(
             described(connection, _parquet([path], {**options, "hive_partitioning": "false"}), own) if own else {}
         )
         _check_same_types(schemas[0], schemas[-1], needed, path)
     columns = dict.fromkeys([*names[0], *folders[0]], "")
-    if wanted := _listed(_wanted(list(columns), needed)):  # DuckDB takes minutes over a hundred thousand columns
-        connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT {wanted} FROM {_parquet(paths, options)}")
+    if wanted := _wanted(list(columns), needed):  # DuckDB takes minutes over a hundred thousand columns
+        listed = _declared(wanted, files)
+        connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT {listed} FROM {_parquet(paths, options)}")
         columns |= described(connection, SOURCE)
 
     def reread() -> None:
@@ -175,18 +176,24 @@ def _check_same_types(first: dict[str, str], other: dict[str, str], needed: Sequ
 def _attach_csv(
     connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files, needed: Sequence[str]
 ) -> Attached:
-    delimiter = files.delimiter or ("\t" if ".tsv" in Path(paths[0]).suffixes else ",")
-    form = CsvFormat(delimiter, files.quote, header=files.header is True)
+    form = form_of(files, paths)
     names = _header(paths, form) if files.header is True else list(files.header)
     check_unique(names)
-    folders = _folders(paths)
-    _check_folders(folders[0], names)
-    wanted = _wanted(names, [*needed, *files.types])
+    folders = folders_of(paths)
+    check_folders(folders[0], names)
+    check_types(files, [*names, *folders[0]])
+    wanted = _wanted(names, needed)
     if wanted:
         readers = [csv_batches(path, form, names, wanted) for path in paths]
         _create_view(connection, with_folders(readers, folders), _declared([*wanted, *folders[0]], files))
     columns = {**dict.fromkeys([*names, *folders[0]], ""), **(described(connection, SOURCE) if wanted else {})}
-    return Attached(columns, typed=False, paths=paths, shown=not form.header)
+    return Attached(columns, typed=False, paths=paths, form=form if form.header else None)
+
+
+def form_of(files: Files, paths: Sequence[str]) -> CsvFormat:
+    """How the lines of CSV files are divided: as declared, or by the end of the first name."""
+    delimiter = files.delimiter or ("\t" if ".tsv" in Path(paths[0]).suffixes else ",")
+    return CsvFormat(delimiter, files.quote, files.header is True, files.encoding, tuple(files.nulls))
 
 
 def _header(paths: Sequence[str], form: CsvFormat) -> list[str]:
@@ -198,19 +205,24 @@ def _header(paths: Sequence[str], form: CsvFormat) -> list[str]:
         raise UnreadableSource(
             "a header in the first line", "an empty file", "write at least the names of the columns."
         )
-    if len({name.casefold() for name in first}) < len(first):
-        raise UnreadableSource(
-            f"different names in the {len(first)} columns of the first line", "some that are equal", NO_HEADER
-        )
+    check_header_names(first)
     return first
+
+
+def check_header_names(names: Sequence[str]) -> None:
+    """Refuse a name that comes twice, without showing it."""
+    if len({name.casefold() for name in names}) < len(names):
+        raise UnreadableSource(
+            f"different names in the {len(names)} columns of the first line", "some that are equal", NO_HEADER
+        )
 
 
 def _attach_json(
     connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files, needed: Sequence[str]
 ) -> Attached:
-    """Only the columns that the query asks for exist, so that no record can add or change one."""
-    folders = _folders(paths)
-    names = [name for name in dict.fromkeys([*needed, *files.types]) if name not in folders[0]]
+    """Only the columns that are declared exist, so that no record can add or change one."""
+    folders = folders_of(paths)
+    names = [name for name in json_columns(files, needed, folders[0]) if name not in folders[0]]
     check_unique(names)
     array = is_json_array(paths[0])
     line = "line" + "_" * max(map(len, folders[0]), default=0)  # no folder has this name
@@ -223,7 +235,35 @@ def _attach_json(
     connection.register("arrow_source", lines)
     text = f"(SELECT {outer} FROM (SELECT {inner} FROM arrow_source) AS parsed) AS text"
     connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT {_declared([*names, *folders[0]], files)} FROM {text}")
-    return Attached(described(connection, SOURCE), typed=False, paths=paths)
+    columns = {**dict.fromkeys(files.types, ""), **described(connection, SOURCE)}
+    return Attached(columns, typed=False, paths=paths)
+
+
+def json_columns(files: Files, needed: Sequence[str], folder: Folder) -> list[str]:
+    """The columns that are declared. One that is needed and is not may be misspelled, and no record could tell.
+
+    Whether some record has a column of a name is a fact about records, and an error would tell it. Without a declaration
+    a name that no record has would be null in all of them: an empty table, charged in full.
+    """
+    known = {name.casefold() for name in (*files.types, *folder)}
+    missing = [name for name in dict.fromkeys(needed) if name.casefold() not in known]
+    if missing:
+        options = " ".join(f"--type {name}=text" for name in missing)
+        raise UnreadableSource(
+            "every column of JSON files to be declared",
+            f"no type for {', '.join(map(repr, missing))}",
+            did_you_mean(missing[0], list(files.types))
+            + f"JSON has no header: declare what is there with {options} or dp.Files(paths, types={{...}}); text, integer,"
+            " double, boolean, date and timestamp are types.",
+        )
+    return _wanted(list(files.types), needed)
+
+
+def did_you_mean(name: str, names: Iterable[str], cutoff: float = 0.5) -> str:
+    """The closest of some names, in words with a space behind; nothing if none is close."""
+    by_fold = {other.casefold(): other for other in names}
+    close = [by_fold[fold] for fold in difflib.get_close_matches(name.casefold(), by_fold, n=3, cutoff=cutoff)]
+    return f"did you mean {' or '.join(map(repr, close))}? " if close else ""
 
 
 def with_folders(readers: Sequence[Arrow], folders: Sequence[Folder]) -> pa.RecordBatchReader:
@@ -240,15 +280,14 @@ def with_folders(readers: Sequence[Arrow], folders: Sequence[Folder]) -> pa.Reco
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
+def check_types(files: Files, names: Iterable[str]) -> None:
+    """Refuse a type for a column that is not there. Parquet files declare those of all but their folders."""
+    if unknown := set(files.types) - set(names):
+        hint = "a text column of a CSV or JSON file, or a folder such as year=2026, can have one."
+        raise InvalidParameter("types for columns that exist and have none", ", ".join(sorted(unknown)), hint)
+
+
 def _declared(names: Sequence[str], files: Files) -> str:
-    unknown = set(files.types) - set(names)
-    if unknown:
-        raise InvalidParameter("types for columns that exist", ", ".join(sorted(unknown)))
-    for column, kind in files.types.items():
-        if kind.partition("(")[0].strip().upper() not in CASTS:
-            raise InvalidParameter(
-                f"a simple type for {column}", repr(kind), f"what works: {', '.join(sorted(CASTS))}."
-            )
     columns = []
     for name in names:
         quoted = quote_identifier(name)
@@ -267,16 +306,16 @@ def _parquet(paths: Sequence[str], options: dict[str, str]) -> str:
     return f"read_parquet([{listed}]{named})"
 
 
-def _folders(paths: Sequence[str]) -> list[Folder]:
+def folders_of(paths: Sequence[str]) -> list[Folder]:
     """The columns of each file's folders; none at all unless every file has the same ones."""
     folders: list[Folder] = []
     for path in paths:
         pairs = [part.split("=", 1) for part in Path(path).parts[:-1] if part.partition("=")[1] and part[0] != "="]
-        folders.append({name: None if value == _NULL_FOLDER else unquote(value) for name, value in pairs})
+        folders.append({name: None if value == NULL_FOLDER else unquote(value) for name, value in pairs})
     return folders if all(list(folder) == list(folders[0]) for folder in folders) else [{} for _ in paths]
 
 
-def _check_folders(folder: Folder, names: Sequence[str] | dict[str, str]) -> None:
+def check_folders(folder: Folder, names: Sequence[str] | dict[str, str]) -> None:
     """A folder's name must not stand in for a column of the file: every record would be counted under it."""
     inside = {name.casefold() for name in names}
     if clash := [name for name in folder if name.casefold() in inside]:
@@ -298,13 +337,41 @@ def _expand(pattern: str) -> list[str]:
     if Path(pattern).is_file():
         return [str(Path(pattern).resolve())]
     if Path(pattern).is_dir():
-        raise UnreadableSource(
-            "a file or a glob", f"the directory {pattern!r}", f"try {pattern.rstrip('/')}/*.parquet."
-        )
-    found = sorted(str(Path(path).resolve()) for path in glob.glob(pattern, recursive=True) if Path(path).is_file())
+        if found := _below(Path(pattern)):
+            return found
+        raise UnreadableSource("a folder with files", repr(pattern), "its hidden files do not count.")
+    matches = [Path(path) for path in sorted(glob.glob(pattern, recursive=True))]
+    found = [str(path.resolve()) for path in matches if path.is_file()]
+    if not found and "**" not in pattern:
+        found = [file for path in matches if path.is_dir() and not is_hidden(path.name) for file in _below(path)]
     if not found:
         raise UnreadableSource("a file that exists", repr(pattern), "check the path; quote a glob for the shell.")
     return found
+
+
+def _below(folder: Path) -> list[str]:
+    """The files of a folder and of those inside of it, but for hidden ones."""
+    found = []
+    for place, inside, names in os.walk(folder.resolve()):
+        inside[:] = sorted(name for name in inside if not is_hidden(name))
+        found += [os.path.join(place, name) for name in sorted(names) if not is_hidden(name)]
+    return found
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder is none of the data: _SUCCESS, .part-0.crc. A folder _x=1 is, as everywhere in Hive's layout."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith(".crc")
+
+
+def format_of_files(files: Files, paths: Sequence[str]) -> Format:
+    """The format of all files, if it is one and the options fit it."""
+    found = {files.format: ""} if files.format else {format_of_file(path): path for path in paths}
+    if len(found) > 1:
+        names = ", ".join(f"{kind} ({Path(path).name})" for kind, path in sorted(found.items()))
+        raise UnreadableSource("files of one format", names, "name those of one kind by a glob such as 'events/*.csv'.")
+    (kind,) = found
+    files.require_kind(kind)
+    return kind
 
 
 def format_of_file(path: str) -> Format:

@@ -116,8 +116,15 @@ class SparkDialect:
 class SparkEngine(Engine):
     """A Spark session, and where it may write what no one else may read.
 
-    staging: a directory that driver and executors share and others cannot read, such as hdfs:///user/me/private. Without
-    one a private temporary directory of this machine is used, which only a master on this machine can do.
+    Args:
+        spark: the session.
+        staging: a directory that driver and executors share and others cannot read, such as hdfs:///user/me/private. Without
+            one a private temporary directory of this machine is used, which only a master on this machine can do.
+
+    Example:
+        >>> from pyspark.sql import SparkSession  # doctest: +SKIP
+        >>> engine = dp.SparkEngine(SparkSession.builder.getOrCreate(), "hdfs:///user/me/private")  # doctest: +SKIP
+        >>> dp.release(frame, unit="user_id", by="url", epsilon=1, delta=1e-8, engine=engine)  # doctest: +SKIP
     """
 
     writes_folders: ClassVar[bool] = WRITES_FOLDERS

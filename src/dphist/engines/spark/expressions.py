@@ -16,8 +16,8 @@ from typing import Any, Final
 import duckdb
 
 from dphist.engines.duckdb.types import LONGEST_KEY
-from dphist.engines.expressions import check_expression, columns_of
-from dphist.engines.spark.types import dated, guarded, in_range, is_moment, is_text, short
+from dphist.engines.expressions import at, check_expression, columns_of, hint_of_cast
+from dphist.engines.spark.types import NUMBERS, dated, family, guarded, in_range, is_moment, is_text, short
 from dphist.errors import InvalidParameter
 
 _DATED: Final = re.compile(r"\s*[+-]?[0-9]{4}")
@@ -67,6 +67,17 @@ def spark_expression(
     return _Writer(text, name, kind).write(check_expression(text, connection).tree)
 
 
+def spark_type(name: str, column: str) -> str:
+    """A declared type of a column (`Files.types`) in Spark's words."""
+    if name.startswith("DECIMAL"):
+        return name if "(" in name else "DECIMAL(18, 3)"
+    if name not in _TYPES:
+        raise InvalidParameter(
+            f"a type that Spark has for {column!r}", name, f"these work: {', '.join(sorted((*_TYPES, 'DECIMAL')))}."
+        )
+    return _TYPES[name]
+
+
 class _Writer:
     """Writes one tree."""
 
@@ -74,6 +85,13 @@ class _Writer:
         self._text, self._name, self._kind = text, name, kind
 
     def write(self, node: dict[str, Any]) -> str:
+        try:
+            return self._sql(node)
+        except InvalidParameter as problem:
+            located = at(problem, self._text, node)
+        raise located
+
+    def _sql(self, node: dict[str, Any]) -> str:
         kind = node["class"]
         if kind == "COLUMN_REF":
             if len(node["column_names"]) > 1:
@@ -120,6 +138,14 @@ class _Writer:
             kind or ("" if one["class"] == "CONSTANT" else self._kind(sql))
             for one, sql, kind in zip(nodes, written, kinds, strict=True)
         ]
+        numbers = [_is_number(one) or family(kind) in NUMBERS for one, kind in zip(nodes, kinds, strict=True)]
+        for node, kind in zip(nodes, kinds, strict=True):
+            if any(numbers) and is_text(kind) and _text_of(node) is None:  # which Spark would cast, and DuckDB refuses
+                column = node["class"] == "COLUMN_REF"
+                hint = hint_of_cast(node["column_names"][0] if column else "...", ["number"], column=column)
+                raise InvalidParameter(
+                    f"values of one type beside each other in {self._text!r}", "text beside a number", hint.strip()
+                )
         if any(map(is_moment, kinds)):
             for node, kind in zip(nodes, kinds, strict=True):
                 if is_text(kind) and _text_of(node) is None:
@@ -155,7 +181,7 @@ class _Writer:
     def _call(self, node: dict[str, Any]) -> str:
         name = node["function_name"].lower()
         given = [argument["expression"] for argument in node["arguments"]]
-        alike = given[1:] if name == "if" else given if name in ("+", "-", "nullif") else []
+        alike = given[1:] if name == "if" else given if name in ("+", "-", "*", "/", "%", "nullif") else []
         written = [*map(self.write, given[: len(given) - len(alike)]), *self._together(alike)]
         if len(written) in _SAME_NAME and name in _SAME_NAME[len(written)]:
             return self._bounded(f"{name}({', '.join(written)})", name)
@@ -248,6 +274,10 @@ def _text_of(node: dict[str, Any]) -> str | None:
     """The text of a quoted literal."""
     literal = node.get("literal", {})
     return str(literal["text"]) if literal.get("kind") == "STRING" else None
+
+
+def _is_number(node: dict[str, Any]) -> bool:
+    return node.get("literal", {}).get("kind") in ("INTEGER", "NUMERIC")
 
 
 def _is_whole(node: dict[str, Any]) -> bool:

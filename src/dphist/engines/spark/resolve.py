@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
 
-from dphist.engines.duckdb.resolve import check_column
-from dphist.engines.duckdb.sources import check_unique, format_of_file
-from dphist.engines.expressions import check_query
+from dphist.engines.duckdb.resolve import check_columns
+from dphist.engines.duckdb.sources import (
+    check_folders,
+    check_types,
+    check_unique,
+    folders_of,
+    form_of,
+    format_of_files,
+    json_columns,
+)
+from dphist.engines.expressions import Expressions, check_query
 from dphist.engines.query import Files, GroupByQuery, Key, parse_unit
 from dphist.engines.spark import owns
 from dphist.engines.spark import types as spark_types
-from dphist.engines.spark.expressions import quote_identifier, spark_expression
+from dphist.engines.spark.expressions import quote_identifier, spark_expression, spark_type
 from dphist.engines.spark.session import without_leaks
-from dphist.engines.spark.sources import frame_of, read_csv, read_json
+from dphist.engines.spark.sources import csv_header, folder_columns, frame_of, listed, read_csv, read_json
 from dphist.engines.sql import Fields
 from dphist.errors import EngineFailure, InvalidParameter, UnreadableSource
 from dphist.measures import Measure
@@ -47,14 +54,14 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: _Vi
 
     with duckdb.connect(":memory:") as connection:
         columns, checked = check_query(query, connection)
-        parts, plain = parse_unit(query.unit), set(columns)
+        parts, plain = parse_unit(query.unit), list(columns)
         for part in parts:
             _check_times(source, [part.name] if part.expression is None else checked[part.expression].columns)
         columns += [name for expression in checked.values() for name in expression.columns]
-        frame, typed = _frame(spark, source, columns)
+        frame, typed = _frame(spark, source, plain, checked)
         check_unique(frame.columns)
+        check_columns(plain, checked, frame.columns, None)
         for column in columns:
-            check_column(column, frame.columns, exact=column in plain)
             named(column)
         view = views.add(_narrowed(frame, names), "source")
 
@@ -172,8 +179,9 @@ def _collected(spark: SparkSession, sql: str) -> list[Any]:
     return without_leaks(lambda: spark.sql(sql).collect())
 
 
-def _frame(spark: SparkSession, source: object, needed: Sequence[str]) -> tuple[DataFrame, bool]:
-    """A DataFrame, and whether its types were declared."""
+def _frame(spark: SparkSession, source: object, plain: Sequence[str], checked: Expressions) -> tuple[DataFrame, bool]:
+    """A DataFrame, and whether its types were declared by itself. plain: columns that the query names itself."""
+    needed = [*plain, *(name for expression in checked.values() for name in expression.columns)]
     if owns(source):
         frame: Any = source
         return frame, True
@@ -183,55 +191,51 @@ def _frame(spark: SparkSession, source: object, needed: Sequence[str]) -> tuple[
         source = Files((source,))
     if not isinstance(source, Files):
         raise UnreadableSource("a Spark DataFrame, an Arrow table or paths for the Spark engine", type(source).__name__)
-    paths = [str(path) for path in source.paths]
-    formats = {source.format or format_of_file(path) for path in paths}
-    if len(formats) > 1:
-        raise UnreadableSource("files of one format", ", ".join(sorted(formats)))
-    kind = formats.pop()
+    files, paths = source, [str(path) for path in source.paths]
     try:
-        if kind == "parquet":
-            return without_leaks(lambda: _read_parquet(spark, paths, needed)), True
-        if kind == "csv":
-            delimiter = source.delimiter or ("\t" if ".tsv" in Path(paths[0]).suffixes else ",")
-            return without_leaks(lambda: _declared(read_csv(spark, paths, source, delimiter, needed), source)), False
-        return without_leaks(lambda: _declared(_read(read_json(spark, paths, needed)), source)), False
+        found = without_leaks(lambda: listed(spark, paths))
+        if found:
+            return without_leaks(lambda: _read_files(spark, files, paths, found, plain, checked))
     except EngineFailure:
         pass
-    raise UnreadableSource(f"readable {kind} files", ", ".join(paths[:3]), "check that the cluster can read the paths.")
+    raise UnreadableSource("readable files", ", ".join(paths[:3]), "check that the cluster can read the paths.")
 
 
-def _read_parquet(spark: SparkSession, paths: Sequence[str], needed: Sequence[str]) -> DataFrame:
-    """Refuse a path that would replace a column of its file: k=all/x.parquet makes every k 'all'."""
-    frame = _read(spark.read.parquet(*paths))
-    folders = {folder for path in frame.inputFiles() for folder in path.split("/")[:-1]}
-    parts = {unquote(folder.partition("=")[0]).casefold() for folder in folders if "=" in folder}
-    wanted = parts & {name.casefold() for name in needed}
-    if wanted:
-        inside = {name.casefold() for name in spark.read.option("recursiveFileLookup", "true").parquet(*paths).columns}
-        if both := wanted & inside:
-            names = ", ".join(sorted(both))
-            raise UnreadableSource(
-                "columns that are either in the files or in the names of their folders",
-                f"{names} in both",
-                "rename the folders, or drop the column from the files.",
-            )
-    return frame
-
-
-def _read(frame: DataFrame) -> DataFrame:
-    """Through Connect a missing path shows only when the schema is asked for."""
-    _ = frame.schema
-    return frame
+def _read_files(
+    spark: SparkSession,
+    files: Files,
+    paths: Sequence[str],
+    found: Sequence[str],
+    plain: Sequence[str],
+    checked: Expressions,
+) -> tuple[DataFrame, bool]:
+    kind = format_of_files(files, found)
+    needed = [*plain, *(name for expression in checked.values() for name in expression.columns)]
+    folder = folders_of(found)[0]
+    wanted = {name.casefold() for name in needed}
+    used = [name for name in folder if name.casefold() in wanted]
+    if kind == "parquet":
+        frame = spark.read.option("recursiveFileLookup", "true").parquet(*paths)
+        check_folders(folder, frame.columns)
+        check_types(files, folder)
+        return _declared(frame.selectExpr("*", *folder_columns(used)) if used else frame, files), True
+    if kind == "json":
+        names = [name for name in json_columns(files, needed, folder) if name not in folder]
+        return _declared(read_json(spark, paths, names, used), files), False
+    form = form_of(files, found)
+    header = csv_header(spark, paths, files, form)
+    check_folders(folder, header)
+    check_types(files, [*header, *folder])
+    check_columns(plain, checked, [*header, *folder], form if form.header else None)
+    return _declared(read_csv(spark, paths, form, header, needed, used), files), False
 
 
 def _declared(frame: DataFrame, files: Files) -> DataFrame:
-    for column, kind in files.types.items():
-        if column not in frame.columns:
-            raise InvalidParameter("types for columns that exist", column)
-        quoted = quote_identifier(column)
-        text = spark_types.dated(quoted) if kind.upper().startswith("TIMESTAMP") else quoted
-        others = [
-            f"TRY_CAST({text} AS {kind}) AS {quoted}" if c == column else quote_identifier(c) for c in frame.columns
-        ]
-        frame = frame.selectExpr(*others)
-    return frame
+    """Texts as the types that are declared, where they fit."""
+    columns = []
+    for name in frame.columns:
+        quoted = quote_identifier(name)
+        kind = files.types.get(name)
+        text = spark_types.dated(quoted) if kind is not None and kind.startswith("TIMESTAMP") else quoted
+        columns.append(quoted if kind is None else f"TRY_CAST({text} AS {spark_type(kind, name)}) AS {quoted}")
+    return frame.selectExpr(*columns) if files.types else frame

@@ -8,16 +8,16 @@ not a record (too long, not UTF-8, malformed) costs itself.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dphist.engines.duckdb.resolve import hint_of_name
-from dphist.engines.duckdb.sources import NO_HEADER
-from dphist.engines.lines import LONGEST_LINE
+from dphist.engines.duckdb.sources import NULL_FOLDER, check_header_names
+from dphist.engines.lines import LONGEST_LINE, CsvFormat
 from dphist.engines.query import Files
 from dphist.engines.spark.expressions import quote_identifier, quote_text
 from dphist.engines.spark.session import OTHER_HEADER
@@ -105,44 +105,83 @@ def _microseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return raw.cast(pa.timestamp("us", column.type.tz))
 
 
-def read_json(spark: SparkSession, paths: Sequence[str], needed: Sequence[str]) -> DataFrame:
-    """One JSON object per line: the columns that are asked for, as text. No record can add or change one."""
-    names = list(dict.fromkeys(needed))
-    malformed = "malformed" + "_" * max((len(name) for name in names), default=0)
+def listed(spark: SparkSession, paths: Sequence[str]) -> list[str]:
+    """The files behind paths, which Spark alone may be able to reach. None is read."""
+    return [unquote(path) for path in _lines(spark, paths).inputFiles()]
+
+
+def folder_columns(folder: Iterable[str]) -> list[str]:
+    """The columns that the names of a file's folders add, as text: see `duckdb.sources.folders_of`."""
+    parts = "split(_metadata.file_path, '/')"
+    parts = f"transform(slice({parts}, 1, size({parts}) - 1), part -> {_decoded('part')})"
+    columns = []
+    for name in folder:
+        own = f"element_at(filter({parts}, part -> startswith(part, {quote_text(f'{name}=')})), -1)"
+        value = f"substring({own}, {len(name) + 2})"
+        found = f"transform(array({value}), v -> CASE WHEN v <> '{NULL_FOLDER}' THEN coalesce({_decoded('v')}, v) END)"
+        columns.append(f"{found}[0] AS {quote_identifier(name)}")
+    return columns
+
+
+def _decoded(sql: str) -> str:
+    """Signs such as %20 as what they stand for; a plus stays one."""
+    return f"try_url_decode(replace({sql}, '+', '%2B'))"
+
+
+def read_json(spark: SparkSession, paths: Sequence[str], names: Sequence[str], folder: Iterable[str]) -> DataFrame:
+    """One JSON object per line: the columns that are declared, as text. No record can add or change one."""
+    malformed = "malformed" + "_" * max((len(name) for name in (*names, *folder)), default=0)
     options = {**_JSON, "columnNameOfCorruptRecord": malformed}
     schema = ", ".join(f"{quote_identifier(name)} STRING" for name in (*names, malformed))
-    listed = ", ".join(f"{quote_text(name)}, {quote_text(value)}" for name, value in options.items())
+    settings = ", ".join(f"{quote_text(name)}, {quote_text(value)}" for name, value in options.items())
     line = f"CASE WHEN octet_length(value) <= {LONGEST_LINE} THEN try_validate_utf8(value) END"
-    records = _lines(spark, paths).selectExpr(f"from_json({line}, {quote_text(schema)}, map({listed})) AS record")
-    kept = records.where(f"record IS NOT NULL AND record.{malformed} IS NULL")
-    return kept.selectExpr(*(f"record.{quote_identifier(name)} AS {quote_identifier(name)}" for name in names))
+    record = f"from_json({line}, {quote_text(schema)}, map({settings})) AS {malformed}"
+    records = _lines(spark, paths).selectExpr(record, *folder_columns(folder))
+    kept = records.where(f"{malformed} IS NOT NULL AND {malformed}.{malformed} IS NULL")
+    fields = (f"{malformed}.{quote_identifier(name)} AS {quote_identifier(name)}" for name in names)
+    return kept.selectExpr(*fields, *map(quote_identifier, folder))
+
+
+def csv_header(spark: SparkSession, paths: Sequence[str], files: Files, form: CsvFormat) -> tuple[str, ...]:
+    """The names of the columns. Nothing that may be a record is quoted: a file may lack its header."""
+    if form.encoding == "utf-16":
+        raise UnreadableSource(
+            "CSV files of one byte per line feed on Spark", "utf-16", "convert them to UTF-8 first, as iconv does."
+        )
+    names = _header(spark, paths, form) if files.header is True else tuple(files.header)
+    check_header_names(names)
+    return names
 
 
 def read_csv(
-    spark: SparkSession, paths: Sequence[str], files: Files, delimiter: str, needed: Sequence[str]
+    spark: SparkSession,
+    paths: Sequence[str],
+    form: CsvFormat,
+    header: tuple[str, ...],
+    needed: Sequence[str],
+    folder: Iterable[str],
 ) -> DataFrame:
-    """The columns that are asked for, as text. Nothing that may be a record is quoted: a file may lack its header."""
-    named = files.header is True
-    header = _header(spark, paths, delimiter, files.quote) if files.header is True else tuple(files.header)
-    places = {header[place]: place for place in (_place(name, header) for name in (*needed, *files.types))}
-    records = CsvRecords(header, places, delimiter, files.quote, named)
+    """The columns that are asked for, as text, and those of the folders."""
+    folded = {name.casefold() for name in needed}
+    places = {name: place for place, name in enumerate(header) if name.casefold() in folded}
     line = f"CASE WHEN octet_length(value) <= {LONGEST_LINE} THEN CAST(value AS BINARY) END AS line"
-    lines = _lines(spark, paths).selectExpr("xxhash64(_metadata.file_path) AS file", f"{_START} AS start", line)
-    return lines.mapInArrow(records, ", ".join(f"{quote_identifier(name)} STRING" for name in places))
+    lines = _lines(spark, paths).selectExpr(
+        "xxhash64(_metadata.file_path) AS file", f"{_START} AS start", line, *folder_columns(folder)
+    )
+    names = [*places, *folder]
+    return lines.mapInArrow(
+        CsvRecords(header, places, form), ", ".join(f"{quote_identifier(name)} STRING" for name in names)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class CsvRecords:
-    """From lines to fields, on the executors: the ones at `places` of every line that has the fields of the header.
-
-    named: the header is the first line of each file.
-    """
+    """From lines to fields, on the executors: the ones at `places` of every line that has the fields of the header, and the
+    columns of its folders, which come behind the line."""
 
     header: tuple[str, ...]
     places: dict[str, int]
-    delimiter: str
-    quote: str | None
-    named: bool
+    form: CsvFormat
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Lines of a file come in their order, and the first one of each file is in the part that starts at 0."""
@@ -150,52 +189,51 @@ class CsvRecords:
         last = None
         for batch in batches:
             columns: list[list[str | None]] = [[] for _ in self.places]
-            for file, start, line in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                fields = None if line is None else fields_of(line, self.delimiter, self.quote)
-                if self.named and start == 0 and file != last:
+            kept = []
+            for row, (file, start, line) in enumerate(zip(*(c.to_pylist() for c in batch.columns[:3]), strict=True)):
+                fields = None if line is None else fields_of(line, self.form)
+                if self.form.header and start == 0 and file != last:
                     last = file
                     if fields is None or _names(fields) != self.header:
                         raise ValueError(OTHER_HEADER)
                 elif fields is not None and len(fields) == len(self.header):
+                    kept.append(row)
                     for column, place in zip(columns, self.places.values(), strict=True):
-                        column.append(fields[place] or None)
+                        column.append(self.form.value(fields[place]))
             arrays = [pa.array(column, pa.string()) for column in columns]
-            yield pa.RecordBatch.from_arrays(arrays, list(self.places))
+            arrays += [column.take(pa.array(kept, pa.int64())) for column in batch.columns[3:]]
+            yield pa.RecordBatch.from_arrays(arrays, [*self.places, *batch.schema.names[3:]])
 
 
-def fields_of(line: bytes, delimiter: str, quote: str | None) -> list[str] | None:
+def fields_of(line: bytes, form: CsvFormat) -> list[str] | None:
     """The fields of one line as Python's `csv` reads it in strict mode, or None if it is no record."""
     try:
-        text = line.decode().removeprefix("\ufeff").removesuffix("\r")
-        if quote is not None and quote in text:
-            rows = list(csv.reader([text], delimiter=delimiter, quotechar=quote, strict=True))
+        text = line.decode(form.encoding).removeprefix("\ufeff").removesuffix("\r")
+        if form.encoding != "utf-8" and len(text.encode()) > LONGEST_LINE:
+            return None
+        if form.quote is not None and form.quote in text:
+            rows = list(csv.reader([text], delimiter=form.delimiter, quotechar=form.quote, strict=True))
             return rows[0] if len(rows) == 1 else None
     except (UnicodeDecodeError, csv.Error):
         return None
-    return text.split(delimiter) if text and "\r" not in text else None
+    return text.split(form.delimiter) if text and "\r" not in text else None
 
 
-def _header(spark: SparkSession, paths: Sequence[str], delimiter: str, quote: str | None) -> tuple[str, ...]:
+def _header(spark: SparkSession, paths: Sequence[str], form: CsvFormat) -> tuple[str, ...]:
     """The first line of a file. Of the other files, the executors compare theirs with it."""
     first = _lines(spark, paths).where(f"{_START} = 0").selectExpr("CAST(value AS BINARY)").limit(1).collect()
-    fields = fields_of(bytes(first[0][0]), delimiter, quote) if first else None
+    fields = fields_of(bytes(first[0][0]), form) if first else None
     if fields is None:
         raise UnreadableSource(
-            "a header in the first line", "none", "write the names of the columns there, or give them (--no-header)."
+            f"a header of text in {form.encoding.upper()} in the first line",
+            "none",
+            "write the names of the columns there, or give them (--no-header); other encodings need --encoding.",
         )
     return _names(fields)
 
 
 def _names(fields: Sequence[str]) -> tuple[str, ...]:
     return (fields[0].removeprefix("\ufeff"), *fields[1:])
-
-
-def _place(name: str, header: Sequence[str]) -> int:
-    places = [place for place, other in enumerate(header) if other.casefold() == name.casefold()]
-    if len(places) == 1:
-        return places[0]
-    hint = NO_HEADER + hint_of_name(name)
-    raise InvalidParameter("a column that the header of the CSV file names once", repr(name), hint)
 
 
 def _lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:

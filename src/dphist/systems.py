@@ -1,0 +1,69 @@
+"""What not every system has: locks of files, owners of files, limits of a process. Linux and macOS have all of it.
+
+Everything else in the package uses what Python has on Windows too. Without locks a release cleans up after itself, but not
+after a run that was killed, and there are neither sessions nor streams, whose budgets rest on locks.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from typing import Final
+
+try:
+    import fcntl
+    import resource
+
+    HAS_LOCKS = True
+except ImportError:
+    HAS_LOCKS = False
+
+NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+"""Open what has the name itself, and for this process alone."""
+NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)
+FOLDER: Final = os.O_RDONLY | NO_LINK | getattr(os, "O_DIRECTORY", 0)
+
+
+def lock(handle: int) -> None:
+    """Take the lock of an open file, which goes with the process.
+
+    Raises:
+        BlockingIOError: Another process has it.
+        OSError: There are no locks here.
+    """
+    if not HAS_LOCKS:
+        raise OSError(errno.ENOTSUP, "no locks of files")
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_ours(status: os.stat_result) -> bool:
+    """Whether a file belongs to the user of this process; where files have no owners, it does."""
+    return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
+
+
+def is_administrator() -> bool:
+    """Whether rights of files do not bind this process."""
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def limit_process(seconds: float, memory: int) -> None:
+    """Let the system end this process beyond so much processor time and memory, counted from now; as far as it can."""
+    if not HAS_LOCKS:
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime + seconds) + 1)
+    signal.alarm(int(60 + 10 * seconds) + 1)  # for who waits without working
+    try:
+        with open("/proc/self/statm") as status:
+            pages = int(status.read().split()[0])
+    except OSError:  # of a system without it, the other limits remain
+        return
+    _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + memory)
+
+
+def _lower(what: int, most: int) -> None:
+    """Set a soft limit, unless one is there that is lower still."""
+    hard = resource.getrlimit(what)[1]
+    resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
