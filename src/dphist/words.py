@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from difflib import get_close_matches
 from fractions import Fraction
 
 
@@ -18,6 +19,13 @@ def printable(text: str, *, lines: bool = False) -> str:
         letter if letter.isprintable() or (lines and letter == "\n") else letter.encode("unicode_escape").decode()
         for letter in text
     )
+
+
+def did_you_mean(name: str, names: Iterable[str], cutoff: float = 0.5) -> str:
+    """The closest of some names, in words with a space behind; nothing if none is close."""
+    by_fold = {other.casefold(): other for other in names}
+    close = [by_fold[fold] for fold in get_close_matches(name.casefold(), by_fold, n=3, cutoff=cutoff)]
+    return f"did you mean {' or '.join(map(repr, close))}? " if close else ""
 
 
 def exactly(value: float) -> str:

@@ -78,12 +78,16 @@ def run() -> None:
         _check_words(sys.argv[1:])
         code = app(standalone_mode=False, prog_name="dphist")
     except DphistError as problem:
-        _fail(str(problem), told=bool(problem.aftermath))
+        from dphist.cli.usage import with_flags
+
+        _fail(with_flags(str(problem)), told=bool(problem.aftermath))
     except (typer.Abort, KeyboardInterrupt) as problem:
         words = str(problem.__cause__ or problem)
         _fail(f"Interrupted. {words}".strip(), code=130, told=bool(words))
     except typer.TyperException as problem:
-        _fail(_usage(problem))
+        from dphist.cli.usage import usage
+
+        _fail(usage(problem))
     except _Unread:  # whoever read the result has seen enough of it
         _fail("Expected a reader of the result, got none." if account() else "", code=141)
     except OSError as problem:
@@ -114,15 +118,6 @@ def _write_anything() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _usage(problem: typer.TyperException) -> str:
-    """What was wrong with the words of a call; a call without words shows the help."""
-    message = problem.format_message() if hasattr(problem, "format_message") else str(problem)
-    context = getattr(problem, "ctx", None)
-    if message.startswith("Usage:") or context is None:
-        return message
-    return f"{message} Hint: {context.command_path} --help"
 
 
 def _fail(message: str, code: int = 2, *, told: bool = False) -> None:

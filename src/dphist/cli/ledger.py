@@ -34,7 +34,7 @@ def _open(ledger: str | None) -> Ledger:
     from dphist.ledger import Ledger
 
     if ledger is None:
-        raise InvalidParameter("--ledger ADDRESS", "none", "or set DPHIST_LEDGER.")
+        raise InvalidParameter("--ledger ADDRESS", "none", "--ledger ledger.db, or set DPHIST_LEDGER.")
     return Ledger(ledger)
 
 
@@ -317,7 +317,8 @@ def declared_cost(
     from dphist.privacy import composition
 
     if (epsilon is None) == (rho is None):
-        raise InvalidParameter("--epsilon or --rho", "both" if rho is not None else "neither")
+        hint = "what the release elsewhere cost: --epsilon 0.5 --delta 1e-9, for example."
+        raise InvalidParameter("--epsilon or --rho", "both" if rho is not None else "neither", hint)
     if not 0 <= delta <= 1:
         raise InvalidParameter("--delta in [0, 1]", delta)
     given = epsilon if rho is None else rho
