@@ -46,6 +46,7 @@ _SPARK: Final = "tests/spark/"
 _CLOCKS: Final = "tests/engines/test_engine_clocks.py::"
 _UNITS: Final = "tests/engines/test_engine_units.py::"
 _APART: Final = f"{_UNITS}test_units_that_joined_texts_would_mix_up_stay_apart"
+_FILES: Final = "tests/engines/test_engine_files.py::"
 _NAMED_UNITS: Final = "tests/publish/test_units.py::"
 
 _PLAN_OF_ENGINES: Final = (
@@ -420,6 +421,78 @@ _PLAN_OF_ENGINES: Final = (
         "is not None]",
         "a line with another number of fields costs itself alone",
         ("tests/engines/test_engine_lines.py::test_each_line_is_read_alone",),
+    ),
+    Mutant(
+        "half-a-letter-passes",
+        "engines/lines.py",
+        'self._ready += b"\\xff" if self._decoder.getstate()[0] else b""',
+        'self._ready += b""',
+        "a line that ends in half a letter is no record",
+        ("tests/engines/test_engine_lines.py::test_half_a_letter_at_the_end_costs_the_last_line",),
+    ),
+    Mutant(
+        "wrong-bytes-end-a-run",
+        "engines/lines.py",
+        'wrong = "surrogatepass" if encoding.startswith("utf-16") else "surrogateescape"',
+        'wrong = "strict"',
+        "bytes that are no letter cost their line alone",
+        ("tests/engines/test_engine_lines.py::test_each_line_of_another_encoding_is_read_alone",),
+    ),
+    Mutant(
+        "wrong-bytes-become-a-letter",
+        "engines/lines.py",
+        'wrong = "surrogatepass" if encoding.startswith("utf-16") else "surrogateescape"',
+        'wrong = "replace"',
+        "bytes that are no letter do not make two people one",
+        ("tests/engines/test_engine_lines.py::test_each_line_of_another_encoding_is_read_alone",),
+    ),
+    Mutant(
+        "odd-lines-have-no-nulls",
+        "engines/lines.py",
+        "pa.array([form.value(row[place]) for row in rows], pa.large_string())",
+        "pa.array([row[place] or None for row in rows], pa.large_string())",
+        "what means null does so in every line",
+        ("tests/engines/test_engine_lines.py::test_a_text_that_means_null_does_so_in_every_line",),
+    ),
+    Mutant(
+        "json-columns-undeclared",
+        "engines/duckdb/sources.py",
+        "    if missing:\n        options = ",
+        "    if missing and files.types:\n        options = ",
+        "a column that no record has is not charged for",
+        (f"{_FILES}test_a_misspelled_column_of_json_is_refused_before_anything_is_read[duckdb]",),
+    ),
+    Mutant(
+        "folder-types-guessed",
+        "engines/duckdb/sources.py",
+        '"hive_types_autocast": "false"',
+        '"hive_types_autocast": "true"',
+        "the name of one folder does not change the key of every record",
+        ("tests/engines/test_engine_sources.py::test_partition_names_stay_text",),
+    ),
+    Mutant(
+        "unfinished-files-read",
+        "engines/duckdb/sources.py",
+        "inside[:] = sorted(name for name in inside if not is_hidden(name))",
+        "inside[:] = sorted(inside)",
+        "a folder is read without what a writer left unfinished",
+        (f"{_FILES}test_a_folder_is_read_with_the_names_of_its_folders[csv-duckdb]",),
+    ),
+    Mutant(
+        "first-line-shown",
+        "engines/duckdb/resolve.py",
+        "shown = names if form is None or (others and all(others)) else same",
+        "shown = names",
+        "the first line of a CSV file, which may be a record, is not shown",
+        (f"{_FILES}test_a_name_close_to_one_of_the_header_is_suggested[duckdb]",),
+    ),
+    Mutant(
+        "types-of-one-record-decide",
+        "engines/duckdb/sources.py",
+        'f"TRY_CAST({quoted} AS {files.types[name]}) AS {quoted}"',
+        'f"CAST({quoted} AS {files.types[name]}) AS {quoted}"',
+        "a value that does not fit its declared type is null and ends no run",
+        (f"{_FILES}test_declared_types_mean_the_same_everywhere",),
     ),
     Mutant(
         "pandas-objects-guessed",

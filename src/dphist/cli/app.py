@@ -80,7 +80,7 @@ def run() -> None:
     except DphistError as problem:
         from dphist.cli.usage import with_flags
 
-        _fail(with_flags(str(problem)), told=bool(problem.aftermath))
+        _fail(with_flags(str(problem)), told=bool(problem.aftermath), pointer=getattr(problem, "pointer", ""))
     except (typer.Abort, KeyboardInterrupt) as problem:
         words = str(problem.__cause__ or problem)
         _fail(f"Interrupted. {words}".strip(), code=130, told=bool(words))
@@ -120,8 +120,8 @@ def _write_anything() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _fail(message: str, code: int = 2, *, told: bool = False) -> None:
-    """Say why, and what was charged, unless that is told already."""
+def _fail(message: str, code: int = 2, *, told: bool = False, pointer: str = "") -> None:
+    """Say why, and what was charged, unless that is told already; on a terminal point at the place in what was written."""
     words = message if told else f"{message} {account()}".strip()
     progress.stop()
     try:
@@ -129,6 +129,8 @@ def _fail(message: str, code: int = 2, *, told: bool = False) -> None:
             say(words, err=True)
         elif words:
             say(printable(f"dphist: {words}"), err=True)
+            for line in pointer.splitlines() if sys.stderr.isatty() else ():
+                say(printable(f"  {line}"), err=True)
     finally:
         _forget_unwritten(sys.stdout)
         _forget_unwritten(sys.stderr)

@@ -10,6 +10,7 @@ from dphist.cli import options
 from dphist.cli.commands import Commands
 from dphist.cli.options import argument, option
 from dphist.cli.output import Talk, paid, print_json, recorded, say, screen, show_table
+from dphist.cli.reading import files_to_read, reads
 from dphist.errors import InvalidParameter
 from dphist.interruption import first_output
 from dphist.planning.choices import METHODS
@@ -27,8 +28,10 @@ Folder = Annotated[Path, argument("STREAM", "The folder that keeps the stream. I
 _ENDED_EARLY = "\nThe list ended early: no other group was clearly larger than the rest."
 
 
+@reads
 def top_k(
     source: options.Source,
+    reading: dict[str, Any],
     unit: options.Unit,
     by: options.By,
     k: K,
@@ -56,7 +59,6 @@ def top_k(
         ),
     ] = None,
     where: options.Where = None,
-    no_header: options.NoHeader = None,
     null_keys: options.NullKeys = "group",
     output: options.Output = None,
     ledger: options.Ledger = None,
@@ -96,7 +98,7 @@ def top_k(
     check_heads(ledger, dataset, (output, report))
     talk = Talk(quiet=quiet or as_json)
     result = dphist.top_k(
-        options.files(source, no_header),
+        files_to_read(source, reading),
         unit=unit,
         by=by,
         plan=plan,
@@ -189,13 +191,14 @@ def _facts(session: dphist.Session) -> dict[str, Any]:
 
 
 @sessions.command("query")
+@reads
 def query(
     file: File,
     source: options.Source,
+    reading: dict[str, Any],
     by: options.By,
     k: K,
     where: options.Where = None,
-    no_header: options.NoHeader = None,
     null_keys: options.NullKeys = "group",
     ledger: options.Ledger = None,
     engine: options.EngineName = "duckdb",
@@ -212,7 +215,7 @@ def query(
     from dphist.publish.text import rows_text
 
     session = dphist.Session(file)
-    records = options.files(source, no_header)
+    records = files_to_read(source, reading)
     table, complete = session.query(
         records,
         by=by,
@@ -285,14 +288,15 @@ def start_stream(
 
 
 @streams.command("add")
+@reads
 def add(
     folder: Folder,
     source: options.Source,
+    reading: dict[str, Any],
     batch: Annotated[
         str,
         option("--batch", "A name for the batch, such as its date; each counts once.", "Data", metavar="NAME"),
     ],
-    no_header: options.NoHeader = None,
     output: options.Output = None,
     report: options.Report = None,
     overwrite: options.Overwrite = False,
@@ -316,7 +320,7 @@ def add(
     files.check_table(output, report, inputs=(folder, *files.files_of(source)), overwrite=overwrite)
     opened = options.open_engine(engine, master=master, remote=remote)
     talk = Talk(quiet=quiet or as_json)
-    records = options.files(source, no_header)
+    records = files_to_read(source, reading)
     counts = dphist.Continual(folder).add(records, batch, engine=opened, ledger=ledger, progress=talk.phase)
     _write(counts, output, report, overwrite, raw_csv)
     _publish(counts, output, report, show, talk, as_json=as_json)

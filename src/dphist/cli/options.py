@@ -20,7 +20,6 @@ from dphist.planning.options import Panel, PlanOptions, ReleaseOptions, SelectOp
 
 if TYPE_CHECKING:
     from dphist.engines.base import Engine
-    from dphist.engines.query import Files
 
 
 class Place(str):
@@ -126,7 +125,7 @@ def _is_named(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-SOURCE: Final = "Parquet, CSV or JSON files, or a glob of them."
+SOURCE: Final = "Parquet, CSV or JSON files, a glob or a folder of them."
 Source: TypeAlias = Annotated[list[str], argument("SOURCE", SOURCE)]
 SourceOrNone: TypeAlias = Annotated[list[str] | None, argument("SOURCE", SOURCE)]
 Unit: TypeAlias = Annotated[list[str], declared(ReleaseOptions, "unit")]
@@ -147,10 +146,6 @@ Correlation: TypeAlias = Annotated[float | None, declared(PlanOptions, "correlat
 LowThreshold: TypeAlias = Annotated[int, declared(PlanOptions, "low_threshold")]
 Column: TypeAlias = Annotated[
     str | None, option("--column", "The column to look at.", "Data", common=True, metavar="COLUMN")
-]
-NoHeader: TypeAlias = Annotated[
-    str | None,
-    option("--no-header", "CSV files without a header: the names of all columns, as a,b,c.", "Data", metavar="NAMES"),
 ]
 SavedPlan: TypeAlias = Annotated[
     Path | None, option("--plan", "A plan that `dphist plan --save` wrote.", "Privacy", common=True, metavar="FILE")
@@ -233,7 +228,8 @@ Output: TypeAlias = Annotated[
     ),
 ]
 Report: TypeAlias = Annotated[
-    Path | None, option("--report", "Write an HTML report.", "Output", common=True, metavar="FILE")
+    Path | None,
+    option("--report", "Write a report (.html), or its summary (.md, .txt).", "Output", common=True, metavar="FILE"),
 ]
 Plot: TypeAlias = Annotated[
     Path | None, option("--plot", "Write a picture (.png, .svg, .pdf).", "Output", common=True, metavar="FILE")
@@ -384,13 +380,6 @@ def _weight(text: str) -> tuple[str, float]:
         return name, float(share)
     except ValueError:
         raise InvalidParameter("--weight name=share", repr(text), "for example --weight sum_likes=0.5.") from None
-
-
-def files(source: list[str], no_header: str | None) -> Files:
-    """What a command reads."""
-    from dphist.engines.query import Files
-
-    return Files(tuple(source)) if no_header is None else Files(tuple(source), header=no_header.split(","))
 
 
 def open_engine(

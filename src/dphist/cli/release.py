@@ -11,6 +11,7 @@ import dphist
 from dphist.cli import options
 from dphist.cli.options import option
 from dphist.cli.output import Talk, paid, print_json, say, screen
+from dphist.cli.reading import files_to_read, reads
 from dphist.errors import InvalidParameter
 from dphist.planning.options import BudgetOptions
 from dphist.words import printable
@@ -24,16 +25,17 @@ if TYPE_CHECKING:
     from dphist.publish.run import Diagnose, Job
 
 
+@reads
 @options.spread(BudgetOptions)
 def command(
     *,
     source: options.Source,
+    reading: dict[str, Any],
     unit: options.Unit,
     by: options.ByOrNone = None,
     asked: dict[str, Any],
     plan: options.SavedPlan = None,
     where: options.Where = None,
-    no_header: options.NoHeader = None,
     null_keys: options.NullKeys = "group",
     order: options.Order = "count",
     intervals: options.Intervals = None,
@@ -79,7 +81,7 @@ def command(
     opened = options.open_engine(engine, threads, memory_limit, temp_directory, **cluster)
     outputs.check_with(opened)
     job = releasing.prepare(
-        options.files(source, no_header),
+        files_to_read(source, reading),
         unit=unit,
         by=by,
         plan=plan,

@@ -8,6 +8,7 @@ import dphist
 from dphist.cli import options
 from dphist.cli.options import option
 from dphist.cli.output import Talk, paid, print_json, say
+from dphist.cli.reading import files_to_read, reads
 from dphist.columns import unit_of
 from dphist.errors import InvalidParameter
 from dphist.planning.choices import STATISTICS
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from dphist.flexible.plan import StatisticPlan
 
 
+@reads
 @options.spread(StatisticOptions, optional="epsilon")
 def command(
     *,
@@ -30,12 +32,12 @@ def command(
             choices=STATISTICS,
         ),
     ],
+    reading: dict[str, Any],
     source: options.SourceOrNone = None,
     unit: options.UnitOrNone = None,
     column: options.Column = None,
     asked: dict[str, Any],
     where: options.Where = None,
-    no_header: options.NoHeader = None,
     table: Annotated[
         bool,
         option(
@@ -88,7 +90,7 @@ def command(
     talk = Talk(quiet=as_json)
     answer = dphist.stat(
         statistic,
-        options.files(source, no_header),
+        files_to_read(source, reading),
         unit=unit,
         column=column,
         where=where,

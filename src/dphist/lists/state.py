@@ -59,7 +59,9 @@ class State:
     def advanced(self, batch: str, keys: pa.Table, added: Integers, draw: Callable[[int], Integers]) -> State:
         """The state after one more batch of bounded counts, which the caller keeps within what int64 holds in all rounds."""
         if self.round and keys.schema != self.keys.schema:
-            raise InvalidParameter("keys of the same types as in earlier batches", "others", "convert them with --by.")
+            raise InvalidParameter(
+                "keys of the same types as in earlier batches", "others", "convert them with --by or --type."
+            )
         known = self.keys if self.round else keys.schema.empty_table()
         places, amounts = _match(known, keys, added)
         old, new = places < len(self.counts), places >= len(self.counts)

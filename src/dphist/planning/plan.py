@@ -25,6 +25,9 @@ from dphist.words import budget, number
 STD_ERROR: Final = "_std_error"
 """What is appended to the name of a released column to name its standard error."""
 
+LOW, HIGH = "_low", "_high"
+"""The same for the ends of its interval."""
+
 _GAUSSIAN: Final = ("sparse-gaussian", "correlated-gaussian")
 _ASKED_FOR_AS: Final = {
     "discrete-gaussian": ("sparse-gaussian",),
@@ -208,10 +211,11 @@ class Plan:
             return ""
         last = 1.1 * self.mechanism.count_released_with(0.99)
         grid = [last * i / 40 for i in range(41)]
-        label = (
-            f"Probability that a group is released: 95 % at {number(self.mechanism.count_released_with(0.95))} people"
+        points = [(x, self.mechanism.release_probability(x)) for x in grid]
+        often = number(self.mechanism.count_released_with(0.95))
+        return notebook.curve(
+            points, "probability of release", f"A group of {often} people is released 95 times in 100"
         )
-        return notebook.curve([(x, self.mechanism.release_probability(x)) for x in grid], label)
 
 
 @spelled_out(PlanOptions)

@@ -85,7 +85,7 @@ def _reaches(table: pa.Table) -> list[tuple[float, float, float]]:
 
 def _whiskers(told: dict[str, Any]) -> str:
     level = told.get("intervals")
-    return "Whiskers are one standard error." if level is None else f"Whiskers are intervals of {100 * level:g} %."
+    return "Whiskers reach one standard error." if level is None else f"Whiskers are intervals of {100 * level:g} %."
 
 
 def _cell(row: dict[str, Any], name: str) -> str:

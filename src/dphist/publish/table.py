@@ -15,11 +15,10 @@ from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.base import Floats, Integers, Kept
 from dphist.noise import DiscreteLaplace, Entropy, RoundedGaussian
 from dphist.planning import Plan
-from dphist.planning.plan import NOISY, STD_ERROR
+from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 from dphist.quantiles import NoisyQuantiles, noisy_quantiles
 
 ORDERS: tuple[Order, ...] = get_args(Order)
-LOW, HIGH = "_low", "_high"
 
 
 def column_names(plan: Plan, level: float | None, *, plain: bool = False) -> list[str]:
