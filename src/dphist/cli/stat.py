@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import dphist
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import Talk, print_json, recorded, say
+from dphist.cli.output import Talk, paid, print_json, say
 from dphist.cli.reading import files_to_read, reads
 from dphist.columns import unit_of
 from dphist.errors import InvalidParameter
@@ -98,8 +98,9 @@ def command(
     )
     if as_json:
         print_json(answer.to_data())
+        return
     talk.line(str(answer))
-    talk.line(recorded(answer.receipt))
+    talk.line(paid(answer.plan.epsilon, answer.plan.delta, ledger, answer.receipt))
 
 
 def _table(plan: StatisticPlan) -> str:
