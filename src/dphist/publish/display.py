@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from dphist import checks, notebook
 from dphist.errors import InvalidParameter
-from dphist.planning.plan import NOISY, STD_ERROR
-from dphist.publish.table import HIGH, LOW
+from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 from dphist.report import plots
 from dphist.words import budget, with_error
 
