@@ -147,7 +147,7 @@ class Published(ABC):
         Example:
             >>> axes = release.plot(5)
             >>> axes.get_title(loc="left")
-            'Whiskers are one standard error.'
+            'Whiskers reach one standard error.'
         """
         return display.plot(self, most, axes)
 

@@ -48,9 +48,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Point links out of docs/ to their pages here; files that the site does not have stay as words."""
-    source = next(
-        (path for path, place in ELSEWHERE.items() if place == page.file.src_uri), f"docs/{page.file.src_uri}"
-    )
+    generated = {place: path for path, place in ELSEWHERE.items() if place.startswith("project/")}
+    source = generated.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     return LINK.sub(lambda link: _moved(link, Path(source).parent, page.file.src_uri), markdown)
 
 
@@ -59,6 +58,8 @@ def _moved(link: re.Match[str], folder: Path, page: str) -> str:
     if ":" in target:
         return link[0]
     path = _relative(ROOT / folder / target, ROOT)
+    if path.endswith(".ipynb") and not words.startswith("Download"):
+        path = path.removesuffix(".ipynb") + ".md"  # where this site shows it
     place = ELSEWHERE.get(path, path.removeprefix("docs/"))
     if place == path:
         return words  # outside of docs/, and no page of the site
