@@ -32,7 +32,7 @@ def test_the_command_of_the_help(folder: Path) -> None:
     """In a process of its own, as a user starts it."""
     done = dphist_process("stat", "max", "ages.parquet", *AGE, "--drop", "0.005", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines() == ["… reading the schema", "… bounding and counting"]
+    assert done.stderr == ""
     value, promise = done.stdout.splitlines()[0].split(": ", 1)
     assert 80 <= float(value) <= 91
     assert promise.startswith(

@@ -250,13 +250,13 @@ def _parse(text: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     """The syntax tree of one expression."""
     parsed = _serialized(connection, f"{_BEFORE}{text}\n FROM record")
     if parsed["error"] and text.strip() and str(parsed.get("position", "")).isdigit():
-        hint = f"for example date_trunc('month', time).{_QUOTES if chr(34) in text else ''}"
+        hint = f"{_way_out(text)}{_QUOTES if chr(34) in text else ''}"
         problem = InvalidParameter("one SQL expression", f"{text!r}, which is none", hint)
         first = min(int(parsed["position"]) - len(_BEFORE), len(text.encode()))
         raise _at(problem, text, max(first, 0), 1)
     statements = [] if parsed["error"] else parsed["statements"]
     if len(statements) != 1 or statements[0]["node"].get("type") != "SELECT_NODE":
-        raise InvalidParameter("one SQL expression", repr(text), "for example date_trunc('month', time).")
+        raise InvalidParameter("one SQL expression", repr(text), _way_out(text))
     tree = statements[0]["node"]["select_list"]
     if len(tree) != 1:
         raise InvalidParameter("one SQL expression", repr(text), "write one key for each expression.")
@@ -268,6 +268,16 @@ def _parse(text: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     ):
         raise InvalidParameter("one SQL expression", repr(text), "it must not go on behind the expression.")
     return dict(tree[0])
+
+
+def _way_out(text: str) -> str:
+    """What to write in place of a text that is no expression."""
+    first = text.split(maxsplit=1)[0].upper() if text.strip() else ""
+    if first in ("SELECT", "WHERE", "HAVING"):
+        return f"write the expression alone, without {first}: amount > 5."
+    if "&&" in text or "||" in text:
+        return "write AND and OR."
+    return "for example date_trunc('month', time), or amount > 5 as a condition."
 
 
 def _serialized(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
