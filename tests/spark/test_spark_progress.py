@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from spark_tables import EVENTS
 
 import dphist as dp
 from dphist.engines.base import BOUNDING, NOISING, READING
@@ -13,7 +14,6 @@ from dphist.engines.reading import Reading
 from dphist.engines.spark.engine import SparkEngine
 from dphist.engines.spark.session import tasks_done
 from spark_sessions import session
-from spark_tables import EVENTS
 
 
 def test_the_share_of_tasks_is_asked_for_while_spark_reads(tmp_path: Path) -> None:
