@@ -326,4 +326,4 @@ def test_every_mechanism_that_is_named_is_there_and_no_other() -> None:
     named = set(mechanisms.__all__) - {"GROUP_MECHANISMS"}
     assert {getattr(mechanisms, name).__name__ for name in named} == named
     with pytest.raises(AttributeError, match="has no attribute 'Staircase'"):
-        mechanisms.Staircase  # type: ignore[attr-defined]  # noqa: B018
+        mechanisms.Staircase  # noqa: B018
