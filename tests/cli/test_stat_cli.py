@@ -78,7 +78,7 @@ def test_table_and_dry_run_read_nothing(stat: Stat) -> None:
         (["max"], "Expected --epsilon"),
         (["is-empty", "--epsilon", "1"], "FILE and --unit"),
         (["variance", "--dry-run", "--epsilon", "1"], "one of max"),
-        (["mode", "--drop", "0.1", "--dry-run", "--epsilon", "1"], "max_values with drop"),
+        (["mode", "--drop", "0.1", "--dry-run", "--epsilon", "1"], "--max-values with drop"),
         (["is-empty", "x.parquet", "--unit", "u", "--column", "c", "--epsilon", "1"], "no column for is-empty"),
         (["mode", "--as", "dates", "--dry-run", "--epsilon", "1"], "one of number, text"),
     ],

@@ -225,7 +225,8 @@ class Files:
             object.__setattr__(self, "delimiter", "\t")
         for name, value in (("delimiter", self.delimiter), ("quote", self.quote)):
             if value is not None and (len(value) != 1 or not value.isascii() or value in "\r\n\0"):
-                raise InvalidParameter(f"one ASCII character as {name}", repr(value))
+                hint = "write the character itself, in quotes for the shell: --delimiter ';'."
+                raise InvalidParameter(f"one ASCII character as {name}", repr(value), hint)
         if self.quote is not None and self.quote == self.delimiter:
             raise InvalidParameter("a quote that is not the delimiter", repr(self.quote))
         if self.header is not True and (not isinstance(self.header, list | tuple) or not all(self.header)):
