@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator
@@ -115,7 +114,9 @@ def canonical(data: object) -> str:
 
 def hash_of(data: object) -> str:
     """SHA-256 over the canonical text."""
-    return hashlib.sha256(canonical(data).encode()).hexdigest()
+    from hashlib import sha256  # which loads OpenSSL
+
+    return sha256(canonical(data).encode()).hexdigest()
 
 
 def number(value: float) -> str:

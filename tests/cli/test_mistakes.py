@@ -25,7 +25,7 @@ import typer.main
 from command_line import Done, dphist
 
 FILE = Path(__file__).with_name("mistakes.txt")
-_signature = cache(typer.main.get_params_from_function)
+_signature = cache(typer.main.get_params_from_function)  # type: ignore[attr-defined]
 ROWS = 600
 EVENTS = pa.table(
     {

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engine_oracle import Engine, Groups, every_engine, expected, groups_of
+from engine_oracle import ENGINES, Engine, Groups, every_engine, expected, groups_of
 
 from dphist.engines.query import Files, GroupByQuery, parse_key
 from dphist.errors import InvalidParameter, UnreadableSource
@@ -255,3 +255,15 @@ def test_folders_of_one_unit_change_nothing_for_others(engine: Engine, tmp_path:
         for key, (count,) in run(engine, Files((own,), types={"day": "date"}), "day", "key").items():
             alone[key] = alone.get(key, 0) + count
     assert run(engine, whole, "day", "key") == {key: (count,) for key, count in alone.items()}
+
+
+@every_engine
+def test_a_glob_reads_files_and_folders_once(engine: Engine, tmp_path: Path) -> None:
+    source = folder_of("csv", tmp_path, {"1": [("1", "a")]})
+    (source / "more.csv").write_text("user,key\n2,a\n")
+    assert run(engine, source / "[dm]*", "key") == {("a",): (2,)}
+    if engine is ENGINES["duckdb"]:
+        assert run(engine, source / "*", "key") == {("a",): (2,)}
+        return
+    with pytest.raises(UnreadableSource, match="data alone behind"):  # Spark would read what was left unfinished
+        run(engine, source / "*", "key")

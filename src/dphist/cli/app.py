@@ -33,6 +33,11 @@ class _Unread(Exception):
 class _Root(Registered):
     """Passes on what an interrupt or a closed pipe has to say, which typer would turn into a bare exit code."""
 
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        for one in self.params:
+            one.default = bool(one.default)  # typer's flags of completion have none, and would load pydantic to read it
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         try:
             return super().invoke(ctx)

@@ -60,10 +60,8 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first word names."""
         if args[0] not in self.commands and not ctx.resilient_parsing and not args[0].startswith("-"):
-            hint = near(args[0], self.commands)
-            raise InvalidParameter(
-                f"a command of {ctx.command_path}", repr(args[0]), f"{hint}{ctx.command_path} --help"
-            )
+            hint = f"{near(args[0], self.commands)}{ctx.command_path} --help lists them."
+            raise InvalidParameter(f"a command of {ctx.command_path}", repr(args[0]), hint)
         return super().resolve_command(ctx, args)
 
 

@@ -89,7 +89,10 @@ def top_k(
     plan = dphist.plan_top_k(k=k, max_groups=max_groups, shortlist=shortlist, **budget)
     files.check_table(output, report, inputs=files.files_of(source), overwrite=overwrite)
     if dry_run:
-        say(str(plan))
+        if as_json:
+            print_json({**budget, "k": k, "mechanism": plan.mechanism.parameters(), "guarantee": plan.guarantee})
+        else:
+            Talk(quiet=quiet).line(str(plan))
         return
     if quiet and output is None and report is None:
         raise InvalidParameter(

@@ -45,7 +45,7 @@ def option(
 ) -> Any:
     """An option of the command line: its flags, its help, where that stands, and the words it takes if it takes no others."""
     shown: dict[str, Any] = {**_shown(words, panel, common, choices), **more}
-    return typer.Option(*flags.split(), **shown)  # type: ignore[misc]
+    return typer.Option(*flags.split(), **shown)
 
 
 def argument(name: str, words: str, *, choices: Sequence[str] = ()) -> Any:

@@ -142,6 +142,8 @@ class Outputs:
             talk.line("\nDry run: the plan holds, the source can be read and has the columns. No record was counted.")
             with charges.charging(ledger, dataset, job.spend) as charge:
                 talk.line("" if charge is None else f"It fits into what is left of {dataset!r}. Nothing was charged.")
+            if self.as_json:
+                say(job.plan.to_json())
             return
         if self.table is None and self.report is None:
             return

@@ -71,15 +71,11 @@ def command(
         if table:
             say(_table(plan))
         if dry_run:
-            say(
-                "\n".join(
-                    [
-                        f"Promise: {plan.accuracy()}",
-                        plan.bounding(),
-                        f"Guarantee: {plan.privacy(unit_of(unit) if unit else None)}",
-                    ]
-                )
-            )
+            promise, guarantee = plan.accuracy(), plan.privacy(unit_of(unit) if unit else None)
+            if as_json:
+                print_json({"promise": promise, "bounding": plan.bounding(), "guarantee": guarantee})
+            else:
+                say(f"Promise: {promise}\n{plan.bounding()}\nGuarantee: {guarantee}")
             plan.require_feasible()
         return
     if not source or not unit:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
@@ -63,11 +63,15 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RecordExpression:
-    """A checked expression: the user's text for messages, its syntax tree, and the columns it reads."""
+    """A checked expression: the user's text for messages, its syntax tree, and the columns it reads.
+
+    of_user: False where a statistic wrote it: a place in it means nothing to anybody.
+    """
 
     text: str
     tree: dict[str, Any]
     columns: tuple[str, ...]
+    of_user: bool = True
 
 
 Expressions: TypeAlias = dict[str, RecordExpression]
@@ -109,7 +113,7 @@ def _at(problem: InvalidParameter, text: str, first: int, length: int) -> Invali
 def at_column(problem: InvalidParameter, name: str, expressions: Expressions) -> InvalidParameter:
     """A problem with a column, at the first place where an expression names it."""
     for one in expressions.values():
-        for node in _naming(one.tree, name):
+        for node in _naming(one.tree, name) if one.of_user else ():
             return at(problem, one.text, node)
     return problem
 
@@ -172,6 +176,9 @@ def check_query(query: GroupByQuery, connection: duckdb.DuckDBPyConnection) -> t
     for text in (*(key.expression for key in query.by), *(one.expression for one in query.measures), query.where):
         if text is not None and text not in checked:
             checked[text] = check_expression(text, connection)
+    for key in query.by:
+        if key.expression is not None and (key.role != "group" or key.numbers_in is not None):
+            checked[key.expression] = replace(checked[key.expression], of_user=False)
     return names, checked
 
 

@@ -239,7 +239,19 @@ class Files:
         object.__setattr__(self, "nulls", tuple(self.nulls))
 
     def require_kind(self, kind: Format) -> None:
-        """Refuse options that files of this kind have no use for: nobody should believe that they changed something."""
+        """Refuse options that files of this kind have no use for: nobody should believe that they changed something.
+
+        Args:
+            kind: ``parquet``, ``csv`` or ``json``.
+
+        Raises:
+            InvalidParameter: an option of CSV files is given for others.
+
+        Example:
+            >>> dp.Files(("events.parquet",), delimiter=";").require_kind("parquet")
+            Traceback (most recent call last):
+            dphist.errors.InvalidParameter: Expected CSV files with the option delimiter, got parquet files. Hint: leave it out.
+        """
         given = {
             "delimiter": self.delimiter is not None,
             "encoding": self.encoding != "utf-8",

@@ -272,6 +272,7 @@ class Session:
             settings: threads and memory.
             engine: such as a `dphist.SparkEngine`.
             ledger: the session is first compared with the entry that paid for it; nothing is charged.
+            progress: is called with the name of each phase.
             entropy: for tests alone.
 
         Returns:

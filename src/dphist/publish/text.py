@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from dphist.planning import Plan
 from dphist.planning.describe import standard_error_in_words
-from dphist.planning.plan import NOISY, STD_ERROR
+from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 from dphist.publish.grid import Column, Screen, grid
-from dphist.publish.table import HIGH, LOW
 from dphist.publish.totals import Estimate, Totals
 from dphist.words import percent, range_of, with_error
 

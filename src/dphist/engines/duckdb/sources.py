@@ -339,9 +339,9 @@ def _expand(pattern: str) -> list[str]:
             return found
         raise UnreadableSource("a folder with files", repr(pattern), "its hidden files do not count.")
     matches = [Path(path) for path in sorted(glob.glob(pattern, recursive=True))]
-    found = [str(path.resolve()) for path in matches if path.is_file()]
-    if not found and "**" not in pattern:
-        found = [file for path in matches if path.is_dir() and not is_hidden(path.name) for file in _below(path)]
+    known = [path for path in matches if not is_hidden(path.name) or path.suffix.lower() in _SUFFIXES]
+    each = [_below(path) if path.is_dir() else [str(path.resolve())] for path in known]
+    found = list(dict.fromkeys(path for paths in each for path in paths))
     if not found:
         globbed = any(letter in pattern for letter in "*?[")
         hint = "no file has such a name: check the folder and the extension." if globbed else near(pattern)
