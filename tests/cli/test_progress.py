@@ -122,11 +122,15 @@ def test_nothing_with_json(folder: Path) -> None:
     assert json.loads(out)["released_groups"] == 7
 
 
-class Terminal(io.StringIO):
-    """What says that it is one."""
+class Stream(io.StringIO):
+    """What says whether it is a terminal."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
 
     def isatty(self) -> bool:
-        return True
+        return self._terminal
 
     def fileno(self) -> int:
         return os.open(os.devnull, os.O_WRONLY)
@@ -134,8 +138,8 @@ class Terminal(io.StringIO):
 
 def test_nothing_in_a_pipe_and_nothing_if_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    for stream, quiet, lines in ((io.StringIO(), False, 0), (Terminal(), True, 0), (Terminal(), False, 1)):
-        monkeypatch.setattr(sys, "stderr", stream)
+    for terminal, quiet, lines in ((False, False, 0), (True, True, 0), (True, False, 1)):
+        monkeypatch.setattr(sys, "stderr", Stream(terminal=terminal))
         Talk(quiet=quiet).phase("counting")
         assert (progress._line is not None) == lines
         progress.stop()

@@ -38,7 +38,7 @@ def test_the_command_of_the_readme(folder: Path) -> None:
     assert done.stderr == ""
     assert "Guarantee: adding or removing" in done.stdout
     assert "Table written to out.parquet" in done.stdout
-    assert "\nSpent ε = 1, δ = 1e-06.\nNothing was recorded" in done.stdout
+    assert "\nSpent at most ε = 1, δ = 1e-06.\nNothing was recorded" in done.stdout
     table = pq.read_table(folder / "out.parquet")
     assert table.column_names[:4] == ["url", "country", "count", "count_std_error"]
     assert (folder / "out.html").read_text().startswith("<!doctype html>")

@@ -101,7 +101,7 @@ def paid(epsilon: float, delta: float, ledger: str | Path | None, receipt: Recei
     left = ""
     with suppress(DphistError):
         left = "" if ledger is None or receipt is None else f"; {_left(ledger, receipt.dataset)}"
-    return f"Spent ε = {exactly(epsilon)}, δ = {exactly(delta)}{left}.\n{recorded(receipt)}"
+    return f"Spent at most ε = {exactly(epsilon)}, δ = {exactly(delta)}{left}.\n{recorded(receipt)}"
 
 
 def _left(address: str | Path, dataset: str) -> str:
