@@ -1149,10 +1149,7 @@ _PUBLISHING: Final = (
         "        with held():\n            self._asked = True\n",
         "        if True:\n            self._asked = True\n",
         "a charge and the note of it are one step",
-        (
-            "tests/signals/test_signals.py::test_an_interrupt_between_a_charge_and_its_note_names_the_entry",
-            "tests/signals/test_kills.py::test_a_signal_at_any_step",
-        ),
+        ("tests/signals/test_signals.py::test_an_interrupt_between_a_charge_and_its_note_names_the_entry",),
     ),
     Mutant(
         "interrupt-forgotten-after-a-step",

@@ -100,7 +100,12 @@ class BlockSampler:
         unit = Fraction(1 << blocks.width_bits, 1 << self.position_bits)  # one step of the position, in values
         scale = -unit * 2**64
         self._bend = float(blocks.decay.quadratic * unit * scale)
-        slopes = [float((blocks.decay.linear + 2 * blocks.decay.quadratic * start) * scale) for start in self._starts]
+        # (linear + 2·quadratic·start)·scale over one denominator: whole numbers are much faster than fractions, and are
+        # rounded once.
+        slope, more = blocks.decay.linear * scale, 2 * blocks.decay.quadratic * scale
+        whole = slope.denominator * more.denominator
+        first, each = int(slope * whole), int(more * whole)
+        slopes = [(first + each * start) / whole for start in self._starts]
         self._slopes = np.array([slopes[symbol] for symbol in self._symbols])
         unread_position = 2.0 ** (1 - self.position_bits) if blocks.continuous else 0.0
         self.guard = 2.0**-self.acceptance_bits + unread_position + _FLOAT_GUARD
