@@ -9,7 +9,7 @@ export PYTHONUTF8 := 1
 WORKERS ?= $(shell echo $$(( $$(nproc) + 1 )))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights docs test check format lint types imports pytest coverage test-statistical test-fuzz test-crash test-spark mutants java audit audit-spark postgres bench pins clean
+.PHONY: help demo flights docs test check format lint types imports pytest coverage test-statistical test-fuzz test-crash test-spark mutants java chromium audit audit-spark postgres bench pins clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -47,7 +47,7 @@ docs: $(READY)  ## the documentation as a site, without network: build/site/inde
 	@echo "Open build/site/index.html in a browser; for its search: $(BIN)/python -m http.server -d build/site"
 
 # Types are checked while the tests run: alone, each leaves a core without work at times.
-test: $(READY) java postgres  ## everything CI checks
+test: $(READY) java postgres chromium  ## everything CI checks
 	@$(MAKE) --no-print-directory -j4 lint types imports coverage
 
 check: lint types imports pytest  ## the same without the coverage gate, while developing
@@ -77,11 +77,15 @@ postgres:  # the ledger is tested on a real server, which the tests start themse
 java:  # for Spark
 	@command -v java >/dev/null || { echo "Installing Java ..."; $(APT) openjdk-17-jre-headless >/dev/null; }
 
-pytest: $(READY) java postgres
+chromium:  # reports are tested in a real browser
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+	    echo "Installing Chromium ..."; $(APT) chromium >/dev/null; }
+
+pytest: $(READY) java postgres chromium
 	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
 
 # The rooms whose mistakes would be privacy bugs must be covered branch by branch.
-coverage: $(READY) java postgres
+coverage: $(READY) java postgres chromium
 	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup --cov --cov-report=
 	@$(BIN)/coverage report --include='src/dphist/privacy/*,src/dphist/noise/*,src/dphist/mechanisms/*' --fail-under=100
 

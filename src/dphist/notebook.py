@@ -6,7 +6,6 @@ Every text is escaped: keys were typed by somebody else. No script, no style she
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -101,15 +100,15 @@ def share(part: float, label: str) -> str:
     )
 
 
-def curve(points: Sequence[tuple[float, float]], label: str) -> str:
-    """A probability that grows with a number, from 0 to its last point."""
+def curve(points: Sequence[tuple[float, float]], caption: str, label: str) -> str:
+    """A probability that grows with the people in a group, from none to the last point."""
     last = points[-1][0] or 1.0
     path = "L".join(f"{36 + 250 * x / last:.1f} {66 - 56 * y:.1f}" for x, y in points)
     words = "".join(
         f'<text x="{x}" y="{y}" text-anchor="{side}" fill="currentColor" font-size="10" opacity=".8">{_text(text)}</text>'
         for x, y, side, text in (
-            (32, 13, "end", "100 %"), (32, 69, "end", "0 %"), (36, 80, "start", "0"), (286, 80, "end", number(last)),
-            (161, 80, "middle", "people in a group"),
+            (32, 13, "end", "100 %"), (32, 69, "end", "0 %"), (36, 80, "start", "0"), (286, 80, "end", f"{last:,.0f}"),
+            (161, 80, "middle", "people in a group"), (44, 18, "start", caption),
         )
     )  # fmt: skip
     return (
@@ -141,4 +140,6 @@ def _whole(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    return html.escape(printable(text))
+    from html import escape  # which loads the names of all letters
+
+    return escape(printable(text))

@@ -137,6 +137,8 @@ def test_blocks_are_found_and_wrong_ones_fail(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(AssertionError, match="no such option: --epsilom"):
         run_dphist("page", Command(1, ("dphist", "plan", "--epsilom", "1")))
     with pytest.raises(AssertionError, match=r"absent\.parquet"):
-        run_dphist("page", Command(1, ("dphist", "verify", "absent.parquet")))
+        run_dphist(
+            "page", Command(1, ("dphist", "stat", "is-empty", "absent.parquet", "--unit", "a", "--epsilon", "1"))
+        )
     with pytest.raises(AssertionError, match="none of the programs"):
         run_command(ROOT / "README.md", Command(1, ("dphsit", "plan")), monkeypatch)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pages
 import pytest
 from options_of_commands import options, paths
 from pages import ROOT
@@ -63,9 +64,24 @@ def test_the_reference_has_every_command_option_and_name(site: Path) -> None:
     commands = html(site, "reference/command-line.html")
     for path in paths():
         for option in options(*path) or () if path else ():
-            assert option in ("--help", "-h") or f"<code>{option}</code>" in commands, (path, option)
+            assert option in ("--help", "-h", "--help-all") or f"<code>{option}</code>" in commands, (path, option)
     names = html(site, "reference/python.html")
     assert not [name for name in dphist.__all__ if not name.startswith("_") and f'id="dphist.{name}"' not in names]
+
+
+def test_no_link_between_pages_is_lost(site: Path) -> None:
+    """On its way to the site a link may change its form, not its target."""
+    links = 0
+    for page in (ROOT / "docs").rglob("*.md"):
+        place = page.relative_to(ROOT / "docs").with_suffix(".html").as_posix()
+        shown = html(site, place)
+        for link in pages.links(page.read_text(encoding="utf-8")):
+            target, _, anchor = link.partition("#")
+            if target.endswith(".md") and (page.parent / target).resolve().is_relative_to(ROOT / "docs"):
+                links += 1
+                href = target.removesuffix(".md") + ".html" + (f"#{anchor}" if anchor else "")
+                assert f'href="{href}"' in shown, (place, link)
+    assert links > 100
 
 
 def test_links_out_of_docs_lead_to_pages_of_the_site(site: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engine_oracle import Engine, Groups, every_engine, expected, groups_of
+from engine_oracle import ENGINES, Engine, Groups, every_engine, expected, groups_of
 
 from dphist.engines.query import Files, GroupByQuery, parse_key
 from dphist.errors import InvalidParameter, UnreadableSource
@@ -225,7 +225,7 @@ def test_a_name_close_to_one_of_the_header_is_suggested(engine: Engine, tmp_path
     with pytest.raises(InvalidParameter, match=r"got 'ulr'. Hint: did you mean 'url'\?"):
         run(engine, path, "ulr", unit="User-ID")
     with pytest.raises(InvalidParameter) as caught:  # no other name is there: the first line may be a record
-        run(engine, path, "secrets", unit="who")
+        run(engine, path, "what", unit="secrets")
     assert "'secret'" not in str(caught.value)
 
 
@@ -241,3 +241,29 @@ def test_what_a_unit_alone_yields_does_not_depend_on_others(engine: Engine, tmp_
         for key, (count,) in run(engine, Files((path,), **options)).items():
             alone[key] = alone.get(key, 0) + count
     assert whole == {key: (count,) for key, count in alone.items()}
+
+
+@every_engine
+def test_folders_of_one_unit_change_nothing_for_others(engine: Engine, tmp_path: Path) -> None:
+    """Not even a folder whose name is no date makes the others texts, or nulls."""
+    whole = Files((folder_of("csv", tmp_path, DAYS),), types={"day": "date"})
+    alone: dict[Any, int] = {}
+    for number, users in enumerate(({"1", "4"}, {"2", "3", "5"})):
+        days = {day: [row for row in rows if row[0] in users] for day, rows in DAYS.items()}
+        (tmp_path / str(number)).mkdir()
+        own = folder_of("csv", tmp_path / str(number), {day: rows for day, rows in days.items() if rows})
+        for key, (count,) in run(engine, Files((own,), types={"day": "date"}), "day", "key").items():
+            alone[key] = alone.get(key, 0) + count
+    assert run(engine, whole, "day", "key") == {key: (count,) for key, count in alone.items()}
+
+
+@every_engine
+def test_a_glob_reads_files_and_folders_once(engine: Engine, tmp_path: Path) -> None:
+    source = folder_of("csv", tmp_path, {"1": [("1", "a")]})
+    (source / "more.csv").write_text("user,key\n2,a\n")
+    assert run(engine, source / "[dm]*", "key") == {("a",): (2,)}
+    if engine is ENGINES["duckdb"]:
+        assert run(engine, source / "*", "key") == {("a",): (2,)}
+        return
+    with pytest.raises(UnreadableSource, match="data alone behind"):  # Spark would read what was left unfinished
+        run(engine, source / "*", "key")

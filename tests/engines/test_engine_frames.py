@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.frames import readable
-from dphist.engines.query import GroupByQuery, Key, parse_key
+from dphist.engines.query import Files, GroupByQuery, Key, parse_key
 from dphist.errors import InvalidParameter, UnreadableSource
 from dphist.histogram import ContributionBounds
 
@@ -138,7 +138,8 @@ def test_folders_of_any_name(tmp_path: Path) -> None:
     for name in ("line=a", "line_=a", "record=a"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.ndjson").write_text('{"user": 1}\n')
-        assert run(tmp_path / name / "x.ndjson", name.partition("=")[0]) == {("a",): (1,)}
+        files = Files((tmp_path / name / "x.ndjson",), types={"user": "text"})
+        assert run(files, name.partition("=")[0]) == {("a",): (1,)}
 
 
 def test_text_in_parquet_that_is_not_utf8_is_null(tmp_path: Path) -> None:
@@ -166,8 +167,8 @@ def test_a_folder_does_not_replace_a_column(tmp_path: Path) -> None:
             run(folder / name)
     pq.write_table(table.select(["user"]), folder / "y.parquet")
     (folder / "y.ndjson").write_text('{"user": 1, "key": "b"}\n{"user": 2}\n')
-    for name in ("y.parquet", "y.ndjson"):
-        assert run(folder / name) == {("all",): (2,)}
+    assert run(folder / "y.parquet") == {("all",): (2,)}
+    assert run(Files((folder / "y.ndjson",), types={"user": "text"})) == {("all",): (2,)}
 
 
 class Unspeakable:

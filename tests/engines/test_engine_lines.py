@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,58 @@ def test_each_line_is_read_alone(
         found = read(path, form)
     want = [row for row in (record(line, form) for line in content) if row is not None]
     assert sorted(found, key=repr) == sorted(want, key=repr)
+
+
+HALVES = st.text(st.sampled_from('a,"\r\x00é🦆\ufeffਁĀ') | st.characters(categories=["Cs"]), max_size=8)
+BYTES = st.text(st.sampled_from('a,"\r\x00é€\x81\x8d'), max_size=8)
+WRITTEN: dict[str, Callable[[str], bytes]] = {
+    "utf-16": lambda text: b"\xff\xfe" + text.encode("utf-16-le", "surrogatepass"),
+    "utf-16 big": lambda text: b"\xfe\xff" + text.encode("utf-16-be", "surrogatepass"),
+    "utf-16 without mark": lambda text: text.encode("utf-16-le", "surrogatepass"),
+    "windows-1252": lambda text: b"".join(bytes([ord(c)]) if ord(c) < 256 else c.encode("cp1252") for c in text),
+}
+
+
+@pytest.mark.parametrize("encoding", WRITTEN)
+@given(data=st.data(), ended=st.booleans(), block=st.integers(1, 40))
+def test_each_line_of_another_encoding_is_read_alone(
+    tmp_path_factory: pytest.TempPathFactory, encoding: str, data: st.DataObject, ended: bool, block: int
+) -> None:
+    """Half a letter and bytes that are none cost their own line, wherever blocks end."""
+    name = encoding.split()[0]
+    content = data.draw(st.lists(BYTES if name == "windows-1252" else HALVES, max_size=8))
+    form = CsvFormat(",", '"', header=True, encoding=name)
+    path = tmp_path_factory.mktemp("lines") / "x.csv"
+    path.write_bytes(WRITTEN[encoding]("\n".join(["a,b", *content]) + ("\n" if ended else "")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "_BLOCK", block)
+        found = read(path, form)
+    assert first_line(str(path), form) == ["a", "b"]
+    letters = [text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") for text in content]
+    right = [text for text in letters if not {*text} & {"\ufffd", "\x81", "\x8d"}]
+    want = [row for row in (record(text.encode(), COMMA) for text in right) if row is not None]
+    assert sorted(found, key=repr) == sorted(want, key=repr)
+
+
+def test_half_a_letter_at_the_end_costs_the_last_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    for end in (b"x", b"\x00\xd8", b"\x00\xd8x"):
+        path.write_bytes("a,b\n1,2\n3,4".encode("utf-16") + end)
+        assert read(path, CsvFormat(",", '"', header=True, encoding="utf-16")) == [("1", "2")]
+
+
+@example(rows=[('x"y', "NA"), ("-", 'x"y')])
+@given(rows=st.lists(st.tuples(*[st.sampled_from(["NA", "na", "-", '"NA"', "", 'x"y', '"x,"', '"'])] * 2), max_size=8))
+def test_a_text_that_means_null_does_so_in_every_line(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]
+) -> None:
+    """In lines that Arrow parses and in odd ones."""
+    path = tmp_path_factory.mktemp("lines") / "x.csv"
+    path.write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in rows))
+    found = read(path, CsvFormat(",", '"', header=True, nulls=("NA", "-")))
+    want = [record(f"{a},{b}".encode(), COMMA) for a, b in rows]
+    nulled = [tuple(None if v in ("NA", "-") else v for v in row) for row in want if row is not None]
+    assert sorted(found, key=repr) == sorted(nulled, key=repr)
 
 
 @pytest.mark.parametrize("block", [7, 100, 2**23])

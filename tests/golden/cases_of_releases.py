@@ -75,7 +75,11 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "max_groups": 1,
         "sums": {"spent": (0, 10)},
     },
-    "jsonl": {"source": dp.Files(("events.jsonl",), format="json"), "max_groups": 3, "epsilon": 3.0},
+    "jsonl": {
+        "source": dp.Files(("events.jsonl",), format="json", types={"user": "text", "item": "text"}),
+        "max_groups": 3,
+        "epsilon": 3.0,
+    },
     "parquet": {"source": "events.parquet", "max_groups": 3, "settings": dp.PerformanceSettings(1, "1GB")},
 }
 

@@ -159,11 +159,15 @@ CASES: dict[str, Make] = {
     "csv key in latin-1": text_file("x.csv", lines_of(rows(f"\xe9{MARKER}")).encode("latin-1")),
     "csv short": text_file("x.csv", lines_of(rows()) + f"{MARKER}\n"),
     "csv open quote": text_file("x.csv", lines_of(rows(f'"{MARKER}'))),
+    "csv semicolons": text_file("x.csv", lines_of(rows()).replace(",", ";")),
+    "csv semicolons without header": text_file("x.csv", lines_of(rows()[7:], header="").replace(",", ";")),
+    "csv a name nearly as asked": text_file("x.csv", lines_of(rows(), header=f"user,kee,{MARKER}\n")),
+    "csv wrong encoding": lambda folder: dp.Files((text_file("x.csv", lines_of(rows()))(folder),), encoding="utf-16"),
     "csv NUL": text_file("x.csv", lines_of(rows(f"{MARKER}\x00"))),
     "csv open quote in the header": text_file("x.csv", lines_of(rows()[7:], header='user,key,"v\n')),
     "csv empty header": text_file("x.csv", lines_of(rows()[7:], header="\n")),
     "csv no such type": lambda folder: dp.Files((text_file("x.csv", lines_of(rows()))(folder),), types={"key": "INTEGER"}),
-    "csv unknown type": lambda folder: dp.Files((text_file("x.csv", lines_of(rows()))(folder),), types={"key": "NOTHING"}),
+    "csv another type": lambda folder: dp.Files((text_file("x.csv", lines_of(rows()))(folder),), types={"key": "UUID"}),
     "csv gzip cut": text_file("x.csv.gz", gzip.compress(lines_of(rows() * 50).encode())[:-30]),
     "csv not gzip": text_file("x.csv.gz", lines_of(rows())),
     "csv not zstd": text_file("x.csv.zst", lines_of(rows())),
@@ -249,6 +253,7 @@ def median(source: Any, folder: Path) -> None:
     dp.stat("median", source, unit="user", column="v", lower=0, upper=10, error=1, epsilon=1, delta=1e-9)
 
 
+COLUMNS = {"user": "text", "key": "text", "v": "text"}
 VERBS: tuple[Verb, ...] = (released, released_with_sum, ranked, median)
 BUDGET = ("--epsilon", "1", "--delta", "1e-9", "--unit", "user")
 COMMANDS = (
@@ -286,6 +291,7 @@ def check_library(
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("ignore")
         source = CASES[name](folder)
+        source = dp.Files((source,), types=COLUMNS) if name.startswith("json") else source
         warnings.simplefilter("always")
         capfd.readouterr()
         try:
@@ -322,7 +328,9 @@ def test_no_verb_quotes_a_record(
     check_library(name, verb, tmp_path, capfd, caplog)
 
 
-FILES = [name for name in CASES if name.startswith(("csv", "json", "parquet")) and "type" not in name.split()]
+FILES = [
+    name for name in CASES if name.startswith(("csv", "json", "parquet")) and not {"type", "encoding"} & {*name.split()}
+]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -333,6 +341,7 @@ def test_the_command_line_quotes_no_record(
     source = CASES[name](tmp_path)
     monkeypatch.chdir(tmp_path)
     first = [options.pop(0)] if command == "stat" else []
+    options += [f"--type={column}=text" for column in COLUMNS] if name.startswith("json") else []
     monkeypatch.setattr(sys, "argv", ["dphist", command, *first, source.name, *options])
     with pytest.raises(SystemExit) as stopped:
         main()

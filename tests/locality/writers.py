@@ -256,23 +256,36 @@ def _csv_text(table: pa.Table) -> pa.Table:
     return pa.table({name: pa.array(values, pa.string()) for name, values in lines.items()})
 
 
+_NULLS: Final = ("NaN", "null", "1", "a,b")
+
+
+def _without_nulls(table: pa.Table) -> pa.Table:
+    """Texts that were declared to be no values."""
+    text = _csv_text(table)
+    columns = [[None if value in _NULLS else value for value in column.to_pylist()] for column in text.columns]
+    return pa.table([pa.array(values, pa.string()) for values in columns], text.column_names)
+
+
 def _rows(table: pa.Table) -> list[list[str]]:
     columns = [[value or "" for value in column.to_pylist()] for column in _csv_text(table).columns]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-_TEXT: Final[dict[str, Any]] = {"newline": "", "encoding": "utf-8"}
+def _python_csv(
+    *, header: bool = True, suffix: str = ".csv", declared: dict[str, Any] | None = None, **options: Any
+) -> Write:
+    """declared: what the reader is told, and the encoding that is written."""
+    declared = declared or {}
+    text: dict[str, Any] = {"newline": "", "encoding": declared.get("encoding", "utf-8")}
 
-
-def _python_csv(*, header: bool = True, suffix: str = ".csv", **options: Any) -> Write:
     def write(table: pa.Table, folder: Path) -> Any:
         path = folder / f"x{suffix}"
-        with gzip.open(path, "wt", **_TEXT) if suffix.endswith(".gz") else path.open("w", **_TEXT) as file:
+        with gzip.open(path, "wt", **text) if suffix.endswith(".gz") else path.open("w", **text) as file:
             writer = csv.writer(file, **options)
             if header:
                 writer.writerow(_csv_text(table).column_names)
             writer.writerows(_rows(table))
-        return path if header else Files((path,), header=_csv_text(table).column_names)
+        return Files((path,), header=True if header else _csv_text(table).column_names, **declared)
 
     return write
 
@@ -362,9 +375,13 @@ WRITERS: Final = (
             "python tabs": _python_csv(suffix=".tsv", delimiter="\t", lineterminator="\n"),
             "python gzip": _python_csv(suffix=".csv.gz", lineterminator="\n"),
             "without header": _python_csv(header=False, lineterminator="\n"),
+            "utf-16": _python_csv(delimiter=";", declared={"encoding": "utf-16", "delimiter": ";"}),
             "pandas": _pandas_csv,
             "polars": _polars_csv,
         }.items()
+    ),
+    Writer(
+        "csv with nulls", _python_csv(declared={"nulls": _NULLS}, lineterminator="\n"), _without_nulls, untyped=True
     ),
     *(
         Writer(f"json {name}", write, _as_text, untyped=True)

@@ -46,6 +46,7 @@ _SPARK: Final = "tests/spark/"
 _CLOCKS: Final = "tests/engines/test_engine_clocks.py::"
 _UNITS: Final = "tests/engines/test_engine_units.py::"
 _APART: Final = f"{_UNITS}test_units_that_joined_texts_would_mix_up_stay_apart"
+_FILES: Final = "tests/engines/test_engine_files.py::"
 _NAMED_UNITS: Final = "tests/publish/test_units.py::"
 
 _PLAN_OF_ENGINES: Final = (
@@ -420,6 +421,78 @@ _PLAN_OF_ENGINES: Final = (
         "is not None]",
         "a line with another number of fields costs itself alone",
         ("tests/engines/test_engine_lines.py::test_each_line_is_read_alone",),
+    ),
+    Mutant(
+        "half-a-letter-passes",
+        "engines/lines.py",
+        'self._ready += b"\\xff" if self._decoder.getstate()[0] else b""',
+        'self._ready += b""',
+        "a line that ends in half a letter is no record",
+        ("tests/engines/test_engine_lines.py::test_half_a_letter_at_the_end_costs_the_last_line",),
+    ),
+    Mutant(
+        "wrong-bytes-end-a-run",
+        "engines/lines.py",
+        'wrong = "surrogatepass" if encoding.startswith("utf-16") else "surrogateescape"',
+        'wrong = "strict"',
+        "bytes that are no letter cost their line alone",
+        ("tests/engines/test_engine_lines.py::test_each_line_of_another_encoding_is_read_alone",),
+    ),
+    Mutant(
+        "wrong-bytes-become-a-letter",
+        "engines/lines.py",
+        'wrong = "surrogatepass" if encoding.startswith("utf-16") else "surrogateescape"',
+        'wrong = "replace"',
+        "bytes that are no letter do not make two people one",
+        ("tests/engines/test_engine_lines.py::test_each_line_of_another_encoding_is_read_alone",),
+    ),
+    Mutant(
+        "odd-lines-have-no-nulls",
+        "engines/lines.py",
+        "pa.array([form.value(row[place]) for row in rows], pa.large_string())",
+        "pa.array([row[place] or None for row in rows], pa.large_string())",
+        "what means null does so in every line",
+        ("tests/engines/test_engine_lines.py::test_a_text_that_means_null_does_so_in_every_line",),
+    ),
+    Mutant(
+        "json-columns-undeclared",
+        "engines/duckdb/sources.py",
+        "    if missing:\n        options = ",
+        "    if missing and files.types:\n        options = ",
+        "a column that no record has is not charged for",
+        (f"{_FILES}test_a_misspelled_column_of_json_is_refused_before_anything_is_read[duckdb]",),
+    ),
+    Mutant(
+        "folder-types-guessed",
+        "engines/duckdb/sources.py",
+        '"hive_types_autocast": "false"',
+        '"hive_types_autocast": "true"',
+        "the name of one folder does not change the key of every record",
+        ("tests/engines/test_engine_sources.py::test_partition_names_stay_text",),
+    ),
+    Mutant(
+        "unfinished-files-read",
+        "engines/duckdb/sources.py",
+        "inside[:] = sorted(name for name in inside if not is_hidden(name))",
+        "inside[:] = sorted(inside)",
+        "a folder is read without what a writer left unfinished",
+        (f"{_FILES}test_a_folder_is_read_with_the_names_of_its_folders[csv-duckdb]",),
+    ),
+    Mutant(
+        "first-line-shown",
+        "engines/duckdb/resolve.py",
+        "shown = names if form is None or (others and all(others)) else same",
+        "shown = names",
+        "the first line of a CSV file, which may be a record, is not shown",
+        (f"{_FILES}test_a_name_close_to_one_of_the_header_is_suggested[duckdb]",),
+    ),
+    Mutant(
+        "types-of-one-record-decide",
+        "engines/duckdb/sources.py",
+        'f"TRY_CAST({quoted} AS {files.types[name]}) AS {quoted}"',
+        'f"CAST({quoted} AS {files.types[name]}) AS {quoted}"',
+        "a value that does not fit its declared type is null and ends no run",
+        (f"{_FILES}test_declared_types_mean_the_same_everywhere",),
     ),
     Mutant(
         "pandas-objects-guessed",
@@ -1913,7 +1986,43 @@ _KEYS_ALONE: Final = (
     ),
 )
 
+_PRINTED: Final = (
+    Mutant(
+        "keys-as-they-are-on-a-terminal",
+        "publish/grid.py",
+        'return printable("(null)" if cell is None else str(cell))',
+        'return "(null)" if cell is None else str(cell)',
+        "no terminal acts on a key",
+        ("tests/publish/test_grid.py::test_nothing_in_a_key_is_a_style_or_an_escape",),
+    ),
+    Mutant(
+        "progress-in-a-pipe",
+        "cli/progress.py",
+        "if _line is None and sys.stderr.isatty() and",
+        "if _line is None and",
+        "logs hold no phases and no times",
+        ("tests/cli/test_progress.py::test_nothing_in_a_pipe_and_nothing_if_quiet",),
+    ),
+    Mutant(
+        "what-is-left-is-rounded-up",
+        "words.py",
+        "return _rounded(value, digits, ROUND_FLOOR)",
+        "return _rounded(value, digits, ROUND_CEILING)",
+        "a ledger is never said to have more left than it has",
+        ("tests/publish/test_grid.py::test_what_is_left_is_not_rounded_up",),
+    ),
+    Mutant(
+        "intervals-rounded-inwards",
+        "words.py",
+        "for rounding in (ROUND_FLOOR, ROUND_CEILING))",
+        "for rounding in (ROUND_CEILING, ROUND_FLOOR))",
+        "an interval that is printed covers what it covered",
+        ("tests/publish/test_grid.py::test_an_interval_is_rounded_outwards",),
+    ),
+)
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
+    *_PRINTED,
     *_PLAN_OF_ENGINES,
     *_PAIRS,
     *_HISTOGRAMS,

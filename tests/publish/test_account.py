@@ -114,4 +114,4 @@ def test_metadata_and_report_say_it(options: dict[str, Any]) -> None:
     release = dp.release(table, unit="user", by="item", **SMALL, **options)
     line = what_was_done(release.plan)
     assert release.metadata()["summary"] == line
-    assert f"<strong>What was done.</strong> {escape(line)}" in release.html()
+    assert f"<h3>What was done</h3><p>{escape(line)}</p>" in release.html()

@@ -14,7 +14,7 @@ from pathlib import Path
 from dphist.audit.judge import Finding
 from dphist.audit.run import Audit, Caught
 from dphist.audit.run import audit as run_audit
-from dphist.report import html as page
+from dphist.report import page
 from dphist.version import __version__
 
 _BEGIN, _END = "<!-- audit{}: begin -->", "<!-- audit{}: end -->"
@@ -138,10 +138,6 @@ def replaced(document: str, table: str, *, on_spark: bool = False) -> str:
     return f"{before}{begin}\n{table}\n{end}{after}"
 
 
-def _cell(words: str) -> str:
-    return f'<td class="key">{html.escape(words)}</td>'
-
-
 def render(audit: Audit) -> str:
     """The audit as one HTML file that needs no network."""
     result = "Passed" if audit.passed else "Failed"
@@ -153,9 +149,7 @@ def render(audit: Audit) -> str:
         " 1 is as tight as a claim can be, more than 1 would be a broken promise.</p>",
     ]
     for heading, head, rows in _tables(audit):
-        titles = "".join(f'<th class="key">{html.escape(name)}</th>' for name in head)
-        lines = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
-        table = f'<div class="scroll"><table><tr>{titles}</tr>{lines}</table></div>'
+        table = page.plain_table(head, rows, heading)
         body.append(f"<section><h2>{html.escape(heading)}</h2>{table}</section>")
     return page.document(title(audit), body)
 

@@ -43,7 +43,7 @@ def command(
     Example: dphist audit --mechanism truncated-laplace --report audit.html
     """
     from dphist.audit.run import audit
-    from dphist.audit.tables import render, text
+    from dphist.audit.tables import markdown, render, text
     from dphist.outputs import check_outputs, write_text
     from dphist.planning import Plan
     from dphist.publish.files import files_of
@@ -67,7 +67,8 @@ def command(
     elif not quiet:
         say(text(outcome))
     if report is not None:
-        write_text(render(outcome), report, inputs=inputs, overwrite=overwrite)
+        form = {".md": markdown, ".txt": text}.get(report.suffix.lower(), render)
+        write_text(form(outcome), report, inputs=inputs, overwrite=overwrite)
         if not quiet:
             say(f"\nReport written to {report}", err=as_json)
     if not outcome.passed:

@@ -6,12 +6,15 @@ from typing import Annotated, Any
 
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import Talk, print_json, recorded
+from dphist.cli.output import Talk, paid, print_json
+from dphist.cli.reading import files_to_read, reads
 from dphist.planning.choices import BOUNDS
 
 
+@reads
 def command(
     source: options.Source,
+    reading: dict[str, Any],
     unit: options.Unit,
     epsilon: options.Epsilon,
     column: options.Column = None,
@@ -38,7 +41,6 @@ def command(
         option("--outside", "About the share of units that may be outside.", "What to publish", metavar="NUMBER"),
     ] = 0.01,
     where: options.Where = None,
-    no_header: options.NoHeader = None,
     ledger: options.Ledger = None,
     dataset: options.Dataset = None,
     threads: options.Threads = None,
@@ -63,7 +65,7 @@ def command(
     talk = Talk(quiet=as_json)
     kind: Any = of
     found = bounds(
-        options.files(source, no_header),
+        files_to_read(source, reading),
         unit=unit,
         column=column,
         epsilon=epsilon,
@@ -80,5 +82,6 @@ def command(
     )
     if as_json:
         print_json(found.to_data())
+        return
     talk.line(str(found))
-    talk.line(recorded(found.receipt))
+    talk.line(paid(epsilon, 0.0, ledger, found.receipt))

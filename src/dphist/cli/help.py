@@ -59,10 +59,10 @@ class Page(NamedTuple):
 def help_of(context: Any, *, everything: bool = False, width: int | None = None) -> str:
     """The help of the command that a context is for. `everything`: options that are not common, too."""
     columns = min(max(shutil.get_terminal_size().columns, 40), 100) if width is None else width
-    full = _page(context, everything=True)
+    full = page_of(context, everything=True)
     if everything or full.text(MOST_LINES).count("\n") < MOST_LINES:
         return full.text(columns)
-    return _page(context, everything=False).text(columns)
+    return page_of(context, everything=False).text(columns)
 
 
 def first_sentence(text: str) -> str:
@@ -74,7 +74,8 @@ def first_sentence(text: str) -> str:
     return re.split(r"(?<=[.!?])\s", " ".join(text.split()), maxsplit=1)[0]
 
 
-def _page(context: Any, *, everything: bool) -> Page:
+def page_of(context: Any, *, everything: bool) -> Page:
+    """What the help of a command says."""
     command = context.command
     about = command.help or ""
     panels: dict[str, list[Row]] = dict(command.listed()) if hasattr(command, "listed") else {}

@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from dphist.cli import options
+from dphist.cli.reading import files_to_read, reads
 from dphist.cli.release import Outputs, check_budget
 from dphist.planning.options import SelectBudget
 
 
+@reads
 @options.spread(SelectBudget)
 def command(
     source: options.Source,
+    reading: dict[str, Any],
     unit: options.Unit,
     by: options.By,
     asked: dict[str, Any],
     plan: options.SavedPlan = None,
     where: options.Where = None,
-    no_header: options.NoHeader = None,
     null_keys: options.NullKeys = "group",
     output: options.Output = None,
     report: options.Report = None,
@@ -53,7 +55,7 @@ def command(
     opened = options.open_engine(engine, threads, memory_limit, temp_directory, **cluster)
     outputs.check_with(opened)
     job = prepare_selection(
-        options.files(source, no_header),
+        files_to_read(source, reading),
         unit=unit,
         by=by,
         plan=plan,

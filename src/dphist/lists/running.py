@@ -21,7 +21,8 @@ from dphist.planning.describe import sentence
 from dphist.publish.digests import VERSION
 from dphist.publish.private_files import remove_partial, replace_private
 from dphist.publish.result import Published
-from dphist.report import html
+from dphist.report.content import Content
+from dphist.report.of_lists import content_of_running
 from dphist.version import __version__
 from dphist.words import number
 
@@ -71,18 +72,18 @@ class RunningCounts(Published):
         """
         return describe_stream(self.mechanism, self.settings, self.round, self.created)
 
-    def html(self) -> str:
-        """The report as text.
+    def content(self) -> Content:
+        """What a report says, whatever it is written as.
 
         Returns:
-            One HTML file that needs no network.
+            Headline, guarantee, table and the rest, for `dphist.report`.
 
         Example:
-            >>> "bread" in running.html()
+            >>> "bread" in str(running.content())
             True
         """
         told = facts(self.mechanism, self.settings, self.round)[:4]
-        return html.running(self.table, self.mechanism, self.metadata(), told, self.history())
+        return content_of_running(self.table, self.mechanism, self.metadata(), told, self.history())
 
     def record(self) -> None:
         """Keep the largest counts for pictures of later rounds, once; they are published already and cost nothing.

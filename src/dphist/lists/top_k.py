@@ -26,7 +26,8 @@ from dphist.publish.digests import VERSION
 from dphist.publish.files import files_of
 from dphist.publish.result import Published
 from dphist.publish.run import choose_engine
-from dphist.report import html
+from dphist.report.content import Content
+from dphist.report.of_lists import content_of_largest
 from dphist.version import __version__
 
 
@@ -86,17 +87,17 @@ class TopK(Published):
             "ledger": None if self.receipt is None else self.receipt.to_data(),
         }
 
-    def html(self) -> str:
-        """The report as text.
+    def content(self) -> Content:
+        """What a report says, whatever it is written as.
 
         Returns:
-            One HTML file that needs no network.
+            Headline, guarantee, table and the rest, for `dphist.report`.
 
         Example:
-            >>> "/news/today" in dp.top_k("events.parquet", unit="user_id", by="url", k=3, epsilon=1, delta=1e-8).html()
+            >>> "/news/today" in str(dp.top_k("events.parquet", unit="user_id", by="url", k=3, epsilon=1, delta=1e-8).content())
             True
         """
-        return html.largest(self.table, self.plan, self.metadata(), complete=self.complete)
+        return content_of_largest(self.table, self.plan, self.metadata(), complete=self.complete)
 
 
 def release_largest(

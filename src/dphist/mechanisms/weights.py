@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE
+from dphist.special import ndtr
 
 if TYPE_CHECKING:
     from dphist.mechanisms.adaptive import AdaptiveGaussian

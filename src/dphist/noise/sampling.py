@@ -314,6 +314,12 @@ def delta_surcharge(epsilon: float, changed_counters: int, error: Fraction) -> f
         raise InvalidParameter("changed_counters ≥ 0", changed_counters)
     if epsilon > 700:
         return 1.0
-    low, _ = exp_bounds(Fraction(epsilon), 2048)  # e^ε ≤ 1/low: the reciprocal of a lower bound, 2^2048 units wide
-    surcharge = (1 + Fraction(1 << 2048, low)) * (changed_counters + 1) * error
+    surcharge = (1 + _exp_above(epsilon)) * (changed_counters + 1) * error
     return 1.0 if surcharge >= 1 else math.nextafter(float(surcharge), 1.0)
+
+
+@lru_cache(maxsize=256)
+def _exp_above(epsilon: float) -> Fraction:
+    """e^ε, rounded up: the reciprocal of a lower bound on e^−ε, 2^2048 units wide. Kept: a plan asks for it again and again."""
+    low, _ = exp_bounds(Fraction(epsilon), 2048)
+    return Fraction(1 << 2048, low)

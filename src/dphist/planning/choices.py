@@ -28,3 +28,5 @@ BOUNDS: Final = ("sum", "mean", "rows", "record", "distinct")
 """What `dphist bounds` finds bounds of."""
 ACCOUNTANTS: Final = ("basic", "gdp", "zcdp")
 PROTECTS: Final = ("unit", "event")
+ENCODINGS: Final = ("utf-8", "latin-1", "windows-1252", "utf-16")
+"""How the letters of a CSV file may be written."""

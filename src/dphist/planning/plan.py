@@ -25,6 +25,9 @@ from dphist.words import budget, number
 STD_ERROR: Final = "_std_error"
 """What is appended to the name of a released column to name its standard error."""
 
+LOW, HIGH = "_low", "_high"
+"""The same for the ends of its interval."""
+
 _GAUSSIAN: Final = ("sparse-gaussian", "correlated-gaussian")
 _ASKED_FOR_AS: Final = {
     "discrete-gaussian": ("sparse-gaussian",),
@@ -208,10 +211,11 @@ class Plan:
             return ""
         last = 1.1 * self.mechanism.count_released_with(0.99)
         grid = [last * i / 40 for i in range(41)]
-        label = (
-            f"Probability that a group is released: 95 % at {number(self.mechanism.count_released_with(0.95))} people"
+        points = [(x, self.mechanism.release_probability(x)) for x in grid]
+        often = number(self.mechanism.count_released_with(0.95))
+        return notebook.curve(
+            points, "probability of release", f"A group of {often} people is released 95 times in 100"
         )
-        return notebook.curve([(x, self.mechanism.release_probability(x)) for x in grid], label)
 
 
 @spelled_out(PlanOptions)
@@ -274,7 +278,7 @@ def _request(asked: PlanOptions) -> Request:
     shares = dict(asked["weights"] or {})
     rows, max_groups, keys = asked["rows"], asked["max_groups"], _number_of_keys(asked["keys"], asked["no_groups"])
     if rows is not None and rows != "auto":
-        checks.check_whole("rows", rows)
+        checks.check_whole("rows", rows, hint="the most records of one unit in a group that count.")
     records = 1 if asked["records"] is None else asked["records"]
     by_record = ("variances", "stds", "quantiles", "medians")
     if asked["records"] is not None and not any(asked[name] for name in by_record):  # type: ignore[literal-required]
@@ -293,9 +297,8 @@ def _request(asked: PlanOptions) -> Request:
         *_quantiles(asked["quantiles"] or {}, asked["medians"] or {}, shares, records),
     ]
     if shares:
-        raise InvalidParameter(
-            "weights for aggregates of the plan", sorted(shares), "names look like sum_likes, mean_age."
-        )
+        hint = f"the names are {', '.join(one.name for one in aggregates)}." if aggregates else "there are none."
+        raise InvalidParameter("weights for aggregates of the plan", sorted(shares), hint)
     choice = _choice(max_groups, asked["sparsity"], keys, asked["sketch"], asked["mechanism"])
     # The counts of an election have Laplace noise, which suits no tree: `_with_quiet_trees`.
     rounds = choice == "law" and any(aggregate.kind == "quantile" for aggregate in aggregates)

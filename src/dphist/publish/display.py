@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from dphist import checks, notebook
 from dphist.errors import InvalidParameter
-from dphist.planning.plan import NOISY, STD_ERROR
-from dphist.publish.table import HIGH, LOW
+from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
+from dphist.publish.text import totals_text
 from dphist.report import plots
 from dphist.words import budget, with_error
 
@@ -43,7 +43,9 @@ def card(published: Published) -> str:
     reaches = [notebook.Reach(*reach) for reach in _reaches(first)] if "count" in names else []
     more = f"… and {groups - len(rows):,} more groups" if groups > len(rows) else ""
     whiskers = f"± is one standard error. {_whiskers(told)}" if reaches else ""
-    notes = [more, whiskers] if rows else ["No group was released: none was large enough."]
+    totals = getattr(published, "totals", None)
+    shown = [more, whiskers] if rows else ["No group was released: none was large enough."]
+    notes = [*shown, "" if totals is None else totals_text(totals)]
     title = f"{type(published).__name__}: {_size(groups)}"
     return notebook.listing(title, names, rows, reaches, keys=len(keys), notes=notes, guarantee=told["guarantee"])
 
@@ -85,7 +87,7 @@ def _reaches(table: pa.Table) -> list[tuple[float, float, float]]:
 
 def _whiskers(told: dict[str, Any]) -> str:
     level = told.get("intervals")
-    return "Whiskers are one standard error." if level is None else f"Whiskers are intervals of {100 * level:g} %."
+    return "Whiskers reach one standard error." if level is None else f"Whiskers are intervals of {100 * level:g} %."
 
 
 def _cell(row: dict[str, Any], name: str) -> str:

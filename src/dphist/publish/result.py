@@ -31,7 +31,10 @@ from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION, without_content
 from dphist.publish.table import ORDERS
 from dphist.publish.totals import Totals
-from dphist.report import html
+from dphist.report import page
+from dphist.report.content import Content
+from dphist.report.of_release import content_of
+from dphist.report.summary import as_markdown, as_text
 from dphist.selection.bounds import ChosenBounds
 from dphist.spreadsheet import ESCAPED
 from dphist.version import __version__
@@ -68,6 +71,9 @@ class Published(ABC):
         """
 
     @abstractmethod
+    def content(self) -> Content:
+        """What a report says, whatever it is written as."""
+
     def html(self) -> str:
         """The report as text.
 
@@ -78,6 +84,22 @@ class Published(ABC):
             >>> release.html().startswith("<!DOCTYPE html>") or release.html().startswith("<!doctype html>")
             True
         """
+        return page.render(self.content())
+
+    def summary(self, *, markdown: bool = False) -> str:
+        """The report for those without a browser, with the first rows of the table.
+
+        Args:
+            markdown: as Markdown instead of plain text.
+
+        Returns:
+            The text.
+
+        Example:
+            >>> "Guarantee" in release.summary() or "guarantee" in release.summary()
+            True
+        """
+        return as_markdown(self.content()) if markdown else as_text(self.content())
 
     @property
     def at_hand(self) -> bool:
@@ -125,7 +147,7 @@ class Published(ABC):
         Example:
             >>> axes = release.plot(5)
             >>> axes.get_title(loc="left")
-            'Whiskers are one standard error.'
+            'Whiskers reach one standard error.'
         """
         return display.plot(self, most, axes)
 
@@ -206,7 +228,7 @@ class Published(ABC):
         )
 
     def report(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a report to look at: one HTML file that needs no network.
+        """Write a report: one HTML file that needs no network or, by the name of the file, a summary as .md or .txt.
 
         Args:
             path: the file.
@@ -218,7 +240,9 @@ class Published(ABC):
         Example:
             >>> release.report("countries.html")
         """
-        write_text(self.html(), Path(path), inputs=self.inputs, overwrite=overwrite)
+        kind = Path(path).suffix.lower()
+        text = self.summary(markdown=kind == ".md") if kind in (".md", ".txt") else self.html()
+        write_text(text, Path(path), inputs=self.inputs, overwrite=overwrite)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,17 +370,17 @@ class Release(Published):
         """
         return describe_release(self.plan, self.selection, self.totals, self.created, self.receipt, self.bounds)
 
-    def html(self) -> str:
-        """The report as text.
+    def content(self) -> Content:
+        """What a report says, whatever it is written as.
 
         Returns:
-            One HTML file that needs no network.
+            Headline, guarantee, table and the rest, for `dphist.report`.
 
         Example:
-            >>> "user_id" in release.html()
+            >>> "user_id" in str(release.content())
             True
         """
-        return html.render(self.table, self.plan, self.metadata())
+        return content_of(self.table, self.plan, self.metadata())
 
     def write(self, path: str | Path, *, overwrite: bool = False, raw_csv: bool = False) -> None:
         """Write the table: see `Published.write`. Spark writes a folder.

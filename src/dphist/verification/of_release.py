@@ -17,10 +17,10 @@ from dphist.errors import InvalidParameter
 from dphist.measures import Column, Floats, NoisySum
 from dphist.planning import Plan, storage
 from dphist.planning.describe import guarantee
-from dphist.planning.plan import NOISY, STD_ERROR
+from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection, describe_release
-from dphist.publish.table import HIGH, LOW, check_form, column_names, count_column
+from dphist.publish.table import check_form, column_names, count_column
 from dphist.publish.totals import Totals, contradiction, estimated
 from dphist.selection.bounds import ChosenBounds
 from dphist.verification import claims

@@ -49,7 +49,7 @@ def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection
     """A connection with these settings; what it spilled is gone when the block ends."""
     parent = Path(tempfile.gettempdir() if settings.temp_directory is None else settings.temp_directory)
     if not parent.is_dir():
-        raise InvalidParameter("a directory for temporary files that exists", repr(str(parent)))
+        raise InvalidParameter("a directory for temporary files that exists", repr(str(parent)), "create it first.")
     if not os.access(parent, os.W_OK | os.X_OK) or str(parent).encode("utf-8", "replace") != os.fsencode(parent):
         raise InvalidParameter("a directory for temporary files, with a name in UTF-8, to write to", ascii(str(parent)))
     with private_directory(parent) as directory, duckdb.connect(":memory:") as connection:
@@ -63,7 +63,6 @@ def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection
             "preserve_insertion_order": "false",
             "arrow_large_buffer_size": "true",
             "disabled_optimizers": quote_text(",".join(_optimizers_to_disable(connection))),
-            "enable_progress_bar": "false",
             "parquet_metadata_cache": "true",
             "TimeZone": "'UTC'",
         }
@@ -71,9 +70,16 @@ def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection
             options["threads"] = str(settings.threads)
         if settings.memory_limit is not None:
             options["memory_limit"] = quote_text(settings.memory_limit)
+        if _shows_progress(connection):
+            options["enable_progress_bar"] = "false"
         for name, value in options.items():
             connection.execute(f"SET {name} = {value}")
         yield connection
+
+
+def _shows_progress(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the engine draws a bar. In a notebook without ipywidgets it does not, and refuses to be told so."""
+    return connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]
 
 
 _SIZES: Final = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}

@@ -19,6 +19,7 @@ from mkdocs.structure.files import File, Files
 
 import dphist
 from dphist.cli.app import app
+from dphist.cli.help import HELP, Row, page_of
 from dphist.planning import options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,9 +48,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Point links out of docs/ to their pages here; files that the site does not have stay as words."""
-    source = next(
-        (path for path, place in ELSEWHERE.items() if place == page.file.src_uri), f"docs/{page.file.src_uri}"
-    )
+    generated = {place: path for path, place in ELSEWHERE.items() if place.startswith("project/")}
+    source = generated.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     return LINK.sub(lambda link: _moved(link, Path(source).parent, page.file.src_uri), markdown)
 
 
@@ -58,6 +58,8 @@ def _moved(link: re.Match[str], folder: Path, page: str) -> str:
     if ":" in target:
         return link[0]
     path = _relative(ROOT / folder / target, ROOT)
+    if path.endswith(".ipynb") and not words.startswith("Download"):
+        path = path.removesuffix(".ipynb") + ".md"  # where this site shows it
     place = ELSEWHERE.get(path, path.removeprefix("docs/"))
     if place == path:
         return words  # outside of docs/, and no page of the site
@@ -69,51 +71,45 @@ def _relative(path: Path, start: Path) -> str:
 
 
 def command_line() -> str:
-    """Every command with its arguments, options and example, as the program has them."""
-    root = typer.main.get_command(app)
-    sections = [_section(path, command) for path, command in commands(root, ("dphist",))]
-    head = "# Command line\n\nMade from the options of the program. `dphist COMMAND --help` prints the same.\n"
+    """Every command as its help describes it, with all options."""
+    sections = [
+        _section(context) for context in commands(typer.Context(typer.main.get_command(app), info_name="dphist"))
+    ]
+    head = "# Command line\n\nMade from the program itself. `dphist COMMAND --help-all` prints the same.\n"
     return "\n".join([head, *sections])
 
 
-def commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """All commands that do something, with the words that call them."""
-    context = typer.Context(command, info_name=path[-1])
-    if not hasattr(command, "list_commands"):
-        yield path, command
+def commands(context: typer.Context) -> Iterator[typer.Context]:
+    """All commands that do something, in the order of the help."""
+    group: Any = context.command
+    if not hasattr(group, "list_commands"):
+        yield context
         return
-    for name in command.list_commands(context):
-        yield from commands(command.get_command(context, name), (*path, name))
+    for name in group.list_commands(context):
+        yield from commands(typer.Context(group.get_command(context, name), info_name=name, parent=context))
 
 
-def _section(path: tuple[str, ...], command: Any) -> str:
-    rows = "\n".join(_row(one) for one in command.params if not getattr(one, "hidden", False))
-    table = f"| option | meaning |\n| --- | --- |\n{rows}\n" if rows else ""
-    return f"## {' '.join(path[1:])}\n\n{_words(command.help or '')}\n\n{table}"
+def _section(context: typer.Context) -> str:
+    page = page_of(context, everything=True)
+    about = "\n\n".join(_escaped(" ".join(part.split())) for part in page.about.split("\n\n") if part.strip())
+    examples = "\n".join(["```", *page.examples, "```"]) if page.examples else ""
+    rows = [_row(panel, row) for panel, rows in page.panels.items() if panel != HELP for row in rows]
+    table = "\n".join(["| | option | meaning |", "| --- | --- | --- |", *rows]) if rows else ""
+    title = context.command_path.removeprefix("dphist ")
+    return (
+        "\n\n".join(part for part in (f"## {title}", about, f"`{_plain(page.usage)}`", examples, table) if part) + "\n"
+    )
 
 
-def _words(text: str) -> str:
-    """A help text as Markdown: examples as code, everything else as it stands."""
-    paragraphs = [" ".join(part.split()) for part in inspect.cleandoc(text).replace("\b", "").split("\n\n")]
-    return "\n\n".join(_example(one) if one.startswith(("Example", "dphist ")) else _escaped(one) for one in paragraphs)
+def _row(panel: str, row: Row) -> str:
+    """The names of an option as code, one by one, so that each can be found."""
+    names = re.sub(r"-{1,2}[a-z][\w-]*", r"`\g<0>`", _plain(row.left))
+    value = re.sub(r" (?![`/])(\S+)$", r" `\1`", names)
+    return f"| {panel} | {value} | {_escaped(_plain(row.right))} |"
 
 
-def _example(text: str) -> str:
-    lines = re.split(r"\s+(?=dphist )", text.split(":", 1)[-1].strip() if text.startswith("Example") else text)
-    return "```\n" + "\n".join(lines) + "\n```"
-
-
-def _row(parameter: Any) -> str:
-    names = [*parameter.opts, *parameter.secondary_opts]
-    if not names[0].startswith("-"):
-        names = [names[0].upper()]
-    value = getattr(parameter, "metavar", None) or ""
-    flag = ", ".join(f"`{name}`" for name in names) + (f" `{value}`" if value and names[0].startswith("-") else "")
-    default = parameter.default
-    plain = isinstance(default, (str, int, float)) and not isinstance(default, bool)
-    more = ". Required" if parameter.required else f". Default: `{default}`" if plain and f"{default}" else ""
-    words = (getattr(parameter, "help", None) or "").rstrip(".")
-    return f"| {flag} | {_escaped(words)}{more} |".replace("\n", " ")
+def _plain(text: str) -> str:
+    return text.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def _escaped(text: str) -> str:

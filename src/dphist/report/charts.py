@@ -1,0 +1,243 @@
+"""The right picture for the key: a time line for dates, a heat map for two keys, bars for all others.
+
+Whiskers are what the table says: the intervals of the release where it has any, otherwise one standard error.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import html
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dphist.report import svg
+from dphist.report.cells import cut_apart, key_text, numbers, reaches, spread_in_words
+from dphist.words import printable
+
+MOST_BARS: Final = 20
+MOST_MOMENTS: Final = 1000
+_ROWS, _COLUMNS = 20, 10
+_SHADES: Final = 7
+_LABEL: Final = 34
+_MOMENT: Final = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d))?)?)?)?)?")
+_YEARS: Final = (1000, 2999)
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A heading, the picture, the words below it, and what its lines are called in the order of their colours."""
+
+    heading: str
+    picture: str
+    caption: str
+    legend: Sequence[str] = ()
+
+
+def chart(table: pa.Table, by: Sequence[str], level: float | None) -> Chart | None:
+    """The picture of the counts; None where one row or no count leaves nothing to compare."""
+    if table.num_rows < 2 or not by or "count" not in table.column_names:
+        return None
+    if len(by) == 1:
+        places = moments(table.column(by[0]), by[0])
+        return _bars(table, by, level) if places is None else _time_line(table, by[0], level, places)
+    if len(by) == 2 and all(len(table.column(name).unique()) > 1 for name in by):
+        return _heat_map(table, by)
+    return _bars(table, by, level)
+
+
+def moments(column: pa.ChunkedArray, name: str) -> list[float | None] | None:
+    """When the keys are, where all of them are dates, times or years; None for those that are missing. Otherwise None."""
+    values = column.to_pylist()
+    read = _reader(column.type, name)
+    places = [None if value is None else read(value) for value in values]
+    bad = any(place is None and value is not None for place, value in zip(places, values, strict=True))
+    return None if bad or len({place for place in places if place is not None}) < 2 else places
+
+
+def _reader(kind: pa.DataType, name: str) -> Callable[[Any], float | None]:
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return _place
+    if pa.types.is_integer(kind) and "year" in name.lower():
+        return lambda value: float(value) if _YEARS[0] <= value <= _YEARS[1] else None
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return _read_text
+    return lambda value: None
+
+
+def _place(moment: dt.date) -> float:
+    """A date or time in days; time zones are the same for a whole column."""
+    if not isinstance(moment, dt.datetime):
+        return float(moment.toordinal())
+    start = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    return moment.toordinal() + (moment - start) / dt.timedelta(days=1)
+
+
+def _read_text(text: str) -> float | None:
+    """2024, 2024-05, 2024-05-17 or 2024-05-17 08:30 in days."""
+    match = _MOMENT.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (None if part is None else int(part) for part in match.groups())
+    try:
+        clock = dt.time(hour or 0, minute or 0, second or 0)
+        return _place(dt.datetime.combine(dt.date(year or 0, _or_first(month), _or_first(day)), clock))
+    except ValueError:
+        return None
+
+
+def _or_first(part: int | None) -> int:
+    return 1 if part is None else part
+
+
+def _bars(table: pa.Table, by: Sequence[str], level: float | None) -> Chart:
+    """The largest counts: the key and the count above each bar."""
+    counts = numbers(table, "count")
+    top = np.argsort(-counts, kind="stable")[:MOST_BARS]
+    low, high = (side[top] for side in reaches(table, "count", level))
+    full = [key_text(table, by, int(row)) for row in top]
+    scale = svg.Scale(min(0.0, float(low.min())), float(high.max()), 0.0, 100.0, most=4)
+    row_height, base = 40, 40 * len(top) + 4
+    parts = [svg.line((scale(tick), 0), (scale(tick), base), "grid") for tick in scale.ticks]
+    for row, (label, whole) in enumerate(zip(cut_apart(full, _LABEL), full, strict=True)):
+        y, value = row * row_height, float(counts[top[row]])
+        drawn = [
+            svg.words((0, y + 15), label, "ink halo"),
+            svg.words((100, y + 15), svg.short(value), "ink halo number", "end"),
+            svg.box(scale(min(value, 0.0)), y + 21, scale(max(value, 0.0)), y + 35, "bar"),
+            svg.whisker((scale(float(low[row])), y + 28), (scale(float(high[row])), y + 28)),
+        ]
+        parts.append(svg.group(f"{whole}: {svg.short(value)}", drawn))
+    parts += svg.marks([(scale(tick), svg.short(tick)) for tick in scale.ticks], base)
+    names = ", ".join(by)
+    few = f"the {len(top)} largest of {table.num_rows:,} groups" if len(top) < table.num_rows else "all groups"
+    words = f"Bars of {few} of {names}, from {full[0]} with {svg.short(float(counts[top[0]]))} units downwards."
+    picture = svg.picture("chart", base + 26, f"Counts by {names}", words, parts)
+    shown = f"{few[0].upper()}{few[1:]}"
+    return Chart(
+        "The largest groups" if len(top) < table.num_rows else "All groups",
+        picture,
+        f"{shown}. {spread_in_words(level, 'Whiskers')}",
+    )
+
+
+def _time_line(table: pa.Table, name: str, level: float | None, places: list[float | None]) -> Chart:
+    """Counts in the order of time; the line breaks where groups between two others are missing."""
+    placed = sorted((place, row) for row, place in enumerate(places) if place is not None)
+    order = [row for _, row in placed[-MOST_MOMENTS:]]
+    at = np.array([place for place, _ in placed[-MOST_MOMENTS:]])
+    counts, (low, high) = numbers(table, "count")[order], (side[order] for side in reaches(table, "count", level))
+    texts = [_moment_text(table.column(name)[row].as_py()) for row in order]
+    x = 3.0 + 94.0 * (at - at[0]) / max(float(at[-1] - at[0]), 1e-9)
+    up = svg.Scale(min(0.0, float(low.min())), float(high.max()), 250.0, 22.0)
+    points = [(float(a), up(float(count))) for a, count in zip(x, counts, strict=True)]
+    size = 2.5 if len(order) > 60 else 3.5
+    parts = svg.levels(up)
+    for a, down, top in zip(x, low, high, strict=True):
+        parts.append(svg.line((a, up(float(down))), (a, up(float(top))), "whisker"))
+    parts += [svg.path([points[i] for i in piece], "curve", 280) for piece in _unbroken(at) if len(piece) > 1]
+    for point, text, count in zip(points, texts, counts, strict=True):
+        parts.append(svg.group(f"{text}: {svg.short(float(count))}", [svg.dot(point, "point", size)]))
+    parts += svg.marks([(float(x[i]), texts[i]) for i in _spread(at, 4 if len(texts[0]) < 11 else 2)], 258)
+    least, most = (svg.short(float(count)) for count in (counts.min(), counts.max()))
+    words = f"Counts from {texts[0]} to {texts[-1]}, between {least} and {most}."
+    caption = [
+        "Counts in the order of time; the line breaks where groups are missing.",
+        spread_in_words(level, "Whiskers"),
+    ]
+    if len(order) < len(placed):
+        caption.append(f"The last {len(order):,} of {len(placed):,} are shown.")
+    if len(placed) < len(places):
+        caption.append(f"Records without {name} are one group, in the table below.")
+    picture = svg.picture("chart", 284, f"Counts by {name}, over time", words, parts)
+    return Chart("Over time", picture, " ".join(caption))
+
+
+def _unbroken(at: svg.Floats) -> Iterator[list[int]]:
+    """Runs of moments that follow each other: months differ by a tenth, a missing one doubles the step."""
+    steps = np.diff(at)
+    usual = float(np.median(steps))
+    number = np.concatenate([[0], np.cumsum(steps > 1.5 * usual)])
+    for _, run in itertools.groupby(range(len(at)), lambda i: number[i]):
+        yield list(run)
+
+
+def _spread(at: svg.Floats, most: int) -> list[int]:
+    """Some moments about equally far apart, the first and the last among them."""
+    wanted = np.linspace(at[0], at[-1], min(most, len(at)))
+    return sorted({int(np.argmin(np.abs(at - moment))) for moment in wanted})
+
+
+def _moment_text(value: object) -> str:
+    return str(value).removesuffix(" 00:00:00")
+
+
+def _heat_map(table: pa.Table, by: Sequence[str]) -> Chart:
+    """Counts of pairs of keys as shades, the key with more values downwards. A table, so that it can be read aloud too."""
+    down, across = sorted(by, key=lambda name: -len(table.column(name).unique()))
+    counts = numbers(table, "count")
+    pairs = zip(_axis(table, down), _axis(table, across), strict=True)
+    rows, heads = _ends(table, down, counts, _ROWS), _ends(table, across, counts, _COLUMNS)
+    cells = dict(zip(pairs, counts.tolist(), strict=True))
+    largest = max((cells.get((row, head), 0.0) for row in rows for head in heads), default=0.0)
+    names = [_cell_head(texts) for texts in (rows, heads)]
+    lines = [
+        f'<tr><th scope="col">{_escape(down)}</th>'
+        + "".join(f'<th scope="col">{head}</th>' for head in names[1])
+        + "</tr>"
+    ]
+    for row, text in zip(rows, names[0], strict=True):
+        shades = "".join(_shade(cells.get((row, head)), largest) for head in heads)
+        lines.append(f'<tr><th scope="row">{text}</th>{shades}</tr>')
+    title = f"Counts by {down}, down, and {across}, across"
+    picture = (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{_escape(title)}"><table class="heat">'
+        f"<caption>{_escape(title)}</caption><thead>{lines[0]}</thead><tbody>{''.join(lines[1:])}</tbody></table></div>"
+    )
+    cut_off = [f"{len(keys)} of {whole:,} values of {name}" for name, keys in ((down, rows), (across, heads))
+               if len(keys) < (whole := len(table.column(name).unique()))]  # fmt: skip
+    largest_only = f" The largest {' and '.join(cut_off)} are shown." if cut_off else ""
+    caption = f"The stronger the colour, the larger the count; a dot: no such group was released.{largest_only}"
+    return Chart("Where the units are", picture, caption)
+
+
+def _axis(table: pa.Table, name: str) -> list[Any]:
+    """The keys of all rows; NaN is one object, since it equals no other."""
+    return [math.nan if value != value else value for value in table.column(name).to_pylist()]
+
+
+def _ends(table: pa.Table, name: str, counts: svg.Floats, most: int) -> list[Any]:
+    """The keys of an axis: those with the largest counts, in the order of time or of their counts."""
+    values = _axis(table, name)
+    sums: dict[Any, float] = {}
+    for value, count in zip(values, counts.tolist(), strict=True):
+        sums[value] = sums.get(value, 0.0) + count
+    kept = sorted(sums, key=lambda value: (-sums[value], str(value)))[:most]
+    places = moments(table.column(name), name)
+    if places is None:
+        return kept
+    when = dict(zip(values, places, strict=True))
+    return sorted(kept, key=lambda value: (when[value] is None, when[value] or 0.0))
+
+
+def _cell_head(keys: Sequence[Any]) -> list[str]:
+    full = ["(null)" if key is None else _moment_text(key) for key in keys]
+    short = cut_apart(full, 18)
+    return [f'<span title="{_escape(whole)}">{_escape(text)}</span>' for whole, text in zip(full, short, strict=True)]
+
+
+def _shade(count: float | None, largest: float) -> str:
+    if count is None:
+        return '<td class="none">·</td>'
+    share = max(count, 0.0) / largest if largest > 0 else 0.0
+    return f'<td class="h{min(int(share * _SHADES), _SHADES - 1)}">{svg.short(round(count))}</td>'
+
+
+def _escape(text: str) -> str:
+    return html.escape(printable(text))

@@ -1,0 +1,235 @@
+"""The report of a release: counts by a key, keys alone, or one number for all units together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dphist.mechanisms import GroupMechanism
+from dphist.planning import Plan
+from dphist.planning.describe import facts, rates_in_words, standard_error_in_words, standing, title
+from dphist.planning.plan import STD_ERROR
+from dphist.report import content, pictures
+from dphist.report.cells import cells_of, numbers
+from dphist.report.charts import Chart, chart
+from dphist.report.content import Appendix, Content, Fact, capital
+from dphist.words import number, percent, with_error
+
+_GIVEN_RELEASE = (
+    "Counts are estimated given that their groups were released, which noise helped them to; the plain noisy counts are the"
+    " column count_noisy of the table file."
+)
+
+
+def content_of(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> Content:
+    """Everything that is told of a release."""
+    by, level, protected = metadata["by"], metadata["intervals"], content.records_of(metadata["unit"])
+    what = "Keys" if plan.request.keys_only else "Counts"
+    heading = f"Private {what.lower()}{content.by_words(by)}"
+    return Content(
+        title=heading,
+        headline=[
+            ("Counted", _counted(table, plan, metadata)),
+            content.for_whom(metadata, protected),
+            ("How sure", _sure(table, plan, level)),
+            ("Missing", _missing(plan, metadata)),
+        ],
+        guarantee=content.guarantee_of(metadata, protected),
+        explanation=content.explanation_of(metadata, protected, plan.mechanism.assumption),
+        cells=cells_of(table, by, plan.value_names, level),
+        table_note=_note(plan, level),
+        seen=_seen(plan, metadata),
+        reading=_reading(plan, metadata),
+        citation=content.citation_of(what, metadata),
+        maker=content.maker_of(metadata),
+        charts=lambda: [one for one in (chart(table, by, level),) if one is not None],
+        curve=lambda: _curve(plan) if by else None,
+        appendix=lambda: _appendix(table, plan, metadata),
+        share=_share(metadata),
+    )
+
+
+def _counted(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
+    units = content.counted(metadata["unit"])
+    if not metadata["by"]:
+        return f"How many {units} there are, all units together; units, not rows."
+    shown = content.groups_shown(table.num_rows)
+    if plan.request.keys_only:
+        return f"Which {' and '.join(metadata['by'])} have enough {units}; nothing was counted. {shown}."
+    return f"{content.counted_in_words(metadata['unit'], metadata['by'])} {shown}."
+
+
+def _sure(table: pa.Table, plan: Plan, level: float | None) -> str:
+    if plan.request.keys_only:
+        return f"{capital(dict(rates_in_words(plan.mechanism))['spurious'])}."
+    if level is not None:
+        covers = (
+            "is made to cover the true value, noise and estimates included,"
+            if plan.mechanism.in_rounds
+            else "covers the value before noise"
+        )
+        return f"Each interval {covers} with {percent(level)} % probability."
+    typical = ""
+    if table.num_rows:
+        typical = f" On a count it is about {_median_error(table)}."
+    return f"{standard_error_in_words(plan.mechanism)}{typical}"
+
+
+def _median_error(table: pa.Table) -> str:
+    return with_error(0.0, float(np.median(numbers(table, "count" + STD_ERROR)))).partition("± ")[2]
+
+
+def _note(plan: Plan, level: float | None) -> str:
+    if plan.request.keys_only:
+        return "Keys alone, in their order."
+    return standard_error_in_words(plan.mechanism) if level is None else f"With {percent(level)} % intervals."
+
+
+def _missing(plan: Plan, metadata: dict[str, Any]) -> str:
+    mechanism, request = plan.mechanism, plan.request
+    parts = ["No unit with a record that was read."]
+    if metadata["by"]:
+        parts = [_lost(mechanism, keys_only=request.keys_only)]
+    if (words := _units_in_all(metadata)) is not None:
+        parts.append(words)
+    if mechanism.in_rounds or request.keys_only:
+        return " ".join(parts)
+    if request.sketch is not None or request.sparsity is not None:
+        parts.append(f"A count estimates {metadata['estimand']}.")
+    elif request.max_groups is not None and request.max_groups < (request.keys or math.inf):
+        most_groups = "one group" if request.max_groups == 1 else f"at most {request.max_groups:,} groups"
+        parts.append(f"Each unit counts in {most_groups}: units in more are missing from some of them.")
+    return " ".join(parts)
+
+
+def _lost(mechanism: GroupMechanism, *, keys_only: bool) -> str:
+    if mechanism.threshold is None:
+        return "No group of the public list."
+    half, most = (content.units(mechanism.count_released_with(p)) for p in (0.5, 0.95))
+    alone = " that are in no other" if mechanism.in_rounds else ""
+    size = f" ({mechanism.size_in_words})" if keys_only else ""
+    return f"Small groups: one of {half} units{alone} is shown with 50 % probability, one of {most} with 95 %{size}."
+
+
+def _units_in_all(metadata: dict[str, Any]) -> str | None:
+    """How many units there are, and how many of them the table does not show at all."""
+    total, other = metadata["total_units"], metadata.get("other_units")
+    if total is None:
+        return None
+    words = f"There are about {_with_error(total)} units in all"
+    return (
+        f"{words}."
+        if other is None
+        else f"{words}, of whom about {_with_error(other)} are in none of the groups shown."
+    )
+
+
+def _with_error(estimate: dict[str, float]) -> str:
+    return f"{estimate['value']:,.0f} ± {estimate['std_error']:,.0f}"
+
+
+def _share(metadata: dict[str, Any]) -> float | None:
+    total, part = metadata["total_units"], metadata.get("covered_units")
+    if total is None or part is None or total["value"] <= 0:
+        return None
+    return float(min(max(part["value"] / total["value"], 0.0), 1.0))
+
+
+def _seen(plan: Plan, metadata: dict[str, Any]) -> list[str]:
+    """Which groups could be seen, and how many people that leaves out."""
+    if not metadata["by"]:
+        return []
+    words = []
+    if (share := _share(metadata)) is not None:
+        covered = _with_error(metadata["covered_units"])
+        words.append(f"About {100 * share:.0f} % of the units are in at least one of the groups shown: {covered}.")
+    if (total := _units_in_all(metadata)) is not None:
+        words.append(total)
+    mechanism = plan.mechanism
+    if mechanism.threshold is None:
+        return [*words, "All groups of the public list are released."]
+    half, most = (content.units(mechanism.count_released_with(p)) for p in (0.5, 0.95))
+    if plan.request.keys_only:
+        return [
+            *words,
+            f"Of groups of {half} units 50 % are released, of {most} units 95 % ({mechanism.size_in_words}).",
+        ]
+    if mechanism.in_rounds:
+        return [
+            *words,
+            "The probability that a group is selected grows with the weight that its units give it, which is their number if"
+            f" they have no other undecided group: 50 % at {half}, 95 % at {most}.",
+        ]
+    return [*words, f"A group is released with 50 % probability if it has {half} units, with 95 % if it has {most}."]
+
+
+def _curve(plan: Plan) -> Chart | None:
+    mechanism = plan.mechanism
+    if mechanism.threshold is None:
+        return None
+    if plan.request.keys_only:
+        return _shares_released(mechanism)
+    grid = pictures.grid(1.15 * mechanism.count_released_with(0.999), 120)
+    points = [(mechanism.count_released_with(p), p) for p in (0.5, 0.95)]
+    heights = np.array([mechanism.release_probability(x) for x in grid])
+    weight = "the weight of its units" if mechanism.in_rounds else "its true number of units"
+    caption = f"The probability that a group is released, by {weight}."
+    return Chart("", pictures.curve(grid, heights, points, "The probability that a group is released"), caption)
+
+
+def _shares_released(mechanism: GroupMechanism) -> Chart:
+    """Of keys alone: up to sizes of which hardly any is lost."""
+    grid = pictures.grid(4 * mechanism.count_released_with(0.5), 31)  # each of them is an integral
+    points = [(x, 1 - mechanism.share_lost(x)) for x in map(mechanism.count_released_with, (0.5, 0.95))]
+    heights = np.array([1 - mechanism.share_lost(x) for x in grid])
+    caption = f"The share of groups that are released, by their units ({mechanism.size_in_words})."
+    return Chart("", pictures.curve(grid, heights, points, "The share of groups that are released"), caption)
+
+
+def _reading(plan: Plan, metadata: dict[str, Any]) -> list[str]:
+    if plan.request.keys_only:
+        return [f"{capital(metadata['estimand'])}."]
+    words = [f"A count estimates {metadata['estimand']}."]
+    words += [f"{one['name']} estimates {one['estimand']}." for one in metadata["aggregates"]]
+    words += [str(one["in_words"]) for one in metadata.get("bounds", ())]
+    if plan.mechanism.hides_small_counts:
+        words.append(_GIVEN_RELEASE)
+    return words
+
+
+def _appendix(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> list[Appendix]:
+    plain = ("guarantee", "provided")
+    sentences: list[Fact] = [
+        ("mechanism", title(plan.mechanism)),
+        *facts(plan.request, plan.mechanism, metadata["unit"]),
+    ]
+    found = [
+        Appendix("What was done", [("", metadata["summary"])]),
+        Appendix("The plan", [fact for fact in sentences if fact[0] not in plain]),
+        Appendix("What the alternatives would have cost", rows=_alternatives(plan)),
+    ]
+    if plan.request.keys_only or table.num_rows < 2:
+        return found
+    picture = pictures.histogram(numbers(table, "count"))
+    return [
+        *found,
+        Appendix("All released counts", picture=Chart("", picture, "How many released groups have which count.")),
+    ]
+
+
+def _alternatives(plan: Plan) -> Sequence[Sequence[str]]:
+    rows = [("mechanism", "noise std", "threshold", "95 % released at", "against the plan")]
+    for mechanism in (plan.mechanism, *plan.alternatives):
+        hides = mechanism.threshold is not None
+        rows.append((
+            title(mechanism),
+            number(mechanism.noise_std) if mechanism.counted else "–",
+            number(mechanism.threshold) if mechanism.threshold is not None else "–",
+            number(mechanism.count_released_with(0.95)) if hides else "–",
+            standing(plan.request, mechanism, plan.mechanism, "chosen"),
+        ))  # fmt: skip
+    return rows

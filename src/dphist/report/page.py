@@ -1,0 +1,194 @@
+"""A report as one HTML file: style and script are in it, nothing is loaded, and the browser is told to see to it.
+
+Keys are whatever somebody typed. They are text wherever they stand: escaped in HTML and SVG, and in the JSON that the script
+reads, which puts them into the page as text. A content security policy allows this script and this style and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from dphist.report import pictures
+from dphist.report.cells import Cells
+from dphist.report.charts import Chart
+from dphist.report.content import Appendix, Content, Fact, capital
+from dphist.words import printable
+
+FIRST_ROWS: Final = 25
+"""So many rows are in the page itself; a script shows the others."""
+
+_DANGEROUS: Final = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&'"})
+
+
+def render(content: Content) -> str:
+    """The report of a published table."""
+    charts = [_section(chart.heading, _figure(chart)) for chart in content.charts()]
+    curve = content.curve()
+    parts = [
+        f"<header><h1>{_text(content.title)}</h1>{_headline(content.headline)}{_guarantee(content.guarantee)}</header>",
+        *charts,
+        _section("The table", _table(content.cells, content.title, content.table_note)),
+        _section("Which groups could be seen", _seen(content, curve)),
+        _section("How to read this", _paragraphs(content.reading)),
+        _section("What the guarantee means", _paragraphs(content.explanation), "guarantee"),
+        _section("How to cite this", f'<p class="citation">{_text(content.citation)}</p>'),
+        _appendix(content.appendix()),
+        f"<footer>{_text(content.maker)}</footer>",
+    ]
+    return document(content.title, parts, script=True)
+
+
+def document(title: str, parts: Iterable[str], *, script: bool = False) -> str:
+    """A page in the look of all reports; empty parts are left out."""
+    style, code = _asset("report.css"), _asset("report.js") if script else ""
+    allowed = f"default-src 'none'; style-src {_digest(style)}" + (f"; script-src {_digest(code)}" if code else "")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{allowed}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">'
+        f"<title>{_text(title)}</title><style>{style}</style></head>"
+        f"<body><main>{''.join(part for part in parts if part)}</main>"
+        f"{f'<script>{code}</script>' if code else ''}</body></html>\n"
+    )
+
+
+@cache
+def _asset(name: str) -> str:
+    return "\n" + files("dphist.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _text(text: str) -> str:
+    """A text that somebody else typed, as the browser shows it."""
+    return html.escape(printable(text, lines=True))
+
+
+def _section(heading: str, content: str, name: str = "") -> str:
+    """A heading with its content, or nothing."""
+    anchor = f' id="{name}" tabindex="-1"' if name else ""
+    return f"<section{anchor}><h2>{_text(heading)}</h2>{content}</section>" if content else ""
+
+
+def _paragraphs(words: Iterable[str]) -> str:
+    return "".join(f"<p>{_text(paragraph)}</p>" for paragraph in words)
+
+
+def _headline(facts: Sequence[Fact]) -> str:
+    return '<dl class="headline">' + "".join(f"<div>{_pair(*fact)}</div>" for fact in facts) + "</dl>"
+
+
+def _pair(label: str, words: str) -> str:
+    return f"<dt>{_text(label)}</dt><dd>{_text(words)}</dd>"
+
+
+def _guarantee(words: str) -> str:
+    link = '<a href="#guarantee">What this means</a>'
+    return f'<p class="guarantee"><strong>Guarantee.</strong> {_text(words)} {link}</p>'
+
+
+def _figure(chart: Chart) -> str:
+    legend = "".join(f'<li class="c{number}">{_text(label)}</li>' for number, label in enumerate(chart.legend, 1))
+    listed = f'<ul class="legend">{legend}</ul>' if legend else ""
+    return f"<figure>{chart.picture}{listed}<figcaption>{_text(chart.caption)}</figcaption></figure>"
+
+
+def _seen(content: Content, curve: Chart | None) -> str:
+    bar = "" if content.share is None else pictures.share_bar(content.share)
+    return bar + _paragraphs(content.seen) + ("" if curve is None else _figure(curve))
+
+
+def _table(cells: Cells, title: str, note: str) -> str:
+    """The first rows, the controls that the script wakes up, and all rows for it."""
+    if not cells.rows:
+        return ""
+    head = "".join(
+        f'<th scope="col" class="{kind}">{_text(name)}</th>'
+        for name, kind in zip(cells.names, cells.kinds, strict=True)
+    )
+    body = "".join("<tr>" + "".join(map(_cell, row, cells.kinds)) + "</tr>" for row in cells.rows[:FIRST_ROWS])
+    held = len(cells.rows)
+    whole = "" if held == cells.total else (
+        f"<p>This page holds the first {held:,} of {cells.total:,} rows; the table file has all of them.</p>"
+    )  # fmt: skip
+    first = "" if held <= FIRST_ROWS else (
+        f'<noscript><p>The first {FIRST_ROWS} of {held:,} rows. Search and paging need JavaScript.</p></noscript>'
+    )  # fmt: skip
+    return (
+        f"{_controls(cells.keys)}"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(title)}: the table">'
+        f'<table id="table"><caption>{_text(title)}. {_text(note)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'{_pages()}{first}{whole}<script type="application/json" id="rows">{_json(cells)}</script>'
+    )
+
+
+def _cell(text: str | None, kind: str) -> str:
+    if kind == "value":
+        value, sign, error = _text(text or "").partition(" ± ")
+        return f'<td class="value">{value}{f" <span>± {error}</span>" if sign else ""}</td>'
+    words = "<i>(null)</i>" if text is None else _text(text)
+    return f'<td class="{kind}"><div>{words}</div></td>'
+
+
+def _controls(keys: Sequence[str]) -> str:
+    """Search and the number of rows on a page; hidden until a script can serve them."""
+    sizes = "".join(
+        f"<option{' selected' if size == FIRST_ROWS else ''}>{size}</option>" for size in (25, 50, 100, 500)
+    )
+    return (
+        f'<div class="controls" hidden><label>Search {_text(", ".join(keys))} <input type="search" id="search"'
+        ' autocomplete="off" spellcheck="false"></label>'
+        f'<label>Rows on a page <select id="size">{sizes}</select></label></div>'
+    )
+
+
+def _pages() -> str:
+    buttons = "".join(f'<button type="button" id="{name}">{words}</button>' for name, words in (
+        ("first", "First"), ("back", "Back"), ("next", "Next"), ("last", "Last")))  # fmt: skip
+    return (
+        f'<nav class="pages" aria-label="Pages of the table" hidden>{buttons}</nav>'
+        '<p id="status" role="status" aria-live="polite"></p>'
+    )
+
+
+def _json(cells: Cells) -> str:
+    """The rows for the script: nothing in it ends or opens a tag, and all of it is ASCII."""
+    data = {"kinds": cells.kinds, "rows": cells.rows}
+    return json.dumps(data, ensure_ascii=True, separators=(",", ":")).translate(_DANGEROUS)
+
+
+def _appendix(parts: Sequence[Appendix]) -> str:
+    inside = "".join(f"<h3>{_text(part.heading)}</h3>{_of_appendix(part)}" for part in parts)
+    return f"<details><summary>Technical appendix</summary>{inside}</details>"
+
+
+def _of_appendix(part: Appendix) -> str:
+    labelled = [(label, words if label == "mechanism" else capital(words)) for label, words in part.facts]
+    if len(labelled) == 1:
+        return f"<p>{_text(labelled[0][1])}</p>"
+    described = f"<dl>{''.join(_pair(*fact) for fact in labelled)}</dl>" if labelled else ""
+    table = plain_table(part.rows[0], part.rows[1:], part.heading) if part.rows else ""
+    return described + table + ("" if part.picture is None else _figure(part.picture))
+
+
+def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]], name: str) -> str:
+    """A table of texts, the first of each row naming it."""
+    titles = "".join(f'<th scope="col">{_text(title)}</th>' for title in head)
+    lines = "".join(
+        f'<tr><th scope="row">{_text(row[0])}</th>' + "".join(f"<td>{_text(cell)}</td>" for cell in row[1:]) + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(name)}"><table class="plain">'
+        f"<thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table></div>"
+    )
