@@ -33,7 +33,7 @@ class Effort:
     seed: int = 0
 
 
-QUICK: Final = Effort(combinations=1, literals=1, rows=40, alone=2, all_types=False, shifts=(2047,))
+QUICK: Final = Effort(combinations=1, literals=1, rows=100, alone=2, all_types=False, shifts=(2047,))
 THOROUGH: Final = Effort(combinations=40, literals=12, rows=600, alone=4)
 
 

@@ -55,13 +55,11 @@ def share_selected(mechanism: AdaptiveGaussian, units: float) -> float:
         steps = np.floor(totals * 2.0 ** (LATTICE_BITS + tuning.share_bits)).astype(np.int64)
         weighs = next_weights(mechanism, number, steps) > 0 if number else np.ones(1, np.bool_)
         means = totals + share * units * weighs
-        if number == tuning.rounds - 1:
-            break
-        step, totals = grid[1] - grid[0], grid
-        if number:
+        if number == 0 < tuning.rounds - 1:
+            totals, law = grid, np.diff(ndtr((edges - means) / noise))
+        elif number < tuning.rounds - 1:
+            step = grid[1] - grid[0]
             law = _spread(law * weighs, step, share * units, noise) + _spread(law * ~weighs, step, 0.0, noise)
-        else:
-            law = np.diff(ndtr((edges - means) / noise))
     return float(law @ ndtr((means - mechanism.threshold) / noise))
 
 
