@@ -94,6 +94,7 @@ test-statistical: $(READY)  ## the long statistical runs
 
 test-fuzz: $(READY)  ## 1.5 million nasty calls of functions, 3,700 damaged files, every option and name with nasty values
 	@$(BIN)/pytest -q -s -m fuzz tests/engines tests/stored tests/cli
+	@DPHIST_THOROUGH=1 $(BIN)/pytest -q -n auto tests/engines tests/publish # properties with few examples in other runs
 
 test-crash: $(READY) postgres  ## kill commands with every signal, and who adds to a stream or charges a ledger, at random moments
 	@$(BIN)/pytest -q -m crash

@@ -3,6 +3,7 @@
 import os
 from collections import defaultdict
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from coverage import Coverage
 from hypothesis import settings
 
 import spark_sessions
+from dphist.checks import Check
+from dphist.verification import isolated
 
 # No deadlines: a busy machine is not a bug. In CI the examples are the same in every run; elsewhere they are new each time.
 settings.register_profile("dphist", deadline=None, derandomize="CI" in os.environ, max_examples=50)
@@ -17,6 +20,9 @@ settings.load_profile("dphist")
 
 UNTRACED = {"audit", "docs", "engines", "locality", "papers", "spark"}
 """Tests that run unseen by the coverage gate: the others cover its rooms line by line, and tracing these would cost minutes."""
+
+EXAMINED_APART = {"test_isolated"}
+"""Files of tests in which `verify` starts a process: that costs a second, and all others look at what it answers."""
 
 MOST_ON_SPARK = 2
 """Of a test with more sets of parameters, Spark runs so many of them, unless it is asked for by name."""
@@ -34,8 +40,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Traced or not, with fixtures: the marker `no_cover` leaves those traced, and on workers, where two run, everything."""
+    """Traced or not, with fixtures: the marker `no_cover` leaves those traced, and on workers, where two run, everything.
+
+    And where `verify` examines a file."""
     stopped: list[Coverage] = []
+    isolated.verify = verify_apart if item.path.stem in EXAMINED_APART else verify_here
     while item.path.parent.name in UNTRACED and (tracing := Coverage.current()) is not None:
         tracing.stop()
         stopped.insert(0, tracing)
@@ -44,6 +53,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     finally:
         for tracing in stopped:
             tracing.start()
+
+
+verify_apart = isolated.verify
+
+
+def verify_here(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> list[Check]:
+    """`dphist.verify` without its process."""
+    from dphist.verification.verify import examine
+
+    return examine(path, ledger=ledger, head=head)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
@@ -22,7 +23,7 @@ MOST_BYTES = 150_000
 
 def reports(flights: Path, folder: Path) -> None:
     """Destinations, weeks, and airlines at their airports, by the aircraft that flew."""
-    budget = {"unit": "tailnum", "epsilon": 1.0, "delta": 1e-8}
+    budget: dict[str, Any] = {"unit": "tailnum", "epsilon": 1.0, "delta": 1e-8}
     source = str(flights)
     dp.release(source, by="dest", intervals=0.95, total=True, **budget).report(folder / "report.html")
     week = "week=CAST(date_trunc('week', CAST(time_hour AS TIMESTAMP)) AS DATE)"

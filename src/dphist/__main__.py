@@ -1,10 +1,15 @@
 """`dphist`, and `python -m dphist`."""
 
+import os
+
+from dphist import special
 from dphist.cli import main as main_of_commands
 
 
 def main() -> None:
     """The command, as a process of its own."""
+    special.hurry()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # it would look through all packages for them
     main_of_commands(last=True)
 
 

@@ -68,7 +68,8 @@ class Aggregate:
         if (self.kind == "quantile") != bool(self.probabilities):
             raise InvalidParameter(f"probabilities for a quantile, and for nothing else, in {self.name}", "others")
         if not all(0 < p < 1 for p in self.probabilities) or sorted(set(self.probabilities)) != [*self.probabilities]:
-            raise InvalidParameter(f"different probabilities inside (0, 1) for {self.name}", self.probabilities)
+            hint = "0.95 is what 95 % of values are below; name each once."
+            raise InvalidParameter(f"different probabilities inside (0, 1) for {self.name}", self.probabilities, hint)
         _ = self.measures  # which check the bounds
 
     @property

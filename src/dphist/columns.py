@@ -54,7 +54,7 @@ def unit_of(given: str | Sequence[str]) -> Unit:
     if not (isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts)):
         raise InvalidParameter("a column, an expression or a list of them as the unit", type(given).__name__)
     if not parts or not all(parts):
-        raise InvalidParameter("a column that names the unit", "nothing")
+        raise InvalidParameter("a column that names the unit", "nothing", "--unit COLUMN says whose record it is.")
     if len(set(parts)) < len(parts):
         raise InvalidParameter("different parts of a unit", ", ".join(parts), "name each part once.")
     return parts[0] if len(parts) == 1 else tuple(parts)

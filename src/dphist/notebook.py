@@ -6,7 +6,6 @@ Every text is escaped: keys were typed by somebody else. No script, no style she
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -141,4 +140,6 @@ def _whole(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    return html.escape(printable(text))
+    from html import escape  # which loads the names of all letters
+
+    return escape(printable(text))

@@ -15,7 +15,8 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -80,6 +81,17 @@ def check_companion(path: Path) -> None:
             raise InvalidParameter(
                 "a name that belongs to nothing else", f"{path}, which belongs to {kind}", OTHER_NAME
             )
+
+
+def near(path: str | Path) -> str:
+    """A hint for a file that is not there: those of its folder that have almost its name."""
+    path = Path(path)
+    names: list[str] = []
+    with suppress(OSError):
+        names = [other.name for other in path.parent.iterdir()]
+    close = get_close_matches(path.name, sorted(names), n=2, cutoff=0.85)
+    folder = Path() if path.is_absolute() else path.parent
+    return f"did you mean {' or '.join(repr(str(folder / name)) for name in close)}?" if close else "check the path."
 
 
 def is_same(one: Path, other: Path) -> bool:

@@ -16,13 +16,13 @@ from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.noise import DiscreteLaplace, Entropy, RoundedGaussian, sample
 from dphist.noise.laws import Law
 from dphist.privacy.search import edge
+from dphist.special import ndtri
 
 Integers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dphist.errors import InvalidParameter
+from dphist.outputs import near
 from dphist.words import canonical
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def read_file(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
     """The bytes of a regular file, of which not much more is read than it may have."""
     try:
         if not path.is_file():
-            raise InvalidParameter(f"{what} at {path}", "something else" if path.exists() else "nothing")
+            got, hint = ("something else", "name the file itself.") if path.exists() else ("nothing", near(path))
+            raise InvalidParameter(f"{what} at {path}", got, hint)
         with path.open("rb") as file:
             content = file.read(most + 1)
     except (OSError, ValueError) as problem:
@@ -83,7 +85,7 @@ def parse(content: bytes, source: str, *, most: int = MOST_BYTES, error: Failure
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        raise error(f"one readable JSON object in {source}", "something else")
+        raise error(f"one readable JSON object in {source}", "something else", "is it the right file?")
     return data
 
 

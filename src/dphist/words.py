@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from difflib import get_close_matches
 from fractions import Fraction
 
 
@@ -18,6 +18,13 @@ def printable(text: str, *, lines: bool = False) -> str:
         letter if letter.isprintable() or (lines and letter == "\n") else letter.encode("unicode_escape").decode()
         for letter in text
     )
+
+
+def did_you_mean(name: str, names: Iterable[str], cutoff: float = 0.5) -> str:
+    """The closest of some names, in words with a space behind; nothing if none is close."""
+    by_fold = {other.casefold(): other for other in names}
+    close = [by_fold[fold] for fold in get_close_matches(name.casefold(), by_fold, n=3, cutoff=cutoff)]
+    return f"did you mean {' or '.join(map(repr, close))}? " if close else ""
 
 
 def exactly(value: float) -> str:
@@ -33,8 +40,17 @@ def percent(share: float) -> str:
 
 def rounded_up(value: float | Fraction, digits: int = 4) -> str:
     """A bound with a few digits, never below what it bounds; a double is read as the decimal number that is written for it."""
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def rounded_down(value: float | Fraction, digits: int = 4) -> str:
+    """What is left of something with a few digits, never more than there is."""
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def _rounded(value: float | Fraction, digits: int, rounding: str) -> str:
     exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
-    context = Context(prec=digits, rounding=ROUND_CEILING)
+    context = Context(prec=digits, rounding=rounding)
     return f"{float(context.divide(Decimal(exact.numerator), Decimal(exact.denominator))):.{digits}g}"
 
 
@@ -98,7 +114,9 @@ def canonical(data: object) -> str:
 
 def hash_of(data: object) -> str:
     """SHA-256 over the canonical text."""
-    return hashlib.sha256(canonical(data).encode()).hexdigest()
+    from hashlib import sha256  # which loads OpenSSL
+
+    return sha256(canonical(data).encode()).hexdigest()
 
 
 def number(value: float) -> str:
@@ -110,8 +128,27 @@ def number(value: float) -> str:
 
 def with_error(value: float, error: float) -> str:
     """value ± error, with the digits that the error leaves: two of its own."""
-    digits = max(0, 1 - math.floor(math.log10(error))) if error > 0 else 2
+    digits = _digits_beside(error)
     return f"{value:,.{digits}f} ± {error:,.{digits}f}"
+
+
+def range_of(low: float, high: float, error: float) -> str:
+    """An interval with the digits that the error leaves, rounded outwards: it covers what it covered.
+
+    >>> range_of(4.9999, 7.0001, 1.0)
+    '4.9 to 7.1'
+    """
+    digits = _digits_beside(error)
+    down, up = (Context(prec=400, rounding=rounding) for rounding in (ROUND_FLOOR, ROUND_CEILING))
+    ends = [
+        (Decimal(end).quantize(Decimal(1).scaleb(-digits), context=context) if math.isfinite(end) else end)
+        for end, context in ((low, down), (high, up))
+    ]
+    return " to ".join(f"{end:,.{digits}f}" for end in ends)
+
+
+def _digits_beside(error: float) -> int:
+    return max(0, 1 - math.floor(math.log10(error))) if error > 0 else 2
 
 
 def about(share: float) -> str:

@@ -8,10 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from argument_fuzz import commands
 
+import dphist as dp
 from command_line import dphist
 from dphist.engines.query import ENCODINGS as KNOWN
 from dphist.planning.choices import ENCODINGS
@@ -85,3 +87,26 @@ def test_a_terminal_shows_the_place_in_an_expression(semicolons: Path, tmp_path:
     assert "text beside a number at character 1." in piped.stderr
     assert "^" not in piped.stderr
     assert shown.endswith("  lower(url) = 1\n  ^^^^^^^^^^^^^^\n")
+
+
+def test_batches_of_a_stream_may_be_written_in_different_ways(tmp_path: Path) -> None:
+    """Each is read as its own command says; keys of another type than before are refused, and the batch is not in."""
+    start = ["--unit", "user", "--by", "age", "--rounds", "4", "--max-groups", "1", "--epsilon", "2", "--delta", "1e-6"]
+    assert dphist("continual", "start", "s", *start, cwd=tmp_path).returncode == 0
+    (tmp_path / "a.csv").write_text("user;age\n" + "".join(f"{n};7\n" for n in range(200)))
+    (tmp_path / "b.jsonl").write_text("".join(f'{{"user": {n}, "age": "7"}}\n' for n in range(200)))
+    pq.write_table(pa.table({"user": range(200), "age": pa.array([7] * 200, pa.int32())}), tmp_path / "c.parquet")
+    read = {
+        "a.csv": ["--delimiter", ";", "--type", "age=integer"],
+        "b.jsonl": ["--type", "age=integer", "--type", "user=text"],
+        "c.parquet": [],
+    }
+    for name, options in read.items():
+        done = dphist("continual", "add", "s", name, "--batch", name, *options, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    refused = dphist("continual", "add", "s", "a.csv", "--batch", "d", "--delimiter", ";", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "keys of the same types as in earlier batches" in refused.stderr
+    stream = dp.Continual(tmp_path / "s")
+    assert stream.batches == tuple(read)
+    assert stream.show().to_arrow()["count"].to_pylist() == pytest.approx([600], abs=200)

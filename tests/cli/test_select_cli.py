@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
 def test_the_command_of_the_readme(folder: Path) -> None:
     done = dphist_process("select", "events.parquet", *PEOPLE, *BUDGET, "-o", "keys.parquet", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines() == ["… reading the schema", "… bounding and counting", "… selecting groups"]
+    assert done.stderr == ""
     for words in (
         "nothing was counted",
         "Lost: ",

@@ -83,6 +83,8 @@ def test_what_adds_up_may_be_repeated() -> None:
         "--std",
         "--count-of",
         "--weight",
+        "--type",
+        "--null",
         "--epsilon",
     }
     done = dphist("plan", *USUAL["plan"], "--sum", "a:0:1", "--sum", "b:0:1")

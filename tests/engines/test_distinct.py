@@ -29,6 +29,7 @@ from dphist.engines.sql import Dialect
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds
 from dphist.measures import Measure
+from example_numbers import examples
 from spark_sessions import LazySpark, frame, session
 
 Row = tuple[Any, Any, Any]
@@ -127,7 +128,7 @@ rows_of_few_values = st.lists(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@examples(8)
 @given(rows=rows_of_few_values, most=st.integers(1, 3), groups=st.integers(1, 3))
 def test_values_are_taken_as_the_loop_that_defines_them_takes_them(rows: list[Row], most: int, groups: int) -> None:
     assert counted(DUCKDB, rows, most, groups) == expected(DUCKDB, rows, most, groups)

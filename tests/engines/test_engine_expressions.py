@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from engine_oracle import ENGINES, Engine, every_engine, groups_of
 
+import dphist as dp
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.expressions import check_expression
 from dphist.engines.query import GroupByQuery, Key, parse_key
@@ -313,3 +314,12 @@ def test_no_words_of_the_engine_reach_the_user(text: str) -> None:
     with pytest.raises(InvalidParameter) as caught:
         DuckDBEngine().explain(GroupByQuery("user", (Key("n"),), where=text), ContributionBounds(1), source)
     assert not [word for word in ("Error", "Candidate", "LINE 1", "Binder", "HINT") if word in str(caught.value)]
+
+
+def test_a_column_of_a_statistic_has_no_place() -> None:
+    """The expression around it is not the user's."""
+    with pytest.raises(InvalidParameter, match=r"got 'amuont'. Hint: did you mean 'amount'\?"):
+        dp.stat(
+            "median", pa.table({"u": [1], "amount": [2.0]}), unit="u", column="amuont", lower=0, upper=1, error=0.1,
+            epsilon=1, delta=1e-6,
+        )  # fmt: skip

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engine_oracle import Engine, Groups, every_engine, expected, groups_of
+from engine_oracle import ENGINES, Engine, Groups, every_engine, expected, groups_of
 
 from dphist.engines.duckdb.sources import SOURCE, attach
 from dphist.engines.query import Files, GroupByQuery, parse_key
@@ -334,3 +334,15 @@ def test_marks_at_the_start_of_a_line_of_json_are_dropped(engine: Engine, tmp_pa
     path = tmp_path / "x.jsonl"
     path.write_text("".join("\ufeff" * marks + f'{{"user": {marks}, "key": "a"}}\n' for marks in (2, 0, 1)))
     assert run(engine, Files((path,), types={"user": "bigint", "key": "text"}), "key") == {("a",): (3,)}
+
+
+@every_engine
+def test_a_glob_reads_files_and_folders_once(engine: Engine, tmp_path: Path) -> None:
+    source = folder_of("csv", tmp_path, {"1": [("1", "a")]})
+    (source / "more.csv").write_text("user,key\n2,a\n")
+    assert run(engine, source / "[dm]*", "key") == {("a",): (2,)}
+    if engine is ENGINES["duckdb"]:
+        assert run(engine, source / "*", "key") == {("a",): (2,)}
+        return
+    with pytest.raises(UnreadableSource, match="data alone behind"):  # Spark would read what was left unfinished
+        run(engine, source / "*", "key")

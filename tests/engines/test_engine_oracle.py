@@ -26,6 +26,7 @@ import spark_sessions
 from dphist.engines.query import GroupByQuery, Key, parse_key
 from dphist.histogram import ContributionBounds
 from dphist.measures import LARGEST_SUM, Lattice, Measure
+from example_numbers import MORE
 
 SUM = Measure("sum", "value", -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18))
 MEAN = Measure("mean", "value", 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19))
@@ -71,7 +72,7 @@ records = st.lists(
 
 
 @every_engine_given(
-    60,
+    20 * MORE,
     records=records,
     drop=st.booleans(),
     keys=st.sets(st.sampled_from(["text", "number", "day"]), min_size=1),

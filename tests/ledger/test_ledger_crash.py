@@ -45,8 +45,8 @@ def run(address: str, folder: Path, kills: int, charges: int) -> None:
         engine.dispose()
 
 
-def test_ten_kills(address: str, tmp_path: Path) -> None:
-    run(address, tmp_path, kills=10, charges=90)
+def test_three_kills(address: str, tmp_path: Path) -> None:
+    run(address, tmp_path, kills=3, charges=40)
 
 
 @pytest.mark.crash

@@ -317,3 +317,13 @@ def test_what_a_mechanism_has_unless_it_says_otherwise() -> None:
     assert GroupMechanism.gap.fget(listed) is None  # type: ignore[attr-defined]
     halves = dp.plan(epsilon=1, delta=1e-6, sparsity=9, noise="discrete", mechanism="correlated-gaussian")
     assert halves.mechanism.with_noise(halves.request) is halves.mechanism
+
+
+def test_every_mechanism_that_is_named_is_there_and_no_other() -> None:
+    """Some are loaded only when they are asked for."""
+    from dphist import mechanisms
+
+    named = set(mechanisms.__all__) - {"GROUP_MECHANISMS"}
+    assert {getattr(mechanisms, name).__name__ for name in named} == named
+    with pytest.raises(AttributeError, match="has no attribute 'Staircase'"):
+        mechanisms.Staircase  # noqa: B018

@@ -1,7 +1,7 @@
 """Small privacy bugs, planted one at a time: each must be killed by the tests that it names.
 
 A mutant is one exchange of text in one file of the package. It is planted in a copy of the sources, and the tests run against
-the copy. `make mutants` plants all of them; `make test` a random fortieth.
+the copy. `make mutants` plants all of them; `make test` a random hundredth.
 """
 
 from __future__ import annotations

@@ -994,7 +994,7 @@ NOISE: Final = (
         ("missing-blocks-forgotten", "return from_rounding + from_weights + missing", "return from_rounding",
          "the stated error bounds the distance",
          _TABLES + "test_the_stated_error_bounds_the_distance_computed_from_the_tables"),
-        ("surcharge-of-one-side", "surcharge = (1 + Fraction(1 << 2048, low))", "surcharge = Fraction(1 << 2048, low)",
+        ("surcharge-of-one-side", "surcharge = (1 + _exp_above(epsilon))", "surcharge = _exp_above(epsilon)",
          "both laws are off", _TABLES + "test_the_surcharge_is_the_formula_rounded_up"),
         ("surcharge-without-shared", "* (changed_counters + 1) * error", "* changed_counters * error",
          "a shared noise counts too", _TABLES + "test_the_surcharge_is_the_formula_rounded_up"),

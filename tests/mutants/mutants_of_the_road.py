@@ -1159,10 +1159,7 @@ _PUBLISHING: Final = (
         "        with held():\n            self._asked = True\n",
         "        if True:\n            self._asked = True\n",
         "a charge and the note of it are one step",
-        (
-            "tests/signals/test_signals.py::test_an_interrupt_between_a_charge_and_its_note_names_the_entry",
-            "tests/signals/test_kills.py::test_a_signal_at_any_step",
-        ),
+        ("tests/signals/test_signals.py::test_an_interrupt_between_a_charge_and_its_note_names_the_entry",),
     ),
     Mutant(
         "interrupt-forgotten-after-a-step",
@@ -1999,7 +1996,43 @@ _KEYS_ALONE: Final = (
     ),
 )
 
+_PRINTED: Final = (
+    Mutant(
+        "keys-as-they-are-on-a-terminal",
+        "publish/grid.py",
+        'return printable("(null)" if cell is None else str(cell))',
+        'return "(null)" if cell is None else str(cell)',
+        "no terminal acts on a key",
+        ("tests/publish/test_grid.py::test_nothing_in_a_key_is_a_style_or_an_escape",),
+    ),
+    Mutant(
+        "progress-in-a-pipe",
+        "cli/progress.py",
+        "if _line is None and sys.stderr.isatty() and",
+        "if _line is None and",
+        "logs hold no phases and no times",
+        ("tests/cli/test_progress.py::test_nothing_in_a_pipe_and_nothing_if_quiet",),
+    ),
+    Mutant(
+        "what-is-left-is-rounded-up",
+        "words.py",
+        "return _rounded(value, digits, ROUND_FLOOR)",
+        "return _rounded(value, digits, ROUND_CEILING)",
+        "a ledger is never said to have more left than it has",
+        ("tests/publish/test_grid.py::test_what_is_left_is_not_rounded_up",),
+    ),
+    Mutant(
+        "intervals-rounded-inwards",
+        "words.py",
+        "for rounding in (ROUND_FLOOR, ROUND_CEILING))",
+        "for rounding in (ROUND_CEILING, ROUND_FLOOR))",
+        "an interval that is printed covers what it covered",
+        ("tests/publish/test_grid.py::test_an_interval_is_rounded_outwards",),
+    ),
+)
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
+    *_PRINTED,
     *_PLAN_OF_ENGINES,
     *_PAIRS,
     *_HISTOGRAMS,

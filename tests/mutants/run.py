@@ -1,4 +1,4 @@
-"""Plant every mutant, those whose names hold one of some words, or a random fortieth of the quick ones.
+"""Plant every mutant, those whose names hold one of some words, or a random hundredth of the quick ones.
 
 python tests/mutants/run.py [--some | word ...]
 """
@@ -13,7 +13,7 @@ from catalogue import MUTANTS
 
 from mutants import Mutant, try_all
 
-SHARE = 40
+SHARE = 100
 
 
 def chosen(words: list[str]) -> list[Mutant]:

@@ -21,6 +21,7 @@ from dphist.measures import Measure, NoisyMeasure, NoisySum
 from dphist.mechanisms.laplace import laplace_quantile
 from dphist.noise import RoundedGaussian
 from dphist.noise.entropy import allow_test_entropy
+from example_numbers import examples
 
 
 class Middle:
@@ -86,7 +87,7 @@ records = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@examples(10)
 @given(rows=records, weight=st.integers(1, 3))
 def test_aggregates_are_those_of_plain_python(rows: list[tuple[Any, ...]], weight: int) -> None:
     names = ("unit", "key", "x", "text")

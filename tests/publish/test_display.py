@@ -74,6 +74,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
             "sums": dp.release(EVENTS, unit="user_id", by=["url", "country"], plan=sums),
             "one row": dp.release(EVENTS, unit="user_id", epsilon=1, delta=0),
             "empty": dp.release(EVENTS.slice(0, 5), **small),
+            "totals": dp.release(EVENTS, **small, total=True),
             "keys": dp.select(EVENTS, unit="user_id", by="country", **BUDGET),
             "top-k": dp.top_k(EVENTS, unit="user_id", by="url", k=3, **BUDGET),
             "ranked": dp.top_k(EVENTS, unit="user_id", by="url", k=3, **BUDGET, method="ranked"),
@@ -124,6 +125,7 @@ def test_a_release_shows_values_with_errors_a_bar_for_each_and_the_guarantee(obj
     assert f"from {low} to {high}" in page.replace("from " + low.replace(",", ""), "from " + low)
     assert "<svg" not in objects["keys"]._repr_html_()
     assert "No group was released" in objects["empty"]._repr_html_()
+    assert "units in all" in objects["totals"]._repr_html_()
 
 
 @settings(max_examples=25)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -369,3 +370,6 @@ def test_private_bounds_of_quantiles() -> None:
     lower, upper = found.plan.request.aggregates[0].bounds
     assert 2 < lower < 15
     assert 50 < upper < 300
+    there, absent = (one["in_words"] for one in found.metadata()["bounds"])
+    assert re.fullmatch(r"quantile_x: values are clamped to \[\S+, \S+\]; about \S+ % of units are outside\.", there)
+    assert absent.startswith("quantile_none: no bounds found")

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -28,6 +28,7 @@ from dphist.noise.testing import SeededEntropy
 from dphist.publish.result import Selection
 from dphist.publish.run import prepare, privatise
 from dphist.verification.verify import examine
+from example_numbers import examples
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "max_groups": 3}
 
@@ -73,7 +74,7 @@ def frame(rows: list[tuple[object, ...]]) -> pa.Table:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(12)
 @given(rows=ROWS)
 def test_against_plain_python(rows: list[tuple[object, ...]]) -> None:
     found = quiet(frame(rows), unit="who", by=["where", "year"], sums={"value": (-1.0, 5.0)}, rows=3)

@@ -301,8 +301,11 @@ def test_console_metadata_and_report_tell_the_same(tmp_path: Path) -> None:
     one = Totals(parts_of(found)[0])
     assert "About 640 ± 40 (558 to 722) units in all." in table_text(found.to_arrow(), found.plan, 2, one)
     cut = table_text(found.to_arrow().slice(0, 1), found.plan, 2, found.totals).splitlines()
-    assert cut[2] == "  … and 1 more groups"
-    assert cut[3].startswith("  (other) ")
+    assert cut[3] == "  … and 1 more group"
+    assert cut[4].startswith("  (other) ")
+    with_bounds = table_text(found.to_arrow(), found.plan, 2, found.totals, level=0.95)
+    assert with_bounds.splitlines()[0].split() == ["item", "count", "count,", "95", "%"]
+    assert " Intervals have a level of 95 %." in with_bounds
 
 
 def test_the_command_has_totals_and_their_sign(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from dphist.publish.result import Selection
 from dphist.publish.run import privatise
 from dphist.verification.isolated import NOT_KNOWN
 from dphist.verification.verify import examine
+from example_numbers import examples
 
 EVENTS = pa.table(
     {
@@ -172,7 +173,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(20, HealthCheck.function_scoped_fixture)
 @given(data=st.data())
 def test_no_value_anywhere_is_believed_or_ends_the_process(folder: Path, data: st.DataObject) -> None:
     path = folder / f"{data.draw(st.sampled_from(['release', 'top', 'ranked', 'correlated', 'running']))}.parquet"

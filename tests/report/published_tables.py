@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow as pa
 import dphist as dp
 from dphist.lists.top_k import TopK
 from dphist.planning.top_k import plan_top_k
-from dphist.publish.result import Release, Selection
+from dphist.publish.result import Published, Release, Selection
 from dphist.publish.totals import Estimate, Totals
 
 CREATED = dt.datetime(2026, 3, 14, 9, 26, 53, tzinfo=dt.UTC)
@@ -105,7 +105,7 @@ def ranked() -> TopK:
     return TopK(pa.table({"rank": [1, 2], "key": ["b", "a"]}), plan, ("key",), False, CREATED, unit="user_id")
 
 
-KINDS = {
+KINDS: dict[str, Callable[[], Published]] = {
     "bars": lambda: of_keys([f"/articles/2024/how-to-publish-counts-of-people/part-{i}" for i in range(60)], level=0.9),
     "time": over_time,
     "heat": of_two_keys,

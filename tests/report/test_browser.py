@@ -49,7 +49,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Open]:
         page = context.new_page()
         page.on("request", lambda request: requests.append(request.url))
         for event in ("console", "pageerror", "dialog"):
-            page.on(event, lambda what: wrong.append(str(what)))  # type: ignore[call-overload]
+            page.on(event, lambda what: wrong.append(str(what)))
         page.goto(path.as_uri())
         return page
 

@@ -109,7 +109,7 @@ def test_years_are_known_by_their_name() -> None:
 def test_other_texts_are_no_dates(keys: list[Any]) -> None:
     found = drawn(of_keys(keys))
     assert found is not None
-    assert found.heading == "The largest groups"
+    assert found.heading == "All groups"
 
 
 def test_a_time_line_breaks_where_groups_are_missing() -> None:

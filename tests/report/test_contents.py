@@ -6,12 +6,16 @@ import json
 import re
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from published_tables import CREATED, HOSTILE, KINDS, many, of_keys, of_two_keys, one_number, over_time
+from typer.testing import CliRunner
 
 import dphist as dp
+from dphist.cli.app import app
 from dphist.columns import not_protected
 from dphist.publish.result import Published, Release, Selection
 from dphist.report.page import FIRST_ROWS
@@ -124,6 +128,25 @@ def test_the_name_of_the_file_chooses_the_form(tmp_path: Path) -> None:
     assert published.summary(markdown=True).startswith("# Private counts by key\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "start"), [("r.md", "# Private counts by item"), ("r.txt", "Private counts by item\n===")]
+)
+def test_the_command_line_writes_summaries_too(tmp_path: Path, name: str, start: str) -> None:
+    pq.write_table(pa.table({"user": range(200), "item": ["a"] * 200}), tmp_path / "events.parquet")
+    words = ["release", str(tmp_path / "events.parquet"), "--unit", "user", "--by", "item", "--max-groups", "1"]
+    budget = ["--epsilon", "1", "--delta", "1e-6", "--report", str(tmp_path / name)]
+    done = CliRunner().invoke(app, [*words, *budget])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / name).read_text().startswith(start)
+
+
 def test_long_tables_say_where_the_rest_is() -> None:
     assert "The first 20 of 30 rows; the table file has all of them." in many(30).summary()
     assert "The first" not in many(20).summary()
+
+
+def test_an_empty_table_says_why_and_is_left_out() -> None:
+    published = of_keys([])
+    assert "No group was released: none was large enough." in published.summary()
+    assert "±" not in published.summary().partition("Guarantee")[2].partition("How to read")[0]
+    assert "<table id" not in published.html()

@@ -243,10 +243,15 @@ MOMENTS: dict[str, tuple[str, Any, str, bool]] = {
 }
 
 
+EVERY = 4
+
+
 def at_moments(thorough: bool) -> Iterator[dict[str, Any]]:
-    """Each moment with one of the signals that can be caught, or with each."""
+    """Each moment with each of the signals that can be caught, or every fourth, from a random one, with one of them."""
     number = 0
-    for place, (name, (kind, owner, attribute, behind)) in enumerate(MOMENTS.items()):
+    places = list(enumerate(MOMENTS.items()))
+    chosen = places if thorough else places[random.SystemRandom().randrange(EVERY) :: EVERY]
+    for place, (name, (kind, owner, attribute, behind)) in chosen:
         for signum in SIGNALS[:-1] if thorough else SIGNALS[place % 3 : place % 3 + 1]:
             number += 2
             words = words_of(kind, number)

@@ -68,7 +68,9 @@ class Outer:
 )  # fmt: skip
 def test_what_is_no_ordinary_json_object_is_refused(text: bytes) -> None:
     for error in (InvalidParameter, UnusableLedger):
-        with pytest.raises(error, match=r"^Expected one readable JSON object in a\.json, got something else\.$"):
+        with pytest.raises(
+            error, match=r"^Expected one readable JSON object in a\.json, got something else\. Hint: is it"
+        ):
             stored.parse(text, "a.json", error=error)
 
 

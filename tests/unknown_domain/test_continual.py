@@ -390,3 +390,11 @@ def test_every_command_has_an_example_that_runs(tmp_path: Path, monkeypatch: pyt
     twice = dphist("continual", "add", "stream", "monday.parquet", "--batch", "2026-01-05")
     assert twice.returncode == 2
     assert twice.stderr.startswith("dphist: Expected a batch that is not in yet")
+
+
+def test_a_report_claims_no_more_than_one_round(tmp_path: Path) -> None:
+    content = stream(tmp_path / "s").add(batch(a=900), "1").content()
+    assert content.guarantee.startswith("Adding or removing what one user adds in one round changes")
+    assert not any("is in the data" in words for words in content.explanation)
+    assert any("one user adds anything in a given round may become" in words for words in content.explanation)
+    assert any("for all rounds of a unit together epsilon adds up" in words for words in content.reading)

@@ -67,8 +67,8 @@ def _crash(folder: Path, kills: int, seed: int) -> None:
     assert np.all(State.load(folder / STATE).counts > 0)
 
 
-def test_ten_kills(tmp_path: Path) -> None:
-    _crash(tmp_path / "s", 10, seed=1)
+def test_four_kills(tmp_path: Path) -> None:
+    _crash(tmp_path / "s", 4, seed=1)
 
 
 @pytest.mark.crash

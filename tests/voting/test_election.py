@@ -52,7 +52,7 @@ def test_random_elections_keep_the_theorem(election: Election) -> None:
 
 def test_rounds_equal_the_loop_that_defines_them() -> None:
     rng = np.random.default_rng(2)
-    for _ in range(3000):
+    for _ in range(800):
         groups, units, capacity = int(rng.integers(1, 9)), int(rng.integers(0, 25)), int(rng.integers(1, 5))
         ballots = random_ballots(rng, groups, units)
         expected = one_after_the_other(ballots, groups, capacity)

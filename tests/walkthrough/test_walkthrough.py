@@ -9,8 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
-from walkthrough.first_hour import ROOT, STEPS, build, install, walk
+from first_hour import ROOT, STEPS, build, install, walk
 
 pytestmark = pytest.mark.xdist_group("walkthrough")
 

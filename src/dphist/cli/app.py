@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 import dphist
+from dphist.cli import progress
 from dphist.cli.commands import Commands, Registered
 from dphist.cli.options import option
 from dphist.cli.output import say
@@ -31,6 +32,11 @@ class _Unread(Exception):
 
 class _Root(Registered):
     """Passes on what an interrupt or a closed pipe has to say, which typer would turn into a bare exit code."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        for one in self.params:
+            one.default = bool(one.default)  # typer's flags of completion have none, and would load pydantic to read it
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         try:
@@ -77,12 +83,16 @@ def run() -> None:
         _check_words(sys.argv[1:])
         code = app(standalone_mode=False, prog_name="dphist")
     except DphistError as problem:
-        _fail(str(problem), told=bool(problem.aftermath), pointer=getattr(problem, "pointer", ""))
+        from dphist.cli.usage import with_flags
+
+        _fail(with_flags(str(problem)), told=bool(problem.aftermath), pointer=getattr(problem, "pointer", ""))
     except (typer.Abort, KeyboardInterrupt) as problem:
         words = str(problem.__cause__ or problem)
         _fail(f"Interrupted. {words}".strip(), code=130, told=bool(words))
     except typer.TyperException as problem:
-        _fail(_usage(problem))
+        from dphist.cli.usage import usage
+
+        _fail(usage(problem))
     except _Unread:  # whoever read the result has seen enough of it
         _fail("Expected a reader of the result, got none." if account() else "", code=141)
     except OSError as problem:
@@ -115,18 +125,10 @@ def _write_anything() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _usage(problem: typer.TyperException) -> str:
-    """What was wrong with the words of a call; a call without words shows the help."""
-    message = problem.format_message() if hasattr(problem, "format_message") else str(problem)
-    context = getattr(problem, "ctx", None)
-    if message.startswith("Usage:") or context is None:
-        return message
-    return f"{message} Hint: {context.command_path} --help"
-
-
 def _fail(message: str, code: int = 2, *, told: bool = False, pointer: str = "") -> None:
     """Say why, and what was charged, unless that is told already; on a terminal point at the place in what was written."""
     words = message if told else f"{message} {account()}".strip()
+    progress.stop()
     try:
         if words.startswith("Usage:"):
             say(words, err=True)

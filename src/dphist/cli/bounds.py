@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import Talk, print_json, recorded
+from dphist.cli.output import Talk, paid, print_json
 from dphist.cli.reading import files_to_read, reads
 from dphist.planning.choices import BOUNDS
 
@@ -82,5 +82,6 @@ def command(
     )
     if as_json:
         print_json(found.to_data())
+        return
     talk.line(str(found))
-    talk.line(recorded(found.receipt))
+    talk.line(paid(epsilon, 0.0, ledger, found.receipt))

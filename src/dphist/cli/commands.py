@@ -27,7 +27,12 @@ class StrictCommand(TyperCommand):
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Read the words of a call, in which only options that add up may be repeated."""
-        _, _, given = self.make_parser(ctx).parse_args(list(args))
+        try:
+            _, _, given = self.make_parser(ctx).parse_args(list(args))
+        except typer.TyperException as problem:
+            if getattr(problem, "ctx", ctx) is None:  # some errors do not say of which command they are
+                problem.ctx = ctx  # type: ignore[attr-defined]
+            raise
         if not ctx.resilient_parsing:
             _check_once([one for one in given if isinstance(one, TyperOption)])
         return super().parse_args(ctx, args)
@@ -55,10 +60,8 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first word names."""
         if args[0] not in self.commands and not ctx.resilient_parsing and not args[0].startswith("-"):
-            hint = near(args[0], self.commands)
-            raise InvalidParameter(
-                f"a command of {ctx.command_path}", repr(args[0]), f"{hint}{ctx.command_path} --help"
-            )
+            hint = f"{near(args[0], self.commands)}{ctx.command_path} --help lists them."
+            raise InvalidParameter(f"a command of {ctx.command_path}", repr(args[0]), hint)
         return super().resolve_command(ctx, args)
 
 

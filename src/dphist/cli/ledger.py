@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from dphist.cli import options
 from dphist.cli.commands import Commands
 from dphist.cli.options import option
-from dphist.cli.output import print_json, say
+from dphist.cli.output import print_json, say, screen, show_table
 from dphist.columns import one_of, unit_in_words, unit_of
 from dphist.errors import InvalidParameter
 from dphist.interruption import UNCHARGED, account_for, held
@@ -34,7 +34,7 @@ def _open(ledger: str | None) -> Ledger:
     from dphist.ledger import Ledger
 
     if ledger is None:
-        raise InvalidParameter("--ledger ADDRESS", "none", "or set DPHIST_LEDGER.")
+        raise InvalidParameter("--ledger ADDRESS", "none", "--ledger ledger.db, or set DPHIST_LEDGER.")
     return Ledger(ledger)
 
 
@@ -136,16 +136,28 @@ def history(ledger: options.Ledger = None, dataset: options.Dataset = None, as_j
     if as_json:
         print_json([entry.to_data() for entry in status.entries])
         return
+    from dphist.publish.grid import Column, grid
+
     waiting = {entry.sequence for entry in status.unconfirmed}
-    for entry in status.entries:
-        say(printable(f"{entry.sequence:>6,}  {entry.time[:19]}  {entry.kind:<8}{_facts(entry)}"))
-        if entry.sequence in waiting:
-            say(f"{'':>8}never confirmed: it may have been cut short. Counted, since noise may have been drawn.")
-        if "clock" in entry.body:
-            say(printable(f"{'':>8}the clock was {entry.body['clock']}"))
+    entries = status.entries
+    columns = [
+        Column("entry", "number", [f"{entry.sequence:,}" for entry in entries]),
+        Column("time", "word", [entry.time[:19] for entry in entries]),
+        Column("kind", "word", [entry.kind for entry in entries]),
+        Column("what", "text", [_facts(entry, waiting=entry.sequence in waiting) for entry in entries]),
+    ]
+    show_table(grid(columns, screen()))
 
 
-def _facts(entry: Entry) -> str:
+def _facts(entry: Entry, *, waiting: bool) -> str:
+    """What an entry says, and what is odd about it."""
+    words = _spent(entry)
+    if waiting:
+        words += ". Never confirmed: it may have been cut short. Counted, since noise may have been drawn"
+    return words + (f". The clock was {entry.body['clock']}" if "clock" in entry.body else "")
+
+
+def _spent(entry: Entry) -> str:
     if entry.kind == "create":
         from dphist.ledger import DataSet
 
@@ -305,7 +317,8 @@ def declared_cost(
     from dphist.privacy import composition
 
     if (epsilon is None) == (rho is None):
-        raise InvalidParameter("--epsilon or --rho", "both" if rho is not None else "neither")
+        hint = "what the release elsewhere cost: --epsilon 0.5 --delta 1e-9, for example."
+        raise InvalidParameter("--epsilon or --rho", "both" if rho is not None else "neither", hint)
     if not 0 <= delta <= 1:
         raise InvalidParameter("--delta in [0, 1]", delta)
     given = epsilon if rho is None else rho

@@ -9,7 +9,7 @@ import dphist
 from dphist.cli import options
 from dphist.cli.commands import Commands
 from dphist.cli.options import argument, option
-from dphist.cli.output import Talk, print_json, recorded, say
+from dphist.cli.output import Talk, paid, print_json, recorded, say, screen, show_table
 from dphist.cli.reading import files_to_read, reads
 from dphist.errors import InvalidParameter
 from dphist.interruption import first_output
@@ -89,7 +89,10 @@ def top_k(
     plan = dphist.plan_top_k(k=k, max_groups=max_groups, shortlist=shortlist, **budget)
     files.check_table(output, report, inputs=files.files_of(source), overwrite=overwrite)
     if dry_run:
-        say(str(plan))
+        if as_json:
+            print_json({**budget, "k": k, "mechanism": plan.mechanism.parameters(), "guarantee": plan.guarantee})
+        else:
+            Talk(quiet=quiet).line(str(plan))
         return
     if quiet and output is None and report is None:
         raise InvalidParameter(
@@ -113,9 +116,12 @@ def top_k(
     with telling(lambda: "" if receipt is None else stays_charged(receipt, first_output())):
         _write(result, output, report, overwrite, raw_csv)
     _show(result, output, show, {"complete": result.complete}, talk, as_json=as_json)
+    if talk.quiet:
+        return
     if not result.complete:
         talk.line(_ENDED_EARLY)
-    talk.closing(f"Guarantee: {plan.guarantee_for(result.unit)}", output, report, recorded(receipt))
+    words = paid(epsilon, delta, ledger, receipt)
+    talk.closing(f"Guarantee: {plan.guarantee_for(result.unit)}", output, report, words)
 
 
 def _write(
@@ -142,7 +148,7 @@ def _show(
     if as_json:
         groups = {"groups": result.table.to_pylist()} if output is None else {}
         print_json({**result.metadata(), **facts, "released_groups": result.table.num_rows, **groups})
-    talk.line(rows_text(result.table, most))
+    talk.table(rows_text(result.table, most, screen()))
 
 
 @sessions.command("start")
@@ -221,13 +227,14 @@ def query(
         null_keys=null_keys,  # type: ignore[arg-type]
         engine=options.open_engine(engine, master=master, remote=remote),
         ledger=ledger,
+        progress=Talk(quiet=as_json).phase,
     )
     account = session.account
     if as_json:
         left = {"results_left": account.left_results, "queries_left": account.left_queries}
         print_json({"groups": table.to_pylist(), "complete": complete, **left}, allow_nan=True)
         return
-    say(rows_text(table, k))
+    show_table(rows_text(table, k, screen()))
     if not complete:
         say(_ENDED_EARLY)
     say(f"\nLeft: {account.left_results:,} results, {account.left_queries:,} queries.")
@@ -315,9 +322,11 @@ def add(
 
     files.check_table(output, report, inputs=(folder, *files.files_of(source)), overwrite=overwrite)
     opened = options.open_engine(engine, master=master, remote=remote)
-    counts = dphist.Continual(folder).add(files_to_read(source, reading), batch, engine=opened, ledger=ledger)
+    talk = Talk(quiet=quiet or as_json)
+    records = files_to_read(source, reading)
+    counts = dphist.Continual(folder).add(records, batch, engine=opened, ledger=ledger, progress=talk.phase)
     _write(counts, output, report, overwrite, raw_csv)
-    _publish(counts, output, report, show, Talk(quiet=quiet or as_json), as_json=as_json)
+    _publish(counts, output, report, show, talk, as_json=as_json)
 
 
 @streams.command("show")

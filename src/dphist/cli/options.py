@@ -45,7 +45,7 @@ def option(
 ) -> Any:
     """An option of the command line: its flags, its help, where that stands, and the words it takes if it takes no others."""
     shown: dict[str, Any] = {**_shown(words, panel, common, choices), **more}
-    return typer.Option(*flags.split(), **shown)  # type: ignore[misc]
+    return typer.Option(*flags.split(), **shown)
 
 
 def argument(name: str, words: str, *, choices: Sequence[str] = ()) -> Any:
@@ -259,7 +259,7 @@ AsJson: TypeAlias = Annotated[bool, option("--json", "Print one JSON object.", "
 
 
 def _check_rows(value: int) -> int:
-    checks.check_whole("--show", value, least=0)
+    checks.check_whole("--show", value, least=0, hint="0 prints no row.")
     return value
 
 
@@ -274,18 +274,29 @@ Show: TypeAlias = Annotated[
 def parse(asked: dict[str, Any]) -> dict[str, Any]:
     """What `spread` gives a command, with texts as Python takes them."""
     readers: dict[str, Callable[[Any], Any]] = {
-        "sums": lambda texts: dict(_bounds(text, "--sum") for text in texts),
-        "means": lambda texts: dict(_bounds(text, "--mean") for text in texts),
-        "variances": lambda texts: dict(_bounds(text, "--variance") for text in texts),
-        "stds": lambda texts: dict(_bounds(text, "--std") for text in texts),
+        "sums": lambda texts: _each_once("--sum", [_bounds(text, "--sum") for text in texts]),
+        "means": lambda texts: _each_once("--mean", [_bounds(text, "--mean") for text in texts]),
+        "variances": lambda texts: _each_once("--variance", [_bounds(text, "--variance") for text in texts]),
+        "stds": lambda texts: _each_once("--std", [_bounds(text, "--std") for text in texts]),
         "quantiles": _quantiles,
-        "medians": lambda texts: dict(_bounds(text, "--median") for text in texts),
-        "weights": lambda texts: dict(map(_weight, texts)),
+        "medians": lambda texts: _each_once("--median", [_bounds(text, "--median") for text in texts]),
+        "weights": lambda texts: _each_once("--weight", list(map(_weight, texts))),
         "rows": _rows,
-        "distinct": lambda texts: dict(map(_distinct, texts)),
+        "distinct": lambda texts: _each_once("--distinct", list(map(_distinct, texts))),
         "keys": _keys,
     }
     return {name: readers[name](value) if name in readers else value for name, value in asked.items()}
+
+
+def _each_once(flag: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """What was asked for, by column: of two for one column, one would be ignored."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            hint = f'leave one of them out, or name it: {flag} "other={name}:…".'
+            raise InvalidParameter(f"{flag} once for {name!r}", "it more than once", hint)
+        found[name] = value
+    return found
 
 
 def _bounds(text: str, flag: str) -> tuple[str, tuple[Any, Any] | str]:
@@ -333,7 +344,8 @@ def _rows(text: str) -> int | str:
     try:
         return text if text == "auto" else int(text)
     except ValueError:
-        raise InvalidParameter("--rows to be a whole number or auto", repr(text)) from None
+        hint = "the most records of one unit in a group that count: --rows 10, or --rows auto."
+        raise InvalidParameter("--rows to be a whole number or auto", repr(text), hint) from None
 
 
 def _distinct(text: str) -> tuple[str, int | str]:

@@ -7,41 +7,75 @@ no terminal shall act on them.
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from dphist.cli import progress
+from dphist.errors import DphistError
 from dphist.interruption import go_on, note_printed
-from dphist.words import printable
+from dphist.words import exactly, printable, rounded_down
 
 if TYPE_CHECKING:
     from dphist.publish.charge import Receipt
+    from dphist.publish.grid import Screen
 
 
 def say(text: str, *, err: bool = False) -> None:
     """Print some lines."""
+    _print(printable(text, lines=True), err=err)
+
+
+def show_table(text: str) -> None:
+    """Print a table as `publish.grid` draws it for `screen()`: its cells are printable, its colours are ours."""
+    _print(text)
+
+
+def _print(text: str, *, err: bool = False) -> None:
     go_on()
+    progress.stop()
     if not err:
         note_printed()
-    typer.echo(printable(text, lines=True), err=err)
+    typer.echo(text, err=err)
+
+
+def screen() -> Screen:
+    """Where tables are printed. What is no terminal gets 80 columns and no colour, whatever the environment says."""
+    from dphist.publish.grid import Screen
+
+    encoding = str(getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+    unicode = encoding.startswith("utf")
+    if not (sys.stdout is not None and sys.stdout.isatty()):
+        return Screen(unicode=unicode)
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return Screen(shutil.get_terminal_size((80, 24)).columns, not plain, unicode)
 
 
 class Talk:
     """What a command says while it runs and at its end; nothing if it is quiet, as beside JSON."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
+        self.quiet = quiet
 
     def phase(self, name: str) -> None:
-        """What is being done now."""
-        if not self._quiet:
-            say(f"… {name}", err=True)
+        """What is being done now: on a terminal, once it takes a while."""
+        if not self.quiet:
+            progress.tell(name)
 
     def line(self, text: str) -> None:
         """A part of the result."""
-        if not self._quiet:
+        if not self.quiet:
             say(text)
+
+    def table(self, text: str) -> None:
+        """Rows of the result, as they are drawn."""
+        if not self.quiet:
+            show_table(text)
 
     def closing(self, summary: str, output: Path | None, report: Path | None, *last: str) -> None:
         """A sentence about the result, where it was written, and who paid."""
@@ -60,3 +94,27 @@ def recorded(receipt: Receipt | dict[str, Any] | None) -> str:
     from dphist.publish.charge import NOT_RECORDED, Receipt
 
     return NOT_RECORDED if receipt is None else str(Receipt(**receipt) if isinstance(receipt, dict) else receipt)
+
+
+def paid(epsilon: float, delta: float, ledger: str | Path | None, receipt: Receipt | None) -> str:
+    """What was spent, what the ledger has left, unless it cannot tell now, and which entry paid."""
+    left = ""
+    with suppress(DphistError):
+        left = "" if ledger is None or receipt is None else f"; {_left(ledger, receipt.dataset)}"
+    return f"Spent at most ε = {exactly(epsilon)}, δ = {exactly(delta)}{left}.\n{recorded(receipt)}"
+
+
+def _left(address: str | Path, dataset: str) -> str:
+    from dphist.ledger import Ledger
+    from dphist.ledger.dataset import NOISE
+
+    with Ledger(address) as ledger:
+        budget, left = ledger.left(dataset)
+    limit, noise = budget.limit, NOISE[budget.accountant].replace("epsilon", "ε")
+    parts = [(noise, left.noise, limit.noise), ("δ", left.delta, limit.delta)]
+    words = " and ".join(
+        f"{name} {rounded_down(budget.value(max(rest, 0)))} of {rounded_down(budget.value(whole))}"
+        for name, rest, whole in parts
+    )
+    place = "the ledger" if "://" in str(address) else Path(address).name  # an address may hold a password
+    return f"{words} left of {dataset!r} in {printable(place)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import dphist
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import Talk, print_json, recorded, say
+from dphist.cli.output import Talk, paid, print_json, say, screen
 from dphist.cli.reading import files_to_read, reads
 from dphist.errors import InvalidParameter
 from dphist.planning.options import BudgetOptions
@@ -142,6 +142,8 @@ class Outputs:
             talk.line("\nDry run: the plan holds, the source can be read and has the columns. No record was counted.")
             with charges.charging(ledger, dataset, job.spend) as charge:
                 talk.line("" if charge is None else f"It fits into what is left of {dataset!r}. Nothing was charged.")
+            if self.as_json:
+                say(job.plan.to_json())
             return
         if self.table is None and self.report is None:
             return
@@ -151,7 +153,7 @@ class Outputs:
             with release:
                 self._write(release, charge)
                 first, groups = release.first(self.rows)
-        self._print(talk, release, first, groups)
+        self._print(talk, release, first, groups, ledger)
 
     def _write(self, release: Release, charge: Charge | None) -> None:
         """A charge is confirmed once the first file is there."""
@@ -164,14 +166,17 @@ class Outputs:
             if charge is not None and self.table is None:
                 charge.confirm(self.report)
 
-    def _print(self, talk: Talk, release: Release, first: pa.Table, groups: int) -> None:
+    def _print(self, talk: Talk, release: Release, first: pa.Table, groups: int, ledger: str | None) -> None:
         from dphist.planning.describe import guarantee, rates_in_words
         from dphist.publish.account import what_was_done
         from dphist.publish.text import table_text
 
         if self.as_json:
             print_json({**release.metadata(), "released_groups": groups})
-        talk.line(table_text(first, release.plan, groups, release.totals))
+        if talk.quiet:
+            return
+        form = {"level": release.selection.intervals, "screen": screen()}
+        talk.table(table_text(first, release.plan, groups, release.totals, **form))  # type: ignore[arg-type]
         for bounds in release.bounds:
             talk.line(f"Bounds of {bounds}")
         request, mechanism = release.plan.request, release.plan.mechanism
@@ -179,7 +184,7 @@ class Outputs:
         for label, words in rates_in_words(mechanism) if request.keys_only else []:
             talk.line(f"{label.capitalize()}: {words}.")
         words = f"Guarantee: {guarantee(request, mechanism, release.selection.unit)}"
-        talk.closing(words, self.table, self.report, recorded(release.receipt))
+        talk.closing(words, self.table, self.report, paid(request.epsilon, request.delta, ledger, release.receipt))
 
 
 def check_budget(what: str, plan: Path | None, budget: dict[str, Any]) -> None:
@@ -209,6 +214,7 @@ def verify_command(
     """
     from dphist.verification.isolated import NOT_KNOWN
 
+    Talk(quiet=quiet or as_json).phase("checking the file")
     checks = dphist.verify(file, ledger=ledger, head=head)
     if as_json:
         print_json([{"check": c.name, "state": c.state, "passed": c.passed, "detail": c.detail} for c in checks])

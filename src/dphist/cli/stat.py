@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import dphist
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import Talk, print_json, recorded, say
+from dphist.cli.output import Talk, paid, print_json, say
 from dphist.cli.reading import files_to_read, reads
 from dphist.columns import unit_of
 from dphist.errors import InvalidParameter
@@ -71,15 +71,11 @@ def command(
         if table:
             say(_table(plan))
         if dry_run:
-            say(
-                "\n".join(
-                    [
-                        f"Promise: {plan.accuracy()}",
-                        plan.bounding(),
-                        f"Guarantee: {plan.privacy(unit_of(unit) if unit else None)}",
-                    ]
-                )
-            )
+            promise, guarantee = plan.accuracy(), plan.privacy(unit_of(unit) if unit else None)
+            if as_json:
+                print_json({"promise": promise, "bounding": plan.bounding(), "guarantee": guarantee})
+            else:
+                say(f"Promise: {promise}\n{plan.bounding()}\nGuarantee: {guarantee}")
             plan.require_feasible()
         return
     if not source or not unit:
@@ -102,8 +98,9 @@ def command(
     )
     if as_json:
         print_json(answer.to_data())
+        return
     talk.line(str(answer))
-    talk.line(recorded(answer.receipt))
+    talk.line(paid(answer.plan.epsilon, answer.plan.delta, ledger, answer.receipt))
 
 
 def _table(plan: StatisticPlan) -> str:

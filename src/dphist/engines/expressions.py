@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
@@ -63,11 +63,15 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RecordExpression:
-    """A checked expression: the user's text for messages, its syntax tree, and the columns it reads."""
+    """A checked expression: the user's text for messages, its syntax tree, and the columns it reads.
+
+    of_user: False where a statistic wrote it: a place in it means nothing to anybody.
+    """
 
     text: str
     tree: dict[str, Any]
     columns: tuple[str, ...]
+    of_user: bool = True
 
 
 Expressions: TypeAlias = dict[str, RecordExpression]
@@ -109,7 +113,7 @@ def _at(problem: InvalidParameter, text: str, first: int, length: int) -> Invali
 def at_column(problem: InvalidParameter, name: str, expressions: Expressions) -> InvalidParameter:
     """A problem with a column, at the first place where an expression names it."""
     for one in expressions.values():
-        for node in _naming(one.tree, name):
+        for node in _naming(one.tree, name) if one.of_user else ():
             return at(problem, one.text, node)
     return problem
 
@@ -172,6 +176,9 @@ def check_query(query: GroupByQuery, connection: duckdb.DuckDBPyConnection) -> t
     for text in (*(key.expression for key in query.by), *(one.expression for one in query.measures), query.where):
         if text is not None and text not in checked:
             checked[text] = check_expression(text, connection)
+    for key in query.by:
+        if key.expression is not None and (key.role != "group" or key.numbers_in is not None):
+            checked[key.expression] = replace(checked[key.expression], of_user=False)
     return names, checked
 
 
@@ -250,13 +257,13 @@ def _parse(text: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     """The syntax tree of one expression."""
     parsed = _serialized(connection, f"{_BEFORE}{text}\n FROM record")
     if parsed["error"] and text.strip() and str(parsed.get("position", "")).isdigit():
-        hint = f"for example date_trunc('month', time).{_QUOTES if chr(34) in text else ''}"
+        hint = f"{_way_out(text)}{_QUOTES if chr(34) in text else ''}"
         problem = InvalidParameter("one SQL expression", f"{text!r}, which is none", hint)
         first = min(int(parsed["position"]) - len(_BEFORE), len(text.encode()))
         raise _at(problem, text, max(first, 0), 1)
     statements = [] if parsed["error"] else parsed["statements"]
     if len(statements) != 1 or statements[0]["node"].get("type") != "SELECT_NODE":
-        raise InvalidParameter("one SQL expression", repr(text), "for example date_trunc('month', time).")
+        raise InvalidParameter("one SQL expression", repr(text), _way_out(text))
     tree = statements[0]["node"]["select_list"]
     if len(tree) != 1:
         raise InvalidParameter("one SQL expression", repr(text), "write one key for each expression.")
@@ -268,6 +275,16 @@ def _parse(text: str, connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     ):
         raise InvalidParameter("one SQL expression", repr(text), "it must not go on behind the expression.")
     return dict(tree[0])
+
+
+def _way_out(text: str) -> str:
+    """What to write in place of a text that is no expression."""
+    first = text.split(maxsplit=1)[0].upper() if text.strip() else ""
+    if first in ("SELECT", "WHERE", "HAVING"):
+        return f"write the expression alone, without {first}: amount > 5."
+    if "&&" in text or "||" in text:
+        return "write AND and OR."
+    return "for example date_trunc('month', time), or amount > 5 as a condition."
 
 
 def _serialized(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:

@@ -340,7 +340,7 @@ def nearest(name: str) -> list[str]:
     >>> nearest("datetrunk")[0]
     'datetrunc'
     """
-    return difflib.get_close_matches(name.lower(), FUNCTIONS, n=3, cutoff=0.6)
+    return difflib.get_close_matches(name.lower(), FUNCTIONS, n=3, cutoff=0.7)
 
 
 __all__ = ["CASTS", "FUNCTIONS", "SYNTAX", "Function", "nearest"]

@@ -76,7 +76,7 @@ def first_line(path: str, form: CsvFormat) -> list[str]:
     if fields is None:
         others = ", ".join(name for name in ENCODINGS if name != form.encoding)
         raise UnreadableSource(
-            f"a first line of text in {form.encoding.upper()} with closed quotes",
+            f"a first line of text in {form.encoding.upper()} with closed quotes in {Path(path).name}",
             "another one",
             f"if it is in {others}, say so with --encoding.",
         )

@@ -90,7 +90,7 @@ class GroupByQuery:
             raise InvalidParameter("measures with different names", measured)
         check_names_of_values(self.measures)
         if self.where is not None and not self.where.strip():
-            raise InvalidParameter("a condition", "nothing")
+            raise InvalidParameter("a condition", "nothing", "leave it out, or write one, as in amount > 5.")
         checks.check_choice("null_keys", self.null_keys, get_args(NullKeys))
         if self.public_keys is not None and sorted(self.public_keys.column_names) != sorted(names):
             raise InvalidParameter(f"public keys with the columns {names}", self.public_keys.column_names)
@@ -148,7 +148,7 @@ class PerformanceSettings:
 
     def __post_init__(self) -> None:
         if self.threads is not None:
-            checks.check_whole("threads", self.threads)
+            checks.check_whole("threads", self.threads, hint="leave it out to use all.")
             checks.check_between("threads", self.threads, 1, MOST_THREADS)
         if self.memory_limit is not None:
             _bytes_of(self.memory_limit, LEAST_MEMORY, "1MB")
@@ -227,7 +227,8 @@ class Files:
             object.__setattr__(self, "delimiter", "\t")
         for name, value in (("delimiter", self.delimiter), ("quote", self.quote)):
             if value is not None and (len(value) != 1 or not value.isascii() or value in "\r\n\0"):
-                raise InvalidParameter(f"one ASCII character as {name}", repr(value))
+                hint = "write the character itself, in quotes for the shell: --delimiter ';'."
+                raise InvalidParameter(f"one ASCII character as {name}", repr(value), hint)
         if self.quote is not None and self.quote == self.delimiter:
             raise InvalidParameter("a quote that is not the delimiter", repr(self.quote))
         if self.header is not True and (not isinstance(self.header, list | tuple) or not all(self.header)):
@@ -245,7 +246,19 @@ class Files:
         object.__setattr__(self, "nulls", tuple(self.nulls))
 
     def require_kind(self, kind: Format) -> None:
-        """Refuse options that files of this kind have no use for: nobody should believe that they changed something."""
+        """Refuse options that files of this kind have no use for: nobody should believe that they changed something.
+
+        Args:
+            kind: ``parquet``, ``csv`` or ``json``.
+
+        Raises:
+            InvalidParameter: an option of CSV files is given for others.
+
+        Example:
+            >>> dp.Files(("events.parquet",), delimiter=";").require_kind("parquet")
+            Traceback (most recent call last):
+            dphist.errors.InvalidParameter: Expected CSV files with the option delimiter, got parquet files. Hint: leave it out.
+        """
         given = {
             "delimiter": self.delimiter is not None,
             "encoding": self.encoding != "utf-8",

@@ -178,7 +178,7 @@ def plan_statistic(
     if name in BUCKETED:
         if lower is None or upper is None or error is None:
             missing = [word for word, value in (("lower", lower), ("upper", upper), ("error", error)) if value is None]
-            hint = "public ends of the range, and the allowed error."
+            hint = "public ends of the range, and the allowed error: --lower 0 --upper 120 --error 1, for example."
             raise InvalidParameter("lower, upper and error", f"no {' and no '.join(missing)}", hint)
         buckets = Buckets(lower, upper, error / OUTPUT_ERROR[name])
         bars = buckets.number
@@ -219,7 +219,8 @@ def _check_extras(name: str, probability: float | None, k: int | None, read_as: 
     """What belongs to one statistic alone."""
     if name == "quantile":
         if probability is None or not 0 <= probability <= 1:
-            raise InvalidParameter("a probability in [0, 1] for a quantile", probability, "for example 0.9.")
+            got = "none" if probability is None else probability
+            raise InvalidParameter("a probability in [0, 1] for a quantile", got, "for example --probability 0.9.")
     elif probability is not None:
         raise InvalidParameter(f"no probability for {name}", probability, "only quantile has one.")
     if name == "max-k":

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from dphist.errors import MissingExtra, UnusableLedger
+from dphist.outputs import near
 from dphist.version import __version__
 
 SCHEMA: Final = 3
@@ -232,7 +233,8 @@ def parse_address(address: str | Path, *, create: bool) -> sa.URL:
     if create and not folder:
         raise UnusableLedger("an existing folder for the ledger", str(path.parent), "create it first.")
     if not create and not here:
-        raise UnusableLedger(f"a ledger at {path}", "no file", f"check the path; {CREATE}")
+        hint = near(path).removesuffix(".")
+        raise UnusableLedger(f"a ledger at {path}", "no file", f"{hint}{'' if hint.endswith('?') else ';'} {CREATE}")
     if here and not path.is_file():
         raise UnusableLedger("a file", f"{path}, which is none", f"check the path; {CREATE}")
     return url.set(drivername="sqlite", database=str(path))

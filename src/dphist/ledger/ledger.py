@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +22,7 @@ from dphist.notebook import card
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.filters import Amount
 from dphist.version import __version__
-from dphist.words import budget, canonical
+from dphist.words import budget, canonical, did_you_mean
 
 Fits = Callable[[PrivacyCost], bool]
 Advise = Callable[[Fits], Iterable[str]]
@@ -110,10 +110,10 @@ class Ledger:
         with self._database.write(dataset.name, alone=True) as connection:
             for row in connection.execute(sa.select(database.datasets)):
                 if folded(row.name) == folded(dataset.name):
-                    got = f"{dataset.name!r} beside {row.name!r}"
-                    hint = (
-                        "a budget is never changed once it is there, and names that differ in case only are mixed up."
-                    )
+                    got, hint = f"{dataset.name!r} beside {row.name!r}", "names that differ in case only are mixed up."
+                    if row.name == dataset.name:
+                        got = f"{dataset.name!r}, which exists"
+                        hint = "a budget is never changed once it is there; choose another --dataset."
                     raise InvalidParameter("a new name for a data set", got, hint)
             body = {**DataSet.from_data(dataset.to_data()).to_data(), "dphist": __version__}
             connection.execute(sa.insert(database.datasets).values(name=dataset.name))
@@ -173,7 +173,8 @@ class Ledger:
         """The budget of a data set, which never changes."""
         if name not in self._known:
             if (first := _at(connection, name, 0)) is None:
-                raise _unknown(name)
+                names = [row.name for row in connection.execute(sa.select(database.datasets))]
+                raise _unknown(name, names)
             self._known[name] = DataSet.from_data(first.body)
         return self._known[name]
 
@@ -424,8 +425,8 @@ class Ledger:
         }
 
 
-def _unknown(name: str) -> InvalidParameter:
-    return InvalidParameter("a data set of this ledger", repr(name), database.CREATE)
+def _unknown(name: str, names: Sequence[str] = ()) -> InvalidParameter:
+    return InvalidParameter("a data set of this ledger", repr(name), did_you_mean(name, names) + database.CREATE)
 
 
 def _exceeded(dataset: DataSet, left: Amount, cost: PrivacyCost, advise: Advise | None) -> BudgetExceeded:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dphist import checks, notebook, stored
 from dphist.columns import Unit, unit_in_words, unit_of
-from dphist.engines.base import Engine
+from dphist.engines.base import Engine, Progress
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import BudgetExceeded, InvalidParameter
 from dphist.histogram import ContributionBounds
@@ -25,7 +25,7 @@ from dphist.mechanisms import Ranked
 from dphist.mechanisms.ranked import calibrate
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
-from dphist.outputs import as_path
+from dphist.outputs import as_path, near
 from dphist.planning.describe import check_neighbours, layout, sentence
 from dphist.publish.charge import (
     Receipt,
@@ -91,7 +91,8 @@ class Account:
             raise BudgetExceeded("a session with budget left", "one that is spent", "its results stay valid.")
         checks.check_whole("k", results)
         if results > self.left_results:
-            raise BudgetExceeded(f"at most {self.left_results:,} results, what is left of the session", f"{results:,}")
+            expected = f"at most {self.left_results:,} results, what is left of the session"
+            raise BudgetExceeded(expected, f"{results:,}", f"ask for fewer: --k {self.left_results}.")
         lost = self.used_results + self.reserved
         return replace(self, used_results=lost, used_queries=self.used_queries + 1, reserved=results)
 
@@ -198,7 +199,8 @@ class Session:
         """What is in the file that is locked, or at the path."""
         check_single_name(self.path)
         if file is None and not self.path.exists():
-            raise InvalidParameter("a session", str(self.path), "dphist session start makes one.")
+            hint = f"{near(self.path)} dphist session start makes one."
+            raise InvalidParameter(f"a session at {self.path}", "no file", hint)
         content = stored.read_file(self.path, "a session") if file is None else file.read()
         return _parse(content, str(self.path))
 
@@ -256,6 +258,7 @@ class Session:
         settings: PerformanceSettings | None = None,
         engine: Engine | None = None,
         ledger: str | Path | None = None,
+        progress: Progress | None = None,
         entropy: Entropy | None = None,
     ) -> tuple[pa.Table, bool]:
         """At most k groups with the most units, in order. What is returned is paid for.
@@ -269,6 +272,7 @@ class Session:
             settings: threads and memory.
             engine: such as a `dphist.SparkEngine`.
             ledger: the session is first compared with the entry that paid for it; nothing is charged.
+            progress: is called with the name of each phase.
             entropy: for tests alone.
 
         Returns:
@@ -301,7 +305,7 @@ class Session:
                 spent = words
 
             with telling(lambda: spent):
-                with choose_engine(source, engine, settings).open(source, query) as records:
+                with choose_engine(source, engine, settings).open(source, query, progress=progress) as records:
                     account = account.reserve(k)  # what names and types rule out costs nothing
                     reserved = f"One query and the {k} results it reserved stay spent. {_UNSEEN}"
                     _store(file, account, lambda: note(reserved))

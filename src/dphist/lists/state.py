@@ -24,6 +24,7 @@ from dphist.columns import Unit
 from dphist.engines.query import GroupByQuery, NullKeys, parse_key
 from dphist.errors import InvalidParameter
 from dphist.lists.sealed import read_sealed, write_sealed
+from dphist.outputs import near
 from dphist.publish.charge import Receipt
 from dphist.publish.private_files import LockedFile
 
@@ -88,7 +89,8 @@ class State:
         try:
             content = path.read_bytes() if file is None else file.read()
         except (FileNotFoundError, NotADirectoryError):
-            raise InvalidParameter("a stream", str(path.parent), "dphist continual start makes one.") from None
+            hint = f"{near(path.parent)} dphist continual start makes one."
+            raise InvalidParameter(f"a stream at {path.parent}", "none", hint) from None
         except OSError as problem:
             raise InvalidParameter(f"a readable state at {path}", type(problem).__name__) from None
         table, is_sealed = read_sealed(content, str(path))

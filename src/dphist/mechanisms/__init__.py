@@ -1,24 +1,27 @@
 """One frozen dataclass per mechanism: calibrated parameters and the guarantee they have. `base` says what each can do."""
 
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.base import GroupMechanism, Kept, Mechanism, epsilon_at
-from dphist.mechanisms.continual import ContinualCounts
 from dphist.mechanisms.correlated_gaussian import CorrelatedGaussian
-from dphist.mechanisms.correlated_top_k import CorrelatedTopK
 from dphist.mechanisms.discrete_correlated import DiscreteCorrelatedGaussian
 from dphist.mechanisms.discrete_gaussian import DiscreteGaussianThreshold
-from dphist.mechanisms.from_top import FromTop
 from dphist.mechanisms.known_discrete import KnownDiscrete
 from dphist.mechanisms.known_groups import KnownGroups
 from dphist.mechanisms.known_laplace import KnownLaplace
 from dphist.mechanisms.laplace import LaplaceThreshold
-from dphist.mechanisms.ranked import Ranked
-from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
 from dphist.mechanisms.sparse_gaussian import SparseGaussian
-from dphist.mechanisms.truncated_laplace import TruncatedLaplace
 from dphist.mechanisms.voting import Voting
+
+if TYPE_CHECKING:
+    from dphist.mechanisms.continual import ContinualCounts
+    from dphist.mechanisms.correlated_top_k import CorrelatedTopK
+    from dphist.mechanisms.from_top import FromTop
+    from dphist.mechanisms.ranked import Ranked
+    from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
+    from dphist.mechanisms.truncated_laplace import TruncatedLaplace
 
 GROUP_MECHANISMS: Final[tuple[type[GroupMechanism], ...]] = (
     AdaptiveGaussian,
@@ -58,3 +61,20 @@ __all__ = [
     "Voting",
     "epsilon_at",
 ]
+
+_NOT_OF_PLANS: Final = {
+    "ContinualCounts": "continual",
+    "CorrelatedTopK": "correlated_top_k",
+    "FromTop": "from_top",
+    "GaussianRecords": "records",
+    "LaplaceRecords": "records",
+    "Ranked": "ranked",
+    "TruncatedLaplace": "truncated_laplace",
+}
+"""Loaded when they are first asked for: a plan of groups needs none of them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NOT_OF_PLANS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_NOT_OF_PLANS[name]}"), name)

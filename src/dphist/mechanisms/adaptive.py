@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from dphist import checks
 from dphist.errors import Infeasible, InvalidParameter
@@ -31,6 +30,7 @@ from dphist.noise.laws import LARGEST_SCALE
 from dphist.privacy import adaptive as theory
 from dphist.privacy.composition import PrivacyCost, of_gaussian
 from dphist.privacy.gaussian import delta_gaussian, largest_mu, raise_for_rounding
+from dphist.special import ndtr, ndtri
 from dphist.words import number
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeAli
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from dphist import checks, stored
 from dphist.errors import Infeasible, InvalidParameter
@@ -30,6 +29,7 @@ from dphist.noise.laws import Law
 from dphist.privacy import sparse_gaussian as gshm
 from dphist.privacy.composition import PrivacyCost, mu_of_pure, of_pure, rho_of_pure, together
 from dphist.privacy.search import edge
+from dphist.special import ndtr, ndtri
 from dphist.words import number
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr
 
 from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dphist.noise.tails import log_pmf, log_tail
+from dphist.special import log_ndtr, ndtr
 
 Floats: TypeAlias = NDArray[np.float64]
 Event: TypeAlias = Literal["more", "at least"]

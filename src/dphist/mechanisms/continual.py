@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from scipy.special import ndtri
-
 from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import LARGEST_EPSILON, Integers, sampler_surcharge, with_sampler_error
@@ -18,6 +16,7 @@ from dphist.privacy import unknown_domain
 from dphist.privacy.composition import PrivacyCost, delta_from_rho
 from dphist.privacy.search import smallest_whole
 from dphist.privacy.sparse_gaussian import quantile_for_infinity
+from dphist.special import ndtri
 
 MOST_ROUNDS = 2**20
 NOISE_SHARES = (0.5, 0.65, 0.8, 0.9, 0.95)

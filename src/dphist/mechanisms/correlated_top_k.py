@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import ndtri
 
 from dphist import checks
 from dphist.errors import Infeasible
@@ -38,6 +37,7 @@ from dphist.noise import Entropy, RoundedGaussian
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy.composition import PrivacyCost, of_gaussian
 from dphist.privacy.correlated_design import calibrate_with_base
+from dphist.special import ndtri
 from dphist.words import number
 
 LATTICE_BITS = 12

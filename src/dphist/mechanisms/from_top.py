@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import ndtri
 
 from dphist import checks
 from dphist.mechanisms.base import (
@@ -33,6 +32,7 @@ from dphist.privacy import unknown_domain
 from dphist.privacy.composition import PrivacyCost, delta_from_rho
 from dphist.privacy.search import smallest_whole
 from dphist.privacy.sparse_gaussian import quantile_for_infinity
+from dphist.special import ndtri
 
 NOISE_SHARES = (0.5, 0.65, 0.8, 0.9, 0.95, 0.999)
 """The parts of delta that calibration tries for the noise: above 0.9 where new groups leave less to the noise, below else."""

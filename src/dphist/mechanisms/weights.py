@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE
+from dphist.special import ndtr
 
 if TYPE_CHECKING:
     from dphist.mechanisms.adaptive import AdaptiveGaussian
 
 Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 _CELLS: Final = 800
 """Of the grid on which the law of a weighted sum is followed: shares that are lost are within a twentieth of themselves."""
@@ -54,6 +55,20 @@ def share_selected(mechanism: AdaptiveGaussian, units: float) -> float:
         steps = np.floor(totals * 2.0 ** (LATTICE_BITS + tuning.share_bits)).astype(np.int64)
         weighs = next_weights(mechanism, number, steps) > 0 if number else np.ones(1, np.bool_)
         means = totals + share * units * weighs
-        if number < tuning.rounds - 1:
-            totals, law = grid, law @ np.diff(ndtr((edges[None, :] - means[:, None]) / noise), axis=1)
+        if number == 0 < tuning.rounds - 1:
+            totals, law = grid, np.diff(ndtr((edges - means) / noise))
+        elif number < tuning.rounds - 1:
+            step = grid[1] - grid[0]
+            law = _spread(law * weighs, step, share * units, noise) + _spread(law * ~weighs, step, 0.0, noise)
     return float(law @ ndtr((means - mechanism.threshold) / noise))
+
+
+def _spread(law: Floats, step: float, shift: float, noise: float) -> Floats:
+    """A law on the cells of the grid after a shift and Gaussian noise: a convolution, since only distances matter. What
+    leaves the grid stays in its first or last cell."""
+    cells = len(law)
+    below = ndtr((np.arange(0.5 - cells, cells) * step - shift) / noise)
+    spread = np.convolve(law, np.diff(below))[cells - 1 : 2 * cells - 1]
+    spread[0] += law @ below[cells - 1 :: -1]
+    spread[-1] += law @ (1 - below[: cells - 1 : -1])
+    return spread

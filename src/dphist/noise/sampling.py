@@ -100,7 +100,12 @@ class BlockSampler:
         unit = Fraction(1 << blocks.width_bits, 1 << self.position_bits)  # one step of the position, in values
         scale = -unit * 2**64
         self._bend = float(blocks.decay.quadratic * unit * scale)
-        slopes = [float((blocks.decay.linear + 2 * blocks.decay.quadratic * start) * scale) for start in self._starts]
+        # (linear + 2·quadratic·start)·scale over one denominator: whole numbers are much faster than fractions, and are
+        # rounded once.
+        slope, more = blocks.decay.linear * scale, 2 * blocks.decay.quadratic * scale
+        whole = slope.denominator * more.denominator
+        first, each = int(slope * whole), int(more * whole)
+        slopes = [(first + each * start) / whole for start in self._starts]
         self._slopes = np.array([slopes[symbol] for symbol in self._symbols])
         unread_position = 2.0 ** (1 - self.position_bits) if blocks.continuous else 0.0
         self.guard = 2.0**-self.acceptance_bits + unread_position + _FLOAT_GUARD
@@ -309,6 +314,12 @@ def delta_surcharge(epsilon: float, changed_counters: int, error: Fraction) -> f
         raise InvalidParameter("changed_counters ≥ 0", changed_counters)
     if epsilon > 700:
         return 1.0
-    low, _ = exp_bounds(Fraction(epsilon), 2048)  # e^ε ≤ 1/low: the reciprocal of a lower bound, 2^2048 units wide
-    surcharge = (1 + Fraction(1 << 2048, low)) * (changed_counters + 1) * error
+    surcharge = (1 + _exp_above(epsilon)) * (changed_counters + 1) * error
     return 1.0 if surcharge >= 1 else math.nextafter(float(surcharge), 1.0)
+
+
+@lru_cache(maxsize=256)
+def _exp_above(epsilon: float) -> Fraction:
+    """e^ε, rounded up: the reciprocal of a lower bound on e^−ε, 2^2048 units wide. Kept: a plan asks for it again and again."""
+    low, _ = exp_bounds(Fraction(epsilon), 2048)
+    return Fraction(1 << 2048, low)

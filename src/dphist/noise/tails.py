@@ -21,10 +21,10 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_ndtr, logsumexp
 
 from dphist.errors import InvalidParameter
 from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, TruncatedDiscreteLaplace, whole_number
+from dphist.special import log_ndtr
 
 DiscreteLaw: TypeAlias = DiscreteGaussian | DiscreteLaplace | TruncatedDiscreteLaplace
 _Floats: TypeAlias = NDArray[np.float64]
@@ -226,6 +226,8 @@ def log_max_tail(
     sum would have more than 2^20 terms, neighbouring s are taken together at the largest value of either factor,
     which stays an upper bound and costs less than 0.1 %.
     """
+    from scipy.special import logsumexp  # no compiled function: it takes all of scipy.special, which few commands need
+
     threshold = whole_number("t", t, -_LARGEST_COUNT, _LARGEST_COUNT)
     many = whole_number("count", count, 1, _LARGEST_COUNT)
     reach = _reach(shared)

@@ -180,7 +180,7 @@ class _Choices(TypedDict, total=False):
     ]
     medians: Annotated[
         _Bounds | None,
-        _aggregate("The median of records per group.", "--median", _BOUNDED, _BOUNDS, common=True),
+        _aggregate("The median of records per group.", "--median", _BOUNDED, _BOUNDS),
     ]
     count_of: Annotated[
         Sequence[str] | None,
@@ -456,13 +456,14 @@ def _unknown(name: str, function: Callable[..., Any]) -> InvalidParameter:
 
 
 @cache
-def model(kind: type) -> type["BaseModel"]:
-    """The strict pydantic model of a kind of options."""
+def model(kind: type, names: frozenset[str] | None = None) -> type["BaseModel"]:
+    """The strict pydantic model of a kind of options, or of those with these names: a model of all takes long to build."""
     from pydantic import ConfigDict, Field, create_model
 
     fields: dict[str, Any] = {
         name: (one.type, Field(... if one.required else one.option.default, description=one.option.help))
         for name, one in declarations(kind).items()
+        if names is None or name in names
     }
     return create_model(kind.__name__, __config__=ConfigDict(strict=True, extra="forbid", frozen=True), **fields)
 
@@ -471,7 +472,7 @@ def _check(kind: type, given: Mapping[str, Any]) -> None:
     from pydantic import ValidationError
 
     try:
-        model(kind)(**given)
+        model(kind, frozenset(given))(**given)
     except ValidationError as problem:
         error = problem.errors(include_url=False)[0]
         name = str(error["loc"][0])

@@ -278,7 +278,7 @@ def _request(asked: PlanOptions) -> Request:
     shares = dict(asked["weights"] or {})
     rows, max_groups, keys = asked["rows"], asked["max_groups"], _number_of_keys(asked["keys"], asked["no_groups"])
     if rows is not None and rows != "auto":
-        checks.check_whole("rows", rows)
+        checks.check_whole("rows", rows, hint="the most records of one unit in a group that count.")
     records = 1 if asked["records"] is None else asked["records"]
     by_record = ("variances", "stds", "quantiles", "medians")
     if asked["records"] is not None and not any(asked[name] for name in by_record):  # type: ignore[literal-required]
@@ -297,9 +297,8 @@ def _request(asked: PlanOptions) -> Request:
         *_quantiles(asked["quantiles"] or {}, asked["medians"] or {}, shares, records),
     ]
     if shares:
-        raise InvalidParameter(
-            "weights for aggregates of the plan", sorted(shares), "names look like sum_likes, mean_age."
-        )
+        hint = f"the names are {', '.join(one.name for one in aggregates)}." if aggregates else "there are none."
+        raise InvalidParameter("weights for aggregates of the plan", sorted(shares), hint)
     choice = _choice(max_groups, asked["sparsity"], keys, asked["sketch"], asked["mechanism"])
     # The counts of an election have Laplace noise, which suits no tree: `_with_quiet_trees`.
     rounds = choice == "law" and any(aggregate.kind == "quantile" for aggregate in aggregates)

@@ -78,7 +78,7 @@ class Request:
         checks.check_whole("low_threshold", self.low_threshold)
         for name in ("max_groups", "sparsity", "keys", "sketch"):
             if (value := getattr(self, name)) is not None:
-                checks.check_whole(name, value)
+                checks.check_whole(name, value, hint="" if name == "keys" else "leave it out if you know no bound.")
         check_noise(self.noise_std, self.correlation)
         for name in ("sparse_keys", "total", "keys_only", "other"):
             if not isinstance(getattr(self, name), bool):

@@ -17,10 +17,10 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, log_ndtr, ndtr, ndtri_exp, xlog1py, xlogy
 
 from dphist.privacy.gaussian import delta_gaussian, raise_for_rounding
 from dphist.privacy.search import edge, worst_split
+from dphist.special import gammaln, log_ndtr, ndtr, ndtri_exp, xlog1py, xlogy
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -26,10 +26,10 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr, ndtri
 
 from dphist.privacy.gaussian import ROUNDING, delta_gaussian, raise_for_rounding
 from dphist.privacy.search import worst_split
+from dphist.special import log_ndtr, ndtr, ndtri
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

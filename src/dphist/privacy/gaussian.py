@@ -22,9 +22,9 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfcx, ndtr
 
 from dphist.privacy.search import bisect_floats
+from dphist.special import erfcx, ndtr
 
 Floats = NDArray[np.float64]
 

@@ -290,6 +290,8 @@ def _ranges(first: int, last: int) -> tuple[Integers, Integers]:
     if size <= 64:
         every = np.arange(first, last + 1, dtype=np.int64)
         return every, every
-    steps = np.unique(np.round(np.geomspace(1, size / 2, 12)).astype(np.int64))
-    starts = np.unique(np.concatenate([[0], steps, size - steps]))
+    steps = np.round(np.geomspace(1, size / 2, 12)).astype(np.int64)
+    starts = np.array(
+        sorted({0, *steps.tolist(), *(size - steps).tolist()}), np.int64
+    )  # np.unique would load masked arrays
     return first + starts, first + np.append(starts[1:] - 1, size - 1)

@@ -16,11 +16,11 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtri
 
 from dphist.errors import Infeasible
 from dphist.privacy.gaussian import delta_gaussian, largest_mu, raise_for_rounding
 from dphist.privacy.search import SPLIT_TOLERANCE, best_noise, smallest, worst_split
+from dphist.special import log_ndtr, ndtri
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

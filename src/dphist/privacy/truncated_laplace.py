@@ -21,9 +21,9 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from dphist.errors import Infeasible, InvalidParameter
+from dphist.special import gammaln
 
 MOST_BARS = 256
 """A public limit on the bars of one unit: the exact profile sums over up to its square of cases."""

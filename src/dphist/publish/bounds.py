@@ -149,7 +149,8 @@ def bounds(
     if not all(map(math.isfinite, ends)) or (len(ends) == 2 and ends[0] >= ends[1]):
         raise InvalidParameter("finite ends, lower < upper", f"{lower} and {upper}")
     if (column is None) != (of == "rows"):
-        raise InvalidParameter("a column, or none for rows", repr(column), "add --column NAME.")
+        got = "none" if column is None else repr(column)
+        raise InvalidParameter("a column, or none for rows", got, "add --column NAME, or --of rows.")
     kinds: dict[str, Any] = {"record": "deviation"}
     measure = Measure(kinds.get(of, of), column, 0.0, 1.0, nulls="left out")
     keys = tuple(map(parse_key, [by] if isinstance(by, str) else by)) or (Key("everything", "1"),)

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from dphist import checks, notebook
 from dphist.errors import InvalidParameter
-from dphist.planning.plan import NOISY, STD_ERROR
-from dphist.publish.table import HIGH, LOW
+from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
+from dphist.publish.text import totals_text
 from dphist.report import plots
 from dphist.words import budget, with_error
 
@@ -43,7 +43,9 @@ def card(published: Published) -> str:
     reaches = [notebook.Reach(*reach) for reach in _reaches(first)] if "count" in names else []
     more = f"… and {groups - len(rows):,} more groups" if groups > len(rows) else ""
     whiskers = f"± is one standard error. {_whiskers(told)}" if reaches else ""
-    notes = [more, whiskers] if rows else ["No group was released: none was large enough."]
+    totals = getattr(published, "totals", None)
+    shown = [more, whiskers] if rows else ["No group was released: none was large enough."]
+    notes = [*shown, "" if totals is None else totals_text(totals)]
     title = f"{type(published).__name__}: {_size(groups)}"
     return notebook.listing(title, names, rows, reaches, keys=len(keys), notes=notes, guarantee=told["guarantee"])
 

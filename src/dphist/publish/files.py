@@ -38,7 +38,8 @@ _FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".ndjs
 def format_of(path: Path) -> str:
     """The format that a name asks for."""
     if path.suffix.lower() not in _FORMATS:
-        raise InvalidParameter("an output name ending in .parquet, .csv, .json or .ndjson", path.name)
+        hint = "for example out.parquet, or out.csv for a spreadsheet."
+        raise InvalidParameter("a name ending in .parquet, .csv, .json or .ndjson", path.name, hint)
     return _FORMATS[path.suffix.lower()]
 
 

@@ -19,6 +19,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from dphist.errors import InvalidParameter
+from dphist.outputs import near
 
 MOST_KEYS: Final = 10_000_000
 """Of a product or a query: what is larger is refused before it is built."""
@@ -44,7 +45,7 @@ def public_keys(source: object, names: Sequence[str] | None = None) -> pa.Table:
     listed = table.column_names if names is None else list(names)
     table = table.select(listed).group_by(listed, use_threads=False).aggregate([])
     if table.num_rows == 0:
-        raise InvalidParameter("at least one public key", "none")
+        raise InvalidParameter("at least one public key", "none", "write one key per line into the file, or name them.")
     return table.select(listed)
 
 
@@ -91,7 +92,12 @@ def _file(path: Path, names: Sequence[str] | None) -> pa.Table:
         lines = _lines(path)
     except (OSError, ValueError, KeyError) as problem:
         hint = f"one key per line, or a .csv or .parquet with {listed}; {_COLUMNS}"
-        raise InvalidParameter(f"a readable list of keys at {path}", type(problem).__name__, hint) from None
+        if isinstance(problem, FileNotFoundError):
+            raise InvalidParameter(
+                f"a readable list of keys at {path}", "no file", f"{near(path)} Or name them: {_COLUMNS}"
+            ) from None
+        got = "other columns" if isinstance(problem, KeyError) else type(problem).__name__
+        raise InvalidParameter(f"a readable list of keys at {path}", got, hint) from None
     if names is not None and len(names) != 1:
         raise InvalidParameter("a .csv or .parquet list for several keys", path.name)
     return pa.table({"key" if names is None else names[0]: pa.array(lines, pa.string())})

@@ -111,7 +111,8 @@ def creating(path: Path, what: str) -> Iterator[LockedFile]:
     with undone(lambda: _lock(path, _OPEN | os.O_CREAT), _remove_empty) as file:
         try:
             if file.read():
-                raise InvalidParameter(f"a new place for the {what}", str(path), f"a {what} is never overwritten.")
+                hint = f"a {what} is never overwritten; choose another name."
+                raise InvalidParameter(f"a new place for the {what}", str(path), hint)
             file.check()
             remove_partial(path)
             yield file

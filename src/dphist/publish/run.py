@@ -11,7 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 import pyarrow as pa
 
-from dphist.columns import unit_of
+from dphist.columns import Unit, parts_of, unit_in_words, unit_of
 from dphist.engines import engine_for
 from dphist.engines.base import (
     NOISING,
@@ -277,8 +277,17 @@ def _job(
     inputs: tuple[Path, ...],
 ) -> Job:
     check_names([parse_key(name).name for name in selection.by], plan, selection.intervals)
+    if listed is None:
+        check_shared(selection.unit, selection.by)
     check_form(plan, selection.order, selection.intervals, selection.integers)
     return Job(source, plan, selection, build_query(plan, selection, listed), engine, inputs)
+
+
+def check_shared(unit: Unit, by: Sequence[str]) -> None:
+    """Refuse keys that name the unit: each group would have one unit, and be paid for to be hidden."""
+    if set(parts_of(unit)) <= set(by):
+        hint = "a group of one unit is never shown. Leave it out; without --by all units are one row."
+        raise InvalidParameter("--by columns that several units share", f"the unit, {unit_in_words(unit)}", hint)
 
 
 def choose_engine(source: object, engine: Engine | None, settings: PerformanceSettings | None = None) -> Engine:

@@ -49,9 +49,9 @@ def check_names(by: Sequence[str], plan: Plan, level: float | None) -> None:
         )
     folded = [name.casefold() for name in by]
     if clash := sorted(name for name in by if name.casefold() in added or folded.count(name.casefold()) > 1):
-        raise InvalidParameter(
-            "keys with other names than each other and the released columns", clash, 'rename: --by "my_count=count".'
-        )
+        twice_named = [name for name in clash if folded.count(name.casefold()) > 1]
+        hint = "name each key once." if twice_named else f'rename: --by "my_{clash[0]}={clash[0]}".'
+        raise InvalidParameter("keys with other names than each other and the released columns", clash, hint)
 
 
 def check_form(plan: Plan, order: Order, level: float | None, integers: bool) -> None:

@@ -1,33 +1,44 @@
-"""A released table as plain text."""
+"""A released table as text, for a terminal or a pipe."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from dphist.planning import Plan
 from dphist.planning.describe import standard_error_in_words
-from dphist.planning.plan import NOISY, STD_ERROR
+from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
+from dphist.publish.grid import Column, Screen, grid
 from dphist.publish.totals import Estimate, Totals
-from dphist.words import printable, with_error
+from dphist.words import percent, range_of, with_error
 
-_WIDEST = 40
-_ERROR = ["", "± is one standard error of the noise."]
+PIPE: Final = Screen()
 
 
-def table_text(first: pa.Table, plan: Plan, groups: int, totals: Totals | None = None) -> str:
-    """The first rows of a release of so many groups: keys, values and their standard errors. Then totals, if it has any."""
+def table_text(
+    first: pa.Table,
+    plan: Plan,
+    groups: int,
+    totals: Totals | None = None,
+    *,
+    level: float | None = None,
+    screen: Screen = PIPE,
+) -> str:
+    """The first rows of a release of so many groups: keys, values, their errors and intervals. Then totals, if it has any."""
     in_all = [] if totals is None else ["", totals_text(totals)]
     if groups == 0:
         return "\n".join(["No group was released: none was large enough.", *in_all])
+    more = _more(groups - first.num_rows)
     if plan.request.keys_only:
-        return "\n".join(_lines(first, first.column_names, (), groups))
+        return grid(_keys(first, first.column_names), screen, more)
     keys = first.column_names[: first.column_names.index("count")]
     other = None if totals is None or totals.other is None else with_error(totals.other.value, totals.other.std_error)
-    error = standard_error_in_words(plan.mechanism)
-    return "\n".join([*_lines(first, keys, plan.value_names, groups, other), *in_all, "", error])
+    columns = [*_keys(first, keys, other), *_values(first, plan.value_names, level, other)]
+    words = standard_error_in_words(plan.mechanism)
+    words += "" if level is None else f" Intervals have a level of {percent(level)} %."
+    return "\n".join([grid(columns, screen, more), *in_all, "", words])
 
 
 def totals_text(totals: Totals) -> str:
@@ -43,45 +54,43 @@ def _of_units(units: Estimate) -> str:
     return with_error(units.value, units.std_error) + bounds
 
 
-def rows_text(table: pa.Table, most: int) -> str:
+def rows_text(table: pa.Table, most: int, screen: Screen = PIPE) -> str:
     """The first rows of any released table; what has a standard error is shown with it."""
     if table.num_rows == 0:
         return "No group was released."
     names = [name for name in table.column_names if not name.endswith(STD_ERROR) and name != "count" + NOISY]
-    lines = _lines(table.slice(0, most), names, (), table.num_rows)
-    return "\n".join([*lines, *(_ERROR if "count" in names else [])])
+    values = [name for name in names if name + STD_ERROR in table.column_names]
+    first = table.slice(0, most)
+    columns = [*_keys(first, [name for name in names if name not in values]), *_values(first, values)]
+    error = ["", "± is one standard error of the noise."] if values else []
+    return "\n".join([grid(columns, screen, _more(table.num_rows - first.num_rows)), *error])
 
 
-def _lines(
-    first: pa.Table, keys: Sequence[str], values: Sequence[str], groups: int, other: str | None = None
-) -> list[str]:
-    """A heading and rows in columns, keys to the left and values to the right; then how many groups are not shown.
-
-    other: the count of units in none of the groups, which gets the last row.
-    """
-    names = (*keys, *values)
-    rows = [tuple(map(printable, names))]
-    for row in first.to_pylist():
-        rows.append(tuple(_cell(row, name) for name in names))
-    if other is not None:
-        rows.append(("(other)", *[""] * (len(keys) - 1), other, *[""] * (len(values) - 1)))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    sides = "<" * len(keys) + ">" * len(values)
-    lines = [
-        "  " + "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    if (left := groups - first.num_rows) > 0:
-        lines.insert(1 + first.num_rows, f"  … and {left:,} more groups")
-    return lines
+def _more(left: int) -> str:
+    return f"… and {left:,} more group{'s' * (left > 1)}" if left > 0 else ""
 
 
-def _cell(row: dict[str, Any], name: str) -> str:
+def _keys(table: pa.Table, names: Sequence[str], other: str | None = None) -> list[Column]:
+    """Columns of keys; the place of all other groups is below the first."""
+    last = [None] * len(names) if other is None else ["(other)", *[""] * (len(names) - 1)]
+    return [Column(name, "key", table[name].to_pylist(), below) for name, below in zip(names, last, strict=False)]
+
+
+def _values(
+    table: pa.Table, names: Sequence[str], level: float | None = None, other: str | None = None
+) -> list[Column]:
+    """Columns of values with their standard errors, and of intervals beside them; all other groups have a count alone."""
+    rows: list[dict[str, Any]] = table.to_pylist()
+    columns = []
+    for name in names:
+        below = None if other is None else other if name == "count" else ""
+        columns.append(Column(name, "number", [_with_error(row, name) for row in rows], below))
+        if level is not None and name + LOW in table.column_names:
+            cells = [range_of(row[name + LOW], row[name + HIGH], row[name + STD_ERROR]) for row in rows]
+            columns.append(Column(f"{name}, {percent(level)} %", "number", cells, None if other is None else ""))
+    return columns
+
+
+def _with_error(row: dict[str, Any], name: str) -> str:
     error = row.get(name + STD_ERROR)
-    return _cut(row[name]) if error is None else with_error(row[name], error)
-
-
-def _cut(value: object) -> str:
-    text = "(null)" if value is None else str(value)
-    text = printable(text)
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+    return str(row[name]) if error is None else with_error(row[name], error)

@@ -120,7 +120,11 @@ def _bars(table: pa.Table, by: Sequence[str], level: float | None) -> Chart:
     words = f"Bars of {few} of {names}, from {full[0]} with {svg.short(float(counts[top[0]]))} units downwards."
     picture = svg.picture("chart", base + 26, f"Counts by {names}", words, parts)
     shown = f"{few[0].upper()}{few[1:]}"
-    return Chart("The largest groups", picture, f"{shown}. {spread_in_words(level, 'Whiskers')}")
+    return Chart(
+        "The largest groups" if len(top) < table.num_rows else "All groups",
+        picture,
+        f"{shown}. {spread_in_words(level, 'Whiskers')}",
+    )
 
 
 def _time_line(table: pa.Table, name: str, level: float | None, places: list[float | None]) -> Chart:

@@ -88,21 +88,23 @@ def guarantee_of(metadata: dict[str, Any], protected: str) -> str:
     return " ".join(part for part in (plain, not_protected(metadata["unit"]), mark + cautions) if part)
 
 
-def explanation_of(metadata: dict[str, Any], protected: str, assumption: str) -> list[str]:
-    """The guarantee for readers who never heard of one, and then to the letter."""
+def explanation_of(
+    metadata: dict[str, Any], protected: str, assumption: str, takes_part: str = "is in the data"
+) -> list[str]:
+    """The guarantee for readers who never heard of one, and then to the letter. What is hidden: that a unit `takes_part`."""
     epsilon, delta = metadata["epsilon"], metadata["delta"]
     one = "a unit" if metadata["unit"] is None else one_of(metadata["unit"])
     sure = "all but certain" if epsilon > 20 else f"{rounded_up(100 / (1 + math.exp(-epsilon)), 3)} % sure"
     paragraphs = [
         f"Think of two tables, one made with {protected} and one made without. Random noise makes it hard to tell which of"
         " them this is, even for somebody who knows everybody else's records.",
-        f"Epsilon says how hard. Somebody who thinks it as likely as not that {one} is in the data may become at most {sure}"
+        f"Epsilon says how hard. Somebody who thinks it as likely as not that {one} {takes_part} may become at most {sure}"
         f" of it by reading the table{', delta aside' if delta else ''}. No later computation on the table changes that.",
     ]
     if delta:
         paragraphs.append(
             f"Delta, {rounded_up(delta)}, comes on top. In the worst case it is the probability that the table tells everything"
-            f" about {one}."
+            f" about {protected}."
         )
     return [
         *paragraphs,

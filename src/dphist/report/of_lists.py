@@ -82,7 +82,9 @@ def content_of_running(
             ("Missing", f"Small groups: {threshold}."),
         ],
         guarantee=content.guarantee_of(metadata, protected),
-        explanation=content.explanation_of(metadata, protected, metadata["assumption"]),
+        explanation=content.explanation_of(
+            metadata, protected, metadata["assumption"], "adds anything in a given round"
+        ),
         cells=cells_of(table, by, ["count"], None),
         table_note=_PLUS_MINUS,
         seen=[],

@@ -67,7 +67,12 @@ def _sure(table: pa.Table, plan: Plan, level: float | None) -> str:
     if plan.request.keys_only:
         return f"{capital(dict(rates_in_words(plan.mechanism))['spurious'])}."
     if level is not None:
-        return f"Each interval covers the value before noise with {percent(level)} % probability."
+        covers = (
+            "is made to cover the true value, noise and estimates included,"
+            if plan.mechanism.in_rounds
+            else "covers the value before noise"
+        )
+        return f"Each interval {covers} with {percent(level)} % probability."
     typical = ""
     if table.num_rows:
         typical = f" On a count it is about {_median_error(table)}."

@@ -134,8 +134,8 @@ def _table(cells: Cells, title: str, note: str) -> str:
 
 def _cell(text: str | None, kind: str) -> str:
     if kind == "value":
-        value, _, rest = _text(text or "").partition(" ")
-        return f'<td class="value">{value}{f" <span>{rest}</span>" if rest else ""}</td>'
+        value, sign, error = _text(text or "").partition(" ± ")
+        return f'<td class="value">{value}{f" <span>± {error}</span>" if sign else ""}</td>'
     words = "<i>(null)</i>" if text is None else _text(text)
     return f'<td class="{kind}"><div>{words}</div></td>'
 

@@ -41,7 +41,7 @@
     const made = document.createElement("td");
     made.className = kind;
     if (kind === "value") {
-      const gap = text.indexOf(" ");
+      const gap = text.indexOf(" ± ");
       made.textContent = gap === -1 ? text : text.slice(0, gap + 1);
       if (gap !== -1) {
         made.append(document.createElement("span"));

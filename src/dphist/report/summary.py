@@ -24,8 +24,7 @@ def as_text(content: Content) -> str:
     lines = [title, "=" * len(title), ""]
     for label, words in content.headline:
         lines += [*_wrapped(f"{label}: {words}"), ""]
-    lines += [*_wrapped(f"Guarantee: {content.guarantee}"), "", *_text_table(content.cells), *_more(content.cells), ""]
-    lines += [*_wrapped(content.table_note), ""]
+    lines += [*_wrapped(f"Guarantee: {content.guarantee}"), "", *_text_table(content.cells), "", *_below(content), ""]
     for heading, paragraphs in _sections(content):
         lines += [heading, "-" * len(heading)]
         for words in paragraphs:
@@ -39,7 +38,7 @@ def as_markdown(content: Content) -> str:
     for label, words in content.headline:
         lines += [f"**{label}.** {_plain(words)}", ""]
     lines += [f"> **Guarantee.** {_plain(content.guarantee)}", "", *_markdown_table(content.cells), ""]
-    lines += [_plain(" ".join([*_more(content.cells), content.table_note])), ""]
+    lines += [_plain(" ".join(_below(content))), ""]
     for heading, paragraphs in _sections(content):
         lines += [f"## {heading}", ""]
         for words in paragraphs:
@@ -57,10 +56,11 @@ def _sections(content: Content) -> list[tuple[str, list[str]]]:
     return [section for section in sections if section[1]]
 
 
-def _more(cells: Cells) -> list[str]:
-    if cells.total <= FIRST_ROWS:
-        return []
-    return [f"The first {FIRST_ROWS} of {cells.total:,} rows; the table file has all of them."]
+def _below(content: Content) -> list[str]:
+    """What is said of a table below it, if there is one."""
+    total = content.cells.total
+    more = [f"The first {FIRST_ROWS} of {total:,} rows; the table file has all of them."] if total > FIRST_ROWS else []
+    return [*more, content.table_note] if total else []
 
 
 def _head(cells: Cells) -> Iterable[list[str]]:

@@ -109,10 +109,13 @@ def levels(scale: Scale, name: str = "{}") -> list[str]:
 
 def marks(places: Iterable[tuple[float, str]], base: float) -> list[str]:
     """Words below the picture; the first and the last stay within it."""
-    anchors = {True: "middle"}
+
+    def anchor(x: float, text: str) -> str:
+        inside = 12 < x < 88 or (2 < x < 98 and len(text) < 3)
+        return "middle" if inside else "start" if x < 50 else "end"
+
     return [
-        line((x, base), (x, base + 5), "axis")
-        + words((x, base + 19), text, "soft", anchors.get(12 < x < 88, "start" if x <= 12 else "end"))
+        line((x, base), (x, base + 5), "axis") + words((x, base + 19), text, "soft", anchor(x, text))
         for x, text in places
     ]
 

@@ -55,12 +55,17 @@ class ChosenBounds:
     units: float | None = None
 
     def __str__(self) -> str:
-        if self.lower is None or self.upper is None or self.units is None:
+        if self.lower is None or self.upper is None or self.outside is None:
             return f"{self.name}: no bounds found, no value but 0 could be told from noise; it is left out."
+        words = (
+            f"{self.name}: values are clamped to [{self.lower:g}, {self.upper:g}]; about {100 * self.outside:.1f} % of units"
+            " are outside"
+        )
+        if self.units is None:  # of quantiles: bounds cost no bias inside of them
+            return f"{words}."
         return (
-            f"{self.name}: values are clamped to [{self.lower:g}, {self.upper:g}]; about {100 * (self.outside or 0):.1f} % of"
-            f" units are outside; in a group of {self.units:,.0f} units that takes about {number(self.bias or 0)}, noise has"
-            f" std {number(self.noise or 0)}."
+            f"{words}; in a group of {self.units:,.0f} units that takes about {number(self.bias or 0)}, noise has std"
+            f" {number(self.noise or 0)}."
         )
 
     def to_data(self) -> dict[str, Any]:

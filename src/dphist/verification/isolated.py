@@ -93,6 +93,7 @@ def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | No
 
 def examine_apart(path: str, ledger: str | None, head: str | None) -> None:
     """Examine within the limits, and print the answer as JSON: what the process of `verify` does."""
+    sys.meta_path.insert(0, _NoPandas())
     from dphist.verification.verify import examine
 
     _limit(0)
@@ -106,6 +107,14 @@ def examine_apart(path: str, ledger: str | None, head: str | None) -> None:
     except DphistError as problem:
         answer = {"error": type(problem).__name__, "words": [str(word) for word in problem.__reduce__()[1]]}
     print(json.dumps(answer))
+
+
+class _NoPandas:
+    """Arrow loads pandas where it is installed, in half a second, to ask of every list whether it is a frame: none is here."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
 
 
 def _size_of(path: Path) -> int:

@@ -13,6 +13,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from dphist.errors import InvalidParameter
+from dphist.outputs import near
 from dphist.publish.files import FOLDER_METADATA, METADATA_KEY, format_of, sidecar
 from dphist.spreadsheet import ESCAPED, escaped, restored_table
 from dphist.stored import MOST_BYTES, parse
@@ -50,7 +51,7 @@ class Stored:
         metadata = self.inside if self.inside is not None else self.beside
         if metadata is None:
             places = f"the metadata of {self.path.name} inside it or in {sidecar(self.path).name}"
-            raise InvalidParameter(places, "none")
+            raise InvalidParameter(places, "none", "is it a file that dphist released? The data themselves have none.")
         return metadata
 
     def table(self, keys: Sequence[str]) -> pa.Table:
@@ -81,6 +82,8 @@ def open_stored(path: Path) -> Stored:
 
 def _unreadable(path: Path, problem: BaseException) -> InvalidParameter:
     what = "a released folder" if path.is_dir() else "a released file"
+    if isinstance(problem, FileNotFoundError) and not path.exists():
+        return InvalidParameter(f"{what} at {path}", "no file", near(path))
     return InvalidParameter(f"{what} at {path}", f"an unreadable one ({type(problem).__name__})")
 
 

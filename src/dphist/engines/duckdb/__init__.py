@@ -29,5 +29,6 @@ def open_engine(source: object, options: EngineOptions) -> DuckDBEngine:
 
     for name in ("master", "remote", "staging"):
         if getattr(options, name) is not None:
-            raise InvalidParameter(f"--engine spark with --{name}", "--engine duckdb")
+            hint = f"add --engine spark, or leave --{name} out."
+            raise InvalidParameter(f"--engine spark with --{name}", "--engine duckdb", hint)
     return DuckDBEngine(options.settings)

@@ -36,6 +36,7 @@ from dphist.engines.duckdb.resolve import resolve
 from dphist.engines.duckdb.session import fetch, leave_room, memory_limit, session, set_memory_limit, without_leaks
 from dphist.engines.duckdb.sources import Attached, quote_identifier
 from dphist.engines.query import GroupByQuery, PerformanceSettings
+from dphist.engines.reading import InputBytes, Reading
 from dphist.engines.sql import (
     Fields,
     blocks_sql,
@@ -133,9 +134,15 @@ class DuckDBRecords:
     def require_noise(self) -> None:
         """It is drawn in this process."""
 
+    def tell_reading(self, phase: str) -> None:
+        """A phase that reads the files of the source, unless they are read already or there are none."""
+        files = self.attached.paths if self.fields.kept is None else ()
+        needed = [name for name, kind in self.attached.columns.items() if kind]
+        self.tell(Reading(phase, InputBytes(files, needed).share) if files else phase)
+
     def keep(self) -> DuckDBRecords:
         """As a table of the session, which may spill: readers, lazy frames and some files can be read only once."""
-        self.tell(SIZING)
+        self.tell_reading(SIZING)
         records = records_sql(self.fields, DuckDBDialect())
         self.read(
             lambda: self.connection.execute(f"CREATE TEMP TABLE kept_records AS WITH {records} SELECT * FROM records")
@@ -195,7 +202,7 @@ class DuckDBRecords:
 
     def _count(self, bounds: ContributionBounds) -> None:
         """A table of the groups, numbered in no order, in the engine: it may be larger than memory."""
-        self.tell(BOUNDING)
+        self.tell_reading(BOUNDING)
         taken = self._distinct(bounds)
         paired = self.query.want_coverage
         if paired:
@@ -242,7 +249,7 @@ class DuckDBRecords:
         """Units per group, each unit in at most `bounds.max_groups` of its groups, drawn uniformly."""
         if self.fields.distinct and self.fields.kept is None:
             return self.keep().histogram(bounds, largest)
-        self.tell(BOUNDING)
+        self.tell_reading(BOUNDING)
         taken = self._distinct(bounds)
         sql = histogram_sql(self.fields, bounds, self.seed, DuckDBDialect(), largest=largest, taken=taken)
         table = self.read(lambda: self.connection.sql(sql).to_arrow_table())
@@ -251,7 +258,7 @@ class DuckDBRecords:
     def sketched(self, sparsity: int) -> Histogram:
         """A Misra-Gries sketch with at most `sparsity` groups; it carries no sums."""
         check_sketch(self.query, sparsity)
-        self.tell(SKETCHING)
+        self.tell_reading(SKETCHING)
         sql = blocks_sql(self.fields, SKETCH_BLOCKS, self.seed, DuckDBDialect())
         return self.read(lambda: _fold(self.connection.sql(sql).to_arrow_reader(), self.query, sparsity))
 

@@ -250,7 +250,7 @@ def pairs_of(records: DuckDBRecords) -> DuckDBPairs:
         raise InvalidParameter(
             "no public list of keys for an adaptive release", "one", "known groups need no selection."
         )
-    records.tell(BOUNDING)
+    records.tell_reading(BOUNDING)
     leave_room(records.connection, UNCOUNTED * memory_limit(records.connection))
     records.read(lambda: records.connection.execute(materialise_sql(records.fields)))
     execute(records.connection, UNITS_SQL)

@@ -10,13 +10,14 @@ import duckdb
 
 from dphist.engines.duckdb import types as keytypes
 from dphist.engines.duckdb.expressions import Piece, Steps
-from dphist.engines.duckdb.sources import NO_HEADER, SOURCE, Attached, attach, described, did_you_mean, quote_text
+from dphist.engines.duckdb.sources import NO_HEADER, SOURCE, Attached, attach, described, quote_text
 from dphist.engines.expressions import Expressions, RecordExpression, at_column, check_query
 from dphist.engines.lines import CsvFormat
 from dphist.engines.query import GroupByQuery, Key, parse_unit
 from dphist.engines.sql import Fields
 from dphist.errors import InvalidParameter
 from dphist.measures import Measure
+from dphist.words import did_you_mean
 
 _LISTED: Final = "listed_keys"
 
@@ -81,10 +82,16 @@ def check_columns(plain: Sequence[str], checked: Expressions, names: Sequence[st
         others = [found for name, found in there.items() if name != missing]
         same = [name for name in names if _letters(name) == _letters(missing) != ""]
         shown = names if form is None or (others and all(others)) else same
-        hint = did_you_mean(missing, same or shown, cutoff=0.5 if form is None else 0.6).strip()
+        listed = "," in missing  # several names in one
+        hint = "" if listed else did_you_mean(missing, same or shown, cutoff=0.5 if form is None else 0.6).strip()
         problem = InvalidParameter("a column that exists", repr(missing), hint + hint_of_name(missing))
         if not hint and form is None:
             hint = f"the columns are {', '.join(names[:20])}." + hint_of_name(missing)
+            parts = [part.strip() for part in missing.split(",")]
+            if len(parts) > 1 and set(parts) <= set(names):
+                hint = f"name each by itself: {' '.join(f'--by {part}' for part in parts)}."
+            elif missing not in plain:
+                hint += f" A text is written in single quotes: '{missing}'."
             problem = InvalidParameter("a column that exists", repr(missing), hint)
         elif not hint and form is not None:
             problem = _not_in_header(missing, list(there), names, form)

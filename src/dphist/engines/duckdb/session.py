@@ -49,7 +49,7 @@ def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection
     """A connection with these settings; what it spilled is gone when the block ends."""
     parent = Path(tempfile.gettempdir() if settings.temp_directory is None else settings.temp_directory)
     if not parent.is_dir():
-        raise InvalidParameter("a directory for temporary files that exists", repr(str(parent)))
+        raise InvalidParameter("a directory for temporary files that exists", repr(str(parent)), "create it first.")
     if not os.access(parent, os.W_OK | os.X_OK) or str(parent).encode("utf-8", "replace") != os.fsencode(parent):
         raise InvalidParameter("a directory for temporary files, with a name in UTF-8, to write to", ascii(str(parent)))
     with private_directory(parent) as directory, duckdb.connect(":memory:") as connection:

@@ -7,7 +7,6 @@ schemas, first lines and footers: records are read when the engine asks for the 
 
 from __future__ import annotations
 
-import difflib
 import glob
 import json
 import os
@@ -26,6 +25,8 @@ from dphist.engines.frames import Arrow, as_arrow, parquet_columns, readable_par
 from dphist.engines.lines import CsvFormat, csv_batches, first_line, is_json_array, json_lines
 from dphist.engines.query import Files, Format
 from dphist.errors import InvalidParameter, UnreadableSource
+from dphist.outputs import near
+from dphist.words import did_you_mean
 
 SOURCE: Final = "source"
 Folder = dict[str, str | None]
@@ -122,7 +123,7 @@ def _attach_files(connection: duckdb.DuckDBPyConnection, files: Files, needed: S
     except (duckdb.Error, pa.ArrowException, OSError):
         pass
     shown = ", ".join(dict.fromkeys(map(without_values, paths[:3])))
-    raise UnreadableSource(f"readable {kind} files", shown, "a file is damaged or of another format.")
+    raise UnreadableSource(f"readable {kind} files", shown, "a file is damaged, or its name ends like another format.")
 
 
 def _attach_parquet(
@@ -204,7 +205,9 @@ def _header(paths: Sequence[str], form: CsvFormat) -> list[str]:
         raise UnreadableSource("the same header in every file", "different ones", "rewrite the files with one header.")
     if not first:
         raise UnreadableSource(
-            "a header in the first line", "an empty file", "write at least the names of the columns."
+            f"a header in the first line of {Path(paths[0]).name}",
+            "an empty file",
+            "write at least the names of the columns.",
         )
     check_header_names(first)
     return first
@@ -259,13 +262,6 @@ def json_columns(files: Files, needed: Sequence[str], folder: Folder) -> list[st
             " double, boolean, date and timestamp are types.",
         )
     return _wanted(list(files.types), needed)
-
-
-def did_you_mean(name: str, names: Iterable[str], cutoff: float = 0.5) -> str:
-    """The closest of some names, in words with a space behind; nothing if none is close."""
-    by_fold = {other.casefold(): other for other in names}
-    close = [by_fold[fold] for fold in difflib.get_close_matches(name.casefold(), by_fold, n=3, cutoff=cutoff)]
-    return f"did you mean {' or '.join(map(repr, close))}? " if close else ""
 
 
 def with_folders(readers: Sequence[Arrow], folders: Sequence[Folder]) -> pa.RecordBatchReader:
@@ -367,11 +363,13 @@ def _expand(pattern: str) -> list[str]:
             return found
         raise UnreadableSource("a folder with files", repr(pattern), "its hidden files do not count.")
     matches = [Path(path) for path in sorted(glob.glob(pattern, recursive=True))]
-    found = [str(path.resolve()) for path in matches if path.is_file()]
-    if not found and "**" not in pattern:
-        found = [file for path in matches if path.is_dir() and not is_hidden(path.name) for file in _below(path)]
+    known = [path for path in matches if not is_hidden(path.name) or path.suffix.lower() in _SUFFIXES]
+    each = [_below(path) if path.is_dir() else [str(path.resolve())] for path in known]
+    found = list(dict.fromkeys(path for paths in each for path in paths))
     if not found:
-        raise UnreadableSource("a file that exists", repr(pattern), "check the path; quote a glob for the shell.")
+        globbed = any(letter in pattern for letter in "*?[")
+        hint = "no file has such a name: check the folder and the extension." if globbed else near(pattern)
+        raise UnreadableSource("a file that exists", repr(pattern), hint)
     return found
 
 
@@ -408,7 +406,7 @@ def format_of_file(path: str) -> Format:
         raise UnreadableSource(
             "a name that ends in .parquet, .csv, .tsv, .json, .jsonl or .ndjson",
             repr(Path(path).name),
-            "say format=... otherwise.",
+            "rename it if it is one of these; if not, convert it: a spreadsheet can be saved as CSV.",
         )
     return found
 

@@ -38,10 +38,11 @@ from dphist.engines.base import (
 from dphist.engines.buckets import Of, buckets_sql, spread
 from dphist.engines.distinct import explained_sql
 from dphist.engines.query import GroupByQuery
+from dphist.engines.reading import Reading
 from dphist.engines.spark import WRITES_FOLDERS
 from dphist.engines.spark.expressions import quote_identifier
 from dphist.engines.spark.resolve import resolve
-from dphist.engines.spark.session import is_connect, pinned, without_leaks
+from dphist.engines.spark.session import is_connect, pinned, tasks_done, without_leaks
 from dphist.engines.spark.staging import Staging, new_staging, remove_all
 from dphist.engines.sql import (
     Fields,
@@ -204,6 +205,10 @@ class SparkRecords:
         """The session."""
         return self.engine.spark
 
+    def tell_reading(self, phase: str) -> None:
+        """A phase that begins with the source, unless it is written down already."""
+        self.tell(phase if self.fields.kept is not None else Reading(phase, tasks_done(self.spark)))
+
     def staging(self, *, stays: bool = False) -> Staging:
         """The directory of exact tables, or that of the released one, which stays; made when it is first asked for."""
         while len(self.stagings) <= stays:
@@ -234,7 +239,7 @@ class SparkRecords:
         """Bounded counts and sums, written down."""
         if self.fields.distinct and self.fields.kept is None:
             return self.written_records().groups(bounds)
-        self.tell(BOUNDING)
+        self.tell_reading(BOUNDING)
         if not self.query.want_coverage:
             return self.written(self.sql(self.histogram_sql(bounds)), "groups", ContributionBounds(bounds.max_groups))
         pairs = self.written_pairs()
@@ -262,7 +267,7 @@ class SparkRecords:
 
     def sketch(self, sparsity: int) -> SparkGroups:
         """A sketch, written down."""
-        self.tell(BOUNDING)
+        self.tell_reading(BOUNDING)
         return self.written(self._sketch(sparsity), "groups", ContributionBounds(sparsity=sparsity))
 
     def keep(self) -> SparkRecords:
@@ -271,7 +276,7 @@ class SparkRecords:
 
     def sizes(self, position: int, of: Of) -> Integers:
         """One bucket for each unit; the buckets come to the driver."""
-        self.tell(SIZING)
+        self.tell_reading(SIZING)
         sql = buckets_sql(self.fields, position, of, self.seed, SparkDialect())
         table = without_leaks(self.sql(sql).toArrow)
         return spread(integers(table, "bucket"), integers(table, "units"))
@@ -285,7 +290,7 @@ class SparkRecords:
         """Collected to the driver: each task's own largest groups, merged. True values."""
         if self.fields.distinct and self.fields.kept is None:
             return self.written_records().histogram(bounds, largest)
-        self.tell(BOUNDING)
+        self.tell_reading(BOUNDING)
         table = without_leaks(self.sql(self.histogram_sql(bounds, largest=largest)).toArrow)
         return histogram_of(table, self.query, bounds)
 
@@ -305,7 +310,7 @@ class SparkRecords:
         """The pairs, written down."""
         from dphist.engines.spark.pairs import pairs_of
 
-        self.tell(BOUNDING)
+        self.tell_reading(BOUNDING)
         yield pairs_of(self)
 
     def explain(self, bounds: ContributionBounds) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
+from dphist.engines.reading import Share
 from dphist.errors import DphistError, EngineFailure
 
 if TYPE_CHECKING:
@@ -72,6 +73,24 @@ _LOCKS: Final[defaultdict[str, threading.RLock]] = defaultdict(threading.RLock)
 def is_connect(spark: SparkSession) -> bool:
     """Whether a session is one of Spark Connect."""
     return "connect" in type(spark).__module__
+
+
+def tasks_done(spark: SparkSession) -> Share:
+    """The share of tasks that are done in the first stage from now on: it reads the source, in pieces of so many bytes.
+
+    Later stages are not told: how many tasks they have is a matter of keys. Of Spark Connect nothing is known.
+    """
+    first: list[int] = []
+
+    def share() -> float | None:
+        if is_connect(spark):
+            return None
+        tracker = spark.sparkContext.statusTracker()
+        first.extend([] if first else sorted(tracker.getActiveStageIds())[:1])
+        stage = tracker.getStageInfo(first[0]) if first else None
+        return None if stage is None else stage.numCompletedTasks / max(stage.numTasks, 1)
+
+    return share
 
 
 @contextmanager

@@ -8,6 +8,7 @@ not a record (too long, not UTF-8, malformed) costs itself.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dphist.engines.duckdb.sources import NULL_FOLDER, check_header_names
+from dphist.engines.duckdb.sources import NULL_FOLDER, check_header_names, is_hidden
 from dphist.engines.lines import LONGEST_LINE, CsvFormat
 from dphist.engines.query import Files
 from dphist.engines.spark.expressions import quote_identifier, quote_text
@@ -106,8 +107,17 @@ def _microseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def listed(spark: SparkSession, paths: Sequence[str]) -> list[str]:
-    """The files behind paths, which Spark alone may be able to reach. None is read."""
-    return [unquote(path) for path in _lines(spark, paths).inputFiles()]
+    """The files behind paths, which Spark alone may be able to reach. None is read.
+
+    Spark leaves hidden files out of a folder, but not out of what a glob matches: such a glob is refused.
+    """
+    found = [unquote(path) for path in _lines(spark, paths).inputFiles()]
+    for pattern in paths:
+        fixed = re.split(r"[*?\[{]", pattern)[0]
+        below = [path.partition(fixed.rpartition("/")[0] + "/")[2] for path in found] if fixed != pattern else []
+        if hidden := [name for path in below for name in path.split("/") if is_hidden(name)]:
+            raise UnreadableSource(f"data alone behind {pattern!r}", hidden[0], "name the folder, or a narrower glob.")
+    return found
 
 
 def folder_columns(folder: Iterable[str]) -> list[str]:

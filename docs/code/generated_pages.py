@@ -58,6 +58,8 @@ def _moved(link: re.Match[str], folder: Path, page: str) -> str:
     if ":" in target:
         return link[0]
     path = _relative(ROOT / folder / target, ROOT)
+    if path.endswith(".ipynb") and not words.startswith("Download"):
+        path = path.removesuffix(".ipynb") + ".md"  # where this site shows it
     place = ELSEWHERE.get(path, path.removeprefix("docs/"))
     if place == path:
         return words  # outside of docs/, and no page of the site

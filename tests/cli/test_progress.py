@@ -1,0 +1,250 @@
+"""Progress on a real terminal: a line that shows phases and bytes, goes away, and can do no harm. Elsewhere nothing."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dphist as dp
+from dphist.cli import progress
+from dphist.cli.output import Talk
+from dphist.engines.base import BOUNDING, NOISING, READING
+from dphist.engines.reading import InputBytes, Reading, bytes_read
+
+ROWS = 20_000
+EVENTS = pa.table(
+    {
+        "user": [f"user {n * 7919 % 5_003:09}" for n in range(ROWS)],
+        "item": [f"item {n % 7}" for n in range(ROWS)],
+        "unused": [f"{n * 2654435761 % 2**32:032b}" for n in range(ROWS)],
+    }
+)
+WORDS = ["release", "events.csv", "--unit", "user", "--by", "item", "--epsilon", "1", "--delta", "1e-6"]
+AT_ONCE = "import dphist.cli.progress as p; p.AFTER = 0.0; p.EVERY = 0.002; import dphist.cli as c; c.main(last=True)"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    lines = [",".join(row.values()) for row in EVENTS.to_pylist()]
+    (tmp_path / "events.csv").write_text("\n".join(["user,item,unused", *lines, ""]))
+    return tmp_path
+
+
+def on_terminal(
+    program: str, *words: str, cwd: Path, out: bool = False, interrupt_at: bytes = b""
+) -> tuple[int, str, str]:
+    """Exit code, stdout and what a terminal gets as stderr; with `out` also as stdout."""
+    reader, writer = pty.openpty()
+    received = bytearray()
+
+    def listen() -> None:
+        with os.fdopen(reader, "rb", buffering=0) as terminal:
+            while True:
+                try:
+                    part = terminal.read(4096)
+                except OSError:  # how Linux says that the other end is closed
+                    return
+                if not part:
+                    return
+                received.extend(part)
+                if interrupt_at and interrupt_at in received and process.poll() is None:
+                    process.send_signal(signal.SIGINT)
+
+    command = [sys.executable, "-c", program, *words]
+    environment = {**os.environ, "TERM": "xterm", "PYTHONUTF8": "1"}
+    streams = {"stdout": writer if out else subprocess.PIPE, "stderr": writer}
+    process = subprocess.Popen(command, cwd=cwd, env=environment, **streams)  # type: ignore[call-overload]
+    os.close(writer)
+    listener = threading.Thread(target=listen)
+    listener.start()
+    stdout, _ = process.communicate(timeout=120)
+    listener.join(20)
+    return process.returncode, (stdout or b"").decode(), received.decode()
+
+
+def left_on_screen(written: str) -> list[str]:
+    """The lines of a terminal after so much was written to it."""
+    lines = [""]
+    for part in re.split(r"(\r\n|\r|\n)", written):
+        if part == "\r":
+            lines[-1] = "\r" + lines[-1].lstrip("\r")
+        elif part in ("\r\n", "\n"):
+            lines.append("")
+        elif lines[-1].startswith("\r"):
+            lines[-1] = part + lines[-1][1 + len(part) :]
+        else:
+            lines[-1] += part
+    return [line.strip() for line in lines]
+
+
+def test_a_bar_appears_on_a_terminal_and_goes_away(folder: Path) -> None:
+    code, out, seen = on_terminal(AT_ONCE, *WORDS, "--max-groups", "2", "-o", "o.csv", cwd=folder)
+    assert code == 0, seen
+    assert f"{BOUNDING}  [" in seen
+    shares = [int(share) for share in re.findall(r"(\d+) % of the input read", seen)]
+    assert shares == sorted(shares)
+    assert 0 <= shares[0] <= shares[-1] <= 100
+    assert left_on_screen(seen) == [""], "nothing of it stays"
+    assert "\r" not in out
+    assert out.startswith("  item ")
+    assert "input read" not in out
+    assert set(re.sub(rf"{READING}|{BOUNDING}|{NOISING}|% of the input read|[\[\]#.\d \r]", "", seen)) == set()
+
+
+def test_a_result_on_the_same_terminal_is_not_mixed_with_it(folder: Path) -> None:
+    code, _, seen = on_terminal(AT_ONCE, *WORDS, "--max-groups", "2", "-o", "o.csv", cwd=folder, out=True)
+    assert code == 0, seen
+    shown = left_on_screen(re.sub(r"\x1b\[\dm", "", seen))
+    assert shown[0].split() == ["item", "count"]
+    assert not [line for line in shown if "[" in line and "#" in line]
+    assert "\x1b[1m" in seen, "headings are bold on a terminal"
+
+
+def test_nothing_with_json(folder: Path) -> None:
+    code, out, seen = on_terminal(AT_ONCE, *WORDS, "--max-groups", "2", "-o", "o.csv", "--json", cwd=folder)
+    assert (code, seen) == (0, "")
+    assert json.loads(out)["released_groups"] == 7
+
+
+class Stream(io.StringIO):
+    """What says whether it is a terminal."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+    def fileno(self) -> int:
+        return os.open(os.devnull, os.O_WRONLY)
+
+
+def test_nothing_in_a_pipe_and_nothing_if_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    for terminal, quiet, lines in ((False, False, 0), (True, True, 0), (True, False, 1)):
+        monkeypatch.setattr(sys, "stderr", Stream(terminal=terminal))
+        Talk(quiet=quiet).phase("counting")
+        assert (progress._line is not None) == lines
+        progress.stop()
+        assert progress._line is None
+
+
+def test_an_interrupt_takes_the_line_away_first(tmp_path: Path) -> None:
+    program = (
+        "import time, dphist.cli.progress as p; p.AFTER = 0.0; p.EVERY = 0.01\n"
+        "from dphist.interruption import watching\n"
+        "with watching(last=True):\n  p.tell('bounding and counting'); time.sleep(60)\n"
+    )
+    code, _, seen = on_terminal(program, cwd=tmp_path, interrupt_at=b"counting ...")
+    assert code == 130
+    assert left_on_screen(seen) == ["dphist: Interrupted. Nothing was charged.", ""]
+
+
+def test_an_error_takes_the_line_away_first(folder: Path) -> None:
+    code, _, seen = on_terminal(AT_ONCE, *WORDS, "--by", "itm", "-o", "o.csv", cwd=folder)
+    assert code == 2
+    assert left_on_screen(seen)[0].startswith("dphist: Expected a column that exists, got 'itm'.")
+
+
+def test_a_terminal_that_cannot_be_drawn_on_fails_nothing(folder: Path) -> None:
+    broken = (
+        "import dphist.cli.progress as p\np.AFTER = 0.0; p.EVERY = 0.001\n"
+        "def fail(*_): raise OSError('no terminal')\n"
+        "p.words = fail\nimport dphist.cli as c; c.main(last=True)"
+    )
+    code, out, _ = on_terminal(broken, *WORDS, "--max-groups", "2", "-o", "o.csv", cwd=folder)
+    assert code == 0
+    assert "Table written to o.csv" in out
+
+
+def test_nobody_waits_for_a_terminal_that_takes_nothing() -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while os.write(writer, b"." * 4096):
+            pass
+    os.set_blocking(writer, True)
+    line = progress.Line(writer, "counting", 0.0, 0.001)
+    time.sleep(0.1)
+    line.stop()
+    assert line._thread.is_alive(), "it waits alone"
+    os.close(reader)  # which ends it
+    line._thread.join(20)
+    assert not line._thread.is_alive()
+
+
+def test_the_words_of_a_phase() -> None:
+    assert progress.words("adding noise", 0) == "  adding noise ."
+    assert progress.words("adding noise", 2) == "  adding noise ..."
+    half = progress.words(Reading("counting", lambda: 0.5), 0)
+    assert half == "  counting  [##########..........]  50 % of the input read"
+    assert progress.words(Reading("counting", lambda: 7.0), 0).endswith(
+        "[####################] 100 % of the input read"
+    )
+    assert progress.words(Reading("counting", lambda: None), 0) == "  counting ."
+    assert progress.words(Reading("counting", lambda: 1 // 0), 1) == "  counting .."
+
+
+@pytest.mark.skipif(bytes_read() is None, reason="the system does not count what a process reads")
+@pytest.mark.parametrize(
+    ("form", "bound"),
+    [
+        ("events.parquet", {"max_groups": 2}),
+        ("events.csv", {"max_groups": 2}),
+        ("events.csv.gz", {"max_groups": 2}),
+        ("events.jsonl", {"max_groups": 2}),
+        ("events.parquet", {"mechanism": "adaptive"}),
+    ],
+)
+def test_the_share_of_a_source_ends_at_one(form: str, bound: dict[str, Any], folder: Path) -> None:
+    """Of a Parquet file that of the columns that are read: the one that is not is the largest."""
+    pq.write_table(EVENTS, folder / "events.parquet", row_group_size=5_000)
+    (folder / "events.csv.gz").write_bytes(gzip.compress((folder / "events.csv").read_bytes()))
+    (folder / "events.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in EVENTS.to_pylist()))
+    told: list[str] = []
+    ends: list[float | None] = []
+
+    def progress_of(phase: str) -> None:
+        if told and isinstance(told[-1], Reading):
+            ends.append(told[-1].share())
+        told.append(phase)
+        if isinstance(phase, Reading):
+            share = phase.share()
+            assert share is not None
+            assert share < 0.3, "nothing is read yet but a footer"
+
+    options = {"unit": "user", "by": "item", "epsilon": 1, "delta": 1e-6, **bound}
+    dp.release(folder / form, progress=progress_of, **options)
+    assert told[:2] == [READING, BOUNDING]
+    assert [type(phase) for phase in told] == [str, Reading, str]
+    assert ends == [pytest.approx(1, abs=0.02)]
+
+
+def test_a_table_in_memory_has_phases_alone() -> None:
+    told: list[str] = []
+    dp.release(EVENTS, unit="user", by="item", epsilon=1, delta=1e-6, max_groups=1, progress=told.append)
+    assert told == [READING, BOUNDING, NOISING]
+    assert {type(phase) for phase in told} == {str}
+
+
+def test_where_the_system_counts_nothing_no_share_is_told(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setattr("dphist.engines.reading.Path.read_text", lambda _: "nothing")
+    assert bytes_read() is None
+    assert InputBytes([str(folder / "events.csv")], ["user"]).share() is None

@@ -1,0 +1,90 @@
+"""What a command loads: numbers, engines and databases take longer to import than most commands take to run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = ("numpy", "scipy", "duckdb", "pyarrow", "sqlalchemy", "pydantic", "cryptography", "rich", "pandas", "pyspark")
+WHOLE = "scipy.special"
+
+LOADED = """
+import atexit, sys
+atexit.register(lambda: print("LOADED", *sys.modules, file=sys.stderr))
+sys.argv = ["dphist", *sys.argv[1:]]
+from dphist.__main__ import main
+main()
+"""
+
+
+def _loaded(*words: str, cwd: Path | None = None) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", LOADED, *words], capture_output=True, text=True, cwd=cwd, check=True
+    )
+    return set(done.stderr.rpartition("LOADED")[2].split())
+
+
+@pytest.mark.parametrize("words", ["--help", "--version", "release --help", "ledger record --help-all", "stat -h"])
+def test_help_loads_nothing_that_takes_long(words: str) -> None:
+    assert _loaded(*words.split()).isdisjoint(HEAVY)
+
+
+def test_a_plan_loads_numbers_and_no_engine(tmp_path: Path) -> None:
+    loaded = _loaded("plan", "--epsilon", "1", "--delta", "1e-8", cwd=tmp_path)
+    assert {"numpy", "scipy.special._ufuncs"} <= loaded
+    unneeded = {"duckdb", "pyarrow", "sqlalchemy", "rich", "pandas", "matplotlib", "scipy.stats", "scipy.optimize"}
+    assert loaded.isdisjoint({*unneeded, WHOLE, "numpy.testing", "numpy.f2py", "dphist.engines.duckdb"})
+
+
+def test_importing_dphist_loads_neither_numbers_nor_the_command_line() -> None:
+    code = "import sys, dphist; print(*sys.modules)"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert loaded.isdisjoint({*HEAVY, "typer", "dphist.cli"})
+
+
+HURRIED = """
+import sys
+from dphist import special
+special.hurry()
+from dphist.special import log_ndtr, ndtr
+assert "scipy.special" not in sys.modules
+import numpy as np
+grid = np.linspace(-30, 30, 601)
+quick = [getattr(special, name) for name in special.__all__]
+import scipy.special, scipy.stats, scipy.optimize
+from scipy.special import _ufuncs
+assert quick == [getattr(scipy.special, name) for name in special.__all__]
+assert np.array_equal(ndtr(grid), scipy.stats.norm.cdf(grid))
+assert scipy.optimize.linprog([1], bounds=[(2, 3)]).x == [2]
+assert scipy.special.logsumexp([0.0, 0.0]) == np.log(2)
+"""
+
+
+def test_functions_loaded_alone_are_those_of_scipy_which_loads_whole_afterwards() -> None:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", HURRIED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("change", ["import scipy.special", "special._COMPILED = 'scipy.special.no_such'"])
+def test_the_whole_is_loaded_where_the_functions_cannot_be_had_alone(change: str) -> None:
+    code = f"""
+from dphist import special
+special.hurry()
+{change}
+from dphist.special import ndtr
+import sys
+assert "scipy.special" in sys.modules
+from scipy import special as whole
+assert ndtr is whole.ndtr and ndtr(0.0) == 0.5
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_nothing_is_done_to_scipy_in_somebodys_program() -> None:
+    code = "import sys, dphist; dphist.plan; assert 'scipy.special' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
