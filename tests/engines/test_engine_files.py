@@ -321,6 +321,13 @@ def test_nulls_that_no_reader_takes_are_refused(nulls: list[str]) -> None:
         Files(("x.csv",), nulls=nulls)
 
 
+def test_the_first_record_does_not_say_how_others_are_read() -> None:
+    """U+FFFE at its start would turn the bytes of all the others."""
+    with pytest.raises(InvalidParameter, match="UTF-16 files with a header"):
+        Files(("x.csv",), encoding="utf-16", header=["a", "b"])
+    assert Files(("x.csv",), encoding="latin-1", header=["a", "b"]).encoding == "latin-1"
+
+
 @pytest.mark.parametrize("kind", ["decimal(39,2)", "decimal(2,5)", "decimal(0)", "decimal(٣)"])
 def test_a_decimal_that_no_engine_has_is_refused(kind: str) -> None:
     """As a type, not as a damaged file."""
