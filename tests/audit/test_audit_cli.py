@@ -62,8 +62,8 @@ def test_a_break_that_is_not_caught_fails_the_command(tmp_path: Path, monkeypatc
     done = CliRunner().invoke(app, ["audit", "--json", "--report", str(tmp_path / "audit.md")])
     assert done.exit_code == 1
     assert "### Broken on purpose" in (tmp_path / "audit.md").read_text()
-    assert json.loads(done.output)["passed"] is False
-    assert json.loads(done.output)["broken"][0]["caught"] is False
+    assert json.loads(done.stdout)["passed"] is False
+    assert json.loads(done.stdout)["broken"][0]["caught"] is False
 
 
 def test_a_mechanism_that_does_not_exist() -> None:

@@ -237,7 +237,7 @@ def test_wrong_sources_are_refused_by_name_or_type(tmp_path: Path) -> None:
             dp.release(source, **options, **more)
     with pytest.raises(dp.InvalidParameter, match="Spark DataFrame, an Arrow table or paths"):
         dp.release(EVENTS.to_pandas(), **options, by="item", engine=dp.SparkEngine(session()))
-    with pytest.raises(dp.InvalidParameter, match="readable parquet"):
+    with pytest.raises(dp.InvalidParameter, match="readable files"):
         dp.release(str(tmp_path / "no.parquet"), **options, by="item", engine=dp.SparkEngine(session()))
     with pytest.raises(dp.InvalidParameter, match="both"):
         open_session("local", "sc://x")

@@ -238,7 +238,9 @@ class Files:
         object.__setattr__(self, "encoding", _encoding_named(self.encoding))
         if self.encoding == "utf-16" and self.header is not True:
             # A mark says in which order bytes are read. Without a header it would be the first record that has one.
-            raise InvalidParameter("UTF-16 files with a header", "names for files without one", "convert them to UTF-8.")
+            raise InvalidParameter(
+                "UTF-16 files with a header", "names for files without one", "convert them to UTF-8."
+            )
         if isinstance(self.nulls, str) or not all(isinstance(text, str) for text in self.nulls):
             raise InvalidParameter("a list of texts as nulls", repr(self.nulls), "for example nulls=['NA'].")
         if len(self.nulls) > _MOST_NULLS or any(len(text) > _MOST_NULLS for text in self.nulls):

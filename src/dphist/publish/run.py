@@ -404,8 +404,8 @@ def select(
 
     Example:
         >>> found = dp.select("events.parquet", unit="user_id", by="country", epsilon=1, delta=1e-8)
-        >>> found.to_arrow().column("country").to_pylist()[:4]
-        ['AT', 'AU', 'BE', 'BR']
+        >>> {"DE", "FR"} <= set(found.to_arrow().column("country").to_pylist())
+        True
     """
     require_secure(entropy)
     job = prepare_selection(source, plan=plan, settings=settings, engine=engine, **options)
