@@ -69,6 +69,10 @@ def test_table_and_dry_run_read_nothing(stat: Stat) -> None:
     assert ["0.5", "9.6e-07", "50", "3,000", "30", "%", "0.3", "%", "600,000"] in rows
     assert ["0.5", "1e-06", "50", "3,000", "30", "%", "0.3", "%", "600,000", "(yours)"] in rows
     assert "Promise: within 1 of the true maximum" in done.stdout
+    facts = json.loads(stat("max", "--table", "--dry-run", "--json", *AGE, "--drop", "0.005").stdout)
+    own = {"epsilon": 0.5, "delta": 1e-06, "q": 50, "dropped": 3_000, "records_needed": 600_000}
+    assert own in facts["trade_offs"]
+    assert facts["promise"].startswith("within 1 of the true maximum")
 
 
 @pytest.mark.parametrize(

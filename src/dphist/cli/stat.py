@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import dphist
@@ -16,7 +17,7 @@ from dphist.planning.options import StatisticOptions
 from dphist.words import exactly, percent, rounded_up
 
 if TYPE_CHECKING:
-    from dphist.flexible.plan import StatisticPlan
+    from dphist.flexible.plan import StatisticPlan, TradeOff
 
 
 @reads
@@ -68,14 +69,20 @@ def command(
         from dphist.flexible.plan import plan_statistic
 
         plan = plan_statistic(statistic, **asked)
+        facts: dict[str, Any] = {}
+        words: list[str] = []
         if table:
-            say(_table(plan))
+            facts |= {"bars": plan.bars, "trade_offs": [asdict(row) for row in _trade_offs(plan)]}
+            words.append(_table(plan))
         if dry_run:
             promise, guarantee = plan.accuracy(), plan.privacy(unit_of(unit) if unit else None)
-            if as_json:
-                print_json({"promise": promise, "bounding": plan.bounding(), "guarantee": guarantee})
-            else:
-                say(f"Promise: {promise}\n{plan.bounding()}\nGuarantee: {guarantee}")
+            facts |= {"promise": promise, "bounding": plan.bounding(), "guarantee": guarantee}
+            words.append(f"Promise: {promise}\n{plan.bounding()}\nGuarantee: {guarantee}")
+        if as_json:
+            print_json(facts)
+        else:
+            say("\n".join(words))
+        if dry_run:
             plan.require_feasible()
         return
     if not source or not unit:
@@ -103,23 +110,32 @@ def command(
     talk.line(paid(answer.plan.epsilon, answer.plan.delta, ledger, answer.receipt))
 
 
-def _table(plan: StatisticPlan) -> str:
-    """Records dropped against epsilon and delta, and the records needed for the share."""
+def _trade_offs(plan: StatisticPlan) -> list[TradeOff]:
+    """What other budgets would drop, and how many records they need for the share."""
     from dphist.flexible.plan import trade_offs
 
     if plan.bars is None:
         raise InvalidParameter(
             "--max-values, a public bound on the values", "none", "the drops add up over all values."
         )
-    drop = 0.005 if plan.drop is None else plan.drop
+    return trade_offs(plan.bars, _drop(plan), plan.mechanism.max_groups, (plan.epsilon, plan.delta))
+
+
+def _drop(plan: StatisticPlan) -> float:
+    return 0.005 if plan.drop is None else plan.drop
+
+
+def _table(plan: StatisticPlan) -> str:
+    """Records dropped against epsilon and delta, and the records needed for the share."""
+    rows, drop = _trade_offs(plan), _drop(plan)
     sizes = (10_000, 1_000_000) if plan.min_records is None else (plan.min_records,)
     shares = "".join(f"{f'share of {size:,}':>20}" for size in sizes)
     title = f"{plan.bars:,} bars; up to q records are dropped from each"
     lines = [title, "", f"  epsilon     delta        q   dropped at most{shares}   needed for {percent(drop)} %"]
-    own = (plan.epsilon, plan.delta)
-    for row in trade_offs(plan.bars, drop, plan.mechanism.max_groups, own):
+    for row in rows:
         of = "".join(f"{rounded_up(100 * row.share_of(size), 3) + ' %':>20}" for size in sizes)
         budget = f"  {exactly(row.epsilon):>7}  {rounded_up(row.delta, 2):>8}  {row.q:>7,}"
         needed = f"{row.records_needed:>{13 + len(percent(drop))},}"
-        lines.append(f"{budget}  {row.dropped:>16,}{of}  {needed}{'  (yours)' * ((row.epsilon, row.delta) == own)}")
+        own = (row.epsilon, row.delta) == (plan.epsilon, plan.delta)
+        lines.append(f"{budget}  {row.dropped:>16,}{of}  {needed}{'  (yours)' * own}")
     return "\n".join(lines)
