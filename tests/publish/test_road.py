@@ -257,7 +257,7 @@ def test_no_road_takes_another_source_of_noise(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [{"max_groups": 2}, {"sketch": 3}, {"keys": ["a", "b"]}])
 def test_an_engine_shows_what_it_has_bounded(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The road takes groups from any engine, but not without evidence: an engine that forgets to bound is refused."""
-    source = table(a=40, b=30)
+    source = table(a=400, b=300)
     assert dp.release(source, unit="user", by="item", **BUDGET, **options).to_arrow().num_rows > 0
     monkeypatch.setattr(DuckDBRecords, "groups", unbounded(DuckDBRecords.groups))
     monkeypatch.setattr(DuckDBRecords, "sketch", unbounded(DuckDBRecords.sketch))
