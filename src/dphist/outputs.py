@@ -84,11 +84,14 @@ def check_companion(path: Path) -> None:
 
 
 def near(path: str | Path) -> str:
-    """A hint for a file that is not there: those of its folder that have almost its name."""
+    """A hint for a file that is not there: those of its folder that have almost its name.
+
+    Folders such as user=alice are not among them: what they hold of a name is a key of records.
+    """
     path = Path(path)
     names: list[str] = []
     with suppress(OSError):
-        names = [other.name for other in path.parent.iterdir()]
+        names = [other.name for other in path.parent.iterdir() if "=" not in other.name]
     close = get_close_matches(path.name, sorted(names), n=2, cutoff=0.85)
     folder = Path() if path.is_absolute() else path.parent
     return f"did you mean {' or '.join(repr(str(folder / name)) for name in close)}?" if close else "check the path."

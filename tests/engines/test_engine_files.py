@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from engine_oracle import ENGINES, Engine, Groups, every_engine, expected, groups_of
 
+import dphist as dp
 from dphist.engines.duckdb.sources import SOURCE, attach
 from dphist.engines.query import Files, GroupByQuery, parse_key
 from dphist.errors import InvalidParameter, UnreadableSource
@@ -319,6 +320,17 @@ def test_nulls_that_no_reader_takes_are_refused(nulls: list[str]) -> None:
     """Before anything is read: Arrow would end the process, or fail at the first record."""
     with pytest.raises(InvalidParameter, match="nulls"):
         Files(("x.csv",), nulls=nulls)
+
+
+def test_no_key_of_others_is_suggested_for_a_folder(tmp_path: Path) -> None:
+    """What the name of a folder holds is a key."""
+    for name in ("user=alice", "visits"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(UnreadableSource, match="check the path") as refused:
+        dp.release(tmp_path / "user=alicf", unit="user", by="k", epsilon=1, delta=1e-6)
+    assert "alice" not in str(refused.value)
+    with pytest.raises(UnreadableSource, match="visits"):
+        dp.release(tmp_path / "visit", unit="user", by="k", epsilon=1, delta=1e-6)
 
 
 def test_the_first_record_does_not_say_how_others_are_read() -> None:

@@ -6,7 +6,6 @@ Whiskers are what the table says: the intervals of the release where it has any,
 from __future__ import annotations
 
 import datetime as dt
-import html
 import itertools
 import math
 import re
@@ -19,7 +18,6 @@ import pyarrow as pa
 
 from dphist.report import svg
 from dphist.report.cells import cut_apart, key_text, numbers, reaches, spread_in_words
-from dphist.words import printable
 
 MOST_BARS: Final = 20
 MOST_MOMENTS: Final = 1000
@@ -188,7 +186,7 @@ def _heat_map(table: pa.Table, by: Sequence[str]) -> Chart:
     largest = max((cells.get((row, head), 0.0) for row in rows for head in heads), default=0.0)
     names = [_cell_head(texts) for texts in (rows, heads)]
     lines = [
-        f'<tr><th scope="col">{_escape(down)}</th>'
+        f'<tr><th scope="col">{svg.escape(down)}</th>'
         + "".join(f'<th scope="col">{head}</th>' for head in names[1])
         + "</tr>"
     ]
@@ -197,8 +195,8 @@ def _heat_map(table: pa.Table, by: Sequence[str]) -> Chart:
         lines.append(f'<tr><th scope="row">{text}</th>{shades}</tr>')
     title = f"Counts by {down}, down, and {across}, across"
     picture = (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{_escape(title)}"><table class="heat">'
-        f"<caption>{_escape(title)}</caption><thead>{lines[0]}</thead><tbody>{''.join(lines[1:])}</tbody></table></div>"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{svg.escape(title)}"><table class="heat">'
+        f"<caption>{svg.escape(title)}</caption><thead>{lines[0]}</thead><tbody>{''.join(lines[1:])}</tbody></table></div>"
     )
     cut_off = [f"{len(keys)} of {whole:,} values of {name}" for name, keys in ((down, rows), (across, heads))
                if len(keys) < (whole := len(table.column(name).unique()))]  # fmt: skip
@@ -229,7 +227,9 @@ def _ends(table: pa.Table, name: str, counts: svg.Floats, most: int) -> list[Any
 def _cell_head(keys: Sequence[Any]) -> list[str]:
     full = ["(null)" if key is None else _moment_text(key) for key in keys]
     short = cut_apart(full, 18)
-    return [f'<span title="{_escape(whole)}">{_escape(text)}</span>' for whole, text in zip(full, short, strict=True)]
+    return [
+        f'<span title="{svg.escape(whole)}">{svg.escape(text)}</span>' for whole, text in zip(full, short, strict=True)
+    ]
 
 
 def _shade(count: float | None, largest: float) -> str:
@@ -237,7 +237,3 @@ def _shade(count: float | None, largest: float) -> str:
         return '<td class="none">·</td>'
     share = max(count, 0.0) / largest if largest > 0 else 0.0
     return f'<td class="h{min(int(share * _SHADES), _SHADES - 1)}">{svg.short(round(count))}</td>'
-
-
-def _escape(text: str) -> str:
-    return html.escape(printable(text))

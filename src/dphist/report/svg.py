@@ -25,14 +25,14 @@ def picture(name: str, height: float, title: str, description: str, parts: Itera
     """A picture with the name and the words that a screen reader says instead of it. `name` is its own on the page."""
     return (
         f'<svg role="img" width="100%" height="{height:.0f}" aria-labelledby="{name}-title {name}-words">'
-        f'<title id="{name}-title">{_escape(title)}</title><desc id="{name}-words">{_escape(description)}</desc>'
+        f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-words">{escape(description)}</desc>'
         f"{''.join(parts)}</svg>"
     )
 
 
 def group(title: str, parts: Iterable[str]) -> str:
     """Parts that tell a text of their own when pointed at."""
-    return f"<g><title>{_escape(title)}</title>{''.join(parts)}</g>"
+    return f"<g><title>{escape(title)}</title>{''.join(parts)}</g>"
 
 
 def line(start: Point, end: Point, kind: str) -> str:
@@ -55,7 +55,7 @@ def dot(at: Point, kind: str, radius: float = 3.5) -> str:
 
 def words(at: Point, text: str, kind: str = "soft", anchor: str = "start") -> str:
     """A text in one line."""
-    return f'<text class="{kind}" x="{at[0]:.2f}%" y="{at[1]:.1f}" text-anchor="{anchor}">{_escape(text)}</text>'
+    return f'<text class="{kind}" x="{at[0]:.2f}%" y="{at[1]:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
 def whisker(left: Point, right: Point) -> str:
@@ -144,5 +144,6 @@ def short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 10 or value == int(value) else f"{value:.2g}"
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """A text that somebody else typed, in HTML or SVG."""
     return html.escape(printable(text))
