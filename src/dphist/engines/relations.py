@@ -172,13 +172,18 @@ Relation: TypeAlias = Scan | Values | Select | Filter | Join | Matching | Combin
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose rows they are. column: the unit of each row; None: the rows are public. kind: what a unit is, in words."""
+    """Whose rows they are. columns: each holds the unit of its row; none: the rows are public. kind: what a unit is."""
 
-    column: str | None
+    columns: tuple[str, ...] = ()
     kind: str = ""
 
+    @property
+    def public(self) -> bool:
+        """Whether the rows are nobody's."""
+        return not self.columns
 
-PUBLIC: Final = Owner(None)
+
+PUBLIC: Final = Owner()
 
 
 class Unproved(InvalidParameter):
@@ -200,7 +205,7 @@ def owner(relation: Relation) -> Owner:
     match relation:
         case Scan():
             # What makes a row somebody's is declared; the expression sees this row alone.
-            return PUBLIC if relation.unit is None else Owner(relation.unit, relation.unit_kind)
+            return PUBLIC if relation.unit is None else Owner((relation.unit,), relation.unit_kind)
         case Values():
             return PUBLIC
         case Filter():
@@ -212,7 +217,7 @@ def owner(relation: Relation) -> Owner:
             return _owner_of_join(relation)
         case Matching():
             # A row stays or goes by itself and by a public list.
-            if owner(relation.listed) != PUBLIC:
+            if not owner(relation.listed).public:
                 raise _unproved(
                     relation,
                     "IN (SELECT ...) from a public table",
@@ -225,39 +230,38 @@ def owner(relation: Relation) -> Owner:
         case Fold():
             # A group within the rows of one unit is a function of these rows.
             found = owner(relation.child)
-            if found.column is not None and found.column not in relation.keys:
+            units = tuple(name for name in relation.keys if name in found.columns)
+            if not found.public and not units:
                 raise _unproved(
                     relation,
                     f"{found.kind} among the GROUP BY columns of a subquery",
                     "rows of several units in one",
                     f"add {found.kind} to SELECT and GROUP BY, or aggregate in SELECT WITH DIFFERENTIAL_PRIVACY.",
                 )
-            return found
+            return Owner(units, found.kind)
 
 
 def _owner_of_select(relation: Select) -> Owner:
     """The unit is carried unchanged; a computed one could name somebody else."""
     found = owner(relation.child)
-    if found.column is None:
-        return PUBLIC
-    names = [name for name, source in relation.kept.items() if source == found.column]
-    if not names:
+    names = tuple(name for name, source in relation.kept.items() if source in found.columns)
+    if not names and not found.public:
         raise _unproved(
             relation,
             f"{found.kind} among the columns of a subquery, unchanged",
             "none",
             f"add {found.kind} to its SELECT: it says whose row it is.",
         )
-    return Owner(names[0], found.kind)
+    return Owner(names, found.kind)
 
 
 def _owner_of_join(relation: Join) -> Owner:
     """Beside a public row, or beside a row of the same unit."""
     left, right = owner(relation.left), owner(relation.right)
-    if right.column is None:
+    if right.public:
         # A private row and public ones; a left join adds nulls where there is none of these.
         return left
-    if left.column is None:
+    if left.public:
         if relation.kind == "left":
             raise _unproved(
                 relation,
@@ -268,22 +272,23 @@ def _owner_of_join(relation: Join) -> Owner:
         return right
     if left.kind.casefold() != right.kind.casefold():
         raise _different_units(relation, left, right, "join")
-    if (left.column, right.column) not in relation.pairs:
+    if not any(one in left.columns and other in right.columns for one, other in relation.pairs):
         raise _unproved(
             relation,
             f"{left.kind} = {right.kind} in the condition of a join of two private tables",
             "rows of different units beside each other",
             f"write ON a.{left.kind} = b.{right.kind} AND ..., or USING ({left.kind}).",
         )
-    return left
+    # Beside a row that has no partner, the right's unit is null.
+    return left if relation.kind == "left" else Owner((*left.columns, *right.columns), left.kind)
 
 
 def _owner_of_combination(relation: Combine) -> Owner:
     """Equal rows are of equal units, so that UNION, INTERSECT and EXCEPT compare rows of one unit only."""
     left, right = owner(relation.left), owner(relation.right)
-    if left.column is None and right.column is None:
+    if left.public and right.public:
         return PUBLIC
-    if left.column is None or right.column is None:
+    if left.public or right.public:
         raise _unproved(
             relation,
             "tables of the same unit on both sides of a set operation",
@@ -292,9 +297,9 @@ def _owner_of_combination(relation: Combine) -> Owner:
         )
     if left.kind.casefold() != right.kind.casefold():
         raise _different_units(relation, left, right, "set operation")
-    for name, one, other in relation.columns:
-        if (one, other) == (left.column, right.column):
-            return Owner(name, left.kind)
+    units = tuple(name for name, one, other in relation.columns if one in left.columns and other in right.columns)
+    if units:
+        return Owner(units, left.kind)
     raise _unproved(
         relation,
         f"{left.kind} in the same place on both sides of a set operation",
