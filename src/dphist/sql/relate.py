@@ -7,6 +7,7 @@ own parser must find the same columns in it as sqlglot did, and only examined fu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -32,6 +33,7 @@ from dphist.engines.relations import (
     Unproved,
     Values,
     owner,
+    private_list,
 )
 from dphist.errors import InvalidParameter
 from dphist.sql.parse import PrivacyClause, called, located, place_of, written
@@ -50,9 +52,18 @@ _CLAUSES: Final = {
     "laterals": "LATERAL", "version": "FOR SYSTEM_TIME", "hint": "a hint", "kind": "SELECT AS", "into": "INTO",
     "locks": "FOR UPDATE", "match": "MATCH_RECOGNIZE", "connect": "CONNECT BY", "cluster": "CLUSTER BY",
     "sort": "SORT BY", "distribute": "DISTRIBUTE BY", "operation_modifiers": "a modifier", "exclude": "EXCLUDE",
-    "db": "a table name with dots", "catalog": "a table name with dots",
+    "db": "dots in its name", "catalog": "dots in its name",
 }  # fmt: skip
+_VOLATILE: Final = (
+    exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.CurrentDatetime, exp.CurrentUser, exp.SessionUser,
+    exp.Rand, exp.Randn, exp.Uuid,
+)  # fmt: skip
 _NEVER: Final = {
+    "all": "list the keys.",
+    "rollup": "write one statement for each set of keys; they share the budget.",
+    "cube": "write one statement for each set of keys; they share the budget.",
+    "grouping_sets": "write one statement for each set of keys; they share the budget.",
+    "by_name": "list the columns in the same order on both sides.",
     "qualify": "it compares rows of different people. Filter the private result with HAVING.",
     "windows": "a window compares rows of different people.",
     "order": "rows have no order before they are counted. Order the private result.",
@@ -155,9 +166,13 @@ class Relating:
         inside = inside.unnest() if isinstance(inside, exp.Paren) else inside
         if isinstance(inside, exp.In) and inside.args.get("query") is not None:
             rows, column = self._column(rows, inside.this)
-            listed = self.query(inside.args["query"], scope, rows)
+            try:
+                listed = self.query(inside.args["query"], scope, rows)
+            except Unproved:  # a private table that has lost its unit: to add it would not help here
+                raise located(private_list(place_of(inside)), self.text, place_of(inside)) from None
             if len(listed.columns) != 1:
-                raise self.refuse(inside, "one column in the list of IN", f"{len(listed.columns)}")
+                hint = "select the one that is compared."
+                raise self.refuse(inside, "one column in the list of IN", f"{len(listed.columns)}", hint)
             listed_column = listed.columns[0][1]
             only = Select(listed.relation, {listed_column: listed_column})
             negated = isinstance(condition, exp.Not)
@@ -267,8 +282,11 @@ class Relating:
             hint = "write the columns: USING (user_id), or ON."
             raise self.refuse(join, "JOIN with ON or USING", f"{method} JOIN", hint)
         if side not in ("", "LEFT", "RIGHT") or kind not in ("", "INNER", "OUTER", "CROSS"):
-            hint = "rows without a partner on either side would show who is missing." if side == "FULL" else "write JOIN."
-            raise self.refuse(join, "JOIN, LEFT JOIN, RIGHT JOIN or CROSS JOIN", f"{side or kind} JOIN", hint)
+            hint = (
+                "rows without a partner on either side would show who is missing." if side == "FULL" else "write JOIN."
+            )
+            got = " ".join(word for word in (side, kind, "JOIN") if word)
+            raise self.refuse(join, "JOIN, LEFT JOIN, RIGHT JOIN or CROSS JOIN", got, hint)
         right = self._item(join.this, scope)
         self._check_aliases(left, right, join)
         first, second = (right, left) if side == "RIGHT" else (left, right)
@@ -300,7 +318,9 @@ class Relating:
             if one.alias.casefold() in taken:
                 raise self.refuse(join, "different names in FROM", repr(one.alias), "give one of them an alias.")
 
-    def _using(self, first: Rows, second: Rows, join: exp.Join) -> tuple[Rows, Rows, list[tuple[str, str]], frozenset[str]]:
+    def _using(
+        self, first: Rows, second: Rows, join: exp.Join
+    ) -> tuple[Rows, Rows, list[tuple[str, str]], frozenset[str]]:
         pairs, merged = [], set()
         for name in join.args["using"]:
             column = exp.column(exp.to_identifier(name.name, quoted=True))
@@ -365,7 +385,7 @@ class Relating:
         if isinstance(node, exp.SetOperation):
             return self._combined(node, scope)
         if not isinstance(node, exp.Select):
-            raise self.refuse(node, "a SELECT in FROM", _words(node))
+            raise self.refuse(node, "a SELECT in FROM", _words(node), "a statement reads tables; it changes none.")
         if isinstance(node.args.get("hint"), PrivacyClause):
             hint = "a private result is ready when everything is counted; join it in an outer query."
             raise self.refuse(node.args["hint"], "tables in FROM", "a private SELECT", hint)
@@ -387,13 +407,16 @@ class Relating:
         if clause is None:
             return scope
         if clause.args.get("recursive"):
-            raise self.refuse(clause, "WITH", "WITH RECURSIVE", "how often it repeats would depend on everybody's rows.")
+            raise self.refuse(
+                clause, "WITH", "WITH RECURSIVE", "how often it repeats would depend on everybody's rows."
+            )
         found = dict(scope)
         own: set[str] = set()
         for one in clause.expressions:
             name = one.alias.casefold()
             if name in own:
-                raise self.refuse(one, "different names in WITH", repr(one.alias))
+                hint = "names that differ in case alone are the same."
+                raise self.refuse(one, "different names in WITH", repr(one.alias), hint)
             if one.args["alias"].args.get("columns"):
                 raise self.refuse(one, "a name for the query alone", "names for its columns", "name them in SELECT.")
             own.add(name)
@@ -414,11 +437,13 @@ class Relating:
         every = node.args.get("distinct") is False
         word = type(node).__name__.upper()
         if every and not isinstance(node, exp.Union):
-            raise self.refuse(node, f"{word} DISTINCT", f"{word} ALL")
+            raise self.refuse(node, f"{word} DISTINCT", f"{word} ALL", f"BigQuery has {word} DISTINCT alone.")
         left, right = self.query(node.this, scope), self.query(node.expression, scope)
         if len(left.columns) != len(right.columns):
             got = f"{len(left.columns)} and {len(right.columns)}"
-            raise self.refuse(node, f"as many columns on both sides of {word}", got)
+            raise self.refuse(
+                node, f"as many columns on both sides of {word}", got, "list the same columns on both sides."
+            )
         kinds: dict[str, Combination] = {"UNION": "union all" if every else "union", "INTERSECT": "intersect"}
         pairs = zip(left.columns, right.columns, strict=True)
         columns = [(name, one, other) for (name, one), (_, other) in pairs]
@@ -429,7 +454,9 @@ class Relating:
 
     def _selected(self, node: exp.Select, rows: Rows) -> Rows:
         """The columns of SELECT, after GROUP BY and HAVING."""
-        grouped = node.args.get("group") is not None or any(map(_aggregates, [*node.expressions, node.args.get("having")]))
+        grouped = node.args.get("group") is not None or any(
+            map(_aggregates, [*node.expressions, node.args.get("having")])
+        )
         if not grouped and node.args.get("having") is not None:
             raise self.refuse(node.args["having"], "HAVING with GROUP BY", "HAVING alone", "WHERE compares rows.")
         read: Callable[[exp.Expr], str]
@@ -456,7 +483,9 @@ class Relating:
         relation: Relation = Select(rows.relation, kept, computed, place_of(node))
         if distinct := node.args.get("distinct"):
             if distinct.args.get("on"):
-                raise self.refuse(node, "SELECT DISTINCT", "DISTINCT ON", "which row is the first depends on their order.")
+                raise self.refuse(
+                    node, "SELECT DISTINCT", "DISTINCT ON", "which row is the first depends on their order."
+                )
             relation = Fold(relation, tuple(name for _, name in visible), place=place_of(node))
         self.owner(relation)
         return Rows(self._counted(relation, node), (Visible("", tuple(visible)),))
@@ -475,11 +504,13 @@ class Relating:
             alias = item.table if isinstance(item, exp.Column) else ""
             found = [one for one in rows.visible if not alias or one.alias.casefold() == alias.casefold()]
             if alias and not found:
-                raise self.refuse(item, "a table in FROM", repr(alias))
+                hint = f"the names in FROM are {', '.join(one.alias for one in rows.visible if one.alias)}."
+                raise self.refuse(item, "a table in FROM", repr(alias), hint)
             left_out = {one.name.casefold() for one in star.args.get("except_") or ()}
             columns = found[0].columns if alias else rows.columns
             if missing := left_out - {name.casefold() for name, _ in columns}:
-                raise self.refuse(item, "columns that exist in EXCEPT", repr(sorted(missing)[0]))
+                hint = did_you_mean(min(missing), [name for name, _ in columns]).strip() or "leave it out."
+                raise self.refuse(item, "columns that exist in EXCEPT", repr(min(missing)), hint)
             yield from ((name, inside) for name, inside in columns if name.casefold() not in left_out)
 
     def _folded(self, node: exp.Select, rows: Rows) -> tuple[Rows, Callable[[exp.Expr], str]]:
@@ -519,15 +550,14 @@ class Relating:
         if group is None:
             return []
         self._only(group, "GROUP BY", "expressions")
-        items = {
-            one.alias.casefold(): one.this for one in node.expressions if isinstance(one, exp.Alias) and one.alias
-        }
+        items = {one.alias.casefold(): one.this for one in node.expressions if isinstance(one, exp.Alias) and one.alias}
         keys = []
         for key in group.expressions:
             if isinstance(key, exp.Literal) and not key.is_string:
                 places = range(1, len(node.expressions) + 1)
                 if not key.this.isdigit() or int(key.this) not in places:
-                    raise self.refuse(key, f"a column of SELECT from 1 to {len(node.expressions)}", key.this)
+                    hint = "numbers in GROUP BY are places in SELECT; names are clearer."
+                    raise self.refuse(key, f"a column of SELECT from 1 to {len(node.expressions)}", key.this, hint)
                 item = node.expressions[int(key.this) - 1]
                 keys.append(item.this if isinstance(item, exp.Alias) else item)
             elif isinstance(key, exp.Column) and not key.table and key.name.casefold() in items:
@@ -535,7 +565,8 @@ class Relating:
             else:
                 keys.append(key)
             if _aggregates(keys[-1]) or isinstance(keys[-1], exp.Star):
-                raise self.refuse(key, "GROUP BY columns of a row", "an aggregate or a star")
+                hint = "group by columns; for groups of aggregates, aggregate by the unit in a subquery first."
+                raise self.refuse(key, "GROUP BY columns of a row", "an aggregate or a star", hint)
         return keys
 
     def _fold(self, call: exp.Expr, rows: Rows) -> tuple[Rows, Folded]:
@@ -560,7 +591,9 @@ class Relating:
             function, inside = "count distinct", inside.expressions[0]
         if isinstance(inside, exp.Star):
             return rows, Folded("count")
-        if not isinstance(inside, exp.Expr) or isinstance(inside, exp.Order | exp.Limit | exp.IgnoreNulls | exp.HavingMax):
+        if not isinstance(inside, exp.Expr) or isinstance(
+            inside, exp.Order | exp.Limit | exp.IgnoreNulls | exp.HavingMax
+        ):
             raise self.refuse(call, f"{called(call)} of a column", "a clause of its own", "leave it out.")
         rows, column = self._column(rows, inside)
         return rows, Folded(function, column)
@@ -614,11 +647,13 @@ class Relating:
             text = written(tree)
             found = check_expression(text, self.connection)
         except InvalidParameter as problem:
-            problem.pointer = ""
-            raise located(problem, self.text, place_of(node)) from None
+            raise located(_of_statement(problem), self.text, place_of(_culprit(problem, node))) from None
         if {name.casefold() for name in found.columns} != columns:
             raise self.refuse(
-                node, "an expression that DuckDB reads as BigQuery does", "one with two readings", "write it another way."
+                node,
+                "an expression that DuckDB reads as BigQuery does",
+                "one with two readings",
+                "write it another way.",
             )
         return text
 
@@ -652,9 +687,15 @@ class Relating:
         if isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
             raise self.refuse(node, "values", "a parameter", "write the value.")
         if node.args.get("named"):
-            raise self.refuse(node, f"{called(node)} without named arguments", "some")
+            hint = "only aggregates of the private SELECT have them."
+            raise self.refuse(node, f"{called(node)} without named arguments", "some", hint)
         if isinstance(node, exp.Star):
-            raise self.refuse(node, "an expression of one row", "a star")
+            raise self.refuse(node, "an expression of one row", "a star", "name the columns.")
+        if isinstance(node, _VOLATILE):
+            hint = "clocks, users and random numbers differ from run to run; write the value that you mean."
+            raise self.refuse(node, "functions of one row", called(node), hint)
+        if isinstance(node, exp.GroupingSets | exp.Rollup | exp.Cube):
+            raise self.refuse(node, "GROUP BY columns and expressions", _words(node), _NEVER["rollup"])
 
     def _search(self, column: exp.Column, rows: Rows) -> list[tuple[str, int]]:
         """The columns that a name may mean, each with how many of its parts are fields."""
@@ -674,7 +715,9 @@ class Relating:
             return found[0]
         name = ".".join(part.name for part in column.parts)
         if found:
-            raise self.refuse(at or column, "a name that means one column", repr(name), "write the table before it: a.x.")
+            raise self.refuse(
+                at or column, "a name that means one column", repr(name), "write the table before it: a.x."
+            )
         names = [one for one, _ in rows.columns if one]
         hint = did_you_mean(column.name, names) or (f"the columns are {', '.join(names[:20])}." if names else "")
         raise self.refuse(at or column, "a column that exists", repr(name), hint.strip())
@@ -729,13 +772,30 @@ def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
         yield node
 
 
+def _of_statement(problem: InvalidParameter) -> InvalidParameter:
+    """A problem with an expression, without the text that was written for the engine: its place in the statement is shown."""
+    expected = re.sub(r" in ('|\").*\1$", "", problem.expected, flags=re.DOTALL)
+    got = re.sub(r" at (the end|character \d+)$", "", str(problem.got))
+    if expected == "one SQL expression":
+        expected, got, hint = "an expression that DuckDB can read", "another", "write it another way."
+        return InvalidParameter(expected, got, hint)
+    return InvalidParameter(expected, got, problem.hint or "make it shorter.")
+
+
+def _culprit(problem: InvalidParameter, node: exp.Expr) -> exp.Expr:
+    """The call that a problem names, or the whole expression."""
+    name = re.search(r"the function (\w+)", str(problem.got))
+    calls = [one for one in node.find_all(exp.Func) if name and called(one).casefold() == name[1].casefold()]
+    return calls[0] if len(calls) == 1 else node
+
+
 def _aggregates(node: Any) -> bool:
     """Whether an expression has an aggregate in it, outside of subqueries."""
     if not isinstance(node, exp.Expr):
         return False
     if isinstance(node, exp.AggFunc):
         return True
-    return not isinstance(node, exp.Query) and any(map(_aggregates, node.iter_expressions()))
+    return not isinstance(node, exp.Query | exp.Window) and any(map(_aggregates, node.iter_expressions()))
 
 
 def _plain(text: str, names: Sequence[str]) -> str | None:
@@ -747,4 +807,4 @@ def _words(node: exp.Expr) -> str:
     """What a node is, for somebody who wrote SQL."""
     if isinstance(node, exp.Func):
         return f"the function {called(node)}"
-    return {"lateral": "LATERAL", "unnest": "UNNEST", "values": "VALUES"}.get(node.key, node.key.upper())
+    return {"groupingsets": "GROUPING SETS"}.get(node.key, node.key.upper())
