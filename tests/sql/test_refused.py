@@ -63,7 +63,7 @@ def refusals(path: Path = FILE) -> list[Refusal]:
 def refused(connection: Any, text: str) -> str:
     """What its author reads; nothing if the statement passes."""
     try:
-        connection.prepare(text)
+        connection.prepare(text).check()
     except InvalidParameter as problem:
         pointer = [f"| {printable(line)}".rstrip() for line in problem.pointer.split("\n") if problem.pointer]
         return "\n".join([printable(str(problem)), *pointer])

@@ -15,9 +15,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from dphist import checks
-from dphist.engines.base import Engine, Progress
-from dphist.engines.query import EngineOptions, Files, PerformanceSettings
 from dphist.engines import engine_for
+from dphist.engines.base import Engine, Progress
+from dphist.engines.query import EngineOptions, PerformanceSettings
 from dphist.errors import BudgetExceeded, InvalidParameter
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
@@ -25,7 +25,7 @@ from dphist.publish.charge import Charge, charging
 from dphist.publish.run import Job, prepare, prepare_selection
 from dphist.sql.answer import Answer, published_table
 from dphist.sql.explain import explain_statement
-from dphist.sql.outer import check_outer, compute, outer_sql
+from dphist.sql.outer import check_outer, check_sql, compute, outer_sql
 from dphist.sql.parse import PrivacyClause, located, parse, place_of
 from dphist.sql.relate import Definition, Relating, Scope
 from dphist.sql.tables import Table, tables_of
@@ -254,8 +254,14 @@ class Connection:
             1
         """
         nodes = parse(text)
-        with duckdb.connect(":memory:") as connection:
-            found = [self._read(text, node, connection) for node in nodes]
+        try:
+            with duckdb.connect(":memory:") as connection:
+                found = [self._read(text, node, connection) for node in nodes]
+        except RecursionError:
+            problem = InvalidParameter(
+                "a statement that is not so deep", "a deeper one", "use fewer parts, or WITH for them."
+            )
+            raise located(problem, text, (0, 1)) from None
         budgets = iter(self._budgets(text, [one for privates, _, _ in found for one in privates]))
         statements = []
         for node, (privates, outer, public) in zip(nodes, found, strict=True):
@@ -271,7 +277,8 @@ class Connection:
         blank = Relating(text, self.tables, self.columns, connection)
         if not isinstance(node, exp.Query):
             hint = "a statement is a SELECT; tables are named by --table."
-            raise blank.refuse(node, "SELECT WITH DIFFERENTIAL_PRIVACY ...", node.key.upper(), hint)
+            word = text[slice(*place_of(node))].split(maxsplit=1)[0][:40]
+            raise blank.refuse(node, "SELECT WITH DIFFERENTIAL_PRIVACY ...", repr(word), hint)
         for clause in node.find_all(exp.With):
             blank.defined(clause.parent, {})  # type: ignore[arg-type]
         root = exp.Subquery(this=node)  # so that what is replaced has a parent
@@ -297,8 +304,6 @@ class Connection:
         try:
             sql = outer_sql(root.this)
             with duckdb.connect(":memory:") as other:
-                from dphist.sql.outer import check_sql
-
                 check_sql(sql, other, {*released, *public})
         except InvalidParameter as problem:
             raise located(problem, text, place_of(node)) from None
@@ -329,11 +334,12 @@ class Connection:
         return list(zip(*shares, strict=True))
 
     def _job(self, text: str, private: PrivateSelect, epsilon: float, delta: float) -> Job:
-        tables = [private.command_source] if private.command_source is not None else list(self.tables.values())
+        source = private.command_source
+        tables = list(self.tables.values()) if source is None else [source]
         common: dict[str, Any] = {
             "unit": private.unit,
             "where": private.where,
-            "engine": self._engine_of([one for one in tables if one is not None]),
+            "engine": self._engine_of(tables),
             "epsilon": epsilon,
             "delta": delta,
         }
@@ -461,6 +467,3 @@ def _scope_of(select: exp.Select) -> Scope:
                 break
             scope[one.alias.casefold()] = Definition(one.this, dict(scope))
     return scope
-
-
-__all__ = ["Connection", "Files", "Script", "Statement", "connect"]

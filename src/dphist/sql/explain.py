@@ -48,7 +48,7 @@ def command_of(private: PrivateSelect, job: Job) -> str:
     if private.where is not None:
         words += ["--where", private.where]
     request = job.plan.request
-    words += ["--epsilon", f"{request.epsilon!r}", "--delta", f"{request.delta!r}"]
+    words += ["--epsilon", f"{request.epsilon:.17g}", "--delta", f"{request.delta:.17g}"]
     for name, value in private.options.items():
         words += [*_flag(name, value)]
     if private.public_keys is not None:

@@ -54,7 +54,7 @@ def check_outer(statement: exp.Expr, relating: Relating, released: Mapping[str, 
                 node,
                 "SELECT WITH DIFFERENTIAL_PRIVACY around a private table",
                 "a SELECT without it",
-                f"what it shows of {table.name!r} would have no noise.",
+                f"what it shows of {table.name!r} would have no noise: write the clause where the table is read.",
             )
         found.add(table.name)
     return found

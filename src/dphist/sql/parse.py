@@ -3,8 +3,8 @@
     SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(name = value, ...)   a `PrivacyClause` in the place of a hint
     SUM(x, contribution_bounds_per_group => (0, 1))               the call, with its named arguments in "named"
 
-Every node knows its place in the text, so that a refusal can show it. The tree decides what a statement is. None of the text goes
-on to an engine: expressions are written out again, and read by the engine's own parser (`sql.relate`).
+Every node knows its place in the text, so that a refusal can show it. The tree decides what a statement is. None of the text
+goes on to an engine: expressions are written out again, and read by the engine's own parser (`sql.relate`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ try:
     from sqlglot.dialects.bigquery import BigQuery
     from sqlglot.errors import ParseError, SqlglotError, TokenError
     from sqlglot.parsers.bigquery import BigQueryParser
-    from sqlglot.tokens import TokenType
+    from sqlglot.tokenizer_core import TokenType
 except ModuleNotFoundError:
     raise MissingExtra("sql", "SQL statements") from None
 
@@ -39,12 +39,12 @@ _SKETCH: Final = (
     "the form is SELECT WITH DIFFERENTIAL_PRIVACY keys, aggregates FROM table GROUP BY keys; see docs/sql.md."
 )
 _PLACED: Final = (
-    "_parse_statement _parse_select_query _parse_subquery _parse_cte _parse_with _parse_table _parse_join _parse_lateral"
-    " _parse_unnest _parse_where _parse_group _parse_having _parse_qualify _parse_order _parse_limit _parse_table_sample"
-    " _parse_pivot _parse_expression _parse_alias _parse_disjunction _parse_conjunction _parse_equality _parse_comparison"
-    " _parse_range _parse_bitwise _parse_term _parse_factor _parse_unary _parse_type _parse_column _parse_primary"
-    " _parse_set_operations _parse_ordered _parse_from"
-).split()
+    "statement", "select_query", "subquery", "cte", "with", "table", "join", "lateral", "unnest", "where", "group",
+    "having", "qualify", "order", "limit", "table_sample", "pivot", "expression", "alias", "disjunction",
+    "conjunction", "equality", "comparison", "range", "bitwise", "term", "factor", "unary", "type", "column",
+    "primary", "set_operations", "ordered", "from",
+)  # fmt: skip
+"""The methods of the parser that make nodes, without `_parse_`."""
 
 
 class PrivacyClause(exp.Hint):
@@ -53,10 +53,12 @@ class PrivacyClause(exp.Hint):
 
 def place_of(node: exp.Expr) -> tuple[int, int]:
     """The first character of a node's text, and the one behind the last."""
-    span: tuple[int, int] = node.meta.get(_SPAN, (0, 0))
+    span: tuple[int, int] = node.meta.get(_SPAN, (0, 1))
     if _SPAN not in node.meta:  # built from parts that have places
         inner = [one.meta[_SPAN] for one in node.walk() if _SPAN in one.meta]
-        span = (min(first for first, _ in inner), max(last for _, last in inner)) if inner else (0, 0)
+        if inner:
+            return min(first for first, _ in inner), max(last for _, last in inner)
+        return (0, 1) if node.parent is None else place_of(node.parent)
     return span
 
 
@@ -183,15 +185,13 @@ class _Parser(BigQueryParser):
 
 
 for _name in _PLACED:
-    if hasattr(BigQueryParser, _name):
-        setattr(_Parser, _name, _placed(_name))
+    setattr(_Parser, f"_parse_{_name}", _placed(f"_parse_{_name}"))
 
 
 class GoogleSQL(BigQuery):
     """The dialect."""
 
-    Parser = _Parser
-    parser_class = _Parser
+    parser_class = _Parser  # type: ignore[assignment]
 
 
 def called(node: exp.Expr) -> str:

@@ -215,8 +215,8 @@ class Relating:
             return self.query(defined.query, defined.scope).called(alias)
         table = self.table_named(name)
         if table is None:
-            names = [*self.tables, *scope]
-            hint = did_you_mean(name, names) or f"the tables are {', '.join(names[:20])}."
+            others = [*self.tables, *scope]
+            hint = did_you_mean(name, others) or f"the tables are {', '.join(others[:20])}."
             raise self.refuse(node, "a table that is named", repr(name), hint.strip())
         self.used[table.name] = table
         names = self.columns_of(table.name)
