@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,12 @@ from dphist.sql.translate import PrivateSelect, Translating
 
 if TYPE_CHECKING:
     from dphist.publish.result import Release
+
+
+@cache
+def _parser() -> duckdb.DuckDBPyConnection:
+    """A database without tables, whose parser reads expressions: to open one takes longer than to read a statement."""
+    return duckdb.connect(":memory:")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -256,7 +263,7 @@ class Connection:
         """
         nodes = parse(text)
         try:
-            with duckdb.connect(":memory:") as connection:
+            with _parser().cursor() as connection:
                 found = [self._read(text, node, connection) for node in nodes]
         except RecursionError:
             problem = InvalidParameter(
@@ -304,8 +311,7 @@ class Connection:
             raise blank.refuse(node, "a private SELECT in the statement", "none", hint)
         try:
             sql = outer_sql(root.this)
-            with duckdb.connect(":memory:") as other:
-                check_sql(sql, other, {*released, *public})
+            check_sql(sql, connection, {*released, *public})
         except InvalidParameter as problem:
             raise located(problem, text, place_of(node)) from None
         return privates, sql, tuple(self.tables[name] for name in sorted(public))
