@@ -100,7 +100,9 @@ def units_of(units: Sequence[str], tables: Sequence[str]) -> str | dict[str, str
     return found or None
 
 
-def _paths(texts: Sequence[str], flag: str = "--table", known: Sequence[str] | dict[str, Any] = ()) -> dict[str, list[str]]:
+def _paths(
+    texts: Sequence[str], flag: str = "--table", known: Sequence[str] | dict[str, Any] = ()
+) -> dict[str, list[str]]:
     """Every name with its paths. A path that holds an equals sign behind a word begins with ./ or has a name."""
     found: dict[str, list[str]] = {}
     for text in texts:

@@ -67,16 +67,16 @@ def rows_text(table: pa.Table, most: int, screen: Screen = PIPE) -> str:
     return "\n".join([grid(columns, screen, _more(table.num_rows - first.num_rows)), *error])
 
 
-def answer_text(table: pa.Table, most: int, screen: Screen = PIPE) -> str:
-    """The first rows of the answer to a statement: its columns in their order, those that have a standard error with it."""
-    if table.num_rows == 0:
+def answer_text(first: pa.Table, rows: int, screen: Screen = PIPE) -> str:
+    """The first of so many rows of the answer to a statement: columns in their order, values with their standard errors."""
+    if rows == 0:
         return "No row was released."
-    first, numbers = table.slice(0, most), [field.name for field in table.schema if _is_number(field.type)]
+    numbers = [field.name for field in first.schema if _is_number(field.type)]
     errors = {name: name + STD_ERROR for name in numbers if name + STD_ERROR in numbers}
-    shown = [name for name in table.column_names if name not in errors.values()]
+    shown = [name for name in first.column_names if name not in errors.values()]
     columns = [_answered(first, name, errors.get(name), name in numbers) for name in shown]
     told = ["", "± is one standard error of the noise."] if errors else []
-    return "\n".join([grid(columns, screen, _more(table.num_rows - first.num_rows, "row")), *told])
+    return "\n".join([grid(columns, screen, _more(rows - first.num_rows, "row")), *told])
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -84,7 +84,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _answered(table: pa.Table, name: str, error: str | None, number: bool) -> Column:
-    """A column of an answer, of which nothing is known but its type: a statement may compute what it likes of what is private."""
+    """A column of an answer, of which nothing is known but its type: a statement may compute what it likes."""
     values = table[name].to_pylist()
     if error is not None:
         pairs = zip(values, table[error].to_pylist(), strict=True)
