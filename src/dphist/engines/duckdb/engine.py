@@ -34,7 +34,7 @@ from dphist.engines.buckets import Of, buckets_sql, spread
 from dphist.engines.distinct import explained_sql
 from dphist.engines.duckdb.resolve import resolve
 from dphist.engines.duckdb.session import fetch, leave_room, memory_limit, session, set_memory_limit, without_leaks
-from dphist.engines.duckdb.sources import Attached, quote_identifier
+from dphist.engines.duckdb.sources import Attached, attach, quote_identifier
 from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.reading import InputBytes, Reading
 from dphist.engines.sql import (
@@ -119,6 +119,11 @@ class DuckDBEngine(Engine):
             fields, attached = resolve(connection, source, query)
             yield DuckDBRecords(connection, fields, attached, query, fresh(seed), tell)
 
+    def columns(self, source: object) -> list[str]:
+        """All that are there: the source is attached without any of them."""
+        with session(self.settings) as connection:
+            return list(attach(connection, source, []).columns)
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DuckDBRecords:
@@ -136,9 +141,8 @@ class DuckDBRecords:
 
     def tell_reading(self, phase: str) -> None:
         """A phase that reads the files of the source, unless they are read already or there are none."""
-        files = self.attached.paths if self.fields.kept is None else ()
-        needed = [name for name, kind in self.attached.columns.items() if kind]
-        self.tell(Reading(phase, InputBytes(files, needed).share) if files else phase)
+        files = self.attached.inputs if self.fields.kept is None else []
+        self.tell(Reading(phase, InputBytes(files).share) if files else phase)
 
     def keep(self) -> DuckDBRecords:
         """As a table of the session, which may spill: readers, lazy frames and some files can be read only once."""
