@@ -102,7 +102,9 @@ def test_errors_show_the_place_spend_nothing_and_do_not_end_the_shell(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-6)\nitem, NONSENSE(user) FROM events GROUP BY item;"
-    typed = Typed(as_keys(wrong) + as_keys(".schema item") + as_keys(".nonsense") + as_keys(".tables"), capsys, **LEDGER)
+    typed = Typed(
+        as_keys(wrong) + as_keys(".schema item") + as_keys(".nonsense") + as_keys(".tables"), capsys, **LEDGER
+    )
     lines = typed.err.splitlines()
     assert lines[0].startswith("Expected ")
     assert lines[1].strip().startswith("line 2, column 7")
@@ -118,9 +120,20 @@ def test_errors_show_the_place_spend_nothing_and_do_not_end_the_shell(
 
 
 def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    keys = [".budget", ".schema `ITEMS`", ".write out.csv", COUNT, ".budget", ".write out.csv", ".write out.html", "\\?"]
+    keys = [
+        ".budget",
+        ".schema `ITEMS`",
+        ".write out.csv",
+        COUNT,
+        ".budget",
+        ".write out.csv",
+        ".write out.html",
+        "\\?",
+    ]
     typed = Typed("".join(map(as_keys, keys)), capsys, **LEDGER)
-    assert "Spent here: at most ε = 0, δ = 0.\nε 3 of 3 and δ 0.0001 of 0.0001 left of 'people' in ledger.db." in typed.out
+    assert (
+        "Spent here: at most ε = 0, δ = 0.\nε 3 of 3 and δ 0.0001 of 0.0001 left of 'people' in ledger.db." in typed.out
+    )
     assert "Spent here: at most ε = 1, δ = 1e-06.\nε 2 of 3" in typed.out
     assert "  item\n  the price\n" in typed.out
     assert "Expected an answer to write, got none yet." in typed.err

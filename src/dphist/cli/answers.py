@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dphist.cli.output import Talk, paid, recorded, screen
+from dphist.words import rounded_up
 
 if TYPE_CHECKING:
-    from dphist.sql.connection import Answer
+    from dphist.sql.answer import Answer
 
 
 def show(talk: Talk, answer: Answer, most: int | None) -> int:
@@ -30,22 +31,20 @@ def show(talk: Talk, answer: Answer, most: int | None) -> int:
 
 
 def cost(answers: Sequence[Answer]) -> tuple[float, float]:
-    """Epsilon and delta of all private SELECTs together: the decimal numbers that were written, added up."""
+    """Epsilon and delta of all private SELECTs together, rounded up: equal shares of a budget are a whole again."""
     requests = [release.plan.request for answer in answers for release in answer.releases]
-    epsilon, delta = (
-        float(sum(Fraction(repr(float(value))) for value in values))
-        for values in ([one.epsilon for one in requests], [one.delta for one in requests])
-    )
+    parts = ([one.epsilon for one in requests], [one.delta for one in requests])
+    sums = (sum(Fraction(repr(float(value))) for value in values) for values in parts)
+    epsilon, delta = (float(rounded_up(Fraction(one), 12)) for one in sums)
     return epsilon, delta
 
 
 def spent(answers: Sequence[Answer], ledger: str | Path | None) -> str:
     """What a script spent, what is left, and who paid."""
-    receipts = [release.receipt for answer in answers for release in answer.releases]
-    if not receipts:
-        return "Nothing was spent: no private table was read."
-    others = [f"\n{recorded(one)}" for one in reversed(receipts[:-1]) if one is not None]
-    return "".join([paid(*cost(answers), ledger, receipts[-1]), *others])
+    *others, last = [release.receipt for answer in answers for release in answer.releases]
+    return "\n".join(
+        [paid(*cost(answers), ledger, last), *(recorded(one) for one in reversed(others) if one is not None)]
+    )
 
 
 def as_data(answer: Answer, *, rows: bool) -> dict[str, Any]:

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from prompt_toolkit.lexers import Lexer
     from prompt_toolkit.output import Output
 
-    from dphist.sql.connection import Answer, Connection
+    from dphist.sql.answer import Answer
+    from dphist.sql.connection import Connection
 
 WELCOME: Final = (
     "SELECT WITH DIFFERENTIAL_PRIVACY ... ; runs at the semicolon. Tab completes, .help lists commands, Ctrl-D leaves."

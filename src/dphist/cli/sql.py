@@ -19,7 +19,8 @@ from dphist.errors import InvalidParameter, MissingExtra
 from dphist.words import printable
 
 if TYPE_CHECKING:
-    from dphist.sql.connection import Answer, Connection, Script
+    from dphist.sql.answer import Answer
+    from dphist.sql.connection import Connection, Script
 
 MOST_BYTES: Final = 1 << 20
 """Of a file of statements."""
@@ -106,7 +107,10 @@ def command(
         return
     with _located(place):
         script = connection.prepare(text)
-        outputs.check(len(script.statements), [*(one.source for one in connection.tables.values()), place and query])
+        outputs.check(
+            len(script.statements),
+            [*(one.source for one in connection.tables.values()), *filter(os.path.isfile, [query])],
+        )
         outputs.run(script, ledger, dataset)
 
 
@@ -163,16 +167,16 @@ class Outputs:
             return
         if self.explain and self.table is None and self.report is None:
             return
-        found = script.run(progress=talk.phase)
-        for number, answer in enumerate(found, 1):
-            self._write(answer, number)
-        self._print(talk, found, ledger)
+        self._print(talk, script.run(progress=talk.phase, write=self._write), ledger)
 
-    def _write(self, answer: Answer, number: int) -> None:
-        if (table := _numbered(self.table, number)) is not None:
-            answer.write(table, overwrite=self.overwrite, raw_csv=self.raw_csv)
-        if (report := _numbered(self.report, number)) is not None:
-            answer.report(report, overwrite=self.overwrite)
+    def _write(self, found: Sequence[Answer]) -> Path | None:
+        """Every file; the first one is what the ledger hears of."""
+        for number, answer in enumerate(found, 1):
+            if (table := _numbered(self.table, number)) is not None:
+                answer.write(table, overwrite=self.overwrite, raw_csv=self.raw_csv)
+            if (report := _numbered(self.report, number)) is not None:
+                answer.report(report, overwrite=self.overwrite)
+        return _numbered(self.table or self.report, 1)
 
     def _print(self, talk: Talk, found: Sequence[Answer], ledger: str | None) -> None:
         from dphist.cli import answers
