@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from dphist.engines import engine_for
 from dphist.errors import BudgetExceeded, InvalidParameter
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
-from dphist.publish.charge import Charge, charging
+from dphist.publish.charge import Charge, open_charge, telling
 from dphist.publish.run import Job, prepare, prepare_selection
 from dphist.sql.answer import Answer, published_table
 from dphist.sql.explain import explain_statement
@@ -73,9 +74,15 @@ class Script:
             self._charges(stack)
 
     def _charges(self, stack: ExitStack) -> list[Charge | None]:
-        """One for each job, all of them checked: alone, and together."""
+        """One for each job, all of them checked: alone, and together. What fails then says what all of them cost."""
         ledger, dataset = self.connection.ledger, self.connection.dataset
-        charges = [stack.enter_context(charging(ledger, dataset, job.spend)) for job in self.jobs]
+        charges: list[Charge | None] = []
+        for job in self.jobs:
+            charge = open_charge(ledger, dataset, job.spend)
+            if charge is not None:
+                stack.callback(charge.close)
+            charges.append(charge)
+        stack.enter_context(telling(lambda: _aftermath(charges)))
         if ledger is not None and dataset is not None and len(charges) > 1:
             from dphist.ledger import Ledger
 
@@ -322,8 +329,8 @@ class Connection:
                 hint = f"all private SELECTs share {name} = {declared:g}."
                 problem = InvalidParameter(f"at most {name} = {declared:g} in all private SELECTs", f"{spent:g}", hint)
                 raise located(problem, text, privates[-1].place)
-            rest = 0.0 if declared is None or not open_ones else (declared - spent) / len(open_ones)
-            shares.append([math.nextafter(rest, 0.0) if value is None else value for value in given])
+            rest = _share(declared or 0.0, [value for value in given if value is not None], len(open_ones))
+            shares.append([rest if value is None else value for value in given])
         return list(zip(*shares, strict=True))
 
     def _job(self, text: str, private: PrivateSelect, epsilon: float, delta: float) -> Job:
@@ -426,6 +433,20 @@ def connect(
         raise InvalidParameter("delta in [0, 1)", delta)
     found = tables_of(tables, unit)
     return Connection(found, ledger, dataset, epsilon, delta, settings or PerformanceSettings(), engine)
+
+
+def _share(whole: float, given: Sequence[float], parts: int) -> float:
+    """The largest equal part that fits beside what is given, exactly."""
+    if not parts:
+        return 0.0
+    left = Fraction(whole) - sum(map(Fraction, given))
+    share = float(left / parts)
+    return share if parts * Fraction(share) <= left else math.nextafter(share, 0.0)
+
+
+def _aftermath(charges: Sequence[Charge | None]) -> str:
+    """What all charges of a script say about themselves; nothing before the first."""
+    return " ".join(words for charge in charges if charge is not None and (words := charge.aftermath()))
 
 
 def _inside_another(select: exp.Expr, selects: Sequence[exp.Expr]) -> bool:
