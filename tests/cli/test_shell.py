@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import re
 import select
 import signal
 import stat
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,15 +104,15 @@ def test_enter_ends_commands_and_whole_statements(text: str, done: bool) -> None
 def test_errors_show_the_place_spend_nothing_and_do_not_end_the_shell(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-6)\nitem, NONSENSE(user) FROM events GROUP BY item;"
+    wrong = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-6)\nitem, COUNT(nothing) FROM events GROUP BY item;"
     typed = Typed(
         as_keys(wrong) + as_keys(".schema item") + as_keys(".nonsense") + as_keys(".tables"), capsys, **LEDGER
     )
     lines = typed.err.splitlines()
     assert lines[0].startswith("Expected ")
-    assert lines[1].strip().startswith("line 2, column 7")
-    assert lines[2].strip() == "item, NONSENSE(user) FROM events GROUP BY item;"
-    assert lines[3].index("^") == 2 + 6
+    assert lines[1].strip().startswith("line 2, column 13")
+    assert lines[2].strip() == "item, COUNT(nothing) FROM events GROUP BY item;"
+    assert lines[3].index("^") == 2 + 12
     assert "Expected a table, got 'item'. Hint: did you mean 'items'?" in typed.err
     assert "Expected a command of the shell, got '.nonsense'." in typed.err
     assert [line.split() for line in typed.out.splitlines()[2:]] == [
@@ -207,7 +210,7 @@ def test_a_history_that_cannot_be_written_is_told_and_not_needed(
         ("SELECT * FROM events e WHERE e.us", ["user"]),
         ("SELECT * FROM items i WHERE i.", ["item", "`the price`"]),
         ("SELECT * FROM items WHERE the", ["`the price`", "then"]),
-        ("SELECT 1; SELECT * FROM items WHERE i", ["item", "items", "in", "intersect distinct", "is null"]),
+        ("SELECT 1; SELECT * FROM items WHERE i", ["item", "intersect distinct", "in", "is null"]),
         ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, del", ["delta = "]),
         ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, ep", []),
         ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(group_selection_strategy = P", ["PUBLIC_GROUPS"]),
@@ -236,14 +239,17 @@ def test_a_table_that_is_gone_completes_to_nothing(folder: Path) -> None:
 
 # On a terminal
 
-SLOW = """
+SECOND_TAKES_LONG = """
 import sys, time
 from dphist.publish.run import Work
-counted = Work.from_groups
-def wait(*given):
-    print("WAITING", file=sys.stderr, flush=True)
-    time.sleep(60)
-Work.from_groups = wait
+counted, calls = Work.from_groups, []
+def count(*given):
+    calls.append(1)
+    if len(calls) == 2:
+        print("WAITING", flush=True)
+        time.sleep(60)
+    return counted(*given)
+Work.from_groups = count
 from dphist.__main__ import main
 main()
 """
@@ -252,11 +258,7 @@ main()
 class Terminal:
     """A shell on a pseudo-terminal of 100 columns."""
 
-    def __init__(self, folder: Path, *words: str, program: str = "from dphist.__main__ import main; main()") -> None:
-        import fcntl
-        import struct
-        import termios
-
+    def __init__(self, folder: Path, program: str, *words: str) -> None:
         self.handle, inner = pty.openpty()
         fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
         environment = {**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "PYTHONUTF8": "1"}
@@ -272,7 +274,7 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.handle, text.encode())
 
-    def until(self, words: str, seconds: float = 60) -> str:
+    def until(self, words: str, seconds: float = 20) -> str:
         """What is shown until some words are, without escapes. What was shown before is not looked at again."""
         end = time.monotonic() + seconds
         while words not in self.seen:
@@ -287,11 +289,6 @@ class Terminal:
         shown, _, self.seen = self.seen.partition(words)
         return shown + words
 
-    def end(self) -> int:
-        code = self.process.wait(60)
-        os.close(self.handle)
-        return code
-
 
 @pytest.fixture
 def terminals() -> Iterator[list[Terminal]]:
@@ -304,61 +301,39 @@ def terminals() -> Iterator[list[Terminal]]:
 
 
 def test_a_session_on_a_terminal(folder: Path, terminals: list[Terminal]) -> None:
-    shell = Terminal(folder, "--ledger", "ledger.db", "--dataset", "people")
+    """An error, completion, a line that is dropped, an answer, a statement that is interrupted, and the end by a signal."""
+    shell = Terminal(folder, SECOND_TAKES_LONG, "--ledger", "ledger.db", "--dataset", "people")
     terminals.append(shell)
-    shell.until("dphist, ε 3 left> ")
+    shell.until("dphist, ε 3 left>")
+    typing = termios.tcgetattr(shell.handle)[3]
     shell.type("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-6)\r")
-    shell.until("... ")
-    shell.type("item, NONSENSE(user) FROM eve\t")
+    shell.until("...")
+    shell.type("item, COUNT(nothing) FROM eve\t")
     shell.until("FROM events")
     shell.type(" GROUP BY item;\r")
-    assert "^" in shell.until("dphist, ε 3 left> ")
-    shell.type("half a line\x03")
-    shell.until("dphist, ε 3 left> ")
+    shell.until("line 2, column 13")
+    shell.until("^")
+    shell.until("dphist, ε 3 left>")
+    shell.type("half a line")
+    shell.until("half a line")
+    shell.type(INTERRUPT)
+    shell.until("dphist, ε 3 left>")
     shell.type(as_keys(COUNT))
-    answer = shell.until("dphist, ε 2 left> ")
-    assert "±" in answer
-    assert "Charged to 'people', entry 1" in answer
-    shell.type("\x1b[A\x1b[A\x1b[A\x1b[A\x15\x0b")  # up, and nothing of it stays
-    shell.type("\x03")
-    shell.until("dphist, ε 2 left> ")
-    shell.type("\x04")
-    assert shell.end() == 0
-    assert entries() == 1
-    kept = (folder / "state" / "dphist" / "sql_history").read_text()
-    assert "NONSENSE" in kept
-    assert "half a line" not in kept
-    assert "±" not in kept
-
-
-def test_an_interrupt_ends_a_statement_and_tells_what_stays_charged(folder: Path, terminals: list[Terminal]) -> None:
-    shell = Terminal(folder, "--ledger", "ledger.db", "--dataset", "people", "--no-history", program=SLOW)
-    terminals.append(shell)
-    shell.until("dphist, ε 3 left> ")
-    shell.type(as_keys(COUNT))
+    assert "±" in shell.until("Charged to 'people', entry 1,")
+    shell.until("dphist, ε 2 left>")
+    shell.type("\x1b[A\r")  # the same once more
     shell.until("WAITING")
-    shell.type("\x03")
-    told = shell.until("dphist, ε 2 left> ")
-    assert "Interrupted. Charged to 'people', entry 1" in told
+    shell.type(INTERRUPT)
+    told = shell.until("dphist, ε 1 left>")
+    assert "Interrupted. Charged to 'people', entry 3" in told
     assert "Nothing was published" in told
-    shell.type(".quit\r")
-    assert shell.end() == 0
-    assert entries() == 1
-    assert not (folder / "state").exists()
-
-
-def test_a_signal_ends_the_shell_and_the_terminal_echoes_again(folder: Path, terminals: list[Terminal]) -> None:
-    import termios
-
-    shell = Terminal(folder)
-    terminals.append(shell)
-    before = termios.tcgetattr(shell.handle)
-    shell.until("dphist> ")
-    shell.type(".schema events\r")
-    shell.until("dphist> ")
-    assert not termios.tcgetattr(shell.handle)[3] & termios.ECHO
+    assert entries() == 2
     shell.process.send_signal(signal.SIGTERM)
     shell.until("dphist: Terminated. Nothing was charged.")
-    assert shell.process.wait(60) == 143
-    assert termios.tcgetattr(shell.handle)[3] == before[3]
-    shell.end()
+    assert shell.process.wait(20) == 143
+    assert not typing & termios.ECHO
+    assert termios.tcgetattr(shell.handle)[3] & termios.ECHO, "what is typed is seen again"
+    kept = (folder / "state" / "dphist" / "sql_history").read_text()
+    assert "+item, COUNT(nothing) FROM events GROUP BY item;" in kept
+    assert not [words for words in ("half a line", "±", "Charged", "item 0") if words in kept]
+    os.close(shell.handle)
