@@ -12,7 +12,7 @@ from dphist.cli.output import Talk, paid, recorded, screen
 from dphist.words import rounded_up
 
 if TYPE_CHECKING:
-    from dphist.sql.answer import Answer
+    from dphist.publish.answer import Answer
 
 
 def show(talk: Talk, answer: Answer, most: int | None) -> int:

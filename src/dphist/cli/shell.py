@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.lexers import Lexer
     from prompt_toolkit.output import Output
 
-    from dphist.sql.answer import Answer
+    from dphist.publish.answer import Answer
     from dphist.sql.connection import Connection
 
 WELCOME: Final = (

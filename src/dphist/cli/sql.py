@@ -19,8 +19,9 @@ from dphist.errors import InvalidParameter, MissingExtra
 from dphist.words import printable
 
 if TYPE_CHECKING:
-    from dphist.sql.answer import Answer
-    from dphist.sql.connection import Connection, Script
+    from dphist.publish.answer import Answer
+    from dphist.sql.connection import Connection
+    from dphist.sql.script import Script
 
 MOST_BYTES: Final = 1 << 20
 """Of a file of statements."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from dphist.columns import split_unit
+from dphist.engines.query import Files
 from dphist.errors import InvalidParameter
 
 
@@ -47,6 +49,21 @@ class Table:
         """What one unit is, by name: tables whose units have one name have the same units."""
         return "" if self.unit is None else split_unit(self.unit)[0]
 
+    @property
+    def named_by_first_line(self) -> bool:
+        """Whether its columns are named by the first line of a text file, which may be a record. No message shows it."""
+        source = self.source
+        if isinstance(source, Files):
+            plain = source.format == "csv" or (source.format is None and any(map(_may_be_csv, source.paths)))
+            return plain and source.header is True
+        paths = source if isinstance(source, list | tuple) else [source]
+        return any(_may_be_csv(path) for path in paths if isinstance(path, str | Path))
+
+
+def _may_be_csv(path: str | Path) -> bool:
+    """By all but the ends that say otherwise: a folder or a pattern may hold anything."""
+    return not str(path).lower().endswith((".parquet", ".pq", ".json", ".jsonl", ".ndjson"))
+
 
 def tables_of(given: Mapping[str, object], unit: str | Mapping[str, str] | None) -> dict[str, Table]:
     """The tables by their names, checked: names differ in more than case, units are those of private tables."""
@@ -54,7 +71,7 @@ def tables_of(given: Mapping[str, object], unit: str | Mapping[str, str] | None)
         raise InvalidParameter("at least one table", "none", "name one: --table events=events.parquet.")
     tables: dict[str, Table] = {}
     for name, source in given.items():
-        if not isinstance(name, str) or not name.strip():
+        if not str(name).strip():
             raise InvalidParameter("names for tables", repr(name))
         if name.casefold() in {one.casefold() for one in tables}:
             raise InvalidParameter("tables whose names differ in more than case", repr(name))
@@ -68,7 +85,7 @@ def tables_of(given: Mapping[str, object], unit: str | Mapping[str, str] | None)
             raise InvalidParameter("units of tables that are there", repr(name), f"they are {', '.join(tables)}.")
         if tables[name].public:
             raise InvalidParameter(f"{name!r} with a unit, or public", "both", "a public table belongs to nobody.")
-        if not isinstance(column, str) or not column.strip():
+        if not str(column).strip() or not hasattr(column, "casefold"):
             raise InvalidParameter(f"one column or expression as the unit of {name!r}", repr(column))
         tables[name] = replace(tables[name], unit=column)
     return tables
