@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -29,9 +30,6 @@ from dphist.sql.scope import Definition, Scope
 from dphist.sql.script import Script, Statement
 from dphist.sql.tables import Table, tables_of
 from dphist.sql.translate import PrivateSelect, Translating
-
-if TYPE_CHECKING:
-    pass
 
 
 @cache
@@ -233,8 +231,8 @@ class Connection:
                 hint = f"all private SELECTs share {name} = {declared:g}."
                 problem = InvalidParameter(f"at most {name} = {declared:g} in all private SELECTs", f"{spent:g}", hint)
                 raise located(problem, text, privates[-1].place)
-            rest = 0.0 if declared is None or not open_ones else (declared - spent) / len(open_ones)
-            shares.append([math.nextafter(rest, 0.0) if value is None else value for value in given])
+            rest = _share(declared or 0.0, [value for value in given if value is not None], len(open_ones))
+            shares.append([rest if value is None else value for value in given])
         return list(zip(*shares, strict=True))
 
     def _job(self, text: str, private: PrivateSelect, epsilon: float, delta: float) -> Job:
@@ -338,6 +336,15 @@ def connect(
         raise InvalidParameter("delta in [0, 1)", delta)
     found = tables_of(tables, unit)
     return Connection(found, ledger, dataset, epsilon, delta, settings or PerformanceSettings(), engine)
+
+
+def _share(whole: float, given: Sequence[float], parts: int) -> float:
+    """The largest equal part that fits beside what is given, exactly."""
+    if not parts:
+        return 0.0
+    left = Fraction(whole) - sum(map(Fraction, given))
+    share = float(left / parts)
+    return share if parts * Fraction(share) <= left else math.nextafter(share, 0.0)
 
 
 def _unused(name: str, text: str, tables: Mapping[str, Table]) -> str:
