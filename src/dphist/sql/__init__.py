@@ -1,0 +1,1 @@
+"""Statements in GoogleSQL with the clause of differential privacy, on every engine."""

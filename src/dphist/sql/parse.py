@@ -1,0 +1,229 @@
+"""A statement as a tree: GoogleSQL as sqlglot reads it, with the clause and the named arguments that sqlglot does not know.
+
+    SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(name = value, ...)   a `PrivacyClause` in the place of a hint
+    SUM(x, contribution_bounds_per_group => (0, 1))               the call, with its named arguments in "named"
+
+Every node knows its place in the text, so that a refusal can show it. The tree decides what a statement is. None of the text goes
+on to an engine: expressions are written out again, and read by the engine's own parser (`sql.relate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from dphist.errors import InvalidParameter, MissingExtra
+
+try:
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.dialects.bigquery import BigQuery
+    from sqlglot.errors import ParseError, SqlglotError, TokenError
+    from sqlglot.parsers.bigquery import BigQueryParser
+    from sqlglot.tokens import TokenType
+except ModuleNotFoundError:
+    raise MissingExtra("sql", "SQL statements") from None
+
+LONGEST_STATEMENT: Final = 2**18
+"""Characters of one text."""
+
+_DEEPEST: Final = 100
+"""Brackets that are open at once: sqlglot reads them by recursion."""
+
+_SPAN: Final = "span"
+_PLACED: Final = (
+    "_parse_statement _parse_select_query _parse_subquery _parse_cte _parse_with _parse_table _parse_join _parse_lateral"
+    " _parse_unnest _parse_where _parse_group _parse_having _parse_qualify _parse_order _parse_limit _parse_table_sample"
+    " _parse_pivot _parse_expression _parse_alias _parse_disjunction _parse_conjunction _parse_equality _parse_comparison"
+    " _parse_range _parse_bitwise _parse_term _parse_factor _parse_unary _parse_type _parse_column _parse_primary"
+    " _parse_set_operations _parse_lambda _parse_ordered _parse_from"
+).split()
+
+
+class PrivacyClause(exp.Hint):
+    """WITH DIFFERENTIAL_PRIVACY, with its options as pairs."""
+
+
+def place_of(node: exp.Expr) -> tuple[int, int]:
+    """The first character of a node's text, and the one behind the last."""
+    span: tuple[int, int] = node.meta.get(_SPAN, (0, 0))
+    if _SPAN not in node.meta:  # built from parts that have places
+        inner = [one.meta[_SPAN] for one in node.walk() if _SPAN in one.meta]
+        span = (min(first for first, _ in inner), max(last for _, last in inner)) if inner else (0, 0)
+    return span
+
+
+def located(problem: InvalidParameter, text: str, place: tuple[int, int] | None) -> InvalidParameter:
+    """A problem with its line, column and a caret; one that has a place already keeps it."""
+    if problem.pointer or place is None:
+        return problem
+    first, last = place
+    first = min(first, len(text))
+    start = text.rfind("\n", 0, first) + 1
+    line = text[start:].partition("\n")[0].rstrip("\r")
+    column = first - start
+    carets = max(1, min(last - first, len(line) - column))
+    number = text.count("\n", 0, first) + 1
+    before = "".join("\t" if letter == "\t" else " " for letter in line[:column])
+    problem.pointer = f"line {number}, column {column + 1}\n{line}\n{before}{'^' * carets}"
+    return problem
+
+
+def _placed(name: str) -> Callable[..., Any]:
+    """A method of the parser that writes down where its result stands; what stands inside keeps its own place."""
+    inner = getattr(BigQueryParser, name)
+
+    def parse(self: Any, *arguments: Any, **settings: Any) -> Any:
+        first = self._curr
+        result = inner(self, *arguments, **settings)
+        if isinstance(result, exp.Expr) and _SPAN not in result.meta and first and self._prev:
+            # Some methods get what stands to the left as their first argument.
+            given = (*arguments, *settings.values())
+            left = next((one for one in given if isinstance(one, exp.Expr)), None)
+            if left is None or _SPAN in left.meta:
+                start = first.start if left is None else left.meta[_SPAN][0]
+                result.meta[_SPAN] = (start, max(start + 1, self._prev.end + 1))
+        return result
+
+    return parse
+
+
+class _Parser(BigQueryParser):
+    """BigQuery's, with the clause, named arguments and places."""
+
+    def _parse_hint(self) -> exp.Hint | None:
+        """Where sqlglot expects a hint, the clause stands."""
+        first = self._curr
+        if not self._match_text_seq("WITH", "DIFFERENTIAL_PRIVACY"):
+            return super()._parse_hint()
+        options = []
+        if self._match_text_seq("OPTIONS"):
+            self._match_l_paren()
+            if not self._match(TokenType.R_PAREN):
+                options = self._parse_csv(self._parse_option)
+                self._match_r_paren()
+        clause = PrivacyClause(expressions=options)
+        clause.meta[_SPAN] = (first.start, self._prev.end + 1)
+        return clause
+
+    def _parse_option(self) -> exp.Expr | None:
+        """name = value; the value may be a column."""
+        first = self._curr
+        name = self._parse_id_var()
+        if name is None or not self._match(TokenType.EQ):
+            self.raise_error("Expected name = value in OPTIONS")
+        value = self._parse_disjunction()
+        if value is None:
+            self.raise_error("Expected a value in OPTIONS")
+        pair = self.expression(exp.PropertyEQ(this=name, expression=value))
+        pair.meta[_SPAN] = (first.start, self._prev.end + 1)
+        return pair
+
+    def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
+        """Positional ones; named ones are kept beside the call."""
+        arguments = super()._parse_function_args(alias)
+        self._named = [one for one in arguments if isinstance(one, exp.Kwarg)]
+        return [one for one in arguments if not isinstance(one, exp.Kwarg)]
+
+    _named: list[exp.Expr]
+
+    def _parse_function_call(self, *arguments: Any, **settings: Any) -> exp.Expr | None:
+        """A call with its own name, its place and its named arguments."""
+        first, before = self._curr, getattr(self, "_named", [])
+        self._named = []
+        result = super()._parse_function_call(*arguments, **settings)
+        named, self._named = self._named, before
+        if isinstance(result, exp.Expr):
+            call = result.this if isinstance(result, exp.Window) else result
+            if isinstance(call, exp.Expr):
+                if named:
+                    call.set("named", named)
+                if first and "called" not in call.meta:
+                    call.meta["called"] = first.text
+                    call.meta[_SPAN] = (first.start, self._prev.end + 1)
+        return result
+
+
+for _name in _PLACED:
+    if hasattr(BigQueryParser, _name):
+        setattr(_Parser, _name, _placed(_name))
+
+
+class GoogleSQL(BigQuery):
+    """The dialect."""
+
+    Parser = _Parser
+    parser_class = _Parser
+
+
+def called(node: exp.Expr) -> str:
+    """The name of a function as it was written."""
+    return str(node.meta.get("called") or node.sql_names()[0] if isinstance(node, exp.Func) else node.key).upper()
+
+
+def parse(text: str) -> list[exp.Expr]:
+    """The statements of a text, of which there is at least one.
+
+    Raises:
+        InvalidParameter: it cannot be read, with the place.
+    """
+    _check_text(text)
+    try:
+        statements = [one for one in GoogleSQL().parse(text) if one is not None and not isinstance(one, exp.Semicolon)]
+    except ParseError as problem:
+        raise _unreadable(text, problem) from None
+    except TokenError as problem:
+        place = getattr(problem, "start", len(text) - 1)
+        raise located(_not_sql("a text, name or comment that does not end"), text, (place, place + 1)) from None
+    except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, KeyError, IndexError):
+        raise _not_sql("a text that cannot be read") from None
+    if not statements:
+        raise InvalidParameter("an SQL statement", "nothing", "SELECT WITH DIFFERENTIAL_PRIVACY ... FROM ...")
+    return statements
+
+
+def _check_text(text: str) -> None:
+    if len(text) > LONGEST_STATEMENT:
+        raise InvalidParameter(f"at most {LONGEST_STATEMENT:,} characters of SQL", f"{len(text):,}")
+    depth = 0
+    for place, letter in enumerate(text):
+        if letter == "\0" or "\ud800" <= letter <= "\udfff":
+            problem = InvalidParameter("SQL in letters that can be written", "a NUL or half of a letter")
+            raise located(problem, text, (place, place + 1))
+        depth += (letter in "([") - (letter in ")]")
+        if depth > _DEEPEST:
+            problem = InvalidParameter(f"at most {_DEEPEST} brackets inside each other", "more", "use WITH for parts.")
+            raise located(problem, text, (place, place + 1))
+
+
+def _not_sql(got: str, hint: str = "") -> InvalidParameter:
+    return InvalidParameter("GoogleSQL, as BigQuery reads it", got, hint)
+
+
+def _unreadable(text: str, problem: ParseError) -> InvalidParameter:
+    """sqlglot's words are about its own grammar; the place is what helps."""
+    found = problem.errors[0] if problem.errors else {}
+    line, column, highlight = found.get("line"), found.get("col"), str(found.get("highlight") or "")
+    words = str(found.get("description") or "").partition(" but got")[0].rstrip(".")
+    hint = f"{words}." if words.startswith("Expected") else ""
+    if line is None or column is None:
+        return _not_sql("a text that it cannot read", hint)
+    starts = [0, *(place + 1 for place, letter in enumerate(text) if letter == "\n")]
+    # The column is that of the last character.
+    last = starts[min(line, len(starts)) - 1] + column
+    length = max(1, len(highlight))
+    shown = highlight.split("\n")[0][:40]
+    got = f"{shown!r} where it does not fit" if shown.strip() else "a text that ends too early"
+    return located(_not_sql(got, hint), text, (max(0, last - length), last))
+
+
+def written(node: exp.Expr) -> str:
+    """A node as DuckDB's SQL.
+
+    Raises:
+        InvalidParameter: it has no form there.
+    """
+    try:
+        return str(node.sql(dialect="duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, comments=False))
+    except (SqlglotError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        raise InvalidParameter("SQL that can be written for the engine", called(node), "write it another way.") from None

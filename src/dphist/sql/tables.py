@@ -1,0 +1,74 @@
+"""The tables that statements name: which are public, and whose rows the others hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from dphist.columns import split_unit
+from dphist.errors import InvalidParameter
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublicTable:
+    """A source whose rows are nobody's."""
+
+    source: object
+
+
+def public(source: object) -> PublicTable:
+    """Say that a table of `dphist.connect` is public: its rows belong to nobody, and everybody may know them.
+
+    Args:
+        source: what to read, as for `dphist.release`.
+
+    Returns:
+        The same source, marked.
+
+    Example:
+        >>> con = dp.connect(tables={"events": "events.parquet", "urls": dp.public("urls.csv")}, unit="user_id")
+        >>> con.tables["urls"].public
+        True
+    """
+    return PublicTable(source)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A table under a name. unit: the column that says whose row it is, if that is declared; public: nobody's."""
+
+    name: str
+    source: object
+    public: bool = False
+    unit: str | None = None
+
+    @property
+    def unit_kind(self) -> str:
+        """What one unit is, by name: tables whose units have one name have the same units."""
+        return "" if self.unit is None else split_unit(self.unit)[0]
+
+
+def tables_of(given: Mapping[str, object], unit: str | Mapping[str, str] | None) -> dict[str, Table]:
+    """The tables by their names, checked: names differ in more than case, units are those of private tables."""
+    if not given:
+        raise InvalidParameter("at least one table", "none", "name one: --table events=events.parquet.")
+    tables: dict[str, Table] = {}
+    for name, source in given.items():
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidParameter("names for tables", repr(name))
+        if name.casefold() in {one.casefold() for one in tables}:
+            raise InvalidParameter("tables whose names differ in more than case", repr(name))
+        if isinstance(source, PublicTable):
+            tables[name] = Table(name, source.source, public=True)
+        else:
+            tables[name] = Table(name, source)
+    units = {name: unit for name, one in tables.items() if not one.public} if isinstance(unit, str) else unit or {}
+    for name, column in units.items():
+        if name not in tables:
+            raise InvalidParameter("units of tables that are there", repr(name), f"they are {', '.join(tables)}.")
+        if tables[name].public:
+            raise InvalidParameter(f"{name!r} with a unit, or public", "both", "a public table belongs to nobody.")
+        if not isinstance(column, str) or not column.strip():
+            raise InvalidParameter(f"one column or expression as the unit of {name!r}", repr(column))
+        tables[name] = replace(tables[name], unit=column)
+    return tables
