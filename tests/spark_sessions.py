@@ -88,3 +88,6 @@ class LazySpark(Engine):
         self, source: object, query: GroupByQuery, *, seed: int | None = None, progress: Progress | None = None
     ) -> AbstractContextManager[Records]:
         return SparkEngine(session()).open(source, query, seed=seed, progress=progress)
+
+    def columns(self, source: object) -> list[str]:
+        return SparkEngine(session()).columns(source)

@@ -315,6 +315,13 @@ class Engine:
         """
         raise NotImplementedError
 
+    def columns(self, source: object) -> list[str]:
+        """The names of a source's columns, from its schema or header alone; no record is read.
+
+        The first line of a CSV file may be a record, if it lacks its header: no error may show these names.
+        """
+        raise NotImplementedError
+
     def check_output(self, path: str) -> None:
         """Refuse a place to write to that only the engine can see to be taken."""
 

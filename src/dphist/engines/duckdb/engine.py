@@ -34,7 +34,7 @@ from dphist.engines.buckets import Of, buckets_sql, spread
 from dphist.engines.distinct import explained_sql
 from dphist.engines.duckdb.resolve import resolve
 from dphist.engines.duckdb.session import fetch, leave_room, memory_limit, session, set_memory_limit, without_leaks
-from dphist.engines.duckdb.sources import Attached, quote_identifier
+from dphist.engines.duckdb.sources import Attached, attach, quote_identifier
 from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.reading import InputBytes, Reading
 from dphist.engines.sql import (
@@ -118,6 +118,11 @@ class DuckDBEngine(Engine):
             tell(READING)
             fields, attached = resolve(connection, source, query)
             yield DuckDBRecords(connection, fields, attached, query, fresh(seed), tell)
+
+    def columns(self, source: object) -> list[str]:
+        """All that are there: the source is attached without any of them."""
+        with session(self.settings) as connection:
+            return list(attach(connection, source, []).columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -41,7 +41,7 @@ from dphist.engines.query import GroupByQuery
 from dphist.engines.reading import Reading
 from dphist.engines.spark import WRITES_FOLDERS
 from dphist.engines.spark.expressions import quote_identifier
-from dphist.engines.spark.resolve import resolve
+from dphist.engines.spark.resolve import column_names, resolve
 from dphist.engines.spark.session import is_connect, pinned, tasks_done, without_leaks
 from dphist.engines.spark.staging import Staging, new_staging, remove_all
 from dphist.engines.sql import (
@@ -154,6 +154,11 @@ class SparkEngine(Engine):
                     raise
         finally:
             views.drop()
+
+    def columns(self, source: object) -> list[str]:
+        """Of files, those that their folders add come last."""
+        with pinned(self.spark):
+            return column_names(self.spark, source)
 
     def new_staging(self) -> Staging:
         """A new private directory for one run."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -32,6 +32,8 @@ from dphist.measures import Measure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_T = TypeVar("_T")
 
 BARRIER: Final = "spark_partition_id() >= 0"
 """True for every record, which Spark does not know: it moves no filter past a condition that is not deterministic.
@@ -179,14 +181,50 @@ def _collected(spark: SparkSession, sql: str) -> list[Any]:
     return without_leaks(lambda: spark.sql(sql).collect())
 
 
+def column_names(spark: SparkSession, source: object) -> list[str]:
+    """The columns of a source, by its schema or header."""
+    if isinstance(source, pa.Table):
+        return list(source.schema.names)
+    return _opened(
+        spark, source, lambda frame: list(frame.columns), lambda files, found: _file_columns(spark, files, found)
+    )
+
+
+def _file_columns(spark: SparkSession, files: Files, found: Sequence[str]) -> list[str]:
+    paths, folder = [str(path) for path in files.paths], folders_of(found)[0]
+    match format_of_files(files, found):
+        case "parquet":
+            names = _parquet(spark, paths).columns
+        case "json":
+            names = list(files.types)
+        case _:
+            names = list(csv_header(spark, paths, files, form_of(files, found)))
+    return [*names, *(name for name in folder if name not in names)]
+
+
 def _frame(spark: SparkSession, source: object, plain: Sequence[str], checked: Expressions) -> tuple[DataFrame, bool]:
     """A DataFrame, and whether its types were declared by itself. plain: columns that the query names itself."""
-    needed = [*plain, *(name for expression in checked.values() for name in expression.columns)]
+    if isinstance(source, pa.Table):
+        needed = [*plain, *(name for expression in checked.values() for name in expression.columns)]
+        return without_leaks(lambda: frame_of(spark, source, needed)), True
+    return _opened(
+        spark,
+        source,
+        lambda frame: (frame, True),
+        lambda files, found: _read_files(spark, files, found, plain, checked),
+    )
+
+
+def _opened(
+    spark: SparkSession,
+    source: object,
+    of_frame: Callable[[DataFrame], _T],
+    of_files: Callable[[Files, Sequence[str]], _T],
+) -> _T:
+    """What a function makes of a frame, or of files, which Spark alone may be able to reach."""
     if owns(source):
         frame: Any = source
-        return frame, True
-    if isinstance(source, pa.Table):
-        return without_leaks(lambda: frame_of(spark, source, needed)), True
+        return of_frame(frame)
     if isinstance(source, str | Path):
         source = Files((source,))
     if not isinstance(source, Files):
@@ -195,27 +233,30 @@ def _frame(spark: SparkSession, source: object, plain: Sequence[str], checked: E
     try:
         found = without_leaks(lambda: listed(spark, paths))
         if found:
-            return without_leaks(lambda: _read_files(spark, files, paths, found, plain, checked))
+            return without_leaks(lambda: of_files(files, found))
     except EngineFailure:
         pass
     raise UnreadableSource("readable files", ", ".join(paths[:3]), "check that the cluster can read the paths.")
 
 
+def _parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    return spark.read.option("recursiveFileLookup", "true").parquet(*paths)
+
+
 def _read_files(
     spark: SparkSession,
     files: Files,
-    paths: Sequence[str],
     found: Sequence[str],
     plain: Sequence[str],
     checked: Expressions,
 ) -> tuple[DataFrame, bool]:
-    kind = format_of_files(files, found)
+    kind, paths = format_of_files(files, found), [str(path) for path in files.paths]
     needed = [*plain, *(name for expression in checked.values() for name in expression.columns)]
     folder = folders_of(found)[0]
     wanted = {name.casefold() for name in needed}
     used = [name for name in folder if name.casefold() in wanted]
     if kind == "parquet":
-        frame = spark.read.option("recursiveFileLookup", "true").parquet(*paths)
+        frame = _parquet(spark, paths)
         check_folders(folder, frame.columns)
         check_types(files, folder)
         return _declared(frame.selectExpr("*", *folder_columns(used)) if used else frame, files), True
