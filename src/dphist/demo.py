@@ -169,7 +169,7 @@ TABLES: Final[dict[str, Callable[[], pa.Table]]] = {
     "professors.parquet": professors,
     "students.parquet": students,
     "offices.parquet": offices,
-    "items.csv": items,
+    "items.parquet": items,
 }
 """The files that README and docs name, and what is in them."""
 
