@@ -38,11 +38,16 @@ if TYPE_CHECKING:
     from dphist.publish.result import Release
     from dphist.publish.run import release, select
     from dphist.publish.stat import PrivateStatistic, stat
+    from dphist.sql.answer import Answer
+    from dphist.sql.connection import Connection, connect
+    from dphist.sql.tables import public
     from dphist.verification.isolated import verify
 
 __all__ = [
     "AdaptiveGaussian",
+    "Answer",
     "BudgetExceeded",
+    "Connection",
     "Continual",
     "CorrelatedGaussian",
     "DataSet",
@@ -72,9 +77,11 @@ __all__ = [
     "UnusableLedger",
     "__version__",
     "bounds",
+    "connect",
     "epsilon_at",
     "plan",
     "plan_top_k",
+    "public",
     "release",
     "release_largest",
     "select",
@@ -86,6 +93,10 @@ __all__ = [
 # Loaded when it is first asked for: numerical libraries take a second, and planning needs no engine.
 _LAZY = {
     "AdaptiveGaussian": "dphist.mechanisms",
+    "Answer": "dphist.sql.answer",
+    "Connection": "dphist.sql.connection",
+    "connect": "dphist.sql.connection",
+    "public": "dphist.sql.tables",
     "Continual": "dphist.lists.continual",
     "CorrelatedGaussian": "dphist.mechanisms",
     "DataSet": "dphist.ledger",

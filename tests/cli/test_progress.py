@@ -248,4 +248,4 @@ def test_a_table_in_memory_has_phases_alone() -> None:
 def test_where_the_system_counts_nothing_no_share_is_told(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr("dphist.engines.reading.Path.read_text", lambda _: "nothing")
     assert bytes_read() is None
-    assert InputBytes([str(folder / "events.csv")], ["user"]).share() is None
+    assert InputBytes([(str(folder / "events.csv"), ["user"])]).share() is None

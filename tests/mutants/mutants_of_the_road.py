@@ -490,7 +490,7 @@ _PLAN_OF_ENGINES: Final = (
     ),
     Mutant(
         "first-line-shown",
-        "engines/duckdb/resolve.py",
+        "engines/duckdb/names.py",
         "shown = names if form is None or (others and all(others)) else same",
         "shown = names",
         "the first line of a CSV file, which may be a record, is not shown",

@@ -32,11 +32,11 @@ class InputBytes:
     """Files that this process reads: of Parquet the columns that are needed, of others everything.
 
     What was read is what the kernel counts for the process, on Linux; elsewhere it is not known. What is spilled meanwhile is
-    read back after the files, when the share is 1 already.
+    read back after the files, when the share is 1 already. A file that is read twice comes twice.
     """
 
-    def __init__(self, paths: Sequence[str], columns: Sequence[str]) -> None:
-        self._paths, self._columns = paths, {name.casefold() for name in columns}
+    def __init__(self, files: Sequence[tuple[str, Sequence[str]]]) -> None:
+        self._files = files
         self._before = bytes_read()
 
     def share(self) -> float | None:
@@ -48,20 +48,21 @@ class InputBytes:
 
     @cached_property
     def _size(self) -> int:
-        return sum(self._size_of(path) for path in self._paths)
+        return sum(_size_of(path, {name.casefold() for name in columns}) for path, columns in self._files)
 
-    def _size_of(self, path: str) -> int:
-        with open(path, "rb") as file:
-            is_parquet = file.read(4) == b"PAR1"
-        if not is_parquet:
-            return Path(path).stat().st_size
-        import pyarrow.parquet as pq
 
-        metadata = pq.read_metadata(path)
-        names = [metadata.schema.column(i).path.partition(".")[0].casefold() for i in range(metadata.num_columns)]
-        needed = [i for i, name in enumerate(names) if name in self._columns]
-        groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-        return sum(group.column(i).total_compressed_size for group in groups for i in needed)
+def _size_of(path: str, columns: set[str]) -> int:
+    with open(path, "rb") as file:
+        is_parquet = file.read(4) == b"PAR1"
+    if not is_parquet:
+        return Path(path).stat().st_size
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(path)
+    names = [metadata.schema.column(i).path.partition(".")[0].casefold() for i in range(metadata.num_columns)]
+    needed = [i for i, name in enumerate(names) if name in columns]
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    return sum(group.column(i).total_compressed_size for group in groups for i in needed)
 
 
 def bytes_read() -> int | None:

@@ -217,13 +217,13 @@ def _unreadable(text: str, problem: ParseError) -> InvalidParameter:
     return located(_not_sql(got, hint), text, (max(0, last - length), last))
 
 
-def written(node: exp.Expr) -> str:
-    """A node as DuckDB's SQL.
+def written(node: exp.Expr, *, quoted: bool = False) -> str:
+    """A node as DuckDB's SQL. quoted: every name in quotes, whatever it is.
 
     Raises:
         InvalidParameter: it has no form there.
     """
     try:
-        return str(node.sql(dialect="duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, comments=False))
+        return str(node.sql(dialect="duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, comments=False, identify=quoted))
     except (SqlglotError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
         raise InvalidParameter("SQL that can be written for the engine", called(node), "write it another way.") from None

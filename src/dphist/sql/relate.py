@@ -116,6 +116,8 @@ class Relating:
     connection: duckdb.DuckDBPyConnection
     unit: str | None = None
     unit_place: tuple[int, int] | None = None
+    public_groups: bool = False
+    public_keys: tuple[Join, Relation] | None = None
     used: dict[str, Table] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _relations: int = 0
@@ -170,13 +172,13 @@ class Relating:
     def _item(self, node: exp.Expr, scope: Scope) -> Rows:
         match node:
             case exp.Table():
-                self._only(node, "a table", "this", "alias", "joins")
+                self.only(node, "a table", "this", "alias", "joins")
                 if not isinstance(node.this, exp.Identifier):
                     hint = "a statement reads the tables that --table names, nothing else."
                     raise self.refuse(node, "the name of a table", f"the function {called(node.this)}", hint)
                 rows = self._table(node, scope)
             case exp.Subquery():
-                self._only(node, "a subquery", "this", "alias", "joins")
+                self.only(node, "a subquery", "this", "alias", "joins")
                 rows = self.query(node.this, scope).called(self._alias(node))
             case exp.Unnest():
                 rows = self._unnested(node)
@@ -237,7 +239,7 @@ class Relating:
 
     def _unnested(self, node: exp.Unnest) -> Rows:
         """UNNEST of listed constants: a public table of one column."""
-        self._only(node, "UNNEST", "expressions", "alias")
+        self.only(node, "UNNEST", "expressions", "alias")
         listed = node.expressions[0] if len(node.expressions) == 1 else None
         if not isinstance(listed, exp.Array):
             hint = "arrays of people's rows cannot be spread out; derive a table with one row each."
@@ -261,7 +263,7 @@ class Relating:
     # Joins
 
     def _join(self, left: Rows, join: exp.Join, scope: Scope) -> Rows:
-        self._only(join, "a join", "this", "side", "kind", "on", "using", "method")
+        self.only(join, "a join", "this", "side", "kind", "on", "using", "method")
         side, kind, method = (str(join.args.get(name) or "").upper() for name in ("side", "kind", "method"))
         if method:
             hint = "write the columns: USING (user_id), or ON."
@@ -285,6 +287,10 @@ class Relating:
         if outer:
             second, rest = self._before_outer(second, rest)
         relation = Join(first.relation, second.relation, "left" if outer else "inner", tuple(pairs), place_of(join))
+        if outer and self._lists_groups(relation):
+            outer = False
+            relation = replace(relation, kind="inner")
+            self.public_keys = relation, first.relation
         self.owner(relation)
         hidden = tuple(replace(one, merged=one.merged | merged) for one in second.visible)
         visible = (*hidden, *first.visible) if side == "RIGHT" else (*first.visible, *hidden)
@@ -293,6 +299,14 @@ class Relating:
             place = place_of(condition)
             rows = replace(rows, relation=Filter(rows.relation, self.expression(condition, rows), place))
         return rows
+
+    def _lists_groups(self, join: Join) -> bool:
+        """PUBLIC_GROUPS: a public list of distinct groups, all of which an outer join keeps.
+
+        The release lists them (`dphist.release(keys=...)`), so that the join itself need not keep those that nobody is in.
+        """
+        listed = isinstance(join.left, Fold) and not join.left.aggregates
+        return self.public_groups and listed and self.owner(join.left).public and not self.owner(join.right).public
 
     def _check_aliases(self, left: Rows, right: Rows, join: exp.Join) -> None:
         taken = {one.alias.casefold() for one in left.visible if one.alias}
@@ -341,12 +355,12 @@ class Relating:
     def _within(self, node: exp.Expr, rows: Rows) -> bool:
         """Whether an expression names columns of these rows, and no others."""
         columns = [*node.find_all(exp.Column)]
-        return bool(columns) and all(self._search(column, rows) for column in columns)
+        return bool(columns) and all(self.search(column, rows) for column in columns)
 
     def _column(self, rows: Rows, node: exp.Expr) -> tuple[Rows, str]:
         """A column with the value of an expression: one of those that are there, or a computed one more."""
         node = node.unnest() if isinstance(node, exp.Paren) else node
-        if isinstance(node, exp.Column) and (found := self._search(node, rows)) and not found[0][1]:
+        if isinstance(node, exp.Column) and (found := self.search(node, rows)) and not found[0][1]:
             return rows, self._find(node, rows, node)
         text = self.expression(node, rows)
         name = self._fresh("value")
@@ -358,7 +372,7 @@ class Relating:
     def query(self, node: exp.Expr, scope: Scope, outer: Rows | None = None) -> Rows:
         """A subquery, a query of WITH or one side of a set operation, under no name."""
         while isinstance(node, exp.Subquery):
-            self._only(node, "a subquery", "this", "alias", "with_")
+            self.only(node, "a subquery", "this", "alias", "with_")
             scope = self.defined(node, scope)
             node = node.this
         scope = self.defined(node, scope)
@@ -369,7 +383,7 @@ class Relating:
         if isinstance(node.args.get("hint"), PrivacyClause):
             hint = "a private result is ready when everything is counted; join it in an outer query."
             raise self.refuse(node.args["hint"], "tables in FROM", "a private SELECT", hint)
-        self._only(node, "a subquery", "expressions", "from_", "joins", "where", "group", "having", "distinct", "with_")
+        self.only(node, "a subquery", "expressions", "from_", "joins", "where", "group", "having", "distinct", "with_")
         if node.args.get("from_") is None:
             return self._constants(node)
         try:
@@ -402,7 +416,7 @@ class Relating:
 
     def _constants(self, node: exp.Select) -> Rows:
         """SELECT of constants, without FROM: one public row."""
-        self._only(node, "a SELECT without FROM", "expressions")
+        self.only(node, "a SELECT without FROM", "expressions")
         names = [one.alias_or_name for one in node.expressions]
         inside = tuple(self._fresh(name or "value") for name in names)
         row = tuple(self._literal(one.this if isinstance(one, exp.Alias) else one) for one in node.expressions)
@@ -410,7 +424,7 @@ class Relating:
         return Rows(self._counted(values, node), (Visible("", tuple(zip(names, inside, strict=True))),))
 
     def _combined(self, node: exp.SetOperation, scope: Scope) -> Rows:
-        self._only(node, "a set operation", "this", "expression", "distinct", "with_")
+        self.only(node, "a set operation", "this", "expression", "distinct", "with_")
         every = node.args.get("distinct") is False
         word = type(node).__name__.upper()
         if every and not isinstance(node, exp.Union):
@@ -445,7 +459,7 @@ class Relating:
         kept, computed, visible = {}, {}, []
         for name, item in items:
             text = item if isinstance(item, str) else read(item)
-            column = item if isinstance(item, str) else _plain(text, rows.relation.names)
+            column = item if isinstance(item, str) else plain_column(text, rows.relation.names)
             # A column keeps its name in the tree, unless it is there twice.
             fresh = self._fresh(name or "value") if column is None or column in kept else column
             visible.append((name, fresh))
@@ -518,7 +532,7 @@ class Relating:
         group = node.args.get("group")
         if group is None:
             return []
-        self._only(group, "GROUP BY", "expressions")
+        self.only(group, "GROUP BY", "expressions")
         items = {
             one.alias.casefold(): one.this for one in node.expressions if isinstance(one, exp.Alias) and one.alias
         }
@@ -656,7 +670,7 @@ class Relating:
         if isinstance(node, exp.Star):
             raise self.refuse(node, "an expression of one row", "a star")
 
-    def _search(self, column: exp.Column, rows: Rows) -> list[tuple[str, int]]:
+    def search(self, column: exp.Column, rows: Rows) -> list[tuple[str, int]]:
         """The columns that a name may mean, each with how many of its parts are fields."""
         parts = [part.name.casefold() for part in column.parts]
         found: list[tuple[str, int]] = []
@@ -669,7 +683,7 @@ class Relating:
         return found
 
     def _resolved(self, column: exp.Column, rows: Rows, at: exp.Expr | None = None) -> tuple[str, int]:
-        found = self._search(column, rows)
+        found = self.search(column, rows)
         if len(found) == 1:
             return found[0]
         name = ".".join(part.name for part in column.parts)
@@ -700,7 +714,7 @@ class Relating:
             raise self.refuse(node, f"at most {MOST_RELATIONS} tables, joins and subqueries", "more", hint)
         return relation
 
-    def _only(self, node: exp.Expr, what: str, *listed: str) -> None:
+    def only(self, node: exp.Expr, what: str, *listed: str) -> None:
         """Refuse a clause that is not listed, by its name."""
         for name, value in node.args.items():
             if name in listed or value is None or value is False or value == []:
@@ -738,7 +752,7 @@ def _aggregates(node: Any) -> bool:
     return not isinstance(node, exp.Query) and any(map(_aggregates, node.iter_expressions()))
 
 
-def _plain(text: str, names: Sequence[str]) -> str | None:
+def plain_column(text: str, names: Sequence[str]) -> str | None:
     """The column that a text is, if it is just one."""
     return next((name for name in names if text == '"' + name.replace('"', '""') + '"'), None)
 

@@ -141,9 +141,8 @@ class DuckDBRecords:
 
     def tell_reading(self, phase: str) -> None:
         """A phase that reads the files of the source, unless they are read already or there are none."""
-        files = self.attached.paths if self.fields.kept is None else ()
-        needed = [name for name, kind in self.attached.columns.items() if kind]
-        self.tell(Reading(phase, InputBytes(files, needed).share) if files else phase)
+        files = self.attached.inputs if self.fields.kept is None else []
+        self.tell(Reading(phase, InputBytes(files).share) if files else phase)
 
     def keep(self) -> DuckDBRecords:
         """As a table of the session, which may spill: readers, lazy frames and some files can be read only once."""

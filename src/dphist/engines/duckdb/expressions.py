@@ -67,15 +67,18 @@ class Piece:
 
 
 class Steps:
-    """The columns of a source, and the steps that expressions add to them."""
+    """The columns of a source, and the steps that expressions add to them. guarded: they are so already."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, columns: Mapping[str, str]) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, columns: Mapping[str, str], *, guarded: bool = False
+    ) -> None:
         self._connection = connection
         self._names = {name.casefold(): name for name in columns}
         self._types: dict[str, str] = {}
         self._levels: list[dict[str, str]] = [{}]
         for name, kind in columns.items():
-            self._levels[0][name], self._types[name] = keytypes.column(quote_identifier(name), kind)
+            quoted = quote_identifier(name)
+            self._levels[0][name], self._types[name] = (quoted, kind) if guarded else keytypes.column(quoted, kind)
 
     def source(self, table: str) -> str:
         """All of it as a table expression over `table`."""
@@ -96,6 +99,14 @@ class Steps:
     def write(self, expression: RecordExpression) -> Piece:
         """Add the steps of an expression; the last one is its value."""
         return _Writer(self, expression.text).write(expression.tree)
+
+    def condition(self, expression: RecordExpression) -> str:
+        """The same for one that must be true or false."""
+        piece = self.write(expression)
+        if piece.family not in ("boolean", "null"):
+            hint = "compare it with something, as in amount > 5."
+            raise InvalidParameter(f"a condition that is true or false in {expression.text!r}", piece.type_name, hint)
+        return piece.sql
 
     def add(self, sql: str, parts: Sequence[Piece], text: str) -> Piece:
         """One step: null where it fails. Of constants alone it is computed now, and must not fail."""

@@ -10,14 +10,13 @@ import duckdb
 
 from dphist.engines.duckdb import types as keytypes
 from dphist.engines.duckdb.expressions import Piece, Steps
-from dphist.engines.duckdb.sources import NO_HEADER, SOURCE, Attached, attach, described, quote_text
-from dphist.engines.expressions import Expressions, RecordExpression, at_column, check_query
-from dphist.engines.lines import CsvFormat
+from dphist.engines.duckdb.names import check_columns
+from dphist.engines.duckdb.sources import SOURCE, Attached, attach, described, quote_text
+from dphist.engines.expressions import Expressions, check_query
 from dphist.engines.query import GroupByQuery, Key, parse_unit
 from dphist.engines.sql import Fields
 from dphist.errors import InvalidParameter
 from dphist.measures import Measure
-from dphist.words import did_you_mean
 
 _LISTED: Final = "listed_keys"
 
@@ -59,75 +58,12 @@ def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupB
             for m in query.measures
         ),
         measures=query.measures,
-        where=None if query.where is None else _condition(steps, checked[query.where]),
+        where=None if query.where is None else steps.condition(checked[query.where]),
         source=steps.source(SOURCE),  # last: by now it has all steps
         drop_null_keys=query.null_keys == "drop",
         listed=None if query.public_keys is None else _list_keys(connection, query, steps, canonical),
         want_total=query.want_total,
     ), attached
-
-
-def check_columns(plain: Sequence[str], checked: Expressions, names: Sequence[str], form: CsvFormat | None) -> None:
-    """Refuse a column that does not exist, with the closest ones that do.
-
-    form: of CSV files whose first line has the names. It is a record if they have no header, so of its words none is shown but
-    one that spells a name the query asks for in other letters or signs (user_id, User-ID); and a close one only if the line
-    has all other names that the query asks for, as no record has.
-    """
-    there = {column: column in names for column in plain}
-    folded = {name.casefold() for name in names}
-    for expression in checked.values():
-        there = {**{column: column.casefold() in folded for column in expression.columns}, **there}
-    for missing in (name for name, found in there.items() if not found):
-        others = [found for name, found in there.items() if name != missing]
-        same = [name for name in names if _letters(name) == _letters(missing) != ""]
-        shown = names if form is None or (others and all(others)) else same
-        listed = "," in missing  # several names in one
-        hint = "" if listed else did_you_mean(missing, same or shown, cutoff=0.5 if form is None else 0.6).strip()
-        problem = InvalidParameter("a column that exists", repr(missing), hint + hint_of_name(missing))
-        if not hint and form is None:
-            hint = f"the columns are {', '.join(names[:20])}." + hint_of_name(missing)
-            parts = [part.strip() for part in missing.split(",")]
-            if len(parts) > 1 and set(parts) <= set(names):
-                hint = f"name each by itself: {' '.join(f'--by {part}' for part in parts)}."
-            elif missing not in plain:
-                hint += f" A text is written in single quotes: '{missing}'."
-            problem = InvalidParameter("a column that exists", repr(missing), hint)
-        elif not hint and form is not None:
-            problem = _not_in_header(missing, list(there), names, form)
-        raise at_column(problem, missing, checked)
-
-
-def _not_in_header(missing: str, asked: Sequence[str], names: Sequence[str], form: CsvFormat) -> InvalidParameter:
-    if len(names) == 1 and (delimiter := _delimiter(names[0], asked, form)):
-        sign = "tab" if delimiter == "\t" else f"'{delimiter}'"
-        return InvalidParameter(
-            f"a column {missing!r}",
-            f"one column in all, with {sign} in its name",
-            f"the header looks separated by {sign}; add --delimiter {sign}.",
-        )
-    hint = f"the first line has {len(names)} columns, none of this name; {NO_HEADER}"
-    return InvalidParameter("a column that exists", repr(missing), hint + hint_of_name(missing))
-
-
-def _letters(name: str) -> str:
-    return "".join(letter for letter in name.casefold() if letter.isalnum())
-
-
-def _delimiter(header: str, asked: Sequence[str], form: CsvFormat) -> str | None:
-    """The delimiter between whose signs a header has a name that the query asks for; a record has none of them."""
-    asked = [name.casefold() for name in asked]
-    for delimiter in (";", "\t", "|", ","):
-        parts = [part.strip(f" {form.quote or ''}").casefold() for part in header.split(delimiter)]
-        if len(parts) > 1 and any(name in parts for name in asked):
-            return delimiter
-    return None
-
-
-def hint_of_name(column: str) -> str:
-    """For a column that does not exist and looks like an expression."""
-    seems = any(letter in column for letter in "(*/+|:'")
-    return " An SQL expression needs a name: revenue=price*quantity." if seems else ""
 
 
 def _unit(part: Key, piece: Piece, checked: Expressions, attached: Attached) -> str:
@@ -176,14 +112,6 @@ def _check_numbers(column: str, attached: Attached) -> None:
             f"the type {kind}",
             "derive one first, such as the year of a date or its age in days.",
         )
-
-
-def _condition(steps: Steps, where: RecordExpression) -> str:
-    piece = steps.write(where)
-    if piece.family not in ("boolean", "null"):
-        hint = "compare it with something, as in amount > 5."
-        raise InvalidParameter(f"a condition that is true or false in {where.text!r}", piece.type_name, hint)
-    return piece.sql
 
 
 def _list_keys(

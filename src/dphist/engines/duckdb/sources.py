@@ -49,11 +49,12 @@ NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """The columns of `source` with their DuckDB types.
+    """The columns of a view with their DuckDB types; those that are not needed have none.
 
     typed: the types were declared by the source itself. form: how the lines of a CSV file are divided whose first line names
     the columns: they may be a record, if there is no header, and are not shown. reread: reads the source
-    another way, slowly, with null for values that DuckDB's reader would not take.
+    another way, slowly, with null for values that DuckDB's reader would not take. tables: those that a derived source is made
+    of. definitions: the views that it is made by, for people to read.
     """
 
     columns: dict[str, str]
@@ -61,17 +62,29 @@ class Attached:
     paths: tuple[str, ...] = ()
     form: CsvFormat | None = None
     reread: Callable[[], None] | None = None
+    tables: tuple[Attached, ...] = ()
+    definitions: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> list[tuple[str, list[str]]]:
+        """Each file as often as it is read, with the columns that are read of it."""
+        needed = [name for name, kind in self.columns.items() if kind]
+        if self.tables:
+            return [one for table in self.tables for one in table.inputs]
+        return [(path, needed) for path in self.paths]
 
 
-def attach(connection: duckdb.DuckDBPyConnection, source: object, needed: Sequence[str]) -> Attached:
-    """Make `source` readable under the name SOURCE and say what columns it has. No record is read."""
+def attach(
+    connection: duckdb.DuckDBPyConnection, source: object, needed: Sequence[str], view: str = SOURCE
+) -> Attached:
+    """Make `source` readable as a view and say what columns it has. No record is read."""
     if isinstance(source, str | Path):
         source = Files((source,))
     elif isinstance(source, list | tuple) and source and all(isinstance(path, str | Path) for path in source):
         source = Files(tuple(source))
     if isinstance(source, Files):
-        return _attach_files(connection, source, needed)
-    return _attach_arrow(connection, source, needed)
+        return _attach_files(connection, source, needed, view)
+    return _attach_arrow(connection, source, needed, view)
 
 
 def described(connection: duckdb.DuckDBPyConnection, relation: str, columns: str = "*") -> dict[str, str]:
@@ -90,7 +103,7 @@ def quote_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _attach_arrow(connection: duckdb.DuckDBPyConnection, source: object, needed: Sequence[str]) -> Attached:
+def _attach_arrow(connection: duckdb.DuckDBPyConnection, source: object, needed: Sequence[str], view: str) -> Attached:
     """Only the columns that are needed have to be of a type that DuckDB reads."""
 
     def wanted(names: Sequence[str]) -> list[str]:
@@ -101,8 +114,8 @@ def _attach_arrow(connection: duckdb.DuckDBPyConnection, source: object, needed:
     if not table.schema.names:  # none of the columns exists: whoever asked for them will say which
         return Attached(dict.fromkeys(names, ""), typed)
     try:
-        _create_view(connection, table)
-        return Attached({**dict.fromkeys(names, ""), **described(connection, SOURCE)}, typed)
+        _create_view(connection, view, table)
+        return Attached({**dict.fromkeys(names, ""), **described(connection, view)}, typed)
     except duckdb.Error:
         types = ", ".join(sorted({str(field.type) for field in table.schema}))
     raise UnreadableSource("columns of types that DuckDB reads", types, "cast the unusual ones.")
@@ -114,12 +127,12 @@ def _wanted(names: Sequence[str], needed: Sequence[str]) -> list[str]:
     return [name for name in names if name.casefold() in folded]
 
 
-def _attach_files(connection: duckdb.DuckDBPyConnection, files: Files, needed: Sequence[str]) -> Attached:
+def _attach_files(connection: duckdb.DuckDBPyConnection, files: Files, needed: Sequence[str], view: str) -> Attached:
     paths = tuple(path for pattern in files.paths for path in _expand(str(pattern)))
     kind = format_of_files(files, paths)
     attach_format = {"parquet": _attach_parquet, "csv": _attach_csv, "json": _attach_json}[kind]
     try:
-        return attach_format(connection, paths, files, needed)
+        return attach_format(connection, paths, files, needed, view)
     except (duckdb.Error, pa.ArrowException, OSError):
         pass
     shown = ", ".join(dict.fromkeys(map(without_values, paths[:3])))
@@ -127,7 +140,7 @@ def _attach_files(connection: duckdb.DuckDBPyConnection, files: Files, needed: S
 
 
 def _attach_parquet(
-    connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files, needed: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files, needed: Sequence[str], view: str
 ) -> Attached:
     paths = tuple(dict.fromkeys(paths)) if folders_of(paths)[0] else paths  # below, a path is looked up
     folders = folders_of(paths)
@@ -145,14 +158,14 @@ def _attach_parquet(
         if folders[0]:
             path = "path" + "_" * max(map(len, columns))  # no column has this name
             read = f"(SELECT *, {_folder_columns(path, paths, folders)} FROM {_parquet(paths, path)}) AS files"
-        connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT {_declared(wanted, files)} FROM {read}")
-        columns |= described(connection, SOURCE)
+        connection.execute(f"CREATE TEMP VIEW {view} AS SELECT {_declared(wanted, files)} FROM {read}")
+        columns |= described(connection, view)
 
     def reread() -> None:
         read = with_folders([readable_parquet(path, list(schemas[0])) for path in paths], folders)
         quoted = {name: quote_identifier(name) for name in _wanted(read.schema.names, needed)}
         typed = [f"TRY_CAST({sql} AS {columns[name]}) AS {sql}" for name, sql in quoted.items()]
-        _create_view(connection, read, ", ".join(typed))
+        _create_view(connection, view, read, ", ".join(typed))
 
     return Attached(columns, typed=True, paths=paths, reread=reread)
 
@@ -174,7 +187,7 @@ def _check_same_types(first: dict[str, str], other: dict[str, str], needed: Sequ
 
 
 def _attach_csv(
-    connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files, needed: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files, needed: Sequence[str], view: str
 ) -> Attached:
     form = form_of(files, paths)
     names = _header(paths, form) if files.header is True else list(files.header)
@@ -187,8 +200,8 @@ def _attach_csv(
         wanted = names[:1]  # a file has records even if only its folders are asked for
     if wanted:
         readers = [csv_batches(path, form, names, wanted) for path in paths]
-        _create_view(connection, with_folders(readers, folders), _declared([*wanted, *folders[0]], files))
-    columns = {**dict.fromkeys([*names, *folders[0]], ""), **(described(connection, SOURCE) if wanted else {})}
+        _create_view(connection, view, with_folders(readers, folders), _declared([*wanted, *folders[0]], files))
+    columns = {**dict.fromkeys([*names, *folders[0]], ""), **(described(connection, view) if wanted else {})}
     return Attached(columns, typed=False, paths=paths, form=form if form.header else None)
 
 
@@ -222,7 +235,7 @@ def check_header_names(names: Sequence[str]) -> None:
 
 
 def _attach_json(
-    connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files, needed: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, paths: tuple[str, ...], files: Files, needed: Sequence[str], view: str
 ) -> Attached:
     """Only the columns that are declared exist, so that no record can add or change one."""
     folders = folders_of(paths)
@@ -237,10 +250,10 @@ def _attach_json(
     fields = [f"{line}.{quote_identifier(name)} AS {quote_identifier(name)}" for name in names]
     outer = ", ".join([*fields, *map(quote_identifier, folders[0])])
     inner = ", ".join([f"{record} AS {line}", *map(quote_identifier, folders[0])])
-    connection.register("arrow_source", lines)
-    text = f"(SELECT {outer} FROM (SELECT {inner} FROM arrow_source) AS parsed WHERE {line} IS NOT NULL) AS text"
-    connection.execute(f"CREATE TEMP VIEW {SOURCE} AS SELECT {_declared([*names, *folders[0]], files)} FROM {text}")
-    columns = {**dict.fromkeys(files.types, ""), **described(connection, SOURCE)}
+    parsed = f"(SELECT {inner} FROM {_registered(view)}) AS parsed"
+    text = f"(SELECT {outer} FROM {parsed} WHERE {line} IS NOT NULL) AS text"
+    _create_view(connection, view, lines, _declared([*names, *folders[0]], files), text)
+    columns = {**dict.fromkeys(files.types, ""), **described(connection, view)}
     return Attached(columns, typed=False, paths=paths)
 
 
@@ -293,9 +306,16 @@ def _declared(names: Sequence[str], files: Files) -> str:
     return ", ".join(columns)
 
 
-def _create_view(connection: duckdb.DuckDBPyConnection, table: Arrow, columns: str = "*") -> None:
-    connection.register("arrow_source", table)
-    connection.execute(f"CREATE OR REPLACE TEMP VIEW {SOURCE} AS SELECT {columns} FROM arrow_source")
+def _create_view(
+    connection: duckdb.DuckDBPyConnection, view: str, table: Arrow, columns: str = "*", read: str | None = None
+) -> None:
+    """Of a table, which `read` may mention under the name that it is registered by."""
+    connection.register(_registered(view), table)
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT {columns} FROM {read or _registered(view)}")
+
+
+def _registered(view: str) -> str:
+    return f"arrow_{view}"
 
 
 def _parquet(paths: Sequence[str], path_column: str | None = None) -> str:

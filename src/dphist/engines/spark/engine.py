@@ -41,7 +41,8 @@ from dphist.engines.query import GroupByQuery
 from dphist.engines.reading import Reading
 from dphist.engines.spark import WRITES_FOLDERS
 from dphist.engines.spark.expressions import quote_identifier
-from dphist.engines.spark.resolve import column_names, resolve
+from dphist.engines.spark.frames import column_names
+from dphist.engines.spark.resolve import resolve
 from dphist.engines.spark.session import is_connect, pinned, tasks_done, without_leaks
 from dphist.engines.spark.staging import Staging, new_staging, remove_all
 from dphist.engines.sql import (

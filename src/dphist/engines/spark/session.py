@@ -48,7 +48,7 @@ SETTINGS: Final = {
     "spark.sql.sources.v2.bucketing.enabled": "false",
     "spark.sql.legacy.bucketedTableScan.outputOrdering": "false",
     # Statistics leave NaN out, and answer nothing: not even a filter of the owner's own DataFrame. (None of ours gets as far
-    # as a source: see `spark_resolve.BARRIER`.)
+    # as a source: see `spark.frames.BARRIER`.)
     "spark.sql.parquet.filterPushdown": "false",
     "spark.sql.orc.filterPushdown": "false",
     "spark.sql.csv.filterPushdown.enabled": "false",

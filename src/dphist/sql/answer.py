@@ -1,0 +1,188 @@
+"""What a statement answers: a table computed from private ones, with all that they say about themselves."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from dphist.planning.plan import HIGH, LOW, STD_ERROR
+from dphist.publish.charge import Receipt
+from dphist.publish.digests import VERSION
+from dphist.publish.result import Published, Release
+from dphist.report.cells import cells_of
+from dphist.report.content import Appendix, Content
+from dphist.report.of_release import content_of
+from dphist.sql.translate import Aggregated, PrivateSelect
+from dphist.version import __version__
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Answer(Published):
+    """The answer to a statement. releases: the private tables that it is computed from, each with its plan.
+
+    Example:
+        >>> con = dp.connect(tables={"events": "events.parquet"}, unit="user_id")
+        >>> answer = con.sql('''
+        ...     SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-8, max_groups_contributed = 1)
+        ...       country, COUNT(DISTINCT user_id) AS people
+        ...     FROM events GROUP BY country''')
+        >>> answer.to_arrow().column_names
+        ['country', 'people', 'people_std_error']
+    """
+
+    held: pa.Table
+    statement: str
+    outer: str
+    releases: tuple[Release, ...]
+    created: dt.datetime
+    inputs: tuple[Path, ...] = field(default=(), repr=False)
+
+    @property
+    def table(self) -> pa.Table:
+        """The table as Arrow."""
+        return self.held
+
+    @property
+    def epsilon(self) -> float:
+        """Of all private tables together."""
+        return sum(release.plan.epsilon for release in self.releases)
+
+    @property
+    def delta(self) -> float:
+        """Of all private tables together."""
+        return sum(release.plan.request.delta for release in self.releases)
+
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """The entries of the ledger that paid, if there is one."""
+        return tuple(release.receipt for release in self.releases if release.receipt is not None)
+
+    def metadata(self) -> dict[str, Any]:
+        """The statement, what is computed from the private tables, and everything public about each of these.
+
+        Returns:
+            A dictionary that JSON can hold.
+
+        Example:
+            >>> answer.metadata()["format"]
+            'dphist-answer'
+        """
+        return describe_answer(
+            self.statement, self.outer, [release.metadata() for release in self.releases], self.created, self.table
+        )
+
+    def content(self) -> Content:
+        """What a report says: that of its private tables, with the table of the answer.
+
+        Returns:
+            Headline, guarantee, table and the rest, for `dphist.report`.
+
+        Example:
+            >>> "SELECT WITH DIFFERENTIAL_PRIVACY" in str(answer.content().headline)
+            True
+        """
+        first, *others = [content_of(one.table, one.plan, one.metadata()) for one in self.releases]
+        told = self.metadata()
+        values = value_names(self.table.column_names)
+        keys = [name for name in self.table.column_names if not _is_beside(name, self.table.column_names)]
+        keys = [name for name in keys if name not in values]
+
+        def appendix() -> Sequence[Appendix]:
+            steps = [Appendix("The statement", [("", self.statement)]), Appendix("The outer query", [("", self.outer)])]
+            return [*steps, *first.appendix(), *(part for other in others for part in other.appendix())]
+
+        return replace(
+            first,
+            title="Private answer",
+            headline=[("Asked", self.statement), *first.headline],
+            guarantee=" ".join([*([told["guarantee"]] if others else []), first.guarantee, *(o.guarantee for o in others)]),
+            cells=cells_of(self.table, keys, values, None),
+            table_note="± is one standard error." if values else "Values have no errors of their own.",
+            reading=[*first.reading, *(line for other in others for line in other.reading)],
+            appendix=appendix,
+        )
+
+
+def value_names(names: Sequence[str]) -> list[str]:
+    """The columns that have a standard error beside them."""
+    return [name for name in names if name + STD_ERROR in names]
+
+
+def _is_beside(name: str, names: Sequence[str]) -> bool:
+    return name.endswith(STD_ERROR) and name.removesuffix(STD_ERROR) in names
+
+
+def describe_answer(
+    statement: str, outer: str, releases: Sequence[dict[str, Any]], created: dt.datetime, table: pa.Table
+) -> dict[str, Any]:
+    """The metadata of an answer."""
+    epsilon, delta = (sum(one["plan"]["request"][name] for one in releases) for name in ("epsilon", "delta"))
+    guarantee = releases[0]["guarantee"]
+    if len(releases) > 1:
+        each = "; ".join(f"({number}) {one['guarantee']}" for number, one in enumerate(releases, 1))
+        guarantee = f"{len(releases)} private tables, together epsilon {epsilon:g} and delta {delta:g}. {each}"
+    names = table.column_names
+    values = value_names(names)
+    return {
+        "format": "dphist-answer",
+        "version": VERSION,
+        "dphist": __version__,
+        "created": created.isoformat(timespec="seconds"),
+        "statement": statement,
+        "outer": outer,
+        "unit": releases[0]["unit"],
+        "by": [name for name in names if name not in values and not _is_beside(name, names)],
+        "columns": list(names),
+        "epsilon": epsilon,
+        "delta": delta,
+        "guarantee": guarantee,
+        "ledger": releases[0]["ledger"] if len(releases) == 1 else None,
+        "releases": list(releases),
+    }
+
+
+def published_table(private: PrivateSelect, release: Release) -> pa.Table:
+    """The table of a release under the names that the outer query has for its columns."""
+    table = release.table
+    columns: dict[str, Any] = {}
+    for place, name in enumerate(private.key_names, 1):
+        columns[f"key_{place}"] = table.column(name)
+    for number, one in enumerate(private.aggregates, 1):
+        columns |= _columns_of(one, number, release, table)
+    if not columns:
+        raise AssertionError("a private SELECT has keys or aggregates")
+    return pa.table(columns)
+
+
+def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table) -> dict[str, Any]:
+    """Value, error and interval of an aggregate; null where no bounds could be found."""
+    names, places = ["count"], [""]
+    columns: dict[str, Any] = {}
+    if one.kind != "count":
+        kind = next(
+            found
+            for found in release.plan.request.aggregates
+            if found.kind == one.kind and (found.kind == "rows" or found.column == one.label)
+        )
+        names = [kind.name]
+        if one.probabilities:
+            by_probability = dict(zip(kind.probabilities, kind.names, strict=False))
+            names = [by_probability.get(probability, "") for probability in one.probabilities]
+            places = [f"_{place}" for place in range(1, len(names) + 1)]
+        lower, upper = (None, None) if kind.chosen == "nothing" else kind.bounds
+        seen = next((bounds for bounds in release.bounds if bounds.name == kind.name), None)
+        units = None if seen is None else seen.units
+        outside = None if seen is None or seen.outside is None or units is None else seen.outside * units
+        facts = {"lower": lower, "upper": upper, "inputs": units, "outside": outside}
+        for name, value in facts.items():
+            columns[f"{name}_{number}"] = pa.array([value] * table.num_rows, pa.float64())
+    for name, place in zip(names, places, strict=True):
+        for word, suffix in (("value", ""), ("error", STD_ERROR), ("low", LOW), ("high", HIGH)):
+            found = table.column(name + suffix) if name and name + suffix in table.column_names else None
+            columns[f"{word}_{number}{place}"] = pa.nulls(table.num_rows, pa.float64()) if found is None else found
+    return columns

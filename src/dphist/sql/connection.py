@@ -1,0 +1,464 @@
+"""`dphist.connect`: tables under names, and statements over them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+from sqlglot import exp
+
+from dphist import checks
+from dphist.engines.base import Engine, Progress
+from dphist.engines.query import EngineOptions, Files, PerformanceSettings
+from dphist.engines import engine_for
+from dphist.errors import BudgetExceeded, InvalidParameter
+from dphist.noise import Entropy
+from dphist.noise.entropy import require_secure
+from dphist.publish.charge import Charge, charging
+from dphist.publish.run import Job, prepare, prepare_selection
+from dphist.sql.answer import Answer, published_table
+from dphist.sql.explain import explain_statement
+from dphist.sql.outer import check_outer, compute, outer_sql
+from dphist.sql.parse import PrivacyClause, located, parse, place_of
+from dphist.sql.relate import Definition, Relating, Scope
+from dphist.sql.tables import Table, tables_of
+from dphist.sql.translate import PrivateSelect, Translating
+
+if TYPE_CHECKING:
+    from dphist.publish.result import Release
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statement:
+    """One statement, read and proved: its private SELECTs with their jobs, and what is computed from them."""
+
+    text: str
+    privates: tuple[PrivateSelect, ...]
+    jobs: tuple[Job, ...]
+    outer: str
+    public: tuple[Table, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Script:
+    """Statements that are read, proved and planned; no record has been read."""
+
+    statements: tuple[Statement, ...]
+    connection: Connection
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The releases that it needs, in order."""
+        return tuple(job for one in self.statements for job in one.jobs)
+
+    def explain(self) -> str:
+        """The same releases as commands, what engines run, and why each step is private."""
+        return "\n".join(
+            explain_statement(one.text, one.privates, one.jobs, one.outer, number if len(self.statements) > 1 else None)
+            for number, one in enumerate(self.statements, 1)
+        )
+
+    def check(self) -> None:
+        """Refuse by schema and by budget what would be refused later; reads no record and charges nothing."""
+        for job in self.jobs:
+            job.check_source()
+        with ExitStack() as stack:
+            self._charges(stack)
+
+    def _charges(self, stack: ExitStack) -> list[Charge | None]:
+        """One for each job, all of them checked: alone, and together."""
+        ledger, dataset = self.connection.ledger, self.connection.dataset
+        charges = [stack.enter_context(charging(ledger, dataset, job.spend)) for job in self.jobs]
+        if ledger is not None and dataset is not None and len(charges) > 1:
+            from dphist.ledger import Ledger
+
+            with Ledger(ledger) as opened:
+                budget, left = opened.left(dataset)
+            amounts = [budget.amount(job.spend().cost(budget.epsilon)) for job in self.jobs]
+            whole = amounts[0]
+            for amount in amounts[1:]:
+                whole += amount
+            if not whole.within(left):
+                expected = f"spends that fit together into what is left of {dataset!r}: {budget.words(left)}"
+                hint = "ask for less in each SELECT, or run them apart; nothing was charged and nothing released."
+                raise BudgetExceeded(expected, budget.words(whole), hint)
+        return charges
+
+    def run(
+        self,
+        *,
+        progress: Progress | None = None,
+        entropy: Entropy | None = None,
+        write: Callable[[Sequence[Answer]], str | Path | None] | None = None,
+    ) -> tuple[Answer, ...]:
+        """Charge, read, add noise, and compute the answers; one for each statement.
+
+        write: gets the answers before the charges are confirmed, and gives the name of the file that it wrote, if any.
+        """
+        require_secure(entropy)
+        with ExitStack() as stack:
+            charges = iter(found := self._charges(stack))
+            answers = []
+            for statement in self.statements:
+                releases = []
+                for job in statement.jobs:
+                    charge = next(charges)
+                    release = job.run(progress=progress, entropy=entropy, charge=charge)
+                    releases.append(release if charge is None else replace(release, receipt=charge.receipt))
+                    stack.enter_context(releases[-1])
+                answers.append(self._answer(statement, releases))
+            output = None if write is None else write(answers)
+            for charge in found:
+                if charge is not None:
+                    charge.confirm(output)
+        return tuple(answers)
+
+    def _answer(self, statement: Statement, releases: Sequence[Release]) -> Answer:
+        pairs = zip(statement.privates, releases, strict=True)
+        held = [replace(release, held=release.table) for release in releases]
+        released = {private.table: published_table(private, release) for private, release in pairs}
+        public = {one.name: one for one in statement.public}
+        table = compute(statement.outer, released, public, self.connection.attach, self.connection.settings)
+        inputs = tuple(dict.fromkeys(path for release in releases for path in release.inputs))
+        return Answer(table, statement.text, statement.outer, tuple(held), dt.datetime.now(dt.UTC), inputs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Connection:
+    """Tables under names, for statements with SELECT WITH DIFFERENTIAL_PRIVACY. `dphist.connect` makes one.
+
+    Example:
+        >>> con = dp.connect(tables={"events": "events.parquet"}, unit="user_id")
+        >>> con.columns("events")[:2]
+        ['user_id', 'url']
+    """
+
+    tables: Mapping[str, Table]
+    ledger: str | Path | None = None
+    dataset: str | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    settings: PerformanceSettings = field(default_factory=PerformanceSettings)
+    engine: Engine | None = None
+    _columns: dict[str, list[str]] = field(default_factory=dict, repr=False)
+
+    def columns(self, table: str) -> list[str]:
+        """The columns of a table, from its schema alone.
+
+        Args:
+            table: its name.
+
+        Returns:
+            Their names.
+
+        Raises:
+            InvalidParameter: there is no such table.
+            UnreadableSource: it is missing or damaged.
+
+        Example:
+            >>> con.columns("events")[:2]
+            ['user_id', 'url']
+        """
+        if table not in self.tables:
+            raise InvalidParameter("a table that is named", repr(table), f"the tables are {', '.join(self.tables)}.")
+        if table not in self._columns:
+            self._columns[table] = self._engine_of([self.tables[table]]).columns(self.tables[table].source)
+        return self._columns[table]
+
+    def sql(self, text: str, *, progress: Progress | None = None) -> Answer:
+        """Run a statement; of several, all of them, and answer the last.
+
+        Args:
+            text: the statement.
+            progress: is called with the name of each phase.
+
+        Returns:
+            The table with its plans and guarantees.
+
+        Raises:
+            InvalidParameter: it is refused, with the place in the text as ``pointer``; nothing was charged.
+            BudgetExceeded: it does not fit into what is left of the budget.
+
+        Example:
+            >>> con.sql('''
+            ...     SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-8, max_groups_contributed = 1)
+            ...       country, COUNT(DISTINCT user_id) AS people
+            ...     FROM events GROUP BY country ORDER BY people DESC LIMIT 2''').to_arrow().column("country").to_pylist()
+            ['DE', 'FR']
+        """
+        return self.prepare(text).run(progress=progress)[-1]
+
+    def script(self, text: str, *, progress: Progress | None = None) -> tuple[Answer, ...]:
+        """Run all statements of a text, which are refused or planned before the first one runs.
+
+        Args:
+            text: the statements, with semicolons between them.
+            progress: is called with the name of each phase.
+
+        Returns:
+            An answer for each.
+
+        Raises:
+            InvalidParameter: one of them is refused; nothing was charged.
+
+        Example:
+            >>> budget = "OPTIONS(epsilon = 1, delta = 1e-8)"
+            >>> count = f"SELECT WITH DIFFERENTIAL_PRIVACY {budget} COUNT(DISTINCT user_id) AS people FROM events"
+            >>> [one.table.num_rows for one in con.script(f"{count}; {count} WHERE country = 'DE'")]
+            [1, 1]
+        """
+        return self.prepare(text).run(progress=progress)
+
+    def explain(self, text: str) -> str:
+        """The releases that a text needs, what engines run for them, and why each step is private. Reads no record.
+
+        Args:
+            text: the statements.
+
+        Returns:
+            Some paragraphs.
+
+        Raises:
+            InvalidParameter: a statement is refused.
+
+        Example:
+            >>> budget = "OPTIONS(epsilon = 1, delta = 1e-8)"
+            >>> print(con.explain(f"SELECT WITH DIFFERENTIAL_PRIVACY {budget} COUNT(DISTINCT user_id) AS n FROM events"))
+            The same release as a command:
+            ...
+        """
+        return self.prepare(text).explain()
+
+    def prepare(self, text: str) -> Script:
+        """Read, prove and plan a text; nothing is charged and no record is read.
+
+        Args:
+            text: the statements.
+
+        Returns:
+            What can be explained, checked and run.
+
+        Raises:
+            InvalidParameter: a statement is refused, with the place in the text as ``pointer``.
+
+        Example:
+            >>> budget = "OPTIONS(epsilon = 1, delta = 1e-8)"
+            >>> len(con.prepare(f"SELECT WITH DIFFERENTIAL_PRIVACY {budget} COUNT(DISTINCT user_id) AS n FROM events").jobs)
+            1
+        """
+        nodes = parse(text)
+        with duckdb.connect(":memory:") as connection:
+            found = [self._read(text, node, connection) for node in nodes]
+        budgets = iter(self._budgets(text, [one for privates, _, _ in found for one in privates]))
+        statements = []
+        for node, (privates, outer, public) in zip(nodes, found, strict=True):
+            jobs = tuple(self._job(text, private, *next(budgets)) for private in privates)
+            own = text[slice(*place_of(node))].strip() if len(nodes) > 1 else text.strip().rstrip(";").strip()
+            statements.append(Statement(own, tuple(privates), jobs, outer, public))
+        return Script(tuple(statements), self)
+
+    def _read(
+        self, text: str, node: exp.Expr, connection: duckdb.DuckDBPyConnection
+    ) -> tuple[list[PrivateSelect], str, tuple[Table, ...]]:
+        """The private SELECTs of a statement, and the rest of it in SQL."""
+        blank = Relating(text, self.tables, self.columns, connection)
+        if not isinstance(node, exp.Query):
+            hint = "a statement is a SELECT; tables are named by --table."
+            raise blank.refuse(node, "SELECT WITH DIFFERENTIAL_PRIVACY ...", node.key.upper(), hint)
+        for clause in node.find_all(exp.With):
+            blank.defined(clause.parent, {})  # type: ignore[arg-type]
+        root = exp.Subquery(this=node)  # so that what is replaced has a parent
+        selects = [one for one in node.find_all(exp.Select, bfs=False) if isinstance(one.args.get("hint"), PrivacyClause)]
+        privates: list[PrivateSelect] = []
+        released: dict[str, object] = {}
+        for select in selects:
+            if _inside_another(select, selects):
+                continue
+            name = self._table_name(len(privates) + 1)
+            relating = Relating(text, self.tables, self.columns, connection)
+            apart = Translating(relating, select, _scope_of(select), name, _in_set_operation(select))
+            private, outer = apart.translate()
+            privates.append(private)
+            released[name] = private
+            select.replace(outer)
+        public = check_outer(root.this, blank, released)
+        if not privates:
+            hint = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-8) ... FROM ..."
+            raise blank.refuse(node, "a private SELECT in the statement", "none", hint)
+        try:
+            sql = outer_sql(root.this)
+            with duckdb.connect(":memory:") as other:
+                from dphist.sql.outer import check_sql
+
+                check_sql(sql, other, {*released, *public})
+        except InvalidParameter as problem:
+            raise located(problem, text, place_of(node)) from None
+        return privates, sql, tuple(self.tables[name] for name in sorted(public))
+
+    def _table_name(self, number: int) -> str:
+        name = f"private_{number}"
+        while name.casefold() in {one.casefold() for one in self.tables}:
+            name = f"_{name}"
+        return name
+
+    def _budgets(self, text: str, privates: Sequence[PrivateSelect]) -> list[tuple[float, float]]:
+        """Epsilon and delta of each: its own, or an equal part of what others leave of the declared budget."""
+        shares = []
+        for name, declared in (("epsilon", self.epsilon), ("delta", self.delta)):
+            given = [getattr(one.clause, name) for one in privates]
+            open_ones = [one for one, value in zip(privates, given, strict=True) if value is None]
+            spent = math.fsum(value for value in given if value is not None)
+            if declared is None and open_ones:
+                hint = f"write OPTIONS({name} = {'1' if name == 'epsilon' else '1e-8'}, ...), or declare one budget for all."
+                raise located(InvalidParameter(f"{name} in OPTIONS", "none", hint), text, open_ones[0].place)
+            if declared is not None and (spent > declared or (open_ones and spent == declared > 0)):
+                hint = f"all private SELECTs share {name} = {declared:g}."
+                problem = InvalidParameter(f"at most {name} = {declared:g} in all private SELECTs", f"{spent:g}", hint)
+                raise located(problem, text, privates[-1].place)
+            rest = 0.0 if declared is None or not open_ones else (declared - spent) / len(open_ones)
+            shares.append([math.nextafter(rest, 0.0) if value is None else value for value in given])
+        return list(zip(*shares, strict=True))
+
+    def _job(self, text: str, private: PrivateSelect, epsilon: float, delta: float) -> Job:
+        tables = [private.command_source] if private.command_source is not None else list(self.tables.values())
+        common: dict[str, Any] = {
+            "unit": private.unit,
+            "where": private.where,
+            "engine": self._engine_of([one for one in tables if one is not None]),
+            "epsilon": epsilon,
+            "delta": delta,
+        }
+        try:
+            if private.keys_only:
+                low = {name: value for name, value in private.options.items() if name == "low_threshold"}
+                return prepare_selection(private.source, by=list(private.by), **common, **low)
+            keys = {} if private.public_keys is None else {"keys": self._public_groups(private)}
+            by = list(private.by) or None
+            job = prepare(private.source, by=by, **common, **private.options, **keys)
+            return job if private.command_source is not None else replace(job, inputs=self._inputs(private))
+        except InvalidParameter as problem:
+            raise located(problem, text, private.place) from None
+
+    def _inputs(self, private: PrivateSelect) -> tuple[Path, ...]:
+        from dphist.publish.files import files_of
+
+        sources = getattr(private.source, "tables", {}).values()
+        return tuple(dict.fromkeys(path for source in sources for path in files_of(source)))
+
+    def _public_groups(self, private: PrivateSelect) -> pa.Table:
+        """The rows of the public list, under the names of the keys."""
+        from dphist.engines.duckdb.derived import rows_of_relation
+
+        assert private.public_keys is not None
+        sources = {name: self._local(table) for name, table in self.tables.items() if table.public}
+        return rows_of_relation(private.public_keys, sources, private.key_names, self.settings)
+
+    def _engine_of(self, tables: Sequence[Table]) -> Engine:
+        if self.engine is not None:
+            return self.engine
+        options = EngineOptions(self.settings)
+        found = [engine_for(table.source, options) for table in tables]
+        return next((one for one in found if one.writes_folders), found[0])
+
+    def _local(self, table: Table) -> object:
+        """A public table as this machine can read it."""
+        from dphist.engines.spark import owns
+
+        source: Any = table.source
+        return source.toArrow() if owns(source) else source
+
+    def attach(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
+        """Make a public table readable in the session of an outer query."""
+        from dphist.engines.duckdb.sources import attach
+
+        attach(connection, self._local(table), self.columns(table.name), table.name)
+
+
+def connect(
+    tables: Mapping[str, object],
+    *,
+    unit: str | Mapping[str, str] | None = None,
+    ledger: str | Path | None = None,
+    dataset: str | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    settings: PerformanceSettings | None = None,
+    engine: Engine | None = None,
+) -> Connection:
+    """Name tables, to ask for private answers about them in SQL.
+
+    Args:
+        tables: names with sources, as `dphist.release` takes them; public ones in `dphist.public`.
+        unit: the column that says whose row it is, of all private tables or of each by its name; without it OPTIONS says so
+            in every statement.
+        ledger: where every private SELECT is charged before the first record is read.
+        dataset: the data set of the ledger that pays.
+        epsilon: a budget that all private SELECTs of a text share.
+        delta: the same.
+        settings: threads and memory.
+        engine: such as a `dphist.SparkEngine`.
+
+    Returns:
+        What runs statements.
+
+    Raises:
+        InvalidParameter: names that clash, or a unit of a public table.
+        MissingExtra: sqlglot is not installed; ``pip install 'dphist[sql]'``.
+
+    Example:
+        >>> con = dp.connect(tables={"events": "events.parquet"}, unit="user_id")
+        >>> con.sql('''
+        ...     SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-8)
+        ...       COUNT(DISTINCT user_id) AS people
+        ...     FROM events''').to_arrow().column_names
+        ['people', 'people_std_error']
+    """
+    if epsilon is not None:
+        checks.check_positive("epsilon", epsilon)
+    if delta is not None and not 0 <= delta < 1:
+        raise InvalidParameter("delta in [0, 1)", delta)
+    found = tables_of(tables, unit)
+    return Connection(found, ledger, dataset, epsilon, delta, settings or PerformanceSettings(), engine)
+
+
+def _inside_another(select: exp.Expr, selects: Sequence[exp.Expr]) -> bool:
+    parent = select.parent
+    while parent is not None:
+        if any(parent is other for other in selects):
+            return True
+        parent = parent.parent
+    return False
+
+
+def _in_set_operation(select: exp.Expr) -> bool:
+    parent = select.parent
+    while isinstance(parent, exp.Subquery) and not parent.alias:
+        parent = parent.parent
+    return isinstance(parent, exp.SetOperation)
+
+
+def _scope_of(select: exp.Select) -> Scope:
+    """The queries of WITH that a SELECT can see: those of the queries around it, before the one that it stands in."""
+    around: list[exp.Expr] = []
+    parent: exp.Expr | None = select
+    while parent is not None:
+        around.append(parent)
+        parent = parent.parent
+    scope: dict[str, Definition] = {}
+    for node in reversed(around):
+        clause = node.args.get("with_")
+        for one in [] if clause is None else clause.expressions:
+            if any(one is other for other in around):
+                break
+            scope[one.alias.casefold()] = Definition(one.this, dict(scope))
+    return scope
+
+
+__all__ = ["Connection", "Files", "Script", "Statement", "connect"]

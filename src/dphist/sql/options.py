@@ -1,0 +1,229 @@
+"""OPTIONS of the clause and named arguments of aggregates: literals, each once, in their domains; refused with their place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from sqlglot import exp
+
+from dphist.errors import InvalidParameter
+from dphist.sql.parse import PrivacyClause, called
+from dphist.words import did_you_mean
+
+Refuse: TypeAlias = Callable[[exp.Expr, str, str, str], InvalidParameter]
+"""Makes a refusal at the place of a node."""
+
+LARGEST_DELTA: Final = math.nextafter(1.0, 0.0)
+
+NAMES: Final = (
+    "epsilon", "delta", "max_groups_contributed", "max_rows_contributed", "privacy_unit_column",
+    "min_privacy_units_per_group", "group_selection_strategy", "group_selection_epsilon", "std_errors",
+)  # fmt: skip
+STRATEGIES: Final = ("LAPLACE_THRESHOLD", "PUBLIC_GROUPS")
+ARGUMENTS: Final = ("contribution_bounds_per_group", "contribution_bounds_per_row", "epsilon", "report_format")
+_AUTO: Final = ("auto", "auto")
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """What OPTIONS says. epsilon, delta: None where a budget of the whole script is to be shared."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    max_groups: int | None = None
+    unit: exp.Column | None = None
+    min_units: int | None = None
+    public_groups: bool = False
+    selection_epsilon: float | None = None
+    std_errors: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What the named arguments of an aggregate say. bounds: "auto" twice where a release chooses them."""
+
+    bounds: tuple[float | str, float | str] = ("auto", "auto")
+    epsilon: float | None = None
+    report: bool = False
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the release chooses the bounds."""
+        return self.bounds == _AUTO
+
+
+def read_clause(clause: PrivacyClause, refuse: Refuse) -> Clause:
+    """The options, checked."""
+    given: dict[str, exp.Expr] = {}
+    for pair in clause.expressions:
+        name = pair.this.name.lower()
+        if name not in NAMES:
+            hint = did_you_mean(name, NAMES) or f"the options are {', '.join(NAMES)}."
+            raise refuse(pair, "an option of differential privacy", repr(pair.this.name), hint.strip())
+        if name in given:
+            raise refuse(pair, f"{name} once", "it more than once", "leave all but one of them out.")
+        given[name] = pair.expression
+    if (rows := given.get("max_rows_contributed")) is not None and not _is_null(rows):
+        hint = "use max_groups_contributed, and bounds on each aggregate: they bound what one person adds."
+        raise refuse(rows, "max_groups_contributed", "max_rows_contributed", hint)
+    found = Clause(
+        epsilon=_epsilon(given.get("epsilon"), "epsilon", refuse),
+        delta=_delta(given.get("delta"), refuse),
+        max_groups=_whole(given.get("max_groups_contributed"), "max_groups_contributed", refuse),
+        unit=_unit(given.get("privacy_unit_column"), refuse),
+        min_units=_whole(given.get("min_privacy_units_per_group"), "min_privacy_units_per_group", refuse),
+        public_groups=_strategy(given.get("group_selection_strategy"), refuse) == "PUBLIC_GROUPS",
+        selection_epsilon=_epsilon(given.get("group_selection_epsilon"), "group_selection_epsilon", refuse),
+        std_errors=_true(given.get("std_errors"), refuse),
+    )
+    if found.public_groups and found.min_units is not None:
+        hint = "all public groups are shown, whoever is in them."
+        raise refuse(
+            given["min_privacy_units_per_group"],
+            "no min_privacy_units_per_group with PUBLIC_GROUPS",
+            "both",
+            hint,
+        )
+    if found.public_groups and found.selection_epsilon is not None:
+        hint = "public groups need no selection; leave it out."
+        raise refuse(given["group_selection_epsilon"], "no group_selection_epsilon with PUBLIC_GROUPS", "both", hint)
+    return found
+
+
+def read_arguments(call: exp.Expr, per_row: bool, refuse: Refuse) -> Arguments:
+    """The named arguments of an aggregate. per_row: whether its bounds are those of a row, or of a person's total."""
+    given: dict[str, exp.Expr] = {}
+    for pair in call.args.get("named") or ():
+        name = pair.this.name.lower()
+        if name not in ARGUMENTS:
+            hint = did_you_mean(name, ARGUMENTS) or f"the named arguments are {', '.join(ARGUMENTS)}."
+            raise refuse(pair, f"a named argument of {called(call)}", repr(pair.this.name), hint.strip())
+        if name in given:
+            raise refuse(pair, f"{name} once", "it more than once", "leave all but one of them out.")
+        given[name] = pair.expression
+    right, wrong = "contribution_bounds_per_row", "contribution_bounds_per_group"
+    right, wrong = (right, wrong) if per_row else (wrong, right)
+    if wrong in given:
+        hint = "a variance, a deviation or a quantile bounds each row." if per_row else "a person's rows are added first."
+        raise refuse(given[wrong], f"{right} for {called(call)}", wrong, hint)
+    return Arguments(
+        bounds=_bounds(given.get(right), call, refuse),
+        epsilon=_epsilon(given.get("epsilon"), "epsilon", refuse),
+        report=_report(given.get("report_format"), refuse),
+    )
+
+
+def number_of(node: exp.Expr) -> float | None:
+    """The value of a number that is written down; a text or a cast of one is read as SQL does. None: it is none."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Neg):
+        inner = number_of(node.this)
+        return None if inner is None else -inner
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
+        kind = node.to.this
+        if kind not in (exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT):
+            return None
+        try:
+            return float(node.this.this)
+        except ValueError:
+            return None
+    if isinstance(node, exp.Literal) and not node.is_string:
+        try:
+            return float(node.this)
+        except ValueError:
+            return None
+    return None
+
+
+def _is_null(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Null) or (isinstance(node, exp.Cast) and isinstance(node.this, exp.Null))
+
+
+def _epsilon(node: exp.Expr | None, name: str, refuse: Refuse) -> float | None:
+    if node is None:
+        return None
+    hint = "1 is a common choice; smaller is more private."
+    if _is_null(node):
+        raise refuse(node, f"a number as {name}", "NULL", hint)
+    value = number_of(node)
+    if value is None:
+        raise refuse(node, f"a number as {name}, written down", "an expression", hint)
+    if not (math.isfinite(value) and value > 0):
+        raise refuse(node, f"a finite {name} > 0", f"{value:g}", hint)
+    return value  # a plan uses no more of it than samplers are exact enough for
+
+
+def _delta(node: exp.Expr | None, refuse: Refuse) -> float | None:
+    if node is None:
+        return None
+    value = number_of(node)
+    if value is None or not 0 <= value <= 1:
+        got = "NULL" if _is_null(node) else "an expression" if value is None else f"{value:g}"
+        raise refuse(node, "a delta in [0, 1], written down", got, "try 1e-8: far below one over the number of people.")
+    return min(value, LARGEST_DELTA)
+
+
+def _whole(node: exp.Expr | None, name: str, refuse: Refuse) -> int | None:
+    if node is None or _is_null(node):
+        return None
+    value = number_of(node)
+    if value is None or not value.is_integer() or not 1 <= value <= 2**31:
+        got = "an expression" if value is None else f"{value:g}"
+        raise refuse(node, f"a whole number from 1 as {name}, or NULL", got, "")
+    return int(value)
+
+
+def _unit(node: exp.Expr | None, refuse: Refuse) -> exp.Column | None:
+    if node is None:
+        return None
+    if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+        hint = "a unit that is computed is declared: --unit TABLE=NAME=EXPRESSION."
+        raise refuse(node, "a column as privacy_unit_column", "something else", hint)
+    return node
+
+
+def _strategy(node: exp.Expr | None, refuse: Refuse) -> str:
+    if node is None or _is_null(node):
+        return STRATEGIES[0]
+    plain = isinstance(node, exp.Column | exp.Var) and not getattr(node, "table", "")
+    name = node.name.upper() if plain else ""
+    if name not in STRATEGIES:
+        raise refuse(node, f"{' or '.join(STRATEGIES)} as group_selection_strategy", repr(node.name or node.key), "")
+    return name
+
+
+def _true(node: exp.Expr | None, refuse: Refuse) -> bool:
+    if node is None:
+        return True
+    if not isinstance(node, exp.Boolean):
+        raise refuse(node, "TRUE or FALSE as std_errors", "something else", "")
+    return bool(node.this)
+
+
+def _bounds(node: exp.Expr | None, call: exp.Expr, refuse: Refuse) -> tuple[float | str, float | str]:
+    if node is None or _is_null(node):
+        return _AUTO
+    parts: Sequence[exp.Expr] = node.expressions if isinstance(node, exp.Tuple) else ()
+    values = [number_of(part) for part in parts]
+    hint = "write two numbers: (0, 100); without bounds the release finds them."
+    if len(values) != 2 or any(value is None or not math.isfinite(value) for value in values):
+        raise refuse(node, f"(lower, upper) as the bounds of {called(call)}", "something else", hint)
+    lower, upper = float(values[0] or 0.0), float(values[1] or 0.0)
+    if lower > upper:
+        raise refuse(node, "a lower bound that is not above the upper one", f"({lower:g}, {upper:g})", hint)
+    return lower, upper
+
+
+def _report(node: exp.Expr | None, refuse: Refuse) -> bool:
+    if node is None or _is_null(node):
+        return False
+    text = node.this.upper() if isinstance(node, exp.Literal) and node.is_string else ""
+    if text != "JSON":
+        got = repr(text) if text else "something else"
+        raise refuse(node, 'report_format => "JSON"', got, "there are no protocol buffers here.")
+    return True
+

@@ -1,0 +1,184 @@
+"""What a statement computes from private tables: outer queries, HAVING, ORDER BY, LIMIT. It costs nothing.
+
+It runs in a session of its own that holds the published tables and the public ones, and nothing else: no file, no setting, no
+function with a side effect. The text is written from sqlglot's tree and read by DuckDB's own parser before it runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+from sqlglot import exp
+
+from dphist.engines.duckdb.session import session
+from dphist.engines.query import PerformanceSettings
+from dphist.errors import InvalidParameter
+from dphist.sql.parse import called, written
+from dphist.sql.relate import Relating
+from dphist.sql.tables import Table
+
+_CASTS: Final = {"DOUBLE": "double", "FLOAT64": "double", "INT64": "bigint", "STRING": "text", "BOOL": "boolean"}
+"""Functions that read a value out of JSON: reports are objects here, whose fields have types."""
+
+_ALLOWED: Final = (
+    "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'window')"
+    " AND NOT coalesce(has_side_effects, false)"
+)
+_REFUSED: Final = frozenset({"getenv", "getvariable", "current_setting", "pg_typeof", "query", "query_table", "error"})
+
+
+def check_outer(statement: exp.Expr, relating: Relating, released: Mapping[str, object]) -> set[str]:
+    """The public tables that an outer query reads. A private one outside of a private SELECT is refused at its place.
+
+    Queries of WITH that nothing reads any more, since private SELECTs have read them, are dropped.
+    """
+    _drop_unread(statement)
+    found: set[str] = set()
+    for node in statement.find_all(exp.Table):
+        name = node.name
+        if not isinstance(node.this, exp.Identifier):
+            hint = "a statement reads the tables that --table names, nothing else."
+            raise relating.refuse(node, "the name of a table", f"the function {called(node.this)}", hint)
+        if name in released or _is_defined(node, name):
+            continue
+        relating.only(node, "a table", "this", "alias", "joins", "pivots", "sample")
+        table = relating.table_named(name)
+        if table is None:
+            raise relating.refuse(node, "a table that is named", repr(name), f"there are {', '.join(relating.tables)}.")
+        if not table.public:
+            raise relating.refuse(
+                node,
+                "SELECT WITH DIFFERENTIAL_PRIVACY around a private table",
+                "a SELECT without it",
+                f"what it shows of {table.name!r} would have no noise.",
+            )
+        found.add(table.name)
+    return found
+
+
+def _is_defined(node: exp.Expr, name: str) -> bool:
+    """Whether a name is one of a WITH around it."""
+    parent: exp.Expr | None = node
+    while parent is not None:
+        clause = parent.args.get("with_")
+        if clause is not None and any(one.alias.casefold() == name.casefold() for one in clause.expressions):
+            return True
+        parent = parent.parent
+    return False
+
+
+def _drop_unread(statement: exp.Expr) -> None:
+    """Take out queries of WITH that no table names, the last first."""
+    for clause in list(statement.find_all(exp.With)):
+        for one in reversed(list(clause.expressions)):
+            holder = clause.parent
+            assert holder is not None
+            name = one.alias.casefold()
+            read = [table for table in holder.find_all(exp.Table) if table.name.casefold() == name]
+            if not any(one not in _ancestors(table) for table in read):
+                one.pop()
+        if not clause.expressions:
+            clause.pop()
+
+
+def _ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
+    parent = node.parent
+    while parent is not None:
+        yield parent
+        parent = parent.parent
+
+
+def outer_sql(statement: exp.Expr) -> str:
+    """The outer query in DuckDB's SQL."""
+
+    def plain(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.JSONExtractArray) and isinstance(node.this, exp.Expr):
+            return node.this
+        if isinstance(node, exp.Anonymous) and (kind := _CASTS.get(str(node.name).upper())) and len(node.expressions) == 1:
+            return exp.Cast(this=node.expressions[0], to=exp.DataType.build(kind))
+        if isinstance(node, exp.Float64 | exp.JSONCast):
+            return exp.Cast(this=node.this, to=exp.DataType.build("double"))
+        return node
+
+    return written(statement.copy().transform(plain), quoted=True)
+
+
+def check_sql(sql: str, connection: duckdb.DuckDBPyConnection, tables: set[str]) -> None:
+    """One SELECT of these tables and of functions without side effects, as DuckDB itself reads it."""
+    parsed = json.loads(connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
+    if parsed["error"] or len(parsed["statements"]) != 1:
+        raise InvalidParameter("an outer query that DuckDB can read", "another", "write it another way.")
+    allowed = {str(name) for (name,) in connection.execute(_ALLOWED).fetchall()} - _REFUSED
+    defined = {name.casefold() for name in tables}
+    for node in _nodes(parsed["statements"][0]):
+        for one in (node.get("cte_map") or {}).get("map", ()):
+            defined.add(str(one["key"]).casefold())
+    for node in _nodes(parsed["statements"][0]):
+        if node.get("type") == "BASE_TABLE":
+            known = node["table_name"].casefold() in defined and not node["schema_name"] and not node["catalog_name"]
+            if not known:
+                raise InvalidParameter("tables that are published or public in an outer query", repr(node["table_name"]))
+        if node.get("type") == "TABLE_FUNCTION" and node["function"]["function_name"].lower() != "unnest":
+            raise InvalidParameter("tables in an outer query", f"the function {node['function']['function_name']}")
+        name = str(node.get("function_name") or "").lower()
+        if name and name not in allowed and not _is_operator(name) and name != "unnest":
+            raise InvalidParameter("functions without side effects in an outer query", f"the function {name}")
+
+
+def _is_operator(name: str) -> bool:
+    return not name.replace("_", "").isalnum()
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(tree, dict):
+        yield tree
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for child in tree:
+            yield from _nodes(child)
+
+
+def compute(
+    sql: str,
+    released: Mapping[str, pa.Table],
+    public: Mapping[str, Table],
+    attach: Callable[[duckdb.DuckDBPyConnection, Table], None],
+    settings: PerformanceSettings,
+) -> pa.Table:
+    """The answer. attach: makes a public table readable under its name."""
+    with session(settings) as connection:
+        connection.execute("SET preserve_insertion_order = true")
+        for name, table in released.items():
+            connection.register(name, table)
+        for table in public.values():
+            attach(connection, table)
+        check_sql(sql, connection, {*released, *public})
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        try:
+            answer = connection.sql(sql).to_arrow_table()
+            return _as_text(connection, answer)
+        except duckdb.Error as problem:  # of public values alone
+            first = str(problem).partition("\n")[0]
+            raise InvalidParameter("an outer query that can run", first[:200], "the release is paid for.") from None
+
+
+def _as_text(connection: duckdb.DuckDBPyConnection, table: pa.Table) -> pa.Table:
+    """Objects, as reports are, become JSON: files and people read that."""
+    nested = [field.name for field in table.schema if _holds_struct(field.type)]
+    if not nested:
+        return table
+    connection.register("answer_with_objects", table)
+    quoted = ['"' + name.replace('"', '""') + '"' for name in nested]
+    columns = ", ".join(f"CAST(to_json({name}) AS VARCHAR) AS {name}" for name in quoted)
+    return connection.sql(f"SELECT * REPLACE ({columns}) FROM answer_with_objects").to_arrow_table()  # noqa: S608
+
+
+def _holds_struct(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _holds_struct(kind.value_type)
+    return bool(pa.types.is_struct(kind))

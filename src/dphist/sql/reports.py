@@ -1,0 +1,48 @@
+"""`report_format => "JSON"`: a value with its interval and the bounds that were found, as columns of the published table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+
+def _pack(**fields: exp.Expr) -> exp.Expr:
+    """An object with these fields."""
+    pairs = [exp.PropertyEQ(this=exp.to_identifier(name), expression=value) for name, value in fields.items()]
+    return exp.Struct(expressions=pairs)
+
+
+def _value(value: exp.Expr, low: exp.Expr, high: exp.Expr, level: float) -> Mapping[str, exp.Expr]:
+    interval = _pack(lower_bound=low, upper_bound=high, confidence_level=exp.Literal.number(level))
+    return {"value": value, "noise_confidence_interval": interval}
+
+
+def report(suffix: str, level: float, *, about_zero: bool = False, bounding: exp.Expr | None = None) -> exp.Expr:
+    """One value. about_zero: the interval is that of the noise alone, as counts and sums have it."""
+    value, low, high = (exp.column(f"{name}{suffix}") for name in ("value", "low", "high"))
+    ends = [exp.Sub(this=end.copy(), expression=value.copy()) if about_zero else end.copy() for end in (low, high)]
+    parts = {} if bounding is None else {"bounding_report": bounding}
+    return _pack(result=_pack(**_value(value, *ends, level)), **parts)
+
+
+def reports(suffixes: Sequence[str], number: int, level: float, bounding: exp.Expr | None) -> exp.Expr:
+    """The boundaries of APPROX_QUANTILES; both ends are public bounds, without noise."""
+    inner = [
+        _pack(**_value(exp.column(f"value{one}"), exp.column(f"low{one}"), exp.column(f"high{one}"), level))
+        for one in suffixes
+    ]
+    lower, upper = exp.column(f"lower_{number}"), exp.column(f"upper_{number}")
+    ends = [_pack(**_value(end.copy(), end.copy(), end.copy(), level)) for end in (lower, upper)]
+    parts = {} if bounding is None else {"bounding_report": bounding}
+    return _pack(result=exp.Array(expressions=[ends[0], *inner, ends[1]]), **parts)
+
+
+def bounding_report(number: int) -> exp.Expr:
+    """The bounds that the release found, and how many units it saw, as far as that is published."""
+    return _pack(
+        lower_bound=exp.column(f"lower_{number}"),
+        upper_bound=exp.column(f"upper_{number}"),
+        num_inputs=exp.column(f"inputs_{number}"),
+        num_outside=exp.column(f"outside_{number}"),
+    )

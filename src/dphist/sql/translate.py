@@ -1,0 +1,570 @@
+"""One SELECT WITH DIFFERENTIAL_PRIVACY as a release and what is left to compute from it.
+
+    keys, aggregates, options  ->  the options of `dphist.release`, or of `dphist.select` where there are keys alone
+    SELECT list, HAVING, ORDER BY, LIMIT  ->  an ordinary SELECT over the published table, which costs nothing
+
+The published table has names of ours in that SELECT: key_1, ..., and value_1, error_1, low_1, high_1, ... for each aggregate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from sqlglot import exp
+
+from dphist.columns import split_unit
+from dphist.engines.relations import Derived, Filter, Relation, Scan
+from dphist.errors import InvalidParameter
+from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
+from dphist.sql.options import Arguments, Clause, number_of, read_arguments, read_clause
+from dphist.sql.parse import PrivacyClause, called, place_of
+from dphist.sql.relate import Relating, Rows, Scope, plain_column
+from dphist.sql.reports import bounding_report, report, reports
+from dphist.sql.tables import Table
+
+LEVEL: Final = 0.95
+"""Of the intervals in reports."""
+
+MOST_BOUNDARIES: Final = 17
+"""Of APPROX_QUANTILES, with both ends: the tree of a column answers so many questions."""
+
+_PER_ROW: Final = ("VAR_POP", "STDDEV_POP", "PERCENTILE_CONT", "APPROX_QUANTILES")
+_OPTION: Final = {"SUM": "sums", "AVG": "means", "VAR_POP": "variances", "STDDEV_POP": "stds"}
+_KIND: Final = {"SUM": "sum", "AVG": "mean", "VAR_POP": "variance", "STDDEV_POP": "std"}
+PRIVATE: Final = ("COUNT", "COUNTIF", *_OPTION, "PERCENTILE_CONT", "APPROX_QUANTILES")
+"""The aggregates that have a private form."""
+
+_INSTEAD: Final = {
+    "MIN": "PERCENTILE_CONT(x, 0.01) is near it; `dphist stat` has more.",
+    "MAX": "PERCENTILE_CONT(x, 0.99) is near it; `dphist stat` has more.",
+    "MEDIAN": "write PERCENTILE_CONT(x, 0.5).",
+    "APPROX_COUNT_DISTINCT": "write COUNT(DISTINCT x).",
+    "VAR_SAMP": "write VAR_POP.", "VARIANCE": "write VAR_POP.", "STDDEV_SAMP": "write STDDEV_POP.",
+    "STDDEV": "write STDDEV_POP.", "PERCENTILE_DISC": "write PERCENTILE_CONT.",
+}  # fmt: skip
+_SUFFIXES: Final = (STD_ERROR, NOISY, LOW, HIGH)
+_EVERY: Final = ("expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "hint", "with_")
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """One aggregate of a statement: which published column it is, and how it is shown.
+
+    kind, label: of the aggregate in a plan; "count" is the number of units, which every release has. probabilities: of
+    quantiles; ends: whether the bounds stand before and behind them.
+    """
+
+    call: str
+    kind: str
+    label: str = ""
+    arguments: Arguments = Arguments()
+    probabilities: tuple[float, ...] = ()
+    ends: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of a column without an alias."""
+        if self.kind in ("count", "rows"):
+            return self.kind
+        return f"{self.kind}_{self.label}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateSelect:
+    """A private SELECT, read and proved. options: of the release. outer: what is computed from its table, called `table`.
+
+    command_source: the table itself, where FROM is one table; then the same release is one command.
+    """
+
+    clause: Clause
+    place: tuple[int, int]
+    source: object
+    unit: str
+    by: tuple[str, ...]
+    where: str | None
+    options: Mapping[str, Any]
+    aggregates: tuple[Aggregated, ...]
+    keys_only: bool
+    table: str
+    keys: int
+    relation: Relation
+    command_source: Table | None
+    public_keys: Relation | None = None
+    key_names: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Translating:
+    """One private SELECT on its way to a release."""
+
+    relating: Relating
+    select: exp.Select
+    scope: Scope
+    table: str
+    in_set_operation: bool = False
+    clause: Clause = field(init=False)
+    _aggregates: dict[str, Aggregated] = field(default_factory=dict)
+    _labels: dict[str, str] = field(default_factory=dict)
+    _used: dict[str, str] = field(default_factory=dict)
+
+    def refuse(self, node: exp.Expr, expected: str, got: str, hint: str = "") -> InvalidParameter:
+        """A refusal at the place of a node."""
+        return self.relating.refuse(node, expected, got, hint)
+
+    def translate(self) -> tuple[PrivateSelect, exp.Select]:
+        """The release, and the SELECT over its table."""
+        select, relating = self.select, self.relating
+        hint = select.args["hint"]
+        assert isinstance(hint, PrivacyClause)
+        self.clause = read_clause(hint, self.refuse)
+        if select.args.get("distinct") is not None:
+            raise self.refuse(select, "SELECT WITH DIFFERENTIAL_PRIVACY", "DISTINCT in it", "GROUP BY makes rows distinct.")
+        relating.only(select, "a private SELECT", *_EVERY)
+        if select.args.get("from_") is None:
+            raise self.refuse(hint, "a FROM clause", "none", "name a table: FROM events.")
+        self._declare_unit()
+        relating.public_groups = self.clause.public_groups
+        rows = relating.rows_of(select, self.scope)
+        owner = relating.owner(rows.relation)
+        if owner.public:
+            got = "public ones alone"
+            raise self.refuse(select.args["from_"], "a private table in FROM", got, "a public table needs no noise.")
+        self._check_unit(rows, owner.columns)
+        keys = self._keys(rows)
+        texts = {text: f"key_{place}" for place, (_, text) in enumerate(keys, 1)}
+        outer = self._outer(rows, texts, owner.columns)
+        unit, source, command_source, where = self._source(rows, owner.columns)
+        aggregates = tuple(self._aggregates.values())
+        keys_only = not aggregates and self.clause.max_groups is None and relating.public_keys is None
+        if not aggregates and not keys:
+            raise self.refuse(select, "an aggregate, or GROUP BY", "neither", "COUNT(DISTINCT user_id) counts people.")
+        names = self._key_names([name for name, _ in keys], aggregates)
+        by = tuple(_named(name, text, rows) for name, (_, text) in zip(names, keys, strict=True))
+        private = PrivateSelect(
+            clause=self.clause,
+            place=place_of(hint),
+            source=source,
+            unit=unit,
+            by=by,
+            where=where,
+            options=self._options(aggregates),
+            aggregates=aggregates,
+            keys_only=keys_only,
+            table=self.table,
+            keys=len(keys),
+            relation=rows.relation,
+            command_source=command_source,
+            public_keys=self._public_keys(keys, rows),
+            key_names=names,
+        )
+        return private, outer
+
+    # FROM, the unit, the keys
+
+    def _declare_unit(self) -> None:
+        """A column of OPTIONS is the unit of every private table in FROM whose unit is not declared."""
+        column = self.clause.unit
+        if column is None:
+            return
+        parts = [part.name for part in column.parts]
+        aliases = {one.alias_or_name.casefold() for one in _sources(self.select)}
+        if len(parts) > 1 and parts[0].casefold() in aliases:
+            parts = parts[1:]
+        quoted = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+        # A field of a column is an expression; its name is the path.
+        text = parts[0] if len(parts) == 1 else f'"{".".join(parts)}"={quoted}'
+        self.relating.unit, self.relating.unit_place = text, place_of(column)
+
+    def _check_unit(self, rows: Rows, columns: tuple[str, ...]) -> None:
+        """What OPTIONS names must be the unit that the tables have."""
+        column = self.clause.unit
+        if column is None:
+            return
+        found = self.relating.search(column, rows)
+        if len(found) == 1 and found[0][1] == 0 and found[0][0] not in columns:
+            kind = self.relating.owner(rows.relation).kind
+            hint = f"the rows belong to {kind}: leave the option out, or name that column."
+            raise self.refuse(column, "the unit of the tables as privacy_unit_column", repr(column.name), hint)
+        if not found and not self._is_path(column):
+            raise self.refuse(column, "the unit among the columns of FROM", repr(column.name), "select it in the subquery.")
+
+    def _is_path(self, column: exp.Column) -> bool:
+        return len(column.parts) > 1
+
+    def _keys(self, rows: Rows) -> list[tuple[str, str]]:
+        """Names and texts of GROUP BY."""
+        relating, keys = self.relating, []
+        names = {id(one.this): one.alias for one in self.select.expressions if isinstance(one, exp.Alias)}
+        for place, key in enumerate(relating.keys_of(self.select), 1):
+            text = relating.expression(key, rows)
+            name = names.get(id(key)) or (key.name if isinstance(key, exp.Column) else "") or f"key_{place}"
+            if text in {known for _, known in keys}:
+                raise self.refuse(key, "each key of GROUP BY once", repr(name))
+            keys.append((name, text))
+        return keys
+
+    def _key_names(self, names: list[str], aggregates: tuple[Aggregated, ...]) -> tuple[str, ...]:
+        """Names under which a release can have the keys: none of its own columns, none twice."""
+        taken = {"count", "rows"} | {one.name.casefold() for one in aggregates}
+        found: list[str] = []
+        for name in names:
+            fresh, number = name, 1
+            while fresh.casefold() in taken or fresh.casefold().endswith(_SUFFIXES):
+                number += 1
+                fresh = f"key_{name}_{number}"
+            taken.add(fresh.casefold())
+            found.append(fresh)
+        return tuple(found)
+
+    def _source(self, rows: Rows, units: tuple[str, ...]) -> tuple[str, object, Table | None, str | None]:
+        """The unit, the source and the condition of the release: of the table itself where FROM is one table."""
+        relation, conditions = rows.relation, []
+        while isinstance(relation, Filter):
+            conditions.append(relation.condition)
+            relation = relation.child
+        if isinstance(relation, Scan) and all(inside == column for inside, column in relation.columns.items()):
+            table = self.relating.tables[relation.table]
+            where = " AND ".join(f"({one})" for one in reversed(conditions)) if conditions else None
+            unit = table.unit or self.relating.unit
+            assert unit is not None
+            if len(conditions) == 1:
+                where = conditions[0]
+            return unit, table.source, table, where
+        sources = {name: table.source for name, table in self.relating.used.items()}
+        return _unit_text(units[0]), Derived(rows.relation, sources), None, None
+
+    def _public_keys(self, keys: list[tuple[str, str]], rows: Rows) -> Relation | None:
+        """PUBLIC_GROUPS: the list that an outer join keeps, with the columns of GROUP BY and no others."""
+        if not self.clause.public_groups or not keys:
+            return None
+        found = self.relating.public_keys
+        hint = "write FROM private RIGHT JOIN (SELECT DISTINCT key FROM public) USING (key) ... GROUP BY key."
+        if found is None:
+            raise self.refuse(self.select.args["hint"], "a public list of groups for PUBLIC_GROUPS", "none", hint)
+        join, listed = found
+        columns = [plain_column(text, rows.relation.names) for _, text in keys]
+        pairs = {column: other for pair in join.pairs for column, other in (pair, pair[::-1])}
+        wanted = [column if column in listed.names else pairs.get(column or "") for column in columns]
+        if sorted(map(str, wanted)) != sorted(listed.names):
+            got = "other columns in GROUP BY, or in the list"
+            raise self.refuse(self.select.args["group"], "GROUP BY all columns of the public list, and no others", got, hint)
+        return listed
+
+    # Aggregates
+
+    def _outer(self, rows: Rows, keys: Mapping[str, str], units: tuple[str, ...]) -> exp.Select:
+        """The SELECT over the published table."""
+        select = self.select
+
+        def computed(node: exp.Expr, *, aliases: Mapping[str, exp.Expr] | None = None) -> exp.Expr:
+            return self._computed(node, rows, keys, units, aliases or {})
+
+        items: list[exp.Expr] = []
+        values: list[exp.Expr] = []
+        aliases: dict[str, exp.Expr] = {}
+        names: list[str] = []
+        for place, item in enumerate(select.expressions, 1):
+            inner = item.this if isinstance(item, exp.Alias) else item
+            if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
+                raise self.refuse(item, "keys and aggregates in a private SELECT", "a star", "list them.")
+            value = computed(inner)
+            values.append(value)
+            alone = self._alone(inner)
+            name = item.alias if isinstance(item, exp.Alias) else self._name(inner, alone, place)
+            if name.casefold() in {one.casefold() for one in names}:
+                if isinstance(item, exp.Alias):
+                    raise self.refuse(item, "columns with different names", repr(name), "give one of them another alias.")
+                name = f"{name}_{place}"
+            names.append(name)
+            aliases[name.casefold()] = value
+            items.append(exp.alias_(value.copy(), name, quoted=True))
+            if alone is not None and self._has_errors(alone):
+                names.append(f"{name}_std_error")
+                items.append(exp.alias_(self._errors(alone), f"{name}_std_error", quoted=True))
+        if len({name.casefold() for name in names}) < len(names):
+            twice = next(name for name in names if [one.casefold() for one in names].count(name.casefold()) > 1)
+            hint = "a column with its _std_error has two names; give one of them another alias."
+            raise self.refuse(select, "columns with different names", repr(twice), hint)
+        outer = exp.Select(expressions=items).from_(exp.to_identifier(self.table, quoted=True))
+        if (having := select.args.get("having")) is not None:
+            outer.set("where", exp.Where(this=computed(having.this, aliases=aliases)))
+        if (order := select.args.get("order")) is not None:
+            ordered = [self._ordered(one, values, lambda node: computed(node, aliases=aliases)) for one in order.expressions]
+            outer.set("order", exp.Order(expressions=ordered))
+        for name in ("limit", "offset"):
+            if (clause := select.args.get(name)) is not None:
+                self._check_limit(clause)
+                outer.set(name, clause.copy())
+        return outer
+
+    def _ordered(self, node: exp.Expr, values: list[exp.Expr], computed: Any) -> exp.Expr:
+        inner = node.this if isinstance(node, exp.Ordered) else node
+        if isinstance(inner, exp.Literal) and not inner.is_string:
+            if not inner.this.isdigit() or not 1 <= int(inner.this) <= len(values):
+                raise self.refuse(inner, f"a column of SELECT from 1 to {len(values)}", str(inner.this))
+            value = values[int(inner.this) - 1].copy()
+        else:
+            value = computed(inner)
+        found = node.copy() if isinstance(node, exp.Ordered) else exp.Ordered(this=value)
+        found.set("this", value)
+        return found
+
+    def _check_limit(self, clause: exp.Expr) -> None:
+        number = number_of(clause.expression) if isinstance(clause.expression, exp.Expr) else None
+        if number is None or not number.is_integer() or number < 0:
+            raise self.refuse(clause, "a whole number of rows", "something else")
+
+    def _alone(self, node: exp.Expr) -> Aggregated | None:
+        return self._aggregates.get(self._signature(node)) if isinstance(node, exp.AggFunc) else None
+
+    def _name(self, node: exp.Expr, alone: Aggregated | None, place: int) -> str:
+        if alone is not None:
+            return alone.name
+        return node.name if isinstance(node, exp.Column) else f"column_{place}"
+
+    def _has_errors(self, one: Aggregated) -> bool:
+        return self.clause.std_errors and not self.in_set_operation and not one.arguments.report
+
+    def _number(self, one: Aggregated) -> int:
+        return 1 + list(self._aggregates.values()).index(one)
+
+    def _errors(self, one: Aggregated) -> exp.Expr:
+        number = self._number(one)
+        if not one.probabilities:
+            return exp.column(f"error_{number}")
+        errors = [exp.column(f"error_{number}_{place}") for place in range(1, len(one.probabilities) + 1)]
+        if not one.ends:
+            return errors[0]
+        return exp.Array(expressions=[exp.Null(), *errors, exp.Null()])
+
+    def _computed(
+        self,
+        node: exp.Expr,
+        rows: Rows,
+        keys: Mapping[str, str],
+        units: tuple[str, ...],
+        aliases: Mapping[str, exp.Expr],
+    ) -> exp.Expr:
+        """An expression over keys and aggregates as one over the published table."""
+        relating = self.relating
+
+        def replaced(one: exp.Expr) -> exp.Expr:
+            if isinstance(one, exp.Query | exp.Exists):
+                hint = "a private SELECT has keys and aggregates; use an outer query for the rest."
+                raise self.refuse(one, "keys and aggregates in a private SELECT", "a subquery", hint)
+            if isinstance(one, exp.Window):
+                hint = "use it in an outer query, over the private result."
+                raise self.refuse(one, "keys and aggregates in a private SELECT", "a window function", hint)
+            if isinstance(one, exp.AggFunc):
+                return self._value(self._aggregate(one, rows, units))
+            if isinstance(one, exp.Star):
+                raise self.refuse(one, "keys and aggregates in a private SELECT", "a star", "list them.")
+            if isinstance(one, exp.Column) and not one.table and one.name.casefold() in aliases:
+                return aliases[one.name.casefold()].copy()
+            if isinstance(one, exp.Condition | exp.Func | exp.Column) and not one.find(exp.AggFunc):
+                try:
+                    text = relating.expression(one, rows)
+                except InvalidParameter:
+                    if isinstance(one, exp.Column):
+                        raise
+                    text = ""
+                if text in keys:
+                    return exp.column(keys[text])
+            if isinstance(one, exp.Column):
+                hint = "put it into GROUP BY, or into an aggregate."
+                raise self.refuse(one, "keys of GROUP BY and aggregates", repr(one.name), hint)
+            if one.args.get("named"):
+                self._refuse_function(one)
+            return one
+
+        return node.copy().transform(replaced)
+
+    def _value(self, one: Aggregated) -> exp.Expr:
+        """The value of an aggregate in the published table, or its report."""
+        number = self._number(one)
+        if one.arguments.report:
+            return self._report(one, number)
+        if not one.probabilities:
+            return exp.column(f"value_{number}")
+        values = [exp.column(f"value_{number}_{place}") for place in range(1, len(one.probabilities) + 1)]
+        if not one.ends:
+            return values[0]
+        return exp.Array(expressions=[exp.column(f"lower_{number}"), *values, exp.column(f"upper_{number}")])
+
+    def _report(self, one: Aggregated, number: int) -> exp.Expr:
+        bounding = bounding_report(number) if one.arguments.chosen else None
+        if not one.probabilities:
+            centred = one.kind in ("count", "rows", "sum", "distinct")
+            return report(f"_{number}", LEVEL, about_zero=centred, bounding=bounding)
+        places = [f"_{number}_{place}" for place in range(1, len(one.probabilities) + 1)]
+        if not one.ends:
+            return report(places[0], LEVEL, bounding=bounding)
+        return reports(places, number, LEVEL, bounding)
+
+    def _signature(self, call: exp.Expr) -> str:
+        return call.sql(dialect="bigquery", comments=False) + repr(call.args.get("named"))
+
+    def _aggregate(self, call: exp.Expr, rows: Rows, units: tuple[str, ...]) -> Aggregated:
+        """An aggregate of the statement; equal ones are one."""
+        signature = self._signature(call)
+        if signature not in self._aggregates:
+            self._aggregates[signature] = self._read(call, rows, units)
+        return self._aggregates[signature]
+
+    def _refuse_function(self, call: exp.Expr) -> None:
+        name = called(call)
+        instead = _INSTEAD.get(name, f"these have one: {', '.join(PRIVATE)}.")
+        raise self.refuse(call, "an aggregate that has a private form", name, instead)
+
+    def _read(self, call: exp.Expr, rows: Rows, units: tuple[str, ...]) -> Aggregated:
+        name, relating = called(call), self.relating
+        if name not in PRIVATE:
+            self._refuse_function(call)
+        arguments = read_arguments(call, name in _PER_ROW, self.refuse)
+        if name in ("COUNT", "COUNTIF"):
+            return self._count(call, arguments, rows, units)
+        inside = call.this
+        if isinstance(inside, exp.Distinct) or not isinstance(inside, exp.Expr):
+            raise self.refuse(call, f"{name} of a column", "DISTINCT or nothing", "leave DISTINCT out.")
+        if isinstance(inside, exp.Order | exp.Limit | exp.IgnoreNulls | exp.RespectNulls | exp.HavingMax):
+            raise self.refuse(call, f"{name} of a column", "a clause of its own", "leave it out; nulls are ignored.")
+        text = relating.expression(inside, rows)
+        if name in _OPTION:
+            return Aggregated(name, _KIND[name], self._label(text, rows, arguments), arguments)
+        probabilities, ends = self._probabilities(call, name)
+        label = self._label(text, rows, replace(arguments, epsilon=None, report=False))
+        return Aggregated(name, "quantile", label, arguments, probabilities, ends)
+
+    def _count(self, call: exp.Expr, arguments: Arguments, rows: Rows, units: tuple[str, ...]) -> Aggregated:
+        """Units, rows, rows with a value, or distinct values."""
+        inside, name = call.this, called(call)
+        if not arguments.chosen and arguments.bounds[0] != 0:
+            hint = "whoever is not in a group adds nothing to it: write (0, 5)."
+            raise self.refuse(call, f"a lower bound of 0 for {name}", f"{arguments.bounds[0]:g}", hint)
+        most = arguments.bounds[1]
+        if isinstance(most, float) and not most.is_integer():
+            raise self.refuse(call, f"a whole number as the upper bound of {name}", f"{most:g}")
+        if isinstance(inside, exp.Distinct):
+            if len(inside.expressions) != 1 or name != "COUNT":
+                raise self.refuse(call, "COUNT(DISTINCT column)", "several columns", "count one.")
+            text = self.relating.expression(inside.expressions[0], rows)
+            if plain_column(text, rows.relation.names) in units:
+                return Aggregated(name, "count", "", arguments)
+            label = self._label(text, rows, arguments)
+            return Aggregated(name, "distinct", label, arguments)
+        if isinstance(inside, exp.Star):
+            return Aggregated(name, "rows", "", arguments)
+        if not isinstance(inside, exp.Expr) or isinstance(inside, exp.Order | exp.Limit | exp.HavingMax):
+            raise self.refuse(call, f"{name} of a column", "a clause of its own", "leave it out.")
+        text = self.relating.expression(inside, rows)
+        condition = text if name == "COUNTIF" else f"({text}) IS NOT NULL"
+        if name == "COUNT" and plain_column(text, rows.relation.names) in units and most == 1:
+            return Aggregated(name, "count", "", arguments)
+        label = self._label(f"CASE WHEN {condition} THEN 1 END", rows, arguments, "counted")
+        return Aggregated(name, "sum", label, arguments)
+
+    def _probabilities(self, call: exp.Expr, name: str) -> tuple[tuple[float, ...], bool]:
+        given = call.args.get("expression")
+        number = number_of(given) if isinstance(given, exp.Expr) else None
+        if name == "PERCENTILE_CONT":
+            if number is None or not 0 < number < 1:
+                hint = "0.5 is the median; the ends are no quantiles."
+                raise self.refuse(call, "a probability inside (0, 1) in PERCENTILE_CONT", "another", hint)
+            return (number,), False
+        if number is None or not number.is_integer() or not 2 <= number < MOST_BOUNDARIES:
+            expected = f"a whole number from 2 to {MOST_BOUNDARIES - 1} in APPROX_QUANTILES"
+            raise self.refuse(call, expected, "another", "4 gives quartiles.")
+        parts = int(number)
+        return tuple(place / parts for place in range(1, parts)), True
+
+    def _label(self, text: str, rows: Rows, arguments: Arguments, name: str = "") -> str:
+        """The name of a column, or of an expression, in the plan: one for each text and pair of bounds."""
+        plain = plain_column(text, rows.relation.names)
+        key = f"{text} {arguments.bounds}"
+        if key not in self._labels:
+            wanted = name or plain or "value"
+            fresh, number = wanted, 1
+            while fresh in self._used:
+                number += 1
+                fresh = f"{wanted}_{number}"
+            self._labels[key] = fresh
+            # A plain column needs no expression, unless its name is taken or would be read as one.
+            self._used[fresh] = plain if plain == fresh and split_unit(fresh)[1] is None else ""
+            if not self._used[fresh]:
+                self._used[fresh] = f'"{fresh.replace(chr(34), chr(34) * 2)}"={text}'
+        return self._labels[key]
+
+    def _options(self, aggregates: tuple[Aggregated, ...]) -> dict[str, Any]:
+        """The options of the release, without its budget."""
+        options: dict[str, Any] = {}
+        if self.clause.max_groups is not None and (self.select.args.get("group") is not None):
+            options["max_groups"] = self.clause.max_groups
+        if self.clause.min_units is not None and self.select.args.get("group") is not None:
+            options["low_threshold"] = self.clause.min_units
+        for one in aggregates:
+            bounds = one.arguments.bounds
+            most = bounds[1] if isinstance(bounds[1], str) else int(bounds[1])
+            written = self._used.get(one.label, one.label)
+            if one.kind == "rows":
+                known = options.setdefault("rows", most)
+                if known != most:
+                    expected = "one pair of bounds for COUNT(*)"
+                    raise self.refuse(self.select, expected, "two", "use the wider one.")
+            elif one.kind == "distinct":
+                options.setdefault("distinct", {})[written] = most
+            elif one.kind == "quantile":
+                before = options.setdefault("quantiles", {}).get(written, ((),))[0]
+                asked = sorted({*before, *one.probabilities})
+                options["quantiles"][written] = (asked, *bounds)
+            elif one.kind != "count":
+                options.setdefault(_OPTION[{v: k for k, v in _KIND.items()}[one.kind]], {})[written] = bounds
+        if any(one.arguments.report for one in aggregates):
+            options["intervals"] = LEVEL
+        if weights := self._weights(aggregates):
+            options["weights"] = weights
+        return options
+
+    def _weights(self, aggregates: tuple[Aggregated, ...]) -> dict[str, float]:
+        """`epsilon =>` as a share relative to the count's, which also selects the groups."""
+        given = {one: one.arguments.epsilon for one in aggregates if one.arguments.epsilon is not None}
+        selection = self.clause.selection_epsilon
+        if not given and selection is None:
+            return {}
+        epsilon = self.clause.epsilon
+        if epsilon is None:
+            expected = "epsilon in OPTIONS, beside shares of it"
+            raise self.refuse(self.select.args["hint"], expected, "none", "say what they are shares of.")
+        others = [one for one in aggregates if one.arguments.epsilon is None and one.kind != "count"]
+        spent = sum(given.values()) + (selection or 0.0)
+        open_shares = len(others) + (selection is None)
+        if spent > epsilon * (1 + 1e-12) or (open_shares and spent >= epsilon):
+            hint = "the epsilons of aggregates and of group selection are parts of the epsilon in OPTIONS."
+            raise self.refuse(self.select.args["hint"], f"at most epsilon = {epsilon:g} in all parts", f"{spent:g}", hint)
+        rest = (epsilon - spent) / open_shares if open_shares else 0.0
+        counted = selection or rest
+        shares = {one: given.get(one, rest) / counted for one in aggregates if one.kind != "count"}
+        return {one.name: share for one, share in shares.items()}
+
+
+def _sources(select: exp.Select) -> list[exp.Expr]:
+    source = select.args.get("from_")
+    return [*([] if source is None else [source.this]), *(join.this for join in select.args.get("joins") or ())]
+
+
+def _unit_text(column: str) -> str:
+    """A column of a tree as a unit: written so that nothing in its name is read as an expression."""
+    if split_unit(column) == (column, None):
+        return column
+    quoted = '"' + column.replace('"', '""') + '"'
+    return f"{quoted}={quoted}"
+
+
+def _named(name: str, text: str, rows: Rows) -> str:
+    """A key as a release takes it: a column, or an expression under a name."""
+    plain = plain_column(text, rows.relation.names)
+    if plain == name and split_unit(name)[1] is None and "=" not in name:
+        return name
+    return '"' + name.replace('"', '""') + '"=' + text
+
