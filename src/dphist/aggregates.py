@@ -107,7 +107,7 @@ class Aggregate:
     def names(self) -> tuple[str, ...]:
         """The names of its columns in a release."""
         if self.kind == "quantile" and self.chosen != "nothing":
-            return tuple(f"p{_percent(p)}_{self.column}" for p in self.probabilities)
+            return tuple(f"p{percent_in_name(p)}_{self.column}" for p in self.probabilities)
         return () if self.chosen == "nothing" else (self.name,)
 
     @property
@@ -270,7 +270,7 @@ class Aggregate:
         return f"{self.estimand}; noise of std {number(first.noise_std)}{unit} on the sum of {what}"
 
 
-def _percent(probability: float) -> str:
+def percent_in_name(probability: float) -> str:
     """100 p as a part of a name: 50, or 99_9."""
     return f"{Decimal(repr(probability)) * 100:f}".rstrip("0").rstrip(".").replace(".", "_")
 

@@ -100,7 +100,9 @@ class Answer(Published):
             first,
             title="Private answer",
             headline=[("Asked", self.statement), *first.headline],
-            guarantee=" ".join([*([told["guarantee"]] if others else []), first.guarantee, *(o.guarantee for o in others)]),
+            guarantee=" ".join(
+                [*([told["guarantee"]] if others else []), first.guarantee, *(o.guarantee for o in others)]
+            ),
             cells=cells_of(self.table, keys, values, None),
             table_note="± is one standard error." if values else "Values have no errors of their own.",
             reading=[*first.reading, *(line for other in others for line in other.reading)],
@@ -127,7 +129,7 @@ def describe_answer(
         each = "; ".join(f"({number}) {one['guarantee']}" for number, one in enumerate(releases, 1))
         guarantee = f"{len(releases)} private tables, together epsilon {epsilon:g} and delta {delta:g}. {each}"
     names = table.column_names
-    values = value_names(names)
+    keys = {name.casefold() for one in releases for name in one["by"]}
     return {
         "format": "dphist-answer",
         "version": VERSION,
@@ -136,7 +138,7 @@ def describe_answer(
         "statement": statement,
         "outer": outer,
         "unit": releases[0]["unit"],
-        "by": [name for name in names if name not in values and not _is_beside(name, names)],
+        "by": [name for name in names if name.casefold() in keys],
         "columns": list(names),
         "epsilon": epsilon,
         "delta": delta,

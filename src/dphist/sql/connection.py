@@ -15,9 +15,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from dphist import checks
-from dphist.engines.base import Engine, Progress
-from dphist.engines.query import EngineOptions, Files, PerformanceSettings
 from dphist.engines import engine_for
+from dphist.engines.base import Engine, Progress
+from dphist.engines.query import EngineOptions, PerformanceSettings
 from dphist.errors import BudgetExceeded, InvalidParameter
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
@@ -25,7 +25,7 @@ from dphist.publish.charge import Charge, charging
 from dphist.publish.run import Job, prepare, prepare_selection
 from dphist.sql.answer import Answer, published_table
 from dphist.sql.explain import explain_statement
-from dphist.sql.outer import check_outer, compute, outer_sql
+from dphist.sql.outer import check_outer, check_sql, compute, outer_sql
 from dphist.sql.parse import PrivacyClause, located, parse, place_of
 from dphist.sql.relate import Definition, Relating, Scope
 from dphist.sql.tables import Table, tables_of
@@ -275,7 +275,9 @@ class Connection:
         for clause in node.find_all(exp.With):
             blank.defined(clause.parent, {})  # type: ignore[arg-type]
         root = exp.Subquery(this=node)  # so that what is replaced has a parent
-        selects = [one for one in node.find_all(exp.Select, bfs=False) if isinstance(one.args.get("hint"), PrivacyClause)]
+        selects = [
+            one for one in node.find_all(exp.Select, bfs=False) if isinstance(one.args.get("hint"), PrivacyClause)
+        ]
         privates: list[PrivateSelect] = []
         released: dict[str, object] = {}
         for select in selects:
@@ -295,8 +297,6 @@ class Connection:
         try:
             sql = outer_sql(root.this)
             with duckdb.connect(":memory:") as other:
-                from dphist.sql.outer import check_sql
-
                 check_sql(sql, other, {*released, *public})
         except InvalidParameter as problem:
             raise located(problem, text, place_of(node)) from None
@@ -327,11 +327,12 @@ class Connection:
         return list(zip(*shares, strict=True))
 
     def _job(self, text: str, private: PrivateSelect, epsilon: float, delta: float) -> Job:
-        tables = [private.command_source] if private.command_source is not None else list(self.tables.values())
+        source = private.command_source
+        tables = list(self.tables.values()) if source is None else [source]
         common: dict[str, Any] = {
             "unit": private.unit,
             "where": private.where,
-            "engine": self._engine_of([one for one in tables if one is not None]),
+            "engine": self._engine_of(tables),
             "epsilon": epsilon,
             "delta": delta,
         }
@@ -459,6 +460,3 @@ def _scope_of(select: exp.Select) -> Scope:
                 break
             scope[one.alias.casefold()] = Definition(one.this, dict(scope))
     return scope
-
-
-__all__ = ["Connection", "Files", "Script", "Statement", "connect"]

@@ -14,7 +14,13 @@ from dphist.publish.explain import explain
 from dphist.publish.run import Job
 from dphist.sql.translate import PrivateSelect
 
-_FLAGS: Final = {"sums": "--sum", "means": "--mean", "variances": "--variance", "stds": "--std", "distinct": "--distinct"}
+_FLAGS: Final = {
+    "sums": "--sum",
+    "means": "--mean",
+    "variances": "--variance",
+    "stds": "--std",
+    "distinct": "--distinct",
+}
 
 
 def explain_statement(
@@ -28,9 +34,7 @@ def explain_statement(
         parts.append("The same release as a command:\n" + textwrap.indent(command_of(private, job), "  "))
         parts.append("The rows that are counted, and whose they are:\n" + "\n".join(_lines(private.relation)))
         parts.append(explain(job).rstrip())
-    parts.append(
-        "After that, from the published table alone, which costs nothing:\n" + textwrap.indent(outer, "  ")
-    )
+    parts.append("After that, from the published table alone, which costs nothing:\n" + textwrap.indent(outer, "  "))
     return "\n\n".join(parts) + "\n"
 
 
@@ -44,13 +48,17 @@ def command_of(private: PrivateSelect, job: Job) -> str:
     if private.where is not None:
         words += ["--where", private.where]
     request = job.plan.request
-    words += ["--epsilon", f"{request.epsilon!r}", "--delta", f"{request.delta!r}"]
+    words += ["--epsilon", f"{request.epsilon:.17g}", "--delta", f"{request.delta:.17g}"]
     for name, value in private.options.items():
         words += [*_flag(name, value)]
     if private.public_keys is not None:
         words += ["--keys", "KEYS.parquet"]
     words += ["-o", "out.parquet"]
-    note = "" if private.command_source is not None else "\n# ROWS.parquet stands for the rows below; they are not written down"
+    note = (
+        ""
+        if private.command_source is not None
+        else "\n# ROWS.parquet stands for the rows below; they are not written down"
+    )
     return " ".join(map(shlex.quote, words)) + note
 
 

@@ -107,7 +107,9 @@ def read_arguments(call: exp.Expr, per_row: bool, refuse: Refuse) -> Arguments:
     right, wrong = "contribution_bounds_per_row", "contribution_bounds_per_group"
     right, wrong = (right, wrong) if per_row else (wrong, right)
     if wrong in given:
-        hint = "a variance, a deviation or a quantile bounds each row." if per_row else "a person's rows are added first."
+        hint = (
+            "a variance, a deviation or a quantile bounds each row." if per_row else "a person's rows are added first."
+        )
         raise refuse(given[wrong], f"{right} for {called(call)}", wrong, hint)
     return Arguments(
         bounds=_bounds(given.get(right), call, refuse),
@@ -226,4 +228,3 @@ def _report(node: exp.Expr | None, refuse: Refuse) -> bool:
         got = repr(text) if text else "something else"
         raise refuse(node, 'report_format => "JSON"', got, "there are no protocol buffers here.")
     return True
-

@@ -99,7 +99,11 @@ def outer_sql(statement: exp.Expr) -> str:
     def plain(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.JSONExtractArray) and isinstance(node.this, exp.Expr):
             return node.this
-        if isinstance(node, exp.Anonymous) and (kind := _CASTS.get(str(node.name).upper())) and len(node.expressions) == 1:
+        if (
+            isinstance(node, exp.Anonymous)
+            and (kind := _CASTS.get(str(node.name).upper()))
+            and len(node.expressions) == 1
+        ):
             return exp.Cast(this=node.expressions[0], to=exp.DataType.build(kind))
         if isinstance(node, exp.Float64 | exp.JSONCast):
             return exp.Cast(this=node.this, to=exp.DataType.build("double"))
@@ -122,7 +126,9 @@ def check_sql(sql: str, connection: duckdb.DuckDBPyConnection, tables: set[str])
         if node.get("type") == "BASE_TABLE":
             known = node["table_name"].casefold() in defined and not node["schema_name"] and not node["catalog_name"]
             if not known:
-                raise InvalidParameter("tables that are published or public in an outer query", repr(node["table_name"]))
+                raise InvalidParameter(
+                    "tables that are published or public in an outer query", repr(node["table_name"])
+                )
         if node.get("type") == "TABLE_FUNCTION" and node["function"]["function_name"].lower() != "unnest":
             raise InvalidParameter("tables in an outer query", f"the function {node['function']['function_name']}")
         name = str(node.get("function_name") or "").lower()

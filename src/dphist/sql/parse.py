@@ -3,8 +3,8 @@
     SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(name = value, ...)   a `PrivacyClause` in the place of a hint
     SUM(x, contribution_bounds_per_group => (0, 1))               the call, with its named arguments in "named"
 
-Every node knows its place in the text, so that a refusal can show it. The tree decides what a statement is. None of the text goes
-on to an engine: expressions are written out again, and read by the engine's own parser (`sql.relate`).
+Every node knows its place in the text, so that a refusal can show it. The tree decides what a statement is. None of the text
+goes on to an engine: expressions are written out again, and read by the engine's own parser (`sql.relate`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ try:
     from sqlglot.dialects.bigquery import BigQuery
     from sqlglot.errors import ParseError, SqlglotError, TokenError
     from sqlglot.parsers.bigquery import BigQueryParser
-    from sqlglot.tokens import TokenType
+    from sqlglot.tokenizer_core import TokenType
 except ModuleNotFoundError:
     raise MissingExtra("sql", "SQL statements") from None
 
@@ -32,12 +32,12 @@ _DEEPEST: Final = 100
 
 _SPAN: Final = "span"
 _PLACED: Final = (
-    "_parse_statement _parse_select_query _parse_subquery _parse_cte _parse_with _parse_table _parse_join _parse_lateral"
-    " _parse_unnest _parse_where _parse_group _parse_having _parse_qualify _parse_order _parse_limit _parse_table_sample"
-    " _parse_pivot _parse_expression _parse_alias _parse_disjunction _parse_conjunction _parse_equality _parse_comparison"
-    " _parse_range _parse_bitwise _parse_term _parse_factor _parse_unary _parse_type _parse_column _parse_primary"
-    " _parse_set_operations _parse_lambda _parse_ordered _parse_from"
-).split()
+    "statement", "select_query", "subquery", "cte", "with", "table", "join", "lateral", "unnest", "where", "group",
+    "having", "qualify", "order", "limit", "table_sample", "pivot", "expression", "alias", "disjunction",
+    "conjunction", "equality", "comparison", "range", "bitwise", "term", "factor", "unary", "type", "column",
+    "primary", "set_operations", "lambda", "ordered", "from",
+)  # fmt: skip
+"""The methods of the parser that make nodes, without `_parse_`."""
 
 
 class PrivacyClause(exp.Hint):
@@ -145,15 +145,13 @@ class _Parser(BigQueryParser):
 
 
 for _name in _PLACED:
-    if hasattr(BigQueryParser, _name):
-        setattr(_Parser, _name, _placed(_name))
+    setattr(_Parser, f"_parse_{_name}", _placed(f"_parse_{_name}"))
 
 
 class GoogleSQL(BigQuery):
     """The dialect."""
 
-    Parser = _Parser
-    parser_class = _Parser
+    parser_class = _Parser  # type: ignore[assignment]
 
 
 def called(node: exp.Expr) -> str:
@@ -224,6 +222,10 @@ def written(node: exp.Expr, *, quoted: bool = False) -> str:
         InvalidParameter: it has no form there.
     """
     try:
-        return str(node.sql(dialect="duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, comments=False, identify=quoted))
+        return str(
+            node.sql(dialect="duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, comments=False, identify=quoted)
+        )
     except (SqlglotError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        raise InvalidParameter("SQL that can be written for the engine", called(node), "write it another way.") from None
+        raise InvalidParameter(
+            "SQL that can be written for the engine", called(node), "write it another way."
+        ) from None

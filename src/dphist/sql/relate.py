@@ -200,8 +200,8 @@ class Relating:
             return self.query(defined.query, defined.scope).called(alias)
         table = self.table_named(name)
         if table is None:
-            names = [*self.tables, *scope]
-            hint = did_you_mean(name, names) or f"the tables are {', '.join(names[:20])}."
+            others = [*self.tables, *scope]
+            hint = did_you_mean(name, others) or f"the tables are {', '.join(others[:20])}."
             raise self.refuse(node, "a table that is named", repr(name), hint.strip())
         self.used[table.name] = table
         names = self.columns_of(table.name)
@@ -269,7 +269,9 @@ class Relating:
             hint = "write the columns: USING (user_id), or ON."
             raise self.refuse(join, "JOIN with ON or USING", f"{method} JOIN", hint)
         if side not in ("", "LEFT", "RIGHT") or kind not in ("", "INNER", "OUTER", "CROSS"):
-            hint = "rows without a partner on either side would show who is missing." if side == "FULL" else "write JOIN."
+            hint = (
+                "rows without a partner on either side would show who is missing." if side == "FULL" else "write JOIN."
+            )
             raise self.refuse(join, "JOIN, LEFT JOIN, RIGHT JOIN or CROSS JOIN", f"{side or kind} JOIN", hint)
         right = self._item(join.this, scope)
         self._check_aliases(left, right, join)
@@ -314,7 +316,9 @@ class Relating:
             if one.alias.casefold() in taken:
                 raise self.refuse(join, "different names in FROM", repr(one.alias), "give one of them an alias.")
 
-    def _using(self, first: Rows, second: Rows, join: exp.Join) -> tuple[Rows, Rows, list[tuple[str, str]], frozenset[str]]:
+    def _using(
+        self, first: Rows, second: Rows, join: exp.Join
+    ) -> tuple[Rows, Rows, list[tuple[str, str]], frozenset[str]]:
         pairs, merged = [], set()
         for name in join.args["using"]:
             column = exp.column(exp.to_identifier(name.name, quoted=True))
@@ -401,7 +405,9 @@ class Relating:
         if clause is None:
             return scope
         if clause.args.get("recursive"):
-            raise self.refuse(clause, "WITH", "WITH RECURSIVE", "how often it repeats would depend on everybody's rows.")
+            raise self.refuse(
+                clause, "WITH", "WITH RECURSIVE", "how often it repeats would depend on everybody's rows."
+            )
         found = dict(scope)
         own: set[str] = set()
         for one in clause.expressions:
@@ -443,7 +449,9 @@ class Relating:
 
     def _selected(self, node: exp.Select, rows: Rows) -> Rows:
         """The columns of SELECT, after GROUP BY and HAVING."""
-        grouped = node.args.get("group") is not None or any(map(_aggregates, [*node.expressions, node.args.get("having")]))
+        grouped = node.args.get("group") is not None or any(
+            map(_aggregates, [*node.expressions, node.args.get("having")])
+        )
         if not grouped and node.args.get("having") is not None:
             raise self.refuse(node.args["having"], "HAVING with GROUP BY", "HAVING alone", "WHERE compares rows.")
         read: Callable[[exp.Expr], str]
@@ -470,7 +478,9 @@ class Relating:
         relation: Relation = Select(rows.relation, kept, computed, place_of(node))
         if distinct := node.args.get("distinct"):
             if distinct.args.get("on"):
-                raise self.refuse(node, "SELECT DISTINCT", "DISTINCT ON", "which row is the first depends on their order.")
+                raise self.refuse(
+                    node, "SELECT DISTINCT", "DISTINCT ON", "which row is the first depends on their order."
+                )
             relation = Fold(relation, tuple(name for _, name in visible), place=place_of(node))
         self.owner(relation)
         return Rows(self._counted(relation, node), (Visible("", tuple(visible)),))
@@ -533,9 +543,7 @@ class Relating:
         if group is None:
             return []
         self.only(group, "GROUP BY", "expressions")
-        items = {
-            one.alias.casefold(): one.this for one in node.expressions if isinstance(one, exp.Alias) and one.alias
-        }
+        items = {one.alias.casefold(): one.this for one in node.expressions if isinstance(one, exp.Alias) and one.alias}
         keys = []
         for key in group.expressions:
             if isinstance(key, exp.Literal) and not key.is_string:
@@ -574,7 +582,9 @@ class Relating:
             function, inside = "count distinct", inside.expressions[0]
         if isinstance(inside, exp.Star):
             return rows, Folded("count")
-        if not isinstance(inside, exp.Expr) or isinstance(inside, exp.Order | exp.Limit | exp.IgnoreNulls | exp.HavingMax):
+        if not isinstance(inside, exp.Expr) or isinstance(
+            inside, exp.Order | exp.Limit | exp.IgnoreNulls | exp.HavingMax
+        ):
             raise self.refuse(call, f"{called(call)} of a column", "a clause of its own", "leave it out.")
         rows, column = self._column(rows, inside)
         return rows, Folded(function, column)
@@ -632,7 +642,10 @@ class Relating:
             raise located(problem, self.text, place_of(node)) from None
         if {name.casefold() for name in found.columns} != columns:
             raise self.refuse(
-                node, "an expression that DuckDB reads as BigQuery does", "one with two readings", "write it another way."
+                node,
+                "an expression that DuckDB reads as BigQuery does",
+                "one with two readings",
+                "write it another way.",
             )
         return text
 
@@ -688,7 +701,9 @@ class Relating:
             return found[0]
         name = ".".join(part.name for part in column.parts)
         if found:
-            raise self.refuse(at or column, "a name that means one column", repr(name), "write the table before it: a.x.")
+            raise self.refuse(
+                at or column, "a name that means one column", repr(name), "write the table before it: a.x."
+            )
         names = [one for one, _ in rows.columns if one]
         hint = did_you_mean(column.name, names) or (f"the columns are {', '.join(names[:20])}." if names else "")
         raise self.refuse(at or column, "a column that exists", repr(name), hint.strip())

@@ -21,9 +21,11 @@ def _value(value: exp.Expr, low: exp.Expr, high: exp.Expr, level: float) -> Mapp
 def report(suffix: str, level: float, *, about_zero: bool = False, bounding: exp.Expr | None = None) -> exp.Expr:
     """One value. about_zero: the interval is that of the noise alone, as counts and sums have it."""
     value, low, high = (exp.column(f"{name}{suffix}") for name in ("value", "low", "high"))
-    ends = [exp.Sub(this=end.copy(), expression=value.copy()) if about_zero else end.copy() for end in (low, high)]
+    lower, upper = (
+        exp.Sub(this=end.copy(), expression=value.copy()) if about_zero else end.copy() for end in (low, high)
+    )
     parts = {} if bounding is None else {"bounding_report": bounding}
-    return _pack(result=_pack(**_value(value, *ends, level)), **parts)
+    return _pack(result=_pack(**_value(value, lower, upper, level)), **parts)
 
 
 def reports(suffixes: Sequence[str], number: int, level: float, bounding: exp.Expr | None) -> exp.Expr:

@@ -54,7 +54,7 @@ def tables_of(given: Mapping[str, object], unit: str | Mapping[str, str] | None)
         raise InvalidParameter("at least one table", "none", "name one: --table events=events.parquet.")
     tables: dict[str, Table] = {}
     for name, source in given.items():
-        if not isinstance(name, str) or not name.strip():
+        if not str(name).strip():
             raise InvalidParameter("names for tables", repr(name))
         if name.casefold() in {one.casefold() for one in tables}:
             raise InvalidParameter("tables whose names differ in more than case", repr(name))
@@ -68,7 +68,7 @@ def tables_of(given: Mapping[str, object], unit: str | Mapping[str, str] | None)
             raise InvalidParameter("units of tables that are there", repr(name), f"they are {', '.join(tables)}.")
         if tables[name].public:
             raise InvalidParameter(f"{name!r} with a unit, or public", "both", "a public table belongs to nobody.")
-        if not isinstance(column, str) or not column.strip():
+        if not str(column).strip() or not hasattr(column, "casefold"):
             raise InvalidParameter(f"one column or expression as the unit of {name!r}", repr(column))
         tables[name] = replace(tables[name], unit=column)
     return tables

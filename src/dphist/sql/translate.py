@@ -9,12 +9,14 @@ The published table has names of ours in that SELECT: key_1, ..., and value_1, e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Final
 
 from sqlglot import exp
 
-from dphist.columns import split_unit
+from dphist.aggregates import percent_in_name
+from dphist.columns import split_name, split_unit
 from dphist.engines.relations import Derived, Filter, Relation, Scan
 from dphist.errors import InvalidParameter
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
@@ -45,7 +47,22 @@ _INSTEAD: Final = {
     "STDDEV": "write STDDEV_POP.", "PERCENTILE_DISC": "write PERCENTILE_CONT.",
 }  # fmt: skip
 _SUFFIXES: Final = (STD_ERROR, NOISY, LOW, HIGH)
-_EVERY: Final = ("expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "hint", "with_")
+_EVERY: Final = (
+    "expressions",
+    "from_",
+    "joins",
+    "where",
+    "group",
+    "having",
+    "order",
+    "limit",
+    "offset",
+    "hint",
+    "with_",
+)
+
+
+_AUTO: Final = Arguments()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +76,7 @@ class Aggregated:
     call: str
     kind: str
     label: str = ""
-    arguments: Arguments = Arguments()
+    arguments: Arguments = _AUTO
     probabilities: tuple[float, ...] = ()
     ends: bool = False
 
@@ -68,6 +85,8 @@ class Aggregated:
         """The name of a column without an alias."""
         if self.kind in ("count", "rows"):
             return self.kind
+        if self.kind == "quantile" and not self.ends:
+            return f"p{percent_in_name(self.probabilities[0])}_{self.label}"
         return f"{self.kind}_{self.label}"
 
 
@@ -106,8 +125,8 @@ class Translating:
     in_set_operation: bool = False
     clause: Clause = field(init=False)
     _aggregates: dict[str, Aggregated] = field(default_factory=dict)
-    _labels: dict[str, str] = field(default_factory=dict)
-    _used: dict[str, str] = field(default_factory=dict)
+    _texts: dict[str, str] = field(default_factory=dict)
+    _bounds: dict[tuple[str, str], object] = field(default_factory=dict)
 
     def refuse(self, node: exp.Expr, expected: str, got: str, hint: str = "") -> InvalidParameter:
         """A refusal at the place of a node."""
@@ -120,7 +139,9 @@ class Translating:
         assert isinstance(hint, PrivacyClause)
         self.clause = read_clause(hint, self.refuse)
         if select.args.get("distinct") is not None:
-            raise self.refuse(select, "SELECT WITH DIFFERENTIAL_PRIVACY", "DISTINCT in it", "GROUP BY makes rows distinct.")
+            raise self.refuse(
+                select, "SELECT WITH DIFFERENTIAL_PRIVACY", "DISTINCT in it", "GROUP BY makes rows distinct."
+            )
         relating.only(select, "a private SELECT", *_EVERY)
         if select.args.get("from_") is None:
             raise self.refuse(hint, "a FROM clause", "none", "name a table: FROM events.")
@@ -149,7 +170,7 @@ class Translating:
             unit=unit,
             by=by,
             where=where,
-            options=self._options(aggregates),
+            options=self._options(aggregates, rows),
             aggregates=aggregates,
             keys_only=keys_only,
             table=self.table,
@@ -188,14 +209,17 @@ class Translating:
             hint = f"the rows belong to {kind}: leave the option out, or name that column."
             raise self.refuse(column, "the unit of the tables as privacy_unit_column", repr(column.name), hint)
         if not found and not self._is_path(column):
-            raise self.refuse(column, "the unit among the columns of FROM", repr(column.name), "select it in the subquery.")
+            raise self.refuse(
+                column, "the unit among the columns of FROM", repr(column.name), "select it in the subquery."
+            )
 
     def _is_path(self, column: exp.Column) -> bool:
         return len(column.parts) > 1
 
     def _keys(self, rows: Rows) -> list[tuple[str, str]]:
         """Names and texts of GROUP BY."""
-        relating, keys = self.relating, []
+        relating = self.relating
+        keys: list[tuple[str, str]] = []
         names = {id(one.this): one.alias for one in self.select.expressions if isinstance(one, exp.Alias)}
         for place, key in enumerate(relating.keys_of(self.select), 1):
             text = relating.expression(key, rows)
@@ -249,7 +273,9 @@ class Translating:
         wanted = [column if column in listed.names else pairs.get(column or "") for column in columns]
         if sorted(map(str, wanted)) != sorted(listed.names):
             got = "other columns in GROUP BY, or in the list"
-            raise self.refuse(self.select.args["group"], "GROUP BY all columns of the public list, and no others", got, hint)
+            raise self.refuse(
+                self.select.args["group"], "GROUP BY all columns of the public list, and no others", got, hint
+            )
         return listed
 
     # Aggregates
@@ -275,7 +301,9 @@ class Translating:
             name = item.alias if isinstance(item, exp.Alias) else self._name(inner, alone, place)
             if name.casefold() in {one.casefold() for one in names}:
                 if isinstance(item, exp.Alias):
-                    raise self.refuse(item, "columns with different names", repr(name), "give one of them another alias.")
+                    raise self.refuse(
+                        item, "columns with different names", repr(name), "give one of them another alias."
+                    )
                 name = f"{name}_{place}"
             names.append(name)
             aliases[name.casefold()] = value
@@ -291,7 +319,9 @@ class Translating:
         if (having := select.args.get("having")) is not None:
             outer.set("where", exp.Where(this=computed(having.this, aliases=aliases)))
         if (order := select.args.get("order")) is not None:
-            ordered = [self._ordered(one, values, lambda node: computed(node, aliases=aliases)) for one in order.expressions]
+            ordered = [
+                self._ordered(one, values, lambda node: computed(node, aliases=aliases)) for one in order.expressions
+            ]
             outer.set("order", exp.Order(expressions=ordered))
         for name in ("limit", "offset"):
             if (clause := select.args.get(name)) is not None:
@@ -432,9 +462,9 @@ class Translating:
             raise self.refuse(call, f"{name} of a column", "a clause of its own", "leave it out; nulls are ignored.")
         text = relating.expression(inside, rows)
         if name in _OPTION:
-            return Aggregated(name, _KIND[name], self._label(text, rows, arguments), arguments)
+            return Aggregated(name, _KIND[name], self._label(_KIND[name], text, rows, arguments), arguments)
         probabilities, ends = self._probabilities(call, name)
-        label = self._label(text, rows, replace(arguments, epsilon=None, report=False))
+        label = self._label("quantile", text, rows, arguments)
         return Aggregated(name, "quantile", label, arguments, probabilities, ends)
 
     def _count(self, call: exp.Expr, arguments: Arguments, rows: Rows, units: tuple[str, ...]) -> Aggregated:
@@ -452,7 +482,7 @@ class Translating:
             text = self.relating.expression(inside.expressions[0], rows)
             if plain_column(text, rows.relation.names) in units:
                 return Aggregated(name, "count", "", arguments)
-            label = self._label(text, rows, arguments)
+            label = self._label("distinct", text, rows, arguments)
             return Aggregated(name, "distinct", label, arguments)
         if isinstance(inside, exp.Star):
             return Aggregated(name, "rows", "", arguments)
@@ -462,7 +492,7 @@ class Translating:
         condition = text if name == "COUNTIF" else f"({text}) IS NOT NULL"
         if name == "COUNT" and plain_column(text, rows.relation.names) in units and most == 1:
             return Aggregated(name, "count", "", arguments)
-        label = self._label(f"CASE WHEN {condition} THEN 1 END", rows, arguments, "counted")
+        label = self._label("sum", f"CASE WHEN {condition} THEN 1 END", rows, arguments, "counted")
         return Aggregated(name, "sum", label, arguments)
 
     def _probabilities(self, call: exp.Expr, name: str) -> tuple[tuple[float, ...], bool]:
@@ -479,24 +509,27 @@ class Translating:
         parts = int(number)
         return tuple(place / parts for place in range(1, parts)), True
 
-    def _label(self, text: str, rows: Rows, arguments: Arguments, name: str = "") -> str:
-        """The name of a column, or of an expression, in the plan: one for each text and pair of bounds."""
+    def _label(self, kind: str, text: str, rows: Rows, arguments: Arguments, name: str = "") -> str:
+        """The name of a column, or of an expression, in the plan: one for each kind, text and pair of bounds."""
+        family = {"variance": "spread", "std": "spread"}.get(kind, kind)
         plain = plain_column(text, rows.relation.names)
-        key = f"{text} {arguments.bounds}"
-        if key not in self._labels:
-            wanted = name or plain or "value"
-            fresh, number = wanted, 1
-            while fresh in self._used:
-                number += 1
-                fresh = f"{wanted}_{number}"
-            self._labels[key] = fresh
-            # A plain column needs no expression, unless its name is taken or would be read as one.
-            self._used[fresh] = plain if plain == fresh and split_unit(fresh)[1] is None else ""
-            if not self._used[fresh]:
-                self._used[fresh] = f'"{fresh.replace(chr(34), chr(34) * 2)}"={text}'
-        return self._labels[key]
+        bounds = arguments.bounds
+        wanted = name or plain or "value"
+        for number in count(1):
+            label = wanted if number == 1 else f"{wanted}_{number}"
+            same_text = self._texts.setdefault(label, text) == text
+            if same_text and self._bounds.setdefault((family, label), bounds) == bounds:
+                return label
+        raise AssertionError("there is always one more name")
 
-    def _options(self, aggregates: tuple[Aggregated, ...]) -> dict[str, Any]:
+    def _written(self, label: str, rows: Rows) -> str:
+        """A label as a release takes it: a column by its name, anything else as name=expression."""
+        text = self._texts[label]
+        if plain_column(text, rows.relation.names) == label and split_name(label)[1] is None:
+            return label
+        return '"' + label.replace('"', '""') + '"=' + text
+
+    def _options(self, aggregates: tuple[Aggregated, ...], rows: Rows) -> dict[str, Any]:
         """The options of the release, without its budget."""
         options: dict[str, Any] = {}
         if self.clause.max_groups is not None and (self.select.args.get("group") is not None):
@@ -506,7 +539,7 @@ class Translating:
         for one in aggregates:
             bounds = one.arguments.bounds
             most = bounds[1] if isinstance(bounds[1], str) else int(bounds[1])
-            written = self._used.get(one.label, one.label)
+            written = self._written(one.label, rows) if one.label else ""
             if one.kind == "rows":
                 known = options.setdefault("rows", most)
                 if known != most:
@@ -541,11 +574,13 @@ class Translating:
         open_shares = len(others) + (selection is None)
         if spent > epsilon * (1 + 1e-12) or (open_shares and spent >= epsilon):
             hint = "the epsilons of aggregates and of group selection are parts of the epsilon in OPTIONS."
-            raise self.refuse(self.select.args["hint"], f"at most epsilon = {epsilon:g} in all parts", f"{spent:g}", hint)
+            raise self.refuse(
+                self.select.args["hint"], f"at most epsilon = {epsilon:g} in all parts", f"{spent:g}", hint
+            )
         rest = (epsilon - spent) / open_shares if open_shares else 0.0
         counted = selection or rest
         shares = {one: given.get(one, rest) / counted for one in aggregates if one.kind != "count"}
-        return {one.name: share for one, share in shares.items()}
+        return {f"{one.kind}_{one.label}" if one.label else one.kind: share for one, share in shares.items()}
 
 
 def _sources(select: exp.Select) -> list[exp.Expr]:
@@ -564,7 +599,6 @@ def _unit_text(column: str) -> str:
 def _named(name: str, text: str, rows: Rows) -> str:
     """A key as a release takes it: a column, or an expression under a name."""
     plain = plain_column(text, rows.relation.names)
-    if plain == name and split_unit(name)[1] is None and "=" not in name:
+    if plain == name and split_name(name)[1] is None:
         return name
     return '"' + name.replace('"', '""') + '"=' + text
-
