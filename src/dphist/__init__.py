@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     )
     from dphist.planning.plan import Plan, plan
     from dphist.planning.top_k import TopKPlan, plan_top_k
+    from dphist.publish.answer import Answer
     from dphist.publish.bounds import PrivateBounds, bounds
     from dphist.publish.result import Release
     from dphist.publish.run import release, select
     from dphist.publish.stat import PrivateStatistic, stat
-    from dphist.sql.answer import Answer
     from dphist.sql.connection import Connection, connect
     from dphist.sql.tables import public
     from dphist.verification.isolated import verify
@@ -93,7 +93,7 @@ __all__ = [
 # Loaded when it is first asked for: numerical libraries take a second, and planning needs no engine.
 _LAZY = {
     "AdaptiveGaussian": "dphist.mechanisms",
-    "Answer": "dphist.sql.answer",
+    "Answer": "dphist.publish.answer",
     "Connection": "dphist.sql.connection",
     "connect": "dphist.sql.connection",
     "public": "dphist.sql.tables",

@@ -21,12 +21,13 @@ from dphist.engines.query import EngineOptions, PerformanceSettings
 from dphist.errors import BudgetExceeded, InvalidParameter
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
+from dphist.publish.answer import Answer
 from dphist.publish.charge import Charge, charging
 from dphist.publish.run import Job, prepare, prepare_selection
-from dphist.sql.answer import Answer, published_table
 from dphist.sql.explain import explain_statement
 from dphist.sql.outer import check_outer, check_sql, compute, outer_sql
 from dphist.sql.parse import PrivacyClause, located, parse, place_of
+from dphist.sql.published import published_table
 from dphist.sql.relate import Definition, Relating, Scope
 from dphist.sql.tables import Table, tables_of
 from dphist.sql.translate import PrivateSelect, Translating

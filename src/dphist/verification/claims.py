@@ -110,12 +110,14 @@ class Findings:
     """Checks, and what must have been charged for such a file; None where that is not known.
 
     same_words: whether the entry has the sentences of the metadata. It has not where the data chose the mechanism, which was
-    charged before it was known.
+    charged before it was known. paid: the metadata of each private table behind a file that has several, and what was found
+    of it: each has an entry of its own.
     """
 
     checks: Sequence[Check]
     spend: Callable[[], Spend] | None = None
     same_words: bool = True
+    paid: Sequence[tuple[dict[str, Any], Findings]] = ()
 
 
 def unreadable(problem: Exception, otherwise: str) -> Findings:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Annotated, Final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -85,29 +85,51 @@ class _Release(claims.Stated):
         return estimated(values, request, self.intervals if bounded else None, allow_negative=self.allow_negative)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Claims:
+    """What the metadata of a release states, as far as its plan gives it."""
+
+    plan: Plan
+    request: Selection
+    version: int
+    checks: list[Check]
+
+    def findings(self, table: Iterable[Check] = ()) -> Findings:
+        """The checks of its claims and of its table."""
+        given = self.plan.request.choice == "given"
+        spend = lambda: spend_of_plan(_as_charged(self.plan), self.request.unit)  # noqa: E731 - asked for later, if at all
+        return Findings([*self.checks, *table], spend, same_words=given)
+
+
 def check_release(stored: Stored, table: pa.Table) -> Findings:
     """Everything about a release that follows from its plan."""
     try:
-        plan = Plan(*storage.from_data(stored.metadata.get("plan"), "the metadata"))
-        stated = _Release.read(stored.metadata)
-        request, totals = stated.selection(), stated.totals(plan)
-        if not request.by and (plan.request.thresholded or plan.request.keys != 1):
-            raise InvalidParameter("columns that make the groups, which the plan has", "none")
-        check_form(plan, request.order, request.intervals, request.integers)
-        bounds = _bounds_of(plan, stated.bounds)
-        expected = describe_release(plan, request, totals, stated.created, stated.receipt, bounds)
-        # A column may be called like an expression, and was just the unit. A unit of several parts is always named.
-        earlier = guarantee(plan.request, plan.mechanism) if isinstance(request.unit, str) else None
+        found = check_claims(stored.metadata)
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, "the metadata lacks what it should say")
+    plain = claims.is_plain(found.version, table)
+    return found.findings(_check_table(stored, table, found.plan, found.request, plain=plain))
+
+
+def check_claims(metadata: dict[str, Any]) -> Claims:
+    """What metadata states against its plan, whose guarantee is computed anew. Raises one of `claims.UNREADABLE`."""
+    plan = Plan(*storage.from_data(metadata.get("plan"), "the metadata"))
+    stated = _Release.read(metadata)
+    request, totals = stated.selection(), stated.totals(plan)
+    if not request.by and (plan.request.thresholded or plan.request.keys != 1):
+        raise InvalidParameter("columns that make the groups, which the plan has", "none")
+    check_form(plan, request.order, request.intervals, request.integers)
+    bounds = _bounds_of(plan, stated.bounds)
+    expected = describe_release(plan, request, totals, stated.created, stated.receipt, bounds)
+    # A column may be called like an expression, and was just the unit. A unit of several parts is always named.
+    earlier = guarantee(plan.request, plan.mechanism) if isinstance(request.unit, str) else None
     detail = f"delta({plan.request.mechanism_epsilon:g}) = {plan.delta:.4g} <= {plan.request.delta:g}, computed anew"
-    checks = [
-        Check("guarantee", True, detail),
-        *claims.compare(stored.metadata, expected, earlier),
-        *_check_table(stored, table, plan, request, plain=claims.is_plain(stated.version, table)),
-    ]
-    given = plan.request.choice == "given"
-    return Findings(checks, lambda: spend_of_plan(_as_charged(plan), request.unit), same_words=given)
+    return Claims(
+        plan,
+        request,
+        stated.version,
+        [Check("guarantee", True, detail), *claims.compare(metadata, expected, earlier)],
+    )
 
 
 def _bounds_of(plan: Plan, stated: Sequence[_Bounds]) -> tuple[ChosenBounds, ...]:

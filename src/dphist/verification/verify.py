@@ -17,6 +17,7 @@ from dphist.publish.charge import Spend
 from dphist.publish.digests import DIGEST, FILE, TABLE, VERSION, digest_of, table_digest
 from dphist.publish.files import sha256
 from dphist.verification.claims import Charged, Findings, excerpt, same, skipped
+from dphist.verification.of_answer import check_answer
 from dphist.verification.of_lists import check_running, check_top_k
 from dphist.verification.of_release import check_release
 from dphist.verification.stored import Stored, open_stored
@@ -28,6 +29,7 @@ _TINY: Final = 1e-300
 """Below it doubles lose digits, so that two versions of a numerical library may differ by more than the last ones."""
 
 _KINDS: Final[dict[str, Callable[[Stored, pa.Table], Findings]]] = {
+    "dphist-answer": check_answer,
     "dphist-release": check_release,
     "dphist-top-k": check_top_k,
     "dphist-continual-release": check_running,
@@ -42,7 +44,7 @@ def examine(path: str | Path, *, ledger: str | Path | None = None, head: str | N
     metadata = stored.metadata
     kind, version, keys = (metadata.get(name) for name in ("format", "version", "by"))
     if str(kind) not in _KINDS:
-        raise InvalidParameter("a file written by dphist release, top-k or continual", ascii(kind)[:60])
+        raise InvalidParameter("a file written by dphist release, sql, top-k or continual", ascii(kind)[:60])
     if type(version) is not int or not 1 <= version <= VERSION:
         hint = "it was written by a newer dphist, or changed."
         raise InvalidParameter(f"metadata of version {VERSION} or older", excerpt(version), hint)
@@ -53,7 +55,11 @@ def examine(path: str | Path, *, ledger: str | Path | None = None, head: str | N
         *_check_agreement(stored),
         *_check_digests(stored, table, version),
         *findings.checks,
-        *_check_ledger(ledger, head, metadata, findings),
+        *(
+            check
+            for told, found in findings.paid or [(metadata, findings)]
+            for check in _check_ledger(ledger, head, told, found)
+        ),
     ]
 
 

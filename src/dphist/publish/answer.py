@@ -1,4 +1,4 @@
-"""What a statement answers: a table computed from private ones, with all that they say about themselves."""
+"""The answer to a statement: a table that is computed from private ones, with all that these say about themselves."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from dphist.planning.plan import HIGH, LOW, STD_ERROR
+from dphist.planning.plan import STD_ERROR
 from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION
 from dphist.publish.result import Published, Release
 from dphist.report.cells import cells_of
 from dphist.report.content import Appendix, Content
 from dphist.report.of_release import content_of
-from dphist.sql.translate import Aggregated, PrivateSelect
 from dphist.version import __version__
 
 
@@ -73,7 +72,11 @@ class Answer(Published):
             'dphist-answer'
         """
         return describe_answer(
-            self.statement, self.outer, [release.metadata() for release in self.releases], self.created, self.table
+            self.statement,
+            self.outer,
+            [release.metadata() for release in self.releases],
+            self.created,
+            self.table.column_names,
         )
 
     def content(self) -> Content:
@@ -120,7 +123,7 @@ def _is_beside(name: str, names: Sequence[str]) -> bool:
 
 
 def describe_answer(
-    statement: str, outer: str, releases: Sequence[dict[str, Any]], created: dt.datetime, table: pa.Table
+    statement: str, outer: str, releases: Sequence[dict[str, Any]], created: dt.datetime, names: Sequence[str]
 ) -> dict[str, Any]:
     """The metadata of an answer."""
     epsilon, delta = (sum(one["plan"]["request"][name] for one in releases) for name in ("epsilon", "delta"))
@@ -128,7 +131,6 @@ def describe_answer(
     if len(releases) > 1:
         each = "; ".join(f"({number}) {one['guarantee']}" for number, one in enumerate(releases, 1))
         guarantee = f"{len(releases)} private tables, together epsilon {epsilon:g} and delta {delta:g}. {each}"
-    names = table.column_names
     keys = {name.casefold() for one in releases for name in one["by"]}
     return {
         "format": "dphist-answer",
@@ -146,45 +148,3 @@ def describe_answer(
         "ledger": releases[0]["ledger"] if len(releases) == 1 else None,
         "releases": list(releases),
     }
-
-
-def published_table(private: PrivateSelect, release: Release) -> pa.Table:
-    """The table of a release under the names that the outer query has for its columns."""
-    table = release.table
-    columns: dict[str, Any] = {}
-    for place, name in enumerate(private.key_names, 1):
-        columns[f"key_{place}"] = table.column(name)
-    for number, one in enumerate(private.aggregates, 1):
-        columns |= _columns_of(one, number, release, table)
-    if not columns:
-        raise AssertionError("a private SELECT has keys or aggregates")
-    return pa.table(columns)
-
-
-def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table) -> dict[str, Any]:
-    """Value, error and interval of an aggregate; null where no bounds could be found."""
-    names, places = ["count"], [""]
-    columns: dict[str, Any] = {}
-    if one.kind != "count":
-        kind = next(
-            found
-            for found in release.plan.request.aggregates
-            if found.kind == one.kind and (found.kind == "rows" or found.column == one.label)
-        )
-        names = [kind.name]
-        if one.probabilities:
-            by_probability = dict(zip(kind.probabilities, kind.names, strict=False))
-            names = [by_probability.get(probability, "") for probability in one.probabilities]
-            places = [f"_{place}" for place in range(1, len(names) + 1)]
-        lower, upper = (None, None) if kind.chosen == "nothing" else kind.bounds
-        seen = next((bounds for bounds in release.bounds if bounds.name == kind.name), None)
-        units = None if seen is None else seen.units
-        outside = None if seen is None or seen.outside is None or units is None else seen.outside * units
-        facts = {"lower": lower, "upper": upper, "inputs": units, "outside": outside}
-        for name, value in facts.items():
-            columns[f"{name}_{number}"] = pa.array([value] * table.num_rows, pa.float64())
-    for name, place in zip(names, places, strict=True):
-        for word, suffix in (("value", ""), ("error", STD_ERROR), ("low", LOW), ("high", HIGH)):
-            found = table.column(name + suffix) if name and name + suffix in table.column_names else None
-            columns[f"{word}_{number}{place}"] = pa.nulls(table.num_rows, pa.float64()) if found is None else found
-    return columns

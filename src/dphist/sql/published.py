@@ -1,0 +1,53 @@
+"""The table of a release as the outer query of its statement reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from dphist.planning.plan import HIGH, LOW, STD_ERROR
+from dphist.publish.result import Release
+from dphist.sql.translate import Aggregated, PrivateSelect
+
+
+def published_table(private: PrivateSelect, release: Release) -> pa.Table:
+    """The table of a release under the names that the outer query has for its columns."""
+    table = release.table
+    columns: dict[str, Any] = {}
+    for place, name in enumerate(private.key_names, 1):
+        columns[f"key_{place}"] = table.column(name)
+    for number, one in enumerate(private.aggregates, 1):
+        columns |= _columns_of(one, number, release, table)
+    if not columns:
+        raise AssertionError("a private SELECT has keys or aggregates")
+    return pa.table(columns)
+
+
+def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table) -> dict[str, Any]:
+    """Value, error and interval of an aggregate; null where no bounds could be found."""
+    names, places = ["count"], [""]
+    columns: dict[str, Any] = {}
+    if one.kind != "count":
+        kind = next(
+            found
+            for found in release.plan.request.aggregates
+            if found.kind == one.kind and (found.kind == "rows" or found.column == one.label)
+        )
+        names = [kind.name]
+        if one.probabilities:
+            by_probability = dict(zip(kind.probabilities, kind.names, strict=False))
+            names = [by_probability.get(probability, "") for probability in one.probabilities]
+            places = [f"_{place}" for place in range(1, len(names) + 1)]
+        lower, upper = (None, None) if kind.chosen == "nothing" else kind.bounds
+        seen = next((bounds for bounds in release.bounds if bounds.name == kind.name), None)
+        units = None if seen is None else seen.units
+        outside = None if seen is None or seen.outside is None or units is None else seen.outside * units
+        facts = {"lower": lower, "upper": upper, "inputs": units, "outside": outside}
+        for name, value in facts.items():
+            columns[f"{name}_{number}"] = pa.array([value] * table.num_rows, pa.float64())
+    for name, place in zip(names, places, strict=True):
+        for word, suffix in (("value", ""), ("error", STD_ERROR), ("low", LOW), ("high", HIGH)):
+            found = table.column(name + suffix) if name and name + suffix in table.column_names else None
+            columns[f"{word}_{number}{place}"] = pa.nulls(table.num_rows, pa.float64()) if found is None else found
+    return columns

@@ -1,0 +1,51 @@
+"""Check a file of `dphist sql`: the claims of every private table that it is computed from, and what it says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
+
+import pyarrow as pa
+from pydantic import AwareDatetime, Field
+
+from dphist.checks import Check
+from dphist.publish.answer import describe_answer
+from dphist.verification import claims
+from dphist.verification.claims import Findings, skipped
+from dphist.verification.of_release import check_claims
+from dphist.verification.stored import Stored
+
+_MOST: Final = 1_000
+"""Private tables behind one answer."""
+
+
+class _Answer(claims.Model):
+    version: int
+    dphist: claims.Text
+    created: AwareDatetime
+    statement: claims.Text
+    outer: claims.Text
+    releases: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=_MOST)]
+
+
+def check_answer(stored: Stored, table: pa.Table) -> Findings:
+    """The guarantees of its private tables, computed anew. Its own rows follow from tables that are not in the file."""
+    try:
+        stated = _Answer.read(stored.metadata)
+        found = [check_claims(one) for one in stated.releases]
+        parts = [one.findings() for one in found]
+        names = stored.metadata.get("columns") if table.num_columns == 0 else table.column_names
+        expected = describe_answer(stated.statement, stated.outer, stated.releases, stated.created, list(names or ()))
+    except claims.UNREADABLE as problem:
+        return claims.unreadable(problem, "the metadata lacks what it should say")
+    checks = [*_named(parts), *claims.compare(stored.metadata, expected)]
+    checks.append(skipped("rows", "are computed from private tables that are not in this file"))
+    return Findings(checks, paid=list(zip(stated.releases, parts, strict=True)))
+
+
+def _named(parts: list[Findings]) -> Iterator[Check]:
+    """The checks of each private table, with its number where there are several."""
+    for number, part in enumerate(parts, 1):
+        for check in part.checks:
+            name = check.name if len(parts) == 1 else f"{check.name} {number}"
+            yield Check(name, check.passed, check.detail)
