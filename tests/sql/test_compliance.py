@@ -11,6 +11,7 @@ import io
 import json
 import math
 import re
+import runpy
 import tomllib
 from fractions import Fraction
 from functools import cache
@@ -164,6 +165,11 @@ def test_the_page_gives_the_reason_of_every_case_that_does_not_pass() -> None:
         if "why" in case
     }
     assert {case.get("why") for case in CASES} == {None, *DATA["reasons"]}
+
+
+def test_the_noise_that_the_page_compares_is_what_the_benchmark_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(PAGE.parents[1] / "benchmarks" / "sql_noise.py"), run_name="__main__")
+    assert capsys.readouterr().out in page()
 
 
 def page() -> str:
