@@ -196,3 +196,13 @@ def test_zeros_draw_no_noise_and_other_words_do(law: Any) -> None:
         assert toss([0, 1 << 100], np.ones(3, np.int64), zeros()).all()
     if math.isclose(float(getattr(law, "scale", 1)), 1e6) or isinstance(law, RoundedGaussian):
         assert sample(law, 9).any()
+
+
+def test_a_report_about_groups_does_not_tell_the_size_of_an_ordinary_one_as_its_own() -> None:
+    """How many people bounds were found from is known of everybody together, not of one group."""
+    text = """SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1e20, delta = 1, max_groups_contributed = 1)
+        stops, SUM(fare, report_format => 'JSON') AS report FROM rides GROUP BY stops"""
+    for row in run(text).to_arrow().to_pylist():
+        bounding = json.loads(row["report"])["bounding_report"]
+        assert (bounding["num_inputs"], bounding["num_outside"]) == (None, None)
+        assert bounding["lower_bound"] < bounding["upper_bound"]
