@@ -64,10 +64,12 @@ class DphistError(Exception):
 class InvalidParameter(DphistError, ValueError):
     """A parameter outside its domain.
 
-    pointer: where in a text of the user's own something is wrong: the line, and under it a caret.
+    pointer: where in a text of the user's own something is wrong: the line, and under it a caret. place: where in a statement,
+    from its first character to the one behind the last; who has the statement makes a pointer of it.
     """
 
     pointer: str = ""
+    place: tuple[int, int] | None = None
 
     def __init__(self, expected: str, got: object, hint: str = "") -> None:
         self.expected, self.got, self.hint = expected, got, hint

@@ -172,7 +172,7 @@ def check_query(query: GroupByQuery, connection: duckdb.DuckDBPyConnection) -> t
     names = [part.name for part in parts if part.expression is None]
     names += [one.column for one in query.measures if one.column is not None and one.expression is None]
     names += [key.name for key in query.by if key.expression is None]
-    checked = {part.expression: _check_unit(part, connection) for part in parts if part.expression is not None}
+    checked = {part.expression: check_unit(part, connection) for part in parts if part.expression is not None}
     for text in (*(key.expression for key in query.by), *(one.expression for one in query.measures), query.where):
         if text is not None and text not in checked:
             checked[text] = check_expression(text, connection)
@@ -182,7 +182,7 @@ def check_query(query: GroupByQuery, connection: duckdb.DuckDBPyConnection) -> t
     return names, checked
 
 
-def _check_unit(part: Key, connection: duckdb.DuckDBPyConnection) -> RecordExpression:
+def check_unit(part: Key, connection: duckdb.DuckDBPyConnection) -> RecordExpression:
     """An expression without columns would make all records those of one unit."""
     assert part.expression is not None
     try:

@@ -77,6 +77,7 @@ class Fields:
     """A query whose columns, expressions and types have been checked, as SQL over one record of `source`.
 
     unit: its parts. Their values stay side by side in one value: texts that were joined could be cut in another place.
+    definitions: how the source is derived from others, for people to read.
     """
 
     source: str
@@ -90,6 +91,11 @@ class Fields:
     want_total: bool
     kept: str | None = None
     read: tuple[str, ...] | None = None
+    definitions: tuple[str, ...] = ()
+
+    def explained(self, sql: str) -> str:
+        """The SQL of a run behind the views that it reads."""
+        return "\n\n".join([*self.definitions, sql])
 
     def with_measures(self, measures: Sequence[Measure]) -> Fields:
         """The same with other measures of the same columns."""

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from dphist.engines import input_files
 from dphist.engines.query import Files
+from dphist.engines.relations import Derived
 from dphist.errors import InvalidParameter
 from dphist.outputs import OTHER_NAME, OVERWRITE, check_outputs, check_precious, replacements
 from dphist.publish.digests import FILE, seal, with_content
@@ -60,6 +61,8 @@ def _names(source: object) -> Iterable[object]:
         return source.paths
     if isinstance(source, list | tuple):
         return source
+    if isinstance(source, Derived):
+        return [name for table in source.tables.values() for name in _names(table)]
     return input_files(source)
 
 

@@ -37,6 +37,7 @@ from dphist.engines.duckdb.session import fetch, leave_room, memory_limit, sessi
 from dphist.engines.duckdb.sources import Attached, attach, quote_identifier
 from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.reading import InputBytes, Reading
+from dphist.engines.relations import Derived
 from dphist.engines.sql import (
     Fields,
     blocks_sql,
@@ -122,7 +123,9 @@ class DuckDBEngine(Engine):
     def columns(self, source: object) -> list[str]:
         """All that are there: the source is attached without any of them."""
         with session(self.settings) as connection:
-            return list(attach(connection, source, []).columns)
+            return list(
+                source.relation.names if isinstance(source, Derived) else attach(connection, source, []).columns
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -275,11 +278,11 @@ class DuckDBRecords:
 
     def explain(self, bounds: ContributionBounds) -> str:
         """The SQL that `groups` executes."""
-        return commented(self.query, explained_sql(self.fields, bounds, DuckDBDialect()))
+        return commented(self.query, self.fields.explained(explained_sql(self.fields, bounds, DuckDBDialect())))
 
     def explain_pairs(self) -> str:
         """The SQL that `pairs` executes."""
-        return commented(self.query, ";\n".join([materialise_sql(self.fields), UNITS_SQL]))
+        return commented(self.query, self.fields.explained(";\n".join([materialise_sql(self.fields), UNITS_SQL])))
 
     def read(self, work: Callable[[], _T]) -> _T:
         """Do what reads the records. Where DuckDB's reader does not take a value, once more with null for such values."""

@@ -9,11 +9,13 @@ from typing import Final
 import duckdb
 
 from dphist.engines.duckdb import types as keytypes
+from dphist.engines.duckdb.derived import attach_derived
 from dphist.engines.duckdb.expressions import Piece, Steps
 from dphist.engines.duckdb.names import check_columns
 from dphist.engines.duckdb.sources import SOURCE, Attached, attach, described, quote_text
 from dphist.engines.expressions import Expressions, check_query
 from dphist.engines.query import GroupByQuery, Key, parse_unit
+from dphist.engines.relations import Derived
 from dphist.engines.sql import Fields
 from dphist.errors import InvalidParameter
 from dphist.measures import Measure
@@ -35,7 +37,10 @@ def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupB
     """Check everything that can be checked without reading a record."""
     plain, checked = check_query(query, connection)
     read = [name for expression in checked.values() for name in expression.columns]
-    attached = attach(connection, source, [*plain, *read])
+    if isinstance(source, Derived):
+        attached = attach_derived(connection, source, query, checked, [*plain, *read])
+    else:
+        attached = attach(connection, source, [*plain, *read])
     _close_doors(connection, attached)
     check_columns(plain, checked, list(attached.columns), attached.form)
     for key in query.by:
@@ -63,6 +68,7 @@ def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupB
         drop_null_keys=query.null_keys == "drop",
         listed=None if query.public_keys is None else _list_keys(connection, query, steps, canonical),
         want_total=query.want_total,
+        definitions=attached.definitions,
     ), attached
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from dphist.engines.relations import Derived
 from dphist.errors import EngineFailure
 
 if TYPE_CHECKING:
@@ -14,13 +16,22 @@ WRITES_FOLDERS = True
 
 
 def owns(source: object) -> bool:
-    """Whether a source is a DataFrame of Spark, classic or Connect. Asked without loading Spark."""
+    """Whether a source is a DataFrame of Spark, classic or Connect, or derived from one. Asked without loading Spark."""
+    return any(map(is_frame, _tables(source)))
+
+
+def is_frame(source: object) -> bool:
+    """Whether a source is a DataFrame of Spark itself."""
     return type(source).__module__.startswith("pyspark.sql")
+
+
+def _tables(source: object) -> Iterable[Any]:
+    return source.tables.values() if isinstance(source, Derived) else (source,)
 
 
 def input_files(source: Any) -> tuple[str, ...]:
     """The files behind a DataFrame; one that cannot tell them will say why when it is read."""
-    if not owns(source):
+    if not is_frame(source):
         return ()
     from dphist.engines.spark.session import without_leaks
 
@@ -34,6 +45,6 @@ def open_engine(source: Any, options: EngineOptions) -> SparkEngine:
     """The session of a DataFrame, or one of our own."""
     from dphist.engines.spark.engine import SparkEngine, open_session
 
-    if owns(source):
-        return SparkEngine(source.sparkSession)
+    for frame in filter(is_frame, _tables(source)):
+        return SparkEngine(frame.sparkSession)
     return open_session(options.master, options.remote, options.staging)

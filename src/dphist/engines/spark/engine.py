@@ -321,11 +321,11 @@ class SparkRecords:
 
     def explain(self, bounds: ContributionBounds) -> str:
         """The SQL that `groups` executes."""
-        return commented(self.query, explained_sql(self.fields, bounds, SparkDialect()))
+        return commented(self.query, self.fields.explained(explained_sql(self.fields, bounds, SparkDialect())))
 
     def explain_pairs(self) -> str:
         """The SQL that `pairs` executes."""
-        return commented(self.query, self.pairs_sql())
+        return commented(self.query, self.fields.explained(self.pairs_sql()))
 
     def histogram_sql(self, bounds: ContributionBounds, pairs: str | None = None, largest: int | None = None) -> str:
         """The whole plan in SQL, or what is left of it when the pairs are written down."""

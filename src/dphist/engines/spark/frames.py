@@ -12,7 +12,8 @@ from dphist.engines.duckdb.names import check_columns
 from dphist.engines.duckdb.sources import check_folders, check_types, folders_of, form_of, format_of_files, json_columns
 from dphist.engines.expressions import Expressions
 from dphist.engines.query import Files
-from dphist.engines.spark import owns
+from dphist.engines.relations import Derived
+from dphist.engines.spark import is_frame
 from dphist.engines.spark import types as spark_types
 from dphist.engines.spark.expressions import quote_identifier, spark_type
 from dphist.engines.spark.session import without_leaks
@@ -65,8 +66,19 @@ def types_of(spark: SparkSession, view: str, expressions: Sequence[str]) -> list
     )
 
 
+def check_times(source: object, names: Sequence[str]) -> None:
+    """Refuse a unit that is cut short on its way to Spark, which has microseconds: two units would be bounded as one."""
+    folded = {name.casefold() for name in names}
+    for field in source.schema if isinstance(source, pa.Table) else ():
+        if field.name.casefold() in folded and pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+            hint = "cast it to text or microseconds first."
+            raise InvalidParameter(f"the unit {field.name!r} to be read as it is", f"the type {field.type}", hint)
+
+
 def column_names(spark: SparkSession, source: object) -> list[str]:
     """The columns of a source, by its schema or header."""
+    if isinstance(source, Derived):
+        return list(source.relation.names)
     if isinstance(source, pa.Table):
         return list(source.schema.names)
     return _opened(
@@ -108,7 +120,7 @@ def _opened(
     of_files: Callable[[Files, Sequence[str]], _T],
 ) -> _T:
     """What a function makes of a frame, or of files, which Spark alone may be able to reach."""
-    if owns(source):
+    if is_frame(source):
         frame: Any = source
         return of_frame(frame)
     if isinstance(source, str | Path):

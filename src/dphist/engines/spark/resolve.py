@@ -6,19 +6,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import duckdb
-import pyarrow as pa
 
 from dphist.engines.duckdb.names import check_columns
 from dphist.engines.duckdb.sources import check_unique
 from dphist.engines.expressions import check_query
 from dphist.engines.query import GroupByQuery, Key, parse_unit
+from dphist.engines.relations import Derived
 from dphist.engines.spark import types as spark_types
+from dphist.engines.spark.derived import SparkWriter, derived_frame
 from dphist.engines.spark.expressions import spark_expression
-from dphist.engines.spark.frames import ViewNames, narrowed, read_frame, types_of
+from dphist.engines.spark.frames import ViewNames, check_times, narrowed, read_frame, types_of
 from dphist.engines.spark.session import without_leaks
 from dphist.engines.sql import Fields
 from dphist.errors import InvalidParameter
 from dphist.measures import Measure
+from dphist.words import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,14 +37,24 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: Vie
         columns, checked = check_query(query, connection)
         parts, plain = parse_unit(query.unit), list(columns)
         for part in parts:
-            _check_times(source, [part.name] if part.expression is None else checked[part.expression].columns)
+            check_times(source, [part.name] if part.expression is None else checked[part.expression].columns)
         columns += [name for expression in checked.values() for name in expression.columns]
-        frame, typed = read_frame(spark, source, plain, checked)
+        definitions: tuple[str, ...] = ()
+        if isinstance(source, Derived):
+            writer = SparkWriter(spark, source.tables, connection, views)
+            frame, typed = derived_frame(writer, source, query, checked, columns), True
+            definitions = writer.definitions
+        else:
+            frame, typed = read_frame(spark, source, plain, checked)
         check_unique(frame.columns)
         check_columns(plain, checked, frame.columns, None)
         for column in columns:
             named(column)
         view = views.add(narrowed(frame, names), "source")
+        if definitions:
+            shown = {name.casefold(): name for name in frame.columns}
+            listed = ", ".join(f"{ours}: {printable(shown[name])}" for name, ours in names.items())
+            definitions += (f"-- {view}: the last relation, with {listed}",)
 
         def written(name: str, text: str | None) -> str:
             if text is None:
@@ -73,16 +85,8 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: Vie
         drop_null_keys=query.null_keys == "drop",
         listed=None if query.public_keys is None else _list_keys(spark, query, view, canonical, views),
         want_total=query.want_total,
+        definitions=definitions,
     )
-
-
-def _check_times(source: object, names: Sequence[str]) -> None:
-    """Refuse a unit that is cut short on its way to Spark, which has microseconds: two units would be bounded as one."""
-    folded = {name.casefold() for name in names}
-    for field in source.schema if isinstance(source, pa.Table) else ():
-        if field.name.casefold() in folded and pa.types.is_timestamp(field.type) and field.type.unit == "ns":
-            hint = "cast it to text or microseconds first."
-            raise InvalidParameter(f"the unit {field.name!r} to be read as it is", f"the type {field.type}", hint)
 
 
 def _unit(sql: str, kind: str, part: Key) -> str:

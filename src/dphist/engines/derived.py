@@ -1,0 +1,299 @@
+"""Trees of relations (`relations`) as SQL: every relation a view over the views below it, with the columns that somebody wants.
+
+What holds for every view, by induction over the tree:
+
+- A value is a function of rows of the tables, by the relation alone: no order of rows, no statistic, no number of threads
+  has a part in it. Sums of doubles are added in the order of their size.
+- No row makes a run fail, nor changes how others are read. Where values of two columns meet, they are of one type, or both are
+  numbers that a cast cannot fail for; anything else is refused, by the types alone. Units that meet have the very same
+  type: as doubles, two long numbers could become one.
+- Values are guarded and equal ones have equal bits, as in a column of a table.
+
+Engines differ in how they read a table, compute an expression and name types: `Writer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from dphist.engines.expressions import Expressions
+from dphist.engines.query import GroupByQuery, parse_unit
+from dphist.engines.relations import (
+    Combine,
+    Derived,
+    Filter,
+    Fold,
+    Folded,
+    Join,
+    Matching,
+    Relation,
+    Scan,
+    Select,
+    Values,
+    owner,
+)
+from dphist.errors import InvalidParameter
+
+_HINT_OF_CAST: Final = "cast one of them in a subquery: CAST(... AS ...)."
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A view, and the engine's types of its columns by their names in the tree."""
+
+    view: str
+    types: Mapping[str, str]
+
+
+class Writer(Protocol):
+    """Where engines differ. Names are those of the tree."""
+
+    @property
+    def whole(self) -> frozenset[str]:
+        """Types of whole numbers up to 64 bits with a sign."""
+        ...
+
+    @property
+    def floats(self) -> frozenset[str]:
+        """Types of floating-point numbers."""
+        ...
+
+    def quote(self, name: str) -> str:
+        """A column as an identifier of the engine's."""
+        ...
+
+    def reads(self, expression: str) -> Sequence[str]:
+        """The columns that an expression names, in any case."""
+        ...
+
+    def scan(self, relation: Scan, wanted: Sequence[str]) -> Written:
+        """Some columns of a table, guarded."""
+        ...
+
+    def constants(self, relation: Values, wanted: Sequence[str]) -> Written:
+        """Some columns of constants."""
+        ...
+
+    def select(self, child: Written, kept: Mapping[str, str], computed: Mapping[str, str]) -> Written:
+        """Columns of a view under new names, and expressions over them, guarded."""
+        ...
+
+    def filter(self, child: Written, condition: str, wanted: Sequence[str]) -> Written:
+        """The rows of a view for which a condition is true."""
+        ...
+
+    def define(self, sql: str) -> Written:
+        """A new view; `sql` names nothing but views and quoted columns."""
+        ...
+
+    def key(self, column: str, kind: str, role: str) -> tuple[str, str]:
+        """A column so that equal values have equal bits, as keys of groups have, and its type; or a refusal by its type."""
+        ...
+
+    def exact_sum(self, whole: str) -> str:
+        """The sum of whole numbers in a type in which it cannot overflow."""
+        ...
+
+    def addable(self, kind: str) -> bool:
+        """Whether `exact_sum` takes a type."""
+        ...
+
+    def is_number(self, kind: str) -> bool:
+        """Whether a cast to double takes any value of a type."""
+        ...
+
+    def ordered_sum(self, double: str) -> str:
+        """The sum of doubles in the order of their size; null of none."""
+        ...
+
+    def guarded(self, column: str, kind: str) -> str:
+        """A column with null for what must not go on."""
+        ...
+
+
+def write(relation: Relation, wanted: Iterable[str], writer: Writer) -> Written:
+    """The view of a relation with the columns that are wanted, and one if there are none: rows are counted, too.
+
+    Raises:
+        InvalidParameter: types that do not fit, with the place of the relation.
+    """
+    names = {name.casefold(): name for name in relation.names}
+    if len(names) < len(relation.names):
+        raise InvalidParameter("column names that differ in more than case", "some that do not")
+    try:
+        chosen = {_named(name, names) for name in wanted}
+        listed = [name for name in relation.names if name in chosen] or list(relation.names[:1])
+        return _write(relation, listed, writer)
+    except InvalidParameter as problem:
+        problem.place = problem.place or relation.place
+        raise
+
+
+def check_owner(derived: Derived, query: GroupByQuery, checked: Expressions) -> None:
+    """Refuse any unit but the one that the rows of a tree are proved to belong to."""
+    found = owner(derived.relation)
+    if found.public:
+        raise InvalidParameter(
+            "rows of some unit", "public tables alone", "what they say about nobody needs no privacy."
+        )
+    for part in (parts := parse_unit(query.unit)):
+        name: str | None = part.name
+        if part.expression is not None:
+            node = checked[part.expression].tree
+            name = node["column_names"][0] if node["class"] == "COLUMN_REF" and len(node["column_names"]) == 1 else None
+        if len(parts) > 1 or name is None or name.casefold() not in map(str.casefold, found.columns):
+            raise InvalidParameter(
+                f"{' or '.join(found.columns)} as the unit, whose rows these are",
+                f"{part.expression or part.name!r}",
+                "of another unit nothing is proved.",
+            )
+
+
+def _write(relation: Relation, wanted: Sequence[str], writer: Writer) -> Written:
+    match relation:
+        case Scan():
+            return writer.scan(relation, wanted)
+        case Values():
+            return writer.constants(relation, wanted)
+        case Select():
+            kept = {name: source for name, source in relation.kept.items() if name in wanted}
+            computed = {name: text for name, text in relation.computed.items() if name in wanted}
+            read = [name for text in computed.values() for name in writer.reads(text)]
+            return writer.select(write(relation.child, [*kept.values(), *read], writer), kept, computed)
+        case Filter():
+            child = write(relation.child, [*wanted, *writer.reads(relation.condition)], writer)
+            return writer.filter(child, relation.condition, wanted)
+        case Join():
+            return _join(relation, wanted, writer)
+        case Matching():
+            return _match(relation, wanted, writer)
+        case Combine():
+            return _combine(relation, wanted, writer)
+        case Fold():
+            return _fold(relation, wanted, writer)
+
+
+def _join(relation: Join, wanted: Sequence[str], writer: Writer) -> Written:
+    sides, units = [], []
+    for number, side in enumerate((relation.left, relation.right)):
+        own = [name for name in wanted if name in side.names] + [pair[number] for pair in relation.pairs]
+        sides.append(write(side, own, writer))
+        units.append(owner(side).columns)
+    left, right = sides
+    conditions = []
+    for one, other in relation.pairs:
+        same = one in units[0] and other in units[1]
+        pair = (("a", one, left), ("b", other, right))
+        conditions.append(" = ".join(_together(pair, f"{one} = {other}", writer, exactly=same)))
+    columns = [f"{'a' if name in left.types else 'b'}.{writer.quote(name)}" for name in wanted]
+    word = "LEFT JOIN" if relation.kind == "left" else "JOIN" if conditions else "CROSS JOIN"
+    beside = f"{word} {right.view} AS b" + ("" if word == "CROSS JOIN" else f" ON {' AND '.join(conditions) or 'TRUE'}")
+    return writer.define(f"SELECT {', '.join(columns)}\nFROM {left.view} AS a\n{beside}")
+
+
+def _match(relation: Matching, wanted: Sequence[str], writer: Writer) -> Written:
+    """SQL's IN: unknown, and so not kept, where only a null could decide."""
+    if len(relation.listed.names) != 1:
+        raise InvalidParameter("IN (SELECT ...) with one column", f"{len(relation.listed.names)}")
+    (only,) = relation.listed.names
+    child = write(relation.child, [*wanted, relation.column], writer)
+    listed = write(relation.listed, [only], writer)
+    pair = (("a", relation.column, child), ("b", only, listed))
+    value, among = _together(pair, f"{relation.column} IN (SELECT ...)", writer)
+    columns = ", ".join(f"a.{writer.quote(name)}" for name in wanted)
+    word = "NOT IN" if relation.negated else "IN"
+    return writer.define(
+        f"SELECT {columns}\nFROM {child.view} AS a\nWHERE {value} {word} (SELECT {among} FROM {listed.view} AS b)"
+    )
+
+
+def _combine(relation: Combine, wanted: Sequence[str], writer: Writer) -> Written:
+    rows = relation.kind == "union all"  # other kinds compare whole rows
+    columns = [column for column in relation.columns if column[0] in wanted or not rows]
+    left = write(relation.left, [one for _, one, _ in columns], writer)
+    right = write(relation.right, [other for _, _, other in columns], writer)
+    units = (owner(relation.left).columns, owner(relation.right).columns)
+    sides: tuple[list[str], list[str]] = ([], [])
+    for place, (name, one, other) in enumerate(columns, 1):
+        same = one in units[0] and other in units[1]
+        where = f"column {place} of {relation.kind.upper()}"
+        pair = (("a", one, left), ("b", other, right))
+        for side, sql in zip(sides, _together(pair, where, writer, exactly=same), strict=True):
+            side.append(f"{sql} AS {writer.quote(name)}")
+    selects = [
+        f"SELECT {', '.join(side)}\nFROM {view} AS {alias}"
+        for side, view, alias in zip(sides, (left.view, right.view), "ab", strict=True)
+    ]
+    return writer.define(f"\n{relation.kind.upper()}\n".join(selects))
+
+
+def _fold(relation: Fold, wanted: Sequence[str], writer: Writer) -> Written:
+    aggregates = {name: folded for name, folded in relation.aggregates.items() if name in wanted}
+    read = [folded.column for folded in aggregates.values() if folded.column is not None]
+    child = write(relation.child, [*relation.keys, *read], writer)
+    columns = {}
+    for name in relation.keys:
+        role = f"{name!r} of GROUP BY or DISTINCT"
+        columns[name] = writer.key(f"a.{writer.quote(name)}", child.types[name], role)[0]
+    columns |= {name: _folded(folded, child, writer) for name, folded in aggregates.items()}
+    listed = ", ".join(f"{sql} AS {writer.quote(name)}" for name, sql in columns.items())
+    groups = ", ".join(str(place) for place in range(1, len(relation.keys) + 1))
+    folded = writer.define(f"SELECT {listed}\nFROM {child.view} AS a" + (f"\nGROUP BY {groups}" if groups else ""))
+    guarded = {name: writer.guarded(writer.quote(name), folded.types[name]) for name in columns}
+    if all(sql == writer.quote(name) for name, sql in guarded.items() if name in aggregates):
+        return folded  # keys are guarded already
+    listed = ", ".join(f"{guarded[name]} AS {writer.quote(name)}" for name in wanted)
+    return writer.define(f"SELECT {listed}\nFROM {folded.view}")
+
+
+def _folded(folded: Folded, child: Written, writer: Writer) -> str:
+    """Of the values that are not null. A whole sum that 64 bits cannot hold is null."""
+    if folded.column is None:
+        return "COUNT(*)"
+    sql, kind = f"a.{writer.quote(folded.column)}", child.types[folded.column]
+    name = folded.function.upper()
+    if folded.function == "count":
+        return f"COUNT({sql})"
+    if folded.function in ("min", "max", "count distinct"):
+        key, _ = writer.key(sql, kind, f"{folded.column!r} in {name}")
+        return f"COUNT(DISTINCT {key})" if folded.function == "count distinct" else f"{name}({key})"
+    if writer.addable(kind):
+        total = writer.exact_sum(sql)
+        if folded.function == "sum":
+            return f"TRY_CAST({total} AS BIGINT)"
+        total = f"CAST({total} AS DOUBLE)"
+    elif writer.is_number(kind):
+        total = writer.ordered_sum(f"CAST({sql} AS DOUBLE)")
+    else:
+        hint = "cast it in a subquery: CAST(... AS DOUBLE)."
+        raise InvalidParameter(f"numbers in {name}({folded.column})", f"the type {kind}", hint)
+    return total if folded.function == "sum" else f"{total} / COUNT({sql})"
+
+
+def _together(
+    pair: tuple[tuple[str, str, Written], tuple[str, str, Written]],
+    where: str,
+    writer: Writer,
+    *,
+    exactly: bool = False,
+) -> list[str]:
+    """Two columns, each with the alias of its view, as one type; or a refusal by their types. exactly: they are units."""
+    keys = [
+        writer.key(f"{alias}.{writer.quote(name)}", view.types[name], f"the columns of {where}")
+        for alias, name, view in pair
+    ]
+    kinds = [kind for _, kind in keys]
+    if kinds[0] == kinds[1]:
+        return [sql for sql, _ in keys]
+    if exactly or not set(kinds) <= writer.whole | writer.floats:
+        raise InvalidParameter(f"one type on both sides of {where}", " and ".join(kinds), _HINT_OF_CAST)
+    common = "DOUBLE" if set(kinds) & writer.floats else "BIGINT"
+    return [f"CAST({sql} AS {common})" for sql, _ in keys]
+
+
+def _named(name: str, names: Mapping[str, str]) -> str:
+    if name.casefold() not in names:
+        raise InvalidParameter("a column that exists", repr(name))
+    return names[name.casefold()]

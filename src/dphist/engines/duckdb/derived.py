@@ -1,0 +1,239 @@
+"""Trees of relations in DuckDB: a view `source_i` for each table, a view `relation_i` for each relation.
+
+A table that comes twice is attached twice: of many sources there is one pass only. Where DuckDB's reader does not take a value
+of one Parquet file, everything is attached anew, since the others have been read by then, and the files are read with
+null for such values, as a table alone would be.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+
+from dphist.engines.derived import Written, check_owner, write
+from dphist.engines.duckdb import types as keytypes
+from dphist.engines.duckdb.expressions import Piece, Steps
+from dphist.engines.duckdb.names import check_columns
+from dphist.engines.duckdb.session import execute
+from dphist.engines.duckdb.sources import SOURCE, Attached, attach, described, quote_identifier
+from dphist.engines.expressions import Expressions, check_expression, check_unit
+from dphist.engines.query import GroupByQuery, Key
+from dphist.engines.relations import Derived, Scan, Values
+from dphist.errors import InvalidParameter
+from dphist.words import printable
+
+_WHOLE: Final = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
+_FLOATS: Final = frozenset({"FLOAT", "DOUBLE"})
+_KEYS: Final = {"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)", "UUID": "VARCHAR", "NULL": "VARCHAR"}
+"""What `types.canonical` turns types into."""
+
+
+def attach_derived(
+    connection: duckdb.DuckDBPyConnection,
+    derived: Derived,
+    query: GroupByQuery,
+    checked: Expressions,
+    needed: Sequence[str],
+) -> Attached:
+    """Make a tree readable under the name SOURCE. Refusals are by names and types; no record is read."""
+    check_owner(derived, query, checked)
+    relation, folded = derived.relation, {name.casefold() for name in needed}
+    wanted = [name for name in relation.names if name.casefold() in folded]
+    writer = DuckDBWriter(connection, derived.tables)
+    written = write(relation, wanted, writer)
+    writer.create(SOURCE, f"SELECT * FROM {written.view}")
+    tables = tuple(writer.attached)
+    return Attached(
+        columns={**dict.fromkeys(relation.names, ""), **written.types},
+        typed=True,
+        paths=tuple(dict.fromkeys(path for table in tables for path in table.paths)),
+        form=next((table.form for table in tables if table.form is not None), None),
+        reread=writer.rereading(),
+        tables=tables,
+        definitions=tuple(writer.definitions),
+    )
+
+
+@dataclass(slots=True, eq=False)
+class DuckDBWriter:
+    """How DuckDB says it: see `derived.Writer`."""
+
+    connection: duckdb.DuckDBPyConnection
+    tables: Mapping[str, Any]
+    attached: list[Attached] = field(default_factory=list)
+    again: list[Callable[[], object]] = field(default_factory=list)
+    definitions: list[str] = field(default_factory=list)
+    once: Counter[int] = field(default_factory=Counter)
+    relations: int = 0
+    whole: frozenset[str] = _WHOLE
+    floats: frozenset[str] = _FLOATS
+
+    def quote(self, name: str) -> str:
+        """The name itself."""
+        return quote_identifier(name)
+
+    def reads(self, expression: str) -> Sequence[str]:
+        """By DuckDB's parser."""
+        return check_expression(expression, self.connection).columns
+
+    def scan(self, relation: Scan, wanted: Sequence[str]) -> Written:
+        """An attachment of its own."""
+        own = {name: relation.columns[name] for name in wanted if name in relation.columns}
+        unit = relation.unit if relation.unit in wanted else None
+        checked: Expressions = {}
+        if unit is not None and relation.unit_expression is not None:
+            checked[relation.unit_expression] = check_unit(Key(unit, relation.unit_expression), self.connection)
+        read = [name for expression in checked.values() for name in expression.columns]
+        table = self.tables[relation.table]
+        self._check_once(table, relation.table)
+        view = self._attach(table, [*own.values(), *read], f"the table {relation.table}")
+        attached = self.attached[-1]
+        check_columns(list(own.values()), checked, list(attached.columns), attached.form)
+        types = {name.casefold(): kind for name, kind in attached.columns.items()}
+        for name in read if unit not in own else [own[unit]]:
+            keytypes.check_unit(types[name.casefold()], name)
+        steps = self._steps(attached, [*own.values(), *read])
+        pieces = {name: steps.column(source) for name, source in own.items()}
+        pieces |= {str(unit): steps.write(expression) for expression in checked.values()}
+        return self._define(steps, view, pieces)
+
+    def constants(self, relation: Values, wanted: Sequence[str]) -> Written:
+        """As a table in memory: nothing of a statement is in the SQL."""
+        view = self._attach(constants(relation, self.connection), wanted, "constants of the statement")
+        steps = self._steps(self.attached[-1], wanted)
+        return self._define(steps, view, {name: steps.column(name) for name in wanted})
+
+    def select(self, child: Written, kept: Mapping[str, str], computed: Mapping[str, str]) -> Written:
+        """Steps over the view."""
+        steps = Steps(self.connection, child.types, guarded=True)
+        pieces = {name: steps.column(source) for name, source in kept.items()}
+        for name, text in computed.items():
+            pieces[name] = steps.write(check_expression(text, self.connection))
+        return self._define(steps, child.view, pieces)
+
+    def filter(self, child: Written, condition: str, wanted: Sequence[str]) -> Written:
+        """The condition is the last step."""
+        steps = Steps(self.connection, child.types, guarded=True)
+        where = steps.condition(check_expression(condition, self.connection))
+        return self._define(steps, child.view, {name: steps.column(name) for name in wanted}, f"\nWHERE {where}")
+
+    def define(self, sql: str) -> Written:
+        """A temporary view."""
+        self.relations += 1
+        view = f"relation_{self.relations}"
+        self.create(view, sql)
+        return Written(view, described(self.connection, view))
+
+    def create(self, view: str, sql: str) -> None:
+        """A temporary view, shown where the SQL of a run is."""
+        self.definitions.append(f"CREATE TEMP VIEW {view} AS\n{sql};")
+        execute(self.connection, self.definitions[-1])
+
+    def key(self, column: str, kind: str, role: str) -> tuple[str, str]:
+        """As the keys of groups."""
+        return keytypes.canonical(column, kind, role), _KEYS.get(keytypes.base(kind), kind)
+
+    def exact_sum(self, whole: str) -> str:
+        """128 bits."""
+        return f"SUM({whole})"
+
+    def addable(self, kind: str) -> bool:
+        """Up to 64 bits."""
+        return kind in _WHOLE or kind == "UBIGINT"
+
+    def is_number(self, kind: str) -> bool:
+        """But truth values."""
+        return keytypes.base(kind) in keytypes.NUMBERS - {"BOOLEAN"}
+
+    def ordered_sum(self, double: str) -> str:
+        """A list is added from its start to its end."""
+        return f"list_sum(list_sort(list({double}) FILTER ({double} IS NOT NULL)))"
+
+    def guarded(self, column: str, kind: str) -> str:
+        """By the type; only doubles can be NaN, after a sum of infinities."""
+        return keytypes.guarded(column, kind) if kind in _FLOATS else column
+
+    def rereading(self) -> Callable[[], None] | None:
+        """What reads everything once more. It is done at once where a reader of the user's own has only one pass."""
+        if all(table.reread is None for table in self.attached):
+            return None
+        again = tuple(self.again)
+
+        def reread() -> None:
+            for one in again:
+                one()
+
+        if not self.once:
+            return reread
+        for table in self.attached:
+            if table.reread is not None:
+                table.reread()
+        return None
+
+    def _check_once(self, table: object, name: str) -> None:
+        if isinstance(table, pa.RecordBatchReader):
+            self.once[id(table)] += 1
+            if self.once[id(table)] > 1:
+                raise InvalidParameter(
+                    f"a table that can be read twice as {printable(name)}",
+                    "a reader, whose records come once",
+                    "read it into an Arrow table first: reader.read_all().",
+                )
+
+    def _attach(self, table: object, needed: Sequence[str], what: str) -> str:
+        view = f"source_{len(self.attached) + 1}"
+        attached = attach(self.connection, table, needed, view)
+        self.attached.append(attached)
+        self.again.append(attached.reread or partial(attach, self.connection, table, needed, view))
+        self.definitions.append(f"-- {view}: {printable(what)}")
+        return view
+
+    def _steps(self, attached: Attached, names: Sequence[str]) -> Steps:
+        folded = {name.casefold() for name in names}
+        columns = {name: kind for name, kind in attached.columns.items() if name.casefold() in folded}
+        return Steps(self.connection, columns)
+
+    def _define(self, steps: Steps, view: str, pieces: Mapping[str, Piece], where: str = "") -> Written:
+        columns = []
+        for name, piece in pieces.items():
+            sql = f"CAST({piece.sql} AS VARCHAR)" if piece.family == "null" else piece.sql
+            columns.append(f"{sql} AS {quote_identifier(name)}")
+        return self.define(f"SELECT {', '.join(columns)}\nFROM {steps.source(view)}{where}")
+
+
+def constants(relation: Values, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    """Literals as a table: whole numbers of 64 bits, other numbers as doubles, anything else of one type in each column."""
+    steps, pieces = Steps(connection, {}), dict[str, Piece]()
+    for text in dict.fromkeys(text for row in relation.rows for text in row):
+        expression = check_expression(text, connection)
+        if expression.columns:
+            raise InvalidParameter("constants alone", repr(text), "it reads a column.")
+        pieces[text] = steps.write(expression)
+    kinds = [_kind([pieces[row[place]] for row in relation.rows]) for place in range(len(relation.columns))]
+    rows = [
+        "(" + ", ".join(f"CAST({pieces[text].sql} AS {kind})" for text, kind in zip(row, kinds, strict=True)) + ")"
+        for row in relation.rows
+    ]
+    nothing = ", ".join(f"CAST(NULL AS {kind})" for kind in kinds)
+    listed = f"VALUES {', '.join(rows)}" if rows else f"SELECT {nothing} LIMIT 0"
+    return connection.sql(listed).to_arrow_table().rename_columns(list(relation.columns))
+
+
+def _kind(pieces: Sequence[Piece]) -> str:
+    kinds = {piece.type_name for piece in pieces if piece.family != "null"}
+    if not kinds:
+        return "VARCHAR"
+    if kinds <= _WHOLE:
+        return "BIGINT"
+    if all(keytypes.family(kind) in ("whole", "number") for kind in kinds):
+        return "DOUBLE"
+    (kind, *others) = sorted(kinds)
+    if others or keytypes.family(kind) in ("list", "struct", "interval", "other"):
+        raise InvalidParameter("constants of one simple type in each column", " and ".join(sorted(kinds)))
+    return kind

@@ -1,0 +1,174 @@
+"""Trees of relations in Spark: a view of each table, guarded and behind the barrier, and one of each relation.
+
+Every column has a name of ours, so that no name from outside gets into the SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+
+from dphist.engines.derived import Written, check_owner, write
+from dphist.engines.duckdb.derived import constants
+from dphist.engines.duckdb.names import check_columns
+from dphist.engines.duckdb.sources import check_unique
+from dphist.engines.expressions import Expressions, check_expression, check_unit
+from dphist.engines.query import GroupByQuery, Key
+from dphist.engines.relations import Derived, Scan, Values
+from dphist.engines.spark import types as spark_types
+from dphist.engines.spark.expressions import spark_expression
+from dphist.engines.spark.frames import ViewNames, check_times, narrowed, read_frame, types_of
+from dphist.engines.spark.session import without_leaks
+from dphist.errors import InvalidParameter
+from dphist.words import printable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_WHOLE: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
+_FLOATS: Final = frozenset({"float", "double"})
+
+
+def derived_frame(
+    writer: SparkWriter, derived: Derived, query: GroupByQuery, checked: Expressions, needed: Sequence[str]
+) -> DataFrame:
+    """The rows of a tree with the columns that are needed, under their own names. No record is read."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    check_owner(derived, query, checked)
+    folded = {name.casefold() for name in needed}
+    wanted = [name for name in derived.relation.names if name.casefold() in folded]
+    written = write(derived.relation, wanted, writer)
+    columns = [F.col(writer.quote(name)).alias(name) for name in written.types]
+    return without_leaks(lambda: writer.spark.table(written.view).select(*columns))
+
+
+@dataclass(slots=True, eq=False)
+class SparkWriter:
+    """How Spark says it: see `derived.Writer`."""
+
+    spark: SparkSession
+    tables: Mapping[str, Any]
+    connection: duckdb.DuckDBPyConnection
+    views: ViewNames
+    names: dict[str, str] = field(default_factory=dict)
+    statements: list[str] = field(default_factory=list)
+    attached: int = 0
+    relations: int = 0
+    whole: frozenset[str] = _WHOLE
+    floats: frozenset[str] = _FLOATS
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """The views, and what their columns stand for."""
+        columns = "\n".join(f"-- {ours}: {printable(name)}" for name, ours in self.names.items())
+        return (columns, *self.statements)
+
+    def quote(self, name: str) -> str:
+        """A name of ours."""
+        return self.names.setdefault(name, f"item_{len(self.names)}")
+
+    def reads(self, expression: str) -> Sequence[str]:
+        """By DuckDB's parser."""
+        return check_expression(expression, self.connection).columns
+
+    def scan(self, relation: Scan, wanted: Sequence[str]) -> Written:
+        """A frame of its own."""
+        own = {name: relation.columns[name] for name in wanted if name in relation.columns}
+        unit = relation.unit if relation.unit in wanted else None
+        checked: Expressions = {}
+        if unit is not None and relation.unit_expression is not None:
+            checked[relation.unit_expression] = check_unit(Key(unit, relation.unit_expression), self.connection)
+        read = [name for expression in checked.values() for name in expression.columns]
+        table = self.tables[relation.table]
+        check_times(table, read if unit not in own else [own[unit]])
+        frame, _ = read_frame(self.spark, table, list(own.values()), checked)
+        check_unique(frame.columns)
+        check_columns(list(own.values()), checked, frame.columns, None)
+        view, named = self._attach(frame, [*own.values(), *read], f"the table {relation.table}")
+        pieces = {name: named(source) for name, source in own.items()}
+        pieces |= {str(unit): self._expression(text, view, named) for text in checked}
+        if unit is not None:
+            spark_types.check_unit(types_of(self.spark, view, [pieces[unit]])[0], unit)
+        return self._define(view, pieces)
+
+    def constants(self, relation: Values, wanted: Sequence[str]) -> Written:
+        """As a table of the driver: nothing of a statement is in the SQL."""
+        frame, _ = read_frame(self.spark, constants(relation, self.connection), wanted, {})
+        view, named = self._attach(frame, wanted, "constants of the statement")
+        return self._define(view, {name: named(name) for name in wanted})
+
+    def select(self, child: Written, kept: Mapping[str, str], computed: Mapping[str, str]) -> Written:
+        """In one step."""
+        pieces = {name: self.quote(source) for name, source in kept.items()}
+        named = self._named(child)
+        for name, text in computed.items():
+            sql = self._expression(text, child.view, named)
+            void = types_of(self.spark, child.view, [sql]) == ["void"]
+            pieces[name] = f"CAST({sql} AS STRING)" if void else sql
+        return self._define(child.view, pieces)
+
+    def filter(self, child: Written, condition: str, wanted: Sequence[str]) -> Written:
+        """By its own type, as a condition of a query."""
+        sql = self._expression(condition, child.view, self._named(child))
+        if (kind := types_of(self.spark, child.view, [sql])[0]) not in ("boolean", "void"):
+            hint = "compare it with something, as in amount > 5."
+            raise InvalidParameter(f"a condition that is true or false in {condition!r}", kind, hint)
+        return self._define(child.view, {name: self.quote(name) for name in wanted}, f"\nWHERE {sql}")
+
+    def define(self, sql: str) -> Written:
+        """A frame under a name."""
+        frame = without_leaks(lambda: self.spark.sql(sql))
+        self.relations += 1
+        view = self.views.add(frame, f"relation_{self.relations}")
+        self.statements.append(f"CREATE TEMP VIEW {view} AS\n{sql};")
+        names = {ours: name for name, ours in self.names.items()}
+        return Written(view, {names[ours]: kind for ours, kind in frame.dtypes})
+
+    def key(self, column: str, kind: str, role: str) -> tuple[str, str]:
+        """As the keys of groups."""
+        text = spark_types.is_text(kind) or kind == "void"
+        return spark_types.canonical(column, kind, role), "string" if text else kind
+
+    def exact_sum(self, whole: str) -> str:
+        """20 digits each, 30 for the sum: 10^10 of the largest."""
+        return f"SUM(CAST({whole} AS DECIMAL(20, 0)))"
+
+    def addable(self, kind: str) -> bool:
+        """Up to 64 bits."""
+        return kind in _WHOLE
+
+    def is_number(self, kind: str) -> bool:
+        """But truth values."""
+        return spark_types.family(kind) in spark_types.NUMBERS - {"boolean"}
+
+    def ordered_sum(self, double: str) -> str:
+        """One after the other; a sum of nothing would be 0."""
+        ordered = f"array_sort(collect_list({double}))"
+        return f"CASE WHEN COUNT({double}) > 0 THEN aggregate({ordered}, CAST(0 AS DOUBLE), (s, v) -> s + v) END"
+
+    def guarded(self, column: str, kind: str) -> str:
+        """By the type; only doubles can be NaN, after a sum of infinities."""
+        return spark_types.guarded(column, kind) if kind in _FLOATS else column
+
+    def _attach(self, frame: DataFrame, columns: Sequence[str], what: str) -> tuple[str, Callable[[str], str]]:
+        """A view of a table, and how it calls a column."""
+        own = {name: f"own_{place}" for place, name in enumerate(dict.fromkeys(map(str.casefold, columns)))}
+        self.attached += 1
+        view = self.views.add(narrowed(frame, own), f"source_{self.attached}")
+        self.statements.append(f"-- {view}: {printable(what)}")
+        return view, lambda name: own[name.casefold()]
+
+    def _named(self, child: Written) -> Callable[[str], str]:
+        folded = {name.casefold(): name for name in child.types}
+        return lambda name: self.quote(folded[name.casefold()])
+
+    def _expression(self, text: str, view: str, named: Callable[[str], str]) -> str:
+        return spark_expression(text, self.connection, named, lambda sql: types_of(self.spark, view, [sql])[0])
+
+    def _define(self, view: str, pieces: Mapping[str, str], where: str = "") -> Written:
+        columns = ", ".join(f"{sql} AS {self.quote(name)}" for name, sql in pieces.items())
+        return self.define(f"SELECT {columns}\nFROM {view}{where}")
