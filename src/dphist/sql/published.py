@@ -25,9 +25,6 @@ def published_table(private: PrivateSelect, release: Release) -> pa.Table:
     return pa.table(columns)
 
 
-<<<<<<< HEAD
-def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table, *, grouped: bool) -> dict[str, Any]:
-=======
 def empty_table(private: PrivateSelect) -> pa.Table:
     """The same without rows, before it is known what types the keys have: null stands for any."""
     columns: dict[str, Any] = {f"key_{place}": pa.nulls(0) for place in range(1, private.keys + 1)}
@@ -39,8 +36,7 @@ def empty_table(private: PrivateSelect) -> pa.Table:
     return pa.table(columns)
 
 
-def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table) -> dict[str, Any]:
->>>>>>> main
+def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table, *, grouped: bool) -> dict[str, Any]:
     """Value, error and interval of an aggregate; null where no bounds could be found."""
     names, places = ["count"], [""]
     columns: dict[str, Any] = {}
