@@ -339,7 +339,7 @@ def test_the_parameters_of_one_mechanism_are_not_read_as_those_of_another() -> N
 
 def test_correlated_noise_of_another_size_keeps_its_correlation() -> None:
     request = Request(1.0, 1e-8, sparsity=100, mechanism="correlated-gaussian")
-    chosen = next(iter(CorrelatedGaussian.for_request(request)))
+    chosen = next(iter(CorrelatedGaussian.for_request(request)))()
     louder = chosen.with_noise(replace(request, noise_std=2 * chosen.noise_std))
     assert louder.noise_std == pytest.approx(2 * chosen.noise_std, rel=1e-3)
     assert louder.correlation == chosen.correlation
