@@ -44,7 +44,7 @@ def reports(column: Named, suffixes: Sequence[str], number: int, level: float, b
         *((f"value{one}", f"low{one}", f"high{one}") for one in suffixes),
         (upper, f"low{suffixes[-1]}", upper),
     ]
-    boundaries = [_pack(**_value(*map(column, one), level)) for one in columns]
+    boundaries = [_pack(**_value(column(value), column(low), column(high), level)) for value, low, high in columns]
     parts = {} if bounding is None else {"bounding_report": bounding}
     return _pack(result=exp.Array(expressions=boundaries), **parts)
 
