@@ -57,20 +57,22 @@ def check_outer(statement: exp.Expr, relating: Expressions) -> set[str]:
                 node,
                 "SELECT WITH DIFFERENTIAL_PRIVACY around a private table",
                 "a SELECT without it",
-                f"what it shows of {table.name!r} would have no noise.",
+                f"what it shows of {table.name!r} would have no noise: write the clause where the table is read.",
             )
         found.add(table.name)
     return found
 
 
 def _is_defined(node: exp.Expr, name: str) -> bool:
-    """Whether a name is one of a WITH around it."""
-    parent: exp.Expr | None = node
-    while parent is not None:
+    """Whether a name is one of a WITH around it. A query of WITH sees those before it, not itself."""
+    own: exp.Expr | None = None
+    for parent in _ancestors(node):
+        own = parent if isinstance(parent, exp.CTE) else own
         clause = parent.args.get("with_")
-        if clause is not None and any(one.alias.casefold() == name.casefold() for one in clause.expressions):
+        listed = [] if clause is None else clause.expressions
+        places = [place for place, one in enumerate(listed) if one is own]
+        if any(one.alias.casefold() == name.casefold() for one in listed[: places[0] if places else len(listed)]):
             return True
-        parent = parent.parent
     return False
 
 
