@@ -21,6 +21,7 @@ from dphist.engines.query import EngineOptions, PerformanceSettings
 from dphist.engines.relations import Derived
 from dphist.errors import InvalidParameter
 from dphist.publish.answer import Answer
+from dphist.publish.files import files_of
 from dphist.publish.run import Job, prepare, prepare_selection
 from dphist.sql.outer import bind, check_outer, outer_sql
 from dphist.sql.parse import PrivacyClause, located, parse, place_of
@@ -38,7 +39,7 @@ def _parser() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(":memory:")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Connection:
     """Tables under names, for statements with SELECT WITH DIFFERENTIAL_PRIVACY. `dphist.connect` makes one.
 
@@ -46,6 +47,8 @@ class Connection:
         >>> con = dp.connect(tables={"events": "events.parquet"}, unit="user_id")
         >>> con.columns("events")[:2]
         ['user_id', 'url']
+        >>> con
+        Connection(events (unit user_id))
     """
 
     tables: Mapping[str, Table]
@@ -56,6 +59,9 @@ class Connection:
     settings: PerformanceSettings = field(default_factory=PerformanceSettings)
     engine: Engine | None = None
     _columns: dict[str, list[str]] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        return f"Connection({', '.join(map(repr, self.tables.values()))})"
 
     def columns(self, table: str) -> list[str]:
         """The columns of a table, from its schema alone.
@@ -248,19 +254,21 @@ class Connection:
         try:
             if private.keys_only:
                 low = {name: value for name, value in private.options.items() if name == "low_threshold"}
-                return prepare_selection(private.source, by=list(private.by), **common, **low)
+                job = prepare_selection(private.source, by=list(private.by), **common, **low)
+                return self._declared(job, private)
             keys = {} if private.public_keys is None else {"keys": self._public_groups(private)}
             by = list(private.by) or None
-            job = prepare(private.source, by=by, **common, **private.options, **keys)
-            return job if private.command_source is not None else replace(job, inputs=self._inputs(private))
+            return self._declared(prepare(private.source, by=by, **common, **private.options, **keys), private)
         except InvalidParameter as problem:
             raise located(problem, text, private.place) from None
 
-    def _inputs(self, private: PrivateSelect) -> tuple[Path, ...]:
-        from dphist.publish.files import files_of
-
-        sources = getattr(private.source, "tables", {}).values()
-        return tuple(dict.fromkeys(path for source in sources for path in files_of(source)))
+    def _declared(self, job: Job, private: PrivateSelect) -> Job:
+        """A job on rows of several tables: with their files, and with the unit as they declare it."""
+        if not isinstance(private.source, Derived):
+            return job
+        files = dict.fromkeys(path for source in private.source.tables.values() for path in files_of(source))
+        selection = replace(job.selection, unit=private.protected)
+        return replace(job, selection=selection, inputs=tuple(dict.fromkeys((*job.inputs, *files))))
 
     def _public_groups(self, private: PrivateSelect) -> pa.Table:
         """The rows of the public list, under the names of the keys."""
