@@ -231,3 +231,22 @@ def test_the_unit_of_joined_tables_is_the_one_that_a_ledger_knows(tmp_path: Path
     answer = con.sql(f"{PRIVATE} e.url, COUNT(DISTINCT e.user_id) AS n FROM {rows} GROUP BY 1")
     assert answer.metadata()["unit"] == "user_id"
     assert [receipt.dataset for receipt in answer.receipts] == ["events"]
+
+
+def test_tables_may_have_any_name_and_be_read_often(tmp_path: Path) -> None:
+    """Names of tables are quoted wherever an engine sees them; a CSV file is read twice if it is named twice."""
+    odd = 'a"b; DROP TABLE private_1 --'
+    (tmp_path / "urls.csv").write_text("url,topic\n/0,news\n/1,art\n")
+    con = dp.connect(tables={"events": EVENTS, odd: dp.public(str(tmp_path / "urls.csv"))}, unit="user_id")
+    quoted = f"`{odd}`"
+    statement = f"{PRIVATE} url, COUNT(DISTINCT user_id) AS n FROM events JOIN {quoted} x USING (url) GROUP BY url"
+    both = f"JOIN {quoted} a USING (url) JOIN {quoted} b USING (url)"
+    answer = con.sql(f"SELECT n, a.topic, b.topic AS t FROM ({statement}) {both}")
+    assert sorted(answer.table.column("topic").to_pylist()) == ["art", "news"]
+    assert answer.table.column("topic").to_pylist() == answer.table.column("t").to_pylist()
+
+
+def test_having_in_a_subquery_knows_the_names_of_its_select(con: Any) -> None:
+    rows = "SELECT user_id, COUNT(*) AS n FROM events GROUP BY user_id HAVING n > 2"
+    answer = con.sql(f"{PRIVATE} COUNT(DISTINCT user_id) AS people FROM ({rows})")
+    assert answer.table.column("people").to_pylist()[0] == pytest.approx(PEOPLE, abs=300)

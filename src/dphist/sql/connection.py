@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -34,8 +35,11 @@ from dphist.sql.translate import PrivateSelect, Translating
 
 
 @cache
-def _parser() -> duckdb.DuckDBPyConnection:
-    """A database without tables, whose parser reads expressions: to open one takes longer than to read a statement."""
+def _parser(process: int) -> duckdb.DuckDBPyConnection:
+    """A database without tables, whose parser reads expressions: to open one takes longer than to read a statement.
+
+    process: a database does not outlive a fork.
+    """
     return duckdb.connect(":memory:")
 
 
@@ -169,7 +173,7 @@ class Connection:
         """
         nodes = parse(text)
         try:
-            with _parser().cursor() as connection:
+            with _parser(os.getpid()).cursor() as connection:
                 found = [self._read(text, node, connection) for node in nodes]
         except RecursionError:
             problem = InvalidParameter(
@@ -292,11 +296,11 @@ class Connection:
         source: Any = table.source
         return source.toArrow() if owns(source) else source
 
-    def attach(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
+    def attach(self, connection: duckdb.DuckDBPyConnection, table: Table, view: str) -> None:
         """Make a public table readable in the session of an outer query."""
         from dphist.engines.duckdb.sources import attach
 
-        attach(connection, self._local(table), self.columns(table.name), table.name)
+        attach(connection, self._local(table), self.columns(table.name), view)
 
 
 def connect(

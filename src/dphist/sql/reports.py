@@ -35,8 +35,10 @@ def report(
 
 
 def reports(column: Named, suffixes: Sequence[str], number: int, level: float, bounding: exp.Expr | None) -> exp.Expr:
-    """The boundaries of APPROX_QUANTILES. Both ends are the bounds: values are clamped to them, so that the smallest is between
-    the lower bound and wherever the first boundary inside may be, and the largest likewise.
+    """The boundaries of APPROX_QUANTILES.
+
+    Both ends are the bounds: values are clamped to them, so that the smallest is between the lower bound and wherever the
+    first boundary inside may be, and the largest likewise.
     """
     lower, upper = (f"{end}_{number}" for end in ("lower", "upper"))
     columns = [
