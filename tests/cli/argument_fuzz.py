@@ -144,8 +144,8 @@ USUAL: dict[str, tuple[str, ...]] = {
     "release": ("events.csv", *COMMON, *BUDGET, "--max-groups", "3", "-o", "out.csv"),
     "select": ("events.csv", *COMMON, *BUDGET, "-o", "out.csv", "--dry-run"),
     "sql": (
-        "SELECT WITH DIFFERENTIAL_PRIVACY url, COUNT(DISTINCT user) FROM events GROUP BY url", "--table", "events.csv", "--unit",
-        "user", *BUDGET, "-o", "out.csv",
+        "SELECT WITH DIFFERENTIAL_PRIVACY url, COUNT(DISTINCT user) FROM events GROUP BY url", "--table", "events.csv",
+        "--unit", "user", *BUDGET, "-o", "out.csv",
     ),
     "stat": ("max", "events.csv", "--unit", "user", "--column", "n", "--lower", "0", "--upper", "9", "--error", "1",
     "--epsilon", "1"),
