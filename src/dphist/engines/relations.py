@@ -218,12 +218,7 @@ def owner(relation: Relation) -> Owner:
         case Matching():
             # A row stays or goes by itself and by a public list.
             if not owner(relation.listed).public:
-                raise _unproved(
-                    relation,
-                    "IN (SELECT ...) from a public table",
-                    "a private one",
-                    "whether a row stays would depend on other people's rows; join the tables on the unit instead.",
-                )
+                raise private_list(relation.place)
             return owner(relation.child)
         case Combine():
             return _owner_of_combination(relation)
@@ -315,6 +310,17 @@ def _different_units(relation: Join | Combine, left: Owner, right: Owner, where:
         f"{left.kind} and {right.kind}",
         "a row can belong to one unit only; if both name the same, declare both under one name: --unit TABLE=NAME=COLUMN.",
     )
+
+
+def private_list(place: Place) -> Unproved:
+    """The refusal of IN with a private list."""
+    problem = Unproved(
+        "IN (SELECT ...) from a public table",
+        "a private one",
+        "whether a row stays would depend on other people's rows; join the tables on the unit instead.",
+    )
+    problem.place = place
+    return problem
 
 
 def _unproved(relation: Relation, expected: str, got: str, hint: str) -> Unproved:

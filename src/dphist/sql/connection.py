@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -17,6 +18,7 @@ from dphist import checks
 from dphist.engines import engine_for
 from dphist.engines.base import Engine, Progress
 from dphist.engines.query import EngineOptions, PerformanceSettings
+from dphist.engines.relations import Derived
 from dphist.errors import InvalidParameter
 from dphist.publish.answer import Answer
 from dphist.publish.run import Job, prepare, prepare_selection
@@ -29,8 +31,11 @@ from dphist.sql.script import Script, Statement
 from dphist.sql.tables import Table, tables_of
 from dphist.sql.translate import PrivateSelect, Translating
 
-if TYPE_CHECKING:
-    pass
+
+@cache
+def _parser() -> duckdb.DuckDBPyConnection:
+    """A database without tables, whose parser reads expressions: to open one takes longer than to read a statement."""
+    return duckdb.connect(":memory:")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,8 +162,14 @@ class Connection:
             1
         """
         nodes = parse(text)
-        with duckdb.connect(":memory:") as connection:
-            found = [self._read(text, node, connection) for node in nodes]
+        try:
+            with _parser().cursor() as connection:
+                found = [self._read(text, node, connection) for node in nodes]
+        except RecursionError:
+            problem = InvalidParameter(
+                "a statement that is not so deep", "a deeper one", "use fewer parts, or WITH for them."
+            )
+            raise located(problem, text, (0, 1)) from None
         budgets = iter(self._budgets(text, [one for privates, _, _ in found for one in privates]))
         statements = []
         for node, (privates, outer, public) in zip(nodes, found, strict=True):
@@ -174,7 +185,8 @@ class Connection:
         blank = Relating(text, self.tables, connection, columns_of=self.columns)
         if not isinstance(node, exp.Query):
             hint = "a statement is a SELECT; tables are named by --table."
-            raise blank.refuse(node, "SELECT WITH DIFFERENTIAL_PRIVACY ...", node.key.upper(), hint)
+            word = text[slice(*place_of(node))].split(maxsplit=1)[0][:40]
+            raise blank.refuse(node, "SELECT WITH DIFFERENTIAL_PRIVACY ...", repr(word), hint)
         for clause in node.find_all(exp.With):
             blank.defined(clause.parent, {})  # type: ignore[arg-type]
         root = exp.Subquery(this=node)  # so that what is replaced has a parent
@@ -252,11 +264,11 @@ class Connection:
 
     def _public_groups(self, private: PrivateSelect) -> pa.Table:
         """The rows of the public list, under the names of the keys."""
-        from dphist.engines.duckdb.derived import rows_of_relation
+        from dphist.engines.duckdb.derived import public_rows
 
         assert private.public_keys is not None
         sources = {name: self._local(table) for name, table in self.tables.items() if table.public}
-        return rows_of_relation(private.public_keys, sources, private.key_names, self.settings)
+        return public_rows(Derived(private.public_keys, sources), self.settings).rename_columns(list(private.key_names))
 
     def _engine_of(self, tables: Sequence[Table]) -> Engine:
         if self.engine is not None:
@@ -326,14 +338,6 @@ def connect(
     return Connection(found, ledger, dataset, epsilon, delta, settings or PerformanceSettings(), engine)
 
 
-def _unused(name: str, text: str, tables: Mapping[str, Table]) -> str:
-    """A name that neither the statement nor a table has."""
-    taken = text.casefold() + " ".join(tables).casefold()
-    while name in taken:
-        name = f"{name}_"
-    return name
-
-
 def _share(whole: float, given: Sequence[float], parts: int) -> float:
     """The largest equal part that fits beside what is given, exactly."""
     if not parts:
@@ -341,6 +345,14 @@ def _share(whole: float, given: Sequence[float], parts: int) -> float:
     left = Fraction(whole) - sum(map(Fraction, given))
     share = float(left / parts)
     return share if parts * Fraction(share) <= left else math.nextafter(share, 0.0)
+
+
+def _unused(name: str, text: str, tables: Mapping[str, Table]) -> str:
+    """A name that neither the statement nor a table has."""
+    taken = text.casefold() + " ".join(tables).casefold()
+    while name in taken:
+        name = f"{name}_"
+    return name
 
 
 def _inside_another(select: exp.Expr, selects: Sequence[exp.Expr]) -> bool:

@@ -6,6 +6,7 @@ readings, and nothing reaches an engine that `engines.expressions` has not seen.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,7 +18,7 @@ from dphist.engines.expressions import check_expression
 from dphist.engines.relations import Owner, Relation, Unproved, owner
 from dphist.errors import InvalidParameter
 from dphist.sql.parse import called, located, place_of, written
-from dphist.sql.scope import Rows, has_aggregate, letters_of
+from dphist.sql.scope import Rows, has_aggregate, letters_of, words_of
 from dphist.sql.tables import Table
 from dphist.words import did_you_mean
 
@@ -30,9 +31,18 @@ _CLAUSES: Final = {
     "laterals": "LATERAL", "version": "FOR SYSTEM_TIME", "hint": "a hint", "kind": "SELECT AS", "into": "INTO",
     "locks": "FOR UPDATE", "match": "MATCH_RECOGNIZE", "connect": "CONNECT BY", "cluster": "CLUSTER BY",
     "sort": "SORT BY", "distribute": "DISTRIBUTE BY", "operation_modifiers": "a modifier", "exclude": "EXCLUDE",
-    "db": "a table name with dots", "catalog": "a table name with dots",
+    "db": "dots in its name", "catalog": "dots in its name",
 }  # fmt: skip
+_VOLATILE: Final = (
+    exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.CurrentDatetime, exp.CurrentUser, exp.SessionUser,
+    exp.Rand, exp.Randn, exp.Uuid,
+)  # fmt: skip
 NEVER: Final = {
+    "all": "list the keys.",
+    "rollup": "write one statement for each set of keys; they share the budget.",
+    "cube": "write one statement for each set of keys; they share the budget.",
+    "grouping_sets": "write one statement for each set of keys; they share the budget.",
+    "by_name": "list the columns in the same order on both sides.",
     "qualify": "it compares rows of different people. Filter the private result with HAVING.",
     "windows": "a window compares rows of different people.",
     "order": "rows have no order before they are counted. Order the private result.",
@@ -119,8 +129,7 @@ class Expressions:
             text = written(tree)
             found = check_expression(text, self.connection)
         except InvalidParameter as problem:
-            problem.pointer = ""
-            raise located(problem, self.text, place_of(node)) from None
+            raise located(_of_statement(problem), self.text, place_of(_culprit(problem, node))) from None
         if {name.casefold() for name in found.columns} != columns:
             raise self.refuse(
                 node,
@@ -160,9 +169,15 @@ class Expressions:
         if isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
             raise self.refuse(node, "values", "a parameter", "write the value.")
         if node.args.get("named"):
-            raise self.refuse(node, f"{called(node)} without named arguments", "some")
+            hint = "only aggregates of the private SELECT have them."
+            raise self.refuse(node, f"{called(node)} without named arguments", "some", hint)
         if isinstance(node, exp.Star):
-            raise self.refuse(node, "an expression of one row", "a star")
+            raise self.refuse(node, "an expression of one row", "a star", "name the columns.")
+        if isinstance(node, _VOLATILE):
+            hint = "clocks, users and random numbers differ from run to run; write the value that you mean."
+            raise self.refuse(node, "functions of one row", called(node), hint)
+        if isinstance(node, exp.GroupingSets | exp.Rollup | exp.Cube):
+            raise self.refuse(node, "GROUP BY columns and expressions", words_of(node), NEVER["rollup"])
 
     def search(self, column: exp.Column, rows: Rows) -> list[tuple[str, int]]:
         """The columns that a name may mean, each with how many of its parts are fields."""
@@ -228,3 +243,20 @@ class Expressions:
             words = _CLAUSES.get(name, name.strip("_").replace("_", " ").upper())
             at = place if isinstance(place, exp.Expr) else node
             raise self.refuse(at, f"{what} without {words}", words, NEVER.get(name, "leave it out."))
+
+
+def _of_statement(problem: InvalidParameter) -> InvalidParameter:
+    """A problem with an expression, without the text that was written for the engine: its place in the statement is shown."""
+    expected = re.sub(r" in ('|\").*\1$", "", problem.expected, flags=re.DOTALL)
+    got = re.sub(r" at (the end|character \d+)$", "", str(problem.got))
+    if expected == "one SQL expression":
+        expected, got, hint = "an expression that DuckDB can read", "another", "write it another way."
+        return InvalidParameter(expected, got, hint)
+    return InvalidParameter(expected, got, problem.hint or "make it shorter.")
+
+
+def _culprit(problem: InvalidParameter, node: exp.Expr) -> exp.Expr:
+    """The call that a problem names, or the whole expression."""
+    name = re.search(r"the function (\w+)", str(problem.got))
+    calls = [one for one in node.find_all(exp.Func) if name and called(one).casefold() == name[1].casefold()]
+    return calls[0] if len(calls) == 1 else node

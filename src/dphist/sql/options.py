@@ -175,7 +175,7 @@ def _whole(node: exp.Expr | None, name: str, refuse: Refuse) -> int | None:
     value = number_of(node)
     if value is None or not value.is_integer() or not 1 <= value <= 2**31:
         got = "an expression" if value is None else f"{value:g}"
-        raise refuse(node, f"a whole number from 1 as {name}, or NULL", got, "")
+        raise refuse(node, f"a whole number from 1 as {name}, or NULL", got, f"{name} = 10, say.")
     return int(value)
 
 
@@ -194,7 +194,12 @@ def _strategy(node: exp.Expr | None, refuse: Refuse) -> str:
     plain = isinstance(node, exp.Column | exp.Var) and not getattr(node, "table", "")
     name = node.name.upper() if plain else ""
     if name not in STRATEGIES:
-        raise refuse(node, f"{' or '.join(STRATEGIES)} as group_selection_strategy", repr(node.name or node.key), "")
+        raise refuse(
+            node,
+            f"{' or '.join(STRATEGIES)} as group_selection_strategy",
+            repr(node.name or node.key),
+            "leave it out for unknown groups.",
+        )
     return name
 
 
@@ -202,7 +207,7 @@ def _true(node: exp.Expr | None, refuse: Refuse) -> bool:
     if node is None:
         return True
     if not isinstance(node, exp.Boolean):
-        raise refuse(node, "TRUE or FALSE as std_errors", "something else", "")
+        raise refuse(node, "TRUE or FALSE as std_errors", "something else", "FALSE leaves the columns of errors out.")
     return bool(node.this)
 
 

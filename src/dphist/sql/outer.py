@@ -6,6 +6,7 @@ function with a side effect. The text is written from sqlglot's tree and read by
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -56,20 +57,22 @@ def check_outer(statement: exp.Expr, relating: Expressions) -> set[str]:
                 node,
                 "SELECT WITH DIFFERENTIAL_PRIVACY around a private table",
                 "a SELECT without it",
-                f"what it shows of {table.name!r} would have no noise.",
+                f"what it shows of {table.name!r} would have no noise: write the clause where the table is read.",
             )
         found.add(table.name)
     return found
 
 
 def _is_defined(node: exp.Expr, name: str) -> bool:
-    """Whether a name is one of a WITH around it."""
-    parent: exp.Expr | None = node
-    while parent is not None:
+    """Whether a name is one of a WITH around it. A query of WITH sees those before it, not itself."""
+    own: exp.Expr | None = None
+    for parent in _ancestors(node):
+        own = parent if isinstance(parent, exp.CTE) else own
         clause = parent.args.get("with_")
-        if clause is not None and any(one.alias.casefold() == name.casefold() for one in clause.expressions):
+        listed = [] if clause is None else clause.expressions
+        places = [place for place, one in enumerate(listed) if one is own]
+        if any(one.alias.casefold() == name.casefold() for one in listed[: places[0] if places else len(listed)]):
             return True
-        parent = parent.parent
     return False
 
 
@@ -118,7 +121,7 @@ def check_sql(sql: str, connection: duckdb.DuckDBPyConnection, tables: set[str])
     parsed = json.loads(connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
     if parsed["error"] or len(parsed["statements"]) != 1:
         raise InvalidParameter("an outer query that DuckDB can read", "another", "write it another way.")
-    allowed = {str(name) for (name,) in connection.execute(_ALLOWED).fetchall()} - _REFUSED
+    allowed = _allowed()
     defined = {name.casefold() for name in tables}
     for node in _nodes(parsed["statements"][0]):
         for one in (node.get("cte_map") or {}).get("map", ()):
@@ -135,6 +138,13 @@ def check_sql(sql: str, connection: duckdb.DuckDBPyConnection, tables: set[str])
         name = str(node.get("function_name") or "").lower()
         if name and name not in allowed and not _is_operator(name) and name != "unnest":
             raise InvalidParameter("functions without side effects in an outer query", f"the function {name}")
+
+
+@functools.cache
+def _allowed() -> frozenset[str]:
+    """The functions that DuckDB says to have no side effects; asked once, as it lists thousands."""
+    with duckdb.connect(":memory:") as connection:
+        return frozenset(str(name) for (name,) in connection.execute(_ALLOWED).fetchall()) - _REFUSED
 
 
 def _is_operator(name: str) -> bool:

@@ -9,6 +9,7 @@ goes on to an engine: expressions are written out again, and read by the engine'
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -30,12 +31,18 @@ LONGEST_STATEMENT: Final = 2**18
 _DEEPEST: Final = 100
 """Brackets that are open at once: sqlglot reads them by recursion."""
 
+_WIDEST: Final = 240
+"""Letters of a line that a refusal shows."""
+
 _SPAN: Final = "span"
+_SKETCH: Final = (
+    "the form is SELECT WITH DIFFERENTIAL_PRIVACY keys, aggregates FROM table GROUP BY keys; see docs/sql.md."
+)
 _PLACED: Final = (
     "statement", "select_query", "subquery", "cte", "with", "table", "join", "lateral", "unnest", "where", "group",
     "having", "qualify", "order", "limit", "table_sample", "pivot", "expression", "alias", "disjunction",
     "conjunction", "equality", "comparison", "range", "bitwise", "term", "factor", "unary", "type", "column",
-    "primary", "set_operations", "lambda", "ordered", "from",
+    "primary", "set_operations", "ordered", "from",
 )  # fmt: skip
 """The methods of the parser that make nodes, without `_parse_`."""
 
@@ -46,10 +53,12 @@ class PrivacyClause(exp.Hint):
 
 def place_of(node: exp.Expr) -> tuple[int, int]:
     """The first character of a node's text, and the one behind the last."""
-    span: tuple[int, int] = node.meta.get(_SPAN, (0, 0))
+    span: tuple[int, int] = node.meta.get(_SPAN, (0, 1))
     if _SPAN not in node.meta:  # built from parts that have places
         inner = [one.meta[_SPAN] for one in node.walk() if _SPAN in one.meta]
-        span = (min(first for first, _ in inner), max(last for _, last in inner)) if inner else (0, 0)
+        if inner:
+            return min(first for first, _ in inner), max(last for _, last in inner)
+        return (0, 1) if node.parent is None else place_of(node.parent)
     return span
 
 
@@ -64,9 +73,19 @@ def located(problem: InvalidParameter, text: str, place: tuple[int, int] | None)
     column = first - start
     carets = max(1, min(last - first, len(line) - column))
     number = text.count("\n", 0, first) + 1
-    before = "".join("\t" if letter == "\t" else " " for letter in line[:column])
-    problem.pointer = f"line {number}, column {column + 1}\n{line}\n{before}{'^' * carets}"
+    shown, before, carets = _excerpt(line, column, carets)
+    problem.pointer = f"line {number}, column {column + 1}\n{shown}\n{before}{'^' * carets}"
     return problem
+
+
+def _excerpt(line: str, column: int, carets: int) -> tuple[str, str, int]:
+    """A part of a long line, with a sign for each letter that cannot be printed, and what stands before the carets."""
+    cut = max(0, min(column - _WIDEST // 4, len(line) - _WIDEST))
+    shown = "".join(
+        letter if letter.isprintable() or letter == "\t" else "\ufffd" for letter in line[cut : cut + _WIDEST]
+    )
+    before = "".join("\t" if letter == "\t" else " " for letter in shown[: column - cut])
+    return shown, before, min(carets, max(1, len(shown) - len(before)))
 
 
 def _placed(name: str) -> Callable[..., Any]:
@@ -125,6 +144,27 @@ class _Parser(BigQueryParser):
         self._named = [one for one in arguments if isinstance(one, exp.Kwarg)]
         return [one for one in arguments if not isinstance(one, exp.Kwarg)]
 
+    def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
+        """DISTINCT ends before named arguments, which are those of the call."""
+        first = self._curr
+        if not self._match(TokenType.DISTINCT):
+            return super()._parse_lambda(alias)
+        compared = [self._parse_disjunction()]
+        while self._curr and self._curr.token_type == TokenType.COMMA and not self._named_next():
+            self._advance()
+            compared.append(self._parse_disjunction())
+        result = self.expression(exp.Distinct(expressions=[one for one in compared if one is not None]))
+        result.meta[_SPAN] = (first.start, self._prev.end + 1)
+        return result
+
+    def _named_next(self) -> bool:
+        """Whether `, name =>` follows."""
+        following = self._tokens[self._index + 1 : self._index + 3]
+        return len(following) == 2 and following[1].token_type == TokenType.FARROW
+
+    def _warn_unsupported(self) -> None:
+        """What is no query is refused by its name; nothing is logged."""
+
     _named: list[exp.Expr]
 
     def _parse_function_call(self, *arguments: Any, **settings: Any) -> exp.Expr | None:
@@ -171,22 +211,32 @@ def parse(text: str) -> list[exp.Expr]:
     except ParseError as problem:
         raise _unreadable(text, problem) from None
     except TokenError as problem:
-        place = getattr(problem, "start", len(text) - 1)
-        raise located(_not_sql("a text, name or comment that does not end"), text, (place, place + 1)) from None
-    except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, KeyError, IndexError):
-        raise _not_sql("a text that cannot be read") from None
+        opened = re.search(r"Missing (.+) from \d+:(\d+)", str(problem.__cause__))
+        place, length = (int(opened[2]), len(opened[1])) if opened else (max(text.rfind("/*"), 0), 2)
+        hint = f"close it with {opened[1] if opened else '*/'}; a quote inside of a text is written \\' or \\\"."
+        raise located(
+            _not_sql("a text, name or comment that does not end", hint), text, (place, place + length)
+        ) from None
+    except RecursionError:
+        raise located(_not_sql("a statement that is too deep", "use WITH for parts."), text, (0, 1)) from None
+    except (SqlglotError, ValueError, TypeError, AttributeError, KeyError, IndexError):
+        raise located(_not_sql("a text that cannot be read", _SKETCH), text, (0, 1)) from None
     if not statements:
-        raise InvalidParameter("an SQL statement", "nothing", "SELECT WITH DIFFERENTIAL_PRIVACY ... FROM ...")
+        raise InvalidParameter("an SQL statement", "nothing", _SKETCH)
     return statements
 
 
 def _check_text(text: str) -> None:
     if len(text) > LONGEST_STATEMENT:
-        raise InvalidParameter(f"at most {LONGEST_STATEMENT:,} characters of SQL", f"{len(text):,}")
+        hint = "split it, or join a public table in the place of a long list."
+        raise located(
+            InvalidParameter(f"at most {LONGEST_STATEMENT:,} characters of SQL", f"{len(text):,}", hint), text, (0, 1)
+        )
     depth = 0
     for place, letter in enumerate(text):
         if letter == "\0" or "\ud800" <= letter <= "\udfff":
-            problem = InvalidParameter("SQL in letters that can be written", "a NUL or half of a letter")
+            hint = "take it out; the text may be in another encoding than UTF-8."
+            problem = InvalidParameter("SQL in letters that can be written", "a NUL or half of a letter", hint)
             raise located(problem, text, (place, place + 1))
         depth += (letter in "([") - (letter in ")]")
         if depth > _DEEPEST:
@@ -203,7 +253,7 @@ def _unreadable(text: str, problem: ParseError) -> InvalidParameter:
     found = problem.errors[0] if problem.errors else {}
     line, column, highlight = found.get("line"), found.get("col"), str(found.get("highlight") or "")
     words = str(found.get("description") or "").partition(" but got")[0].rstrip(".")
-    hint = f"{words}." if words.startswith("Expected") else ""
+    hint = f"{words[0].lower()}{words[1:]}." if words.startswith("Expected") else _SKETCH
     if line is None or column is None:
         return _not_sql("a text that it cannot read", hint)
     starts = [0, *(place + 1 for place, letter in enumerate(text) if letter == "\n")]
@@ -211,6 +261,8 @@ def _unreadable(text: str, problem: ParseError) -> InvalidParameter:
     last = starts[min(line, len(starts)) - 1] + column
     length = max(1, len(highlight))
     shown = highlight.split("\n")[0][:40]
+    if shown.upper() == "WITH":
+        hint = "the clause is SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, ...), once, right behind SELECT."
     got = f"{shown!r} where it does not fit" if shown.strip() else "a text that ends too early"
     return located(_not_sql(got, hint), text, (max(0, last - length), last))
 

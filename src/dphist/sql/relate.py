@@ -25,7 +25,9 @@ from dphist.engines.relations import (
     Relation,
     Scan,
     Select,
+    Unproved,
     Values,
+    private_list,
 )
 from dphist.errors import InvalidParameter
 from dphist.sql.expressions import NEVER, Expressions
@@ -72,9 +74,13 @@ class Relating(Expressions):
         inside = inside.unnest() if isinstance(inside, exp.Paren) else inside
         if isinstance(inside, exp.In) and inside.args.get("query") is not None:
             rows, column = self._column(rows, inside.this)
-            listed = self.query(inside.args["query"], scope, rows)
+            try:
+                listed = self.query(inside.args["query"], scope, rows)
+            except Unproved:  # a private table that has lost its unit: to add it would not help here
+                raise located(private_list(place_of(inside)), self.text, place_of(inside)) from None
             if len(listed.columns) != 1:
-                raise self.refuse(inside, "one column in the list of IN", f"{len(listed.columns)}")
+                hint = "select the one that is compared."
+                raise self.refuse(inside, "one column in the list of IN", f"{len(listed.columns)}", hint)
             listed_column = listed.columns[0][1]
             only = Select(listed.relation, {listed_column: listed_column})
             negated = isinstance(condition, exp.Not)
@@ -187,7 +193,8 @@ class Relating(Expressions):
             hint = (
                 "rows without a partner on either side would show who is missing." if side == "FULL" else "write JOIN."
             )
-            raise self.refuse(join, "JOIN, LEFT JOIN, RIGHT JOIN or CROSS JOIN", f"{side or kind} JOIN", hint)
+            got = " ".join(word for word in (side, kind, "JOIN") if word)
+            raise self.refuse(join, "JOIN, LEFT JOIN, RIGHT JOIN or CROSS JOIN", got, hint)
         right = self._item(join.this, scope)
         self._check_aliases(left, right, join)
         first, second = (right, left) if side == "RIGHT" else (left, right)
@@ -298,7 +305,7 @@ class Relating(Expressions):
         if isinstance(node, exp.SetOperation):
             return self._combined(node, scope)
         if not isinstance(node, exp.Select):
-            raise self.refuse(node, "a SELECT in FROM", words_of(node))
+            raise self.refuse(node, "a SELECT in FROM", words_of(node), "a statement reads tables; it changes none.")
         if isinstance(node.args.get("hint"), PrivacyClause):
             hint = "a private result is ready when everything is counted; join it in an outer query."
             raise self.refuse(node.args["hint"], "tables in FROM", "a private SELECT", hint)
@@ -328,7 +335,8 @@ class Relating(Expressions):
         for one in clause.expressions:
             name = one.alias.casefold()
             if name in own:
-                raise self.refuse(one, "different names in WITH", repr(one.alias))
+                hint = "names that differ in case alone are the same."
+                raise self.refuse(one, "different names in WITH", repr(one.alias), hint)
             if one.args["alias"].args.get("columns"):
                 raise self.refuse(one, "a name for the query alone", "names for its columns", "name them in SELECT.")
             own.add(name)
@@ -349,11 +357,13 @@ class Relating(Expressions):
         every = node.args.get("distinct") is False
         word = type(node).__name__.upper()
         if every and not isinstance(node, exp.Union):
-            raise self.refuse(node, f"{word} DISTINCT", f"{word} ALL")
+            raise self.refuse(node, f"{word} DISTINCT", f"{word} ALL", f"BigQuery has {word} DISTINCT alone.")
         left, right = self.query(node.this, scope), self.query(node.expression, scope)
         if len(left.columns) != len(right.columns):
             got = f"{len(left.columns)} and {len(right.columns)}"
-            raise self.refuse(node, f"as many columns on both sides of {word}", got)
+            raise self.refuse(
+                node, f"as many columns on both sides of {word}", got, "list the same columns on both sides."
+            )
         kinds: dict[str, Combination] = {"UNION": "union all" if every else "union", "INTERSECT": "intersect"}
         pairs = zip(left.columns, right.columns, strict=True)
         columns = [(name, one, other) for (name, one), (_, other) in pairs]
@@ -414,11 +424,13 @@ class Relating(Expressions):
             alias = item.table if isinstance(item, exp.Column) else ""
             found = [one for one in rows.visible if not alias or one.alias.casefold() == alias.casefold()]
             if alias and not found:
-                raise self.refuse(item, "a table in FROM", repr(alias))
+                hint = f"the names in FROM are {', '.join(one.alias for one in rows.visible if one.alias)}."
+                raise self.refuse(item, "a table in FROM", repr(alias), hint)
             left_out = {one.name.casefold() for one in star.args.get("except_") or ()}
             columns = found[0].columns if alias else rows.columns
             if missing := left_out - {name.casefold() for name, _ in columns}:
-                raise self.refuse(item, "columns that exist in EXCEPT", repr(sorted(missing)[0]))
+                hint = did_you_mean(min(missing), [name for name, _ in columns]).strip() or "leave it out."
+                raise self.refuse(item, "columns that exist in EXCEPT", repr(min(missing)), hint)
             yield from ((name, inside) for name, inside in columns if name.casefold() not in left_out)
 
     def _folded(self, node: exp.Select, rows: Rows) -> tuple[Rows, Callable[[exp.Expr], str]]:
@@ -464,7 +476,8 @@ class Relating(Expressions):
             if isinstance(key, exp.Literal) and not key.is_string:
                 places = range(1, len(node.expressions) + 1)
                 if not key.this.isdigit() or int(key.this) not in places:
-                    raise self.refuse(key, f"a column of SELECT from 1 to {len(node.expressions)}", key.this)
+                    hint = "numbers in GROUP BY are places in SELECT; names are clearer."
+                    raise self.refuse(key, f"a column of SELECT from 1 to {len(node.expressions)}", key.this, hint)
                 item = node.expressions[int(key.this) - 1]
                 keys.append(item.this if isinstance(item, exp.Alias) else item)
             elif isinstance(key, exp.Column) and not key.table and key.name.casefold() in items:
@@ -472,7 +485,8 @@ class Relating(Expressions):
             else:
                 keys.append(key)
             if has_aggregate(keys[-1]) or isinstance(keys[-1], exp.Star):
-                raise self.refuse(key, "GROUP BY columns of a row", "an aggregate or a star")
+                hint = "group by columns; for groups of aggregates, aggregate by the unit in a subquery first."
+                raise self.refuse(key, "GROUP BY columns of a row", "an aggregate or a star", hint)
         return keys
 
     def _fold(self, call: exp.Expr, rows: Rows) -> tuple[Rows, Folded]:

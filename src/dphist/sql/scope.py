@@ -69,7 +69,7 @@ def has_aggregate(node: Any) -> bool:
         return False
     if isinstance(node, exp.AggFunc):
         return True
-    return not isinstance(node, exp.Query) and any(map(has_aggregate, node.iter_expressions()))
+    return not isinstance(node, exp.Query | exp.Window) and any(map(has_aggregate, node.iter_expressions()))
 
 
 def plain_column(text: str, names: Sequence[str]) -> str | None:
@@ -86,4 +86,4 @@ def words_of(node: exp.Expr) -> str:
     """What a node is, for somebody who wrote SQL."""
     if isinstance(node, exp.Func):
         return f"the function {called(node)}"
-    return {"lateral": "LATERAL", "unnest": "UNNEST", "values": "VALUES"}.get(node.key, node.key.upper())
+    return {"groupingsets": "GROUPING SETS"}.get(node.key, node.key.upper())

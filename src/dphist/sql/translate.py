@@ -179,7 +179,7 @@ class Translating:
             text = relating.expression(key, rows)
             name = names.get(id(key)) or (key.name if isinstance(key, exp.Column) else "") or f"key_{place}"
             if text in {known for _, known in keys}:
-                raise self.refuse(key, "each key of GROUP BY once", repr(name))
+                raise self.refuse(key, "each key of GROUP BY once", repr(name), "leave it out.")
             keys.append((name, text))
         return keys
 
@@ -300,7 +300,7 @@ class Translating:
     def _check_limit(self, clause: exp.Expr) -> None:
         number = number_of(clause.expression) if isinstance(clause.expression, exp.Expr) else None
         if number is None or not number.is_integer() or number < 0:
-            raise self.refuse(clause, "a whole number of rows", "something else")
+            raise self.refuse(clause, "a whole number of rows", "something else", "write it down, as in LIMIT 10.")
 
     def _alone(self, node: exp.Expr) -> Aggregated | None:
         return self.aggregates.known(node)
@@ -347,6 +347,9 @@ class Translating:
             if isinstance(one, exp.Window):
                 hint = "use it in an outer query, over the private result."
                 raise self.refuse(one, "keys and aggregates in a private SELECT", "a window function", hint)
+            if isinstance(one, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+                hint = "leave it out: nulls are ignored; COUNTIF counts some rows, SUM(IF(condition, x, NULL)) adds up some."
+                raise self.refuse(one, "an aggregate without clauses", "FILTER, IGNORE NULLS or RESPECT NULLS", hint)
             if isinstance(one, exp.AggFunc):
                 return self._value(self.aggregates.aggregate(one, rows, units))
             if isinstance(one, exp.Star):
