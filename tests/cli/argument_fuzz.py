@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -354,7 +355,10 @@ def _become(call: Call, folder: Path, out: int, err: int) -> None:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out, 1)
         os.dup2(err, 2)
-        os.closerange(3, 256)
+        for handle in map(int, os.listdir("/proc/self/fd")):
+            with suppress(OSError):  # an object of the parent may close it again, when the number is somebody else's
+                if handle > 2:
+                    os.dup2(0, handle)
         sys.stdout = open(1, "w", encoding="utf-8")  # noqa: SIM115 - until the end
         sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
         os.chdir(folder)
