@@ -451,7 +451,8 @@ class Relating(Expressions):
             return name
 
         source = rows
-        parts = [*node.expressions, *([node.args["having"].this] if node.args.get("having") is not None else [])]
+        having = self._having(node)
+        parts = [*node.expressions, *([] if having is None else [having])]
         texts: dict[int, str] = {}
         for part in parts:
             inner = part.this if isinstance(part, exp.Alias) else part
@@ -459,10 +460,24 @@ class Relating(Expressions):
                 texts[id(inner)] = self.expression(inner, source, keys=keys, fold=fold)
         relation: Relation = Fold(rows.relation, tuple(dict.fromkeys(keys.values())), aggregates, place_of(node))
         self.owner(relation)
-        if node.args.get("having") is not None:
-            having = node.args["having"].this
+        if having is not None:
             relation = Filter(relation, texts[id(having)], place_of(having))
         return Rows(self.counted(relation, node), ()), lambda item: texts[id(item)]
+
+    def _having(self, node: exp.Select) -> exp.Expr | None:
+        """The condition of HAVING; a name of SELECT in it stands for what it names."""
+        if node.args.get("having") is None:
+            return None
+        items = {one.alias.casefold(): one.this for one in node.expressions if isinstance(one, exp.Alias)}
+
+        def meant(one: exp.Expr) -> exp.Expr:
+            if isinstance(one, exp.AggFunc):
+                return one.copy()  # inside, names are those of the rows
+            named = isinstance(one, exp.Column) and not one.table
+            return items[one.name.casefold()].copy() if named and one.name.casefold() in items else one
+
+        found: exp.Expr = node.args["having"].this.copy().transform(meant)
+        return found
 
     def keys_of(self, node: exp.Select) -> list[exp.Expr]:
         """The expressions of GROUP BY; a number or an alias stands for a column of SELECT."""
