@@ -102,7 +102,7 @@ class Answer(Published):
         return replace(
             first,
             title="Private answer",
-            headline=[("Asked", self.statement), *first.headline],
+            headline=[("Asked", self.statement), ("Answered", self._rows_in_words()), *first.headline],
             guarantee=" ".join(
                 [*([told["guarantee"]] if others else []), first.guarantee, *(o.guarantee for o in others)]
             ),
@@ -110,6 +110,13 @@ class Answer(Published):
             table_note="± is one standard error." if values else "Values have no errors of their own.",
             reading=[*first.reading, *(line for other in others for line in other.reading)],
             appendix=appendix,
+        )
+
+    def _rows_in_words(self) -> str:
+        rows = f"{self.table.num_rows:,} {'row' if self.table.num_rows == 1 else 'rows'}"
+        groups = " and ".join(f"{one.table.num_rows:,}" for one in self.releases)
+        return (
+            f"The answer has {rows}; it is computed from private tables of {groups} groups, which are described below."
         )
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -19,123 +17,26 @@ from dphist import checks
 from dphist.engines import engine_for
 from dphist.engines.base import Engine, Progress
 from dphist.engines.query import EngineOptions, PerformanceSettings
-from dphist.errors import BudgetExceeded, InvalidParameter
-from dphist.noise import Entropy
-from dphist.noise.entropy import require_secure
+from dphist.errors import InvalidParameter
 from dphist.publish.answer import Answer
-from dphist.publish.charge import Charge, charging
 from dphist.publish.run import Job, prepare, prepare_selection
-from dphist.sql.explain import explain_statement
-from dphist.sql.outer import check_outer, check_sql, compute, outer_sql
+from dphist.sql.outer import bind, check_outer, outer_sql
 from dphist.sql.parse import PrivacyClause, located, parse, place_of
-from dphist.sql.published import published_table
-from dphist.sql.relate import Definition, Relating, Scope
+from dphist.sql.published import empty_table
+from dphist.sql.relate import Relating
+from dphist.sql.scope import Definition, Scope
+from dphist.sql.script import Script, Statement
 from dphist.sql.tables import Table, tables_of
 from dphist.sql.translate import PrivateSelect, Translating
 
 if TYPE_CHECKING:
-    from dphist.publish.result import Release
+    pass
 
 
 @cache
 def _parser() -> duckdb.DuckDBPyConnection:
     """A database without tables, whose parser reads expressions: to open one takes longer than to read a statement."""
     return duckdb.connect(":memory:")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Statement:
-    """One statement, read and proved: its private SELECTs with their jobs, and what is computed from them."""
-
-    text: str
-    privates: tuple[PrivateSelect, ...]
-    jobs: tuple[Job, ...]
-    outer: str
-    public: tuple[Table, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Script:
-    """Statements that are read, proved and planned; no record has been read."""
-
-    statements: tuple[Statement, ...]
-    connection: Connection
-
-    @property
-    def jobs(self) -> tuple[Job, ...]:
-        """The releases that it needs, in order."""
-        return tuple(job for one in self.statements for job in one.jobs)
-
-    def explain(self) -> str:
-        """The same releases as commands, what engines run, and why each step is private."""
-        return "\n".join(
-            explain_statement(one.text, one.privates, one.jobs, one.outer, number if len(self.statements) > 1 else None)
-            for number, one in enumerate(self.statements, 1)
-        )
-
-    def check(self) -> None:
-        """Refuse by schema and by budget what would be refused later; reads no record and charges nothing."""
-        for job in self.jobs:
-            job.check_source()
-        with ExitStack() as stack:
-            self._charges(stack)
-
-    def _charges(self, stack: ExitStack) -> list[Charge | None]:
-        """One for each job, all of them checked: alone, and together."""
-        ledger, dataset = self.connection.ledger, self.connection.dataset
-        charges = [stack.enter_context(charging(ledger, dataset, job.spend)) for job in self.jobs]
-        if ledger is not None and dataset is not None and len(charges) > 1:
-            from dphist.ledger import Ledger
-
-            with Ledger(ledger) as opened:
-                budget, left = opened.left(dataset)
-            amounts = [budget.amount(job.spend().cost(budget.epsilon)) for job in self.jobs]
-            whole = amounts[0]
-            for amount in amounts[1:]:
-                whole += amount
-            if not whole.within(left):
-                expected = f"spends that fit together into what is left of {dataset!r}: {budget.words(left)}"
-                hint = "ask for less in each SELECT, or run them apart; nothing was charged and nothing released."
-                raise BudgetExceeded(expected, budget.words(whole), hint)
-        return charges
-
-    def run(
-        self,
-        *,
-        progress: Progress | None = None,
-        entropy: Entropy | None = None,
-        write: Callable[[Sequence[Answer]], str | Path | None] | None = None,
-    ) -> tuple[Answer, ...]:
-        """Charge, read, add noise, and compute the answers; one for each statement.
-
-        write: gets the answers before the charges are confirmed, and gives the name of the file that it wrote, if any.
-        """
-        require_secure(entropy)
-        with ExitStack() as stack:
-            charges = iter(found := self._charges(stack))
-            answers = []
-            for statement in self.statements:
-                releases = []
-                for job in statement.jobs:
-                    charge = next(charges)
-                    release = job.run(progress=progress, entropy=entropy, charge=charge)
-                    releases.append(release if charge is None else replace(release, receipt=charge.receipt))
-                    stack.enter_context(releases[-1])
-                answers.append(self._answer(statement, releases))
-            output = None if write is None else write(answers)
-            for charge in found:
-                if charge is not None:
-                    charge.confirm(output)
-        return tuple(answers)
-
-    def _answer(self, statement: Statement, releases: Sequence[Release]) -> Answer:
-        pairs = zip(statement.privates, releases, strict=True)
-        held = [replace(release, held=release.table) for release in releases]
-        released = {private.table: published_table(private, release) for private, release in pairs}
-        public = {one.name: one for one in statement.public}
-        table = compute(statement.outer, released, public, self.connection.attach, self.connection.settings)
-        inputs = tuple(dict.fromkeys(path for release in releases for path in release.inputs))
-        return Answer(table, statement.text, statement.outer, tuple(held), dt.datetime.now(dt.UTC), inputs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -266,9 +167,8 @@ class Connection:
             with _parser().cursor() as connection:
                 found = [self._read(text, node, connection) for node in nodes]
         except RecursionError:
-            problem = InvalidParameter(
-                "a statement that is not so deep", "a deeper one", "use fewer parts, or WITH for them."
-            )
+            hint = "use fewer parts, or WITH for them."
+            problem = InvalidParameter("a statement that is not so deep", "a deeper one", hint)
             raise located(problem, text, (0, 1)) from None
         budgets = iter(self._budgets(text, [one for privates, _, _ in found for one in privates]))
         statements = []
@@ -276,13 +176,13 @@ class Connection:
             jobs = tuple(self._job(text, private, *next(budgets)) for private in privates)
             own = text[slice(*place_of(node))].strip() if len(nodes) > 1 else text.strip().rstrip(";").strip()
             statements.append(Statement(own, tuple(privates), jobs, outer, public))
-        return Script(tuple(statements), self)
+        return Script(tuple(statements), self.ledger, self.dataset, self.attach, self.settings)
 
     def _read(
         self, text: str, node: exp.Expr, connection: duckdb.DuckDBPyConnection
     ) -> tuple[list[PrivateSelect], str, tuple[Table, ...]]:
         """The private SELECTs of a statement, and the rest of it in SQL."""
-        blank = Relating(text, self.tables, self.columns, connection)
+        blank = Relating(text, self.tables, connection, columns_of=self.columns)
         if not isinstance(node, exp.Query):
             hint = "a statement is a SELECT; tables are named by --table."
             word = text[slice(*place_of(node))].split(maxsplit=1)[0][:40]
@@ -294,33 +194,28 @@ class Connection:
             one for one in node.find_all(exp.Select, bfs=False) if isinstance(one.args.get("hint"), PrivacyClause)
         ]
         privates: list[PrivateSelect] = []
-        released: dict[str, object] = {}
+        released: dict[str, pa.Table] = {}
         for select in selects:
             if _inside_another(select, selects):
                 continue
-            name = self._table_name(len(privates) + 1)
-            relating = Relating(text, self.tables, self.columns, connection)
+            name = _unused(f"private_{len(privates) + 1}", text, self.tables)
+            relating = Relating(text, self.tables, connection, columns_of=self.columns)
             apart = Translating(relating, select, _scope_of(select), name, _in_set_operation(select))
             private, outer = apart.translate()
             privates.append(private)
-            released[name] = private
+            released[name] = empty_table(private)
             select.replace(outer)
-        public = check_outer(root.this, blank, released)
+        public = check_outer(root.this, blank)
         if not privates:
             hint = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-8) ... FROM ..."
             raise blank.refuse(node, "a private SELECT in the statement", "none", hint)
+        tables = tuple(self.tables[name] for name in sorted(public))
         try:
             sql = outer_sql(root.this)
-            check_sql(sql, connection, {*released, *public})
+            bind(sql, released, tables, self.attach)
         except InvalidParameter as problem:
             raise located(problem, text, place_of(node)) from None
-        return privates, sql, tuple(self.tables[name] for name in sorted(public))
-
-    def _table_name(self, number: int) -> str:
-        name = f"private_{number}"
-        while name.casefold() in {one.casefold() for one in self.tables}:
-            name = f"_{name}"
-        return name
+        return privates, sql, tables
 
     def _budgets(self, text: str, privates: Sequence[PrivateSelect]) -> list[tuple[float, float]]:
         """Epsilon and delta of each: its own, or an equal part of what others leave of the declared budget."""
@@ -441,6 +336,14 @@ def connect(
         raise InvalidParameter("delta in [0, 1)", delta)
     found = tables_of(tables, unit)
     return Connection(found, ledger, dataset, epsilon, delta, settings or PerformanceSettings(), engine)
+
+
+def _unused(name: str, text: str, tables: Mapping[str, Table]) -> str:
+    """A name that neither the statement nor a table has."""
+    taken = text.casefold() + " ".join(tables).casefold()
+    while name in taken:
+        name = f"{name}_"
+    return name
 
 
 def _inside_another(select: exp.Expr, selects: Sequence[exp.Expr]) -> bool:

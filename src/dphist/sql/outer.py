@@ -7,8 +7,9 @@ function with a side effect. The text is written from sqlglot's tree and read by
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias
 
 import duckdb
 import pyarrow as pa
@@ -17,9 +18,10 @@ from sqlglot import exp
 from dphist.engines.duckdb.session import session
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import InvalidParameter
+from dphist.sql.expressions import Expressions
 from dphist.sql.parse import called, written
-from dphist.sql.relate import Relating
 from dphist.sql.tables import Table
+from dphist.sql.translate import RELEASED
 
 _CASTS: Final = {"DOUBLE": "double", "FLOAT64": "double", "INT64": "bigint", "STRING": "text", "BOOL": "boolean"}
 """Functions that read a value out of JSON: reports are objects here, whose fields have types."""
@@ -31,7 +33,7 @@ _ALLOWED: Final = (
 _REFUSED: Final = frozenset({"getenv", "getvariable", "current_setting", "pg_typeof", "query", "query_table", "error"})
 
 
-def check_outer(statement: exp.Expr, relating: Relating, released: Mapping[str, object]) -> set[str]:
+def check_outer(statement: exp.Expr, relating: Expressions) -> set[str]:
     """The public tables that an outer query reads. A private one outside of a private SELECT is refused at its place.
 
     Queries of WITH that nothing reads any more, since private SELECTs have read them, are dropped.
@@ -43,7 +45,7 @@ def check_outer(statement: exp.Expr, relating: Relating, released: Mapping[str, 
         if not isinstance(node.this, exp.Identifier):
             hint = "a statement reads the tables that --table names, nothing else."
             raise relating.refuse(node, "the name of a table", f"the function {called(node.this)}", hint)
-        if name in released or _is_defined(node, name):
+        if node.meta.get(RELEASED) or _is_defined(node, name):
             continue
         relating.only(node, "a table", "this", "alias", "joins", "pivots", "sample")
         table = relating.table_named(name)
@@ -150,29 +152,58 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
             yield from _nodes(child)
 
 
+Attach: TypeAlias = Callable[[duckdb.DuckDBPyConnection, Table], None]
+"""Makes a public table readable under its name."""
+
+
+def bind(sql: str, released: Mapping[str, pa.Table], public: Sequence[Table], attach: Attach) -> None:
+    """Refuse what cannot run, before anything is charged: names, functions, numbers of columns. Reads no row."""
+    with _opened(sql, released, public, attach, PerformanceSettings()) as connection:
+        try:
+            connection.execute(f"DESCRIBE {sql}")
+        except duckdb.Error as problem:
+            raise _unfit(problem, "nothing was charged.") from None
+
+
 def compute(
     sql: str,
     released: Mapping[str, pa.Table],
-    public: Mapping[str, Table],
-    attach: Callable[[duckdb.DuckDBPyConnection, Table], None],
+    public: Sequence[Table],
+    attach: Attach,
     settings: PerformanceSettings,
 ) -> pa.Table:
-    """The answer. attach: makes a public table readable under its name."""
+    """The answer."""
+    with _opened(sql, released, public, attach, settings) as connection:
+        try:
+            return _as_text(connection, connection.sql(sql).to_arrow_table())
+        except duckdb.Error as problem:  # of published values alone
+            raise _unfit(problem, "the private tables are paid for: the error has them as `releases`.") from None
+
+
+def _unfit(problem: duckdb.Error, hint: str) -> InvalidParameter:
+    words = str(problem).partition("\n")[0].partition(": ")[2] or "another"
+    return InvalidParameter("an outer query that can run", words[:200].rstrip(".!"), hint)
+
+
+@contextmanager
+def _opened(
+    sql: str,
+    released: Mapping[str, pa.Table],
+    public: Sequence[Table],
+    attach: Attach,
+    settings: PerformanceSettings,
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A session that holds these tables and can read nothing else."""
     with session(settings) as connection:
         connection.execute("SET preserve_insertion_order = true")
         for name, table in released.items():
             connection.register(name, table)
-        for table in public.values():
-            attach(connection, table)
-        check_sql(sql, connection, {*released, *public})
+        for one in public:
+            attach(connection, one)
+        check_sql(sql, connection, {*released, *(one.name for one in public)})
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
-        try:
-            answer = connection.sql(sql).to_arrow_table()
-            return _as_text(connection, answer)
-        except duckdb.Error as problem:  # of public values alone
-            first = str(problem).partition("\n")[0]
-            raise InvalidParameter("an outer query that can run", first[:200], "the release is paid for.") from None
+        yield connection
 
 
 def _as_text(connection: duckdb.DuckDBPyConnection, table: pa.Table) -> pa.Table:

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from dphist.planning.plan import HIGH, LOW, STD_ERROR
 from dphist.publish.result import Release
-from dphist.sql.translate import Aggregated, PrivateSelect
+from dphist.sql.aggregates import Aggregated
+from dphist.sql.translate import PrivateSelect
 
 
 def published_table(private: PrivateSelect, release: Release) -> pa.Table:
@@ -21,6 +22,17 @@ def published_table(private: PrivateSelect, release: Release) -> pa.Table:
         columns |= _columns_of(one, number, release, table)
     if not columns:
         raise AssertionError("a private SELECT has keys or aggregates")
+    return pa.table(columns)
+
+
+def empty_table(private: PrivateSelect) -> pa.Table:
+    """The same without rows, before it is known what types the keys have: null stands for any."""
+    columns: dict[str, Any] = {f"key_{place}": pa.nulls(0) for place in range(1, private.keys + 1)}
+    for number, one in enumerate(private.aggregates, 1):
+        places = [f"_{place}" for place in range(1, len(one.probabilities) + 1)] or [""]
+        names = [f"{word}_{number}{place}" for word in ("value", "error", "low", "high") for place in places]
+        names += [f"{word}_{number}" for word in ("lower", "upper", "inputs", "outside")]
+        columns |= {name: pa.nulls(0, pa.float64()) for name in names}
     return pa.table(columns)
 
 

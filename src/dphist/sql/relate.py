@@ -1,22 +1,18 @@
 """From the FROM and WHERE of a statement to a tree of relations: names, scopes, and nothing but listed clauses.
 
 Whose rows they are is decided by the tree (`engines.relations.owner`), not here. What is not listed here is refused by its
-name, with its place in the text. An expression is written out again as DuckDB's SQL over the columns of the tree; DuckDB's
-own parser must find the same columns in it as sqlglot did, and only examined functions.
+name, with its place in the text.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
-import duckdb
 from sqlglot import exp
 
 from dphist.columns import split_unit
-from dphist.engines.expressions import check_expression
 from dphist.engines.relations import (
     Combination,
     Combine,
@@ -26,127 +22,37 @@ from dphist.engines.relations import (
     FoldFunction,
     Join,
     Matching,
-    Owner,
     Relation,
     Scan,
     Select,
     Unproved,
     Values,
-    owner,
     private_list,
 )
 from dphist.errors import InvalidParameter
+from dphist.sql.expressions import NEVER, Expressions
 from dphist.sql.parse import PrivacyClause, called, located, place_of, written
+from dphist.sql.scope import Definition, Rows, Scope, Visible, conjuncts, has_aggregate, plain_column, words_of
 from dphist.sql.tables import Table
 from dphist.words import did_you_mean
-
-MOST_RELATIONS: Final = 200
-"""Of one statement, with every use of a WITH counted."""
 
 _FOLDS: Final[dict[type[exp.Expr], FoldFunction]] = {
     exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",
 }  # fmt: skip
-_CLAUSES: Final = {
-    "distinct": "DISTINCT", "group": "GROUP BY", "having": "HAVING", "qualify": "QUALIFY", "windows": "WINDOW",
-    "order": "ORDER BY", "limit": "LIMIT", "offset": "OFFSET", "sample": "TABLESAMPLE", "pivots": "PIVOT",
-    "laterals": "LATERAL", "version": "FOR SYSTEM_TIME", "hint": "a hint", "kind": "SELECT AS", "into": "INTO",
-    "locks": "FOR UPDATE", "match": "MATCH_RECOGNIZE", "connect": "CONNECT BY", "cluster": "CLUSTER BY",
-    "sort": "SORT BY", "distribute": "DISTRIBUTE BY", "operation_modifiers": "a modifier", "exclude": "EXCLUDE",
-    "db": "dots in its name", "catalog": "dots in its name",
-}  # fmt: skip
-_VOLATILE: Final = (
-    exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.CurrentDatetime, exp.CurrentUser, exp.SessionUser,
-    exp.Rand, exp.Randn, exp.Uuid,
-)  # fmt: skip
-_NEVER: Final = {
-    "all": "list the keys.",
-    "rollup": "write one statement for each set of keys; they share the budget.",
-    "cube": "write one statement for each set of keys; they share the budget.",
-    "grouping_sets": "write one statement for each set of keys; they share the budget.",
-    "by_name": "list the columns in the same order on both sides.",
-    "qualify": "it compares rows of different people. Filter the private result with HAVING.",
-    "windows": "a window compares rows of different people.",
-    "order": "rows have no order before they are counted. Order the private result.",
-    "limit": "which rows are the first depends on everybody. Limit the private result.",
-    "offset": "which rows are the first depends on everybody. Limit the private result.",
-    "sample": "which rows are drawn would depend on other rows. Leave it out.",
-    "pivots": "write one column for each value: SUM(CASE WHEN ... THEN ... END).",
-    "laterals": "use a join.",
-    "db": "name the table as --table NAME=PATH does.",
-    "catalog": "name the table as --table NAME=PATH does.",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Visible:
-    """Columns under one name of FROM: what a statement calls each, and its name in the tree.
-
-    merged: columns that USING has merged into those of another; only with the alias before it they are found.
-    """
-
-    alias: str
-    columns: tuple[tuple[str, str], ...]
-    merged: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """A relation, and what an expression over its rows may name."""
-
-    relation: Relation
-    visible: tuple[Visible, ...]
-
-    @property
-    def columns(self) -> list[tuple[str, str]]:
-        """All that `*` stands for, in order."""
-        return [pair for one in self.visible for pair in one.columns if pair[1] not in one.merged]
-
-    def called(self, alias: str) -> Rows:
-        """The same under one name."""
-        return Rows(self.relation, (Visible(alias, tuple(self.columns)),))
-
-
-Scope = Mapping[str, "Definition"]
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """A query of WITH, and what it can see itself."""
-
-    query: exp.Expr
-    scope: Scope
 
 
 @dataclass(slots=True, eq=False)
-class Relating:
-    """One statement on its way to relations. unit: the column of OPTIONS, for tables whose unit is not declared."""
+class Relating(Expressions):
+    """One statement on its way to relations. unit: the column of OPTIONS, for tables whose unit is not declared.
 
-    text: str
-    tables: Mapping[str, Table]
-    columns_of: Callable[[str], Sequence[str]]
-    connection: duckdb.DuckDBPyConnection
+    public_groups: whether an outer join may keep a public list of groups; public_keys: the join that did, and the list.
+    """
+
+    columns_of: Callable[[str], Sequence[str]] = field(kw_only=True)
     unit: str | None = None
     unit_place: tuple[int, int] | None = None
     public_groups: bool = False
     public_keys: tuple[Join, Relation] | None = None
-    used: dict[str, Table] = field(default_factory=dict)
-    _taken: set[str] = field(default_factory=set)
-    _relations: int = 0
-
-    def refuse(self, node: exp.Expr, expected: str, got: str, hint: str = "") -> InvalidParameter:
-        """A refusal at the place of a node."""
-        return located(InvalidParameter(expected, got, hint), self.text, place_of(node))
-
-    def owner(self, relation: Relation) -> Owner:
-        """Whose rows they are, or a refusal with its place."""
-        try:
-            return owner(relation)
-        except Unproved as problem:
-            raise located(problem, self.text, problem.place) from None
-
-    def table_named(self, name: str) -> Table | None:
-        """A table without regard to case."""
-        return next((one for one in self.tables.values() if one.name.casefold() == name.casefold()), None)
 
     # FROM and WHERE
 
@@ -159,7 +65,7 @@ class Relating:
         for join in select.args.get("joins") or ():
             rows = self._join(rows, join, scope)
         where = select.args.get("where")
-        for condition in [] if where is None else _conjuncts(where.this):
+        for condition in [] if where is None else conjuncts(where.this):
             rows = self._filtered(rows, condition, scope)
         return rows
 
@@ -180,7 +86,7 @@ class Relating:
             negated = isinstance(condition, exp.Not)
             found = Matching(rows.relation, only, column, negated, place_of(inside))
             self.owner(found)
-            return replace(rows, relation=self._counted(found, inside))
+            return replace(rows, relation=self.counted(found, inside))
         place = place_of(condition)
         return replace(rows, relation=Filter(rows.relation, self.expression(condition, rows), place))
 
@@ -198,7 +104,7 @@ class Relating:
             case exp.Unnest():
                 rows = self._unnested(node)
             case _:
-                raise self.refuse(node, "tables, subqueries and joins in FROM", _words(node), _NEVER["laterals"])
+                raise self.refuse(node, "tables, subqueries and joins in FROM", words_of(node), NEVER["laterals"])
         for join in node.args.get("joins") or ():
             rows = self._join(rows, join, scope)
         return rows
@@ -220,14 +126,14 @@ class Relating:
             raise self.refuse(node, "a table that is named", repr(name), hint.strip())
         self.used[table.name] = table
         names = self.columns_of(table.name)
-        columns = {self._fresh(column): column for column in names}
+        columns = {self.fresh(column): column for column in names}
         visible = [(column, inside) for inside, column in columns.items()]
         scan = Scan(table.name, columns, place=place_of(node))
         if not table.public:
             scan = self._owned(scan, table, node)
             if scan.unit_expression is not None and scan.unit is not None:
                 visible.append((scan.unit_kind, scan.unit))
-        return Rows(self._counted(scan, node), (Visible(alias, tuple(visible)),))
+        return Rows(self.counted(scan, node), (Visible(alias, tuple(visible)),))
 
     def _owned(self, scan: Scan, table: Table, node: exp.Expr) -> Scan:
         """A scan of a private table with its unit: as declared, or as OPTIONS says."""
@@ -246,11 +152,11 @@ class Relating:
                 problem = InvalidParameter(
                     f"the unit {kind!r} among the columns of {table.name!r}",
                     "no such column",
-                    did_you_mean(kind, list(scan.columns.values())).strip(),
+                    "" if table.named_by_first_line else did_you_mean(kind, list(scan.columns.values())).strip(),
                 )
                 raise located(problem, self.text, self.unit_place if table.unit is None else place_of(node))
             return replace(scan, unit=found[0], unit_kind=kind)
-        return replace(scan, unit=self._fresh(kind), unit_expression=expression, unit_kind=kind)
+        return replace(scan, unit=self.fresh(kind), unit_expression=expression, unit_kind=kind)
 
     def _unnested(self, node: exp.Unnest) -> Rows:
         """UNNEST of listed constants: a public table of one column."""
@@ -258,22 +164,22 @@ class Relating:
         listed = node.expressions[0] if len(node.expressions) == 1 else None
         if not isinstance(listed, exp.Array):
             hint = "arrays of people's rows cannot be spread out; derive a table with one row each."
-            raise self.refuse(node, "UNNEST of a list of constants", _words(node), hint)
+            raise self.refuse(node, "UNNEST of a list of constants", words_of(node), hint)
         alias = node.args.get("alias")
         names = [] if alias is None else [one.name for one in alias.args.get("columns") or ()] or [alias.name]
-        column = self._fresh(names[0] if names else "value")
+        column = self.fresh(names[0] if names else "value")
         rows = tuple((self._literal(one),) for one in listed.expressions)
         if not rows:
             raise self.refuse(node, "constants in UNNEST", "an empty list")
         values = Values((column,), rows, place_of(node))
         name = names[0] if names else ""
-        return Rows(self._counted(values, node), (Visible(name, ((name, column),)),))
+        return Rows(self.counted(values, node), (Visible(name, ((name, column),)),))
 
     def _literal(self, node: exp.Expr) -> str:
         plain = node.this if isinstance(node, exp.Neg) else node
         if isinstance(plain, exp.Literal | exp.Boolean | exp.Null):
             return written(node)
-        raise self.refuse(node, "a constant", _words(node), "only numbers, texts, TRUE, FALSE and NULL are listed.")
+        raise self.refuse(node, "a constant", words_of(node), "only numbers, texts, TRUE, FALSE and NULL are listed.")
 
     # Joins
 
@@ -298,7 +204,7 @@ class Relating:
             rest: list[exp.Expr] = []
         else:
             on = join.args.get("on")
-            first, second, pairs, rest = self._on(first, second, [] if on is None else [*_conjuncts(on)])
+            first, second, pairs, rest = self._on(first, second, [] if on is None else [*conjuncts(on)])
             merged = frozenset()
         if outer and not pairs:
             raise self.refuse(join, f"{side} JOIN ... ON with an equality", "none", "compare columns of both sides.")
@@ -312,7 +218,7 @@ class Relating:
         self.owner(relation)
         hidden = tuple(replace(one, merged=one.merged | merged) for one in second.visible)
         visible = (*hidden, *first.visible) if side == "RIGHT" else (*first.visible, *hidden)
-        rows = Rows(self._counted(relation, join), visible)
+        rows = Rows(self.counted(relation, join), visible)
         for condition in rest:
             place = place_of(condition)
             rows = replace(rows, relation=Filter(rows.relation, self.expression(condition, rows), place))
@@ -339,7 +245,7 @@ class Relating:
         for name in join.args["using"]:
             column = exp.column(exp.to_identifier(name.name, quoted=True))
             column.meta.update(span=place_of(join))
-            one, other = (self._find(column, side, join) for side in (first, second))
+            one, other = (self.find(column, side, join) for side in (first, second))
             pairs.append((one, other))
             merged.add(other)
         return first, second, pairs, frozenset(merged)
@@ -381,9 +287,9 @@ class Relating:
         """A column with the value of an expression: one of those that are there, or a computed one more."""
         node = node.unnest() if isinstance(node, exp.Paren) else node
         if isinstance(node, exp.Column) and (found := self.search(node, rows)) and not found[0][1]:
-            return rows, self._find(node, rows, node)
+            return rows, self.find(node, rows, node)
         text = self.expression(node, rows)
-        name = self._fresh("value")
+        name = self.fresh("value")
         kept = {one: one for one in rows.relation.names}
         return replace(rows, relation=Select(rows.relation, kept, {name: text}, place_of(node))), name
 
@@ -399,7 +305,7 @@ class Relating:
         if isinstance(node, exp.SetOperation):
             return self._combined(node, scope)
         if not isinstance(node, exp.Select):
-            raise self.refuse(node, "a SELECT in FROM", _words(node), "a statement reads tables; it changes none.")
+            raise self.refuse(node, "a SELECT in FROM", words_of(node), "a statement reads tables; it changes none.")
         if isinstance(node.args.get("hint"), PrivacyClause):
             hint = "a private result is ready when everything is counted; join it in an outer query."
             raise self.refuse(node.args["hint"], "tables in FROM", "a private SELECT", hint)
@@ -441,10 +347,10 @@ class Relating:
         """SELECT of constants, without FROM: one public row."""
         self.only(node, "a SELECT without FROM", "expressions")
         names = [one.alias_or_name for one in node.expressions]
-        inside = tuple(self._fresh(name or "value") for name in names)
+        inside = tuple(self.fresh(name or "value") for name in names)
         row = tuple(self._literal(one.this if isinstance(one, exp.Alias) else one) for one in node.expressions)
         values = Values(inside, (row,), place_of(node))
-        return Rows(self._counted(values, node), (Visible("", tuple(zip(names, inside, strict=True))),))
+        return Rows(self.counted(values, node), (Visible("", tuple(zip(names, inside, strict=True))),))
 
     def _combined(self, node: exp.SetOperation, scope: Scope) -> Rows:
         self.only(node, "a set operation", "this", "expression", "distinct", "with_")
@@ -455,21 +361,20 @@ class Relating:
         left, right = self.query(node.this, scope), self.query(node.expression, scope)
         if len(left.columns) != len(right.columns):
             got = f"{len(left.columns)} and {len(right.columns)}"
-            raise self.refuse(
-                node, f"as many columns on both sides of {word}", got, "list the same columns on both sides."
-            )
+            hint = "list the same columns on both sides."
+            raise self.refuse(node, f"as many columns on both sides of {word}", got, hint)
         kinds: dict[str, Combination] = {"UNION": "union all" if every else "union", "INTERSECT": "intersect"}
         pairs = zip(left.columns, right.columns, strict=True)
         columns = [(name, one, other) for (name, one), (_, other) in pairs]
         inside = tuple((one, one, other) for _, one, other in columns)
         relation = Combine(left.relation, right.relation, kinds.get(word, "except"), inside, place_of(node))
         self.owner(relation)
-        return Rows(self._counted(relation, node), (Visible("", tuple((name, one) for name, one, _ in columns)),))
+        return Rows(self.counted(relation, node), (Visible("", tuple((name, one) for name, one, _ in columns)),))
 
     def _selected(self, node: exp.Select, rows: Rows) -> Rows:
         """The columns of SELECT, after GROUP BY and HAVING."""
         grouped = node.args.get("group") is not None or any(
-            map(_aggregates, [*node.expressions, node.args.get("having")])
+            map(has_aggregate, [*node.expressions, node.args.get("having")])
         )
         if not grouped and node.args.get("having") is not None:
             raise self.refuse(node.args["having"], "HAVING with GROUP BY", "HAVING alone", "WHERE compares rows.")
@@ -488,7 +393,7 @@ class Relating:
             text = item if isinstance(item, str) else read(item)
             column = item if isinstance(item, str) else plain_column(text, rows.relation.names)
             # A column keeps its name in the tree, unless it is there twice.
-            fresh = self._fresh(name or "value") if column is None or column in kept else column
+            fresh = self.fresh(name or "value") if column is None or column in kept else column
             visible.append((name, fresh))
             if column is None:
                 computed[fresh] = text
@@ -502,7 +407,7 @@ class Relating:
                 )
             relation = Fold(relation, tuple(name for _, name in visible), place=place_of(node))
         self.owner(relation)
-        return Rows(self._counted(relation, node), (Visible("", tuple(visible)),))
+        return Rows(self.counted(relation, node), (Visible("", tuple(visible)),))
 
     def _items(self, node: exp.Select, rows: Rows, *, grouped: bool) -> Iterator[tuple[str, exp.Expr | str]]:
         """Name and expression of each column; of those that a star stands for, the column."""
@@ -540,7 +445,7 @@ class Relating:
         def fold(call: exp.Expr) -> str:
             nonlocal rows
             rows, folded = self._fold(call, rows)
-            name = names.setdefault(repr(folded), self._fresh("folded"))
+            name = names.setdefault(repr(folded), self.fresh("folded"))
             aggregates[name] = folded
             return name
 
@@ -556,7 +461,7 @@ class Relating:
         if node.args.get("having") is not None:
             having = node.args["having"].this
             relation = Filter(relation, texts[id(having)], place_of(having))
-        return Rows(self._counted(relation, node), ()), lambda item: texts[id(item)]
+        return Rows(self.counted(relation, node), ()), lambda item: texts[id(item)]
 
     def keys_of(self, node: exp.Select) -> list[exp.Expr]:
         """The expressions of GROUP BY; a number or an alias stands for a column of SELECT."""
@@ -578,7 +483,7 @@ class Relating:
                 keys.append(items[key.name.casefold()])
             else:
                 keys.append(key)
-            if _aggregates(keys[-1]) or isinstance(keys[-1], exp.Star):
+            if has_aggregate(keys[-1]) or isinstance(keys[-1], exp.Star):
                 hint = "group by columns; for groups of aggregates, aggregate by the unit in a subquery first."
                 raise self.refuse(key, "GROUP BY columns of a row", "an aggregate or a star", hint)
         return keys
@@ -612,213 +517,9 @@ class Relating:
         rows, column = self._column(rows, inside)
         return rows, Folded(function, column)
 
-    # Expressions
-
-    def expression(
-        self,
-        node: exp.Expr,
-        rows: Rows,
-        *,
-        keys: Mapping[str, str] | None = None,
-        fold: Callable[[exp.Expr], str] | None = None,
-    ) -> str:
-        """An expression of one row as DuckDB's SQL over the columns of the tree, checked.
-
-        keys: the texts of GROUP BY with their columns, where an expression is one of groups. fold: what gives the column of an
-        aggregate there.
-        """
-        columns: set[str] = set()
-
-        def named(name: str) -> exp.Expr:
-            columns.add(name.casefold())
-            return exp.column(exp.to_identifier(name, quoted=True))
-
-        def replaced(one: exp.Expr) -> exp.Expr:
-            if keys is not None and not _aggregates(one) and isinstance(one, exp.Condition | exp.Func | exp.Column):
-                try:
-                    text = self.expression(one, rows)
-                except InvalidParameter:
-                    text = ""
-                if text in keys:
-                    return named(keys[text])
-            if fold is not None and isinstance(one, exp.AggFunc):
-                return named(fold(one))
-            self._check_node(one)
-            if isinstance(one, exp.Column):
-                if keys is not None:
-                    self._find(one, rows, one)
-                    hint = "put it into GROUP BY, or into an aggregate."
-                    raise self.refuse(one, "columns of GROUP BY and aggregates", repr(one.name), hint)
-                return self._spelled(one, rows, named)
-            if isinstance(one, exp.In) and one.args.get("unnest") is not None:
-                return self._listed(one).transform(replaced)
-            return one
-
-        return self._checked(node, node.copy().transform(replaced), columns)
-
-    def _checked(self, node: exp.Expr, tree: exp.Expr, columns: set[str]) -> str:
-        try:
-            text = written(tree)
-            found = check_expression(text, self.connection)
-        except InvalidParameter as problem:
-            raise located(_of_statement(problem), self.text, place_of(_culprit(problem, node))) from None
-        if {name.casefold() for name in found.columns} != columns:
-            raise self.refuse(
-                node,
-                "an expression that DuckDB reads as BigQuery does",
-                "one with two readings",
-                "write it another way.",
-            )
-        return text
-
-    def _spelled(self, column: exp.Column, rows: Rows, named: Callable[[str], exp.Expr]) -> exp.Expr:
-        """A column, or a field of one."""
-        parts = [part.name for part in column.parts]
-        inside, fields = self._resolved(column, rows)
-        found = named(inside)
-        for name in parts[len(parts) - fields :] if fields else ():
-            found = exp.Dot(this=found, expression=exp.to_identifier(name, quoted=True))
-        return found
-
-    def _listed(self, node: exp.In) -> exp.In:
-        """x IN UNNEST([1, 2]) as x IN (1, 2)."""
-        unnest = node.args["unnest"]
-        array = unnest.expressions[0] if isinstance(unnest, exp.Unnest) and len(unnest.expressions) == 1 else None
-        if not isinstance(array, exp.Array):
-            raise self.refuse(node, "IN UNNEST of a list of constants", "another")
-        return exp.In(this=node.this.copy(), expressions=[one.copy() for one in array.expressions])
-
-    def _check_node(self, node: exp.Expr) -> None:
-        """What is no function of one row, by its own name."""
-        if isinstance(node, exp.Query | exp.Exists):
-            hint = "join the table, or write IN (SELECT ...) from a public table as a condition of its own in WHERE."
-            raise self.refuse(node, "an expression of one row", "a subquery", hint)
-        if isinstance(node, exp.Window):
-            raise self.refuse(node, "an expression of one row", "a window function", _NEVER["windows"])
-        if isinstance(node, exp.AggFunc):
-            hint = "aggregates stand in SELECT and HAVING, not inside of each other, WHERE, ON or GROUP BY."
-            raise self.refuse(node, "an expression of one row", f"the aggregate {called(node)}", hint)
-        if isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
-            raise self.refuse(node, "values", "a parameter", "write the value.")
-        if node.args.get("named"):
-            hint = "only aggregates of the private SELECT have them."
-            raise self.refuse(node, f"{called(node)} without named arguments", "some", hint)
-        if isinstance(node, exp.Star):
-            raise self.refuse(node, "an expression of one row", "a star", "name the columns.")
-        if isinstance(node, _VOLATILE):
-            hint = "clocks, users and random numbers differ from run to run; write the value that you mean."
-            raise self.refuse(node, "functions of one row", called(node), hint)
-        if isinstance(node, exp.GroupingSets | exp.Rollup | exp.Cube):
-            raise self.refuse(node, "GROUP BY columns and expressions", _words(node), _NEVER["rollup"])
-
-    def search(self, column: exp.Column, rows: Rows) -> list[tuple[str, int]]:
-        """The columns that a name may mean, each with how many of its parts are fields."""
-        parts = [part.name.casefold() for part in column.parts]
-        found: list[tuple[str, int]] = []
-        if len(parts) > 1:
-            for one in rows.visible:
-                if one.alias.casefold() == parts[0]:
-                    found += [(inside, len(parts) - 2) for name, inside in one.columns if name.casefold() == parts[1]]
-        if not found and not (len(parts) > 1 and any(one.alias.casefold() == parts[0] for one in rows.visible)):
-            found = [(inside, len(parts) - 1) for name, inside in rows.columns if name.casefold() == parts[0]]
-        return found
-
-    def _resolved(self, column: exp.Column, rows: Rows, at: exp.Expr | None = None) -> tuple[str, int]:
-        found = self.search(column, rows)
-        if len(found) == 1:
-            return found[0]
-        name = ".".join(part.name for part in column.parts)
-        if found:
-            raise self.refuse(
-                at or column, "a name that means one column", repr(name), "write the table before it: a.x."
-            )
-        names = [one for one, _ in rows.columns if one]
-        hint = did_you_mean(column.name, names) or (f"the columns are {', '.join(names[:20])}." if names else "")
-        raise self.refuse(at or column, "a column that exists", repr(name), hint.strip())
-
-    def _find(self, column: exp.Column, rows: Rows, at: exp.Expr) -> str:
-        return self._resolved(column, rows, at)[0]
-
-    # Names and limits
-
-    def _fresh(self, name: str) -> str:
-        """A name that no other column of the statement has."""
-        found, number = name, 1
-        while found.casefold() in self._taken:
-            number += 1
-            found = f"{name}_{number}"
-        self._taken.add(found.casefold())
-        return found
-
-    def _counted(self, relation: Relation, node: exp.Expr) -> Relation:
-        self._relations += 1
-        if self._relations > MOST_RELATIONS:
-            hint = "each use of a WITH is one more."
-            raise self.refuse(node, f"at most {MOST_RELATIONS} tables, joins and subqueries", "more", hint)
-        return relation
-
-    def only(self, node: exp.Expr, what: str, *listed: str) -> None:
-        """Refuse a clause that is not listed, by its name."""
-        for name, value in node.args.items():
-            if name in listed or value is None or value is False or value == []:
-                continue
-            place = value[0] if isinstance(value, list) else value
-            words = _CLAUSES.get(name, name.strip("_").replace("_", " ").upper())
-            at = place if isinstance(place, exp.Expr) else node
-            raise self.refuse(at, f"{what} without {words}", words, _NEVER.get(name, "leave it out."))
-
 
 def replaced_hint(problem: InvalidParameter, hint: str) -> InvalidParameter:
     """The same problem at the same place with another hint."""
     found = type(problem)(problem.expected, problem.got, hint)
     found.pointer = problem.pointer
     return found
-
-
-def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The conditions that AND joins."""
-    while isinstance(node, exp.Paren):
-        node = node.this
-    if isinstance(node, exp.And):
-        yield from _conjuncts(node.this)
-        yield from _conjuncts(node.expression)
-    else:
-        yield node
-
-
-def _of_statement(problem: InvalidParameter) -> InvalidParameter:
-    """A problem with an expression, without the text that was written for the engine: its place in the statement is shown."""
-    expected = re.sub(r" in ('|\").*\1$", "", problem.expected, flags=re.DOTALL)
-    got = re.sub(r" at (the end|character \d+)$", "", str(problem.got))
-    if expected == "one SQL expression":
-        expected, got, hint = "an expression that DuckDB can read", "another", "write it another way."
-        return InvalidParameter(expected, got, hint)
-    return InvalidParameter(expected, got, problem.hint or "make it shorter.")
-
-
-def _culprit(problem: InvalidParameter, node: exp.Expr) -> exp.Expr:
-    """The call that a problem names, or the whole expression."""
-    name = re.search(r"the function (\w+)", str(problem.got))
-    calls = [one for one in node.find_all(exp.Func) if name and called(one).casefold() == name[1].casefold()]
-    return calls[0] if len(calls) == 1 else node
-
-
-def _aggregates(node: Any) -> bool:
-    """Whether an expression has an aggregate in it, outside of subqueries."""
-    if not isinstance(node, exp.Expr):
-        return False
-    if isinstance(node, exp.AggFunc):
-        return True
-    return not isinstance(node, exp.Query | exp.Window) and any(map(_aggregates, node.iter_expressions()))
-
-
-def plain_column(text: str, names: Sequence[str]) -> str | None:
-    """The column that a text is, if it is just one."""
-    return next((name for name in names if text == '"' + name.replace('"', '""') + '"'), None)
-
-
-def _words(node: exp.Expr) -> str:
-    """What a node is, for somebody who wrote SQL."""
-    if isinstance(node, exp.Func):
-        return f"the function {called(node)}"
-    return {"groupingsets": "GROUPING SETS"}.get(node.key, node.key.upper())

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from sqlglot import exp
+
+Named: TypeAlias = Callable[[str], exp.Expr]
+"""A column of the published table by its name."""
 
 
 def _pack(**fields: exp.Expr) -> exp.Expr:
@@ -18,9 +22,11 @@ def _value(value: exp.Expr, low: exp.Expr, high: exp.Expr, level: float) -> Mapp
     return {"value": value, "noise_confidence_interval": interval}
 
 
-def report(suffix: str, level: float, *, about_zero: bool = False, bounding: exp.Expr | None = None) -> exp.Expr:
+def report(
+    column: Named, suffix: str, level: float, *, about_zero: bool = False, bounding: exp.Expr | None = None
+) -> exp.Expr:
     """One value. about_zero: the interval is that of the noise alone, as counts and sums have it."""
-    value, low, high = (exp.column(f"{name}{suffix}") for name in ("value", "low", "high"))
+    value, low, high = (column(f"{name}{suffix}") for name in ("value", "low", "high"))
     lower, upper = (
         exp.Sub(this=end.copy(), expression=value.copy()) if about_zero else end.copy() for end in (low, high)
     )
@@ -28,23 +34,22 @@ def report(suffix: str, level: float, *, about_zero: bool = False, bounding: exp
     return _pack(result=_pack(**_value(value, lower, upper, level)), **parts)
 
 
-def reports(suffixes: Sequence[str], number: int, level: float, bounding: exp.Expr | None) -> exp.Expr:
+def reports(column: Named, suffixes: Sequence[str], number: int, level: float, bounding: exp.Expr | None) -> exp.Expr:
     """The boundaries of APPROX_QUANTILES; both ends are public bounds, without noise."""
     inner = [
-        _pack(**_value(exp.column(f"value{one}"), exp.column(f"low{one}"), exp.column(f"high{one}"), level))
-        for one in suffixes
+        _pack(**_value(column(f"value{one}"), column(f"low{one}"), column(f"high{one}"), level)) for one in suffixes
     ]
-    lower, upper = exp.column(f"lower_{number}"), exp.column(f"upper_{number}")
+    lower, upper = column(f"lower_{number}"), column(f"upper_{number}")
     ends = [_pack(**_value(end.copy(), end.copy(), end.copy(), level)) for end in (lower, upper)]
     parts = {} if bounding is None else {"bounding_report": bounding}
     return _pack(result=exp.Array(expressions=[ends[0], *inner, ends[1]]), **parts)
 
 
-def bounding_report(number: int) -> exp.Expr:
+def bounding_report(column: Named, number: int) -> exp.Expr:
     """The bounds that the release found, and how many units it saw, as far as that is published."""
     return _pack(
-        lower_bound=exp.column(f"lower_{number}"),
-        upper_bound=exp.column(f"upper_{number}"),
-        num_inputs=exp.column(f"inputs_{number}"),
-        num_outside=exp.column(f"outside_{number}"),
+        lower_bound=column(f"lower_{number}"),
+        upper_bound=column(f"upper_{number}"),
+        num_inputs=column(f"inputs_{number}"),
+        num_outside=column(f"outside_{number}"),
     )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from dphist.columns import split_unit
+from dphist.engines.query import Files
 from dphist.errors import InvalidParameter
 
 
@@ -46,6 +48,21 @@ class Table:
     def unit_kind(self) -> str:
         """What one unit is, by name: tables whose units have one name have the same units."""
         return "" if self.unit is None else split_unit(self.unit)[0]
+
+    @property
+    def named_by_first_line(self) -> bool:
+        """Whether its columns are named by the first line of a text file, which may be a record. No message shows it."""
+        source = self.source
+        if isinstance(source, Files):
+            plain = source.format == "csv" or (source.format is None and any(map(_may_be_csv, source.paths)))
+            return plain and source.header is True
+        paths = source if isinstance(source, list | tuple) else [source]
+        return any(_may_be_csv(path) for path in paths if isinstance(path, str | Path))
+
+
+def _may_be_csv(path: str | Path) -> bool:
+    """By all but the ends that say otherwise: a folder or a pattern may hold anything."""
+    return not str(path).lower().endswith((".parquet", ".pq", ".json", ".jsonl", ".ndjson"))
 
 
 def tables_of(given: Mapping[str, object], unit: str | Mapping[str, str] | None) -> dict[str, Table]:

@@ -10,42 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, Final
 
 from sqlglot import exp
 
-from dphist.aggregates import percent_in_name
 from dphist.columns import split_name, split_unit
-from dphist.engines.relations import Derived, Filter, Relation, Scan
+from dphist.engines.relations import Derived, Filter, Relation, Scan, Select
 from dphist.errors import InvalidParameter
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
-from dphist.sql.options import Arguments, Clause, number_of, read_arguments, read_clause
-from dphist.sql.parse import PrivacyClause, called, place_of
-from dphist.sql.relate import Relating, Rows, Scope, plain_column
+from dphist.sql.aggregates import LEVEL, Aggregated, Aggregates
+from dphist.sql.options import Clause, number_of, read_clause
+from dphist.sql.parse import PrivacyClause, place_of
+from dphist.sql.relate import Relating
 from dphist.sql.reports import bounding_report, report, reports
+from dphist.sql.scope import Rows, Scope, plain_column
 from dphist.sql.tables import Table
 
-LEVEL: Final = 0.95
-"""Of the intervals in reports."""
+RELEASED: Final = "released"
+"""Marks a table of ours in a tree: the same name in a statement means nothing."""
 
-MOST_BOUNDARIES: Final = 17
-"""Of APPROX_QUANTILES, with both ends: the tree of a column answers so many questions."""
-
-_PER_ROW: Final = ("VAR_POP", "STDDEV_POP", "PERCENTILE_CONT", "APPROX_QUANTILES")
-_OPTION: Final = {"SUM": "sums", "AVG": "means", "VAR_POP": "variances", "STDDEV_POP": "stds"}
-_KIND: Final = {"SUM": "sum", "AVG": "mean", "VAR_POP": "variance", "STDDEV_POP": "std"}
-PRIVATE: Final = ("COUNT", "COUNTIF", *_OPTION, "PERCENTILE_CONT", "APPROX_QUANTILES")
-"""The aggregates that have a private form."""
-
-_INSTEAD: Final = {
-    "MIN": "PERCENTILE_CONT(x, 0.01) is near it; `dphist stat` has more.",
-    "MAX": "PERCENTILE_CONT(x, 0.99) is near it; `dphist stat` has more.",
-    "MEDIAN": "write PERCENTILE_CONT(x, 0.5).",
-    "APPROX_COUNT_DISTINCT": "write COUNT(DISTINCT x).",
-    "VAR_SAMP": "write VAR_POP.", "VARIANCE": "write VAR_POP.", "STDDEV_SAMP": "write STDDEV_POP.",
-    "STDDEV": "write STDDEV_POP.", "PERCENTILE_DISC": "write PERCENTILE_CONT.",
-}  # fmt: skip
 _SUFFIXES: Final = (STD_ERROR, NOISY, LOW, HIGH)
 _EVERY: Final = (
     "expressions",
@@ -60,34 +43,6 @@ _EVERY: Final = (
     "hint",
     "with_",
 )
-
-
-_AUTO: Final = Arguments()
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregated:
-    """One aggregate of a statement: which published column it is, and how it is shown.
-
-    kind, label: of the aggregate in a plan; "count" is the number of units, which every release has. probabilities: of
-    quantiles; ends: whether the bounds stand before and behind them.
-    """
-
-    call: str
-    kind: str
-    label: str = ""
-    arguments: Arguments = _AUTO
-    probabilities: tuple[float, ...] = ()
-    ends: bool = False
-
-    @property
-    def name(self) -> str:
-        """The name of a column without an alias."""
-        if self.kind in ("count", "rows"):
-            return self.kind
-        if self.kind == "quantile" and not self.ends:
-            return f"p{percent_in_name(self.probabilities[0])}_{self.label}"
-        return f"{self.kind}_{self.label}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,9 +79,7 @@ class Translating:
     table: str
     in_set_operation: bool = False
     clause: Clause = field(init=False)
-    _aggregates: dict[str, Aggregated] = field(default_factory=dict)
-    _texts: dict[str, str] = field(default_factory=dict)
-    _bounds: dict[tuple[str, str], object] = field(default_factory=dict)
+    aggregates: Aggregates = field(init=False)
 
     def refuse(self, node: exp.Expr, expected: str, got: str, hint: str = "") -> InvalidParameter:
         """A refusal at the place of a node."""
@@ -138,6 +91,7 @@ class Translating:
         hint = select.args["hint"]
         assert isinstance(hint, PrivacyClause)
         self.clause = read_clause(hint, self.refuse)
+        self.aggregates = Aggregates(relating, self.clause, hint, select.args.get("group") is not None)
         if select.args.get("distinct") is not None:
             raise self.refuse(
                 select, "SELECT WITH DIFFERENTIAL_PRIVACY", "DISTINCT in it", "GROUP BY makes rows distinct."
@@ -157,7 +111,7 @@ class Translating:
         texts = {text: f"key_{place}" for place, (_, text) in enumerate(keys, 1)}
         outer = self._outer(rows, texts, owner.columns)
         unit, source, command_source, where = self._source(rows, owner.columns)
-        aggregates = tuple(self._aggregates.values())
+        aggregates = self.aggregates.all
         keys_only = not aggregates and self.clause.max_groups is None and relating.public_keys is None
         if not aggregates and not keys:
             raise self.refuse(select, "an aggregate, or GROUP BY", "neither", "COUNT(DISTINCT user_id) counts people.")
@@ -170,7 +124,7 @@ class Translating:
             unit=unit,
             by=by,
             where=where,
-            options=self._options(aggregates, rows),
+            options=self.aggregates.options(rows),
             aggregates=aggregates,
             keys_only=keys_only,
             table=self.table,
@@ -276,7 +230,7 @@ class Translating:
             raise self.refuse(
                 self.select.args["group"], "GROUP BY all columns of the public list, and no others", got, hint
             )
-        return listed
+        return Select(listed, {column: column for column in wanted if column is not None})
 
     # Aggregates
 
@@ -315,7 +269,9 @@ class Translating:
             twice = next(name for name in names if [one.casefold() for one in names].count(name.casefold()) > 1)
             hint = "a column with its _std_error has two names; give one of them another alias."
             raise self.refuse(select, "columns with different names", repr(twice), hint)
-        outer = exp.Select(expressions=items).from_(exp.to_identifier(self.table, quoted=True))
+        source = exp.Table(this=exp.to_identifier(self.table, quoted=True))
+        source.meta[RELEASED] = True
+        outer = exp.Select(expressions=items, from_=exp.From(this=source))
         if (having := select.args.get("having")) is not None:
             outer.set("where", exp.Where(this=computed(having.this, aliases=aliases)))
         if (order := select.args.get("order")) is not None:
@@ -347,7 +303,7 @@ class Translating:
             raise self.refuse(clause, "a whole number of rows", "something else", "write it down, as in LIMIT 10.")
 
     def _alone(self, node: exp.Expr) -> Aggregated | None:
-        return self._aggregates.get(self._signature(node)) if isinstance(node, exp.AggFunc) else None
+        return self.aggregates.known(node)
 
     def _name(self, node: exp.Expr, alone: Aggregated | None, place: int) -> str:
         if alone is not None:
@@ -358,13 +314,17 @@ class Translating:
         return self.clause.std_errors and not self.in_set_operation and not one.arguments.report
 
     def _number(self, one: Aggregated) -> int:
-        return 1 + list(self._aggregates.values()).index(one)
+        return 1 + self.aggregates.all.index(one)
+
+    def _published(self, name: str) -> exp.Expr:
+        """A column of the published table; with its name, since an alias may be spelled like the column."""
+        return exp.column(name, table=exp.to_identifier(self.table, quoted=True))
 
     def _errors(self, one: Aggregated) -> exp.Expr:
         number = self._number(one)
         if not one.probabilities:
-            return exp.column(f"error_{number}")
-        errors = [exp.column(f"error_{number}_{place}") for place in range(1, len(one.probabilities) + 1)]
+            return self._published(f"error_{number}")
+        errors = [self._published(f"error_{number}_{place}") for place in range(1, len(one.probabilities) + 1)]
         if not one.ends:
             return errors[0]
         return exp.Array(expressions=[exp.Null(), *errors, exp.Null()])
@@ -388,7 +348,7 @@ class Translating:
                 hint = "use it in an outer query, over the private result."
                 raise self.refuse(one, "keys and aggregates in a private SELECT", "a window function", hint)
             if isinstance(one, exp.AggFunc):
-                return self._value(self._aggregate(one, rows, units))
+                return self._value(self.aggregates.aggregate(one, rows, units))
             if isinstance(one, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
                 hint = "leave it out: nulls are ignored; COUNTIF counts some rows, SUM(IF(condition, x, NULL)) adds up some."
                 raise self.refuse(one, "an aggregate without clauses", "FILTER, IGNORE NULLS or RESPECT NULLS", hint)
@@ -404,12 +364,12 @@ class Translating:
                         raise
                     text = ""
                 if text in keys:
-                    return exp.column(keys[text])
+                    return self._published(keys[text])
             if isinstance(one, exp.Column):
                 hint = "put it into GROUP BY, or into an aggregate."
                 raise self.refuse(one, "keys of GROUP BY and aggregates", repr(one.name), hint)
             if one.args.get("named"):
-                self._refuse_function(one)
+                self.aggregates.refuse_function(one)
             return one
 
         return node.copy().transform(replaced)
@@ -420,170 +380,22 @@ class Translating:
         if one.arguments.report:
             return self._report(one, number)
         if not one.probabilities:
-            return exp.column(f"value_{number}")
-        values = [exp.column(f"value_{number}_{place}") for place in range(1, len(one.probabilities) + 1)]
+            return self._published(f"value_{number}")
+        values = [self._published(f"value_{number}_{place}") for place in range(1, len(one.probabilities) + 1)]
         if not one.ends:
             return values[0]
-        return exp.Array(expressions=[exp.column(f"lower_{number}"), *values, exp.column(f"upper_{number}")])
+        return exp.Array(expressions=[self._published(f"lower_{number}"), *values, self._published(f"upper_{number}")])
 
     def _report(self, one: Aggregated, number: int) -> exp.Expr:
-        bounding = bounding_report(number) if one.arguments.chosen else None
+        column = self._published
+        bounding = bounding_report(column, number) if one.arguments.chosen else None
         if not one.probabilities:
             centred = one.kind in ("count", "rows", "sum", "distinct")
-            return report(f"_{number}", LEVEL, about_zero=centred, bounding=bounding)
+            return report(column, f"_{number}", LEVEL, about_zero=centred, bounding=bounding)
         places = [f"_{number}_{place}" for place in range(1, len(one.probabilities) + 1)]
         if not one.ends:
-            return report(places[0], LEVEL, bounding=bounding)
-        return reports(places, number, LEVEL, bounding)
-
-    def _signature(self, call: exp.Expr) -> str:
-        return call.sql(dialect="bigquery", comments=False) + repr(call.args.get("named"))
-
-    def _aggregate(self, call: exp.Expr, rows: Rows, units: tuple[str, ...]) -> Aggregated:
-        """An aggregate of the statement; equal ones are one."""
-        signature = self._signature(call)
-        if signature not in self._aggregates:
-            self._aggregates[signature] = self._read(call, rows, units)
-        return self._aggregates[signature]
-
-    def _refuse_function(self, call: exp.Expr) -> None:
-        name = called(call)
-        instead = _INSTEAD.get(name, f"these have one: {', '.join(PRIVATE)}.")
-        raise self.refuse(call, "an aggregate that has a private form", name, instead)
-
-    def _read(self, call: exp.Expr, rows: Rows, units: tuple[str, ...]) -> Aggregated:
-        name, relating = called(call), self.relating
-        if name not in PRIVATE:
-            self._refuse_function(call)
-        arguments = read_arguments(call, name in _PER_ROW, self.refuse)
-        if name in ("COUNT", "COUNTIF"):
-            return self._count(call, arguments, rows, units)
-        inside = call.this
-        if isinstance(inside, exp.Distinct) or not isinstance(inside, exp.Expr):
-            raise self.refuse(call, f"{name} of a column", "DISTINCT or nothing", "leave DISTINCT out.")
-        if isinstance(inside, exp.Order | exp.Limit | exp.IgnoreNulls | exp.RespectNulls | exp.HavingMax):
-            raise self.refuse(call, f"{name} of a column", "a clause of its own", "leave it out; nulls are ignored.")
-        text = relating.expression(inside, rows)
-        if name in _OPTION:
-            return Aggregated(name, _KIND[name], self._label(_KIND[name], text, rows, arguments), arguments)
-        probabilities, ends = self._probabilities(call, name)
-        label = self._label("quantile", text, rows, arguments)
-        return Aggregated(name, "quantile", label, arguments, probabilities, ends)
-
-    def _count(self, call: exp.Expr, arguments: Arguments, rows: Rows, units: tuple[str, ...]) -> Aggregated:
-        """Units, rows, rows with a value, or distinct values."""
-        inside, name = call.this, called(call)
-        if not arguments.chosen and arguments.bounds[0] != 0:
-            hint = "whoever is not in a group adds nothing to it: write (0, 5)."
-            raise self.refuse(call, f"a lower bound of 0 for {name}", f"{arguments.bounds[0]:g}", hint)
-        most = arguments.bounds[1]
-        if isinstance(most, float) and not most.is_integer():
-            raise self.refuse(call, f"a whole number as the upper bound of {name}", f"{most:g}")
-        if isinstance(inside, exp.Distinct):
-            if len(inside.expressions) != 1 or name != "COUNT":
-                raise self.refuse(call, "COUNT(DISTINCT column)", "several columns", "count one.")
-            text = self.relating.expression(inside.expressions[0], rows)
-            if plain_column(text, rows.relation.names) in units:
-                return Aggregated(name, "count", "", arguments)
-            label = self._label("distinct", text, rows, arguments)
-            return Aggregated(name, "distinct", label, arguments)
-        if isinstance(inside, exp.Star):
-            return Aggregated(name, "rows", "", arguments)
-        if not isinstance(inside, exp.Expr) or isinstance(inside, exp.Order | exp.Limit | exp.HavingMax):
-            raise self.refuse(call, f"{name} of a column", "a clause of its own", "leave it out.")
-        text = self.relating.expression(inside, rows)
-        condition = text if name == "COUNTIF" else f"({text}) IS NOT NULL"
-        if name == "COUNT" and plain_column(text, rows.relation.names) in units and most == 1:
-            return Aggregated(name, "count", "", arguments)
-        label = self._label("sum", f"CASE WHEN {condition} THEN 1 END", rows, arguments, "counted")
-        return Aggregated(name, "sum", label, arguments)
-
-    def _probabilities(self, call: exp.Expr, name: str) -> tuple[tuple[float, ...], bool]:
-        given = call.args.get("expression")
-        number = number_of(given) if isinstance(given, exp.Expr) else None
-        if name == "PERCENTILE_CONT":
-            if number is None or not 0 < number < 1:
-                hint = "0.5 is the median; the ends are no quantiles."
-                raise self.refuse(call, "a probability inside (0, 1) in PERCENTILE_CONT", "another", hint)
-            return (number,), False
-        if number is None or not number.is_integer() or not 2 <= number < MOST_BOUNDARIES:
-            expected = f"a whole number from 2 to {MOST_BOUNDARIES - 1} in APPROX_QUANTILES"
-            raise self.refuse(call, expected, "another", "4 gives quartiles.")
-        parts = int(number)
-        return tuple(place / parts for place in range(1, parts)), True
-
-    def _label(self, kind: str, text: str, rows: Rows, arguments: Arguments, name: str = "") -> str:
-        """The name of a column, or of an expression, in the plan: one for each kind, text and pair of bounds."""
-        family = {"variance": "spread", "std": "spread"}.get(kind, kind)
-        plain = plain_column(text, rows.relation.names)
-        bounds = arguments.bounds
-        wanted = name or plain or "value"
-        for number in count(1):
-            label = wanted if number == 1 else f"{wanted}_{number}"
-            same_text = self._texts.setdefault(label, text) == text
-            if same_text and self._bounds.setdefault((family, label), bounds) == bounds:
-                return label
-        raise AssertionError("there is always one more name")
-
-    def _written(self, label: str, rows: Rows) -> str:
-        """A label as a release takes it: a column by its name, anything else as name=expression."""
-        text = self._texts[label]
-        if plain_column(text, rows.relation.names) == label and split_name(label)[1] is None:
-            return label
-        return '"' + label.replace('"', '""') + '"=' + text
-
-    def _options(self, aggregates: tuple[Aggregated, ...], rows: Rows) -> dict[str, Any]:
-        """The options of the release, without its budget."""
-        options: dict[str, Any] = {}
-        if self.clause.max_groups is not None and (self.select.args.get("group") is not None):
-            options["max_groups"] = self.clause.max_groups
-        if self.clause.min_units is not None and self.select.args.get("group") is not None:
-            options["low_threshold"] = self.clause.min_units
-        for one in aggregates:
-            bounds = one.arguments.bounds
-            most = bounds[1] if isinstance(bounds[1], str) else int(bounds[1])
-            written = self._written(one.label, rows) if one.label else ""
-            if one.kind == "rows":
-                known = options.setdefault("rows", most)
-                if known != most:
-                    expected = "one pair of bounds for COUNT(*)"
-                    raise self.refuse(self.select, expected, "two", "use the wider one.")
-            elif one.kind == "distinct":
-                options.setdefault("distinct", {})[written] = most
-            elif one.kind == "quantile":
-                before = options.setdefault("quantiles", {}).get(written, ((),))[0]
-                asked = sorted({*before, *one.probabilities})
-                options["quantiles"][written] = (asked, *bounds)
-            elif one.kind != "count":
-                options.setdefault(_OPTION[{v: k for k, v in _KIND.items()}[one.kind]], {})[written] = bounds
-        if any(one.arguments.report for one in aggregates):
-            options["intervals"] = LEVEL
-        if weights := self._weights(aggregates):
-            options["weights"] = weights
-        return options
-
-    def _weights(self, aggregates: tuple[Aggregated, ...]) -> dict[str, float]:
-        """`epsilon =>` as a share relative to the count's, which also selects the groups."""
-        given = {one: one.arguments.epsilon for one in aggregates if one.arguments.epsilon is not None}
-        selection = self.clause.selection_epsilon
-        if not given and selection is None:
-            return {}
-        epsilon = self.clause.epsilon
-        if epsilon is None:
-            expected = "epsilon in OPTIONS, beside shares of it"
-            raise self.refuse(self.select.args["hint"], expected, "none", "say what they are shares of.")
-        others = [one for one in aggregates if one.arguments.epsilon is None and one.kind != "count"]
-        spent = sum(given.values()) + (selection or 0.0)
-        open_shares = len(others) + (selection is None)
-        if spent > epsilon * (1 + 1e-12) or (open_shares and spent >= epsilon):
-            hint = "the epsilons of aggregates and of group selection are parts of the epsilon in OPTIONS."
-            raise self.refuse(
-                self.select.args["hint"], f"at most epsilon = {epsilon:g} in all parts", f"{spent:g}", hint
-            )
-        rest = (epsilon - spent) / open_shares if open_shares else 0.0
-        counted = selection or rest
-        shares = {one: given.get(one, rest) / counted for one in aggregates if one.kind != "count"}
-        return {f"{one.kind}_{one.label}" if one.label else one.kind: share for one, share in shares.items()}
+            return report(column, places[0], LEVEL, bounding=bounding)
+        return reports(column, places, number, LEVEL, bounding)
 
 
 def _sources(select: exp.Select) -> list[exp.Expr]:

@@ -1,0 +1,262 @@
+"""Expressions of a statement: each is one of a single row, written out again and read by DuckDB's own parser.
+
+DuckDB must find the same columns in the text as sqlglot did in the tree, and only examined functions. So no text has two
+readings, and nothing reaches an engine that `engines.expressions` has not seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import duckdb
+from sqlglot import exp
+
+from dphist.engines.expressions import check_expression
+from dphist.engines.relations import Owner, Relation, Unproved, owner
+from dphist.errors import InvalidParameter
+from dphist.sql.parse import called, located, place_of, written
+from dphist.sql.scope import Rows, has_aggregate, letters_of, words_of
+from dphist.sql.tables import Table
+from dphist.words import did_you_mean
+
+MOST_RELATIONS: Final = 200
+"""Of one statement, with every use of a WITH counted."""
+
+_CLAUSES: Final = {
+    "distinct": "DISTINCT", "group": "GROUP BY", "having": "HAVING", "qualify": "QUALIFY", "windows": "WINDOW",
+    "order": "ORDER BY", "limit": "LIMIT", "offset": "OFFSET", "sample": "TABLESAMPLE", "pivots": "PIVOT",
+    "laterals": "LATERAL", "version": "FOR SYSTEM_TIME", "hint": "a hint", "kind": "SELECT AS", "into": "INTO",
+    "locks": "FOR UPDATE", "match": "MATCH_RECOGNIZE", "connect": "CONNECT BY", "cluster": "CLUSTER BY",
+    "sort": "SORT BY", "distribute": "DISTRIBUTE BY", "operation_modifiers": "a modifier", "exclude": "EXCLUDE",
+    "db": "dots in its name", "catalog": "dots in its name",
+}  # fmt: skip
+_VOLATILE: Final = (
+    exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.CurrentDatetime, exp.CurrentUser, exp.SessionUser,
+    exp.Rand, exp.Randn, exp.Uuid,
+)  # fmt: skip
+_SETS: Final = "write one statement for each set of keys; they share the budget."
+NEVER: Final = {
+    "all": "list the keys.",
+    "rollup": _SETS,
+    "cube": _SETS,
+    "grouping_sets": _SETS,
+    "by_name": "list the columns in the same order on both sides.",
+    "qualify": "it compares rows of different people. Filter the private result with HAVING.",
+    "windows": "a window compares rows of different people.",
+    "order": "rows have no order before they are counted. Order the private result.",
+    "limit": "which rows are the first depends on everybody. Limit the private result.",
+    "offset": "which rows are the first depends on everybody. Limit the private result.",
+    "sample": "which rows are drawn would depend on other rows. Leave it out.",
+    "pivots": "write one column for each value: SUM(CASE WHEN ... THEN ... END).",
+    "laterals": "use a join.",
+    "db": "name the table as --table NAME=PATH does.",
+    "catalog": "name the table as --table NAME=PATH does.",
+}
+
+
+@dataclass(slots=True, eq=False)
+class Expressions:
+    """The expressions of one statement. used: the tables that it has named so far."""
+
+    text: str
+    tables: Mapping[str, Table]
+    connection: duckdb.DuckDBPyConnection
+    used: dict[str, Table] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+    _relations: int = 0
+
+    def refuse(self, node: exp.Expr, expected: str, got: str, hint: str = "") -> InvalidParameter:
+        """A refusal at the place of a node."""
+        return located(InvalidParameter(expected, got, hint), self.text, place_of(node))
+
+    def owner(self, relation: Relation) -> Owner:
+        """Whose rows they are, or a refusal with its place."""
+        try:
+            return owner(relation)
+        except Unproved as problem:
+            raise located(problem, self.text, problem.place) from None
+
+    def table_named(self, name: str) -> Table | None:
+        """A table without regard to case."""
+        return next((one for one in self.tables.values() if one.name.casefold() == name.casefold()), None)
+
+    def expression(
+        self,
+        node: exp.Expr,
+        rows: Rows,
+        *,
+        keys: Mapping[str, str] | None = None,
+        fold: Callable[[exp.Expr], str] | None = None,
+    ) -> str:
+        """An expression of one row as DuckDB's SQL over the columns of the tree, checked.
+
+        keys: the texts of GROUP BY with their columns, where an expression is one of groups. fold: what gives the column of an
+        aggregate there.
+        """
+        columns: set[str] = set()
+
+        def named(name: str) -> exp.Expr:
+            columns.add(name.casefold())
+            return exp.column(exp.to_identifier(name, quoted=True))
+
+        def replaced(one: exp.Expr) -> exp.Expr:
+            if keys is not None and not has_aggregate(one) and isinstance(one, exp.Condition | exp.Func | exp.Column):
+                try:
+                    text = self.expression(one, rows)
+                except InvalidParameter:
+                    text = ""
+                if text in keys:
+                    return named(keys[text])
+            if fold is not None and isinstance(one, exp.AggFunc):
+                return named(fold(one))
+            self._check_node(one)
+            if isinstance(one, exp.Column):
+                if keys is not None:
+                    self.find(one, rows, one)
+                    hint = "put it into GROUP BY, or into an aggregate."
+                    raise self.refuse(one, "columns of GROUP BY and aggregates", repr(one.name), hint)
+                return self._spelled(one, rows, named)
+            if isinstance(one, exp.In) and one.args.get("unnest") is not None:
+                return self._listed(one).transform(replaced)
+            return one
+
+        return self._checked(node, node.copy().transform(replaced), columns)
+
+    def _checked(self, node: exp.Expr, tree: exp.Expr, columns: set[str]) -> str:
+        try:
+            text = written(tree)
+            found = check_expression(text, self.connection)
+        except InvalidParameter as problem:
+            raise located(_of_statement(problem), self.text, place_of(_culprit(problem, node))) from None
+        if {name.casefold() for name in found.columns} != columns:
+            raise self.refuse(
+                node,
+                "an expression that DuckDB reads as BigQuery does",
+                "one with two readings",
+                "write it another way.",
+            )
+        return text
+
+    def _spelled(self, column: exp.Column, rows: Rows, named: Callable[[str], exp.Expr]) -> exp.Expr:
+        """A column, or a field of one."""
+        parts = [part.name for part in column.parts]
+        inside, fields = self._resolved(column, rows)
+        found = named(inside)
+        for name in parts[len(parts) - fields :] if fields else ():
+            found = exp.Dot(this=found, expression=exp.to_identifier(name, quoted=True))
+        return found
+
+    def _listed(self, node: exp.In) -> exp.In:
+        """x IN UNNEST([1, 2]) as x IN (1, 2)."""
+        unnest = node.args["unnest"]
+        array = unnest.expressions[0] if isinstance(unnest, exp.Unnest) and len(unnest.expressions) == 1 else None
+        if not isinstance(array, exp.Array):
+            raise self.refuse(node, "IN UNNEST of a list of constants", "another")
+        return exp.In(this=node.this.copy(), expressions=[one.copy() for one in array.expressions])
+
+    def _check_node(self, node: exp.Expr) -> None:
+        """What is no function of one row, by its own name."""
+        if isinstance(node, exp.Query | exp.Exists):
+            hint = "join the table, or write IN (SELECT ...) from a public table as a condition of its own in WHERE."
+            raise self.refuse(node, "an expression of one row", "a subquery", hint)
+        if isinstance(node, exp.Window):
+            raise self.refuse(node, "an expression of one row", "a window function", NEVER["windows"])
+        if isinstance(node, exp.AggFunc):
+            hint = "aggregates stand in SELECT and HAVING, not inside of each other, WHERE, ON or GROUP BY."
+            raise self.refuse(node, "an expression of one row", f"the aggregate {called(node)}", hint)
+        if isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
+            raise self.refuse(node, "values", "a parameter", "write the value.")
+        if node.args.get("named"):
+            hint = "only aggregates of the private SELECT have them."
+            raise self.refuse(node, f"{called(node)} without named arguments", "some", hint)
+        if isinstance(node, exp.Star):
+            raise self.refuse(node, "an expression of one row", "a star", "name the columns.")
+        if isinstance(node, _VOLATILE):
+            hint = "clocks, users and random numbers differ from run to run; write the value that you mean."
+            raise self.refuse(node, "functions of one row", called(node), hint)
+        if isinstance(node, exp.GroupingSets | exp.Rollup | exp.Cube):
+            raise self.refuse(node, "GROUP BY columns and expressions", words_of(node), NEVER["rollup"])
+
+    def search(self, column: exp.Column, rows: Rows) -> list[tuple[str, int]]:
+        """The columns that a name may mean, each with how many of its parts are fields."""
+        parts = [part.name.casefold() for part in column.parts]
+        found: list[tuple[str, int]] = []
+        if len(parts) > 1:
+            for one in rows.visible:
+                if one.alias.casefold() == parts[0]:
+                    found += [(inside, len(parts) - 2) for name, inside in one.columns if name.casefold() == parts[1]]
+        if not found and not (len(parts) > 1 and any(one.alias.casefold() == parts[0] for one in rows.visible)):
+            found = [(inside, len(parts) - 1) for name, inside in rows.columns if name.casefold() == parts[0]]
+        return found
+
+    def _resolved(self, column: exp.Column, rows: Rows, at: exp.Expr | None = None) -> tuple[str, int]:
+        found = self.search(column, rows)
+        if len(found) == 1:
+            return found[0]
+        name = ".".join(part.name for part in column.parts)
+        if found:
+            raise self.refuse(
+                at or column, "a name that means one column", repr(name), "write the table before it: a.x."
+            )
+        raise self.refuse(at or column, "a column that exists", repr(name), self._near(column.name, rows))
+
+    def _near(self, name: str, rows: Rows) -> str:
+        """A hint for a name that is not there.
+
+        The first line of a CSV file may be a record: of it only a name is shown that has the same letters.
+        """
+        names = [one for one, _ in rows.columns if one]
+        if any(table.named_by_first_line for table in self.used.values()):
+            names = [one for one in names if letters_of(one) == letters_of(name)]
+        listed = f"the columns are {', '.join(names[:20])}." if names else ""
+        return (did_you_mean(name, names) or listed).strip()
+
+    def find(self, column: exp.Column, rows: Rows, at: exp.Expr) -> str:
+        """The column of the tree that a name means."""
+        return self._resolved(column, rows, at)[0]
+
+    def fresh(self, name: str) -> str:
+        """A name that no other column of the statement has."""
+        found, number = name, 1
+        while found.casefold() in self._taken:
+            number += 1
+            found = f"{name}_{number}"
+        self._taken.add(found.casefold())
+        return found
+
+    def counted(self, relation: Relation, node: exp.Expr) -> Relation:
+        """The same relation, one more of a number that is limited."""
+        self._relations += 1
+        if self._relations > MOST_RELATIONS:
+            hint = "each use of a WITH is one more."
+            raise self.refuse(node, f"at most {MOST_RELATIONS} tables, joins and subqueries", "more", hint)
+        return relation
+
+    def only(self, node: exp.Expr, what: str, *listed: str) -> None:
+        """Refuse a clause that is not listed, by its name."""
+        for name, value in node.args.items():
+            if name in listed or value is None or value is False or value == []:
+                continue
+            place = value[0] if isinstance(value, list) else value
+            words = _CLAUSES.get(name, name.strip("_").replace("_", " ").upper())
+            at = place if isinstance(place, exp.Expr) else node
+            raise self.refuse(at, f"{what} without {words}", words, NEVER.get(name, "leave it out."))
+
+
+def _of_statement(problem: InvalidParameter) -> InvalidParameter:
+    """A problem with an expression, without the text that was written for the engine: its place in the statement is shown."""
+    if problem.expected == "one SQL expression":
+        return InvalidParameter("an expression that DuckDB can read", "another", "write it another way.")
+    expected = re.sub(r" in ('|\").*\1$", "", problem.expected, flags=re.DOTALL)
+    got = re.sub(r" at (the end|character \d+)$", "", str(problem.got))
+    return InvalidParameter(expected, got, problem.hint or "make it shorter.")
+
+
+def _culprit(problem: InvalidParameter, node: exp.Expr) -> exp.Expr:
+    """The call that a problem names, or the whole expression."""
+    name = re.search(r"the function (\w+)", str(problem.got))
+    calls = [one for one in node.find_all(exp.Func) if name and called(one).casefold() == name[1].casefold()]
+    return calls[0] if len(calls) == 1 else node

@@ -1,0 +1,89 @@
+"""What names mean: the columns that an expression may name, and small questions about sqlglot's trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from sqlglot import exp
+
+from dphist.engines.relations import Relation
+from dphist.sql.parse import called
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """Columns under one name of FROM: what a statement calls each, and its name in the tree.
+
+    merged: columns that USING has merged into those of another; only with the alias before it they are found.
+    """
+
+    alias: str
+    columns: tuple[tuple[str, str], ...]
+    merged: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A relation, and what an expression over its rows may name."""
+
+    relation: Relation
+    visible: tuple[Visible, ...]
+
+    @property
+    def columns(self) -> list[tuple[str, str]]:
+        """All that `*` stands for, in order."""
+        return [pair for one in self.visible for pair in one.columns if pair[1] not in one.merged]
+
+    def called(self, alias: str) -> Rows:
+        """The same under one name."""
+        return Rows(self.relation, (Visible(alias, tuple(self.columns)),))
+
+
+Scope: TypeAlias = Mapping[str, "Definition"]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A query of WITH, and what it can see itself."""
+
+    query: exp.Expr
+    scope: Scope
+
+
+def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The conditions that AND joins."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.And):
+        yield from conjuncts(node.this)
+        yield from conjuncts(node.expression)
+    else:
+        yield node
+
+
+def has_aggregate(node: Any) -> bool:
+    """Whether an expression has an aggregate in it, outside of subqueries and windows."""
+    if not isinstance(node, exp.Expr):
+        return False
+    if isinstance(node, exp.AggFunc):
+        return True
+    return not isinstance(node, exp.Query | exp.Window) and any(map(has_aggregate, node.iter_expressions()))
+
+
+def plain_column(text: str, names: Sequence[str]) -> str | None:
+    """The column that a text is, if it is just one."""
+    return next((name for name in names if text == '"' + name.replace('"', '""') + '"'), None)
+
+
+def letters_of(name: str) -> str:
+    """A name without case and signs."""
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
+
+
+def words_of(node: exp.Expr) -> str:
+    """What a node is, for somebody who wrote SQL."""
+    if isinstance(node, exp.Func):
+        return f"the function {called(node)}"
+    return {"groupingsets": "GROUPING SETS"}.get(node.key, node.key.upper())

@@ -1,0 +1,125 @@
+"""Statements that are ready to run: checked and charged together, run one after the other."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dphist.engines.base import Progress
+from dphist.engines.query import PerformanceSettings
+from dphist.errors import BudgetExceeded, InvalidParameter
+from dphist.noise import Entropy
+from dphist.noise.entropy import require_secure
+from dphist.publish.answer import Answer
+from dphist.publish.charge import Charge, charging
+from dphist.publish.result import Release
+from dphist.publish.run import Job
+from dphist.sql.explain import explain_statement
+from dphist.sql.outer import Attach, compute
+from dphist.sql.published import published_table
+from dphist.sql.tables import Table
+from dphist.sql.translate import PrivateSelect
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statement:
+    """One statement, read and proved: its private SELECTs with their jobs, and what is computed from them."""
+
+    text: str
+    privates: tuple[PrivateSelect, ...]
+    jobs: tuple[Job, ...]
+    outer: str
+    public: tuple[Table, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Script:
+    """Statements that are read, proved and planned; no record has been read."""
+
+    statements: tuple[Statement, ...]
+    ledger: str | Path | None
+    dataset: str | None
+    attach: Attach
+    settings: PerformanceSettings
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The releases that it needs, in order."""
+        return tuple(job for one in self.statements for job in one.jobs)
+
+    def explain(self) -> str:
+        """The same releases as commands, what engines run, and why each step is private."""
+        return "\n".join(
+            explain_statement(one.text, one.privates, one.jobs, one.outer, number if len(self.statements) > 1 else None)
+            for number, one in enumerate(self.statements, 1)
+        )
+
+    def check(self) -> None:
+        """Refuse by schema and by budget what would be refused later; reads no record and charges nothing."""
+        for job in self.jobs:
+            job.check_source()
+        with ExitStack() as stack:
+            self._charges(stack)
+
+    def _charges(self, stack: ExitStack) -> list[Charge | None]:
+        """One for each job, all of them checked: alone, and together."""
+        ledger, dataset = self.ledger, self.dataset
+        charges = [stack.enter_context(charging(ledger, dataset, job.spend)) for job in self.jobs]
+        if ledger is not None and dataset is not None and len(charges) > 1:
+            from dphist.ledger import Ledger
+
+            with Ledger(ledger) as opened:
+                budget, left = opened.left(dataset)
+            amounts = [budget.amount(job.spend().cost(budget.epsilon)) for job in self.jobs]
+            whole = amounts[0]
+            for amount in amounts[1:]:
+                whole += amount
+            if not whole.within(left):
+                expected = f"spends that fit together into what is left of {dataset!r}: {budget.words(left)}"
+                hint = "ask for less in each SELECT, or run them apart; nothing was charged and nothing released."
+                raise BudgetExceeded(expected, budget.words(whole), hint)
+        return charges
+
+    def run(
+        self,
+        *,
+        progress: Progress | None = None,
+        entropy: Entropy | None = None,
+        write: Callable[[Sequence[Answer]], str | Path | None] | None = None,
+    ) -> tuple[Answer, ...]:
+        """Charge, read, add noise, and compute the answers; one for each statement.
+
+        write: gets the answers before the charges are confirmed, and gives the name of the file that it wrote, if any.
+        """
+        require_secure(entropy)
+        with ExitStack() as stack:
+            charges = iter(found := self._charges(stack))
+            answers = []
+            for statement in self.statements:
+                releases = []
+                for job in statement.jobs:
+                    charge = next(charges)
+                    release = job.run(progress=progress, entropy=entropy, charge=charge)
+                    releases.append(release if charge is None else replace(release, receipt=charge.receipt))
+                    stack.enter_context(releases[-1])
+                answers.append(self._answer(statement, releases))
+            output = None if write is None else write(answers)
+            for charge in found:
+                if charge is not None:
+                    charge.confirm(output)
+        return tuple(answers)
+
+    def _answer(self, statement: Statement, releases: Sequence[Release]) -> Answer:
+        pairs = zip(statement.privates, releases, strict=True)
+        held = [replace(release, held=release.table) for release in releases]
+        released = {private.table: published_table(private, release) for private, release in pairs}
+        try:
+            table = compute(statement.outer, released, statement.public, self.attach, self.settings)
+        except InvalidParameter as problem:
+            problem.releases = tuple(held)  # type: ignore[attr-defined]
+            raise
+        inputs = tuple(dict.fromkeys(path for release in releases for path in release.inputs))
+        return Answer(table, statement.text, statement.outer, tuple(held), dt.datetime.now(dt.UTC), inputs)
