@@ -1,7 +1,7 @@
 """Tables to try everything on, which nobody has to protect: made by arithmetic, the same in every run.
 
-Every example of README and docs runs where `write_tables` wrote: visits to a web site, people's ages, orders of a shop. The
-sizes are those of real tables of the kind: a few people do a lot, a few pages have most of the visits, and a long tail has
+Every example of README and docs runs where `write_tables` wrote: visits to a web site, people's ages, orders of a shop, what the
+people of a university asked for. The sizes are those of real tables of the kind: a few people do a lot, a few pages have most of the visits, and a long tail has
 almost none. No person is behind any record, so that truth and release may stand side by side.
 """
 
@@ -40,6 +40,12 @@ _PRODUCTS: Final = (
     "kettle", "lamp", "backpack", "tent", "headphones", "notebook", "bicycle bell", "raincoat", "chess set", "thermos",
     "map", "compass", "blanket", "whistle", "globe",
 )  # fmt: skip
+_ITEMS: Final = (
+    ("pencil", "writing", 0.4), ("pen", "writing", 1.2), ("notebook", "paper", 3.5), ("scissors", "tools", 4.8),
+    ("stapler", "tools", 9.5), ("ruler", "tools", 1.9), ("eraser", "writing", 0.6), ("envelopes", "paper", 2.2),
+    ("chalk", "writing", 1.1), ("hole punch", "tools", 7.3), ("fountain pen", "writing", 28.0), ("abacus", "tools", 31.0),
+)  # fmt: skip
+_DEPARTMENTS: Final = ("biology", "history", "physics", "law", "music", "geology", "astronomy")
 _BEGIN: Final = np.datetime64("2020-01-01T00:00:00", "s")
 _DAYS: Final = 1827  # of 2020 to 2024
 
@@ -116,6 +122,43 @@ def monday() -> pa.Table:
     return pa.table({"user": pa.array(users), "item": _long_tail("items", number, items, 1.1, 1)})
 
 
+def professors() -> pa.Table:
+    """What 6,000 professors asked for: a few items each, and how many of them; some did not say how many."""
+    return _requests("professor", 6_000, 101, 3.0, 24)
+
+
+def students() -> pa.Table:
+    """The same of 15,000 students, who ask for less."""
+    return _requests("student", 15_000, 1, 2.0, 4)
+
+
+def offices() -> pa.Table:
+    """The department of each professor."""
+    number = 6_000
+    department = _long_tail("departments", number, _DEPARTMENTS, 1.0, 1)
+    return pa.table({"id": pa.array(101 + np.arange(number)), "department": department})
+
+
+def items() -> pa.Table:
+    """What can be asked for, its kind and its price: a list that everybody may see."""
+    return pa.table({name: [item[place] for item in _ITEMS] for place, name in enumerate(("item", "kind", "price"))})
+
+
+def _requests(name: str, people: int, first: int, most: float, usual: int) -> pa.Table:
+    """From one request of a person to about 2^most; quantities around the usual one, and 4 % without."""
+    requests = (2 ** (most * _uniform(f"{name}s ask", people))).astype(np.int64)
+    person = np.repeat(np.arange(people), requests)
+    quantity = np.maximum(1, (2 * usual * _uniform(f"{name} quantity", len(person)) ** 1.5).astype(np.int64))
+    unsaid = _uniform(f"{name} unsaid", len(person)) < 0.04
+    return pa.table(
+        {
+            "id": pa.array(first + person),
+            "item": _long_tail(f"{name} items", len(person), [item for item, _, _ in _ITEMS], 3.0, 2),
+            "quantity": pa.array(quantity, mask=unsaid),
+        }
+    )
+
+
 TABLES: Final[dict[str, Callable[[], pa.Table]]] = {
     "events.parquet": events,
     "events.csv": events,
@@ -123,6 +166,10 @@ TABLES: Final[dict[str, Callable[[], pa.Table]]] = {
     "orders.parquet": orders,
     "visits.parquet": visits,
     "monday.parquet": monday,
+    "professors.parquet": professors,
+    "students.parquet": students,
+    "offices.parquet": offices,
+    "items.parquet": items,
 }
 """The files that README and docs name, and what is in them."""
 

@@ -6,7 +6,7 @@ thread of its own waits for the signals. It takes the lock that every step holds
 what must not outlive the process (`undone`), says what was charged, and ends the process with 128 and the number of the signal.
 
 Without a watch, in somebody's program or notebook, the signals are theirs: `held` then only keeps a KeyboardInterrupt back
-until the step is done.
+until the step is done. A shell has both: SIGINT ends a statement (`raising`), the others the process.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ _LOCK: Final = threading.RLock()
 _undo: dict[object, Callable[[], object]] = {}
 _account: Callable[[], str] | None = None
 _watched = False
+_raising = False
+"""Whether SIGINT is a KeyboardInterrupt, although the command is watched."""
 _stopping: Final = threading.Event()
 _depth = 0
 """How many steps the main thread is in, one inside of the other."""
@@ -89,7 +91,7 @@ def held() -> Iterator[None]:
             yield
         return
     go_on()
-    with _LOCK:
+    with _interrupt_later(), _LOCK:
         _depth += 1
         try:
             yield
@@ -126,6 +128,31 @@ def go_on() -> None:
         time.sleep(0.01)
 
 
+def begin() -> None:
+    """A command, or a statement of a shell, begins: it has spent, written and printed nothing."""
+    global _account, _printed
+    _account = None
+    _written.clear()
+    _printed = False
+
+
+@contextmanager
+def raising() -> Iterator[None]:
+    """In the block SIGINT is a KeyboardInterrupt of the main thread, not the end of the command: for a shell, which goes on."""
+    global _raising
+    theirs = signal.getsignal(signal.SIGINT)
+    if theirs is signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _raising = True
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, theirs)
+        _raising = False
+
+
 @contextmanager
 def watching(*, last: bool = False) -> Iterator[None]:
     """Watch for signals while a command runs. What is ignored, as by nohup, stays so.
@@ -133,14 +160,12 @@ def watching(*, last: bool = False) -> Iterator[None]:
     last: nothing comes after the command but the end of the process, which no signal cuts short: its exit code is that of the
     command.
     """
-    global _watched, _account, _printed
+    global _watched
     if _watched or threading.current_thread() is not threading.main_thread():
         yield
         return
-    _account = None
     _undo.clear()
-    _written.clear()
-    _printed = False
+    begin()
     reader, writer = socket.socketpair()  # not a pipe: Windows wakes by sockets alone
     writer.setblocking(False)
     before = {number: signal.getsignal(number) for number in _WORDS}
@@ -174,7 +199,7 @@ def _wait(reader: socket.socket) -> None:
     while received := reader.recv(1):
         if received == b"\0":
             return
-        if (number := received[0]) in _WORDS:
+        if (number := received[0]) in _WORDS and not (_raising and number == signal.SIGINT):
             _stop(signal.Signals(number), reader)
 
 

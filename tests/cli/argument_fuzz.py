@@ -143,6 +143,10 @@ USUAL: dict[str, tuple[str, ...]] = {
     "profile": ("--noise-std", "16", "--gap", "98", "--max-groups", "10", "--epsilon", "1"),
     "release": ("events.csv", *COMMON, *BUDGET, "--max-groups", "3", "-o", "out.csv"),
     "select": ("events.csv", *COMMON, *BUDGET, "-o", "out.csv", "--dry-run"),
+    "sql": (
+        "SELECT WITH DIFFERENTIAL_PRIVACY url, COUNT(DISTINCT user) FROM events GROUP BY url", "--table", "events.csv", "--unit",
+        "user", *BUDGET, "-o", "out.csv",
+    ),
     "stat": ("max", "events.csv", "--unit", "user", "--column", "n", "--lower", "0", "--upper", "9", "--error", "1",
     "--epsilon", "1"),
     "bounds": ("events.csv", "--unit", "user", "--column", "n", "--epsilon", "1"),
@@ -168,7 +172,20 @@ USUAL: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """For each command a call that succeeds, or, of audits, one that is refused last."""
 
-NAMED = ("--unit", "--by", "--column", "--where", "--dataset", "--batch", "--note", "--sum", "--no-header", "--head")
+NAMED = (
+    "--table",
+    "--public",
+    "--unit",
+    "--by",
+    "--column",
+    "--where",
+    "--dataset",
+    "--batch",
+    "--note",
+    "--sum",
+    "--no-header",
+    "--head",
+)
 
 
 def commands() -> dict[str, Any]:
@@ -288,6 +305,7 @@ def _load() -> None:
     import dphist.audit.run
     import dphist.lists.continual
     import dphist.publish.run
+    import dphist.sql.connection
     import dphist.verification.verify  # noqa: F401
 
 

@@ -158,6 +158,8 @@ def test_every_command_has_examples_and_they_run(tmp_path: Path, monkeypatch: py
     pq.write_table(events, "events.parquet")
     pq.write_table(events.rename_columns(["user", "item", "likes"]), "monday.parquet")
     pq.write_table(pa.table({"person": list(range(500)), "age": [i % 90 for i in range(500)]}), "ages.parquet")
+    clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-8)"
+    Path("query.sql").write_text(f"{clause} url, COUNT(DISTINCT user_id) AS people FROM events GROUP BY url;\n")
     for name, command in commands().items():
         if name == "demo":
             continue  # its own tests run it

@@ -66,6 +66,17 @@ def test_the_tables_are_the_same_in_every_run_and_look_like_real_ones() -> None:
     assert demo.ages().column("age").to_numpy().max() == 111
 
 
+def test_the_university_has_enough_people_in_every_group_and_one_office_for_each_professor() -> None:
+    """What docs/sql.md joins: groups are large enough to be shown, and no public item is missing."""
+    professors, students, offices, items = demo.professors(), demo.students(), demo.offices(), demo.items()
+    assert sorted(offices.column("id").to_pylist()) == sorted(set(professors.column("id").to_pylist()))
+    for requests in (professors, students):
+        people = requests.group_by("item").aggregate([("id", "count_distinct")])
+        assert set(people.column("item").to_pylist()) == set(items.column("item").to_pylist())
+        assert min(people.column("id_count_distinct").to_pylist()) > 100
+        assert 0 < requests.column("quantity").null_count < requests.num_rows / 10
+
+
 def test_uniform_numbers_are_uniform_and_differ_by_name() -> None:
     one, other = demo._uniform("visits", 100_000), demo._uniform("visitors", 100_000)
     for values in (one, other):

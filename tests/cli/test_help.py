@@ -25,10 +25,11 @@ OPTIONS = [
 TYPES = re.compile(r"<\w|\blist\[|\bTEXT\b.*\bTEXT\b|\bINTEGER\b|\bFLOAT\b")
 
 MEANS_SOMETHING_ELSE = {
+    "--unit": "sql has one for each table",
     "--mechanism": "profile describes one that is chosen, audit attacks one",
     "--max-groups": "a bound on one batch, or of one method, is another bound",
-    "--epsilon": "profile prints it, ledger record was told it",
-    "--delta": "profile prints it, ledger record was told it",
+    "--epsilon": "profile prints it, ledger record was told it, statements share it",
+    "--delta": "profile prints it, ledger record was told it, statements share it",
     "--noise-std": "profile is told the noise that a plan would choose",
     "--lower": "stat clamps to it; bounds only searches above it",
     "--upper": "stat clamps to it; bounds only searches below it",

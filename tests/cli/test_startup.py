@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 HEAVY = ("numpy", "scipy", "duckdb", "pyarrow", "sqlalchemy", "pydantic", "cryptography", "rich", "pandas", "pyspark")
+OF_SQL = ("sqlglot", "prompt_toolkit", "pygments")
 WHOLE = "scipy.special"
 
 LOADED = """
@@ -27,9 +28,25 @@ def _loaded(*words: str, cwd: Path | None = None) -> set[str]:
     return set(done.stderr.rpartition("LOADED")[2].split())
 
 
-@pytest.mark.parametrize("words", ["--help", "--version", "release --help", "ledger record --help-all", "stat -h"])
+@pytest.mark.parametrize(
+    "words", ["--help", "--version", "release --help", "ledger record --help-all", "stat -h", "sql -h"]
+)
 def test_help_loads_nothing_that_takes_long(words: str) -> None:
-    assert _loaded(*words.split()).isdisjoint(HEAVY)
+    assert _loaded(*words.split()).isdisjoint({*HEAVY, *OF_SQL})
+
+
+def test_a_release_loads_nothing_of_sql_and_a_statement_nothing_of_the_shell(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text("user,item\n" + "".join(f"{n},a\n" for n in range(99)))
+    budget = ["--unit", "user", "--epsilon", "1", "--delta", "1e-6"]
+    released = _loaded(
+        "release", "events.csv", "--by", "item", "--max-groups", "1", *budget, "-o", "o.csv", cwd=tmp_path
+    )
+    assert "duckdb" in released
+    assert released.isdisjoint({"sqlglot", "prompt_toolkit", "dphist.sql"})
+    query = "SELECT WITH DIFFERENTIAL_PRIVACY COUNT(DISTINCT user) FROM events"
+    answered = _loaded("sql", query, "--table", "events.csv", *budget, cwd=tmp_path)
+    assert "sqlglot" in answered
+    assert answered.isdisjoint({"prompt_toolkit", "dphist.cli.shell"})
 
 
 def test_a_plan_loads_numbers_and_no_engine(tmp_path: Path) -> None:

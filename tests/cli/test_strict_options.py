@@ -71,6 +71,8 @@ def test_what_adds_up_may_be_repeated() -> None:
     repeated = {flag for command in COMMANDS.values() for one in command.params if one.multiple for flag in one.opts}
     assert repeated == {
         "--against",
+        "--table",
+        "--public",
         "--unit",
         "--by",
         "--keys",

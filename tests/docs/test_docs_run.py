@@ -1,5 +1,7 @@
 """Every command and every Python block of README and docs runs, in the order of its page, on the files of `dphist demo --data`.
 
+SQL runs on the connection `con` of its page; a page without one has it parsed. `-- refused: words` says that dphist refuses it.
+
 A page has a folder of its own. What a page mentions and the demo does not write must come from an earlier command of that
 page. Parsed only, against the real options: what a comment `# not run: reason` marks, and what `PARSED` names.
 """
@@ -19,6 +21,8 @@ from pages import PAGES, ROOT, Block, Command
 
 from command_line import dphist
 from dphist.demo import write_tables
+from dphist.errors import InvalidParameter
+from dphist.sql.parse import parse as parse_sql
 
 PARSED: dict[str, Callable[[tuple[str, ...]], bool]] = {
     "it takes minutes; tests/audit runs it": lambda words: words[1] == "audit",
@@ -52,6 +56,8 @@ def test_every_block_runs(page: Path, tables: Path, tmp_path: Path, monkeypatch:
     for block in found:
         if block.language == "python":
             run_python(page, block, space)
+        elif block.language == "sql":
+            run_sql(page, block, space)
         for command in pages.commands(block):
             run_command(page, command, monkeypatch)
 
@@ -60,6 +66,18 @@ def run_python(page: Path, block: Block, space: dict[str, Any]) -> None:
     code = compile("\n" * (block.line - 1) + block.text, pages.name_of(page), "exec")
     if not block.reason:
         exec(code, space)
+
+
+def run_sql(page: Path, block: Block, space: dict[str, Any]) -> None:
+    refused = re.search(r"^-- refused: (.+)$", block.text, re.MULTILINE)
+    if "con" not in space:
+        parse_sql(block.text)
+    elif refused is None:
+        assert space["con"].sql(block.text).to_arrow().num_columns, f"{pages.name_of(page)}:{block.line}"
+    else:
+        with pytest.raises(InvalidParameter) as caught:
+            space["con"].sql(block.text)
+        assert refused[1] in str(caught.value), f"{pages.name_of(page)}:{block.line}: {caught.value}"
 
 
 def run_command(page: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1170,6 +1170,17 @@ _PUBLISHING: Final = (
         ("tests/signals/test_signals.py::test_an_interrupt_waits_for_the_end_of_a_step_and_what_was_made_is_undone",),
     ),
     Mutant(
+        "interrupt-within-a-step-of-a-shell",
+        "interruption.py",
+        "    with _interrupt_later(), _LOCK:\n",
+        "    with _LOCK:\n",
+        "in a shell too a charge and the note of it are one step",
+        (
+            "tests/signals/test_signals.py::"
+            "test_in_a_shell_an_interrupt_ends_a_statement_after_its_step_and_not_the_process",
+        ),
+    ),
+    Mutant(
         "second-name-of-a-state",
         "publish/private_files.py",
         "path.is_symlink() or path.stat().st_nlink > 1, path.is_file()",

@@ -271,6 +271,18 @@ def test_groups_below_the_low_threshold_are_never_released() -> None:
     assert "fewer than 5 units is never released" in str(higher.plan)
 
 
+def test_counted_groups_below_the_low_threshold_are_never_released() -> None:
+    """The same with counts of everybody in the shown groups: an election finds them, whatever the data would speak for."""
+    sizes = pa.table({"user": np.arange(600), "item": np.repeat(np.arange(150), 4)})
+    plan = dp.plan(epsilon=6.0, delta=0.9, low_threshold=4, sums={"x=1": (0, 1)})
+    assert {branch.name for branch in plan.branches} == {"voting"}
+    assert all(branch.delta(plan.request.mechanism_epsilon) <= 0.9 for branch in plan.branches)
+    shown = dp.release(sizes, **UNIT, plan=plan)
+    assert shown.to_arrow().num_rows > 60
+    assert {"count", "sum_x"} <= set(shown.to_arrow().column_names)
+    assert dp.release(sizes, **UNIT, epsilon=6.0, delta=0.9, low_threshold=5).to_arrow().num_rows == 0
+
+
 def test_an_election_for_keys_alone_has_no_counts() -> None:
     assert dp.plan(**BUDGET, mechanism="voting").mechanism.counted
     assert all(not one.counted for one in dp.plan(**BUDGET, keys_only=True).branches)

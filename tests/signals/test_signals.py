@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import dphist as dp
-from dphist.interruption import held, interruptible, undone, watching
+from dphist.interruption import held, interruptible, raising, undone, watching
 from dphist.ledger import DataSet, Ledger
 
 TABLE = pa.table({"user": list(range(3000)), "item": [f"i{n % 3}" for n in range(3000)]})
@@ -39,6 +39,47 @@ def test_a_signal_while_modules_are_loaded(name: str, code: int) -> None:
     )
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr in ("dphist: Interrupted. Nothing was charged.\n", "dphist: Terminated. Nothing was charged.\n")
+
+
+IN_A_SHELL = """
+import os, signal, sys, time
+from dphist.interruption import held, raising, watching
+with watching():
+    for turn in range(2):
+        with raising():
+            try:
+                with held():
+                    os.kill(os.getpid(), signal.SIGINT)
+                    time.sleep(0.1)
+                    print("the step ends")
+                time.sleep(20)
+            except KeyboardInterrupt:
+                print("the statement ends")
+        time.sleep(0.1)
+    os.kill(os.getpid(), signal.{name})
+    time.sleep(20)
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_in_a_shell_an_interrupt_ends_a_statement_after_its_step_and_not_the_process(name: str, code: int) -> None:
+    """Outside of the block, and for every other signal, the watch has the last word."""
+    done = subprocess.run(
+        [sys.executable, "-u", "-c", IN_A_SHELL.replace("{name}", name)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert done.stdout.splitlines() == ["the step ends", "the statement ends"] * 2
+    assert done.stderr.endswith("Nothing was charged.\n")
+
+
+def test_an_ignored_interrupt_stays_ignored_in_a_shell(python_handler: None) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with watching(), raising():
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def test_what_is_ignored_stays_ignored_and_handlers_come_back() -> None:

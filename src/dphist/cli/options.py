@@ -258,17 +258,17 @@ Quiet: TypeAlias = Annotated[bool, option("--quiet", "Print nothing but errors."
 AsJson: TypeAlias = Annotated[bool, option("--json", "Print one JSON object.", "Output", common=True)]
 
 
-def _check_rows(value: int) -> int:
-    checks.check_whole("--show", value, least=0, hint="0 prints no row.")
+def _check_rows(value: int | None) -> int | None:
+    if value is not None:
+        checks.check_whole("--show", value, least=0, hint="0 prints no row.")
     return value
 
 
-Show: TypeAlias = Annotated[
-    int,
-    option(
-        "--show", "How many rows of the result to print.", "Output", common=True, metavar="NUMBER", callback=_check_rows
-    ),
-]
+_SHOW: Final = option(
+    "--show", "How many rows of the result to print.", "Output", common=True, metavar="NUMBER", callback=_check_rows
+)
+Show: TypeAlias = Annotated[int, _SHOW]
+ShowOrNone: TypeAlias = Annotated[int | None, _SHOW]
 
 
 def parse(asked: dict[str, Any]) -> dict[str, Any]:

@@ -100,21 +100,27 @@ def paid(epsilon: float, delta: float, ledger: str | Path | None, receipt: Recei
     """What was spent, what the ledger has left, unless it cannot tell now, and which entry paid."""
     left = ""
     with suppress(DphistError):
-        left = "" if ledger is None or receipt is None else f"; {_left(ledger, receipt.dataset)}"
+        left = "" if ledger is None or receipt is None else f"; {left_of(ledger, receipt.dataset)}"
     return f"Spent at most ε = {exactly(epsilon)}, δ = {exactly(delta)}{left}.\n{recorded(receipt)}"
 
 
-def _left(address: str | Path, dataset: str) -> str:
+def left_of(address: str | Path, dataset: str) -> str:
+    """What a ledger has left of a budget, beside what that was."""
+    parts = [f"{name} {rest} of {whole}" for name, rest, whole in amounts_left(address, dataset)]
+    place = "the ledger" if "://" in str(address) else Path(address).name  # an address may hold a password
+    return f"{' and '.join(parts)} left of {dataset!r} in {printable(place)}"
+
+
+def amounts_left(address: str | Path, dataset: str) -> list[tuple[str, str, str]]:
+    """The amounts that a budget limits: the name, what is left, and what it was, rounded down."""
     from dphist.ledger import Ledger
     from dphist.ledger.dataset import NOISE
 
     with Ledger(address) as ledger:
         budget, left = ledger.left(dataset)
     limit, noise = budget.limit, NOISE[budget.accountant].replace("epsilon", "ε")
-    parts = [(noise, left.noise, limit.noise), ("δ", left.delta, limit.delta)]
-    words = " and ".join(
-        f"{name} {rounded_down(budget.value(max(rest, 0)))} of {rounded_down(budget.value(whole))}"
-        for name, rest, whole in parts
-    )
-    place = "the ledger" if "://" in str(address) else Path(address).name  # an address may hold a password
-    return f"{words} left of {dataset!r} in {printable(place)}"
+    amounts = [(noise, left.noise, limit.noise), ("δ", left.delta, limit.delta)]
+    return [
+        (name, rounded_down(budget.value(max(rest, 0))), rounded_down(budget.value(whole)))
+        for name, rest, whole in amounts
+    ]

@@ -18,6 +18,7 @@ COMMANDS: Final = {
     },
     "Publish": {
         "release": Entry("release:command", "Counts, sums and more per group, safe to publish."),
+        "sql": Entry("sql:command", "The same in SQL, as in BigQuery; without a statement a shell."),
         "select": Entry("select:command", "Which groups exist: keys without counts."),
         "top-k": Entry("lists:top_k", "The groups with the most people."),
         "stat": Entry("stat:command", "One number, such as a median, with a promised error."),

@@ -158,8 +158,8 @@ class Request:
             for name, usual in (("noise_std", None), ("correlation", None), ("analysis", None), ("noise", "rounded"))
             if getattr(self, name) != usual
         ]
-        if self.low_threshold > 1 and not self.keys_only:
-            fixed.append("low_threshold")
+        if self.low_threshold > 1 and not self.keys_only and self.mechanism == "adaptive":
+            fixed.append("low_threshold")  # rounds know no such bound, an election does
         if (self.choice != "given" or self.unbounded) and fixed:
             names = ", ".join(fixed)
             raise InvalidParameter(f"a bound on how many groups one unit may be in, with {names}", "none", _GIVE_BOUND)

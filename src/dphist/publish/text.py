@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -66,8 +67,47 @@ def rows_text(table: pa.Table, most: int, screen: Screen = PIPE) -> str:
     return "\n".join([grid(columns, screen, _more(table.num_rows - first.num_rows)), *error])
 
 
-def _more(left: int) -> str:
-    return f"… and {left:,} more group{'s' * (left > 1)}" if left > 0 else ""
+def answer_text(first: pa.Table, rows: int, screen: Screen = PIPE) -> str:
+    """The first of so many rows of the answer to a statement: columns in their order, values with their standard errors."""
+    if rows == 0:
+        return "No row was released."
+    numbers = [field.name for field in first.schema if _is_number(field.type)]
+    errors = {name: name + STD_ERROR for name in numbers if name + STD_ERROR in numbers}
+    shown = [name for name in first.column_names if name not in errors.values()]
+    columns = [_answered(first, name, errors.get(name), name in numbers) for name in shown]
+    told = ["", "± is one standard error of the noise."] if errors else []
+    return "\n".join([grid(columns, screen, _more(rows - first.num_rows, "row")), *told])
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def _answered(table: pa.Table, name: str, error: str | None, number: bool) -> Column:
+    """A column of an answer, of which nothing is known but its type: a statement may compute what it likes."""
+    values = table[name].to_pylist()
+    if error is not None:
+        pairs = zip(values, table[error].to_pylist(), strict=True)
+        return Column(name, "number", [value if value is None else _plus_minus(value, one) for value, one in pairs])
+    if pa.types.is_floating(table.schema.field(name).type):
+        short = [value if value is None else _short(value) for value in values]
+        return Column(name, "number", short if len(set(short)) == len(set(map(repr, values))) else values)
+    return Column(name, "number" if number else "key", values)
+
+
+def _plus_minus(value: Any, error: Any) -> str:
+    if error is None or not math.isfinite(error):
+        return f"{value} ± {'(null)' if error is None else error}"
+    return with_error(value, float(error))
+
+
+def _short(value: float) -> str:
+    """Six digits, and all of those before the point."""
+    return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
+
+
+def _more(left: int, what: str = "group") -> str:
+    return f"… and {left:,} more {what}{'s' * (left > 1)}" if left > 0 else ""
 
 
 def _keys(table: pa.Table, names: Sequence[str], other: str | None = None) -> list[Column]:

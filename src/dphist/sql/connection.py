@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -17,6 +18,7 @@ from dphist import checks
 from dphist.engines import engine_for
 from dphist.engines.base import Engine, Progress
 from dphist.engines.query import EngineOptions, PerformanceSettings
+from dphist.engines.relations import Derived
 from dphist.errors import InvalidParameter
 from dphist.publish.answer import Answer
 from dphist.publish.run import Job, prepare, prepare_selection
@@ -28,9 +30,6 @@ from dphist.sql.scope import Definition, Scope
 from dphist.sql.script import Script, Statement
 from dphist.sql.tables import Table, tables_of
 from dphist.sql.translate import PrivateSelect, Translating
-
-if TYPE_CHECKING:
-    pass
 
 
 @cache
@@ -167,8 +166,9 @@ class Connection:
             with _parser().cursor() as connection:
                 found = [self._read(text, node, connection) for node in nodes]
         except RecursionError:
-            hint = "use fewer parts, or WITH for them."
-            problem = InvalidParameter("a statement that is not so deep", "a deeper one", hint)
+            problem = InvalidParameter(
+                "a statement that is not so deep", "a deeper one", "use fewer parts, or WITH for them."
+            )
             raise located(problem, text, (0, 1)) from None
         budgets = iter(self._budgets(text, [one for privates, _, _ in found for one in privates]))
         statements = []
@@ -231,8 +231,8 @@ class Connection:
                 hint = f"all private SELECTs share {name} = {declared:g}."
                 problem = InvalidParameter(f"at most {name} = {declared:g} in all private SELECTs", f"{spent:g}", hint)
                 raise located(problem, text, privates[-1].place)
-            rest = 0.0 if declared is None or not open_ones else (declared - spent) / len(open_ones)
-            shares.append([math.nextafter(rest, 0.0) if value is None else value for value in given])
+            rest = _share(declared or 0.0, [value for value in given if value is not None], len(open_ones))
+            shares.append([rest if value is None else value for value in given])
         return list(zip(*shares, strict=True))
 
     def _job(self, text: str, private: PrivateSelect, epsilon: float, delta: float) -> Job:
@@ -264,11 +264,11 @@ class Connection:
 
     def _public_groups(self, private: PrivateSelect) -> pa.Table:
         """The rows of the public list, under the names of the keys."""
-        from dphist.engines.duckdb.derived import rows_of_relation
+        from dphist.engines.duckdb.derived import public_rows
 
         assert private.public_keys is not None
         sources = {name: self._local(table) for name, table in self.tables.items() if table.public}
-        return rows_of_relation(private.public_keys, sources, private.key_names, self.settings)
+        return public_rows(Derived(private.public_keys, sources), self.settings).rename_columns(list(private.key_names))
 
     def _engine_of(self, tables: Sequence[Table]) -> Engine:
         if self.engine is not None:
@@ -336,6 +336,15 @@ def connect(
         raise InvalidParameter("delta in [0, 1)", delta)
     found = tables_of(tables, unit)
     return Connection(found, ledger, dataset, epsilon, delta, settings or PerformanceSettings(), engine)
+
+
+def _share(whole: float, given: Sequence[float], parts: int) -> float:
+    """The largest equal part that fits beside what is given, exactly."""
+    if not parts:
+        return 0.0
+    left = Fraction(whole) - sum(map(Fraction, given))
+    share = float(left / parts)
+    return share if parts * Fraction(share) <= left else math.nextafter(share, 0.0)
 
 
 def _unused(name: str, text: str, tables: Mapping[str, Table]) -> str:

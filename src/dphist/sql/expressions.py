@@ -37,12 +37,11 @@ _VOLATILE: Final = (
     exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.CurrentDatetime, exp.CurrentUser, exp.SessionUser,
     exp.Rand, exp.Randn, exp.Uuid,
 )  # fmt: skip
-_SETS: Final = "write one statement for each set of keys; they share the budget."
 NEVER: Final = {
     "all": "list the keys.",
-    "rollup": _SETS,
-    "cube": _SETS,
-    "grouping_sets": _SETS,
+    "rollup": "write one statement for each set of keys; they share the budget.",
+    "cube": "write one statement for each set of keys; they share the budget.",
+    "grouping_sets": "write one statement for each set of keys; they share the budget.",
     "by_name": "list the columns in the same order on both sides.",
     "qualify": "it compares rows of different people. Filter the private result with HAVING.",
     "windows": "a window compares rows of different people.",
@@ -248,10 +247,11 @@ class Expressions:
 
 def _of_statement(problem: InvalidParameter) -> InvalidParameter:
     """A problem with an expression, without the text that was written for the engine: its place in the statement is shown."""
-    if problem.expected == "one SQL expression":
-        return InvalidParameter("an expression that DuckDB can read", "another", "write it another way.")
     expected = re.sub(r" in ('|\").*\1$", "", problem.expected, flags=re.DOTALL)
     got = re.sub(r" at (the end|character \d+)$", "", str(problem.got))
+    if expected == "one SQL expression":
+        expected, got, hint = "an expression that DuckDB can read", "another", "write it another way."
+        return InvalidParameter(expected, got, hint)
     return InvalidParameter(expected, got, problem.hint or "make it shorter.")
 
 

@@ -6,6 +6,7 @@ function with a side effect. The text is written from sqlglot's tree and read by
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -120,7 +121,7 @@ def check_sql(sql: str, connection: duckdb.DuckDBPyConnection, tables: set[str])
     parsed = json.loads(connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
     if parsed["error"] or len(parsed["statements"]) != 1:
         raise InvalidParameter("an outer query that DuckDB can read", "another", "write it another way.")
-    allowed = {str(name) for (name,) in connection.execute(_ALLOWED).fetchall()} - _REFUSED
+    allowed = _allowed()
     defined = {name.casefold() for name in tables}
     for node in _nodes(parsed["statements"][0]):
         for one in (node.get("cte_map") or {}).get("map", ()):
@@ -137,6 +138,13 @@ def check_sql(sql: str, connection: duckdb.DuckDBPyConnection, tables: set[str])
         name = str(node.get("function_name") or "").lower()
         if name and name not in allowed and not _is_operator(name) and name != "unnest":
             raise InvalidParameter("functions without side effects in an outer query", f"the function {name}")
+
+
+@functools.cache
+def _allowed() -> frozenset[str]:
+    """The functions that DuckDB says to have no side effects; asked once, as it lists thousands."""
+    with duckdb.connect(":memory:") as connection:
+        return frozenset(str(name) for (name,) in connection.execute(_ALLOWED).fetchall()) - _REFUSED
 
 
 def _is_operator(name: str) -> bool:

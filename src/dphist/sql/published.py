@@ -19,7 +19,7 @@ def published_table(private: PrivateSelect, release: Release) -> pa.Table:
     for place, name in enumerate(private.key_names, 1):
         columns[f"key_{place}"] = table.column(name)
     for number, one in enumerate(private.aggregates, 1):
-        columns |= _columns_of(one, number, release, table)
+        columns |= _columns_of(one, number, release, table, grouped=bool(private.key_names))
     if not columns:
         raise AssertionError("a private SELECT has keys or aggregates")
     return pa.table(columns)
@@ -36,7 +36,7 @@ def empty_table(private: PrivateSelect) -> pa.Table:
     return pa.table(columns)
 
 
-def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table) -> dict[str, Any]:
+def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table, *, grouped: bool) -> dict[str, Any]:
     """Value, error and interval of an aggregate; null where no bounds could be found."""
     names, places = ["count"], [""]
     columns: dict[str, Any] = {}
@@ -53,7 +53,7 @@ def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table)
             places = [f"_{place}" for place in range(1, len(names) + 1)]
         lower, upper = (None, None) if kind.chosen == "nothing" else kind.bounds
         seen = next((bounds for bounds in release.bounds if bounds.name == kind.name), None)
-        units = None if seen is None else seen.units
+        units = None if seen is None or grouped else seen.units  # of groups, it is the size of an ordinary one
         outside = None if seen is None or seen.outside is None or units is None else seen.outside * units
         facts = {"lower": lower, "upper": upper, "inputs": units, "outside": outside}
         for name, value in facts.items():

@@ -35,14 +35,18 @@ def report(
 
 
 def reports(column: Named, suffixes: Sequence[str], number: int, level: float, bounding: exp.Expr | None) -> exp.Expr:
-    """The boundaries of APPROX_QUANTILES; both ends are public bounds, without noise."""
-    inner = [
-        _pack(**_value(column(f"value{one}"), column(f"low{one}"), column(f"high{one}"), level)) for one in suffixes
+    """The boundaries of APPROX_QUANTILES. Both ends are the bounds: values are clamped to them, so that the smallest is between
+    the lower bound and wherever the first boundary inside may be, and the largest likewise.
+    """
+    lower, upper = (f"{end}_{number}" for end in ("lower", "upper"))
+    columns = [
+        (lower, lower, f"high{suffixes[0]}"),
+        *((f"value{one}", f"low{one}", f"high{one}") for one in suffixes),
+        (upper, f"low{suffixes[-1]}", upper),
     ]
-    lower, upper = column(f"lower_{number}"), column(f"upper_{number}")
-    ends = [_pack(**_value(end.copy(), end.copy(), end.copy(), level)) for end in (lower, upper)]
+    boundaries = [_pack(**_value(*map(column, one), level)) for one in columns]
     parts = {} if bounding is None else {"bounding_report": bounding}
-    return _pack(result=exp.Array(expressions=[ends[0], *inner, ends[1]]), **parts)
+    return _pack(result=exp.Array(expressions=boundaries), **parts)
 
 
 def bounding_report(column: Named, number: int) -> exp.Expr:

@@ -14,7 +14,7 @@ from dphist.errors import BudgetExceeded, InvalidParameter
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.publish.answer import Answer
-from dphist.publish.charge import Charge, charging
+from dphist.publish.charge import Charge, open_charge, telling
 from dphist.publish.result import Release
 from dphist.publish.run import Job
 from dphist.sql.explain import explain_statement
@@ -65,9 +65,15 @@ class Script:
             self._charges(stack)
 
     def _charges(self, stack: ExitStack) -> list[Charge | None]:
-        """One for each job, all of them checked: alone, and together."""
+        """One for each job, all of them checked: alone, and together. What fails from here on says what all of them cost."""
         ledger, dataset = self.ledger, self.dataset
-        charges = [stack.enter_context(charging(ledger, dataset, job.spend)) for job in self.jobs]
+        charges: list[Charge | None] = []
+        for job in self.jobs:
+            charge = open_charge(ledger, dataset, job.spend)
+            if charge is not None:
+                stack.callback(charge.close)
+            charges.append(charge)
+        stack.enter_context(telling(lambda: _aftermath(charges)))
         if ledger is not None and dataset is not None and len(charges) > 1:
             from dphist.ledger import Ledger
 
@@ -123,3 +129,8 @@ class Script:
             raise
         inputs = tuple(dict.fromkeys(path for release in releases for path in release.inputs))
         return Answer(table, statement.text, statement.outer, tuple(held), dt.datetime.now(dt.UTC), inputs)
+
+
+def _aftermath(charges: Sequence[Charge | None]) -> str:
+    """What the charges of a script say about themselves; nothing before the first."""
+    return " ".join(words for charge in charges if charge is not None and (words := charge.aftermath()))

@@ -347,11 +347,11 @@ class Translating:
             if isinstance(one, exp.Window):
                 hint = "use it in an outer query, over the private result."
                 raise self.refuse(one, "keys and aggregates in a private SELECT", "a window function", hint)
-            if isinstance(one, exp.AggFunc):
-                return self._value(self.aggregates.aggregate(one, rows, units))
             if isinstance(one, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
                 hint = "leave it out: nulls are ignored; COUNTIF counts some rows, SUM(IF(condition, x, NULL)) adds up some."
                 raise self.refuse(one, "an aggregate without clauses", "FILTER, IGNORE NULLS or RESPECT NULLS", hint)
+            if isinstance(one, exp.AggFunc):
+                return self._value(self.aggregates.aggregate(one, rows, units))
             if isinstance(one, exp.Star):
                 raise self.refuse(one, "keys and aggregates in a private SELECT", "a star", "list them.")
             if isinstance(one, exp.Column) and not one.table and one.name.casefold() in aliases:

@@ -20,11 +20,11 @@ from dphist.engines.derived import Written, check_owner, write
 from dphist.engines.duckdb import types as keytypes
 from dphist.engines.duckdb.expressions import Piece, Steps
 from dphist.engines.duckdb.names import check_columns
-from dphist.engines.duckdb.session import execute
+from dphist.engines.duckdb.session import execute, fetch, session
 from dphist.engines.duckdb.sources import SOURCE, Attached, attach, described, quote_identifier
 from dphist.engines.expressions import Expressions, check_expression, check_unit
-from dphist.engines.query import GroupByQuery, Key
-from dphist.engines.relations import Derived, Scan, Values
+from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
+from dphist.engines.relations import Derived, Scan, Values, owner
 from dphist.errors import InvalidParameter
 from dphist.words import printable
 
@@ -58,6 +58,17 @@ def attach_derived(
         tables=tables,
         definitions=tuple(writer.definitions),
     )
+
+
+def public_rows(derived: Derived, settings: PerformanceSettings) -> pa.Table:
+    """All rows of a tree of public tables, in the order of their columns."""
+    found = owner(derived.relation)
+    if not found.public:
+        raise InvalidParameter("public tables", f"rows of some {found.kind}")
+    with session(settings) as connection:
+        written = write(derived.relation, derived.relation.names, DuckDBWriter(connection, derived.tables))
+        columns = ", ".join(map(quote_identifier, derived.relation.names))
+        return fetch(connection, f"SELECT {columns} FROM {written.view}")
 
 
 @dataclass(slots=True, eq=False)

@@ -1,0 +1,70 @@
+"""Several private SELECTs of one script: shares of one budget, and what is told of all charges when one fails."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dphist as dp
+from dphist.interruption import account
+from dphist.ledger import DataSet, Ledger
+from dphist.publish.run import Work
+from dphist.sql.connection import _share
+
+EVENTS = pa.table({"user": list(range(300)), "item": ["a", "b", "c"] * 100})
+COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY item, COUNT(DISTINCT user) AS people FROM events GROUP BY item"
+
+
+@given(
+    st.floats(1e-300, 1e3),
+    st.lists(st.floats(0, 1), max_size=3).map(lambda parts: [part / 4 for part in parts]),
+    st.integers(1, 7),
+)
+def test_equal_shares_are_the_largest_that_fit(whole: float, parts: list[float], open_parts: int) -> None:
+    given_parts = [part * whole for part in parts]
+    share = _share(whole, given_parts, open_parts)
+    spent = sum(map(Fraction, given_parts))
+    assert spent + open_parts * Fraction(share) <= Fraction(whole)
+    assert spent + open_parts * Fraction(math.nextafter(math.nextafter(share, math.inf), math.inf)) > Fraction(whole)
+
+
+def test_one_select_gets_the_whole_budget() -> None:
+    script = dp.connect({"events": EVENTS}, unit="user", epsilon=1, delta=1e-6).prepare(COUNT)
+    assert [(job.plan.request.epsilon, job.plan.request.delta) for job in script.jobs] == [(1.0, 1e-6)]
+
+
+@pytest.mark.parametrize("problem", [KeyboardInterrupt, OSError])
+def test_a_script_that_fails_tells_every_charge(
+    problem: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal that ends the process asks `account`; an error says it itself."""
+    with Ledger(tmp_path / "l.db", create=True) as opened:
+        opened.create(DataSet("people", 5.0, 1e-3, "user", "basic"))
+    connection = dp.connect(
+        {"events": EVENTS}, unit="user", epsilon=1, delta=1e-6, ledger=tmp_path / "l.db", dataset="people"
+    )
+    calls = []
+    counted = Work._released
+
+    def fail_the_second(*given: object, **named: object) -> object:
+        calls.append(account())
+        if len(calls) == 2:
+            raise problem
+        return counted(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Work, "_released", fail_the_second)
+    with pytest.raises((KeyboardInterrupt, dp.DphistError)) as caught:
+        connection.script(f"{COUNT}; {COUNT}; {COUNT}")
+    assert "entry 1" in calls[0]
+    for words in (calls[1], str(caught.value)):
+        assert "entry 1" in words
+        assert "entry 2" in words
+        assert "entry 3" not in words
+    with Ledger(tmp_path / "l.db") as opened:
+        assert len([entry for entry in opened.entries("people") if entry.kind == "reserve"]) == 2
