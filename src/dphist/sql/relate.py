@@ -370,9 +370,8 @@ class Relating(Expressions):
         left, right = self.query(node.this, scope), self.query(node.expression, scope)
         if len(left.columns) != len(right.columns):
             got = f"{len(left.columns)} and {len(right.columns)}"
-            raise self.refuse(
-                node, f"as many columns on both sides of {word}", got, "list the same columns on both sides."
-            )
+            hint = "list the same columns on both sides."
+            raise self.refuse(node, f"as many columns on both sides of {word}", got, hint)
         kinds: dict[str, Combination] = {"UNION": "union all" if every else "union", "INTERSECT": "intersect"}
         pairs = zip(left.columns, right.columns, strict=True)
         columns = [(name, one, other) for (name, one), (_, other) in pairs]
