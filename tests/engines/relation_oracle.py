@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -406,4 +405,4 @@ def _places(query: GroupByQuery) -> list[int]:
 
 
 def shown(row: Row, names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(repr(None if isinstance(row[name], float) and math.isnan(row[name]) else row[name]) for name in names)
+    return tuple(repr(row[name]) for name in names)
