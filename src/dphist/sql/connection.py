@@ -235,7 +235,8 @@ class Connection:
             open_ones = [one for one, value in zip(privates, given, strict=True) if value is None]
             spent = math.fsum(value for value in given if value is not None)
             if declared is None and open_ones:
-                hint = f"write OPTIONS({name} = {'1' if name == 'epsilon' else '1e-8'}, ...), or declare one budget for all."
+                usual = "1" if name == "epsilon" else "1e-8"
+                hint = f"write OPTIONS({name} = {usual}, ...), or add --{name}, which all SELECTs share."
                 raise located(InvalidParameter(f"{name} in OPTIONS", "none", hint), text, open_ones[0].place)
             if declared is not None and (spent > declared or (open_ones and spent == declared > 0)):
                 hint = f"all private SELECTs share {name} = {declared:g}."
