@@ -191,9 +191,9 @@ class Outputs:
             if len(found) > 1:
                 talk.line(f"{chr(10) * (number > 1)}Statement {number} of {len(found)}")
             answers.show(talk, answer, most)
-            files = (("Table", _numbered(self.table, number)), ("Report", _numbered(self.report, number)))
-            for what, path in files:
-                talk.line("" if path is None else f"{what} written to {printable(str(path))}")
+            for what, path in (("Table", self.table), ("Report", self.report)):
+                if path is not None:
+                    talk.line(f"{what} written to {printable(str(_numbered(path, number)))}")
         talk.line(answers.spent(found, ledger))
 
 
