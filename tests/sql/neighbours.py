@@ -1,4 +1,4 @@
-"""The hypothesis of the guarantee, on small tables: what an accepted statement counts is the sum of what each unit counts alone.
+"""The hypothesis of the guarantee, on small tables: what an accepted statement counts is the sum of what each unit has alone.
 
 For a unit u, tables D, those without u and those of u alone: histogram(D) = histogram(D without u) + histogram(u), and the last
 one is within the bounds of the plan. So without u nothing changes but in the groups of u, by 1 in units, in at most max_groups
@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from statement_grammar import UNITS
+from statement_grammar import UNITS, schemas
 
 import dphist as dp
 from dphist.engines.query import PerformanceSettings
@@ -36,16 +37,21 @@ class Violation:
     unit: object = None
 
 
-def prepared(statement: str, tables: Tables) -> Job | InvalidParameter:
-    """The job of a statement with one private SELECT, checked by its schema; or why it is refused."""
-    given = {name: table if name in UNITS else dp.public(table) for name, table in tables.items()}
+@cache
+def connection() -> Any:
+    """To the tables without private rows: what is accepted, and how it is counted, follows from schemas alone."""
+    given = {name: table if name in UNITS else dp.public(table) for name, table in schemas().items()}
+    return dp.connect(tables=given, unit=UNITS, settings=PerformanceSettings(threads=1))
+
+
+def prepared(statement: str) -> Job | InvalidParameter:
+    """The job of a statement with one private SELECT, or why it is refused."""
     try:
-        connection = dp.connect(tables=given, unit=UNITS, settings=PerformanceSettings(threads=1))
-        (job,) = connection.prepare(statement).jobs
-        job.check_source()
+        (job,) = connection().prepare(statement).jobs
+        with job.engine.open(_source(job, schemas()), job.query, seed=SEED):
+            return job  # type: ignore[no-any-return]
     except InvalidParameter as problem:
         return problem
-    return job  # type: ignore[no-any-return]
 
 
 def neighbours(tables: Tables, used: set[str]) -> Iterator[tuple[object, Tables, Tables]]:
@@ -65,22 +71,24 @@ def neighbours(tables: Tables, used: set[str]) -> Iterator[tuple[object, Tables,
             yield unit, without, alone
 
 
-def used_by(job: Job, tables: Tables) -> set[str]:
+def used_by(job: Job) -> set[str]:
     """The tables that a job reads."""
     if isinstance(job.source, Derived):
         return set(job.source.tables)
-    return {name for name, table in tables.items() if table is job.source}
+    return {name for name, table in connection().tables.items() if table.source is job.source}
 
 
-def count(job: Job, before: Tables, tables: Tables) -> Groups:
-    """The bounded histogram of the job on other tables: what every mechanism starts from, without noise."""
-    source: object
+def _source(job: Job, tables: Tables) -> object:
+    """What the job reads, with other rows."""
     if isinstance(job.source, Derived):
-        source = Derived(job.source.relation, {name: tables[name] for name in job.source.tables})
-    else:
-        (name,) = used_by(job, before)
-        source = tables[name]
-    found = job.engine.histogram(source, job.query, bounds_of(job.plan), seed=SEED)
+        return Derived(job.source.relation, {name: tables[name] for name in job.source.tables})
+    (name,) = used_by(job)
+    return tables[name]
+
+
+def count(job: Job, tables: Tables) -> Groups:
+    """The bounded histogram of the job on other tables: what every mechanism starts from, without noise."""
+    found = job.engine.histogram(_source(job, tables), job.query, bounds_of(job.plan), seed=SEED)
     keys = zip(*(column.to_pylist() for column in found.keys.columns), strict=True)
     sums = [found.sums[one.name].tolist() for one in found.measures if one.kind != "bins"]
     amounts = zip(found.counts.tolist(), *sums, strict=True)
@@ -94,12 +102,12 @@ def violation(job: Job, tables: Tables) -> Violation | None:
     limits = (1, *(one.sensitivity_steps for one in measures))
     local = (True, *(one.kind != "distinct" for one in measures))
     try:
-        whole = count(job, tables, tables)
+        whole = count(job, tables)
     except DphistError:
         return Violation("a run that fails")
-    for unit, without, alone in neighbours(tables, used_by(job, tables)):
+    for unit, without, alone in neighbours(tables, used_by(job)):
         try:
-            rest, own = count(job, tables, without), count(job, tables, alone)
+            rest, own = count(job, without), count(job, alone)
         except DphistError:
             return Violation("a run that fails for some", unit)
         if most is not None and len(own) > most:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import datetime as dt
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
+from unittest import mock
 
 import pyarrow as pa
 
 import dphist as dp
+from dphist.publish import run
 
 EVENTS: Final = pa.schema(
     {
@@ -20,7 +23,6 @@ ORDERS: Final = pa.schema({"customer": pa.int64(), "item": pa.string(), "price":
 URLS: Final = pa.schema({"url": pa.string(), "topic": pa.string(), "rank": pa.int64()})
 COUNTRIES: Final = pa.schema({"country": pa.string(), "name": pa.string(), "population": pa.int64()})
 
-DAY: Final = dt.date(2024, 5, 1)
 TABLES: Final = {
     "events": EVENTS.empty_table(),
     "visits": VISITS.empty_table(),
@@ -36,3 +38,19 @@ def connect(tables: dict[str, pa.Table] | None = None, **options: Any) -> Any:
     sources = {**TABLES, **(tables or {})}
     given = {name: source if name in UNITS else dp.public(source) for name, source in sources.items()}
     return dp.connect(tables=given, unit=UNITS, **{"epsilon": 1.0, "delta": 1e-8, **options})
+
+
+@contextmanager
+def plans_made_once() -> Iterator[None]:
+    """A plan takes longer than all the rest of preparing a statement, and most statements of a test have the same."""
+    known: dict[str, Any] = {}
+    choose = run.plan_for
+
+    def plan_for(**options: Any) -> Any:
+        key = repr(sorted(options.items()))
+        if key not in known:
+            known[key] = choose(**options)
+        return known[key]
+
+    with mock.patch.object(run, "plan_for", plan_for):
+        yield

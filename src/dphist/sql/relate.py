@@ -131,7 +131,8 @@ class Relating(Expressions):
         scan = Scan(table.name, columns, place=place_of(node))
         if not table.public:
             scan = self._owned(scan, table, node)
-            if scan.unit_expression is not None and scan.unit is not None:
+            taken = {column.casefold() for column in names}
+            if scan.unit_expression is not None and scan.unit is not None and scan.unit_kind.casefold() not in taken:
                 visible.append((scan.unit_kind, scan.unit))
         return Rows(self.counted(scan, node), (Visible(alias, tuple(visible)),))
 
@@ -257,6 +258,7 @@ class Relating(Expressions):
         pairs, rest = [], []
         for condition in conditions:
             condition = condition.unnest() if isinstance(condition, exp.Paren) else condition
+            self._check_sides(condition, first, second)
             sides = (condition.this, condition.expression) if isinstance(condition, exp.EQ) else None
             if sides is not None and not self._within(sides[0], first):
                 sides = sides[::-1]
@@ -267,6 +269,13 @@ class Relating(Expressions):
             second, other = self._column(second, sides[1])
             pairs.append((one, other))
         return first, second, pairs, rest
+
+    def _check_sides(self, condition: exp.Expr, first: Rows, second: Rows) -> None:
+        """Refuse a name that both sides of a join have."""
+        for column in condition.find_all(exp.Column):
+            if self.search(column, first) and self.search(column, second):
+                hint = "write the table before it: a.x."
+                raise self.refuse(column, "a name that means one column", repr(column.name), hint)
 
     def _before_outer(self, second: Rows, rest: list[exp.Expr]) -> tuple[Rows, list[exp.Expr]]:
         """What an outer join compares on its optional side alone is done before it."""
@@ -361,9 +370,8 @@ class Relating(Expressions):
         left, right = self.query(node.this, scope), self.query(node.expression, scope)
         if len(left.columns) != len(right.columns):
             got = f"{len(left.columns)} and {len(right.columns)}"
-            raise self.refuse(
-                node, f"as many columns on both sides of {word}", got, "list the same columns on both sides."
-            )
+            hint = "list the same columns on both sides."
+            raise self.refuse(node, f"as many columns on both sides of {word}", got, hint)
         kinds: dict[str, Combination] = {"UNION": "union all" if every else "union", "INTERSECT": "intersect"}
         pairs = zip(left.columns, right.columns, strict=True)
         columns = [(name, one, other) for (name, one), (_, other) in pairs]

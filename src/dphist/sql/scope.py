@@ -64,7 +64,7 @@ def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def has_aggregate(node: Any) -> bool:
-    """Whether an expression has an aggregate in it, outside of subqueries."""
+    """Whether an expression has an aggregate in it, outside of subqueries and windows."""
     if not isinstance(node, exp.Expr):
         return False
     if isinstance(node, exp.AggFunc):
