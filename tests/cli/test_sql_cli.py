@@ -250,6 +250,21 @@ def test_a_refusal_says_where_also_without_a_terminal(folder: Path) -> None:
     assert entries(folder) == 0
 
 
+def test_names_in_a_statement_are_not_called_options(folder: Path) -> None:
+    wrong = COUNT.replace("epsilon = 1", "epsilon = -1")
+    assert "Expected a finite epsilon > 0, got -1." in refused(dphist("sql", wrong, *EVENTS, cwd=folder))
+    assert "Expected a finite --epsilon > 0" in refused(dphist("sql", SHARED, *EVENTS, "--epsilon", "-1", cwd=folder))
+
+
+def test_what_is_paid_for_is_shown_where_the_outer_query_fails(folder: Path) -> None:
+    done = dphist("sql", f"SELECT CAST(item AS INT64) AS n FROM ({COUNT})", *EVENTS, *LEDGER, cwd=folder)
+    assert done.returncode == 2
+    assert sorted(line.split()[1] for line in done.stdout.splitlines()[3:6]) == ["0", "1", "2"]
+    assert "Charged to 'people', entry 1" in done.stderr
+    assert "What was printed may be published" in done.stderr
+    assert entries(folder) == 1
+
+
 def test_nothing_would_be_seen(folder: Path) -> None:
     assert "-o FILE or --report FILE with --quiet" in refused(dphist("sql", COUNT, *EVENTS, "--quiet", cwd=folder))
 
