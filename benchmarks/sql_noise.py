@@ -42,7 +42,9 @@ def our_std(plan: dp.Plan, most: float) -> float:
 def main() -> None:
     """The table, in Markdown."""
     con = dp.connect(tables={"professors": professors()}, unit="id")
-    print("| columns | groups per person | standard errors, BigQuery | ours | shown every other time, BigQuery | ours |")
+    print(
+        "| columns | groups per person | standard errors, BigQuery | ours | shown every other time, BigQuery | ours |"
+    )
     print("| --- | --- | --- | --- | --- | --- |")
     for names in STATEMENTS:
         for groups in (1, 5, 20):

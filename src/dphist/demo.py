@@ -1,8 +1,9 @@
 """Tables to try everything on, which nobody has to protect: made by arithmetic, the same in every run.
 
-Every example of README and docs runs where `write_tables` wrote: visits to a web site, people's ages, orders of a shop, what the
-people of a university asked for. The sizes are those of real tables of the kind: a few people do a lot, a few pages have most of the visits, and a long tail has
-almost none. No person is behind any record, so that truth and release may stand side by side.
+Every example of README and docs runs where `write_tables` wrote: visits to a web site, people's ages, orders of a shop, what
+the people of a university asked for. The sizes are those of real tables of the kind: a few people do a lot, a few pages have
+most of the visits, and a long tail has almost none. No person is behind any record, so that truth and release may stand side
+by side.
 """
 
 from __future__ import annotations

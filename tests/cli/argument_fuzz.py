@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -144,8 +145,8 @@ USUAL: dict[str, tuple[str, ...]] = {
     "release": ("events.csv", *COMMON, *BUDGET, "--max-groups", "3", "-o", "out.csv"),
     "select": ("events.csv", *COMMON, *BUDGET, "-o", "out.csv", "--dry-run"),
     "sql": (
-        "SELECT WITH DIFFERENTIAL_PRIVACY url, COUNT(DISTINCT user) FROM events GROUP BY url", "--table", "events.csv", "--unit",
-        "user", *BUDGET, "-o", "out.csv",
+        "SELECT WITH DIFFERENTIAL_PRIVACY url, COUNT(DISTINCT user) FROM events GROUP BY url", "--table", "events.csv",
+        "--unit", "user", *BUDGET, "-o", "out.csv",
     ),
     "stat": ("max", "events.csv", "--unit", "user", "--column", "n", "--lower", "0", "--upper", "9", "--error", "1",
     "--epsilon", "1"),
@@ -354,7 +355,10 @@ def _become(call: Call, folder: Path, out: int, err: int) -> None:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out, 1)
         os.dup2(err, 2)
-        os.closerange(3, 256)
+        for handle in map(int, os.listdir("/proc/self/fd")):
+            with suppress(OSError):  # an object of the parent may close it again, when the number is somebody else's
+                if handle > 2:
+                    os.dup2(0, handle)
         sys.stdout = open(1, "w", encoding="utf-8")  # noqa: SIM115 - until the end
         sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
         os.chdir(folder)

@@ -26,6 +26,7 @@ TYPES = re.compile(r"<\w|\blist\[|\bTEXT\b.*\bTEXT\b|\bINTEGER\b|\bFLOAT\b")
 
 MEANS_SOMETHING_ELSE = {
     "--unit": "sql has one for each table",
+    "--table": "sql names one, stat prints one",
     "--mechanism": "profile describes one that is chosen, audit attacks one",
     "--max-groups": "a bound on one batch, or of one method, is another bound",
     "--epsilon": "profile prints it, ledger record was told it, statements share it",

@@ -104,7 +104,8 @@ def test_enter_ends_commands_and_whole_statements(text: str, done: bool) -> None
 def test_errors_show_the_place_spend_nothing_and_do_not_end_the_shell(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-6)\nitem, COUNT(nothing) FROM events GROUP BY item;"
+    clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-6)"
+    wrong = f"{clause}\nitem, COUNT(nothing) FROM events GROUP BY item;"
     typed = Typed(
         as_keys(wrong) + as_keys(".schema item") + as_keys(".nonsense") + as_keys(".tables"), capsys, **LEDGER
     )

@@ -26,6 +26,7 @@ from oracle import tag_of, values_of
 from record_expressions import Value
 
 from dphist.engines.query import Files
+from dphist.engines.relations import Combine, Derived, Filter, Join, Scan, Values
 
 Write = Callable[[pa.Table, Path], Any]
 See = Callable[[pa.Table], pa.Table]
@@ -33,12 +34,16 @@ See = Callable[[pa.Table], pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A name, how a table becomes a source, which table the engine finds there, and whether text may be summed."""
+    """A name, how a table becomes a source, which table the engine finds there, and whether text may be summed.
+
+    derived: a tree of relations, which is proved for its unit alone.
+    """
 
     name: str
     write: Write
     see: See
     untyped: bool = False
+    derived: bool = False
 
     def __repr__(self) -> str:
         return self.name
@@ -329,6 +334,31 @@ def _pandas_json(table: pa.Table, folder: Path) -> Files:
     return _declared(folder / "x.jsonl", table)
 
 
+def _beside(write: Write, see: See) -> Write:
+    """The same rows by way of relations: beside a public one, and filtered by it."""
+
+    def derive(table: pa.Table, folder: Path) -> Derived:
+        rows = Join(_scan(see(table)), Values(("one",), (("1",),)), "inner", ())
+        return Derived(Filter(rows, "one = 1"), {"table": write(table, folder)})
+
+    return derive
+
+
+def _above(write: Write, see: See) -> Write:
+    """The same rows above none of them: the table is read twice."""
+
+    def derive(table: pa.Table, folder: Path) -> Derived:
+        scan = _scan(see(table))
+        rows = Combine(scan, Filter(scan, "FALSE"), "union all", tuple((name, name, name) for name in scan.names))
+        return Derived(rows, {"table": write(table, folder)})
+
+    return derive
+
+
+def _scan(table: pa.Table) -> Scan:
+    return Scan("table", {name: name for name in table.column_names}, UNIT, unit_kind=UNIT)
+
+
 _all: See = _without()
 _no_views: See = _without("string_view")
 _version_1: See = _without("string_view", "timestamp[ns]", "timestamp[ns, tz=UTC]", "uint32", "time64[ns]")
@@ -362,7 +392,7 @@ _TYPED: Final = {
     "pandas parquet": (_pandas_parquet, _nullable),
     "pandas categories": (lambda table, folder: _category_frame(table), _as_text),
 }  # fmt: skip
-WRITERS: Final = (
+_TABLES: Final = (
     Writer("pandas objects", lambda table, folder: _object_frame(table), _in_objects, untyped=True),
     Writer("pandas numpy", lambda table, folder: _numpy_frame(table), _in_numpy),
     *(Writer(name, write, see) for name, (write, see) in _TYPED.items()),
@@ -391,5 +421,17 @@ WRITERS: Final = (
             "polars": _polars_json,
             "pandas": _pandas_json,
         }.items()
+    ),
+)
+_DERIVED: Final = {
+    "pyarrow groups of 2": _beside, "arrow reader": _beside, "pandas numpy": _above, "csv python": _above,
+    "json lines": _beside,
+}  # fmt: skip
+WRITERS: Final = (
+    *_TABLES,
+    *(
+        Writer(f"{one.name}, derived", _DERIVED[one.name](one.write, one.see), one.see, derived=True)
+        for one in _TABLES
+        if one.name in _DERIVED
     ),
 )

@@ -1,6 +1,7 @@
 """The mechanisms as dataclasses: what they refuse, what they promise, and exact laws on small neighbours."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -25,6 +26,7 @@ from dphist.mechanisms.discrete_correlated import calibrate
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, sampler_error
 from dphist.noise.laws import LARGEST_SCALE
 from dphist.noise.tails import log_pmf
+from dphist.planning import Request
 
 SPARSE = SparseGaussian(max_groups=10, noise_std=16.2, threshold=99.0)
 CORRELATED = CorrelatedGaussian(50, 50, 20.0, 0.14, threshold=150.0)
@@ -327,3 +329,17 @@ def test_every_mechanism_that_is_named_is_there_and_no_other() -> None:
     assert {getattr(mechanisms, name).__name__ for name in named} == named
     with pytest.raises(AttributeError, match="has no attribute 'Staircase'"):
         mechanisms.Staircase  # noqa: B018
+
+
+def test_the_parameters_of_one_mechanism_are_not_read_as_those_of_another() -> None:
+    data = {**SparseGaussian(max_groups=2, noise_std=5.0, threshold=40.0).to_data(), "name": "laplace"}
+    with pytest.raises(InvalidParameter, match="sparse-gaussian"):
+        SparseGaussian.from_data(data)
+
+
+def test_correlated_noise_of_another_size_keeps_its_correlation() -> None:
+    request = Request(1.0, 1e-8, sparsity=100, mechanism="correlated-gaussian")
+    chosen = next(iter(CorrelatedGaussian.for_request(request)))()
+    louder = chosen.with_noise(replace(request, noise_std=2 * chosen.noise_std))
+    assert louder.noise_std == pytest.approx(2 * chosen.noise_std, rel=1e-3)
+    assert louder.correlation == chosen.correlation

@@ -7,7 +7,7 @@ What holds for every view, by induction over the tree:
 - No row makes a run fail, nor changes how others are read. Where values of two columns meet, they are of one type, or both are
   numbers that a cast cannot fail for; anything else is refused, by the types alone. Units that meet have the very same
   type: as doubles, two long numbers could become one.
-- Values are guarded and equal ones have equal bits, as in a column of a table.
+- Values are guarded as in a column of a table. Where they meet or are grouped, equal ones have equal bits.
 
 Engines differ in how they read a table, compute an expression and name types: `Writer`.
 """

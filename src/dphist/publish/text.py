@@ -80,7 +80,7 @@ def answer_text(first: pa.Table, rows: int, screen: Screen = PIPE) -> str:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _answered(table: pa.Table, name: str, error: str | None, number: bool) -> Column:

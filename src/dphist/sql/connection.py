@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -21,6 +22,7 @@ from dphist.engines.query import EngineOptions, PerformanceSettings
 from dphist.engines.relations import Derived
 from dphist.errors import InvalidParameter
 from dphist.publish.answer import Answer
+from dphist.publish.files import files_of
 from dphist.publish.run import Job, prepare, prepare_selection
 from dphist.sql.outer import bind, check_outer, outer_sql
 from dphist.sql.parse import PrivacyClause, located, parse, place_of
@@ -33,12 +35,15 @@ from dphist.sql.translate import PrivateSelect, Translating
 
 
 @cache
-def _parser() -> duckdb.DuckDBPyConnection:
-    """A database without tables, whose parser reads expressions: to open one takes longer than to read a statement."""
+def _parser(process: int) -> duckdb.DuckDBPyConnection:
+    """A database without tables, whose parser reads expressions: to open one takes longer than to read a statement.
+
+    process: a database does not outlive a fork.
+    """
     return duckdb.connect(":memory:")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Connection:
     """Tables under names, for statements with SELECT WITH DIFFERENTIAL_PRIVACY. `dphist.connect` makes one.
 
@@ -46,6 +51,8 @@ class Connection:
         >>> con = dp.connect(tables={"events": "events.parquet"}, unit="user_id")
         >>> con.columns("events")[:2]
         ['user_id', 'url']
+        >>> con
+        Connection(events (unit user_id))
     """
 
     tables: Mapping[str, Table]
@@ -56,6 +63,9 @@ class Connection:
     settings: PerformanceSettings = field(default_factory=PerformanceSettings)
     engine: Engine | None = None
     _columns: dict[str, list[str]] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        return f"Connection({', '.join(map(repr, self.tables.values()))})"
 
     def columns(self, table: str) -> list[str]:
         """The columns of a table, from its schema alone.
@@ -163,7 +173,7 @@ class Connection:
         """
         nodes = parse(text)
         try:
-            with _parser().cursor() as connection:
+            with _parser(os.getpid()).cursor() as connection:
                 found = [self._read(text, node, connection) for node in nodes]
         except RecursionError:
             problem = InvalidParameter(
@@ -225,7 +235,8 @@ class Connection:
             open_ones = [one for one, value in zip(privates, given, strict=True) if value is None]
             spent = math.fsum(value for value in given if value is not None)
             if declared is None and open_ones:
-                hint = f"write OPTIONS({name} = {'1' if name == 'epsilon' else '1e-8'}, ...), or declare one budget for all."
+                usual = "1" if name == "epsilon" else "1e-8"
+                hint = f"write OPTIONS({name} = {usual}, ...), or add --{name}, which all SELECTs share."
                 raise located(InvalidParameter(f"{name} in OPTIONS", "none", hint), text, open_ones[0].place)
             if declared is not None and (spent > declared or (open_ones and spent == declared > 0)):
                 hint = f"all private SELECTs share {name} = {declared:g}."
@@ -248,19 +259,21 @@ class Connection:
         try:
             if private.keys_only:
                 low = {name: value for name, value in private.options.items() if name == "low_threshold"}
-                return prepare_selection(private.source, by=list(private.by), **common, **low)
+                job = prepare_selection(private.source, by=list(private.by), **common, **low)
+                return self._declared(job, private)
             keys = {} if private.public_keys is None else {"keys": self._public_groups(private)}
             by = list(private.by) or None
-            job = prepare(private.source, by=by, **common, **private.options, **keys)
-            return job if private.command_source is not None else replace(job, inputs=self._inputs(private))
+            return self._declared(prepare(private.source, by=by, **common, **private.options, **keys), private)
         except InvalidParameter as problem:
             raise located(problem, text, private.place) from None
 
-    def _inputs(self, private: PrivateSelect) -> tuple[Path, ...]:
-        from dphist.publish.files import files_of
-
-        sources = getattr(private.source, "tables", {}).values()
-        return tuple(dict.fromkeys(path for source in sources for path in files_of(source)))
+    def _declared(self, job: Job, private: PrivateSelect) -> Job:
+        """A job on rows of several tables: with their files, and with the unit as they declare it."""
+        if not isinstance(private.source, Derived):
+            return job
+        files = dict.fromkeys(path for source in private.source.tables.values() for path in files_of(source))
+        selection = replace(job.selection, unit=private.protected)
+        return replace(job, selection=selection, inputs=tuple(dict.fromkeys((*job.inputs, *files))))
 
     def _public_groups(self, private: PrivateSelect) -> pa.Table:
         """The rows of the public list, under the names of the keys."""
@@ -284,11 +297,11 @@ class Connection:
         source: Any = table.source
         return source.toArrow() if owns(source) else source
 
-    def attach(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
+    def attach(self, connection: duckdb.DuckDBPyConnection, table: Table, view: str) -> None:
         """Make a public table readable in the session of an outer query."""
         from dphist.engines.duckdb.sources import attach
 
-        attach(connection, self._local(table), self.columns(table.name), table.name)
+        attach(connection, self._local(table), self.columns(table.name), view)
 
 
 def connect(

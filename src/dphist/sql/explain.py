@@ -48,7 +48,7 @@ def command_of(private: PrivateSelect, job: Job) -> str:
     if private.where is not None:
         words += ["--where", private.where]
     request = job.plan.request
-    words += ["--epsilon", f"{request.epsilon:.17g}", "--delta", f"{request.delta:.17g}"]
+    words += ["--epsilon", _number(request.epsilon), "--delta", _number(request.delta)]
     for name, value in private.options.items():
         words += [*_flag(name, value)]
     if private.public_keys is not None:
@@ -77,17 +77,25 @@ def _flag(name: str, value: Any) -> Iterator[str]:
             yield from (_FLAGS[name], f"{column}:{_bounds(bounds)}")
     elif name == "quantiles":
         for column, (probabilities, *bounds) in value.items():
-            yield from ("--quantile", f"{column}:{','.join(f'{p:.12g}' for p in probabilities)}:{_bounds(bounds)}")
+            yield from ("--quantile", f"{column}:{','.join(map(_number, probabilities))}:{_bounds(bounds)}")
     elif name == "weights":
         for column, share in value.items():
-            yield from ("--weight", f"{column}={share:.12g}")
+            yield from ("--weight", f"{column}={_number(share)}")
     else:
         yield from (f"--{name.replace('_', '-')}", str(value))
 
 
+def _number(value: float) -> str:
+    """The shortest text that is read as the same number."""
+    return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+
+
 def _bounds(bounds: Sequence[Any]) -> str:
-    lower, upper = bounds
-    return "auto" if lower == upper == "auto" else f"{lower:g}:{upper:g}"
+    return (
+        "auto"
+        if tuple(bounds) == ("auto", "auto")
+        else ":".join(one if isinstance(one, str) else _number(one) for one in bounds)
+    )
 
 
 def _lines(relation: Relation, depth: int = 1) -> Iterator[str]:

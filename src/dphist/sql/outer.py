@@ -10,13 +10,14 @@ import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
 from dphist.engines.duckdb.session import session
+from dphist.engines.duckdb.sources import quote_identifier
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import InvalidParameter
 from dphist.sql.expressions import Expressions
@@ -160,13 +161,13 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
             yield from _nodes(child)
 
 
-Attach: TypeAlias = Callable[[duckdb.DuckDBPyConnection, Table], None]
-"""Makes a public table readable under its name."""
+Attach: TypeAlias = Callable[[duckdb.DuckDBPyConnection, Table, str], None]
+"""Makes a public table readable under a name of ours, once."""
 
 
 def bind(sql: str, released: Mapping[str, pa.Table], public: Sequence[Table], attach: Attach) -> None:
     """Refuse what cannot run, before anything is charged: names, functions, numbers of columns. Reads no row."""
-    with _opened(sql, released, public, attach, PerformanceSettings()) as connection:
+    with _opened(sql, released, public, attach, PerformanceSettings(), kind="VIEW") as connection:
         try:
             connection.execute(f"DESCRIBE {sql}")
         except duckdb.Error as problem:
@@ -181,7 +182,7 @@ def compute(
     settings: PerformanceSettings,
 ) -> pa.Table:
     """The answer."""
-    with _opened(sql, released, public, attach, settings) as connection:
+    with _opened(sql, released, public, attach, settings, kind="TABLE") as connection:
         try:
             return _as_text(connection, connection.sql(sql).to_arrow_table())
         except duckdb.Error as problem:  # of published values alone
@@ -200,14 +201,18 @@ def _opened(
     public: Sequence[Table],
     attach: Attach,
     settings: PerformanceSettings,
+    *,
+    kind: Literal["VIEW", "TABLE"],
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A session that holds these tables and can read nothing else."""
+    """A session that holds these tables and can read nothing else. kind: whether public ones are read now, to be read often."""
     with session(settings) as connection:
         connection.execute("SET preserve_insertion_order = true")
         for name, table in released.items():
             connection.register(name, table)
-        for one in public:
-            attach(connection, one)
+        for number, one in enumerate(public, 1):
+            view = f"attached_{number}_"
+            attach(connection, one, view)
+            connection.execute(f"CREATE TEMP {kind} {quote_identifier(one.name)} AS SELECT * FROM {view}")  # noqa: S608
         check_sql(sql, connection, {*released, *(one.name for one in public)})
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")

@@ -131,7 +131,8 @@ class Relating(Expressions):
         scan = Scan(table.name, columns, place=place_of(node))
         if not table.public:
             scan = self._owned(scan, table, node)
-            if scan.unit_expression is not None and scan.unit is not None:
+            taken = {column.casefold() for column in names}
+            if scan.unit_expression is not None and scan.unit is not None and scan.unit_kind.casefold() not in taken:
                 visible.append((scan.unit_kind, scan.unit))
         return Rows(self.counted(scan, node), (Visible(alias, tuple(visible)),))
 
@@ -257,6 +258,7 @@ class Relating(Expressions):
         pairs, rest = [], []
         for condition in conditions:
             condition = condition.unnest() if isinstance(condition, exp.Paren) else condition
+            self._check_sides(condition, first, second)
             sides = (condition.this, condition.expression) if isinstance(condition, exp.EQ) else None
             if sides is not None and not self._within(sides[0], first):
                 sides = sides[::-1]
@@ -267,6 +269,13 @@ class Relating(Expressions):
             second, other = self._column(second, sides[1])
             pairs.append((one, other))
         return first, second, pairs, rest
+
+    def _check_sides(self, condition: exp.Expr, first: Rows, second: Rows) -> None:
+        """Refuse a name that both sides of a join have."""
+        for column in condition.find_all(exp.Column):
+            if self.search(column, first) and self.search(column, second):
+                hint = "write the table before it: a.x."
+                raise self.refuse(column, "a name that means one column", repr(column.name), hint)
 
     def _before_outer(self, second: Rows, rest: list[exp.Expr]) -> tuple[Rows, list[exp.Expr]]:
         """What an outer join compares on its optional side alone is done before it."""
@@ -450,7 +459,8 @@ class Relating(Expressions):
             return name
 
         source = rows
-        parts = [*node.expressions, *([node.args["having"].this] if node.args.get("having") is not None else [])]
+        having = self._having(node)
+        parts = [*node.expressions, *([] if having is None else [having])]
         texts: dict[int, str] = {}
         for part in parts:
             inner = part.this if isinstance(part, exp.Alias) else part
@@ -458,10 +468,24 @@ class Relating(Expressions):
                 texts[id(inner)] = self.expression(inner, source, keys=keys, fold=fold)
         relation: Relation = Fold(rows.relation, tuple(dict.fromkeys(keys.values())), aggregates, place_of(node))
         self.owner(relation)
-        if node.args.get("having") is not None:
-            having = node.args["having"].this
+        if having is not None:
             relation = Filter(relation, texts[id(having)], place_of(having))
         return Rows(self.counted(relation, node), ()), lambda item: texts[id(item)]
+
+    def _having(self, node: exp.Select) -> exp.Expr | None:
+        """The condition of HAVING; a name of SELECT in it stands for what it names."""
+        if node.args.get("having") is None:
+            return None
+        items = {one.alias.casefold(): one.this for one in node.expressions if isinstance(one, exp.Alias)}
+
+        def meant(one: exp.Expr) -> exp.Expr:
+            if isinstance(one, exp.AggFunc):
+                return one.copy()  # inside, names are those of the rows
+            named = isinstance(one, exp.Column) and not one.table
+            return items[one.name.casefold()].copy() if named and one.name.casefold() in items else one
+
+        found: exp.Expr = node.args["having"].this.copy().transform(meant)
+        return found
 
     def keys_of(self, node: exp.Select) -> list[exp.Expr]:
         """The expressions of GROUP BY; a number or an alias stands for a column of SELECT."""

@@ -35,8 +35,10 @@ def report(
 
 
 def reports(column: Named, suffixes: Sequence[str], number: int, level: float, bounding: exp.Expr | None) -> exp.Expr:
-    """The boundaries of APPROX_QUANTILES. Both ends are the bounds: values are clamped to them, so that the smallest is between
-    the lower bound and wherever the first boundary inside may be, and the largest likewise.
+    """The boundaries of APPROX_QUANTILES.
+
+    Both ends are the bounds: values are clamped to them, so that the smallest is between the lower bound and wherever the
+    first boundary inside may be, and the largest likewise.
     """
     lower, upper = (f"{end}_{number}" for end in ("lower", "upper"))
     columns = [
@@ -44,7 +46,7 @@ def reports(column: Named, suffixes: Sequence[str], number: int, level: float, b
         *((f"value{one}", f"low{one}", f"high{one}") for one in suffixes),
         (upper, f"low{suffixes[-1]}", upper),
     ]
-    boundaries = [_pack(**_value(*map(column, one), level)) for one in columns]
+    boundaries = [_pack(**_value(column(value), column(low), column(high), level)) for value, low, high in columns]
     parts = {} if bounding is None else {"bounding_report": bounding}
     return _pack(result=exp.Array(expressions=boundaries), **parts)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dphist.columns import split_unit
 from dphist.engines.query import Files
 from dphist.errors import InvalidParameter
 
@@ -35,7 +34,7 @@ def public(source: object) -> PublicTable:
     return PublicTable(source)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Table:
     """A table under a name. unit: the column that says whose row it is, if that is declared; public: nobody's."""
 
@@ -44,10 +43,9 @@ class Table:
     public: bool = False
     unit: str | None = None
 
-    @property
-    def unit_kind(self) -> str:
-        """What one unit is, by name: tables whose units have one name have the same units."""
-        return "" if self.unit is None else split_unit(self.unit)[0]
+    def __repr__(self) -> str:
+        whose = "public" if self.public else "unit unknown" if self.unit is None else f"unit {self.unit}"
+        return f"{self.name} ({whose})"
 
     @property
     def named_by_first_line(self) -> bool:

@@ -49,13 +49,15 @@ _EVERY: Final = (
 class PrivateSelect:
     """A private SELECT, read and proved. options: of the release. outer: what is computed from its table, called `table`.
 
-    command_source: the table itself, where FROM is one table; then the same release is one command.
+    command_source: the table itself, where FROM is one table; then the same release is one command. protected: the unit as
+    it was declared, for the ledger and for readers; `unit` is the column that holds it.
     """
 
     clause: Clause
     place: tuple[int, int]
     source: object
     unit: str
+    protected: str
     by: tuple[str, ...]
     where: str | None
     options: Mapping[str, Any]
@@ -122,6 +124,7 @@ class Translating:
             place=place_of(hint),
             source=source,
             unit=unit,
+            protected=self._protected(owner.kind) if command_source is None else unit,
             by=by,
             where=where,
             options=self.aggregates.options(rows),
@@ -212,6 +215,12 @@ class Translating:
             return unit, table.source, table, where
         sources = {name: table.source for name, table in self.relating.used.items()}
         return _unit_text(units[0]), Derived(rows.relation, sources), None, None
+
+    def _protected(self, kind: str) -> str:
+        """The unit of several tables in one text: as each declares it, or else by the name that they share."""
+        private = [table for table in self.relating.used.values() if not table.public]
+        texts = {table.unit or self.relating.unit or kind for table in private}
+        return texts.pop() if len(texts) == 1 else kind
 
     def _public_keys(self, keys: list[tuple[str, str]], rows: Rows) -> Relation | None:
         """PUBLIC_GROUPS: the list that an outer join keeps, with the columns of GROUP BY and no others."""

@@ -1,0 +1,252 @@
+"""From a statement to its answer: the same release as a command makes, and the rest computed from published values alone."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dphist as dp
+from command_line import dphist
+
+PEOPLE = 3_000
+EVENTS = pa.table(
+    {
+        "user_id": [row % PEOPLE for row in range(3 * PEOPLE)],
+        "url": [f"/{row % 7}" for row in range(3 * PEOPLE)],
+        "likes": [row % 4 for row in range(3 * PEOPLE)],
+        "amount": [float(row % 11) for row in range(3 * PEOPLE)],
+    }
+)
+URLS = pa.table({"url": ["/0", "/1", "/2", "/nobody"], "topic": ["news", "art", "news", "none"]})
+CLAUSE = "WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-8, max_groups_contributed = 3"
+PRIVATE = f"SELECT {CLAUSE})"
+
+
+@pytest.fixture
+def con() -> Any:
+    return dp.connect(tables={"events": EVENTS, "urls": dp.public(URLS)}, unit="user_id")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "url, COUNT(DISTINCT user_id) AS n FROM events GROUP BY url",
+        "url, COUNT(*, contribution_bounds_per_group => (0, 4)) FROM events WHERE likes > 1 AND amount < 9 GROUP BY url",
+        "SUM(likes * amount, contribution_bounds_per_group => (-1.5, 100)) AS x FROM events",
+        "UPPER(url) AS u, AVG(amount), VAR_POP(likes, contribution_bounds_per_row => (0, 3)) FROM events GROUP BY 1",
+        "url, PERCENTILE_CONT(amount, 0.9, contribution_bounds_per_row => (0, 10)) FROM events GROUP BY url",
+        "url, APPROX_QUANTILES(amount, 3, contribution_bounds_per_row => (0, 10)) q FROM events GROUP BY url",
+        "url, COUNT(DISTINCT likes, contribution_bounds_per_group => (0, 2)) FROM events GROUP BY url",
+        "url, SUM(likes, contribution_bounds_per_group => (0, 1), epsilon => 0.25) FROM events GROUP BY url",
+        "url, STDDEV_POP(amount), SUM(amount, contribution_bounds_per_group => (0, 9)), SUM(amount) FROM events GROUP BY 1",
+        "COUNT(likes, contribution_bounds_per_group => (0, 3), report_format => 'JSON') FROM events",
+    ],
+)
+def test_the_command_of_an_explanation_makes_the_same_plan(rest: str, tmp_path: Path) -> None:
+    pq.write_table(EVENTS, tmp_path / "events.parquet")
+    con = dp.connect(tables={"events": str(tmp_path / "events.parquet")}, unit="user_id")
+    script = con.prepare(f"{PRIVATE} {rest}")
+    words = shlex.split(script.explain().partition("command:\n")[2].partition("\n\n")[0])
+    done = dphist(*words[1:-2], "--dry-run", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == json.loads(script.jobs[0].plan.to_json())
+    assert script.jobs[0].selection.where == (words[words.index("--where") + 1] if "--where" in words else None)
+
+
+def test_rows_that_a_statement_derives_are_those_of_a_prepared_file(con: Any) -> None:
+    joined = EVENTS.join(URLS, "url", join_type="inner")
+    statement = f"{PRIVATE} topic, COUNT(DISTINCT user_id) n FROM events JOIN urls USING (url) GROUP BY topic"
+    derived, prepared = (
+        job.engine.histogram(job.source, job.query, bounds, seed=7)
+        for job in (con.prepare(statement).jobs[0], dp.connect({"t": joined}, unit="user_id").prepare(
+            f"{PRIVATE} topic, COUNT(DISTINCT user_id) n FROM t GROUP BY topic").jobs[0])
+        for bounds in [_bounds(job)]
+    )  # fmt: skip
+    assert dict(zip(derived.keys["topic"].to_pylist(), derived.counts.tolist(), strict=True)) == dict(
+        zip(prepared.keys["topic"].to_pylist(), prepared.counts.tolist(), strict=True)
+    )
+
+
+def _bounds(job: Any) -> Any:
+    from dphist.publish.run import bounds_of
+
+    return bounds_of(job.plan)
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        (f"SELECT peple FROM ({PRIVATE} url, COUNT(DISTINCT user_id) people FROM events GROUP BY url)", "peple"),
+        (f"SELECT FOOBAR(n) FROM ({PRIVATE} url, COUNT(*) n FROM events GROUP BY url)", "foobar"),
+        (f"{PRIVATE} url, COUNT(*) n FROM events GROUP BY url UNION ALL {PRIVATE} COUNT(*) FROM events", "columns"),
+        (f"SELECT RAND(), n FROM ({PRIVATE} COUNT(*) n FROM events)", "random"),
+        (f"SELECT n FROM ({PRIVATE} COUNT(*) n FROM events), read_csv('/etc/passwd')", "READ_CSV"),
+    ],
+)
+def test_an_outer_query_that_cannot_run_is_refused_before_the_charge(
+    statement: str, words: str, tmp_path: Path
+) -> None:
+    address = tmp_path / "ledger.db"
+    with dp.Ledger(address, create=True) as ledger:
+        ledger.create(dp.DataSet("events", 5, 1e-6, "user_id", "gdp"))
+    con = dp.connect(tables={"events": EVENTS}, unit="user_id", ledger=address, dataset="events")
+    with pytest.raises(dp.InvalidParameter, match=words):
+        con.sql(statement)
+    with dp.Ledger(address) as ledger:
+        assert len(ledger.entries("events")) == 1
+
+
+def test_an_outer_query_that_fails_gives_the_tables_that_are_paid_for(con: Any) -> None:
+    fails = f"SELECT CAST(url AS INT64) FROM ({PRIVATE} url, COUNT(DISTINCT user_id) n FROM events GROUP BY url)"
+    with pytest.raises(dp.InvalidParameter, match="paid for") as caught:
+        con.sql(fails)
+    (release,) = caught.value.releases  # type: ignore[attr-defined]
+    assert sorted(release.table.column("url").to_pylist()) == [f"/{number}" for number in range(7)]
+
+
+def test_names_of_a_statement_cannot_be_taken_for_ours(con: Any) -> None:
+    """Keys, aliases and queries that are called like the columns and tables that are published."""
+    statement = (
+        f"WITH private_1 AS (SELECT 'x' AS key_1) {PRIVATE} url AS value_2, COUNT(DISTINCT user_id) AS key_1,"
+        " SUM(likes, contribution_bounds_per_group => (0, 9)) AS value_1 FROM events GROUP BY url ORDER BY key_1, value_2"
+    )
+    table = con.sql(statement).table
+    assert table.column_names == ["value_2", "key_1", "key_1_std_error", "value_1", "value_1_std_error"]
+    counts = table.column("key_1").to_pylist()
+    assert counts == sorted(counts)
+    assert min(counts) > 1_000
+    named = con.sql(f"{PRIVATE} url AS count, likes AS sum_likes, SUM(likes) FROM events GROUP BY url, sum_likes").table
+    assert named.column_names[:3] == ["count", "sum_likes", "sum_likes_3"]
+    with pytest.raises(dp.InvalidParameter, match="private_1"):
+        con.sql(f"SELECT * FROM private_1, ({PRIVATE} COUNT(*) FROM events)")
+
+
+def test_public_groups_are_all_there_and_no_others(con: Any) -> None:
+    statement = (
+        f"SELECT {CLAUSE}, group_selection_strategy = PUBLIC_GROUPS) url, COUNT(DISTINCT user_id) AS n FROM events"
+        " RIGHT JOIN (SELECT DISTINCT url FROM urls) USING (url) GROUP BY url"
+    )
+    answer = con.sql(statement)
+    assert sorted(answer.table.column("url").to_pylist()) == ["/0", "/1", "/2", "/nobody"]
+    assert answer.releases[0].plan.mechanism.threshold is None
+    swapped = statement.replace(
+        "events RIGHT JOIN (SELECT DISTINCT url FROM urls)", "(SELECT DISTINCT url FROM urls) k LEFT JOIN events"
+    )
+    assert con.prepare(swapped).jobs[0].query.public_keys.num_rows == 4
+    for wrong in (
+        statement.replace("GROUP BY url", "GROUP BY likes").replace(") url,", ") likes,"),
+        statement.replace("SELECT DISTINCT url FROM urls", "SELECT url FROM urls"),
+        statement.replace("SELECT DISTINCT url FROM urls", "SELECT DISTINCT url, topic FROM urls"),
+        statement.replace("RIGHT JOIN", "JOIN"),
+    ):
+        with pytest.raises(dp.InvalidParameter):
+            con.prepare(wrong)
+
+
+def test_a_report_has_value_interval_and_bounds(con: Any) -> None:
+    mean = "AVG(likes, contribution_bounds_per_group => (0, 3), report_format => 'JSON') AS m"
+    (row,) = con.sql(f"{PRIVATE} SUM(likes, report_format => 'JSON') AS r, {mean} FROM events").table.to_pylist()
+    summed, averaged = json.loads(row["r"]), json.loads(row["m"])
+    interval = summed["result"]["noise_confidence_interval"]
+    assert interval["confidence_level"] == 0.95
+    assert interval["lower_bound"] < 0 < interval["upper_bound"]
+    assert summed["bounding_report"]["upper_bound"] > 0
+    around = averaged["result"]["noise_confidence_interval"]
+    assert around["lower_bound"] < averaged["result"]["value"] < around["upper_bound"]
+    assert "bounding_report" not in averaged
+
+
+def test_errors_can_be_left_out_and_are_not_added_to_unions(con: Any) -> None:
+    plain = con.sql(f"SELECT {CLAUSE}, std_errors = FALSE) url, COUNT(*) AS n FROM events GROUP BY url").table
+    assert plain.column_names == ["url", "n"]
+    both = con.sql(f"{PRIVATE} COUNT(*) AS n FROM events UNION ALL {PRIVATE} COUNT(DISTINCT user_id) FROM events")
+    assert both.table.column_names == ["n"]
+    assert both.metadata()["epsilon"] == 2
+
+
+def test_having_order_and_limit_see_published_values(con: Any) -> None:
+    statement = f"{PRIVATE} url, COUNT(DISTINCT user_id) AS n FROM events GROUP BY url"
+    table = con.sql(f"{statement} HAVING n > 10 AND url <> '/3' ORDER BY 2 DESC, url LIMIT 3 OFFSET 1").table
+    counts = table.column("n").to_pylist()
+    assert len(counts) == 3
+    assert counts == sorted(counts, reverse=True)
+    assert con.sql(f"{statement} HAVING n < -5").table.num_rows == 0
+
+
+def test_no_word_of_a_first_line_is_shown(tmp_path: Path) -> None:
+    """It may be a record: the file has no header, perhaps."""
+    path = tmp_path / "people.csv"
+    path.write_text("alice,secret\nbob,other\n")
+    con = dp.connect(tables={"t": str(path)})
+    for rest in ("privacy_unit_column = alic) COUNT(*) FROM t", "privacy_unit_column = alice) secre FROM t GROUP BY 1"):
+        with pytest.raises(dp.InvalidParameter) as caught:
+            con.prepare(f"{CLAUSE.replace('WITH', 'SELECT WITH')}, {rest}")
+        assert "secret" not in str(caught.value)
+        assert "'alice'" not in str(caught.value)
+
+
+def test_answers_are_written_verified_and_reported(con: Any, tmp_path: Path) -> None:
+    answer = con.sql(f"{PRIVATE} url, COUNT(DISTINCT user_id) AS n FROM events GROUP BY url ORDER BY url LIMIT 2")
+    for name in ("a.parquet", "a.csv", "a.json"):
+        answer.write(tmp_path / name)
+        checks = dp.verify(tmp_path / name)
+        assert not [check for check in checks if check.failed]
+        assert "rows" in {check.name for check in checks if check.passed is None}
+    answer.report(tmp_path / "a.html")
+    assert "SELECT WITH DIFFERENTIAL_PRIVACY" in (tmp_path / "a.html").read_text(encoding="utf-8")
+
+
+def test_an_answer_that_claims_more_than_its_tables_fails(con: Any, tmp_path: Path) -> None:
+    from dphist.publish.digests import seal
+
+    answer = con.sql(f"{PRIVATE} COUNT(DISTINCT user_id) AS n FROM events; {PRIVATE} COUNT(*) AS n FROM events")
+    answer.write(tmp_path / "a.json")
+    beside = tmp_path / "a.json.dphist.json"
+    written = json.loads(beside.read_text(encoding="utf-8"))
+    for change in (
+        {"epsilon": 0.5},
+        {"guarantee": "nothing is told"},
+        {"releases": [{**written["releases"][0], "epsilon": 0.5}]},
+        {"releases": []},
+        {"statement": ""},
+    ):
+        forged = {name: value for name, value in {**written, **change}.items() if name != "digest"}
+        beside.write_text(json.dumps(seal(forged)), encoding="utf-8")
+        assert [check for check in dp.verify(tmp_path / "a.json") if check.failed], change
+
+
+def test_the_unit_of_joined_tables_is_the_one_that_a_ledger_knows(tmp_path: Path) -> None:
+    address = tmp_path / "ledger.db"
+    with dp.Ledger(address, create=True) as ledger:
+        ledger.create(dp.DataSet("events", 5, 1e-6, "user_id", "gdp"))
+    tables = {"events": EVENTS, "visits": EVENTS.slice(0, PEOPLE)}
+    con = dp.connect(tables=tables, unit="user_id", ledger=address, dataset="events")
+    rows = "visits v RIGHT JOIN events e USING (user_id)"
+    answer = con.sql(f"{PRIVATE} e.url, COUNT(DISTINCT e.user_id) AS n FROM {rows} GROUP BY 1")
+    assert answer.metadata()["unit"] == "user_id"
+    assert [receipt.dataset for receipt in answer.receipts] == ["events"]
+
+
+def test_tables_may_have_any_name_and_be_read_often(tmp_path: Path) -> None:
+    """Names of tables are quoted wherever an engine sees them; a CSV file is read twice if it is named twice."""
+    odd = 'a"b; DROP TABLE private_1 --'
+    (tmp_path / "urls.csv").write_text("url,topic\n/0,news\n/1,art\n")
+    con = dp.connect(tables={"events": EVENTS, odd: dp.public(str(tmp_path / "urls.csv"))}, unit="user_id")
+    quoted = f"`{odd}`"
+    statement = f"{PRIVATE} url, COUNT(DISTINCT user_id) AS n FROM events JOIN {quoted} x USING (url) GROUP BY url"
+    both = f"JOIN {quoted} a USING (url) JOIN {quoted} b USING (url)"
+    answer = con.sql(f"SELECT n, a.topic, b.topic AS t FROM ({statement}) {both}")
+    assert sorted(answer.table.column("topic").to_pylist()) == ["art", "news"]
+    assert answer.table.column("topic").to_pylist() == answer.table.column("t").to_pylist()
+
+
+def test_having_in_a_subquery_knows_the_names_of_its_select(con: Any) -> None:
+    rows = "SELECT user_id, COUNT(*) AS n FROM events GROUP BY user_id HAVING n > 2"
+    answer = con.sql(f"{PRIVATE} COUNT(DISTINCT user_id) AS people FROM ({rows})")
+    assert answer.table.column("people").to_pylist()[0] == pytest.approx(PEOPLE, abs=300)
