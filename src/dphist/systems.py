@@ -1,4 +1,4 @@
-"""What not every system has: locks and owners of files, limits of a process, settings of a terminal. Linux and macOS have it all.
+"""What not every system has: locks and owners of files, limits of a process, settings of terminals. Linux and macOS have all.
 
 Everything else in the package uses what Python has on Windows too. Without locks a release cleans up after itself, but not
 after a run that was killed, and there are neither sessions nor streams, whose budgets rest on locks.
