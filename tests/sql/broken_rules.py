@@ -110,7 +110,7 @@ BROKEN: Final = (
         " FROM events WHERE page IN (SELECT user_id FROM visits) GROUP BY k"),
 )  # fmt: skip
 
-ROWS: Final = {
+ROWS: Final[dict[str, list[tuple[int | None, ...]]]] = {
     "events": [(1, 1, 1), (1, 2, 3), (2, 1, 2), (2, 3, 1), (3, 2, 3), (3, 1, 2), (None, 1, 1)],
     "visits": [(1, 1, 2), (2, 2, 1), (3, 1, 3), (1, 3, 1), (2, 1, 1), (None, 2, 2)],
     "orders": [(1, 2, 1), (2, 3, 2), (3, 1, 3), (2, 1, 1)],

@@ -44,7 +44,7 @@ def connect(tables: dict[str, pa.Table] | None = None, **options: Any) -> Any:
 def plans_made_once() -> Iterator[None]:
     """A plan takes longer than all the rest of preparing a statement, and most statements of a test have the same."""
     known: dict[str, Any] = {}
-    choose = run.plan_for
+    choose = run.plan_for  # type: ignore[attr-defined]
 
     def plan_for(**options: Any) -> Any:
         key = repr(sorted(options.items()))
