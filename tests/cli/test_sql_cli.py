@@ -24,7 +24,10 @@ from dphist.ledger import DataSet, Ledger
 PEOPLE = 600
 CLAUSE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-6, max_groups_contributed = 1)"
 COUNT = f"{CLAUSE} item, COUNT(DISTINCT user) AS people FROM events GROUP BY item"
-SHARED = "SELECT WITH DIFFERENTIAL_PRIVACY item, COUNT(DISTINCT user) AS people FROM events GROUP BY item"
+SHARED = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_groups_contributed = 1)"
+    " item, COUNT(DISTINCT user) AS people FROM events GROUP BY item"
+)
 EVENTS = ["--table", "events.parquet", "--unit", "user"]
 LEDGER = ["--ledger", "ledger.db", "--dataset", "people"]
 NOT_READ: dict[str, Any] = {"delimiter": None, "encoding": "utf-8", "types": None, "nulls": None, "no_header": None}
