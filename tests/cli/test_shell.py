@@ -49,9 +49,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def connect(**settings: str) -> dp.Connection:  # type: ignore[name-defined]
-    tables = {"events": "events.parquet", "items": dp.public("items.csv")}  # type: ignore[attr-defined]
-    return dp.connect(tables=tables, unit="user", **settings)  # type: ignore[attr-defined]
+def connect(*, paid: bool = False) -> dp.Connection:
+    tables = {"events": "events.parquet", "items": dp.public("items.csv")}
+    return dp.connect(tables=tables, unit="user", **(LEDGER if paid else {}))  # type: ignore[arg-type]
 
 
 def entries() -> int:
@@ -62,11 +62,14 @@ def entries() -> int:
 class Typed:
     """A shell that gets some keys, and what it printed."""
 
-    def __init__(self, keys: str, capsys: pytest.CaptureFixture[str], history: History | None = None, **settings: str):
+    def __init__(
+        self, keys: str, capsys: pytest.CaptureFixture[str], history: History | None = None, *, paid: bool = False
+    ) -> None:
         self.history = history or InMemoryHistory()
+        ledger = LEDGER if paid else {}
         with create_pipe_input() as pipe:
             pipe.send_text(keys + LEAVE)
-            Shell(connect(**settings), **settings, history=self.history, input=pipe, output=DummyOutput()).run()  # type: ignore[arg-type]
+            Shell(connect(paid=paid), history=self.history, input=pipe, output=DummyOutput(), **ledger).run()  # type: ignore[arg-type]
         self.out, self.err = capsys.readouterr()
 
 
@@ -77,7 +80,7 @@ def as_keys(text: str) -> str:
 def test_a_statement_ends_with_its_semicolon_and_says_what_it_spent(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    typed = Typed(as_keys(COUNT), capsys, **LEDGER)
+    typed = Typed(as_keys(COUNT), capsys, paid=True)
     assert typed.err == ""
     lines = typed.out.splitlines()
     assert lines[0].split() == ["item", "people"]
@@ -107,7 +110,7 @@ def test_errors_show_the_place_spend_nothing_and_do_not_end_the_shell(
     clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-6)"
     wrong = f"{clause}\nitem, COUNT(nothing) FROM events GROUP BY item;"
     typed = Typed(
-        as_keys(wrong) + as_keys(".schema item") + as_keys(".nonsense") + as_keys(".tables"), capsys, **LEDGER
+        as_keys(wrong) + as_keys(".schema item") + as_keys(".nonsense") + as_keys(".tables"), capsys, paid=True
     )
     lines = typed.err.splitlines()
     assert lines[0].startswith("Expected ")
@@ -134,7 +137,7 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ".write out.html",
         "\\?",
     ]
-    typed = Typed("".join(map(as_keys, keys)), capsys, **LEDGER)
+    typed = Typed("".join(map(as_keys, keys)), capsys, paid=True)
     assert (
         "Spent here: at most ε = 0, δ = 0.\nε 3 of 3 and δ 0.0001 of 0.0001 left of 'people' in ledger.db." in typed.out
     )
@@ -149,7 +152,7 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_explain_reads_and_spends_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    typed = Typed(as_keys(f".explain {COUNT}"), capsys, **LEDGER)
+    typed = Typed(as_keys(f".explain {COUNT}"), capsys, paid=True)
     assert "dphist release" in typed.out
     assert (typed.err, entries()) == ("", 0)
 
@@ -181,7 +184,7 @@ def test_the_history_is_the_owners_and_holds_what_was_typed(
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     kept = [line for line in path.read_text().splitlines() if line and not line.startswith("# ")]
     assert kept == [f"+{line}" for line in [*COUNT.split("\n"), ".tables"]]
-    assert list(open_history(path).load_history_strings()) == [".tables", COUNT]  # type: ignore[attr-defined]
+    assert list(open_history(path).load_history_strings()) == [".tables", COUNT]
     path.chmod(0o644)
     open_history(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -105,7 +105,7 @@ def test_tables_have_names_and_paths_of_one_name_add_up() -> None:
 
 def test_public_marks_a_table_or_names_one() -> None:
     found = tables_of(["a.csv", "b=b.csv"], ["b", "c=d.csv", "e.csv"], NOT_READ)
-    public = {name: one.source for name, one in found.items() if type(one) is type(dp.public(""))}  # type: ignore[attr-defined]
+    public = {name: one.source for name, one in found.items() if type(one) is type(dp.public(""))}
     assert public == {"b": ["b.csv"], "c": ["d.csv"], "e": ["e.csv"]}
     assert found["a"] == ["a.csv"]
 
@@ -250,6 +250,21 @@ def test_a_refusal_says_where_also_without_a_terminal(folder: Path) -> None:
     assert entries(folder) == 0
 
 
+def test_names_in_a_statement_are_not_called_options(folder: Path) -> None:
+    wrong = COUNT.replace("epsilon = 1", "epsilon = -1")
+    assert "Expected a finite epsilon > 0, got -1." in refused(dphist("sql", wrong, *EVENTS, cwd=folder))
+    assert "Expected a finite --epsilon > 0" in refused(dphist("sql", SHARED, *EVENTS, "--epsilon", "-1", cwd=folder))
+
+
+def test_what_is_paid_for_is_shown_where_the_outer_query_fails(folder: Path) -> None:
+    done = dphist("sql", f"SELECT CAST(item AS INT64) AS n FROM ({COUNT})", *EVENTS, *LEDGER, cwd=folder)
+    assert done.returncode == 2
+    assert sorted(line.split()[1] for line in done.stdout.splitlines()[3:6]) == ["0", "1", "2"]
+    assert "Charged to 'people', entry 1" in done.stderr
+    assert "What was printed may be published" in done.stderr
+    assert entries(folder) == 1
+
+
 def test_nothing_would_be_seen(folder: Path) -> None:
     assert "-o FILE or --report FILE with --quiet" in refused(dphist("sql", COUNT, *EVENTS, "--quiet", cwd=folder))
 
@@ -259,14 +274,24 @@ def test_without_a_statement_and_a_terminal_there_is_an_error(folder: Path) -> N
     assert "standard input is read with -" in words
 
 
-@pytest.mark.parametrize("module", ["sqlglot", "prompt_toolkit"])
-def test_a_missing_extra_is_named(module: str, folder: Path) -> None:
-    program = (
-        f"import sys; sys.modules['{module}'] = None; sys.stdin.isatty = sys.stdout.isatty = lambda: True\n"
-        "from dphist.cli import main; main()"
-    )
-    query = [COUNT] if module == "sqlglot" else []
-    words = [sys.executable, "-c", program, "sql", *query, *EVENTS]
+WITHOUT = """
+import sys
+from dphist.cli import main
+query, *words = sys.argv[1:]
+sys.stdin.isatty = sys.stdout.isatty = lambda: True
+for missing, words in (("sqlglot", [query, *words]), ("prompt_toolkit", words)):
+    sys.modules[missing] = None
+    sys.argv = ["dphist", "sql", *words]
+    try:
+        main()
+    except SystemExit as end:
+        print(missing, end.code)
+    del sys.modules[missing]
+"""
+
+
+def test_a_missing_extra_is_named(folder: Path) -> None:
+    words = [sys.executable, "-c", WITHOUT, COUNT, *EVENTS]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "Hint: pip install 'dphist[sql]'" in done.stderr
+    assert done.stdout.splitlines() == ["sqlglot 2", "prompt_toolkit 2"], done.stderr
+    assert [line.partition(". ")[2] for line in done.stderr.splitlines()] == ["Hint: pip install 'dphist[sql]'"] * 2

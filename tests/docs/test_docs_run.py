@@ -27,6 +27,9 @@ from dphist.sql.parse import parse as parse_sql
 PARSED: dict[str, Callable[[tuple[str, ...]], bool]] = {
     "it takes minutes; tests/audit runs it": lambda words: words[1] == "audit",
     "it needs a cluster; tests/spark runs it": lambda words: "spark" in words,
+    "it needs a terminal; tests/cli/test_shell.py runs it": lambda words: (
+        words[1] == "sql" and words[2].startswith("--")
+    ),
     "it needs a server; tests/ledger runs it": lambda words: any(word.startswith("postgresql:") for word in words),
 }
 """Commands that are compared with the real options and not run, with the reason."""

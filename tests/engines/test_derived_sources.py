@@ -203,6 +203,30 @@ def test_public_rows_alone_are_refused() -> None:
         counted(Derived(URLS, {"urls": URL_TABLE}), GroupByQuery("url_2", (Key("site"),)))
 
 
+@every_engine
+@pytest.mark.parametrize("expression", [None, "coalesce(u, u)"])
+def test_a_unit_is_never_read_shorter_than_it_is(engine: Engine, expression: str | None) -> None:
+    """Two people of one microsecond would be bounded as one."""
+    kind = pa.time64("ns") if engine is ENGINES["duckdb"] else pa.timestamp("ns")
+    table = pa.table({"u": pa.array([1, 2], kind), "x": [1, 2]})
+    read = Scan("t", {"u": "u", "x": "x"}, "u", unit_kind="u")
+    if expression is not None:
+        read = Scan("t", {"x": "x"}, "who", expression, "who")
+    with pytest.raises(InvalidParameter, match="'u' to be read as it is"):
+        counted(Derived(read, {"t": table}), GroupByQuery(str(read.unit), (Key("x"),)), engine)
+
+
+@every_engine
+def test_a_unit_may_be_an_expression_of_the_tables_own_columns(engine: Engine) -> None:
+    tables = {"events": pa.table({"user": ["X", "x", "y"], "url": ["a", "a", "b"]}), "urls": URL_TABLE}
+    read = Scan("events", {"url": "url"}, "who", 'lower("user")', "who")
+    joined = Join(read, URLS, "inner", (("url", "url_2"),))
+    query = GroupByQuery("who", (Key("site"),))
+    assert counted(Derived(joined, tables), query, engine) == {("A",): (1,), ("B",): (1,), ("C",): (1,)}
+    with pytest.raises(InvalidParameter, match="a column in the unit"):
+        counted(Derived(Scan("events", {"url": "url"}, "who", "1", "who"), tables), GroupByQuery("who", (Key("url"),)))
+
+
 MEASURES = (
     Measure("sum", "v", 0.0, 16.0, lattice=Lattice(0.0, 2.0**-16)),
     Measure("distinct", "w", 0.0, 2.0),

@@ -6,11 +6,11 @@ from itertools import chain
 from typing import Final
 
 import mutants_of_mathematics
+import mutants_of_relations
 import mutants_of_sql
 import mutants_of_the_road
 
 from mutants import Mutant
 
-MUTANTS: Final[tuple[Mutant, ...]] = tuple(
-    chain(mutants_of_mathematics.MUTANTS, mutants_of_the_road.MUTANTS, mutants_of_sql.MUTANTS)
-)
+_ROOMS: Final = (mutants_of_mathematics, mutants_of_relations, mutants_of_sql, mutants_of_the_road)
+MUTANTS: Final[tuple[Mutant, ...]] = tuple(chain.from_iterable(room.MUTANTS for room in _ROOMS))

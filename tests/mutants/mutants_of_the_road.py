@@ -2042,8 +2042,40 @@ _PRINTED: Final = (
     ),
 )
 
+_COMPLIANCE: Final = "tests/sql/test_compliance.py::test_case"
+_STATEMENTS: Final = (
+    Mutant(
+        "true-values-beside-private-ones",
+        "sql/outer.py",
+        "        if not table.public:",
+        "        if False:",
+        "a private table is read inside of a private SELECT and nowhere else",
+        (f"{_COMPLIANCE}[variance beside the true one]",),
+    ),
+    Mutant(
+        "epsilons-of-aggregates-beyond-the-whole",
+        "sql/aggregates.py",
+        "if spent > epsilon * (1 + 1e-12) or (open_shares and spent >= epsilon):",
+        "if False:",
+        "the parts of epsilon are parts of it",
+        (f"{_COMPLIANCE}[more epsilon than there is]",),
+    ),
+    Mutant(
+        "an-ordinary-size-for-that-of-a-group",
+        "sql/published.py",
+        "if seen is None or grouped else",
+        "if seen is None else",
+        "a report tells no size of a group that nobody measured",
+        (
+            "tests/sql/test_compliance.py::"
+            "test_a_report_about_groups_does_not_tell_the_size_of_an_ordinary_one_as_its_own",
+        ),
+    ),
+)
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *_PRINTED,
+    *_STATEMENTS,
     *_PLAN_OF_ENGINES,
     *_PAIRS,
     *_HISTOGRAMS,

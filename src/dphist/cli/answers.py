@@ -12,7 +12,9 @@ from dphist.cli.output import Talk, paid, recorded, screen
 from dphist.words import rounded_up
 
 if TYPE_CHECKING:
+    from dphist.errors import DphistError
     from dphist.publish.answer import Answer
+    from dphist.publish.result import Release
 
 
 def show(talk: Talk, answer: Answer, most: int | None) -> int:
@@ -28,6 +30,17 @@ def show(talk: Talk, answer: Answer, most: int | None) -> int:
         label = "Guarantee" if len(answer.releases) == 1 else f"Guarantee of SELECT {number}"
         talk.line(f"\n{label}: {guarantee(release.plan.request, release.plan.mechanism, release.selection.unit)}")
     return rows
+
+
+def show_paid(talk: Talk, problem: DphistError) -> None:
+    """The private tables of a statement whose outer query failed: they are paid for, and may be published."""
+    from dphist.publish.text import rows_text
+
+    releases: Sequence[Release] = getattr(problem, "releases", ())
+    for release in releases if not talk.quiet else ():
+        talk.line("The outer query failed. The private table that it was to read:")
+        talk.table(rows_text(release.table, release.table.num_rows, screen()))
+        problem.aftermath = ""  # which says that nothing was published; it is asked anew
 
 
 def cost(answers: Sequence[Answer]) -> tuple[float, float]:

@@ -85,7 +85,10 @@ def run() -> None:
     except DphistError as problem:
         from dphist.cli.usage import with_flags
 
-        _fail(with_flags(str(problem)), told=bool(problem.aftermath), pointer=getattr(problem, "pointer", ""))
+        pointer = getattr(problem, "pointer", "")
+        # What is wrong in a text of the user's own has the names that the text has.
+        words = str(problem) if pointer else with_flags(str(problem))
+        _fail(words, told=bool(problem.aftermath), pointer=pointer)
     except (typer.Abort, KeyboardInterrupt) as problem:
         words = str(problem.__cause__ or problem)
         _fail(f"Interrupted. {words}".strip(), code=130, told=bool(words))

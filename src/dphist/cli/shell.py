@@ -143,7 +143,11 @@ class Shell:
     def _statement(self, text: str) -> None:
         talk = Talk(quiet=False)
         script = self._connection.prepare(text)
-        found = script.run(progress=talk.phase)
+        try:
+            found = script.run(progress=talk.phase)
+        except InvalidParameter as problem:
+            answers.show_paid(talk, problem)
+            raise
         self._answers += found
         for answer in found:
             rows = answers.show(talk, answer, self._rows)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from dphist.cli import options
+from dphist.cli import answers, options
 from dphist.cli.options import argument, option
 from dphist.cli.output import Talk, print_json, say
 from dphist.cli.reading import reads
@@ -168,7 +168,12 @@ class Outputs:
             return
         if self.explain and self.table is None and self.report is None:
             return
-        self._print(talk, script.run(progress=talk.phase, write=self._write), ledger)
+        try:
+            found = script.run(progress=talk.phase, write=self._write)
+        except InvalidParameter as problem:
+            answers.show_paid(talk, problem)
+            raise
+        self._print(talk, found, ledger)
 
     def _write(self, found: Sequence[Answer]) -> Path | None:
         """Every file; the first one is what the ledger hears of."""
@@ -180,8 +185,6 @@ class Outputs:
         return _numbered(self.table or self.report, 1)
 
     def _print(self, talk: Talk, found: Sequence[Answer], ledger: str | None) -> None:
-        from dphist.cli import answers
-
         if self.as_json:
             print_json({"answers": [answers.as_data(one, rows=self.table is None) for one in found]})
         if talk.quiet:
@@ -191,9 +194,9 @@ class Outputs:
             if len(found) > 1:
                 talk.line(f"{chr(10) * (number > 1)}Statement {number} of {len(found)}")
             answers.show(talk, answer, most)
-            files = (("Table", _numbered(self.table, number)), ("Report", _numbered(self.report, number)))
-            for what, path in files:
-                talk.line("" if path is None else f"{what} written to {printable(str(path))}")
+            for what, path in (("Table", self.table), ("Report", self.report)):
+                if path is not None:
+                    talk.line(f"{what} written to {printable(str(_numbered(path, number)))}")
         talk.line(answers.spent(found, ledger))
 
 

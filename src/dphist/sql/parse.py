@@ -22,6 +22,8 @@ try:
     from sqlglot.errors import ParseError, SqlglotError, TokenError
     from sqlglot.parsers.bigquery import BigQueryParser
     from sqlglot.tokenizer_core import TokenType
+
+    from dphist.sql.dialect import as_duckdb
 except ModuleNotFoundError:
     raise MissingExtra("sql", "SQL statements") from None
 
@@ -275,7 +277,9 @@ def written(node: exp.Expr, *, quoted: bool = False) -> str:
     """
     try:
         return str(
-            node.sql(dialect="duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, comments=False, identify=quoted)
+            as_duckdb(node).sql(
+                dialect="duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, comments=False, identify=quoted
+            )
         )
     except (SqlglotError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
         raise InvalidParameter(

@@ -1,0 +1,104 @@
+"""Where DuckDB means something else than BigQuery by the same words, or needs other words for the same.
+
+sqlglot writes most functions of BigQuery as DuckDB has them. What it leaves is here: one rule for each kind of node, a function
+of that node alone. `tests/sql/test_dialect.py` has the answers of BigQuery's documentation, for these and for the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from sqlglot import exp
+
+
+def as_duckdb(tree: exp.Expr) -> exp.Expr:
+    """A copy of a tree in which what DuckDB would read otherwise is written as it has to be."""
+    tree = tree.copy()
+    for node in reversed(list(tree.walk())):  # what is inside comes first
+        rule = _RULES.get(type(node))
+        found = None if rule is None else rule(node)
+        if found is None:
+            continue
+        found.meta.update(node.meta)
+        if node is tree:
+            tree = found
+        else:
+            node.replace(found)
+    return tree
+
+
+def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=[one.copy() for one in arguments])
+
+
+def _case(condition: exp.Expr, value: exp.Expr, otherwise: exp.Expr | None = None) -> exp.Expr:
+    return exp.Case(ifs=[exp.If(this=condition, true=value)], default=otherwise)
+
+
+def _length(node: Any) -> exp.Expr:
+    """Of a text; sqlglot asks for the type, as BigQuery has one of bytes, too."""
+    return _call("length", node.this)
+
+
+def _extract(node: Any) -> exp.Expr | None:
+    """Weeks begin on Sundays, and days of the week with 1."""
+    part, value = node.this, node.expression
+    name = f"WEEK({part.this.name})" if isinstance(part, exp.WeekStart) else part.name
+    match name.upper():
+        case "WEEK" | "WEEK(SUNDAY)":
+            return exp.cast(_call("strftime", value, exp.Literal.string("%U")), "bigint")
+        case "WEEK(MONDAY)":
+            return exp.cast(_call("strftime", value, exp.Literal.string("%W")), "bigint")
+        case "ISOWEEK":
+            return _call("week", value)
+        case "DAYOFWEEK":
+            return exp.Paren(this=exp.Add(this=_call("dayofweek", value), expression=exp.Literal.number(1)))
+        case "DAYOFYEAR":
+            return _call("dayofyear", value)
+        case "DATE":
+            return exp.cast(value.copy(), "date")
+    return None
+
+
+def _timestamp_diff(node: Any) -> exp.Expr:
+    """Whole hours and days; `date_diff` counts how often the clock strikes between the two."""
+    return _call("date_sub", exp.Literal.string(node.args["unit"].name.lower()), node.expression, node.this)
+
+
+def _substring(node: Any) -> exp.Expr | None:
+    """The place 0 is the first, as 1 is."""
+    start = node.args.get("start")
+    if not isinstance(start, exp.Expr) or (isinstance(start, exp.Literal | exp.Neg) and start.name != "0"):
+        return None
+    one, zero = exp.Literal.number(1), exp.Literal.number(0)
+    found: exp.Expr = node.copy()
+    first = one if start.name == "0" else _case(exp.EQ(this=start.copy(), expression=zero), one, start.copy())
+    found.set("start", first)
+    return found
+
+
+def _regexp_extract(node: Any) -> exp.Expr | None:
+    """The group, or the whole where there is none; null where nothing matches."""
+    pattern = node.expression
+    if not isinstance(pattern, exp.Literal | exp.RawString) or node.args.get("position") or node.args.get("occurrence"):
+        return None
+    try:
+        groups = re.compile(str(pattern.this)).groups
+    except re.error:
+        return None
+    if groups > 1:
+        return None
+    text, plain = node.this, exp.Literal.string(str(pattern.this))
+    matched = _call("regexp_extract", text, plain, exp.Literal.number(groups))
+    return _case(_call("regexp_matches", text, plain), matched)
+
+
+_RULES: Final[dict[type[exp.Expr], Callable[[Any], exp.Expr | None]]] = {
+    exp.Length: _length,
+    exp.Extract: _extract,
+    exp.TimestampDiff: _timestamp_diff,
+    exp.Substring: _substring,
+    exp.RegexpExtract: _regexp_extract,
+}

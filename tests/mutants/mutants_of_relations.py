@@ -1,0 +1,111 @@
+"""Bugs between tables and records: relations that are derived from several tables."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants import Mutant
+
+_DERIVED: Final = "tests/engines/test_derived.py::"
+_SOURCES: Final = "tests/engines/test_derived_sources.py::"
+_TREE: Final = f"{_DERIVED}test_a_tree_of_everything_equals_the_oracle"
+_SUM: Final = f"{_SOURCES}test_a_sum_does_not_depend_on_the_order_of_rows"
+
+MUTANTS: Final = (
+    Mutant(
+        "units-of-two-types-meet",
+        "engines/derived.py",
+        "if exactly or not set(kinds) <=",
+        "if not set(kinds) <=",
+        "two units never become one because they are equal as doubles",
+        (f"{_SOURCES}test_only_values_of_one_type_or_numbers_meet[unit3-others3-False-duckdb]",),
+    ),
+    Mutant(
+        "types-that-may-not-fit-meet",
+        "engines/derived.py",
+        "if exactly or not set(kinds) <= writer.whole | writer.floats:",
+        "if exactly:",
+        "no record ends a run because it cannot be cast",
+        (f"{_SOURCES}test_only_values_of_one_type_or_numbers_meet[unit4-others4-False-duckdb]",),
+    ),
+    Mutant(
+        "any-unit-of-a-tree",
+        "engines/derived.py",
+        "if len(parts) > 1 or name is None or name.casefold() not in map(str.casefold, found.columns):",
+        "if len(parts) > 1:",
+        "rows are counted under the unit that they are proved to belong to",
+        (f"{_SOURCES}test_only_the_unit_that_is_proved_is_taken[url]",),
+    ),
+    Mutant(
+        "sum-that-overflows",
+        "engines/derived.py",
+        'return f"TRY_CAST({total} AS BIGINT)"',
+        'return f"CAST({total} AS BIGINT)"',
+        "no record ends a run because a sum does not fit",
+        (f"{_SUM}[duckdb]",),
+    ),
+    Mutant(
+        "doubles-added-as-they-come",
+        "engines/duckdb/derived.py",
+        "list_sum(list_sort(list({double}) FILTER ({double} IS NOT NULL)))",
+        "list_sum(list({double}) FILTER ({double} IS NOT NULL))",
+        "a sum within a unit is a function of its values, not of the order in which they are read",
+        (f"{_SUM}[duckdb]",),
+    ),
+    Mutant(
+        "doubles-added-as-they-come-on-spark",
+        "engines/spark/derived.py",
+        "array_sort(collect_list({double}))",
+        "collect_list({double})",
+        "a sum within a unit is a function of its values, not of the order in which they are read",
+        (f"{_SUM}[spark]",),
+    ),
+    Mutant(
+        "sum-of-infinities-goes-on",
+        "engines/duckdb/derived.py",
+        "return keytypes.guarded(column, kind) if kind in _FLOATS else column",
+        "return column",
+        "NaN is null before anything compares it",
+        (f"{_SOURCES}test_sums_of_infinities_are_null_and_long_lists_are_added_in_order",),
+    ),
+    Mutant(
+        "table-unguarded",
+        "engines/duckdb/derived.py",
+        "return Steps(self.connection, columns)",
+        "return Steps(self.connection, columns, guarded=True)",
+        "NaN is null and zeros have no sign before rows meet",
+        (f"{_TREE}[duckdb]",),
+    ),
+    Mutant(
+        "unit-cut-short-in-a-tree",
+        "engines/duckdb/derived.py",
+        "for name in read if unit not in own else [own[unit]]:",
+        "for name in read:",
+        "two units never become one because the engine reads them shorter than they are",
+        (f"{_SOURCES}test_a_unit_is_never_read_shorter_than_it_is[None-duckdb]",),
+    ),
+    Mutant(
+        "reader-read-to-its-end-before",
+        "engines/duckdb/derived.py",
+        "self.again.append(attached.reread or partial(attach, self.connection, table, needed, view))",
+        "self.again.append(attached.reread or partial(len, needed))",
+        "one record that cannot be read takes nothing away from others",
+        (f"{_SOURCES}test_a_value_that_the_reader_does_not_take_leaves_the_others_as_they_are[csv]",),
+    ),
+    Mutant(
+        "reader-of-one-pass-kept-for-later",
+        "engines/duckdb/derived.py",
+        "        if not self.once:\n            return reread\n",
+        "        if self.attached:\n            return reread\n",
+        "one record that cannot be read takes nothing away from others",
+        (f"{_SOURCES}test_a_value_that_the_reader_does_not_take_leaves_the_others_as_they_are[reader]",),
+    ),
+    Mutant(
+        "reader-of-one-pass-twice",
+        "engines/duckdb/derived.py",
+        "if self.once[id(table)] > 1:",
+        "if self.once[id(table)] > 9:",
+        "a table whose records come once is not taken for an empty one",
+        (f"{_SOURCES}test_a_reader_of_one_pass_is_refused_twice",),
+    ),
+)
