@@ -213,6 +213,9 @@ def test_json_has_the_rows_unless_a_file_has_them(folder: Path) -> None:
     (answer,) = json.loads(dphist("sql", COUNT, *EVENTS, "--json", cwd=folder).stdout)["answers"]
     assert answer["row_count"] == len(answer["rows"]) == 3
     assert {"item", "people", "people_std_error"} <= answer["rows"][0].keys()
+    roots = f"SELECT SQRT(people - 1e6) AS root FROM ({COUNT}) LIMIT 1"
+    (answer,) = json.loads(dphist("sql", roots, *EVENTS, "--json", cwd=folder).stdout)["answers"]
+    assert answer["rows"] == [{"root": "nan"}], "JSON has no word for it"
     done = dphist("sql", COUNT, *EVENTS, "--json", "-o", "out.csv", cwd=folder)
     (answer,) = json.loads(done.stdout)["answers"]
     assert "rows" not in answer
@@ -241,7 +244,11 @@ def test_explain_and_dry_run_spend_nothing(folder: Path) -> None:
     explained = "\n".join(answered(dphist("sql", COUNT, *EVENTS, *LEDGER, "--explain", cwd=folder)))
     assert "dphist release" in explained
     assert "Spent" not in explained
-    assert answered(dphist("sql", COUNT, *EVENTS, *LEDGER, "--dry-run", cwd=folder))
+    checked = answered(dphist("sql", COUNT, *EVENTS, *LEDGER, "--dry-run", cwd=folder))
+    assert checked[0].startswith("Plan: ")
+    assert checked[-1].endswith("It fits into what is left of 'people'. Nothing was charged.")
+    (plan,) = json.loads(dphist("sql", COUNT, *EVENTS, "--dry-run", "--json", cwd=folder).stdout)["plans"]
+    assert plan["max_groups"] == 1
     assert entries(folder) == 0
     too_much = COUNT.replace("epsilon = 1", "epsilon = 9")
     assert "left of 'people'" in refused(dphist("sql", too_much, *EVENTS, *LEDGER, "--dry-run", cwd=folder))
