@@ -85,7 +85,8 @@ def command(
     """Answer SELECT WITH DIFFERENTIAL_PRIVACY, as in BigQuery, from files of this machine or on Spark.
 
     Without -o the whole answer is printed; it is charged all the same. Of several statements -o and --report write one file
-    each: put {n} into the name. With --explain and no file nothing is run.
+    each: put {n} into the name. With --explain and no file nothing is run. Options of text files are for all tables that are text;
+    --type events.amount=double is for one.
 
     Example: dphist sql "SELECT WITH DIFFERENTIAL_PRIVACY url FROM events GROUP BY url" --table events.parquet --unit user_id --epsilon 1 --delta 1e-8
     Example: dphist sql query.sql --table events=events.parquet --unit user_id -o answer.parquet --report answer.html
