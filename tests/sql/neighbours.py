@@ -47,7 +47,9 @@ def connection() -> Any:
 def prepared(statement: str) -> Job | InvalidParameter:
     """The job of a statement with one private SELECT, or why it is refused."""
     try:
-        (job,) = connection().prepare(statement).jobs
+        script = connection().prepare(statement)
+        script.check()
+        (job,) = script.jobs
         return job  # type: ignore[no-any-return]
     except InvalidParameter as problem:
         return problem

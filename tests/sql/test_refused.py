@@ -19,6 +19,13 @@ from dphist.errors import InvalidParameter
 
 FILE = Path(__file__).with_name("refused.txt")
 LONGEST_MESSAGE = 2500
+BY_TYPE = (
+    "SUM of a text",
+    "AVG of a date",
+    "a field of a column that has none",
+    "a second statement with a column of the wrong type",
+)
+"""Refused by the type of a column, which has no place in the statement."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ def refusals(path: Path = FILE) -> list[Refusal]:
 def refused(connection: Any, text: str) -> str:
     """What its author reads; nothing if the statement passes."""
     try:
-        connection.prepare(text)
+        connection.prepare(text).check()
     except InvalidParameter as problem:
         pointer = [f"| {printable(line)}" for line in problem.pointer.split("\n") if problem.pointer]
         return "\n".join([printable(str(problem)), *pointer])
@@ -111,7 +118,7 @@ def test_the_message_says_what_is_wrong_where_and_what_to_do(one: Refusal) -> No
     assert re.fullmatch(r"Expected .+, got .+\..* Hint: .+", message), message
     assert not re.search(r"Traceback|Error\b(?!\()| None\b|sqlglot|Internal", message), message
     assert len(one.message) <= LONGEST_MESSAGE
-    if "got nothing" not in message:
+    if "got nothing" not in message and one.what not in BY_TYPE:
         where = re.fullmatch(r"\| line (\d+), column (\d+)\n\| (.*)\n\|( *)(\^+)", pointer)
         assert where, pointer
         assert len(where[4]) - 1 + len(where[5]) <= max(len(where[3]), 1), "a caret under nothing"

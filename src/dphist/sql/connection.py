@@ -260,14 +260,11 @@ class Connection:
             if private.keys_only:
                 low = {name: value for name, value in private.options.items() if name == "low_threshold"}
                 job = prepare_selection(private.source, by=list(private.by), **common, **low)
-            else:
-                keys = {} if private.public_keys is None else {"keys": self._public_groups(private)}
-                by = list(private.by) or None
-                job = prepare(private.source, by=by, **common, **private.options, **keys)
-            job.check_source()  # of all statements, before the first one is charged
-            return self._declared(job, private)
+                return self._declared(job, private)
+            keys = {} if private.public_keys is None else {"keys": self._public_groups(private)}
+            by = list(private.by) or None
+            return self._declared(prepare(private.source, by=by, **common, **private.options, **keys), private)
         except InvalidParameter as problem:
-            problem.pointer = ""  # into a text that was written for the engine
             raise located(problem, text, private.place) from None
 
     def _declared(self, job: Job, private: PrivateSelect) -> Job:
