@@ -20,8 +20,9 @@ from dphist.engines.duckdb.session import session
 from dphist.engines.duckdb.sources import quote_identifier
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import InvalidParameter
+from dphist.sql.brackets import written_as_read
 from dphist.sql.expressions import Expressions
-from dphist.sql.parse import called, written
+from dphist.sql.parse import called
 from dphist.sql.tables import Table
 from dphist.sql.translate import RELEASED
 
@@ -98,7 +99,7 @@ def _ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
         parent = parent.parent
 
 
-def outer_sql(statement: exp.Expr) -> str:
+def outer_sql(statement: exp.Expr, connection: duckdb.DuckDBPyConnection) -> str:
     """The outer query in DuckDB's SQL."""
 
     def plain(node: exp.Expr) -> exp.Expr:
@@ -114,7 +115,7 @@ def outer_sql(statement: exp.Expr) -> str:
             return exp.Cast(this=node.this, to=exp.DataType.build("double"))
         return node
 
-    return written(statement.copy().transform(plain), quoted=True)
+    return written_as_read(statement.copy().transform(plain), connection, quoted=True)
 
 
 def check_sql(sql: str, connection: duckdb.DuckDBPyConnection, tables: set[str]) -> None:
