@@ -30,6 +30,10 @@ LEDGER = ["--ledger", "ledger.db", "--dataset", "people"]
 NOT_READ: dict[str, Any] = {"delimiter": None, "encoding": "utf-8", "types": None, "nulls": None, "no_header": None}
 
 
+def paths(found: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    return {name: getattr(one, "source", one).paths for name, one in found.items()}
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     users = list(range(PEOPLE))
@@ -100,20 +104,24 @@ def test_a_file_that_cannot_be_read_is_named(
 
 def test_tables_have_names_and_paths_of_one_name_add_up() -> None:
     found = tables_of(["a=1.csv", "a=2.csv", "./x=1/b.csv.gz", "data/c/", "e=x=y.csv"], [], NOT_READ)
-    assert found == {"a": ["1.csv", "2.csv"], "b": ["./x=1/b.csv.gz"], "c": ["data/c/"], "e": ["x=y.csv"]}
+    assert paths(found) == {
+        "a": ("1.csv", "2.csv"),
+        "b": ("./x=1/b.csv.gz",),
+        "c": ("data/c/",),
+        "e": ("x=y.csv",),
+    }
 
 
 def test_public_marks_a_table_or_names_one() -> None:
     found = tables_of(["a.csv", "b=b.csv"], ["b", "c=d.csv", "e.csv"], NOT_READ)
-    public = {name: one.source for name, one in found.items() if type(one) is type(dp.public(""))}
-    assert public == {"b": ["b.csv"], "c": ["d.csv"], "e": ["e.csv"]}
-    assert found["a"] == ["a.csv"]
+    assert paths(found) == {"a": ("a.csv",), "b": ("b.csv",), "c": ("d.csv",), "e": ("e.csv",)}
+    assert [name for name, one in found.items() if type(one) is type(dp.public(""))] == ["b", "c", "e"]
 
 
 def test_options_of_text_files_are_for_the_tables_that_are_text() -> None:
     reading = {**NOT_READ, "delimiter": ";", "types": ["n=integer", "b.m=double", "x.y=date"], "nulls": ["NA"]}
     found = tables_of(["a.parquet", "b.csv", "c.jsonl"], ["d.csv"], reading)
-    assert found["a"] == ["a.parquet"]
+    assert found["a"] == Files(("a.parquet",))
     csv, lines = found["b"], found["c"]
     assert isinstance(csv, Files)
     assert isinstance(lines, Files)

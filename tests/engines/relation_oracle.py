@@ -64,7 +64,7 @@ class Tree:
     relation: Relation
     kinds: dict[str, str]
     units: tuple[str, ...] = ()
-    meanings: dict[str, Callable[[Row], Any]] = field(default_factory=dict)
+    meanings: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
 def evaluate(relation: Relation, tables: Mapping[str, Sequence[Row]], tree: Tree) -> list[Row]:
@@ -138,8 +138,8 @@ def _in(value: Any, listed: Sequence[Any]) -> bool | None:
 def _combined(relation: Combine, tables: Mapping[str, Sequence[Row]], tree: Tree) -> list[Row]:
     sides = []
     for side, place in ((relation.left, 1), (relation.right, 2)):
-        rows = evaluate(side, tables, tree)
-        sides.append([tuple(row[column[place]] for column in relation.columns) for row in rows])
+        found = evaluate(side, tables, tree)
+        sides.append([tuple(row[column[place]] for column in relation.columns) for row in found])
     floats = [tree.meanings.get(name) is float for name in relation.names]
     left, right = (
         [tuple(float(v) if f and v is not None else v for v, f in zip(row, floats, strict=True)) for row in side]

@@ -59,7 +59,7 @@ def test_a_tree_of_everything_equals_the_oracle(engine: Engine) -> None:
         "coalesce(s, 0) + y": lambda row: None if row["y"] is None else (row["s"] or 0.0) + row["y"],
     }
     private = {"user": "text", "text": "text", "x": "number", "w": "whole"}
-    values = [
+    values: list[tuple[Any, ...]] = [
         ("1", "a", 0.1, 2),
         ("1", "a", 1e16, 3),
         ("1", "a", -1e16, None),

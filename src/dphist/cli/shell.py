@@ -25,6 +25,8 @@ from dphist.cli.output import Talk, amounts_left, left_of, say, screen, show_tab
 from dphist.cli.suggestions import Suggestions, is_whole
 from dphist.errors import DphistError, InvalidParameter
 from dphist.interruption import UNCHARGED, account, begin, raising, undo_at_stop
+from dphist.outputs import reason_of
+from dphist.systems import terminal_settings
 from dphist.words import did_you_mean, exactly, printable
 
 if TYPE_CHECKING:
@@ -81,8 +83,10 @@ class Shell:
 
     def run(self) -> None:
         """Until somebody leaves."""
-        with raising(), _terminal_restored():
-            going = True
+        with suppress(OSError, ValueError):  # of a test, standard input is no file
+            undo_at_stop(terminal_settings(sys.stdin.fileno()))
+        going = True
+        with raising():
             while going:
                 try:
                     going = self._take(self._read())
@@ -94,6 +98,9 @@ class Shell:
                     raise
                 except DphistError as problem:
                     _show_problem(problem)
+                except OSError as problem:
+                    told = f"Expected to read or write {problem.filename or 'a file'}, got: {reason_of(problem)}."
+                    say(printable(f"{told} {account()}".strip()), err=True)
                 except Exception as problem:  # its words may quote records
                     hint = "this is a bug; the shell goes on."
                     words = f"Expected a statement that reaches its end, got {type(problem).__name__}. Hint: {hint}"
@@ -286,16 +293,3 @@ def _interrupts_ignored() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _terminal_restored() -> Iterator[None]:
-    """A signal that ends the process leaves a terminal that echoes what is typed."""
-    with suppress(ImportError, OSError, ValueError):
-        import termios
-
-        with suppress(termios.error):
-            handle = sys.stdin.fileno()
-            state = termios.tcgetattr(handle)
-            undo_at_stop(lambda: termios.tcsetattr(handle, termios.TCSANOW, state))
-    yield

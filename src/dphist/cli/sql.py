@@ -145,7 +145,7 @@ class Outputs:
         if self.quiet and not (self.table or self.report or self.dry_run or self.as_json):
             raise InvalidParameter("-o FILE or --report FILE with --quiet", "neither", "nobody would see the answer.")
         for flag, path in (("-o", self.table), ("--report", self.report)):
-            if path is not None and statements > 1 and NUMBER not in path.name:
+            if path is not None and statements > 1 and NUMBER not in str(path):
                 hint = f"for example {flag} {path.stem}-{NUMBER}{path.suffix}: each answer has its own."
                 raise InvalidParameter(f"{NUMBER} in {flag} for {statements} statements", str(path), hint)
         read = files.files_of(*inputs)
@@ -201,7 +201,7 @@ class Outputs:
 
 
 def _numbered(path: Path | None, number: int) -> Path | None:
-    return None if path is None else path.with_name(path.name.replace(NUMBER, str(number)))
+    return None if path is None else Path(str(path).replace(NUMBER, str(number)))
 
 
 def read_query(query: str) -> tuple[str, str]:

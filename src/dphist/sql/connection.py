@@ -186,7 +186,7 @@ class Connection:
             jobs = tuple(self._job(text, private, *next(budgets)) for private in privates)
             own = text[slice(*place_of(node))].strip() if len(nodes) > 1 else text.strip().rstrip(";").strip()
             statements.append(Statement(own, tuple(privates), jobs, outer, public))
-        return Script(tuple(statements), self.ledger, self.dataset, self._attach, self.settings)
+        return Script(tuple(statements), self.ledger, self.dataset, self._attach, self.settings, text)
 
     def _read(
         self, text: str, node: exp.Expr, connection: duckdb.DuckDBPyConnection

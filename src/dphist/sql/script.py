@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from dphist.publish.result import Release
 from dphist.publish.run import Job
 from dphist.sql.explain import explain_statement
 from dphist.sql.outer import Attach, compute
+from dphist.sql.parse import located
 from dphist.sql.published import published_table
 from dphist.sql.tables import Table
 from dphist.sql.translate import PrivateSelect
@@ -44,6 +45,7 @@ class Script:
     dataset: str | None
     attach: Attach
     settings: PerformanceSettings
+    text: str = ""
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -52,17 +54,31 @@ class Script:
 
     def explain(self) -> str:
         """The same releases as commands, what engines run, and why each step is private."""
-        return "\n".join(
-            explain_statement(one.text, one.privates, one.jobs, one.outer, number if len(self.statements) > 1 else None)
-            for number, one in enumerate(self.statements, 1)
-        )
+        several = len(self.statements) > 1
+        with self._located():
+            return "\n".join(
+                explain_statement(one.text, one.privates, one.jobs, one.outer, number if several else None)
+                for number, one in enumerate(self.statements, 1)
+            )
 
     def check(self) -> None:
         """Refuse by schema and by budget what would be refused later; reads no record and charges nothing."""
-        for job in self.jobs:
-            job.check_source()
+        self._check_sources()
         with ExitStack() as stack:
             self._charges(stack)
+
+    def _check_sources(self) -> None:
+        with self._located():
+            for job in self.jobs:
+                job.check_source()
+
+    @contextmanager
+    def _located(self) -> Iterator[None]:
+        """Engines know the types of columns, and say which relation does not fit them: show it in the text."""
+        try:
+            yield
+        except InvalidParameter as problem:
+            raise located(problem, self.text, problem.place) from None
 
     def _charges(self, stack: ExitStack) -> list[Charge | None]:
         """One for each job, all of them checked: alone, and together. What fails from here on says what all of them cost."""
@@ -101,6 +117,8 @@ class Script:
         write: gets the answers before the charges are confirmed, and gives the name of the file that it wrote, if any.
         """
         require_secure(entropy)
+        if len(self.jobs) > 1:  # none is charged for if the types of another do not fit
+            self._check_sources()
         with ExitStack() as stack:
             charges = iter(found := self._charges(stack))
             answers = []
@@ -108,7 +126,8 @@ class Script:
                 releases = []
                 for job in statement.jobs:
                     charge = next(charges)
-                    release = job.run(progress=progress, entropy=entropy, charge=charge)
+                    with self._located():
+                        release = job.run(progress=progress, entropy=entropy, charge=charge)
                     releases.append(release if charge is None else replace(release, receipt=charge.receipt))
                     stack.enter_context(releases[-1])
                 answers.append(self._answer(statement, releases))

@@ -13,7 +13,7 @@ from dphist.engines.duckdb.derived import attach_derived
 from dphist.engines.duckdb.expressions import Piece, Steps
 from dphist.engines.duckdb.names import check_columns
 from dphist.engines.duckdb.sources import SOURCE, Attached, attach, described, quote_text
-from dphist.engines.expressions import Expressions, check_query
+from dphist.engines.expressions import Expressions, check_query, hint_of_cast
 from dphist.engines.query import GroupByQuery, Key, parse_unit
 from dphist.engines.relations import Derived
 from dphist.engines.sql import Fields
@@ -94,7 +94,10 @@ def _value(measure: Measure, piece: Piece, steps: Steps, attached: Attached) -> 
     if keytypes.base(attached.columns[column]) == "NULL" or (kind == "VARCHAR" and not attached.typed):
         number = steps.add(f"CAST({piece.sql} AS DOUBLE)", [piece], column)
         return number.sql
-    raise InvalidParameter(f"numbers in {column!r}", f"the type {kind}", "sums and means need a numeric column.")
+    hint = "sums and means need a numeric column."
+    if attached.tables and kind == "VARCHAR":
+        hint = hint_of_cast(column, ["number"], column=True).strip()
+    raise InvalidParameter(f"numbers in {column!r}", f"the type {kind}", hint)
 
 
 def _canonical(piece: Piece, key: Key) -> str:
