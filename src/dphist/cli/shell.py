@@ -150,8 +150,8 @@ class Shell:
         script = self._connection.prepare(text)
         try:
             found = script.run(progress=talk.phase)
-        except InvalidParameter as problem:
-            answers.show_paid(talk, problem)
+        except DphistError as problem:
+            answers.show_paid(problem)
             raise
         self._answers += found
         for answer in found:

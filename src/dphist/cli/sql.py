@@ -16,7 +16,7 @@ from dphist.cli.options import argument, option
 from dphist.cli.output import Talk, print_json, say
 from dphist.cli.reading import reads
 from dphist.cli.tables import Public, Tables, Units, tables_of, units_of
-from dphist.errors import InvalidParameter, MissingExtra
+from dphist.errors import DphistError, InvalidParameter, MissingExtra
 from dphist.words import printable
 
 if TYPE_CHECKING:
@@ -172,8 +172,8 @@ class Outputs:
             return
         try:
             found = script.run(progress=talk.phase, write=self._write)
-        except InvalidParameter as problem:
-            answers.show_paid(talk, problem)
+        except DphistError as problem:
+            answers.show_paid(problem)
             raise
         self._print(talk, found, ledger)
 

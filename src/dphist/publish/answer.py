@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from dphist.report.cells import cells_of
 from dphist.report.content import Appendix, Content
 from dphist.report.of_release import content_of
 from dphist.version import __version__
+from dphist.words import budget, rounded_up
 
 
 _LONGEST: Final = 240
@@ -54,12 +56,12 @@ class Answer(Published):
     @property
     def epsilon(self) -> float:
         """Of all private tables together."""
-        return sum(release.plan.epsilon for release in self.releases)
+        return _total([release.plan.epsilon for release in self.releases])
 
     @property
     def delta(self) -> float:
         """Of all private tables together."""
-        return sum(release.plan.request.delta for release in self.releases)
+        return _total([release.plan.request.delta for release in self.releases])
 
     @property
     def receipts(self) -> tuple[Receipt, ...]:
@@ -137,15 +139,21 @@ def _is_beside(name: str, names: Sequence[str]) -> bool:
     return name.endswith(STD_ERROR) and name.removesuffix(STD_ERROR) in names
 
 
+def _total(parts: Sequence[float]) -> float:
+    """The sum, never below it: parts of a budget are decimal numbers, and equal shares of it make a whole again."""
+    whole = sum(Fraction(repr(float(one))) for one in parts)
+    return parts[0] if len(parts) == 1 else float(rounded_up(Fraction(whole), 12))
+
+
 def describe_answer(
     statement: str, outer: str, releases: Sequence[dict[str, Any]], created: dt.datetime, names: Sequence[str]
 ) -> dict[str, Any]:
     """The metadata of an answer."""
-    epsilon, delta = (sum(one["plan"]["request"][name] for one in releases) for name in ("epsilon", "delta"))
+    epsilon, delta = (_total([one["plan"]["request"][name] for one in releases]) for name in ("epsilon", "delta"))
     guarantee = releases[0]["guarantee"]
     if len(releases) > 1:
         each = "; ".join(f"({number}) {one['guarantee']}" for number, one in enumerate(releases, 1))
-        guarantee = f"{len(releases)} private tables, together epsilon {epsilon:g} and delta {delta:g}. {each}"
+        guarantee = f"{len(releases)} private tables, together {budget(epsilon, delta)}. {each}"
     keys = {name.casefold() for one in releases for name in one["by"]}
     return {
         "format": "dphist-answer",
