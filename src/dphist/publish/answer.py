@@ -22,7 +22,6 @@ from dphist.report.of_release import content_of
 from dphist.version import __version__
 from dphist.words import budget, rounded_up
 
-
 _LONGEST: Final = 240
 """Letters of a statement at the head of a report, which has all of it further down."""
 
@@ -101,6 +100,8 @@ class Answer(Published):
         values = value_names(self.table.column_names)
         keys = [name for name in self.table.column_names if not _is_beside(name, self.table.column_names)]
         keys = [name for name in keys if name not in values]
+
+        asked = shortened(" ".join(self.statement.split()), _LONGEST)
 
         def appendix() -> Sequence[Appendix]:
             steps = [Appendix("The statement", [("", self.statement)]), Appendix("The outer query", [("", self.outer)])]
