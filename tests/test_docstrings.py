@@ -116,8 +116,13 @@ def namespace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, An
         stream = dp.Continual.start("shown", unit="user", by="item", rounds=7, max_groups=1, epsilon=1, delta=1e-8)
         with dp.Ledger("ledger.db", create=True) as ledger:
             ledger.create(dp.DataSet("visits", 2, 1e-6, "user_id", "gdp"))
+            con = dp.connect(tables={"events": "events.parquet"}, unit="user_id")
+            budget = "OPTIONS(epsilon = 1, delta = 1e-8)"
+            counted = "COUNT(DISTINCT user_id) AS people FROM events GROUP BY country"
             yield {
                 "dp": dp,
+                "con": con,
+                "answer": con.sql(f"SELECT WITH DIFFERENTIAL_PRIVACY {budget} country, {counted}"),
                 "release": release,
                 "statistic": dp.stat("median", "ages.parquet", **median),
                 "running": stream.add("monday.parquet", "monday"),

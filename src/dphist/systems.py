@@ -1,4 +1,4 @@
-"""What not every system has: locks of files, owners of files, limits of a process. Linux and macOS have all of it.
+"""What not every system has: locks and owners of files, limits of a process, settings of terminals. Linux and macOS have all.
 
 Everything else in the package uses what Python has on Windows too. Without locks a release cleans up after itself, but not
 after a run that was killed, and there are neither sessions nor streams, whose budgets rest on locks.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import signal
+from collections.abc import Callable
 from typing import Final
 
 try:
     import fcntl
     import resource
+    import termios
 
     HAS_LOCKS = True
 except ImportError:
@@ -67,3 +69,11 @@ def _lower(what: int, most: int) -> None:
     """Set a soft limit, unless one is there that is lower still."""
     hard = resource.getrlimit(what)[1]
     resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def terminal_settings(handle: int) -> Callable[[], None]:
+    """What sets a terminal to what it is now; nothing to do for what is none."""
+    if not HAS_LOCKS or not os.isatty(handle):
+        return lambda: None
+    now = termios.tcgetattr(handle)
+    return lambda: termios.tcsetattr(handle, termios.TCSANOW, now)

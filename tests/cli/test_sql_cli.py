@@ -24,10 +24,17 @@ from dphist.ledger import DataSet, Ledger
 PEOPLE = 600
 CLAUSE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-6, max_groups_contributed = 1)"
 COUNT = f"{CLAUSE} item, COUNT(DISTINCT user) AS people FROM events GROUP BY item"
-SHARED = "SELECT WITH DIFFERENTIAL_PRIVACY item, COUNT(DISTINCT user) AS people FROM events GROUP BY item"
+SHARED = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_groups_contributed = 1)"
+    " item, COUNT(DISTINCT user) AS people FROM events GROUP BY item"
+)
 EVENTS = ["--table", "events.parquet", "--unit", "user"]
 LEDGER = ["--ledger", "ledger.db", "--dataset", "people"]
 NOT_READ: dict[str, Any] = {"delimiter": None, "encoding": "utf-8", "types": None, "nulls": None, "no_header": None}
+
+
+def paths(found: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    return {name: getattr(one, "source", one).paths for name, one in found.items()}
 
 
 @pytest.fixture
@@ -100,20 +107,24 @@ def test_a_file_that_cannot_be_read_is_named(
 
 def test_tables_have_names_and_paths_of_one_name_add_up() -> None:
     found = tables_of(["a=1.csv", "a=2.csv", "./x=1/b.csv.gz", "data/c/", "e=x=y.csv"], [], NOT_READ)
-    assert found == {"a": ["1.csv", "2.csv"], "b": ["./x=1/b.csv.gz"], "c": ["data/c/"], "e": ["x=y.csv"]}
+    assert paths(found) == {
+        "a": ("1.csv", "2.csv"),
+        "b": ("./x=1/b.csv.gz",),
+        "c": ("data/c/",),
+        "e": ("x=y.csv",),
+    }
 
 
 def test_public_marks_a_table_or_names_one() -> None:
     found = tables_of(["a.csv", "b=b.csv"], ["b", "c=d.csv", "e.csv"], NOT_READ)
-    public = {name: one.source for name, one in found.items() if type(one) is type(dp.public(""))}
-    assert public == {"b": ["b.csv"], "c": ["d.csv"], "e": ["e.csv"]}
-    assert found["a"] == ["a.csv"]
+    assert paths(found) == {"a": ("a.csv",), "b": ("b.csv",), "c": ("d.csv",), "e": ("e.csv",)}
+    assert [name for name, one in found.items() if type(one) is type(dp.public(""))] == ["b", "c", "e"]
 
 
 def test_options_of_text_files_are_for_the_tables_that_are_text() -> None:
     reading = {**NOT_READ, "delimiter": ";", "types": ["n=integer", "b.m=double", "x.y=date"], "nulls": ["NA"]}
     found = tables_of(["a.parquet", "b.csv", "c.jsonl"], ["d.csv"], reading)
-    assert found["a"] == ["a.parquet"]
+    assert found["a"] == Files(("a.parquet",))
     csv, lines = found["b"], found["c"]
     assert isinstance(csv, Files)
     assert isinstance(lines, Files)
@@ -202,6 +213,9 @@ def test_json_has_the_rows_unless_a_file_has_them(folder: Path) -> None:
     (answer,) = json.loads(dphist("sql", COUNT, *EVENTS, "--json", cwd=folder).stdout)["answers"]
     assert answer["row_count"] == len(answer["rows"]) == 3
     assert {"item", "people", "people_std_error"} <= answer["rows"][0].keys()
+    roots = f"SELECT SQRT(people - 1e6) AS root FROM ({COUNT}) LIMIT 1"
+    (answer,) = json.loads(dphist("sql", roots, *EVENTS, "--json", cwd=folder).stdout)["answers"]
+    assert answer["rows"] == [{"root": "nan"}], "JSON has no word for it"
     done = dphist("sql", COUNT, *EVENTS, "--json", "-o", "out.csv", cwd=folder)
     (answer,) = json.loads(done.stdout)["answers"]
     assert "rows" not in answer
@@ -230,7 +244,11 @@ def test_explain_and_dry_run_spend_nothing(folder: Path) -> None:
     explained = "\n".join(answered(dphist("sql", COUNT, *EVENTS, *LEDGER, "--explain", cwd=folder)))
     assert "dphist release" in explained
     assert "Spent" not in explained
-    assert answered(dphist("sql", COUNT, *EVENTS, *LEDGER, "--dry-run", cwd=folder))
+    checked = answered(dphist("sql", COUNT, *EVENTS, *LEDGER, "--dry-run", cwd=folder))
+    assert checked[0].startswith("Plan: ")
+    assert checked[-1].endswith("It fits into what is left of 'people'. Nothing was charged.")
+    (plan,) = json.loads(dphist("sql", COUNT, *EVENTS, "--dry-run", "--json", cwd=folder).stdout)["plans"]
+    assert plan["max_groups"] == 1
     assert entries(folder) == 0
     too_much = COUNT.replace("epsilon = 1", "epsilon = 9")
     assert "left of 'people'" in refused(dphist("sql", too_much, *EVENTS, *LEDGER, "--dry-run", cwd=folder))

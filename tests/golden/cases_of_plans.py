@@ -155,7 +155,7 @@ def _wrong_plans() -> dict[str, str]:
         {"weights": {"sum_a": -1.0}, "sums": {"a": (0, 1)}, "max_groups": 1},
         {"sums": {f"a{i}": (0, 1) for i in range(17)}, "max_groups": 1},
         {"low_threshold": 0, "max_groups": 1},
-        {"low_threshold": 3},
+        {"low_threshold": 3, "mechanism": "adaptive"},
         {"max_groups": "auto", "keys": 3},
     ]
     return {json.dumps(options): error(partial(plan_of, **options)) for options in wrong}

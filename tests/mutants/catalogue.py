@@ -7,10 +7,10 @@ from typing import Final
 
 import mutants_of_mathematics
 import mutants_of_relations
+import mutants_of_sql
 import mutants_of_the_road
 
 from mutants import Mutant
 
-MUTANTS: Final[tuple[Mutant, ...]] = tuple(
-    chain(mutants_of_mathematics.MUTANTS, mutants_of_relations.MUTANTS, mutants_of_the_road.MUTANTS)
-)
+_ROOMS: Final = (mutants_of_mathematics, mutants_of_relations, mutants_of_sql, mutants_of_the_road)
+MUTANTS: Final[tuple[Mutant, ...]] = tuple(chain.from_iterable(room.MUTANTS for room in _ROOMS))

@@ -50,7 +50,6 @@ def drawn(relation: Relation, depth: int = 0) -> list[str]:
 def trees(connection: Any, text: str) -> str:
     """Those of all private SELECTs, one below the other."""
     script = connection.prepare(text)
-    script.check()
     privates = [one for statement in script.statements for one in statement.privates]
     return "\n".join(line for one in privates for line in drawn(one.relation))
 

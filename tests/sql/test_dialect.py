@@ -1,4 +1,4 @@
-"""What BigQuery means is what DuckDB computes: expressions with the answers that BigQuery's documentation gives for them.
+"""What BigQuery means is what DuckDB computes: expressions with the answers that BigQuery gives, as far as we know it.
 
 sqlglot's part is pinned here too: another version that writes one of these otherwise is noticed.
 """

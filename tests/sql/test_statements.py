@@ -209,13 +209,14 @@ def test_an_answer_that_claims_more_than_its_tables_fails(con: Any, tmp_path: Pa
     answer.write(tmp_path / "a.json")
     beside = tmp_path / "a.json.dphist.json"
     written = json.loads(beside.read_text(encoding="utf-8"))
-    for change in (
+    changes: tuple[dict[str, Any], ...] = (
         {"epsilon": 0.5},
         {"guarantee": "nothing is told"},
         {"releases": [{**written["releases"][0], "epsilon": 0.5}]},
         {"releases": []},
         {"statement": ""},
-    ):
+    )
+    for change in changes:
         forged = {name: value for name, value in {**written, **change}.items() if name != "digest"}
         beside.write_text(json.dumps(seal(forged)), encoding="utf-8")
         assert [check for check in dp.verify(tmp_path / "a.json") if check.failed], change

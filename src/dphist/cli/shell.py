@@ -25,6 +25,8 @@ from dphist.cli.output import Talk, amounts_left, left_of, say, screen, show_tab
 from dphist.cli.suggestions import Suggestions, is_whole
 from dphist.errors import DphistError, InvalidParameter
 from dphist.interruption import UNCHARGED, account, begin, raising, undo_at_stop
+from dphist.outputs import reason_of
+from dphist.systems import terminal_settings
 from dphist.words import did_you_mean, exactly, printable
 
 if TYPE_CHECKING:
@@ -35,15 +37,13 @@ if TYPE_CHECKING:
     from dphist.publish.answer import Answer
     from dphist.sql.connection import Connection
 
-WELCOME: Final = (
-    "SELECT WITH DIFFERENTIAL_PRIVACY ... ; runs at the semicolon. Tab completes, .help lists commands, Ctrl-D leaves."
-)
+WELCOME: Final = "A statement ends with a semicolon. Tab completes, .help lists commands, Ctrl-D leaves."
 _COMMANDS: Final = {
     ".tables": ("", "the tables, whose rows they hold, and where they are"),
     ".schema": ("TABLE", "the columns of a table"),
-    ".explain": ("STATEMENT;", "what a statement would do, and why that is private; reads and spends nothing"),
+    ".explain": ("STATEMENT;", "what it would do, and why that is private; spends nothing"),
     ".budget": ("", "what is spent, and what is left"),
-    ".write": ("FILE", "write the last answer: a table (.parquet, .csv, .json) or a report (.html, .md, .txt)"),
+    ".write": ("FILE", "the last answer: .parquet, .csv, .json; its report: .html"),
     ".help": ("", "these lines"),
     ".quit": ("", "leave, as Ctrl-D does"),
 }
@@ -81,8 +81,10 @@ class Shell:
 
     def run(self) -> None:
         """Until somebody leaves."""
-        with raising(), _terminal_restored():
-            going = True
+        with suppress(OSError, ValueError):  # of a test, standard input is no file
+            undo_at_stop(terminal_settings(sys.stdin.fileno()))
+        going = True
+        with raising():
             while going:
                 try:
                     going = self._take(self._read())
@@ -94,6 +96,9 @@ class Shell:
                     raise
                 except DphistError as problem:
                     _show_problem(problem)
+                except OSError as problem:
+                    told = f"Expected to read or write {problem.filename or 'a file'}, got: {reason_of(problem)}."
+                    say(printable(f"{told} {account()}".strip()), err=True)
                 except Exception as problem:  # its words may quote records
                     hint = "this is a bug; the shell goes on."
                     words = f"Expected a statement that reaches its end, got {type(problem).__name__}. Hint: {hint}"
@@ -145,8 +150,8 @@ class Shell:
         script = self._connection.prepare(text)
         try:
             found = script.run(progress=talk.phase)
-        except InvalidParameter as problem:
-            answers.show_paid(talk, problem)
+        except DphistError as problem:
+            answers.show_paid(problem)
             raise
         self._answers += found
         for answer in found:
@@ -198,7 +203,7 @@ class Shell:
 
     def _help(self, _: str) -> None:
         say(WELCOME)
-        say("\n".join(f"  {f'{name} {what}':<22} {words}" for name, (what, words) in _COMMANDS.items()))
+        say("\n".join(f"  {f'{name} {what}':<20} {words}" for name, (what, words) in _COMMANDS.items()))
 
 
 def is_done(text: str) -> bool:
@@ -286,16 +291,3 @@ def _interrupts_ignored() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _terminal_restored() -> Iterator[None]:
-    """A signal that ends the process leaves a terminal that echoes what is typed."""
-    with suppress(ImportError, OSError, ValueError):
-        import termios
-
-        with suppress(termios.error):
-            handle = sys.stdin.fileno()
-            state = termios.tcgetattr(handle)
-            undo_at_stop(lambda: termios.tcsetattr(handle, termios.TCSANOW, state))
-    yield

@@ -18,6 +18,14 @@ _NAMED: Final = re.compile(r"([^\W\d]\w*)=(?!=)(.*)", re.DOTALL)
 """A name of SQL, an equals sign, and the rest. Any other text is a path, or a column."""
 _TEXT: Final = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 _JSON: Final = _TEXT[2:]
+_NOT_SAID: Final[dict[str, Any]] = {
+    "delimiter": None,
+    "encoding": "utf-8",
+    "types": None,
+    "nulls": None,
+    "no_header": None,
+}
+"""How files are read where nothing is said."""
 
 
 def _table_names(context: typer.Context) -> list[str]:
@@ -122,7 +130,7 @@ def _paths(
 
 def _sources(paths: dict[str, list[str]], reading: dict[str, Any]) -> dict[str, object]:
     """What is read of each: text files by the options, of which those of CSV files are not for JSON. Others by their names."""
-    given = [name for name, value in reading.items() if value and not (name == "encoding" and value == "utf-8")]
+    given = [name for name, value in reading.items() if value != _NOT_SAID[name]]
     ends = {name: "".join(Path(some[0]).suffixes).lower() for name, some in paths.items()}
     text = [name for name, end in ends.items() if not end or any(one in end for one in _TEXT)]
     if given and not text:
@@ -132,8 +140,8 @@ def _sources(paths: dict[str, list[str]], reading: dict[str, Any]) -> dict[str, 
     for name, some in paths.items():
         own = {**reading, "types": _types_of(name, reading["types"] or (), paths)}
         if any(one in ends[name] for one in _JSON):
-            own.update(delimiter=None, encoding="utf-8", nulls=None, no_header=None)
-        sources[name] = files_to_read(some, own) if given and name in text else some
+            own = {**_NOT_SAID, "types": own["types"]}
+        sources[name] = files_to_read(some, own if name in text else _NOT_SAID)
     return sources
 
 

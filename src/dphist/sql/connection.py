@@ -186,7 +186,7 @@ class Connection:
             jobs = tuple(self._job(text, private, *next(budgets)) for private in privates)
             own = text[slice(*place_of(node))].strip() if len(nodes) > 1 else text.strip().rstrip(";").strip()
             statements.append(Statement(own, tuple(privates), jobs, outer, public))
-        return Script(tuple(statements), self.ledger, self.dataset, self.attach, self.settings, text)
+        return Script(tuple(statements), self.ledger, self.dataset, self._attach, self.settings, text)
 
     def _read(
         self, text: str, node: exp.Expr, connection: duckdb.DuckDBPyConnection
@@ -221,8 +221,8 @@ class Connection:
             raise blank.refuse(node, "a private SELECT in the statement", "none", hint)
         tables = tuple(self.tables[name] for name in sorted(public))
         try:
-            sql = outer_sql(root.this)
-            bind(sql, released, tables, self.attach)
+            sql = outer_sql(root.this, connection)
+            bind(sql, released, tables, self._attach)
         except InvalidParameter as problem:
             raise located(problem, text, place_of(node)) from None
         return privates, sql, tables
@@ -297,7 +297,7 @@ class Connection:
         source: Any = table.source
         return source.toArrow() if owns(source) else source
 
-    def attach(self, connection: duckdb.DuckDBPyConnection, table: Table, view: str) -> None:
+    def _attach(self, connection: duckdb.DuckDBPyConnection, table: Table, view: str) -> None:
         """Make a public table readable in the session of an outer query."""
         from dphist.engines.duckdb.sources import attach
 

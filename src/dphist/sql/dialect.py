@@ -1,7 +1,7 @@
 """Where DuckDB means something else than BigQuery by the same words, or needs other words for the same.
 
 sqlglot writes most functions of BigQuery as DuckDB has them. What it leaves is here: one rule for each kind of node, a function
-of that node alone. `tests/sql/test_dialect.py` has the answers of BigQuery's documentation, for these and for the others.
+of that node alone. `tests/sql/test_dialect.py` has the answers that BigQuery gives, for these and for the others.
 """
 
 from __future__ import annotations

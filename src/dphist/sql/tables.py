@@ -26,11 +26,15 @@ def public(source: object) -> PublicTable:
     Returns:
         The same source, marked.
 
+    Raises:
+        InvalidParameter: it is marked already.
+
     Example:
-        >>> con = dp.connect(tables={"events": "events.parquet", "urls": dp.public("urls.csv")}, unit="user_id")
-        >>> con.tables["urls"].public
-        True
+        >>> dp.connect(tables={"events": "events.parquet", "urls": dp.public("urls.csv")}, unit="user_id")
+        Connection(events (unit user_id), urls (public))
     """
+    if isinstance(source, PublicTable):
+        raise InvalidParameter("a source", "one that is public already", "mark it once.")
     return PublicTable(source)
 
 

@@ -1,0 +1,136 @@
+"""Bugs in what decides whether a statement is private: the rules, names and scopes, the clause, the outer query."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants import Mutant
+
+_REFUSED: Final = "tests/sql/test_refused.py::test_each_is_refused_with_its_message"
+_ACCEPTED: Final = "tests/sql/test_accepted.py::test_each_is_accepted_with_its_tree"
+_FUZZ: Final = "tests/sql/test_statement_fuzz.py::"
+_JOINS: Final = f"{_REFUSED}[Joins]"
+_LOST: Final = f"{_REFUSED}[Unit lost]"
+_LISTS: Final = f"{_REFUSED}[Subqueries in expressions]"
+_SETS: Final = f"{_REFUSED}[Set operations]"
+_OPEN: Final = f"{_REFUSED}[Not private]"
+_WITH: Final = f"{_REFUSED}[CTEs]"
+_FROM: Final = f"{_REFUSED}[Windows, QUALIFY, order and samples in FROM]"
+_FUNCTIONS: Final = f"{_REFUSED}[Functions that are not of one row, or unknown]"
+_TABLES: Final = f"{_REFUSED}[Table functions and files]"
+_OPTIONS: Final = f"{_REFUSED}[Options]"
+_ARGUMENTS: Final = f"{_REFUSED}[Arguments of aggregates]"
+_GROUPS: Final = f"{_REFUSED}[DISTINCT, GROUP BY and HAVING]"
+_AGGREGATES: Final = f"{_REFUSED}[Aggregates without a private form]"
+_SEVERAL: Final = f"{_REFUSED}[Several statements]"
+
+
+def _in_file(file: str, *bugs: tuple[str, str, str, str, str]) -> tuple[Mutant, ...]:
+    return tuple(Mutant(f"sql-{name}", file, old, new, breaks, (test,)) for name, old, new, breaks, test in bugs)
+
+
+_RULES: Final = _in_file(
+    "engines/relations.py",
+    ("join-without-unit", "if not any(one in left.columns and other in right.columns for one, other in relation.pairs):",
+     "if not relation.pairs:", "rows of two private tables meet on the unit", _JOINS),
+    ("join-on-one-unit", "if not any(one in left.columns and other in right.columns for one, other in relation.pairs):",
+     "if not any(one in left.columns or other in right.columns for one, other in relation.pairs):",
+     "the unit is compared with the unit", _JOINS),
+    ("join-of-different-units", 'raise _different_units(relation, left, right, "join")', "return left",
+     "a row belongs to one kind of unit", _JOINS),
+    ("join-with-a-private-right-side", "    if right.public:\n", "    if right.public or relation.kind == \"left\":\n",
+     "the optional side of a join is of the same unit", _JOINS),
+    ("join-keeps-public-rows", 'if relation.kind == "left":\n            raise',
+     'if relation.kind == "inner":\n            raise',
+     "public rows do not show whether anybody matches them", _JOINS),
+    ("optional-unit", 'return left if relation.kind == "left" else', 'return left if relation.kind == "none" else',
+     "a unit that may be null says nothing", f"{_LOST}"),
+    ("fold-without-unit", "if not found.public and not units:", "if not found.public and not relation.keys:",
+     "rows of several units do not become one", _LOST),
+    ("select-without-unit", "if not names and not found.public:", "if not relation.names and not found.public:",
+     "a subquery carries the unit", _LOST),
+    ("select-of-any-column", "names = tuple(name for name, source in relation.kept.items() if source in found.columns)",
+     "names = tuple(name for name in relation.names if found.columns)", "the unit is carried unchanged", _LOST),
+    ("private-list", "if not owner(relation.listed).public:", "if False:",
+     "whether a row stays does not depend on other people", _LISTS),
+    ("union-with-public", "if left.public or right.public:\n", "if False:\n", "rows of a union belong to units", _SETS),
+    ("union-of-different-units", 'raise _different_units(relation, left, right, "set operation")', "pass",
+     "a row belongs to one kind of unit", _SETS),
+    ("union-by-one-side", "if one in left.columns and other in right.columns)\n    if units:",
+     "if one in left.columns or other in right.columns)\n    if units:", "the unit is in the same place", _SETS),
+)  # fmt: skip
+
+_RELATING: Final = _in_file(
+    "sql/relate.py",
+    ("condition-taken-as-equality", "if isinstance(condition, exp.EQ) else None",
+     "if isinstance(condition, exp.Binary) else None", "only an equality joins rows of one unit", _JOINS),
+    ("join-order-forgotten", 'first, second = (right, left) if side == "RIGHT" else (left, right)',
+     "first, second = left, right", "RIGHT JOIN keeps the rows of its right side",
+     f"{_ACCEPTED}[a RIGHT JOIN of private tables]"),
+    ("full-join", 'if side not in ("", "LEFT", "RIGHT") or', 'if side not in ("", "LEFT", "RIGHT", "FULL") or',
+     "FULL JOIN is no inner join", _JOINS),
+    ("natural-join", "        if method:\n", "        if False:\n", "columns that are compared are written down", _JOINS),
+    ("recursive", 'if clause.args.get("recursive"):', "if False:", "no query repeats itself", _WITH),
+    ("renamed-by-cte", 'if one.args["alias"].args.get("columns"):', "if False:", "names of columns are those of SELECT", _WITH),
+    ("replaced-star", 'if star.args.get("replace") or star.args.get("rename"):', "if False:",
+     "a star is the columns that are there", _LOST),
+    ("computed-unit-kept", "if isinstance(node, exp.Column) and (found := self.search(node, rows)) and not found[0][1]:",
+     "if (node := node.find(exp.Column) or node) and isinstance(node, exp.Column) and self.search(node, rows):",
+     "an expression of the unit is not the unit", _JOINS),
+    ("any-fold", "if function is None or", "function = function or \"max\"\n        if",
+     "aggregates of a subquery are listed ones",
+     _AGGREGATES),
+    ("private-inside-private", 'if isinstance(node.args.get("hint"), PrivacyClause):', "if False:",
+     "a private SELECT is not read as a table", _OPEN),
+    ("distinct-on", 'if distinct.args.get("on"):', "if False:", "no row is chosen by its order", _FROM),
+    ("public-scan", "        if not table.public:\n            scan = self._owned",
+     "        if False:\n            scan = self._owned",
+     "a private table has a unit", f"{_ACCEPTED}[a count of people]"),
+)  # fmt: skip
+
+_EXPRESSIONS: Final = (
+    *_in_file(
+        "sql/expressions.py",
+        ("two-readings", "if {name.casefold() for name in found.columns} != columns:", "if False:",
+         "DuckDB and sqlglot see the same columns", _FUNCTIONS),
+        ("clauses-ignored", "            if name in listed or value is None or value is False or value == []:",
+         "            if True:", "a clause that nobody examined is refused", _FROM),
+        ("ambiguous-name", "        if len(found) == 1:\n            return found[0]",
+         "        if found:\n            return found[0]",
+         "a name means one column", f"{_REFUSED}[Names]"),
+        ("subquery-in-expression", "if isinstance(node, exp.Query | exp.Exists):", "if False:",
+         "an expression sees one row", _LISTS),
+    ),
+    *_in_file(
+        "sql/outer.py",
+        ("truth-outside", "        if not table.public:\n", "        if False:\n",
+         "an outer query reads no private table", _OPEN),
+        ("cte-hides-a-table", "listed[: places[0] if places else len(listed)]", "listed",
+         "a query of WITH does not see itself", _WITH),
+    ),
+    *_in_file(
+        "sql/translate.py",
+        ("any-unit-option", "if len(found) == 1 and found[0][1] == 0 and found[0][0] not in columns:", "if False:",
+         "the unit is that of the tables", _LOST),
+        ("distinct-ignored", 'if select.args.get("distinct") is not None:', "if False:", "DISTINCT is refused", _GROUPS),
+        ("public-alone", "        if owner.public:\n", "        if False:\n", "a private SELECT has a private table", _OPEN),
+        ("other-public-groups", "if sorted(map(str, wanted)) != sorted(listed.names):", "if False:",
+         "the groups are those of the public list", _OPTIONS),
+        ("listed-by-nobody", "        if found is None:\n            raise self.refuse(self.select.args[\"hint\"]",
+         "        if found is None:\n            return None\n            raise self.refuse(self.select.args[\"hint\"]",
+         "PUBLIC_GROUPS has a public list", _OPTIONS),
+        ("window-of-rows", "            if isinstance(one, exp.Window):\n", "            if False:\n",
+         "a window is no aggregate", _FROM),
+    ),
+    *_in_file(
+        "sql/connection.py",
+        ("budget-not-shared", "if declared is not None and (spent > declared or (open_ones and spent == declared > 0)):",
+         "if False:", "all private SELECTs share the budget", _SEVERAL),
+        ("cte-sees-itself", "scope[one.alias.casefold()] = Definition(one.this, dict(scope))",
+         "scope[one.alias.casefold()] = Definition(one.this, scope)", "a query of WITH sees those before it", _WITH),
+        ("any-statement", "if not isinstance(node, exp.Query):", "if False:", "a statement is a query",
+         f"{_REFUSED}[Other statements]"),
+    ),
+)  # fmt: skip
+
+MUTANTS: Final[tuple[Mutant, ...]] = (*_RULES, *_RELATING, *_EXPRESSIONS)
