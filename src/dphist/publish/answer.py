@@ -100,7 +100,6 @@ class Answer(Published):
         values = value_names(self.table.column_names)
         keys = [name for name in self.table.column_names if not _is_beside(name, self.table.column_names)]
         keys = [name for name in keys if name not in values]
-
         asked = shortened(" ".join(self.statement.split()), _LONGEST)
 
         def appendix() -> Sequence[Appendix]:
@@ -111,7 +110,7 @@ class Answer(Published):
             first,
             title="Private answer",
             headline=[
-                ("Asked", shortened(" ".join(self.statement.split()), _LONGEST)),
+                ("Asked", asked),
                 ("Answered", self._rows_in_words()),
                 *first.headline,
             ],
