@@ -20,12 +20,12 @@ from dphist.engines.derived import Written, check_owner, reads_of, write
 from dphist.engines.duckdb import types as keytypes
 from dphist.engines.duckdb.expressions import Piece, Steps
 from dphist.engines.duckdb.names import check_columns
-from dphist.engines.duckdb.session import execute, fetch, session
+from dphist.engines.duckdb.session import execute, fetch, session, without_leaks
 from dphist.engines.duckdb.sources import SOURCE, Attached, attach, described, quote_identifier
 from dphist.engines.expressions import Expressions, check_expression
 from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.relations import Derived, Scan, Values, owner
-from dphist.errors import InvalidParameter
+from dphist.errors import EngineFailure, InvalidParameter
 from dphist.words import printable
 
 _WHOLE: Final = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
@@ -66,9 +66,16 @@ def public_rows(derived: Derived, settings: PerformanceSettings) -> pa.Table:
     if not found.public:
         raise InvalidParameter("public tables", f"rows of some {found.kind}")
     with session(settings) as connection:
-        written = write(derived.relation, derived.relation.names, DuckDBWriter(connection, derived.tables))
-        columns = ", ".join(map(quote_identifier, derived.relation.names))
-        return fetch(connection, f"SELECT {columns} FROM {written.view}")
+        writer = DuckDBWriter(connection, derived.tables)
+        written, reread = write(derived.relation, derived.relation.names, writer), writer.rereading()
+        sql = f"SELECT {', '.join(map(quote_identifier, derived.relation.names))} FROM {written.view}"
+        try:
+            return fetch(connection, sql)
+        except EngineFailure:
+            if reread is None:
+                raise
+        without_leaks(reread)
+        return fetch(connection, sql)
 
 
 @dataclass(slots=True, eq=False)
