@@ -32,13 +32,15 @@ def show(talk: Talk, answer: Answer, most: int | None) -> int:
     return rows
 
 
-def show_paid(talk: Talk, problem: DphistError) -> None:
-    """The private tables of a statement whose outer query failed: they are paid for, and may be published."""
+def show_paid(problem: DphistError) -> None:
+    """The private tables that were paid for before something failed, whatever is quiet: another run would pay again."""
     from dphist.publish.text import rows_text
 
+    talk = Talk(quiet=False)
     releases: Sequence[Release] = getattr(problem, "releases", ())
-    for release in releases if not talk.quiet else ():
-        talk.line("The outer query failed. The private table that it was to read:")
+    for number, release in enumerate(releases, 1):
+        which = "The private table" if len(releases) == 1 else f"Private table {number} of {len(releases)}"
+        talk.line(f"{which}, which is paid for and may be published:")
         talk.table(rows_text(release.table, release.table.num_rows, screen()))
         problem.aftermath = ""  # which says that nothing was published; it is asked anew
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
+from dphist.notebook import shortened
 from dphist.planning.plan import STD_ERROR
 from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION
@@ -18,6 +20,10 @@ from dphist.report.cells import cells_of
 from dphist.report.content import Appendix, Content
 from dphist.report.of_release import content_of
 from dphist.version import __version__
+from dphist.words import budget, rounded_up
+
+_LONGEST: Final = 240
+"""Letters of a statement at the head of a report, which has all of it further down."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -49,12 +55,12 @@ class Answer(Published):
     @property
     def epsilon(self) -> float:
         """Of all private tables together."""
-        return sum(release.plan.epsilon for release in self.releases)
+        return _total([release.plan.epsilon for release in self.releases])
 
     @property
     def delta(self) -> float:
         """Of all private tables together."""
-        return sum(release.plan.request.delta for release in self.releases)
+        return _total([release.plan.request.delta for release in self.releases])
 
     @property
     def receipts(self) -> tuple[Receipt, ...]:
@@ -94,6 +100,7 @@ class Answer(Published):
         values = value_names(self.table.column_names)
         keys = [name for name in self.table.column_names if not _is_beside(name, self.table.column_names)]
         keys = [name for name in keys if name not in values]
+        asked = shortened(" ".join(self.statement.split()), _LONGEST)
 
         def appendix() -> Sequence[Appendix]:
             steps = [Appendix("The statement", [("", self.statement)]), Appendix("The outer query", [("", self.outer)])]
@@ -102,7 +109,11 @@ class Answer(Published):
         return replace(
             first,
             title="Private answer",
-            headline=[("Asked", self.statement), ("Answered", self._rows_in_words()), *first.headline],
+            headline=[
+                ("Asked", asked),
+                ("Answered", self._rows_in_words()),
+                *first.headline,
+            ],
             guarantee=" ".join(
                 [*([told["guarantee"]] if others else []), first.guarantee, *(o.guarantee for o in others)]
             ),
@@ -114,10 +125,9 @@ class Answer(Published):
 
     def _rows_in_words(self) -> str:
         rows = f"{self.table.num_rows:,} {'row' if self.table.num_rows == 1 else 'rows'}"
-        groups = " and ".join(f"{one.table.num_rows:,}" for one in self.releases)
-        return (
-            f"The answer has {rows}; it is computed from private tables of {groups} groups, which are described below."
-        )
+        groups = [f"{one.table.num_rows:,} {'group' if one.table.num_rows == 1 else 'groups'}" for one in self.releases]
+        tables = f"a private table of {groups[0]}" if len(groups) == 1 else f"private tables of {' and '.join(groups)}"
+        return f"The answer has {rows}. It is computed from {tables}, described below."
 
 
 def value_names(names: Sequence[str]) -> list[str]:
@@ -129,15 +139,21 @@ def _is_beside(name: str, names: Sequence[str]) -> bool:
     return name.endswith(STD_ERROR) and name.removesuffix(STD_ERROR) in names
 
 
+def _total(parts: Sequence[float]) -> float:
+    """The sum, never below it: parts of a budget are decimal numbers, and equal shares of it make a whole again."""
+    whole = sum(Fraction(repr(float(one))) for one in parts)
+    return parts[0] if len(parts) == 1 else float(rounded_up(Fraction(whole), 12))
+
+
 def describe_answer(
     statement: str, outer: str, releases: Sequence[dict[str, Any]], created: dt.datetime, names: Sequence[str]
 ) -> dict[str, Any]:
     """The metadata of an answer."""
-    epsilon, delta = (sum(one["plan"]["request"][name] for one in releases) for name in ("epsilon", "delta"))
+    epsilon, delta = (_total([one["plan"]["request"][name] for one in releases]) for name in ("epsilon", "delta"))
     guarantee = releases[0]["guarantee"]
     if len(releases) > 1:
         each = "; ".join(f"({number}) {one['guarantee']}" for number, one in enumerate(releases, 1))
-        guarantee = f"{len(releases)} private tables, together epsilon {epsilon:g} and delta {delta:g}. {each}"
+        guarantee = f"{len(releases)} private tables, together {budget(epsilon, delta)}. {each}"
     keys = {name.casefold() for one in releases for name in one["by"]}
     return {
         "format": "dphist-answer",

@@ -82,6 +82,11 @@ class Aggregates:
         """In the order in which they were met."""
         return tuple(self._found.values())
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The expressions that are counted or added up."""
+        return tuple(self._texts.values())
+
     def known(self, node: exp.Expr) -> Aggregated | None:
         """The aggregate that an expression is, if it is one and was met."""
         return self._found.get(self._signature(node)) if isinstance(node, exp.AggFunc) else None
@@ -128,6 +133,8 @@ class Aggregates:
     def _count(self, call: exp.Expr, arguments: Arguments, rows: Rows, units: tuple[str, ...]) -> Aggregated:
         """Units, rows, rows with a value, or distinct values."""
         inside, name = call.this, called(call)
+        if call.args.get("expressions"):
+            raise self.refuse(call, f"{name} of one column", "several", "count one.")
         if not arguments.chosen and arguments.bounds[0] != 0:
             hint = "whoever is not in a group adds nothing to it: write (0, 5)."
             raise self.refuse(call, f"a lower bound of 0 for {name}", f"{arguments.bounds[0]:g}", hint)

@@ -221,7 +221,7 @@ class Connection:
             raise blank.refuse(node, "a private SELECT in the statement", "none", hint)
         tables = tuple(self.tables[name] for name in sorted(public))
         try:
-            sql = outer_sql(root.this)
+            sql = outer_sql(root.this, connection)
             bind(sql, released, tables, self._attach)
         except InvalidParameter as problem:
             raise located(problem, text, place_of(node)) from None

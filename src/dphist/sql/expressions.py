@@ -17,7 +17,8 @@ from sqlglot import exp
 from dphist.engines.expressions import check_expression
 from dphist.engines.relations import Owner, Relation, Unproved, owner
 from dphist.errors import InvalidParameter
-from dphist.sql.parse import called, located, place_of, written
+from dphist.sql.brackets import written_as_read
+from dphist.sql.parse import called, located, place_of
 from dphist.sql.scope import Rows, has_aggregate, letters_of, words_of
 from dphist.sql.tables import Table
 from dphist.words import did_you_mean
@@ -126,7 +127,7 @@ class Expressions:
 
     def _checked(self, node: exp.Expr, tree: exp.Expr, columns: set[str]) -> str:
         try:
-            text = written(tree)
+            text = written_as_read(tree, self.connection)
             found = check_expression(text, self.connection)
         except InvalidParameter as problem:
             raise located(_of_statement(problem), self.text, place_of(_culprit(problem, node))) from None

@@ -20,8 +20,9 @@ from dphist.engines.duckdb.session import session
 from dphist.engines.duckdb.sources import quote_identifier
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import InvalidParameter
+from dphist.sql.brackets import written_as_read
 from dphist.sql.expressions import Expressions
-from dphist.sql.parse import called, written
+from dphist.sql.parse import called
 from dphist.sql.tables import Table
 from dphist.sql.translate import RELEASED
 
@@ -32,7 +33,9 @@ _ALLOWED: Final = (
     "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'window')"
     " AND NOT coalesce(has_side_effects, false)"
 )
-_REFUSED: Final = frozenset({"getenv", "getvariable", "current_setting", "pg_typeof", "query", "query_table", "error"})
+_REFUSED: Final = frozenset(
+    {"getenv", "getvariable", "current_setting", "pg_typeof", "query", "query_table", "error", "json_serialize_plan"}
+)
 
 
 def check_outer(statement: exp.Expr, relating: Expressions) -> set[str]:
@@ -98,7 +101,7 @@ def _ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
         parent = parent.parent
 
 
-def outer_sql(statement: exp.Expr) -> str:
+def outer_sql(statement: exp.Expr, connection: duckdb.DuckDBPyConnection) -> str:
     """The outer query in DuckDB's SQL."""
 
     def plain(node: exp.Expr) -> exp.Expr:
@@ -114,7 +117,7 @@ def outer_sql(statement: exp.Expr) -> str:
             return exp.Cast(this=node.this, to=exp.DataType.build("double"))
         return node
 
-    return written(statement.copy().transform(plain), quoted=True)
+    return written_as_read(statement.copy().transform(plain), connection, quoted=True)
 
 
 def check_sql(sql: str, connection: duckdb.DuckDBPyConnection, tables: set[str]) -> None:
@@ -145,7 +148,8 @@ def check_sql(sql: str, connection: duckdb.DuckDBPyConnection, tables: set[str])
 def _allowed() -> frozenset[str]:
     """The functions that DuckDB says to have no side effects; asked once, as it lists thousands."""
     with duckdb.connect(":memory:") as connection:
-        return frozenset(str(name) for (name,) in connection.execute(_ALLOWED).fetchall()) - _REFUSED
+        names = {str(name) for (name,) in connection.execute(_ALLOWED).fetchall()} - _REFUSED
+        return frozenset(name for name in names if not name.startswith("__"))  # those are for the engine itself
 
 
 def _is_operator(name: str) -> bool:
@@ -186,7 +190,10 @@ def compute(
         try:
             return _as_text(connection, connection.sql(sql).to_arrow_table())
         except duckdb.Error as problem:  # of published values alone
-            raise _unfit(problem, "the private tables are paid for: the error has them as `releases`.") from None
+            raise _unfit(
+                problem,
+                "the private tables are paid for, and not lost: the error has them as `releases`, a command prints them.",
+            ) from None
 
 
 def _unfit(problem: duckdb.Error, hint: str) -> InvalidParameter:

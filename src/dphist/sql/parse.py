@@ -36,6 +36,9 @@ _DEEPEST: Final = 100
 _WIDEST: Final = 240
 """Letters of a line that a refusal shows."""
 
+_SHIFTS: Final = (exp.BitwiseLeftShift, exp.BitwiseRightShift)
+_RANKED: Final = (*_SHIFTS, exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.DPipe)
+
 _SPAN: Final = "span"
 _SKETCH: Final = (
     "the form is SELECT WITH DIFFERENTIAL_PRIVACY keys, aggregates FROM table GROUP BY keys; see docs/sql.md."
@@ -225,7 +228,22 @@ def parse(text: str) -> list[exp.Expr]:
         raise located(_not_sql("a text that cannot be read", _SKETCH), text, (0, 1)) from None
     if not statements:
         raise InvalidParameter("an SQL statement", "nothing", _SKETCH)
+    for one in statements:
+        _check_ranks(one, text)
     return statements
+
+
+def _check_ranks(statement: exp.Expr, text: str) -> None:
+    """Refuse operators without brackets that sqlglot does not rank as BigQuery does: it reads a | b & c from the left."""
+    for node in statement.find_all(*_RANKED):
+        for operand in (node.this, node.expression):
+            shifts = isinstance(node, _SHIFTS) and isinstance(operand, _SHIFTS)
+            others = _RANKED if not isinstance(node, exp.DPipe) else (*_RANKED, exp.Add, exp.Sub, exp.Mul, exp.Div)
+            if isinstance(operand, others) and type(operand) is not type(node) and not shifts:
+                problem = InvalidParameter(
+                    "brackets around |, &, ^, <<, >> or || beside others", "none", "write a | (b & c)."
+                )
+                raise located(problem, text, place_of(node))
 
 
 def _check_text(text: str) -> None:
@@ -281,7 +299,7 @@ def written(node: exp.Expr, *, quoted: bool = False) -> str:
                 dialect="duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, comments=False, identify=quoted
             )
         )
-    except (SqlglotError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
+    except (SqlglotError, ValueError, TypeError, AttributeError, LookupError, RecursionError):
         raise InvalidParameter(
             "SQL that can be written for the engine", called(node), "write it another way."
         ) from None

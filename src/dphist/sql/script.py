@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dphist.engines.base import Progress
 from dphist.engines.query import PerformanceSettings
-from dphist.errors import BudgetExceeded, InvalidParameter
+from dphist.errors import BudgetExceeded, DphistError, InvalidParameter
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.publish.answer import Answer
@@ -115,23 +115,30 @@ class Script:
         """Charge, read, add noise, and compute the answers; one for each statement.
 
         write: gets the answers before the charges are confirmed, and gives the name of the file that it wrote, if any.
+        If something fails, the error has the private tables that were paid for as `releases`.
         """
         require_secure(entropy)
         if len(self.jobs) > 1:  # none is charged for if the types of another do not fit
             self._check_sources()
         with ExitStack() as stack:
             charges = iter(found := self._charges(stack))
-            answers = []
-            for statement in self.statements:
-                releases = []
-                for job in statement.jobs:
-                    charge = next(charges)
-                    with self._located():
-                        release = job.run(progress=progress, entropy=entropy, charge=charge)
-                    releases.append(release if charge is None else replace(release, receipt=charge.receipt))
-                    stack.enter_context(releases[-1])
-                answers.append(self._answer(statement, releases))
-            output = None if write is None else write(answers)
+            answers: list[Answer] = []
+            releases: list[Release] = []
+            try:
+                for statement in self.statements:
+                    done = len(releases)
+                    for job in statement.jobs:
+                        charge = next(charges)
+                        with self._located():
+                            release = job.run(progress=progress, entropy=entropy, charge=charge)
+                        releases.append(release if charge is None else replace(release, receipt=charge.receipt))
+                        stack.enter_context(releases[-1])
+                    answers.append(self._answer(statement, releases[done:]))
+                output = None if write is None else write(answers)
+            except DphistError as problem:
+                paid = tuple(replace(release, held=release.table) for release in releases)
+                problem.releases = paid  # type: ignore[attr-defined]
+                raise
             for charge in found:
                 if charge is not None:
                     charge.confirm(output)
@@ -141,11 +148,7 @@ class Script:
         pairs = zip(statement.privates, releases, strict=True)
         held = [replace(release, held=release.table) for release in releases]
         released = {private.table: published_table(private, release) for private, release in pairs}
-        try:
-            table = compute(statement.outer, released, statement.public, self.attach, self.settings)
-        except InvalidParameter as problem:
-            problem.releases = tuple(held)  # type: ignore[attr-defined]
-            raise
+        table = compute(statement.outer, released, statement.public, self.attach, self.settings)
         inputs = tuple(dict.fromkeys(path for release in releases for path in release.inputs))
         return Answer(table, statement.text, statement.outer, tuple(held), dt.datetime.now(dt.UTC), inputs)
 

@@ -8,13 +8,14 @@ The published table has names of ours in that SELECT: key_1, ..., and value_1, e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlglot import exp
 
 from dphist.columns import split_name, split_unit
+from dphist.engines.expressions import check_expression
 from dphist.engines.relations import Derived, Filter, Relation, Scan, Select
 from dphist.errors import InvalidParameter
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
@@ -112,7 +113,7 @@ class Translating:
         keys = self._keys(rows, owner.columns)
         texts = {text: f"key_{place}" for place, (_, text) in enumerate(keys, 1)}
         outer = self._outer(rows, texts, owner.columns)
-        unit, source, command_source, where = self._source(rows, owner.columns)
+        unit, source, command_source, where = self._source(rows, owner.columns, texts)
         aggregates = self.aggregates.all
         keys_only = not aggregates and self.clause.max_groups is None and relating.public_keys is None
         if not aggregates and not keys:
@@ -160,18 +161,16 @@ class Translating:
         column = self.clause.unit
         if column is None:
             return
-        found = self.relating.search(column, rows)
-        if len(found) == 1 and found[0][1] == 0 and found[0][0] not in columns:
-            kind = self.relating.owner(rows.relation).kind
+        kind = self.relating.owner(rows.relation).kind
+        path = split_unit(self.relating.unit or "")[0]  # a field of a column, by its path
+        found = [inside if not fields else path for inside, fields in self.relating.search(column, rows)]
+        if not found and len(column.parts) == 1:
+            hint = "select it in the subquery."
+            raise self.refuse(column, "the unit among the columns of FROM", repr(column.name), hint)
+        named = {*columns, kind} if path.casefold() == kind.casefold() else {*columns}
+        if not any(one in named for one in found or [path]):
             hint = f"the rows belong to {kind}: leave the option out, or name that column."
             raise self.refuse(column, "the unit of the tables as privacy_unit_column", repr(column.name), hint)
-        if not found and not self._is_path(column):
-            raise self.refuse(
-                column, "the unit among the columns of FROM", repr(column.name), "select it in the subquery."
-            )
-
-    def _is_path(self, column: exp.Column) -> bool:
-        return len(column.parts) > 1
 
     def _keys(self, rows: Rows, units: tuple[str, ...]) -> list[tuple[str, str]]:
         """Names and texts of GROUP BY."""
@@ -202,13 +201,24 @@ class Translating:
             found.append(fresh)
         return tuple(found)
 
-    def _source(self, rows: Rows, units: tuple[str, ...]) -> tuple[str, object, Table | None, str | None]:
+    def _names_unit(self, scan: Scan, texts: list[str]) -> bool:
+        """Whether an expression reads a unit that is computed, by its name: the table has no such column."""
+        if scan.unit is None or scan.unit_expression is None:
+            return False
+        connection = self.relating.connection
+        read = (check_expression(text, connection).columns for text in [*texts, *self.aggregates.texts])
+        return scan.unit.casefold() in {name.casefold() for names in read for name in names}
+
+    def _source(
+        self, rows: Rows, units: tuple[str, ...], keys: Iterable[str]
+    ) -> tuple[str, object, Table | None, str | None]:
         """The unit, the source and the condition of the release: of the table itself where FROM is one table."""
         relation, conditions = rows.relation, []
         while isinstance(relation, Filter):
             conditions.append(relation.condition)
             relation = relation.child
-        if isinstance(relation, Scan) and all(inside == column for inside, column in relation.columns.items()):
+        itself = isinstance(relation, Scan) and all(inside == column for inside, column in relation.columns.items())
+        if isinstance(relation, Scan) and itself and not self._names_unit(relation, [*conditions, *keys]):
             table = self.relating.tables[relation.table]
             where = " AND ".join(f"({one})" for one in reversed(conditions)) if conditions else None
             unit = table.unit or self.relating.unit
