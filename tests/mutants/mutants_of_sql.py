@@ -110,7 +110,7 @@ _EXPRESSIONS: Final = (
     ),
     *_in_file(
         "sql/translate.py",
-        ("any-unit-option", "if len(found) == 1 and found[0][1] == 0 and found[0][0] not in columns:", "if False:",
+        ("any-unit-option", "if not any(one in named for one in found or [path]):", "if False:",
          "the unit is that of the tables", _LOST),
         ("distinct-ignored", 'if select.args.get("distinct") is not None:', "if False:", "DISTINCT is refused", _GROUPS),
         ("public-alone", "        if owner.public:\n", "        if False:\n", "a private SELECT has a private table", _OPEN),
