@@ -58,7 +58,8 @@ def _children(relation: Relation) -> list[Relation]:
 
 
 def _first_column(relation: Select) -> Owner:
-    return Owner(relation.names[:1], relations.owner(relation.child).kind)
+    names = (*relation.computed, *relation.kept)
+    return Owner(names[:1], relations.owner(relation.child).kind)
 
 
 def _first_key(relation: Fold) -> Owner:
@@ -97,8 +98,9 @@ BROKEN: Final = (
         _CLAUSE + "likes AS k, COUNT(*, contribution_bounds_per_group => (0, 9)) AS n"
         " FROM (SELECT MOD(user_id, 2) AS user_id, likes FROM events) GROUP BY k"),
     BrokenRule("the unit in another place of a union", Combine, _unit_of_one_side,
-        _CLAUSE + "b AS k, COUNT(*, contribution_bounds_per_group => (0, 9)) AS n"
-        " FROM (SELECT user_id AS a, page AS b FROM events UNION ALL SELECT page, user_id FROM visits) GROUP BY k"),
+        _CLAUSE + "c AS k, COUNT(*, contribution_bounds_per_group => (0, 9)) AS n"
+        " FROM (SELECT user_id AS a, page AS b, likes AS c FROM events"
+        " UNION ALL SELECT page, user_id, minutes FROM visits) GROUP BY k"),
     BrokenRule("a public side of a union", Combine, _unit_of_one_side,
         _CLAUSE + "b AS k, COUNT(*, contribution_bounds_per_group => (0, 9)) AS n"
         " FROM (SELECT user_id AS a, page AS b FROM events UNION ALL SELECT page, topic FROM pages) GROUP BY k"),

@@ -240,7 +240,8 @@ class Aggregates:
         open_shares = len(others) + (selection is None)
         if spent > epsilon * (1 + 1e-12) or (open_shares and spent >= epsilon):
             hint = "the epsilons of aggregates and of group selection are parts of the epsilon in OPTIONS."
-            raise self.refuse(self.hint, f"at most epsilon = {epsilon:g} in all parts", f"{spent:g}", hint)
+            most = "less than" if open_shares else "at most"
+            raise self.refuse(self.hint, f"{most} epsilon = {epsilon:g} in these parts", f"{spent:g}", hint)
         rest = (epsilon - spent) / open_shares if open_shares else 0.0
         counted = selection or rest
         shares = {one: given.get(one, rest) / counted for one in aggregates if one.kind != "count"}

@@ -110,7 +110,7 @@ class Translating:
             got = "public ones alone"
             raise self.refuse(select.args["from_"], "a private table in FROM", got, "a public table needs no noise.")
         self._check_unit(rows, owner.columns)
-        keys = self._keys(rows)
+        keys = self._keys(rows, owner.columns)
         texts = {text: f"key_{place}" for place, (_, text) in enumerate(keys, 1)}
         outer = self._outer(rows, texts, owner.columns)
         unit, source, command_source, where = self._source(rows, owner.columns, texts)
@@ -172,7 +172,7 @@ class Translating:
             hint = f"the rows belong to {kind}: leave the option out, or name that column."
             raise self.refuse(column, "the unit of the tables as privacy_unit_column", repr(column.name), hint)
 
-    def _keys(self, rows: Rows) -> list[tuple[str, str]]:
+    def _keys(self, rows: Rows, units: tuple[str, ...]) -> list[tuple[str, str]]:
         """Names and texts of GROUP BY."""
         relating = self.relating
         keys: list[tuple[str, str]] = []
@@ -180,6 +180,9 @@ class Translating:
         for place, key in enumerate(relating.keys_of(self.select), 1):
             text = relating.expression(key, rows)
             name = names.get(id(key)) or (key.name if isinstance(key, exp.Column) else "") or f"key_{place}"
+            if plain_column(text, units) is not None:
+                hint = "a group of one unit is never shown. Leave it out, or group by something that units share."
+                raise self.refuse(key, "keys that several units share", f"the unit, {name}", hint)
             if text in {known for _, known in keys}:
                 raise self.refuse(key, "each key of GROUP BY once", repr(name), "leave it out.")
             keys.append((name, text))
