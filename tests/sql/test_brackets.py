@@ -43,8 +43,8 @@ def test_the_text_for_the_engine_means_what_the_statement_says(text: str) -> Non
         assert connection.execute(f"SELECT {sql} FROM ({ROW})").fetchall() == [(ANSWERS[text],)]
 
 
-_NUMBERS = {"+": lambda x, y: x + y, "-": lambda x, y: x - y, "*": lambda x, y: x * y}
-_CALLS = {"DIV": lambda x, y: int(x / y), "MOD": lambda x, y: x - y * int(x / y)}
+_NUMBERS: dict[str, Any] = {"+": lambda x, y: x + y, "-": lambda x, y: x - y, "*": lambda x, y: x * y}
+_CALLS: dict[str, Any] = {"DIV": lambda x, y: int(x / y), "MOD": lambda x, y: x - y * int(x / y)}
 
 
 def _join(parts: tuple[Any, str, Any]) -> tuple[str, float | None]:
