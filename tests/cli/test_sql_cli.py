@@ -24,7 +24,10 @@ from dphist.ledger import DataSet, Ledger
 PEOPLE = 600
 CLAUSE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-6, max_groups_contributed = 1)"
 COUNT = f"{CLAUSE} item, COUNT(DISTINCT user) AS people FROM events GROUP BY item"
-SHARED = "SELECT WITH DIFFERENTIAL_PRIVACY item, COUNT(DISTINCT user) AS people FROM events GROUP BY item"
+SHARED = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_groups_contributed = 1)"
+    " item, COUNT(DISTINCT user) AS people FROM events GROUP BY item"
+)
 EVENTS = ["--table", "events.parquet", "--unit", "user"]
 LEDGER = ["--ledger", "ledger.db", "--dataset", "people"]
 NOT_READ: dict[str, Any] = {"delimiter": None, "encoding": "utf-8", "types": None, "nulls": None, "no_header": None}
@@ -210,6 +213,9 @@ def test_json_has_the_rows_unless_a_file_has_them(folder: Path) -> None:
     (answer,) = json.loads(dphist("sql", COUNT, *EVENTS, "--json", cwd=folder).stdout)["answers"]
     assert answer["row_count"] == len(answer["rows"]) == 3
     assert {"item", "people", "people_std_error"} <= answer["rows"][0].keys()
+    roots = f"SELECT SQRT(people - 1e6) AS root FROM ({COUNT}) LIMIT 1"
+    (answer,) = json.loads(dphist("sql", roots, *EVENTS, "--json", cwd=folder).stdout)["answers"]
+    assert answer["rows"] == [{"root": "nan"}], "JSON has no word for it"
     done = dphist("sql", COUNT, *EVENTS, "--json", "-o", "out.csv", cwd=folder)
     (answer,) = json.loads(done.stdout)["answers"]
     assert "rows" not in answer
@@ -238,7 +244,11 @@ def test_explain_and_dry_run_spend_nothing(folder: Path) -> None:
     explained = "\n".join(answered(dphist("sql", COUNT, *EVENTS, *LEDGER, "--explain", cwd=folder)))
     assert "dphist release" in explained
     assert "Spent" not in explained
-    assert answered(dphist("sql", COUNT, *EVENTS, *LEDGER, "--dry-run", cwd=folder))
+    checked = answered(dphist("sql", COUNT, *EVENTS, *LEDGER, "--dry-run", cwd=folder))
+    assert checked[0].startswith("Plan: ")
+    assert checked[-1].endswith("It fits into what is left of 'people'. Nothing was charged.")
+    (plan,) = json.loads(dphist("sql", COUNT, *EVENTS, "--dry-run", "--json", cwd=folder).stdout)["plans"]
+    assert plan["max_groups"] == 1
     assert entries(folder) == 0
     too_much = COUNT.replace("epsilon = 1", "epsilon = 9")
     assert "left of 'people'" in refused(dphist("sql", too_much, *EVENTS, *LEDGER, "--dry-run", cwd=folder))

@@ -35,7 +35,7 @@ from dphist.publish import private_files
 from dphist.publish.charge import Charge
 from dphist.publish.run import Work
 
-KINDS = ("release", "ledger", "stream", "session")
+KINDS = ("release", "sql", "ledger", "stream", "session")
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL)
 CHARGE = ["--ledger", "l.db", "--dataset", "people"]
 RECORDS = ["events.csv", "--unit", "user", "--by", "item"]
@@ -62,6 +62,11 @@ def words_of(kind: str, number: int) -> list[str]:
         how = [["--mechanism", "adaptive"], ["--max-groups", "2"]][number % 2]
         out = ["out.csv", "out.parquet"][number // 2 % 2]
         return ["release", *RECORDS, "--epsilon", "0.01", "--delta", "1e-7", *how, "-o", out, *CHARGE, "--quiet"]
+    if kind == "sql":
+        clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.01, delta = 1e-7, max_groups_contributed = 2)"
+        query = f"{clause} item, COUNT(DISTINCT user) AS people FROM events GROUP BY item"
+        out = ["out.csv", "out.parquet"][number % 2]
+        return ["sql", query, "--table", "events.csv", "--unit", "user", "-o", out, *CHARGE, "--quiet"]
     if kind == "ledger":
         if number % 2:
             how = ["--method", "ranked", "--epsilon", "0.01", "--delta", "1e-7"]

@@ -105,7 +105,7 @@ def test_every_signal_at_every_step(tmp_path: Path) -> None:
 @pytest.mark.crash
 def test_sixty_kills_of_every_command_with_every_signal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = []
-    for kind in ("release", "ledger", "stream", "session"):
+    for kind in ("release", "sql", "ledger", "stream", "session"):
         (tmp_path / kind).mkdir()
         found += results(tmp_path / kind, "random", str(TIMES), "7", kind, limit=3600)
     with capsys.disabled():

@@ -47,9 +47,10 @@ def connection() -> Any:
 def prepared(statement: str) -> Job | InvalidParameter:
     """The job of a statement with one private SELECT, or why it is refused."""
     try:
-        (job,) = connection().prepare(statement).jobs
-        with job.engine.open(_source(job, schemas()), job.query, seed=SEED):
-            return job  # type: ignore[no-any-return]
+        script = connection().prepare(statement)
+        script.check()
+        (job,) = script.jobs
+        return job  # type: ignore[no-any-return]
     except InvalidParameter as problem:
         return problem
 

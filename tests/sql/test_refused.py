@@ -19,8 +19,13 @@ from dphist.errors import InvalidParameter
 
 FILE = Path(__file__).with_name("refused.txt")
 LONGEST_MESSAGE = 2500
-BY_TYPE = ("different types", "SUM of a text", "AVG of a date", "a field of a column that has none")
-"""Refused when the source is opened, by its schema: that knows no place in the statement."""
+BY_TYPE = (
+    "SUM of a text",
+    "AVG of a date",
+    "a field of a column that has none",
+    "a second statement with a column of the wrong type",
+)
+"""Refused by the type of a column, which has no place in the statement."""
 
 
 @dataclass(frozen=True)

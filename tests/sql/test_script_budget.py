@@ -18,7 +18,10 @@ from dphist.publish.run import Work
 from dphist.sql.connection import _share
 
 EVENTS = pa.table({"user": list(range(300)), "item": ["a", "b", "c"] * 100})
-COUNT = "SELECT WITH DIFFERENTIAL_PRIVACY item, COUNT(DISTINCT user) AS people FROM events GROUP BY item"
+COUNT = (
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_groups_contributed = 1)"
+    " item, COUNT(DISTINCT user) AS people FROM events GROUP BY item"
+)
 
 
 @given(

@@ -37,15 +37,13 @@ if TYPE_CHECKING:
     from dphist.publish.answer import Answer
     from dphist.sql.connection import Connection
 
-WELCOME: Final = (
-    "SELECT WITH DIFFERENTIAL_PRIVACY ... ; runs at the semicolon. Tab completes, .help lists commands, Ctrl-D leaves."
-)
+WELCOME: Final = "A statement ends with a semicolon. Tab completes, .help lists commands, Ctrl-D leaves."
 _COMMANDS: Final = {
     ".tables": ("", "the tables, whose rows they hold, and where they are"),
     ".schema": ("TABLE", "the columns of a table"),
-    ".explain": ("STATEMENT;", "what a statement would do, and why that is private; reads and spends nothing"),
+    ".explain": ("STATEMENT;", "what it would do, and why that is private; spends nothing"),
     ".budget": ("", "what is spent, and what is left"),
-    ".write": ("FILE", "write the last answer: a table (.parquet, .csv, .json) or a report (.html, .md, .txt)"),
+    ".write": ("FILE", "the last answer: .parquet, .csv, .json; its report: .html"),
     ".help": ("", "these lines"),
     ".quit": ("", "leave, as Ctrl-D does"),
 }
@@ -205,7 +203,7 @@ class Shell:
 
     def _help(self, _: str) -> None:
         say(WELCOME)
-        say("\n".join(f"  {f'{name} {what}':<22} {words}" for name, (what, words) in _COMMANDS.items()))
+        say("\n".join(f"  {f'{name} {what}':<20} {words}" for name, (what, words) in _COMMANDS.items()))
 
 
 def is_done(text: str) -> bool:

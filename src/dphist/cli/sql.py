@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -84,7 +85,8 @@ def command(
     """Answer SELECT WITH DIFFERENTIAL_PRIVACY, as in BigQuery, from files of this machine or on Spark.
 
     Without -o the whole answer is printed; it is charged all the same. Of several statements -o and --report write one file
-    each: put {n} into the name. With --explain and no file nothing is run.
+    each: put {n} into the name. With --explain and no file nothing is run. Options of text files are for all tables that are text;
+    --type events.amount=double is for one.
 
     Example: dphist sql "SELECT WITH DIFFERENTIAL_PRIVACY url FROM events GROUP BY url" --table events.parquet --unit user_id --epsilon 1 --delta 1e-8
     Example: dphist sql query.sql --table events=events.parquet --unit user_id -o answer.parquet --report answer.html
@@ -164,7 +166,7 @@ class Outputs:
         check_heads(ledger, dataset, (self.table, self.report))
         if self.dry_run:
             script.check()
-            talk.line("Dry run: the statements hold, and the tables have their columns. No record was counted.")
+            self._print_plans(talk, script, dataset if ledger is not None else None)
             return
         if self.explain and self.table is None and self.report is None:
             return
@@ -174,6 +176,14 @@ class Outputs:
             answers.show_paid(problem)
             raise
         self._print(talk, found, ledger)
+
+    def _print_plans(self, talk: Talk, script: Script, dataset: str | None) -> None:
+        for job in script.jobs:
+            talk.line(f"{job.plan.describe(job.selection.unit)}\n")
+        fits = "" if dataset is None else f" It fits into what is left of {dataset!r}. Nothing was charged."
+        talk.line(f"Dry run: every SELECT is private, and the tables have their columns. No record was counted.{fits}")
+        if self.as_json:
+            print_json({"plans": [json.loads(job.plan.to_json()) for job in script.jobs]})
 
     def _write(self, found: Sequence[Answer]) -> Path | None:
         """Every file; the first one is what the ledger hears of."""
@@ -259,10 +269,13 @@ def _check_shell(outputs: Outputs, budget: dict[str, float | None]) -> None:
 def _start_shell(
     connection: Connection, ledger: str | None, dataset: str | None, rows: int | None, *, keep: bool
 ) -> None:
+    from dphist.publish.heads import check_heads
+
     try:
         from dphist.cli import shell
     except ModuleNotFoundError:
         raise MissingExtra("sql", "the shell") from None
+    check_heads(ledger, dataset, ())
     history = shell.open_history(shell.history_file()) if keep else None
     say(shell.WELCOME)
     shell.Shell(connection, ledger=ledger, dataset=dataset, rows=ROWS if rows is None else rows, history=history).run()

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
+from dphist.notebook import shortened
 from dphist.planning.plan import STD_ERROR
 from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION
@@ -20,6 +21,9 @@ from dphist.report.content import Appendix, Content
 from dphist.report.of_release import content_of
 from dphist.version import __version__
 from dphist.words import budget, rounded_up
+
+_LONGEST: Final = 240
+"""Letters of a statement at the head of a report, which has all of it further down."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -96,6 +100,7 @@ class Answer(Published):
         values = value_names(self.table.column_names)
         keys = [name for name in self.table.column_names if not _is_beside(name, self.table.column_names)]
         keys = [name for name in keys if name not in values]
+        asked = shortened(" ".join(self.statement.split()), _LONGEST)
 
         def appendix() -> Sequence[Appendix]:
             steps = [Appendix("The statement", [("", self.statement)]), Appendix("The outer query", [("", self.outer)])]
@@ -104,7 +109,11 @@ class Answer(Published):
         return replace(
             first,
             title="Private answer",
-            headline=[("Asked", self.statement), ("Answered", self._rows_in_words()), *first.headline],
+            headline=[
+                ("Asked", asked),
+                ("Answered", self._rows_in_words()),
+                *first.headline,
+            ],
             guarantee=" ".join(
                 [*([told["guarantee"]] if others else []), first.guarantee, *(o.guarantee for o in others)]
             ),
@@ -116,10 +125,9 @@ class Answer(Published):
 
     def _rows_in_words(self) -> str:
         rows = f"{self.table.num_rows:,} {'row' if self.table.num_rows == 1 else 'rows'}"
-        groups = " and ".join(f"{one.table.num_rows:,}" for one in self.releases)
-        return (
-            f"The answer has {rows}; it is computed from private tables of {groups} groups, which are described below."
-        )
+        groups = [f"{one.table.num_rows:,} {'group' if one.table.num_rows == 1 else 'groups'}" for one in self.releases]
+        tables = f"a private table of {groups[0]}" if len(groups) == 1 else f"private tables of {' and '.join(groups)}"
+        return f"The answer has {rows}. It is computed from {tables}, described below."
 
 
 def value_names(names: Sequence[str]) -> list[str]:
