@@ -215,6 +215,7 @@ def test_an_answer_that_claims_more_than_its_tables_fails(con: Any, tmp_path: Pa
         {"releases": [{**written["releases"][0], "epsilon": 0.5}]},
         {"releases": []},
         {"statement": ""},
+        {"outer": written["outer"].replace("private_1", "private_2") + " UNION ALL " + written["outer"]},
     )
     for change in changes:
         forged = {name: value for name, value in {**written, **change}.items() if name != "digest"}
@@ -251,3 +252,36 @@ def test_having_in_a_subquery_knows_the_names_of_its_select(con: Any) -> None:
     rows = "SELECT user_id, COUNT(*) AS n FROM events GROUP BY user_id HAVING n > 2"
     answer = con.sql(f"{PRIVATE} COUNT(DISTINCT user_id) AS people FROM ({rows})")
     assert answer.table.column("people").to_pylist()[0] == pytest.approx(PEOPLE, abs=300)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "ARRAY_LENGTH(GENERATE_ARRAY(1, 100000000))", "REPEAT('x', 1000000000)", "REPEAT(REPEAT('x', 9999), 9999)",
+        "LPAD('x', 999999999)", "ARRAY_LENGTH(GENERATE_ARRAY(1, CAST(n AS INT64)))",
+    ],
+)  # fmt: skip
+def test_an_outer_query_builds_nothing_huge(con: Any, call: str) -> None:
+    with pytest.raises(dp.InvalidParameter, match="sizes of at most"):
+        con.prepare(f"SELECT {call} FROM ({PRIVATE} COUNT(*) AS n FROM events)")
+
+
+def test_units_that_tables_spell_otherwise_are_told_in_full(tmp_path: Path) -> None:
+    """A ledger of `person` must not pay for rows whose person is an expression."""
+    address = tmp_path / "ledger.db"
+    with dp.Ledger(address, create=True) as ledger:
+        ledger.create(dp.DataSet("events", 5, 1e-6, "person", "gdp"))
+    tables = {"events": EVENTS, "visits": EVENTS}
+    units = {"events": "person=user_id", "visits": "person= user_id "}
+    con = dp.connect(tables=tables, unit=units, ledger=address, dataset="events")
+    statement = f"{PRIVATE} COUNT(DISTINCT person) AS n FROM events JOIN visits USING (person)"
+    assert con.prepare(statement).jobs[0].selection.unit == '"person"=user_id in events, user_id in visits'
+    with pytest.raises(dp.InvalidParameter, match="person"):
+        con.sql(statement)
+
+
+def test_a_join_in_brackets_is_one(con: Any) -> None:
+    joined = f"{PRIVATE} topic, COUNT(DISTINCT user_id) AS n FROM (events JOIN urls USING (url)) GROUP BY topic"
+    assert con.prepare(joined).jobs[0].selection.unit == "user_id"
+    with pytest.raises(dp.InvalidParameter, match="PERCENT"):
+        con.prepare(f"{PRIVATE} url, COUNT(*) AS n FROM events GROUP BY url LIMIT 50 PERCENT")

@@ -32,6 +32,7 @@ _CLAUSES: Final = {
     "laterals": "LATERAL", "version": "FOR SYSTEM_TIME", "hint": "a hint", "kind": "SELECT AS", "into": "INTO",
     "locks": "FOR UPDATE", "match": "MATCH_RECOGNIZE", "connect": "CONNECT BY", "cluster": "CLUSTER BY",
     "sort": "SORT BY", "distribute": "DISTRIBUTE BY", "operation_modifiers": "a modifier", "exclude": "EXCLUDE",
+    "limit_options": "PERCENT or WITH TIES",
     "db": "dots in its name", "catalog": "dots in its name",
 }  # fmt: skip
 _VOLATILE: Final = (

@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from dphist.engines.duckdb.session import session
 from dphist.engines.duckdb.sources import quote_identifier
+from dphist.engines.functions import FUNCTIONS
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import InvalidParameter
 from dphist.sql.brackets import written_as_read
@@ -33,6 +34,12 @@ _ALLOWED: Final = (
     "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'window')"
     " AND NOT coalesce(has_side_effects, false)"
 )
+_LONG_TEXTS: Final = ("repeat", "lpad", "rpad", "list_resize", "array_resize")
+_GROWING: Final = {
+    **dict.fromkeys(("generate_series", "range"), 1_000_000),
+    **dict.fromkeys(_LONG_TEXTS, 10_000),
+}
+"""Functions whose result is as large as a number says, and the largest number."""
 _REFUSED: Final = frozenset(
     {"getenv", "getvariable", "current_setting", "pg_typeof", "query", "query_table", "error", "json_serialize_plan"}
 )
@@ -142,6 +149,28 @@ def check_sql(sql: str, connection: duckdb.DuckDBPyConnection, tables: set[str])
         name = str(node.get("function_name") or "").lower()
         if name and name not in allowed and not _is_operator(name) and name != "unnest":
             raise InvalidParameter("functions without side effects in an outer query", f"the function {name}")
+        if name in _GROWING:
+            _check_size(node, name)
+
+
+def _check_size(node: dict[str, Any], name: str) -> None:
+    """Refuse what would be built of nothing: DuckDB computes constants while it only looks at a query."""
+    arguments = [one["expression"] for one in node["arguments"]]
+    sizes = arguments[1:] if name in _LONG_TEXTS else arguments
+    parts = [one for size in sizes for one in _nodes(size) if "class" in one]
+    numbers = [one["literal"] for one in parts if one["class"] == "CONSTANT" and one["literal"]["kind"] != "STRING"]
+    inner = any(str(one.get("function_name") or "").lower() in _GROWING for part in arguments for one in _nodes(part))
+    plain = all(one["class"] in ("CONSTANT", "CAST", "TYPE") for one in parts)
+    if inner or not plain or any(_size(one) > _GROWING[name] for one in numbers):
+        expected = f"{name} in an outer query with sizes of at most {_GROWING[name]:,}, written down"
+        raise InvalidParameter(expected, "another", "use a public table for a long list.")
+
+
+def _size(literal: dict[str, Any]) -> float:
+    try:
+        return abs(float(literal["text"]))
+    except ValueError:
+        return 0.0
 
 
 @functools.cache
@@ -149,7 +178,7 @@ def _allowed() -> frozenset[str]:
     """The functions that DuckDB says to have no side effects; asked once, as it lists thousands."""
     with duckdb.connect(":memory:") as connection:
         names = {str(name) for (name,) in connection.execute(_ALLOWED).fetchall()} - _REFUSED
-        return frozenset(name for name in names if not name.startswith("__"))  # those are for the engine itself
+        return frozenset({*FUNCTIONS, *(name for name in names if not name.startswith("__"))})  # for the engine itself
 
 
 def _is_operator(name: str) -> bool:

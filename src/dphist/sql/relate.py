@@ -100,7 +100,11 @@ class Relating(Expressions):
                 rows = self._table(node, scope)
             case exp.Subquery():
                 self.only(node, "a subquery", "this", "alias", "joins")
-                rows = self.query(node.this, scope).called(self._alias(node))
+                if isinstance(node.this, exp.Table):  # a join in brackets
+                    self.only(node, "a join in brackets", "this", "joins")
+                    rows = self._item(node.this, scope)
+                else:
+                    rows = self.query(node.this, scope).called(self._alias(node))
             case exp.Unnest():
                 rows = self._unnested(node)
             case _:

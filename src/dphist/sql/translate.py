@@ -153,7 +153,7 @@ class Translating:
             parts = parts[1:]
         quoted = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
         # A field of a column is an expression; its name is the path.
-        text = parts[0] if len(parts) == 1 else f'"{".".join(parts)}"={quoted}'
+        text = _unit_text(parts[0]) if len(parts) == 1 else f'"{".".join(parts)}"={quoted}'
         self.relating.unit, self.relating.unit_place = text, place_of(column)
 
     def _check_unit(self, rows: Rows, columns: tuple[str, ...]) -> None:
@@ -230,10 +230,16 @@ class Translating:
         return _unit_text(units[0]), Derived(rows.relation, sources), None, None
 
     def _protected(self, kind: str) -> str:
-        """The unit of several tables in one text: as each declares it, or else by the name that they share."""
+        """The unit of several tables in one text: as each declares it, or what each takes for it.
+
+        Never the bare name where it stands for an expression: a ledger would take it for a column of that name.
+        """
         private = [table for table in self.relating.used.values() if not table.public]
-        texts = {table.unit or self.relating.unit or kind for table in private}
-        return texts.pop() if len(texts) == 1 else kind
+        texts = {table.name: table.unit or self.relating.unit or kind for table in private}
+        if len(set(texts.values())) == 1:
+            return next(iter(texts.values()))
+        each = [f"{split_unit(text)[1] or text} in {table}" for table, text in texts.items()]
+        return f'"{kind}"={", ".join(each)}'
 
     def _public_keys(self, keys: list[tuple[str, str]], rows: Rows) -> Relation | None:
         """PUBLIC_GROUPS: the list that an outer join keeps, with the columns of GROUP BY and no others."""
@@ -320,6 +326,7 @@ class Translating:
         return found
 
     def _check_limit(self, clause: exp.Expr) -> None:
+        self.relating.only(clause, "LIMIT and OFFSET", "this", "expression")
         number = number_of(clause.expression) if isinstance(clause.expression, exp.Expr) else None
         if number is None or not number.is_integer() or number < 0:
             raise self.refuse(clause, "a whole number of rows", "something else", "write it down, as in LIMIT 10.")

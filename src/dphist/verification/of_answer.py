@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
@@ -15,6 +16,8 @@ from dphist.verification.claims import Findings, skipped
 from dphist.verification.of_release import check_claims
 from dphist.verification.stored import Stored
 
+_TABLE: Final = re.compile(r'FROM "(private_[0-9]+_*)"')
+_TEXT: Final = re.compile(r"'(?:[^']|'')*'")
 _MOST: Final = 1_000
 """Private tables behind one answer."""
 
@@ -38,9 +41,16 @@ def check_answer(stored: Stored, table: pa.Table) -> Findings:
         expected = describe_answer(stated.statement, stated.outer, stated.releases, stated.created, list(names or ()))
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, "the metadata lacks what it should say")
-    checks = [*_named(parts), *claims.compare(stored.metadata, expected)]
+    checks = [*_named(parts), *claims.compare(stored.metadata, expected), _check_tables(stated.outer, len(parts))]
     checks.append(skipped("rows", "are computed from private tables that are not in this file"))
     return Findings(checks, paid=list(zip(stated.releases, parts, strict=True)))
+
+
+def _check_tables(outer: str, releases: int) -> Check:
+    """Whether the outer query reads as many private tables as are described: none is left out, none is added."""
+    read = len(set(_TABLE.findall(_TEXT.sub("''", outer))))
+    words = f"the outer query reads {read}, and {releases} are described" if read != releases else "all are described"
+    return Check("tables", read == releases, words)
 
 
 def _named(parts: list[Findings]) -> Iterator[Check]:
