@@ -16,6 +16,7 @@ from relation_oracle import engine_rows
 import dphist as dp
 from dphist.engines import engine_for
 from dphist.engines.base import BOUNDING
+from dphist.engines.duckdb.derived import public_rows
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import EngineOptions, Files, GroupByQuery, Key, PerformanceSettings
 from dphist.engines.reading import Reading
@@ -299,6 +300,20 @@ def test_a_value_that_the_reader_does_not_take_leaves_the_others_as_they_are(tmp
         source = {"csv": urls, "json": urls, "arrow": URL_TABLE, "reader": URL_TABLE.to_reader()}[public]
         tables = {"events": tmp_path / f"{name}.parquet", "urls": source}
         assert counted(Derived(SITES, tables)) == {("A",): (want,), ("B",): (1,), ("C",): (1,)}
+
+
+def test_a_public_list_is_read_with_null_for_what_is_no_text(tmp_path: Path) -> None:
+    odd = pa.Array.from_buffers(pa.string(), 2, pa.array([b"a", b"\xff"], pa.binary()).buffers())
+    pq.write_table(pa.table({"url": odd}), tmp_path / "urls.parquet")
+    pa.csv.write_csv(URL_TABLE, tmp_path / "sites.csv")
+    joined = Join(Scan("urls", {"url": "url"}), Scan("sites", {"u": "url", "site": "site"}), "left", (("url", "u"),))
+    derived = Derived(joined, {"urls": tmp_path / "urls.parquet", "sites": tmp_path / "sites.csv"})
+    rows = public_rows(derived, PerformanceSettings()).to_pylist()
+    assert sorted(map(repr, rows)) == sorted(
+        map(repr, [{"url": "a", "u": "a", "site": "A"}, {"url": None, "u": None, "site": None}])
+    )
+    with pytest.raises(InvalidParameter, match="public tables"):
+        public_rows(Derived(EVENTS, {"events": tmp_path / "urls.parquet"}), PerformanceSettings())
 
 
 def test_a_reader_of_one_pass_is_refused_twice() -> None:

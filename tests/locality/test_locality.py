@@ -50,7 +50,7 @@ def parts_of(table: pa.Table, *, boolean: bool = False) -> list[Part]:
         if field.name == UNIT:
             continue
         tag = tag_of(field.type)
-        if not boolean and tag not in ("struct", "list"):
+        if not boolean and tag not in ("struct", "list", "instant_ns"):  # the last are read to the microsecond
             found.append(Part(field.name))
         found += [Part(field.name, one) for one in EXPRESSIONS.get(tag, ()) if one.boolean or not boolean]
     return found

@@ -78,9 +78,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "unit-cut-short-in-a-tree",
-        "engines/duckdb/derived.py",
-        "for name in read if unit not in own else [own[unit]]:",
-        "for name in read:",
+        "engines/derived.py",
+        "return [self.own[self.unit]] if self.unit is not None and self.unit in self.own else self.of_expression",
+        "return self.of_expression",
         "two units never become one because the engine reads them shorter than they are",
         (f"{_SOURCES}test_a_unit_is_never_read_shorter_than_it_is[None-duckdb]",),
     ),

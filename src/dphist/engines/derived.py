@@ -18,8 +18,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from dphist.engines.expressions import Expressions
-from dphist.engines.query import GroupByQuery, parse_unit
+import duckdb
+
+from dphist.engines.expressions import Expressions, check_unit
+from dphist.engines.query import GroupByQuery, Key, parse_unit
 from dphist.engines.relations import (
     Combine,
     Derived,
@@ -45,6 +47,41 @@ class Written:
 
     view: str
     types: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What a scan reads of its table. own: columns of the tree by the table's names. unit: where it is wanted, and `checked` if
+    it is an expression."""
+
+    own: Mapping[str, str]
+    unit: str | None
+    checked: Expressions
+
+    @property
+    def of_expression(self) -> list[str]:
+        """The table's columns that the expression of the unit names."""
+        return [name for expression in self.checked.values() for name in expression.columns]
+
+    @property
+    def of_unit(self) -> list[str]:
+        """The table's columns that make up the unit."""
+        return [self.own[self.unit]] if self.unit is not None and self.unit in self.own else self.of_expression
+
+    @property
+    def needed(self) -> list[str]:
+        """All of them."""
+        return [*self.own.values(), *self.of_expression]
+
+
+def reads_of(relation: Scan, wanted: Sequence[str], connection: duckdb.DuckDBPyConnection) -> Reads:
+    """By names alone."""
+    own = {name: relation.columns[name] for name in wanted if name in relation.columns}
+    unit = relation.unit if relation.unit in wanted else None
+    checked: Expressions = {}
+    if unit is not None and relation.unit_expression is not None:
+        checked[relation.unit_expression] = check_unit(Key(unit, relation.unit_expression), connection)
+    return Reads(own, unit, checked)
 
 
 class Writer(Protocol):

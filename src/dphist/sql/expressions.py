@@ -18,7 +18,7 @@ from dphist.engines.expressions import check_expression
 from dphist.engines.relations import Owner, Relation, Unproved, owner
 from dphist.errors import InvalidParameter
 from dphist.sql.brackets import written_as_read
-from dphist.sql.parse import called, located, place_of
+from dphist.sql.parse import called, located, place_of, written
 from dphist.sql.scope import Rows, has_aggregate, letters_of, words_of
 from dphist.sql.tables import Table
 from dphist.words import did_you_mean
@@ -105,7 +105,7 @@ class Expressions:
         def replaced(one: exp.Expr) -> exp.Expr:
             if keys is not None and not has_aggregate(one) and isinstance(one, exp.Condition | exp.Func | exp.Column):
                 try:
-                    text = self.expression(one, rows)
+                    text = written(one) if isinstance(one, exp.Literal) else self.expression(one, rows)
                 except InvalidParameter:
                     text = ""
                 if text in keys:

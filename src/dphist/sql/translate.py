@@ -21,7 +21,7 @@ from dphist.errors import InvalidParameter
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 from dphist.sql.aggregates import LEVEL, Aggregated, Aggregates
 from dphist.sql.options import Clause, number_of, read_clause
-from dphist.sql.parse import PrivacyClause, place_of
+from dphist.sql.parse import PrivacyClause, place_of, written
 from dphist.sql.relate import Relating
 from dphist.sql.reports import bounding_report, report, reports
 from dphist.sql.scope import Rows, Scope, plain_column
@@ -380,7 +380,7 @@ class Translating:
                 return aliases[one.name.casefold()].copy()
             if isinstance(one, exp.Condition | exp.Func | exp.Column) and not one.find(exp.AggFunc):
                 try:
-                    text = relating.expression(one, rows)
+                    text = written(one) if isinstance(one, exp.Literal) else relating.expression(one, rows)
                 except InvalidParameter:
                     if isinstance(one, exp.Column):
                         raise

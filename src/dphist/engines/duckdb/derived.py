@@ -16,16 +16,16 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from dphist.engines.derived import Written, check_owner, write
+from dphist.engines.derived import Written, check_owner, reads_of, write
 from dphist.engines.duckdb import types as keytypes
 from dphist.engines.duckdb.expressions import Piece, Steps
 from dphist.engines.duckdb.names import check_columns
-from dphist.engines.duckdb.session import execute, fetch, session
+from dphist.engines.duckdb.session import execute, fetch, session, without_leaks
 from dphist.engines.duckdb.sources import SOURCE, Attached, attach, described, quote_identifier
-from dphist.engines.expressions import Expressions, check_expression, check_unit
-from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
+from dphist.engines.expressions import Expressions, check_expression
+from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.relations import Derived, Scan, Values, owner
-from dphist.errors import InvalidParameter
+from dphist.errors import EngineFailure, InvalidParameter
 from dphist.words import printable
 
 _WHOLE: Final = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
@@ -66,9 +66,16 @@ def public_rows(derived: Derived, settings: PerformanceSettings) -> pa.Table:
     if not found.public:
         raise InvalidParameter("public tables", f"rows of some {found.kind}")
     with session(settings) as connection:
-        written = write(derived.relation, derived.relation.names, DuckDBWriter(connection, derived.tables))
-        columns = ", ".join(map(quote_identifier, derived.relation.names))
-        return fetch(connection, f"SELECT {columns} FROM {written.view}")
+        writer = DuckDBWriter(connection, derived.tables)
+        written, reread = write(derived.relation, derived.relation.names, writer), writer.rereading()
+        sql = f"SELECT {', '.join(map(quote_identifier, derived.relation.names))} FROM {written.view}"
+        try:
+            return fetch(connection, sql)
+        except EngineFailure:
+            if reread is None:
+                raise
+        without_leaks(reread)
+        return fetch(connection, sql)
 
 
 @dataclass(slots=True, eq=False)
@@ -95,23 +102,18 @@ class DuckDBWriter:
 
     def scan(self, relation: Scan, wanted: Sequence[str]) -> Written:
         """An attachment of its own."""
-        own = {name: relation.columns[name] for name in wanted if name in relation.columns}
-        unit = relation.unit if relation.unit in wanted else None
-        checked: Expressions = {}
-        if unit is not None and relation.unit_expression is not None:
-            checked[relation.unit_expression] = check_unit(Key(unit, relation.unit_expression), self.connection)
-        read = [name for expression in checked.values() for name in expression.columns]
+        reads = reads_of(relation, wanted, self.connection)
         table = self.tables[relation.table]
         self._check_once(table, relation.table)
-        view = self._attach(table, [*own.values(), *read], f"the table {relation.table}")
+        view = self._attach(table, reads.needed, f"the table {relation.table}")
         attached = self.attached[-1]
-        check_columns(list(own.values()), checked, list(attached.columns), attached.form)
+        check_columns(list(reads.own.values()), reads.checked, list(attached.columns), attached.form)
         types = {name.casefold(): kind for name, kind in attached.columns.items()}
-        for name in read if unit not in own else [own[unit]]:
+        for name in reads.of_unit:
             keytypes.check_unit(types[name.casefold()], name)
-        steps = self._steps(attached, [*own.values(), *read])
-        pieces = {name: steps.column(source) for name, source in own.items()}
-        pieces |= {str(unit): steps.write(expression) for expression in checked.values()}
+        steps = self._steps(attached, reads.needed)
+        pieces = {name: steps.column(source) for name, source in reads.own.items()}
+        pieces |= {str(reads.unit): steps.write(expression) for expression in reads.checked.values()}
         return self._define(steps, view, pieces)
 
     def constants(self, relation: Values, wanted: Sequence[str]) -> Written:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
-from dphist.engines.derived import Written, check_owner, write
+from dphist.engines.derived import Written, check_owner, reads_of, write
 from dphist.engines.duckdb.derived import constants
 from dphist.engines.duckdb.names import check_columns
 from dphist.engines.duckdb.sources import check_unique
-from dphist.engines.expressions import Expressions, check_expression, check_unit
-from dphist.engines.query import GroupByQuery, Key
+from dphist.engines.expressions import Expressions, check_expression
+from dphist.engines.query import GroupByQuery
 from dphist.engines.relations import Derived, Scan, Values
 from dphist.engines.spark import types as spark_types
 from dphist.engines.spark.expressions import spark_expression
@@ -77,22 +77,17 @@ class SparkWriter:
 
     def scan(self, relation: Scan, wanted: Sequence[str]) -> Written:
         """A frame of its own."""
-        own = {name: relation.columns[name] for name in wanted if name in relation.columns}
-        unit = relation.unit if relation.unit in wanted else None
-        checked: Expressions = {}
-        if unit is not None and relation.unit_expression is not None:
-            checked[relation.unit_expression] = check_unit(Key(unit, relation.unit_expression), self.connection)
-        read = [name for expression in checked.values() for name in expression.columns]
-        table = self.tables[relation.table]
-        check_times(table, read if unit not in own else [own[unit]])
-        frame, _ = read_frame(self.spark, table, list(own.values()), checked)
+        reads = reads_of(relation, wanted, self.connection)
+        table, own = self.tables[relation.table], list(reads.own.values())
+        check_times(table, reads.of_unit)
+        frame, _ = read_frame(self.spark, table, own, reads.checked)
         check_unique(frame.columns)
-        check_columns(list(own.values()), checked, frame.columns, None)
-        view, named = self._attach(frame, [*own.values(), *read], f"the table {relation.table}")
-        pieces = {name: named(source) for name, source in own.items()}
-        pieces |= {str(unit): self._expression(text, view, named) for text in checked}
-        if unit is not None:
-            spark_types.check_unit(types_of(self.spark, view, [pieces[unit]])[0], unit)
+        check_columns(own, reads.checked, frame.columns, None)
+        view, named = self._attach(frame, reads.needed, f"the table {relation.table}")
+        pieces = {name: named(source) for name, source in reads.own.items()}
+        pieces |= {str(reads.unit): self._expression(text, view, named) for text in reads.checked}
+        if reads.unit is not None:
+            spark_types.check_unit(types_of(self.spark, view, [pieces[reads.unit]])[0], reads.unit)
         return self._define(view, pieces)
 
     def constants(self, relation: Values, wanted: Sequence[str]) -> Written:
