@@ -20,7 +20,7 @@ from statement_grammar import COLUMNS, statements, tables
 
 from dphist.errors import InvalidParameter
 
-FEW, MANY = 12, int(os.environ.get("DPHIST_ORACLE_EXAMPLES", "20000"))
+FEW, MANY = 12, int(os.environ.get("DPHIST_ORACLE_EXAMPLES", "2000"))
 
 
 def search(examples: int, check: Callable[[str, dict[str, Any]], None], *, shrink: bool = False) -> None:
