@@ -46,8 +46,8 @@ class BrokenRule:
     def planted(self) -> Iterator[None]:
         """In the place of the rules, wherever they are used."""
         with ExitStack() as stack:
-            for module in list(sys.modules.values()):
-                if getattr(module, "owner", None) is _SOUND:
+            for name, module in list(sys.modules.items()):
+                if name.startswith("dphist.") and getattr(module, "owner", None) is _SOUND:
                     stack.enter_context(mock.patch.object(module, "owner", self.owner))
             yield
 

@@ -398,7 +398,7 @@ def unnormalised() -> Claim:
     """The full view of a mechanism whose groups stay undecided, so that they keep their weight."""
     mechanism = adaptive.loose(threshold=12.0)
     run = adaptive.views(mechanism, adaptive.EVERYWHERE, Unnormalised)
-    return Claim("adaptive", "rounds, Lemma 1", "the full view", mechanism.delta_noise, None, run, 12_000, 200_000)
+    return Claim("adaptive", "rounds, Lemma 1", "the full view", mechanism.delta_noise, None, run, 30_000, 200_000)
 
 
 class Nested(MemoryPairs):
