@@ -1,0 +1,35 @@
+"""`dphist sql --engine spark`: the same statement, counted and noised by Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from command_line import dphist
+from dphist.engines.spark import engine as spark_engine
+from dphist.verification.verify import examine
+from spark_sessions import session
+
+PEOPLE = 1_500
+EVENTS = pa.table({"user": list(range(PEOPLE)) * 2, "item": [f"i{row % 3}" for row in range(2 * PEOPLE)]})
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A join with a public file; the answer is one file, which verifies."""
+    monkeypatch.setattr(spark_engine, "open_session", lambda *_: spark_engine.SparkEngine(session()))
+    pq.write_table(EVENTS, tmp_path / "events.parquet")
+    (tmp_path / "items.csv").write_text("item,kind\ni0,soft\ni1,hard\ni9,none\n")
+    statement = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 2, delta = 1e-6, max_groups_contributed = 2)"
+        " kind, COUNT(DISTINCT user) AS people FROM events JOIN items USING (item) GROUP BY kind ORDER BY kind"
+    )
+    tables = ["--table", "events=events.parquet", "--table", "items=items.csv", "--public", "items", "--unit", "user"]
+    done = dphist("sql", statement, *tables, "--engine", "spark", "-o", "out.parquet", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table.column("kind").to_pylist() == ["hard", "soft"]
+    assert table.column("people").to_pylist() == pytest.approx([PEOPLE / 3] * 2, abs=PEOPLE / 10)
+    assert not [check for check in examine(tmp_path / "out.parquet") if check.failed]
