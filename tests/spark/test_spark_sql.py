@@ -26,7 +26,9 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 2, delta = 1e-6, max_groups_contributed = 2)"
         " kind, COUNT(DISTINCT user) AS people FROM events JOIN items USING (item) GROUP BY kind ORDER BY kind"
     )
-    tables = ["--table", "events=events.parquet", "--table", "items=items.csv", "--public", "items", "--unit", "user"]
+    # The session's own folder is another: it was started before.
+    tables = ["--table", f"events={tmp_path}/events.parquet", "--table", f"items={tmp_path}/items.csv"]
+    tables += ["--public", "items", "--unit", "user"]
     done = dphist("sql", statement, *tables, "--engine", "spark", "-o", "out.parquet", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     table = pq.read_table(tmp_path / "out.parquet")
