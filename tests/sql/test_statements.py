@@ -144,6 +144,9 @@ def test_public_groups_are_all_there_and_no_others(con: Any) -> None:
         statement.replace("SELECT DISTINCT url FROM urls", "SELECT url FROM urls"),
         statement.replace("SELECT DISTINCT url FROM urls", "SELECT DISTINCT url, topic FROM urls"),
         statement.replace("RIGHT JOIN", "JOIN"),
+        statement.replace(
+            " GROUP BY", " RIGHT JOIN (SELECT DISTINCT url AS other FROM urls) o ON o.other = url GROUP BY"
+        ),
     ):
         with pytest.raises(dp.InvalidParameter):
             con.prepare(wrong)
@@ -285,3 +288,31 @@ def test_a_join_in_brackets_is_one(con: Any) -> None:
     assert con.prepare(joined).jobs[0].selection.unit == "user_id"
     with pytest.raises(dp.InvalidParameter, match="PERCENT"):
         con.prepare(f"{PRIVATE} url, COUNT(*) AS n FROM events GROUP BY url LIMIT 50 PERCENT")
+
+
+def test_parts_of_a_budget_add_up_as_they_are_written() -> None:
+    """0.1 and 0.2 are 0.3, not a little more; the parts of two quantiles of one column are paid for together."""
+    con = dp.connect(tables={"events": EVENTS}, unit="user_id", epsilon=0.3, delta=1e-6)
+    each = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = {}) COUNT(DISTINCT user_id) AS n FROM events"
+    script = con.prepare("; ".join(each.format(part) for part in ("0.1", "0.2")))
+    assert [job.plan.request.epsilon for job in script.jobs] == [0.1, 0.2]
+    with pytest.raises(dp.InvalidParameter, match="at most epsilon"):
+        con.prepare("; ".join(each.format(part) for part in ("0.1", "0.2000001")))
+    quantile = "PERCENTILE_CONT(amount, {}, contribution_bounds_per_row => (0, 10), epsilon => {})"
+    both = f"{PRIVATE} url, {quantile.format(0.25, 0.3)} a, {quantile.format(0.75, 0.2)} b FROM events GROUP BY url"
+    (job,) = dp.connect(tables={"events": EVENTS}, unit="user_id").prepare(both).jobs
+    assert job.plan.request.sums_budget == pytest.approx(1.0)  # 0.5 of epsilon for them, 0.5 for the count
+
+
+def test_a_public_table_that_cannot_be_read_does_not_lose_what_is_paid_for() -> None:
+    def batches() -> Any:
+        yield pa.record_batch({"url": ["/0"]})
+        raise OSError("the disk is gone")
+
+    urls = pa.RecordBatchReader.from_batches(pa.schema({"url": pa.string()}), batches())
+    con = dp.connect(tables={"events": EVENTS, "urls": dp.public(urls)}, unit="user_id")
+    with pytest.raises(dp.DphistError) as caught:
+        con.sql(
+            f"SELECT n FROM ({PRIVATE} url, COUNT(DISTINCT user_id) n FROM events GROUP BY url) JOIN urls USING (url)"
+        )
+    assert [release.table.num_rows for release in caught.value.releases] == [7]  # type: ignore[attr-defined]

@@ -244,5 +244,11 @@ class Aggregates:
             raise self.refuse(self.hint, f"{most} epsilon = {epsilon:g} in these parts", f"{spent:g}", hint)
         rest = (epsilon - spent) / open_shares if open_shares else 0.0
         counted = selection or rest
-        shares = {one: given.get(one, rest) / counted for one in aggregates if one.kind != "count"}
-        return {f"{one.kind}_{one.label}" if one.label else one.kind: share for one, share in shares.items()}
+        shares: dict[str, float] = {}
+        for one in aggregates:
+            if (
+                one.kind != "count"
+            ):  # several quantiles of a column are one aggregate of the plan, with their parts together
+                name = f"{one.kind}_{one.label}" if one.label else one.kind
+                shares[name] = shares.get(name, 0.0) + given.get(one, rest) / counted
+        return shares

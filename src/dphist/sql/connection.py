@@ -233,14 +233,16 @@ class Connection:
         for name, declared in (("epsilon", self.epsilon), ("delta", self.delta)):
             given = [getattr(one.clause, name) for one in privates]
             open_ones = [one for one, value in zip(privates, given, strict=True) if value is None]
-            spent = math.fsum(value for value in given if value is not None)
+            spent = sum(_decimal(value) for value in given if value is not None)
             if declared is None and open_ones:
                 usual = "1" if name == "epsilon" else "1e-8"
                 hint = f"write OPTIONS({name} = {usual}, ...), or add --{name}, which all SELECTs share."
                 raise located(InvalidParameter(f"{name} in OPTIONS", "none", hint), text, open_ones[0].place)
-            if declared is not None and (spent > declared or (open_ones and spent == declared > 0)):
+            whole = spent if declared is None else _decimal(declared)
+            if declared is not None and (spent > whole or (open_ones and spent == whole > 0)):
                 hint = f"all private SELECTs share {name} = {declared:g}."
-                problem = InvalidParameter(f"at most {name} = {declared:g} in all private SELECTs", f"{spent:g}", hint)
+                got = f"{float(spent):g}"
+                problem = InvalidParameter(f"at most {name} = {declared:g} in all private SELECTs", got, hint)
                 raise located(problem, text, privates[-1].place)
             rest = _share(declared or 0.0, [value for value in given if value is not None], len(open_ones))
             shares.append([rest if value is None else value for value in given])
@@ -349,6 +351,11 @@ def connect(
         raise InvalidParameter("delta in [0, 1)", delta)
     found = tables_of(tables, unit)
     return Connection(found, ledger, dataset, epsilon, delta, settings or PerformanceSettings(), engine)
+
+
+def _decimal(value: float) -> Fraction:
+    """A number as it is written: 0.1 and 0.2 are 0.3 together."""
+    return Fraction(repr(value))
 
 
 def _share(whole: float, given: Sequence[float], parts: int) -> float:

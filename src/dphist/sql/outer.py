@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from dphist.engines.duckdb.session import session
+from dphist.engines.duckdb.session import execute, session
 from dphist.engines.duckdb.sources import quote_identifier
 from dphist.engines.functions import FUNCTIONS
 from dphist.engines.query import PerformanceSettings
@@ -95,7 +95,7 @@ def _drop_unread(statement: exp.Expr) -> None:
             assert holder is not None
             name = one.alias.casefold()
             read = [table for table in holder.find_all(exp.Table) if table.name.casefold() == name]
-            if not any(one not in _ancestors(table) for table in read):
+            if all(any(one is around for around in _ancestors(table)) for table in read):
                 one.pop()
         if not clause.expressions:
             clause.pop()
@@ -248,7 +248,8 @@ def _opened(
         for number, one in enumerate(public, 1):
             view = f"attached_{number}_"
             attach(connection, one, view)
-            connection.execute(f"CREATE TEMP {kind} {quote_identifier(one.name)} AS SELECT * FROM {view}")  # noqa: S608
+            # With care: a failure of ours carries what is paid for, one of the engine would lose it.
+            execute(connection, f"CREATE TEMP {kind} {quote_identifier(one.name)} AS SELECT * FROM {view}")  # noqa: S608
         check_sql(sql, connection, {*released, *(one.name for one in public)})
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")

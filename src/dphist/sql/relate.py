@@ -218,6 +218,9 @@ class Relating(Expressions):
         relation = Join(first.relation, second.relation, "left" if outer else "inner", tuple(pairs), place_of(join))
         if outer and self._lists_groups(relation):
             outer = False
+            if self.public_keys is not None:
+                hint = "list the groups once, with all columns of GROUP BY."
+                raise self.refuse(join, "one public list of groups", "a second one", hint)
             relation = replace(relation, kind="inner")
             self.public_keys = relation, first.relation
         self.owner(relation)
