@@ -8,6 +8,7 @@ from mutants import Mutant
 
 _REFUSED: Final = "tests/sql/test_refused.py::test_each_is_refused_with_its_message"
 _ACCEPTED: Final = "tests/sql/test_accepted.py::test_each_is_accepted_with_its_tree"
+_STATEMENTS: Final = "tests/sql/test_statements.py::"
 _FUZZ: Final = "tests/sql/test_statement_fuzz.py::"
 _JOINS: Final = f"{_REFUSED}[Joins]"
 _LOST: Final = f"{_REFUSED}[Unit lost]"
@@ -124,12 +125,30 @@ _EXPRESSIONS: Final = (
     ),
     *_in_file(
         "sql/connection.py",
-        ("budget-not-shared", "if declared is not None and (spent > declared or (open_ones and spent == declared > 0)):",
+        ("budget-not-shared", "if declared is not None and (spent > whole or (open_ones and spent == whole > 0)):",
          "if False:", "all private SELECTs share the budget", _SEVERAL),
         ("cte-sees-itself", "scope[one.alias.casefold()] = Definition(one.this, dict(scope))",
          "scope[one.alias.casefold()] = Definition(one.this, scope)", "a query of WITH sees those before it", _WITH),
         ("any-statement", "if not isinstance(node, exp.Query):", "if False:", "a statement is a query",
          f"{_REFUSED}[Other statements]"),
+    ),
+    *_in_file(
+        "sql/script.py",
+        ("not-charged", "entropy=entropy, charge=charge)", "entropy=entropy, charge=None)",
+         "every private table is charged", f"{_STATEMENTS}test_the_unit_of_joined_tables_is_the_one_that_a_ledger_knows"),
+        ("not-together", "if not whole.within(left):", "if False:", "all charges of a script fit together",
+         f"{_STATEMENTS}test_selects_that_fit_alone_and_not_together_charge_nothing"),
+    ),
+    *_in_file(
+        "sql/aggregates.py",
+        ("other-bounds", "[one.kind]], {})[written] = bounds", "[one.kind]], {})[written] = (0, 1e6)",
+         "values are clamped to the bounds that the statement names",
+         f"{_STATEMENTS}test_a_plan_has_the_bounds_and_columns_that_the_statement_names"),
+    ),
+    *_in_file(
+        "sql/published.py",
+        ("errors-that-are-values", '("error", STD_ERROR)', '("error", "")', "an error stands beside its value",
+         f"{_STATEMENTS}test_an_answer_has_the_numbers_of_its_release"),
     ),
 )  # fmt: skip
 

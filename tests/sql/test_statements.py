@@ -316,3 +316,50 @@ def test_a_public_table_that_cannot_be_read_does_not_lose_what_is_paid_for() -> 
             f"SELECT n FROM ({PRIVATE} url, COUNT(DISTINCT user_id) n FROM events GROUP BY url) JOIN urls USING (url)"
         )
     assert [release.table.num_rows for release in caught.value.releases] == [7]  # type: ignore[attr-defined]
+
+
+def test_a_plan_has_the_bounds_and_columns_that_the_statement_names(con: Any) -> None:
+    statement = (
+        f"{PRIVATE} url, SUM(likes, contribution_bounds_per_group => (-1, 2.5)), AVG(amount, contribution_bounds_per_group"
+        " => (0, 7)), VAR_POP(likes, contribution_bounds_per_row => (1, 3)), STDDEV_POP(amount, contribution_bounds_per_row"
+        " => (2, 9)), PERCENTILE_CONT(amount, 0.9, contribution_bounds_per_row => (4, 8)), COUNT(*,"
+        " contribution_bounds_per_group => (0, 4)), COUNT(DISTINCT amount, contribution_bounds_per_group => (0, 3)),"
+        " SUM(amount) FROM events GROUP BY url"
+    )
+    request = con.prepare(statement).jobs[0].plan.request
+    assert {(one.kind, one.column, one.lower, one.upper) for one in request.aggregates} == {
+        ("sum", "likes", -1, 2.5), ("mean", "amount", 0, 7), ("variance", "likes", 1, 3), ("std", "amount", 2, 9),
+        ("quantile", "amount", 4, 8), ("rows", None, 0, 4), ("distinct", "amount", 0, 3), ("sum", "amount", None, None),
+    }  # fmt: skip
+    assert (request.epsilon, request.delta, request.max_groups) == (1, 1e-8, 3)
+
+
+def test_an_answer_has_the_numbers_of_its_release(con: Any) -> None:
+    """Each value, and beside it its own error."""
+    statement = (
+        f"{PRIVATE} url, COUNT(*, contribution_bounds_per_group => (0, 4)) AS views, COUNT(DISTINCT user_id) AS people,"
+        " SUM(likes, contribution_bounds_per_group => (0, 9)) AS likes, AVG(amount, contribution_bounds_per_group => (0, 10))"
+        " AS mean, PERCENTILE_CONT(amount, 0.5, contribution_bounds_per_row => (0, 10)) AS half FROM events GROUP BY url"
+    )
+    answer = con.sql(statement)
+    pairs = {
+        "views": "rows", "people": "count", "likes": "sum_likes", "mean": "mean_amount", "half": "p50_amount",
+    }  # fmt: skip
+    released = answer.releases[0].table
+    assert answer.table.column("url").to_pylist() == released.column("url").to_pylist()
+    for name, column in pairs.items():
+        for suffix in ("", "_std_error"):
+            assert answer.table.column(name + suffix).to_pylist() == released.column(column + suffix).to_pylist()
+
+
+def test_selects_that_fit_alone_and_not_together_charge_nothing(tmp_path: Path) -> None:
+    address = tmp_path / "ledger.db"
+    with dp.Ledger(address, create=True) as ledger:
+        ledger.create(dp.DataSet("events", 1.5, 1e-6, "user_id", "basic"))
+    con = dp.connect(tables={"events": EVENTS}, unit="user_id", ledger=address, dataset="events")
+    count = f"{PRIVATE} COUNT(DISTINCT user_id) AS n FROM events"
+    with pytest.raises(dp.BudgetExceeded, match="together"):
+        con.script(f"{count}; {count}")
+    with dp.Ledger(address) as ledger:
+        assert len(ledger.entries("events")) == 1
+    assert con.sql(count).table.num_rows == 1
