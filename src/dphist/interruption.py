@@ -189,6 +189,7 @@ def watching(*, last: bool = False) -> Iterator[None]:
         watch.join()
         reader.close()
         writer.close()
+        begin()  # what runs in the process from here on has written nothing of this
 
 
 def _leave_it_to_the_watch(_number: int, _frame: FrameType | None) -> None:

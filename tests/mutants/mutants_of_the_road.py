@@ -1170,6 +1170,14 @@ _PUBLISHING: Final = (
         ("tests/signals/test_signals.py::test_an_interrupt_waits_for_the_end_of_a_step_and_what_was_made_is_undone",),
     ),
     Mutant(
+        "outputs-of-the-command-before",
+        "interruption.py",
+        "        begin()  # what runs in the process from here on has written nothing of this\n",
+        "        pass\n",
+        "a run that fails does not call the file of another one its own",
+        ("tests/signals/test_printing.py::test_what_a_command_wrote_and_spent_is_not_told_of_what_comes_after_it",),
+    ),
+    Mutant(
         "interrupt-within-a-step-of-a-shell",
         "interruption.py",
         "    with _interrupt_later(), _LOCK:\n",

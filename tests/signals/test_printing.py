@@ -123,5 +123,15 @@ def test_what_was_printed_after_a_charge_is_not_called_unpublished() -> None:
         say("a row of the result")
         assert "What was printed may be published" in stays_charged(receipt)
         assert "out.csv is written" in stays_charged(receipt, "out.csv")
+    assert "Nothing was published" in stays_charged(receipt)
     with interruption.watching():
         assert "Nothing was published" in stays_charged(receipt)
+
+
+def test_what_a_command_wrote_and_spent_is_not_told_of_what_comes_after_it() -> None:
+    with interruption.watching():
+        interruption.account_for(lambda: "Charged.")
+        interruption.note_output(Path("out.csv"))
+        assert interruption.first_output() == "out.csv"
+    assert interruption.first_output() is None
+    assert interruption.account() == ""
