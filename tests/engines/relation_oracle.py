@@ -25,6 +25,7 @@ from dphist.engines.relations import (
     Scan,
     Select,
     Values,
+    owner,
 )
 
 Row = dict[str, Any]
@@ -104,6 +105,8 @@ def _rows(relation: Relation, tables: Mapping[str, Sequence[Row]], tree: Tree) -
             return joined
         case Matching():
             listed = [row[relation.listed.names[0]] for row in evaluate(relation.listed, tables, tree)]
+            if not owner(relation.listed).public:
+                listed = [unit for unit in listed if unit is not None]
             found = [(row, _in(row[relation.column], listed)) for row in evaluate(relation.child, tables, tree)]
             return [row for row, isin in found if isin is (not relation.negated)]
         case Combine():
@@ -264,12 +267,13 @@ class _Grower:
                 kind = self.choice(["inner", "left"])
                 return self.joined(left, right, kind, pairs, left.units + (right.units if kind == "inner" else ()))
             case "match":
-                child, listed = self.private(depth - 1), self.public(0)
-                column = self.choice(list(child.kinds))
+                of_units = self._draw(st.booleans())
+                child, listed = self.private(depth - 1), self.private(0) if of_units else self.public(0)
+                column = self.choice(list(child.units if of_units else child.kinds))
                 fitting = [name for name, kind in listed.kinds.items() if _fit(kind, child.kinds[column])]
                 if not fitting:
                     return child
-                only = self.choice(fitting)
+                only = self.choice(list(listed.units) if of_units else fitting)
                 one = Select(listed.relation, {only: only})
                 matching = Matching(child.relation, one, column, self._draw(st.booleans()))
                 return Tree(matching, child.kinds, child.units, child.meanings | listed.meanings)

@@ -32,7 +32,9 @@ from dphist.engines.relations import (
     Relation,
     Scan,
     Select,
+    Unproved,
     Values,
+    owner,
 )
 from dphist.errors import InvalidParameter, UnreadableSource
 from dphist.histogram import ContributionBounds
@@ -149,6 +151,22 @@ def test_in_follows_the_logic_of_three_values(
         relation = Matching(scan("one", u=0, x=0), scan("public", v=0), "one_x", negated)
         got = counted(Derived(relation, tables), GroupByQuery("one_u", (Key("one_x"),)), engine)
         assert {key for (key,) in got} == want
+
+
+@every_engine
+@pytest.mark.parametrize("nobody", [False, True])
+def test_a_list_of_units_is_that_of_everybody_who_has_rows_in_it(engine: Engine, nobody: bool) -> None:
+    """A row of nobody, which decides for all others in a public list, decides nothing."""
+    listed = pa.table({"u": pa.array([1, 1, 4, *([None] if nobody else [])], WHOLE)})
+    tables = {"one": pa.table({"u": [1, 1, 2, 3], "x": ["a", "b", "b", "c"]}), "other": listed}
+    for negated, want in ((False, {("a",): (1,), ("b",): (1,)}), (True, {("b",): (1,), ("c",): (1,)})):
+        relation = Matching(scan("one", u=0, x=0), scan("other", u=0), "one_u", negated)
+        assert counted(Derived(relation, tables), GroupByQuery("one_u", (Key("one_x"),)), engine) == want
+
+
+def test_a_list_of_more_than_units_is_none_of_units() -> None:
+    with pytest.raises(Unproved, match="another private list"):
+        owner(Matching(scan("one", u=0, x=0), scan("other", u=0, x=0), "one_u"))
 
 
 @every_engine

@@ -52,7 +52,7 @@ _RULES: Final = _in_file(
      "a subquery carries the unit", _LOST),
     ("select-of-any-column", "names = tuple(name for name, source in relation.kept.items() if source in found.columns)",
      "names = tuple(name for name in relation.names if found.columns)", "the unit is carried unchanged", _LOST),
-    ("private-list", "if not owner(relation.listed).public:", "if False:",
+    ("private-list", "    if listed.public:\n        return child\n", "    if True:\n        return child\n",
      "whether a row stays does not depend on other people", _LISTS),
     ("union-with-public", "if left.public or right.public:\n", "if False:\n", "rows of a union belong to units", _SETS),
     ("union-of-different-units", 'raise _different_units(relation, left, right, "set operation")', "pass",

@@ -33,11 +33,15 @@ PUBLIC: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something to select from: its text, its columns and the one that should say whose row it is, if any."""
+    """Something to select from: its text, its columns and the one that should say whose row it is, if any.
+
+    compared: what WHERE says of tables with a comma between them.
+    """
 
     text: str
     columns: tuple[str, ...]
     unit: str | None = None
+    compared: str = ""
 
     def under(self, alias: str) -> Item:
         """The same in a FROM clause, with the alias before its names."""
@@ -104,6 +108,10 @@ class Author:
         unit = left.unit or right.unit
         if self.keeps() and left.unit and right.unit:
             condition = f"{left.unit} = {right.unit}"
+            if self.often(20):
+                sides = (left.unit, right.unit) if self.often(50) else (right.unit, left.unit)
+                columns = (*left.columns, *right.columns)
+                return Item(f"{left.text}, {right.text}", columns, left.unit, " = ".join(sides))
             word = self.pick("JOIN", "LEFT JOIN", "RIGHT JOIN")
             unit = right.unit if word == "RIGHT JOIN" else self.pick(left.unit, left.unit, right.unit)
             if self.often(30):
@@ -136,12 +144,17 @@ class Author:
             )
         )
 
-    def where(self, columns: tuple[str, ...]) -> str:
+    def where(self, source: Item) -> str:
         """A WHERE clause, or none."""
-        if not self.often(35):
-            return ""
-        joint = self.pick(" AND ", " OR ")
-        return f" WHERE {joint.join(self.condition(columns) for _ in range(self.pick(1, 1, 2)))}"
+        parts = [source.compared] if source.compared else []
+        if source.unit is not None and self.often(10):
+            listed = self.pick("SELECT user_id FROM visits", "SELECT user_id FROM events WHERE likes > 1")
+            parts.append(f"{source.unit} {self.pick('IN', 'NOT IN')} ({listed})")
+        if self.often(35):
+            joint = self.pick(" AND ", " OR ")
+            parts.append(f"({joint.join(self.condition(source.columns) for _ in range(self.pick(1, 1, 2)))})")
+        self.random.shuffle(parts)
+        return f" WHERE {' AND '.join(parts)}" if parts else ""
 
     # Queries
 
@@ -151,7 +164,7 @@ class Author:
             return self.combined(depth, private=private)
         form = self.pick("plain", "plain", "grouped", "distinct")
         source = self.sources(depth, private=private)
-        where = self.where(source.columns)
+        where = self.where(source)
         if form == "grouped":
             return self.grouped(source, where)
         listed, unit = self.unit_first(source)
@@ -208,9 +221,7 @@ class Author:
             else:
                 columns[self.random.randrange(len(names))] = item.unit or columns[0]
             listed = ", ".join(f"{one} AS {name}" for one, name in zip(columns, names, strict=True))
-            sides.append(
-                f"SELECT {listed if side == 0 else ', '.join(columns)} FROM {item.text}{self.where(item.columns)}"
-            )
+            sides.append(f"SELECT {listed if side == 0 else ', '.join(columns)} FROM {item.text}{self.where(item)}")
         return Item(f"{sides[0]} {word} {sides[1]}", names, unit)
 
     # The statement
@@ -223,7 +234,7 @@ class Author:
             ctes.append(f"{name} AS ({inner.text})")
             self.shared.append((name, inner))
         source = self.sources(2, private=True)
-        where, strategy = self.where(source.columns), ""
+        where, strategy = self.where(source), ""
         others = [name for name in source.columns if name != source.unit] or list(source.columns)
         keys = [self.pick(*others) for _ in range(self.pick(1, 1, 2))]
         if self.often(8):

@@ -231,19 +231,19 @@ def _join(relation: Join, wanted: Sequence[str], writer: Writer) -> Written:
 
 
 def _match(relation: Matching, wanted: Sequence[str], writer: Writer) -> Written:
-    """SQL's IN: unknown, and so not kept, where only a null could decide."""
+    """SQL's IN: unknown, and so not kept, where only a null could decide. A null is in no list of units."""
     if len(relation.listed.names) != 1:
         raise InvalidParameter("IN (SELECT ...) with one column", f"{len(relation.listed.names)}")
     (only,) = relation.listed.names
     child = write(relation.child, [*wanted, relation.column], writer)
     listed = write(relation.listed, [only], writer)
     pair = (("a", relation.column, child), ("b", only, listed))
-    value, among = _together(pair, f"{relation.column} IN (SELECT ...)", writer)
+    of_units = not owner(relation.listed).public
+    value, among = _together(pair, f"{relation.column} IN (SELECT ...)", writer, exactly=of_units)
     columns = ", ".join(f"a.{writer.quote(name)}" for name in wanted)
     word = "NOT IN" if relation.negated else "IN"
-    return writer.define(
-        f"SELECT {columns}\nFROM {child.view} AS a\nWHERE {value} {word} (SELECT {among} FROM {listed.view} AS b)"
-    )
+    values = f"SELECT {among} FROM {listed.view} AS b" + (f" WHERE {among} IS NOT NULL" if of_units else "")
+    return writer.define(f"SELECT {columns}\nFROM {child.view} AS a\nWHERE {value} {word} ({values})")
 
 
 def _combine(relation: Combine, wanted: Sequence[str], writer: Writer) -> Written:

@@ -114,7 +114,10 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """The rows of the child whose `column` is among the values of the only column of `listed`, as IN; or NOT IN."""
+    """The rows of the child whose `column` is among the values of the only column of `listed`, as IN; or NOT IN.
+
+    A private list is one of units: those of its rows that have one.
+    """
 
     child: Relation
     listed: Relation
@@ -216,10 +219,7 @@ def owner(relation: Relation) -> Owner:
         case Join():
             return _owner_of_join(relation)
         case Matching():
-            # A row stays or goes by itself and by a public list.
-            if not owner(relation.listed).public:
-                raise private_list(relation.place)
-            return owner(relation.child)
+            return _owner_of_matching(relation)
         case Combine():
             return _owner_of_combination(relation)
         case Fold():
@@ -278,6 +278,17 @@ def _owner_of_join(relation: Join) -> Owner:
     return left if relation.kind == "left" else Owner((*left.columns, *right.columns), left.kind)
 
 
+def _owner_of_matching(relation: Matching) -> Owner:
+    """A row stays or goes by itself and by a public list; or by whether its own unit has rows in a private one."""
+    child, listed = owner(relation.child), owner(relation.listed)
+    if listed.public:
+        return child
+    same = child.kind.casefold() == listed.kind.casefold()
+    if same and relation.column in child.columns and set(relation.listed.names) <= set(listed.columns):
+        return child
+    raise private_list(relation.place)
+
+
 def _owner_of_combination(relation: Combine) -> Owner:
     """Equal rows are of equal units, so that UNION, INTERSECT and EXCEPT compare rows of one unit only."""
     left, right = owner(relation.left), owner(relation.right)
@@ -315,9 +326,9 @@ def _different_units(relation: Join | Combine, left: Owner, right: Owner, where:
 def private_list(place: Place) -> Unproved:
     """The refusal of IN with a private list."""
     problem = Unproved(
-        "IN (SELECT ...) from a public table",
-        "a private one",
-        "whether a row stays would depend on other people's rows; join the tables on the unit instead.",
+        "IN (SELECT ...) from a public table, or the unit IN (SELECT the same unit ...)",
+        "another private list",
+        "whether a row stays would depend on other people's rows; compare the unit, or join the tables on it.",
     )
     problem.place = place
     return problem

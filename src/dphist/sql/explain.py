@@ -149,8 +149,10 @@ def _reason(relation: Relation) -> str:
             return ", as declared"
         case Filter():
             return "; a row stays or goes by itself"
-        case Matching():
+        case Matching() if owner(relation.listed).public:
             return "; a row stays or goes by itself and by a public list"
+        case Matching():
+            return "; a row stays or goes by what its own unit has in the list"
         case Select():
             return "; the unit is carried unchanged, the rest is computed from the same row"
         case Join() if owner(relation.left).public or owner(relation.right).public:

@@ -161,7 +161,7 @@ class Expressions:
     def _check_node(self, node: exp.Expr) -> None:
         """What is no function of one row, by its own name."""
         if isinstance(node, exp.Query | exp.Exists):
-            hint = "join the table, or write IN (SELECT ...) from a public table as a condition of its own in WHERE."
+            hint = "join the table, or write IN (SELECT ...) as a condition of its own in WHERE."
             raise self.refuse(node, "an expression of one row", "a subquery", hint)
         if isinstance(node, exp.Window):
             raise self.refuse(node, "an expression of one row", "a window function", NEVER["windows"])

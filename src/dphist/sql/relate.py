@@ -61,11 +61,18 @@ class Relating(Expressions):
         source = select.args.get("from_")
         if source is None:
             raise self.refuse(select, "a FROM clause", "none", "name a table: FROM events.")
+        joins, where = select.args.get("joins") or [], select.args.get("where")
+        conditions = [] if where is None else [*conjuncts(where.this)]
+        kept_right = [join for join in joins if str(join.args.get("side") or "").upper() == "RIGHT"]
+        if kept_right and any(self.text[place_of(join)[0]] == "," for join in joins):
+            hint = "which rows are kept depends on what is joined first: write CROSS JOIN, or brackets."
+            raise self.refuse(kept_right[0], "no comma in FROM beside RIGHT JOIN", "one", hint)
+        # RIGHT JOIN keeps rows without those before it, of which WHERE speaks, too.
+        equalities = [] if kept_right else [one for one in conditions if isinstance(one, exp.EQ)]
         rows = self._item(source.this, scope)
-        for join in select.args.get("joins") or ():
-            rows = self._join(rows, join, scope)
-        where = select.args.get("where")
-        for condition in [] if where is None else conjuncts(where.this):
+        for join in joins:
+            rows = self._join(rows, join, scope, equalities)
+        for condition in conditions:
             rows = self._filtered(rows, condition, scope)
         return rows
 
@@ -188,7 +195,8 @@ class Relating(Expressions):
 
     # Joins
 
-    def _join(self, left: Rows, join: exp.Join, scope: Scope) -> Rows:
+    def _join(self, left: Rows, join: exp.Join, scope: Scope, equalities: Sequence[exp.EQ] = ()) -> Rows:
+        """Rows beside each other. equalities: those of WHERE, by which a comma joins, too."""
         self.only(join, "a join", "this", "side", "kind", "on", "using", "method")
         side, kind, method = (str(join.args.get(name) or "").upper() for name in ("side", "kind", "method"))
         if method:
@@ -211,6 +219,10 @@ class Relating(Expressions):
             on = join.args.get("on")
             first, second, pairs, rest = self._on(first, second, [] if on is None else [*conjuncts(on)])
             merged = frozenset()
+        if not outer:  # WHERE itself stays, and refuses names that are unclear
+            clear = [one for one in equalities if self._shared_name(one, first, second) is None]
+            first, second, more, _ = self._on(first, second, clear)
+            pairs += [pair for pair in more if pair not in pairs]
         if outer and not pairs:
             raise self.refuse(join, f"{side} JOIN ... ON with an equality", "none", "compare columns of both sides.")
         if outer:
@@ -259,13 +271,15 @@ class Relating(Expressions):
         return first, second, pairs, frozenset(merged)
 
     def _on(
-        self, first: Rows, second: Rows, conditions: list[exp.Expr]
+        self, first: Rows, second: Rows, conditions: Sequence[exp.Expr]
     ) -> tuple[Rows, Rows, list[tuple[str, str]], list[exp.Expr]]:
         """Equalities of one side with the other become pairs of columns; the rest stays."""
         pairs, rest = [], []
         for condition in conditions:
             condition = condition.unnest() if isinstance(condition, exp.Paren) else condition
-            self._check_sides(condition, first, second)
+            if (column := self._shared_name(condition, first, second)) is not None:
+                hint = "write the table before it: a.x."
+                raise self.refuse(column, "a name that means one column", repr(column.name), hint)
             sides = (condition.this, condition.expression) if isinstance(condition, exp.EQ) else None
             if sides is not None and not self._within(sides[0], first):
                 sides = sides[::-1]
@@ -277,12 +291,10 @@ class Relating(Expressions):
             pairs.append((one, other))
         return first, second, pairs, rest
 
-    def _check_sides(self, condition: exp.Expr, first: Rows, second: Rows) -> None:
-        """Refuse a name that both sides of a join have."""
-        for column in condition.find_all(exp.Column):
-            if self.search(column, first) and self.search(column, second):
-                hint = "write the table before it: a.x."
-                raise self.refuse(column, "a name that means one column", repr(column.name), hint)
+    def _shared_name(self, condition: exp.Expr, first: Rows, second: Rows) -> exp.Column | None:
+        """A name that both sides of a join have."""
+        names = condition.find_all(exp.Column)
+        return next((one for one in names if self.search(one, first) and self.search(one, second)), None)
 
     def _before_outer(self, second: Rows, rest: list[exp.Expr]) -> tuple[Rows, list[exp.Expr]]:
         """What an outer join compares on its optional side alone is done before it."""
