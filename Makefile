@@ -9,7 +9,7 @@ export PYTHONUTF8 := 1
 WORKERS ?= $(shell echo $$(( $$(nproc) + 1 )))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights docs test check format lint types imports pytest coverage test-statistical test-fuzz test-crash test-spark mutants java chromium audit audit-spark postgres bench pins clean
+.PHONY: help demo flights docs test check format lint types imports pytest coverage test-statistical test-long test-fuzz test-crash test-spark mutants java chromium audit audit-spark postgres bench pins clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -91,6 +91,9 @@ coverage: $(READY) java postgres chromium
 
 test-statistical: $(READY)  ## the long statistical runs
 	@$(BIN)/pytest -q -m statistical -n auto
+
+test-long: $(READY) java postgres chromium  ## every example of the tests that run a few of them by default
+	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m long
 
 test-fuzz: $(READY)  ## 1.5 million nasty calls of functions, 3,700 damaged files, every option and name with nasty values
 	@$(BIN)/pytest -q -s -m fuzz tests/engines tests/stored tests/cli

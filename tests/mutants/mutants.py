@@ -107,10 +107,11 @@ def _fork(mutant: Mutant, place: Path) -> int:
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     pytest = importlib.import_module("pytest")
+    every = ["-m", ""]  # also what long runs alone have
     quiet = ["-q", "-x", "-p", "no:cacheprovider", "--no-header", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
     code = 70
     try:
-        code = int(pytest.main([*quiet, *mutant.tests]))
+        code = int(pytest.main([*quiet, *every, *mutant.tests]))
     finally:
         sys.stdout.flush()
         os._exit(code)
