@@ -26,7 +26,7 @@ what_is_attacked = audit_run.what_is_attacked
 def in_few_runs(engine: Any, plan: Any, *, thorough: bool) -> Any:
     """Everything, in as few runs as an audit needs to be shown."""
     asked, parts, wrong = what_is_attacked(engine, plan, thorough=thorough)
-    return [replace(claim, quick=min(claim.quick, 400)) for claim in asked], parts, wrong
+    return [replace(claim, quick=min(claim.quick, 100)) for claim in asked], parts, wrong
 
 
 @pytest.fixture(scope="module")

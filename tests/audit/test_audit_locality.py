@@ -33,7 +33,7 @@ def give_up(count: Count, source: Any, query: GroupByQuery, bounds: Contribution
 
 
 def test_what_reads_everything_withstands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From two sources; the engine of the product is attacked from all of them."""
+    """From two sources; tests/locality has the engine of the product and all of them."""
     few = {name: sources()[name] for name in ("Arrow", "Parquet of Arrow")}
     monkeypatch.setattr(bounding, "sources", lambda: few)
     holds, detail = locality(READS_ALL)

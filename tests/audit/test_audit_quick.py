@@ -65,8 +65,8 @@ def test_the_claim_holds_in_all_runs(claim: Claim) -> None:
     assert found.holds, found
 
 
-ELSEWHERE = {"bounds, pairs written", "sketches"}
-"""Each opens the engine dozens of times. Shorter tests of the same are in tests/adaptive and tests/histogram."""
+ELSEWHERE = {"bounds, pairs written", "sketches", "locality"}
+"""Each opens the engine dozens of times. The same is tested in tests/adaptive, tests/histogram and tests/locality."""
 
 
 @pytest.mark.parametrize(
