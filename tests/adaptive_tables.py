@@ -44,7 +44,8 @@ def zipf(
     degrees[:very_heavy] = rng.integers(100, 600, very_heavy)
     unit = np.repeat(np.arange(units), degrees)
     group = np.searchsorted(np.cumsum(weights) / weights.sum(), rng.random(len(unit))).clip(max=groups - 1)
-    pairs = np.unique(unit * groups + group)
+    pairs = np.sort(unit * groups + group)
+    pairs = pairs[np.diff(pairs, prepend=-1) > 0]
     return MemoryPairs((pairs // groups).astype(np.int32), (pairs % groups).astype(np.int32), units, groups)
 
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
@@ -15,10 +15,12 @@ from dphist.mechanisms.counts import CountNoise, count_share
 from dphist.mechanisms.tuning import LATTICE_BITS, Tuning
 from dphist.privacy import adaptive as theory
 from dphist.privacy.gaussian import delta_gaussian
+from example_numbers import examples
 
 
-@settings(max_examples=25, deadline=None)
+@examples(7)
 @given(epsilon=st.floats(0.01, 10), log_delta=st.floats(-14, -0.5), sums=st.floats(0, 6))
+@example(epsilon=0.1, log_delta=-10.0, sums=2.0)
 def test_calibrated_means_the_forward_map_holds(epsilon: float, log_delta: float, sums: float) -> None:
     target = 10**log_delta
     made = calibrate(epsilon, target, sums_budget=sums)
@@ -72,7 +74,7 @@ def test_the_lemmas_are_the_formulas() -> None:
     assert 1 - (1 - left) * 0.9 <= 0.3
 
 
-@settings(max_examples=40, deadline=None)
+@examples(12)
 @given(target=st.floats(1e-14, 0.4), std=st.floats(0.1, 1e4), groups=st.integers(1, 400))
 @example(target=1e-8, std=6.0, groups=4096)
 def test_thresholds_are_rounded_up_to_the_lattice(target: float, std: float, groups: int) -> None:
@@ -139,8 +141,9 @@ def test_with_sums_the_counts_get_more_but_never_more_than_half() -> None:
     assert count_share(0.6, 0.0, 3.0) == 0.6  # unless the count alone has more
 
 
-@settings(max_examples=25, deadline=None)
+@examples(5)
 @given(epsilon=st.floats(0.01, 10), log_delta=st.floats(-14, -0.5))
+@example(epsilon=0.1, log_delta=-10.0)
 def test_keys_alone_have_all_of_the_budget(epsilon: float, log_delta: float) -> None:
     target = 10**log_delta
     keys, counted = calibrate(epsilon, target, keys_only=True), calibrate(epsilon, target)

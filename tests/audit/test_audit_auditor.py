@@ -1,6 +1,7 @@
 """The auditor itself: bounds that hold, events that are learned, breaks that are seen and truths that are not called broken."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -160,6 +161,6 @@ def test_broken_on_purpose_is_all_that_the_auditor_was_asked_to_catch() -> None:
 
 def test_broken_mechanisms_without_the_break_are_not_called_broken() -> None:
     """The same releases with factor 1 and a threshold that is right: what is caught is the break, nothing else."""
-    assert attack(quiet_noise(1.0), 1e-7, thorough=False).holds
-    assert attack(low_threshold(0.0), 1e-7, thorough=False).holds
+    for claim in (quiet_noise(1.0), low_threshold(0.0)):
+        assert attack(replace(claim, quick=claim.quick // 3), 1e-7, thorough=False).holds
     assert MANY[0] >= 20_000

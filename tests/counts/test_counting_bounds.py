@@ -22,6 +22,7 @@ from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import FACTOR_BITS, LARGEST_CAP, LATTICE_BITS, ONE, SCALE_BITS, WEIGHT_BITS, Tuning
 from dphist.selection.counting import CENTRES, UPPER, Classes, Norms, choose_classes, edges, norms_from
 from duckdb_pairs import open_pairs
+from example_numbers import examples
 
 Integers = NDArray[np.int64]
 POWERS = pytest.mark.parametrize("power", [1, 2])
@@ -73,7 +74,7 @@ def within(vector: Sequence[int], bound: int, power: int, step: int) -> bool:
     return bool(sum(abs(x) ** power for x in vector) * ONE**power <= bound * step**power)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(80)
 @given(table=tables(), data=st.data())
 def test_one_unit_moves_one_class_the_scaled_count_and_half_of_the_sums_within_bounds(
     table: Table, data: st.DataObject
@@ -193,12 +194,12 @@ def answers(table: pa.Table, power: int, bounds: Sequence[int], light: int, in_m
 @pytest.mark.parametrize("bounds", [(0.5, 1, 2, 9), (3,), (0.01,), (1000,)])
 def test_numpy_and_sql_give_the_same_bits_in_any_order(power: int, bounds: tuple[float, ...]) -> None:
     whole = [int(bound * ONE**power) for bound in bounds]
-    for seed, light in ((1, 1), (2, len(whole))):
+    for seed, light in ((1, 1), (2, len(whole)))[: len(whole)]:
         table = events(seed)
         expected = answers(table, power, whole, light, True)
         assert any(expected["class_1"])
         shuffled = table.take(pa.array(np.random.default_rng(seed).permutation(table.num_rows)))
-        for other, in_memory in ((table, False), (shuffled, True), (shuffled, False)):
+        for other, in_memory in ((shuffled, True), (shuffled, False)):
             assert answers(other, power, whole, light, in_memory) == expected
 
 

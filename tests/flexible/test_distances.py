@@ -29,6 +29,7 @@ from dphist.flexible import (
 from dphist.flexible.accuracy import after_preprocessing
 from dphist.flexible.distances import maximum_flow, on_line
 from dphist.flexible.distances_on_line import _Chain, missing_mass
+from example_numbers import examples
 
 Histogram = dict[int, int]
 P = {0: 5, 3: 3, 10: 2}
@@ -36,7 +37,7 @@ Q = {1: 4, 4: 4, 20: 2}
 
 histograms = st.dictionaries(st.integers(0, 12), st.integers(1, 5), min_size=1, max_size=6)
 shares = st.integers(0, 12).map(lambda i: Fraction(i, 12))
-quick = settings(max_examples=80, deadline=None)
+quick = examples(40)
 
 
 def matrix(x: Histogram, y: Histogram) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dphist.engines.duckdb.engine import DuckDBEngine
@@ -15,6 +15,7 @@ from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.sketch import MisraGries, largest_undercount
+from example_numbers import examples
 
 SCHEMA = pa.schema([("item", pa.int64())])
 units = st.lists(st.sets(st.integers(0, 9), min_size=1), max_size=25)
@@ -46,7 +47,7 @@ def assert_monotonic_neighbours(one: dict[int, int], other: dict[int, int]) -> N
     assert differences <= {0, 1} or differences <= {0, -1}
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100)
 @given(
     people=units,
     more=st.sets(st.integers(0, 9), min_size=1),

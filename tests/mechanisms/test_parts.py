@@ -49,12 +49,12 @@ def test_parts_of_groups_without_noise_are_the_whole(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["correlated", "discrete correlated", "known"])
 def test_parts_share_one_noise_and_draw_their_own(name: str) -> None:
-    """alpha = 1e-6 per mechanism, n = 2,000 releases of two parts: correlation c/(1 + c) between them, and not 0."""
+    """alpha = 1e-6 per mechanism, n = 600 releases of two parts: correlation c/(1 + c) between them, and not 0."""
     mechanism: Any = MECHANISMS[name]
     many = np.array([1000], np.int64)
     pairs = []
     with allow_test_entropy():
-        for seed in range(2000):
+        for seed in range(600):
             entropy = SeededEntropy(seed)
             shared = mechanism.draw_shared(entropy)
             pairs.append([int(mechanism.perturb_part(many, shared, entropy).noisy[0]) for _ in range(2)])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.special import log_ndtr, ndtr
 
@@ -18,6 +18,7 @@ from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import sparse_gaussian as gshm
 from dphist.privacy.search import smallest_whole, worst_split
+from example_numbers import examples, some
 
 AROUND_EPSILON = [
     (0.013, 0.012, 3, 3, gshm.Z95),
@@ -30,7 +31,7 @@ AROUND_EPSILON = [
 ]
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "sparsity", "max_groups", "weight"), AROUND_EPSILON)
+@pytest.mark.parametrize(("epsilon", "delta", "sparsity", "max_groups", "weight"), some(AROUND_EPSILON, 2))
 def test_no_other_noise_or_correlation_is_half_a_per_cent_better(
     epsilon: float, delta: float, sparsity: int, max_groups: int, weight: float
 ) -> None:
@@ -48,7 +49,8 @@ def test_no_other_noise_or_correlation_is_half_a_per_cent_better(
                 assert setting.delta(least * ratio, correlation, gap, enough=delta) > delta
 
 
-@settings(max_examples=3, deadline=None)
+@examples(1)
+@example(-1.0, 0.3, 200, "gap")
 @given(st.floats(-3, 0), st.floats(-0.5, 1), st.integers(1, 2000), st.sampled_from(["release95", "gap"]))
 def test_no_other_noise_std_is_better_where_delta_is_around_epsilon(
     log_epsilon: float, log_ratio: float, groups: int, objective: Any
@@ -68,7 +70,9 @@ def test_no_other_noise_std_is_better_where_delta_is_around_epsilon(
             assert value <= best * (1.005 if noise == "rounded" else 1.02) + 0.51  # whole thresholds are coarse
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "groups"), [(0.694, 0.5, 9), (7e-4, 6.6e-4, 1295), (0.858, 0.21, 69)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "groups"), some([(0.694, 0.5, 9), (7e-4, 6.6e-4, 1295), (0.858, 0.21, 69)], 1)
+)
 def test_the_smallest_noise_has_a_threshold(epsilon: float, delta: float, groups: int) -> None:
     plan = dp.plan(epsilon=epsilon, delta=delta, sparsity=groups, objective="noise")
     assert plan.delta <= delta
@@ -76,7 +80,7 @@ def test_the_smallest_noise_has_a_threshold(epsilon: float, delta: float, groups
     assert plan.mechanism.noise_std <= design.best_design(setting).noise_std * (1 + 1e-6)
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "k"), [(0.35, 0.8, 2), (0.72, 0.43, 5), (1e-3, 0.5, 30)])
+@pytest.mark.parametrize(("epsilon", "delta", "k"), some([(0.35, 0.8, 2), (0.72, 0.43, 5), (1e-3, 0.5, 30)], 1))
 def test_correlated_lists_have_a_threshold_at_large_deltas(epsilon: float, delta: float, k: int) -> None:
     found = correlated_top_k.calibrate(epsilon, delta, k)
     assert found.delta(epsilon) <= delta
@@ -190,12 +194,15 @@ def true_delta(epsilon: float, groups: int, chosen: design.Design, new: int, mov
 
 @pytest.mark.parametrize(
     ("epsilon", "delta", "groups", "weight", "excess"),
-    [
-        (0.1, 1e-3, 5, gshm.Z95, 1e-4),
-        (0.05, 0.02, 8, gshm.Z95, 0.02),
-        (0.1, 0.1, 5, 0.0, 0.03),
-        (0.26, 0.33, 5, 0.0, 0.06),
-    ],
+    some(
+        [
+            (0.1, 1e-3, 5, gshm.Z95, 1e-4),
+            (0.05, 0.02, 8, gshm.Z95, 0.02),
+            (0.1, 0.1, 5, 0.0, 0.03),
+            (0.26, 0.33, 5, 0.0, 0.06),
+        ],
+        2,
+    ),
 )
 def test_the_stated_delta_of_correlated_noise_is_above_the_truth_by_what_limits_say(
     epsilon: float, delta: float, groups: int, weight: float, excess: float

@@ -33,8 +33,17 @@ UNFINISHED: Ballots = ((4, 1, 2, 3, 0), (4, 0, 3), (0, 1, 3, 4, 2), (0, 4, 3, 2)
 """From the specification: after three rounds with capacity 1, the third unit moves two groups."""
 
 
-@pytest.mark.parametrize("election", [in_rounds, in_the_end, one_after_the_other])
-@pytest.mark.parametrize("capacity", [1, 2])
+@pytest.mark.parametrize(
+    ("election", "capacity"),
+    [
+        (in_rounds, 1),
+        pytest.param(in_rounds, 2, marks=pytest.mark.long),
+        pytest.param(in_the_end, 1, marks=pytest.mark.long),
+        (in_the_end, 2),
+        pytest.param(one_after_the_other, 1, marks=pytest.mark.long),
+        pytest.param(one_after_the_other, 2, marks=pytest.mark.long),
+    ],
+)
 def test_all_elections_of_three_units_and_groups(election: Election, capacity: int) -> None:
     """Every list of every unit, with and without each of them: 3,375 elections and their neighbours, both directions."""
     known: Election = cache(election)
