@@ -107,7 +107,7 @@ def with_values(record: Record) -> Record:
     return {**record, "revenue": revenue, "spent": (price if known else 1.0) + 1}
 
 
-@every_engine_given(20, records=records, unit=st.sampled_from(list(UNITS)), drop=st.booleans())
+@every_engine_given(12, records=records, unit=st.sampled_from(list(UNITS)), drop=st.booleans())
 def test_the_oracle_counts_the_same_units_and_values(
     engine: Engine, records: list[Record], unit: Unit, drop: bool
 ) -> None:
@@ -157,7 +157,7 @@ def crowd(pairs: Sequence[tuple[int, int]]) -> pa.Table:
     return table(rows, CROWD)
 
 
-@every_engine_given(10, pairs=crowds, limit=st.integers(1, 4), seed=st.integers(0, 2**64 - 1), order=st.randoms())
+@every_engine_given(6, pairs=crowds, limit=st.integers(1, 4), seed=st.integers(0, 2**64 - 1), order=st.randoms())
 def test_a_sample_depends_on_the_seed_and_the_units_own_records(
     engine: Engine, pairs: list[tuple[int, int]], limit: int, seed: int, order: random.Random
 ) -> None:
