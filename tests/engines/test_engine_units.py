@@ -19,6 +19,7 @@ from engine_oracle import (
     every_engine_given,
     expected,
     groups_of,
+    quick,
     samples,
     table,
 )
@@ -191,7 +192,8 @@ def test_pairs_elections_and_sketches_take_such_units(engine: Engine) -> None:
         assert opened.total_units() == len(degrees)
         few = sum(degree < 4 for degree in degrees.values())
         assert opened.degree_histogram(np.array([1, 4])).tolist() == [few, len(degrees) - few]
-        assert 0 < opened.voters().elect(1).sum_of("votes") <= len(degrees)
+        places = 9 if quick(engine) else 1  # a round for each time that somebody is turned away takes Spark a second
+        assert 0 < opened.voters().elect(places).sum_of("votes") <= len(degrees)
 
 
 def _counts(histogram: Histogram) -> dict[Any, int]:
