@@ -8,30 +8,51 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, assume, given, settings
 
 import spark_sessions
 from dphist.engines.base import Engine as Engine
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.histogram import Histogram
 from dphist.measures import Lattice, Measure
+from example_numbers import MORE
 from spark_sessions import LazySpark
 
 ENGINES: dict[str, Engine] = {"duckdb": DuckDBEngine(), "spark": LazySpark()}
 every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+duckdb_and_at_length_spark = pytest.mark.parametrize(
+    "engine",
+    [
+        pytest.param(engine, id=name, marks=[pytest.mark.cluster] if name == "spark" else [])
+        for name, engine in ENGINES.items()
+    ],
+)
+"""For what another test shows on Spark: `make test-spark` runs it there."""
 
 
-def every_engine_given(examples: int, **strategies: Any) -> Callable[[Callable[..., None]], Callable[[Engine], None]]:
-    """A property of every engine. A query takes Spark half a second: unless it is asked for by name it gets a few examples."""
+def quick(engine: Engine) -> bool:
+    """Whether to ask less: a query takes Spark half a second, unless it is asked for by name."""
+    return isinstance(engine, LazySpark) and not spark_sessions.thorough
+
+
+def every_engine_given(
+    examples: int, *, at_length: bool = False, **strategies: Any
+) -> Callable[[Callable[..., None]], Callable[[Engine], None]]:
+    """A property of every engine. Unless Spark is asked for by name, it gets one example, which has records.
+
+    at_length: not even that.
+    """
 
     def decorate(check: Callable[..., None]) -> Callable[[Engine], None]:
-        @every_engine
+        @(duckdb_and_at_length_spark if at_length else every_engine)
         def test(engine: Engine) -> None:
-            few = isinstance(engine, LazySpark) and not spark_sessions.thorough
+            few = quick(engine)
+            quiet = [HealthCheck.filter_too_much] if few else []
 
-            @settings(max_examples=3 if few else examples, deadline=None)
+            @settings(max_examples=1 if few else examples * MORE, deadline=None, suppress_health_check=quiet)
             @given(**strategies)
             def holds(**drawn: Any) -> None:
+                assume(not few or all(len(rows) >= 8 for rows in drawn.values() if isinstance(rows, list)))
                 check(engine, **drawn)
 
             holds()

@@ -7,9 +7,9 @@ import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
-from function_values import CONSTANTS, PLAINEST, SYNTAX_SQL, TYPES, VALUES
+from function_values import CONSTANTS, PLAINER, PLAINEST, SYNTAX_SQL, TYPES, VALUES
 
 from dphist.engines.functions import CASTS, FUNCTIONS, SYNTAX, Function
 
@@ -21,19 +21,21 @@ Argument = tuple[str, str | None]
 class Effort:
     """How much to try: combinations of one overload, how many of them with a literal for a column, tuples, calls alone.
 
-    `shifts` move the tuples along DuckDB's vectors, which hold 2,048 rows.
+    `types` is how many types of each family: all of them, some or few. `shifts` move the tuples along DuckDB's vectors,
+    which hold 2,048 rows.
     """
 
     combinations: int
     literals: int
     rows: int
     alone: int
-    all_types: bool = True
+    types: Literal["all", "some", "few"] = "all"
     shifts: tuple[int, ...] = (1, 2047)
     seed: int = 0
 
 
-QUICK: Final = Effort(combinations=1, literals=1, rows=100, alone=2, all_types=False, shifts=(2047,))
+QUICK: Final = Effort(combinations=1, literals=1, rows=60, alone=1, types="few", shifts=(2047,))
+LONGER: Final = Effort(combinations=1, literals=1, rows=100, alone=2, types="some", shifts=(2047,))
 THOROUGH: Final = Effort(combinations=40, literals=12, rows=600, alone=4)
 
 
@@ -67,7 +69,8 @@ def all_cases(effort: Effort) -> Iterator[Case]:
 def cases_of(function: Function, effort: Effort) -> Iterator[Case]:
     """Cases of one overload, also with a literal in place of a column: DuckDB has other code for those."""
     chance = random.Random(f"{function.name} {function.arguments} {effort.seed}")
-    for more in (0, 1, 2) if function.repeated else (0,):
+    most = 0 if not function.repeated else 1 if effort.types == "few" else 2
+    for more in range(most + 1):
         families = [*function.arguments, *function.arguments[-1:] * more]
         choices: list[list[Argument]] = []
         for position, union in enumerate(families):
@@ -94,7 +97,7 @@ def batches(cases: Iterable[Case], size: int) -> list[list[Case]]:
 
 
 def _types(family: str, effort: Effort) -> Sequence[str]:
-    return TYPES[family] if effort.all_types else PLAINEST[family]
+    return {"all": TYPES, "some": PLAINER, "few": PLAINEST}[effort.types][family]
 
 
 def _drawn(choices: list[list[Argument]], effort: Effort, chance: random.Random) -> list[tuple[Argument, ...]]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from engine_oracle import ENGINES, Engine, Record, canonical, coverage, table
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dphist.engines.base import Arrays, Layout, Rows
@@ -20,6 +20,7 @@ from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds
 from dphist.mechanisms.tuning import LATTICE_BITS
 from dphist.publish.table import keys_alone
+from example_numbers import examples
 
 SCHEMA = pa.schema([("user", pa.int64()), ("text", pa.string()), ("number", pa.float64()), ("value", pa.float64())])
 LAYOUT = Layout(("count",), frozenset(), "key")
@@ -74,7 +75,7 @@ LISTED: list[Group] = [("a", 0.0), ("a", None), (None, 1.5), ("nobody", None)]
 PUBLIC = pa.table({"text": [key[0] for key in LISTED], "number": pa.array([key[1] for key in LISTED], pa.float64())})
 
 
-@settings(max_examples=25, deadline=None)
+@examples(10)
 @given(
     records=records_of_few,
     drop=st.booleans(),
@@ -88,19 +89,20 @@ def test_one_pass_equals_the_oracle(records: list[Record], drop: bool, way: str,
 
 
 def check_one_pass(engine: Engine, records: Sequence[Record], drop: bool, way: str, most: int, least: int) -> None:
+    listed = way.endswith("listed")
     query = GroupByQuery(
         "user",
         (Key("text"), Key("number")),
-        where="value > 0" if way == "where" else None,
-        null_keys="drop" if drop and way != "listed" else "group",
-        public_keys=PUBLIC if way == "listed" else None,
+        where="value > 0" if way.startswith("where") else None,
+        null_keys="drop" if drop and not listed else "group",
+        public_keys=PUBLIC if listed else None,
         want_coverage=True,
     )
     pairs = pairs_of(
         records,
-        drop=drop and way != "listed",
-        positive=way == "where",
-        listed=LISTED if way == "listed" else None,
+        drop=drop and not listed,
+        positive=way.startswith("where"),
+        listed=LISTED if listed else None,
     )
     with engine.open(table(records, SCHEMA), query) as opened:
         groups = opened.groups(ContributionBounds(most))
@@ -114,7 +116,7 @@ def _crowd() -> list[Record]:
     return [{"user": user, "text": text, "number": 1.5, "value": 1.0} for user in range(12) for text in texts]
 
 
-@settings(max_examples=12, deadline=None)
+@examples(5)
 @given(records=records_of_few, vote=st.booleans(), least=st.integers(1, 4))
 @example(records=_crowd(), vote=False, least=4)
 def test_pairs_of_rounds_equal_the_oracle(records: list[Record], vote: bool, least: int) -> None:
@@ -156,7 +158,14 @@ def difficult() -> list[Record]:
     ]
 
 
-@pytest.mark.parametrize("way", ["where", "listed", "rounds"])
+ON_SPARK = [
+    pytest.param(way, id=f"spark-{way}", marks=[] if way in ("where and listed", "rounds") else [pytest.mark.cluster])
+    for way in ("where", "listed", "where and listed", "rounds")
+]
+"""The id says to the processes of a run which of them has the session."""
+
+
+@pytest.mark.parametrize("way", ON_SPARK)
 def test_spark_equals_the_oracle(way: str) -> None:
     if way == "rounds":
         check_rounds(ENGINES["spark"], difficult(), vote=False, least=3)
@@ -164,8 +173,17 @@ def test_spark_equals_the_oracle(way: str) -> None:
         check_one_pass(ENGINES["spark"], difficult(), way == "where", way, most=1, least=2)
 
 
-@settings(max_examples=12, deadline=None)
+def _in_many_and_in_none() -> list[Record]:
+    """A unit with three released groups, one with a released group and another, and one with another alone."""
+    places: list[tuple[int, Any, float | None]] = [
+        (1, "a", 0.0), (1, "a", None), (1, None, 1.5), (2, "a", -0.0), (2, "", 1.5), (3, "ä", 0.0),
+    ]  # fmt: skip
+    return [{"user": user, "text": text, "number": number, "value": 1.0} for user, text, number in places]
+
+
+@examples(4)
 @given(records=records_of_few, released=st.sets(st.sampled_from(LISTED)), most=st.integers(1, 3))
+@example(records=_in_many_and_in_none(), released=set(LISTED), most=1)
 def test_one_unit_changes_one_bucket_by_one(records: list[Record], released: set[Group], most: int) -> None:
     """The hypothesis of the theorem, for any released keys: also such that nobody has."""
     query = GroupByQuery("user", (Key("text"), Key("number")), want_coverage=True)

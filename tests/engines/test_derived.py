@@ -24,7 +24,7 @@ def check_equal_to_the_oracle(engine: Engine, case: Case) -> None:
     assert engine_rows(engine, derived(tree, tables, kinds), owner(tree.relation).columns[0]) == want
 
 
-@examples(40)
+@examples(20)
 @given(case=cases())
 def test_trees_equal_the_oracle(case: Case) -> None:
     """On Spark, where one takes seconds, only if it is asked for by name."""
@@ -80,7 +80,7 @@ def test_a_tree_of_everything_equals_the_oracle(engine: Engine) -> None:
     check_equal_to_the_oracle(engine, (tree, tables, kinds))
 
 
-@examples(15)
+@examples(7)
 @given(case=cases())
 def test_the_rows_of_a_unit_follow_from_its_own_rows(case: Case) -> None:
     tree, tables, kinds = case

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from engine_oracle import ENGINES, Engine, every_engine, groups_of
+from engine_oracle import ENGINES, Engine, every_engine, groups_of, quick
 from relation_oracle import engine_rows
 
 import dphist as dp
@@ -77,13 +77,13 @@ WHOLE, SMALL, DOUBLE, TEXT, DAY, DECIMAL = (
 @pytest.mark.parametrize(
     ("unit", "others", "fits"),
     [
-        ((WHOLE, WHOLE), (WHOLE, SMALL), True),
+        ((WHOLE, WHOLE), (DECIMAL, WHOLE), False),
         ((TEXT, TEXT), (SMALL, DOUBLE), True),
         ((WHOLE, SMALL), (TEXT, TEXT), False),  # which is no loss here, but is one for doubles
         ((WHOLE, DOUBLE), (TEXT, TEXT), False),
         ((WHOLE, WHOLE), (TEXT, WHOLE), False),
         ((WHOLE, WHOLE), (DAY, TEXT), False),
-        ((WHOLE, WHOLE), (DECIMAL, WHOLE), False),
+        ((WHOLE, WHOLE), (WHOLE, SMALL), True),
     ],
 )
 def test_only_values_of_one_type_or_numbers_meet(engine: Engine, unit: Any, others: Any, fits: bool) -> None:
@@ -128,7 +128,8 @@ def test_a_list_is_no_key() -> None:
 @every_engine
 def test_long_numbers_that_are_equal_as_doubles_are_two_units(engine: Engine) -> None:
     """And so are texts that spell one number."""
-    for first, second in ((2**53, 2**53 + 1), ("1", "01")):
+    of_texts = () if quick(engine) else (("1", "01"),)  # such are in a tree of everything
+    for first, second in ((2**53, 2**53 + 1), *of_texts):
         tables = {
             "one": pa.table({"u": [first], "x": ["a"]}),
             "other": pa.table({"u": [second, first], "x": ["b", "c"]}),
@@ -141,7 +142,7 @@ def test_long_numbers_that_are_equal_as_doubles_are_two_units(engine: Engine) ->
 @every_engine
 @pytest.mark.parametrize(
     ("listed", "among", "outside"),
-    [([1], {1}, {2}), ([1, None], {1}, set()), ([None], set(), set()), ([], set(), {1, 2, None})],
+    [([1, None], {1}, set()), ([1], {1}, {2}), ([None], set(), set()), ([], set(), {1, 2, None})],
 )
 def test_in_follows_the_logic_of_three_values(
     engine: Engine, listed: list[int | None], among: set[Any], outside: set[Any]
@@ -154,7 +155,7 @@ def test_in_follows_the_logic_of_three_values(
 
 
 @every_engine
-@pytest.mark.parametrize("nobody", [False, True])
+@pytest.mark.parametrize("nobody", [True, False])
 def test_a_list_of_units_is_that_of_everybody_who_has_rows_in_it(engine: Engine, nobody: bool) -> None:
     """A row of nobody, which decides for all others in a public list, decides nothing."""
     listed = pa.table({"u": pa.array([1, 1, 4, *([None] if nobody else [])], WHOLE)})

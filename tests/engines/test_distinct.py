@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from engine_oracle import canonical, every_engine, groups_of
+from engine_oracle import canonical, every_engine, groups_of, quick
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -102,7 +102,7 @@ def expected(engine: Engine, rows: Sequence[Row], most: int, groups: int, seed: 
     return found
 
 
-CASES, IN_A_CASE = 150, 7
+CASES, IN_A_CASE = 80, 7
 
 
 def many_crowds(seed: int) -> list[Row]:
@@ -162,6 +162,8 @@ def test_who_has_few_values_is_counted_as_sql_counts(engine: Engine) -> None:
         "text": pa.array(["x", "X", "x", None, "", "y", "x"]),
         "day": pa.array([day, day, None, dt.date(2024, 1, 2), day, day, day]),
     }
+    if quick(engine):
+        del columns["day"]
     keys = ["a", "a", "a", "b", "b", "b", "other"]
     source = pa.table({"unit": [1, 1, 2, 2, 3, 4, 5], "key": keys, **columns})
     measures = tuple(Measure("distinct", name, 0, 2) for name in columns)

@@ -9,7 +9,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from engine_oracle import MASK, Engine, Record, canonical, every_engine, every_engine_given, expected, samples, table
+from engine_oracle import (
+    MASK,
+    Engine,
+    Record,
+    canonical,
+    every_engine,
+    every_engine_given,
+    expected,
+    quick,
+    samples,
+    table,
+)
 from hypothesis import strategies as st
 from test_engine_oracle import SCHEMA, records
 
@@ -62,7 +73,7 @@ def bins_by_key(histogram: Histogram, measure: Measure) -> Bins:
 
 
 @every_engine_given(
-    40,
+    15,
     records=records,
     keys=st.sets(st.sampled_from(["text", "number", "day"]), min_size=1),
     most=st.sampled_from([40, None]),
@@ -157,14 +168,15 @@ def test_one_unit_moves_the_bins_of_few_groups_by_no_more_than_its_sensitivity(e
 
     before = counted(None)
     largest = Counter[str]()
-    for unit in (0, 99):
+    units = (99,) if quick(engine) else (0, 99)
+    for unit in units:
         after = counted(unit)
         for measure in (one, few):
             moved = distances(before[measure.name], after[measure.name])
             assert 1 <= len(moved) <= 2
             assert max(moved.values()) <= measure.sensitivity_steps
             largest[measure.name] = max(largest[measure.name], *moved.values())
-    assert largest[one.name] == one.sensitivity_steps
+    assert largest[one.name] == one.sensitivity_steps or 0 not in units
     assert largest[few.name] >= few.sensitivity_steps - 40
 
 
@@ -204,14 +216,17 @@ def in_groups(engine: Engine, most: int, seed: int, users: Sequence[int] = range
 def test_without_a_bound_a_unit_takes_part_in_so_many_selected_groups(engine: Engine) -> None:
     """In exactly k, or in all it has; a function of the seed and its own groups; and not the groups that it sampled."""
     everything = {user: {item for item in range(1, ITEMS) if (user + item) % 4} for user in range(UNITS)}
+    few = in_groups(engine, 2, 3)
+    assert {len(items) for items in few.values()} == {2}
+    assert all(items <= everything[user] for user, items in few.items())
+    without = in_groups(engine, 2, 3, range(1, UNITS))
+    assert without == {user: items for user, items in few.items() if user}
+    if quick(engine):  # seconds each
+        return
     all_of_them = in_groups(engine, ITEMS, 3)
     shown = set().union(*all_of_them.values())
     assert all_of_them == {user: items & shown for user, items in everything.items()}
-    few = in_groups(engine, 2, 3)
-    assert {len(items) for items in few.values()} == {2}
     assert all(items <= all_of_them[user] for user, items in few.items())
-    without = in_groups(engine, 2, 3, range(1, UNITS))
-    assert without == {user: items for user, items in few.items() if user}
     assert in_groups(engine, 2, 4) != few
 
 

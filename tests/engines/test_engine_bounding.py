@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 import pytest
-from engine_oracle import MASK, Engine, Groups, Record, every_engine, expected, groups_of, samples, table
+from engine_oracle import MASK, Engine, Groups, Record, every_engine, expected, groups_of, quick, samples, table
 
 from dphist.engines.base import in_order, local_groups, row_order
 from dphist.engines.duckdb.engine import DuckDBEngine
@@ -47,7 +47,7 @@ NASTY: list[Record] = [
 
 
 @every_engine
-@pytest.mark.parametrize("drop", [False, True])
+@pytest.mark.parametrize("drop", [True, False])
 def test_difficult_records_are_counted_as_the_oracle_counts_them(engine: Engine, drop: bool) -> None:
     """Null units, NaN, infinities, two zeros, clamped sums, means of units without a value, totals."""
     by = ["text", "number"]
@@ -107,7 +107,7 @@ def test_one_unit_moves_few_groups_and_each_by_no_more_than_its_sensitivity(engi
     most = 2
     query = GroupByQuery("user", (Key("text"), Key("number")), MEASURES)
     before = groups_of(engine.histogram(table(records, SCHEMA), query, ContributionBounds(most), seed=5))
-    for unit in (1, 2, 5, 9):
+    for unit in (9,) if quick(engine) else (1, 2, 5, 9):
         others = [record for record in records if record["user"] != unit]
         after = groups_of(engine.histogram(table(others, SCHEMA), query, ContributionBounds(most), seed=5))
         steps = moved(before, after)
@@ -141,9 +141,11 @@ def test_a_sample_follows_from_the_seed_and_the_units_own_groups(engine: Engine)
 
     whole = kept(PAIRS, 1)
     assert all(len(groups) == limit for groups in whole.values())
-    assert kept(PAIRS[::-1], 1) == whole
     gone = {user: groups for user, groups in whole.items() if user != 10}
-    assert kept([pair for pair in PAIRS if pair[0] != 10], 1) == gone
+    assert kept([pair for pair in PAIRS[::-1] if pair[0] != 10], 1) == gone
+    if not quick(engine):
+        assert kept(PAIRS[::-1], 1) == whole
+        assert kept([pair for pair in PAIRS if pair[0] != 10], 1) == gone
     assert kept(PAIRS, 2) != whole
     alike = [tuple(sorted(whole[user], key=str)) for user in (9, 10, 11)]  # all three are in every group
     assert len(set(alike)) > 1

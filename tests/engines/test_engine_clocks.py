@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from engine_oracle import Engine, every_engine, groups_of
+from engine_oracle import Engine, every_engine, groups_of, quick
 
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import Files, GroupByQuery, Key
@@ -52,8 +52,8 @@ COERCED = (
 """Where text stands beside a time: Spark would read it as one; DuckDB keeps it a text or finds no such time."""
 
 
-def _query(expression: str) -> GroupByQuery:
-    return GroupByQuery("user", (Key("key", expression),))
+def _query(*expressions: str) -> GroupByQuery:
+    return GroupByQuery("user", tuple(Key(f"key {place}", one) for place, one in enumerate(expressions)))
 
 
 def test_no_function_of_the_clock_gets_through() -> None:
@@ -70,13 +70,14 @@ def test_no_text_is_read_by_the_clock(engine: Engine, tmp_path: Path) -> None:
     (tmp_path / "texts.csv").write_text("\n".join(["user,text", *(f"u{i},{word}" for i, word in enumerate(WORDS)), ""]))
     declared = Files((tmp_path / "texts.csv",), types={"text": "TIMESTAMP"})
     days = {str(dt.datetime.now(dt.UTC).date() + dt.timedelta(days)) for days in (-1, 0, 1)}
-    for source, expression in [*((TABLE, cast) for cast in casts), (declared, "text")]:
-        query = _query(expression)
+    for source, query in ((TABLE, _query(*casts)), (declared, _query("text"))):
         first = groups_of(engine.histogram(source, query, ONE))
-        time.sleep(0.002)
-        assert first == groups_of(engine.histogram(source, query, ONE))
-        assert len(first) > 2
-        assert not any(str(key)[:10] in days for (key,) in first), expression
+        if source is TABLE or not quick(engine):
+            time.sleep(0.002)
+            assert first == groups_of(engine.histogram(source, query, ONE))
+        for place in range(len(query.by)):
+            assert len({keys[place] for keys in first}) > 2
+            assert not any(str(keys[place])[:10] in days for keys in first), query.by[place]
 
 
 @every_engine
@@ -84,7 +85,8 @@ def test_no_constant_is_read_by_the_clock(engine: Engine) -> None:
     """Refused, or the same at two times and not of today: Spark takes a constant 'now' for the clock, also an implied one."""
     days = {str(dt.datetime.now(dt.UTC).date() + dt.timedelta(days)) for days in (-1, 0, 1)}
     on_spark = not isinstance(engine, DuckDBEngine)
-    for expression in (*(LITERALS if on_spark else ()), *COERCED):
+    literals = LITERALS[:: 3 if quick(engine) else 1] if on_spark else ()
+    for expression in (*literals, *COERCED):
         try:
             first = groups_of(engine.histogram(TABLE, _query(expression), ONE))
         except InvalidParameter:
@@ -96,9 +98,7 @@ def test_no_constant_is_read_by_the_clock(engine: Engine) -> None:
 
 @every_engine
 def test_dates_and_times_of_constants_still_work(engine: Engine) -> None:
-    for expression in (
-        "date < '2020-01-01'",
-        "zoned >= '1970-01-01 00:00:00'",
-        "time BETWEEN '1970-01-01' AND '2020-01-01'",
-    ):
-        assert list(groups_of(engine.histogram(TABLE, _query(expression), ONE))) == [(True,)]
+    query = _query(
+        "date < '2020-01-01'", "zoned >= '1970-01-01 00:00:00'", "time BETWEEN '1970-01-01' AND '2020-01-01'"
+    )
+    assert list(groups_of(engine.histogram(TABLE, query, ONE))) == [(True, True, True)]

@@ -13,7 +13,16 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engine_oracle import ENGINES, Engine, Groups, every_engine, expected, groups_of
+from engine_oracle import (
+    ENGINES,
+    Engine,
+    Groups,
+    duckdb_and_at_length_spark,
+    every_engine,
+    expected,
+    groups_of,
+    quick,
+)
 
 import dphist as dp
 from dphist.engines.duckdb.sources import SOURCE, attach
@@ -81,8 +90,9 @@ def test_a_line_that_is_not_of_the_encoding_costs_itself(engine: Engine, tmp_pat
     path = tmp_path / "x.csv"
     path.write_bytes(b"user,key\n1,caf\xe9\n2,\x81\n3,caf\xe9\n")
     assert run(engine, Files((path,), encoding="cp1252"), "key") == {("café",): (2,)}
-    assert run(engine, Files((path,), encoding="latin1"), "key") == {("café",): (2,), ("\x81",): (1,)}
     assert run(engine, path, "key") == {}
+    if not quick(engine):
+        assert run(engine, Files((path,), encoding="latin1"), "key") == {("café",): (2,), ("\x81",): (1,)}
 
 
 TYPED: dict[str, dict[str, Any]] = {
@@ -232,7 +242,7 @@ def test_a_name_close_to_one_of_the_header_is_suggested(engine: Engine, tmp_path
     assert "'secret'" not in str(caught.value)
 
 
-@every_engine
+@duckdb_and_at_length_spark
 def test_what_a_unit_alone_yields_does_not_depend_on_others(engine: Engine, tmp_path: Path) -> None:
     """Some units' lines in a file of their own, with the same options: the sum is the whole."""
     options: dict[str, Any] = {"delimiter": ";", "encoding": "cp1252", "nulls": ["NA"], "types": {"v": "double"}}
@@ -246,7 +256,7 @@ def test_what_a_unit_alone_yields_does_not_depend_on_others(engine: Engine, tmp_
     assert whole == {key: (count,) for key, count in alone.items()}
 
 
-@every_engine
+@duckdb_and_at_length_spark
 def test_folders_of_one_unit_change_nothing_for_others(engine: Engine, tmp_path: Path) -> None:
     """Not even a folder whose name is no date makes the others texts, or nulls."""
     whole = Files((folder_of("csv", tmp_path, DAYS),), types={"day": "date"})
@@ -285,7 +295,7 @@ def test_a_record_is_read_once_whatever_other_folders_are_called(tmp_path: Path)
 
 
 @every_engine
-@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+@pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
 def test_a_query_may_ask_for_folders_alone(engine: Engine, kind: str, tmp_path: Path) -> None:
     source = folder_of(kind, tmp_path, DAYS)
     with (source / "day=2024-01-01" / "part-0.json").open("a") if kind == "json" else io.StringIO() as more:

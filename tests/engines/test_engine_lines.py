@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from dphist.engines import lines
 from dphist.engines.lines import CsvFormat, csv_batches, first_line, is_json_array, json_lines
 from dphist.errors import UnreadableSource
+from example_numbers import some
 
 NAMES = ["a", "b"]
 COMMA = CsvFormat(",", '"', header=True)
@@ -124,8 +125,9 @@ def test_a_long_line_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert set(read(path, COMMA)) == kept
 
 
-@pytest.mark.parametrize("marks", [1, 2])
-@pytest.mark.parametrize("length", [50, 58, 59, 60, 62])
+@pytest.mark.parametrize(
+    ("length", "marks"), some([(length, marks) for marks in (1, 2) for length in (59, 58, 50, 62, 60)], 4)
+)
 def test_marks_and_returns_of_a_line_count_wherever_blocks_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marks: int, length: int
 ) -> None:

@@ -17,16 +17,15 @@ from engine_oracle import (
     every_engine_given,
     expected,
     groups_of,
+    quick,
     samples,
     table,
 )
 from hypothesis import strategies as st
 
-import spark_sessions
 from dphist.engines.query import GroupByQuery, Key, parse_key
 from dphist.histogram import ContributionBounds
 from dphist.measures import LARGEST_SUM, Lattice, Measure
-from example_numbers import MORE
 
 SUM = Measure("sum", "value", -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18))
 MEAN = Measure("mean", "value", 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19))
@@ -72,7 +71,7 @@ records = st.lists(
 
 
 @every_engine_given(
-    20 * MORE,
+    12,
     records=records,
     drop=st.booleans(),
     keys=st.sets(st.sampled_from(["text", "number", "day"]), min_size=1),
@@ -91,7 +90,7 @@ def test_equals_the_oracle_when_nobody_has_too_many_groups(
         assert histogram.bounds == bounds
 
 
-@every_engine_given(30, records=records)
+@every_engine_given(12, records=records)
 def test_derived_keys_conditions_and_public_keys(engine: Engine, records: list[Record]) -> None:
     def month(record: Record) -> object:
         return record["day"].replace(day=1) if record["day"] else None
@@ -160,7 +159,7 @@ def crowd(pairs: Sequence[tuple[int, int]]) -> pa.Table:
 ITEMS = GroupByQuery("user", (Key("item"),), (MASK,), want_total=True)
 
 
-@every_engine_given(40, pairs=crowds, limit=st.integers(1, 9))
+@every_engine_given(15, at_length=True, pairs=crowds, limit=st.integers(1, 9))
 def test_a_unit_keeps_as_many_of_its_own_groups_as_it_may(
     engine: Engine, pairs: list[tuple[int, int]], limit: int
 ) -> None:
@@ -176,7 +175,9 @@ def test_a_unit_keeps_as_many_of_its_own_groups_as_it_may(
     assert histogram.total_units == len(own)
 
 
-@every_engine_given(30, pairs=crowds, limit=st.integers(1, 4), seed=st.integers(0, 2**64 - 1), order=st.randoms())
+@every_engine_given(
+    12, at_length=True, pairs=crowds, limit=st.integers(1, 4), seed=st.integers(0, 2**64 - 1), order=st.randoms()
+)
 def test_for_every_seed_a_sample_depends_on_the_units_own_records_only(
     engine: Engine, pairs: list[tuple[int, int]], limit: int, seed: int, order: random.Random
 ) -> None:
@@ -196,11 +197,11 @@ def test_rows_in_another_order_and_other_threads_give_the_same_integers(engine: 
     generator = random.Random(1)
     rows = [
         {"user": generator.randrange(20), "text": generator.choice("abc"), "value": generator.gauss(0, 3)}
-        for _ in range(5000)
+        for _ in range(600 if quick(engine) else 5000)
     ]
     query = GroupByQuery("user", (Key("text"),), MEASURES)
     first = groups_of(engine.histogram(table(rows, SCHEMA), query, ContributionBounds(2), seed=7))
-    for _ in range(3):
+    for _ in range(1 if quick(engine) else 3):
         generator.shuffle(rows)
         assert groups_of(engine.histogram(table(rows, SCHEMA), query, ContributionBounds(2), seed=7)) == first
 
@@ -209,12 +210,14 @@ def test_rows_in_another_order_and_other_threads_give_the_same_integers(engine: 
 def test_adding_doubles_would_let_the_order_of_rows_move_a_step(engine: Engine) -> None:
     """Beside 2^40 a double has no room for 2^-30, which here is what makes five steps full."""
     last = SUM.centre + 5 * SUM.step - 2.0**-30
-    for values in ([2.0**40, 2.0**-30, -(2.0**40), last], [2.0**40, -(2.0**40), 2.0**-30, last]):
-        rows: list[Record] = [{"user": 1, "text": "x", "value": value} for value in values]
-        histogram = engine.histogram(
-            table(rows, SCHEMA), GroupByQuery("user", (Key("text"),), (SUM,)), ContributionBounds(1)
-        )
-        assert histogram.sums["sum_value"].tolist() == [5]
+    orders = {"x": [2.0**40, 2.0**-30, -(2.0**40), last], "y": [2.0**40, -(2.0**40), 2.0**-30, last]}
+    rows: list[Record] = [
+        {"user": 1, "text": text, "value": value} for text, values in orders.items() for value in values
+    ]
+    histogram = engine.histogram(
+        table(rows, SCHEMA), GroupByQuery("user", (Key("text"),), (SUM,)), ContributionBounds(2)
+    )
+    assert histogram.sums["sum_value"].tolist() == [5, 5]
 
 
 @every_engine
@@ -252,8 +255,7 @@ def test_units_and_groups_survive_every_clash_of_names(engine: Engine) -> None:
     names += ['"', "'", "a b", "ä", "", "x; DROP TABLE source", "SELECT", "--", "/*", "rowid", "a.b", "{}", "%s", "?"]
     names = [name for name in names if name]
     rows = pa.table({name: [1, 1, 2] for name in names})
-    few = isinstance(engine, spark_sessions.LazySpark) and not spark_sessions.thorough
-    step = 4 if few else 1  # every name is a key, one in so many the unit and the column of a sum
+    step = 8 if quick(engine) else 1  # every name is a key, one in so many the unit and the column of a sum
     for position in range(0, len(names), step):
         name, column = names[position], names[position - step - 1]
         keys = [names[position - back] for back in range(1, step + 1)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,15 @@ ENGINE = DuckDBEngine()
 KEY = GroupByQuery("user", (Key("key"),))
 SUM = Measure("sum", "v", 0.0, 16.0, lattice=Lattice(0.0, 2.0**-16))
 KEY_SUM = GroupByQuery("user", (Key("key"),), (SUM,))
+
+
+def one_place_each(rows: Iterable[str], places: Sequence[Any]) -> list[Any]:
+    """Every row in one of the places, in turn; in the others in `make test-long`."""
+    return [
+        pytest.param(row, place, marks=[] if number % len(places) == turn else [pytest.mark.long])
+        for number, row in enumerate(rows)
+        for turn, place in enumerate(places)
+    ]
 
 
 def run(source: Any, query: GroupByQuery = KEY) -> dict[Any, Any]:
@@ -75,8 +85,7 @@ CSV_ROWS = {
 }
 
 
-@pytest.mark.parametrize("name", CSV_ROWS)
-@pytest.mark.parametrize("place", ["first", "last"])
+@pytest.mark.parametrize(("name", "place"), one_place_each(CSV_ROWS, ["first", "last"]))
 def test_one_row_of_a_csv_file_does_not_move_the_others(tmp_path: Path, name: str, place: str) -> None:
     rows = [b"1,a,2\n", b"3,a,3\n", b"4,c,1\n"]
     rows.insert(0 if place == "first" else 3, CSV_ROWS[name])
@@ -172,8 +181,7 @@ JSON_ROWS = [
 ]
 
 
-@pytest.mark.parametrize("row", JSON_ROWS)
-@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize(("row", "place"), one_place_each(JSON_ROWS, [0, 1, 2]))
 def test_one_line_of_a_json_file_does_not_move_the_others(tmp_path: Path, row: str, place: int) -> None:
     lines = ['{"user": 1, "key": "a", "v": 2}', '{"user": "2", "key": "a", "v": "1.5", "more": {}}']
     lines.insert(place, row)

@@ -160,7 +160,17 @@ CASES = [
     *[("int", "where", layout) for layout in LAYOUTS],
     *[(kind, "where", "v1") for kind in CONDITIONS if kind != "int"],
 ]
-every_case = pytest.mark.parametrize(("kind", "use", "layout"), CASES, ids=["-".join(case) for case in CASES])
+ALIKE = {
+    ("int", "total", "v1"), ("int", "list of others", "v1"), ("int", "pairs of units", "v1"), ("int", "where", "v1"),
+    ("int", "where", "v2"), ("decimal", "key", "index"), ("decimal", "pairs", "index"), ("time", "unit", "v1"),
+    ("double", "where", "v1"), ("date", "where", "v1"), ("decimal", "where", "v1"), ("int", "largest", "v1"),
+}  # fmt: skip
+"""Left to `make test-long`: others go the same way."""
+
+every_case = pytest.mark.parametrize(
+    ("kind", "use", "layout"),
+    [pytest.param(*case, id="-".join(case), marks=[pytest.mark.long] if case in ALIKE else []) for case in CASES],
+)
 
 
 def run(use: str, kind: str, path: Any) -> Any:

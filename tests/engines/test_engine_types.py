@@ -19,6 +19,7 @@ from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds
+from example_numbers import some
 
 Z = dt.UTC
 KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -51,8 +52,9 @@ KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 @every_engine
-@pytest.mark.parametrize("name", KEYS)
-@pytest.mark.parametrize("null_keys", ["group", "drop"])
+@pytest.mark.parametrize(
+    ("null_keys", "name"), [*(("group", name) for name in KEYS), *some([("drop", name) for name in KEYS], 3)]
+)
 def test_keys_come_out_as_they_went_in(engine: Engine, name: str, null_keys: Any) -> None:
     kind, values = KEYS[name]
     keys = pa.array([*values, None, *values], kind)
@@ -96,34 +98,38 @@ def test_nan_is_null_and_zeros_are_one(engine: Engine, role: str) -> None:
             assert histogram.keys["key"].drop_null().to_numpy().view(np.uint64).tolist() == [0]
 
 
-@pytest.mark.parametrize(
-    ("value", "want"),
-    [
-        ("'b'::ENUM('a', 'b')", "b"),
-        ("170141183460469231731687303715884105727::HUGEINT", None),
-        ("5::HUGEINT", decimal.Decimal(5)),
-        ("340282366920938463463374607431768211455::UHUGEINT", None),
-        ("'00000000-0000-0000-0000-00000000002a'::UUID", str(uuid.UUID(int=42))),
-        ("DATE 'infinity'", None),
-        ("DATE '-infinity'", None),
-        ("DATE '10000-01-01'", None),
-        ("DATE '0044-03-15 (BC)'", None),
-        ("TIMESTAMP 'infinity'", None),
-        ("TIMESTAMPTZ '-infinity'", None),
-        ("TIME '24:00:00'", None),
-        ("TIMESTAMP_NS 'infinity'", None),
-        ("repeat('x', 65537)", None),
-        ("repeat('ä', 32769)", None),
-        ("repeat('x', 65537)::BLOB", None),
-        ("'101'::BIT", "101"),
-        ("'{\"a\": 1}'::JSON", '{"a": 1}'),
-    ],
-)
-def test_what_cannot_be_written_out_becomes_null(value: str, want: object) -> None:
+WRITTEN_OUT: dict[str, Any] = {
+    "'b'::ENUM('a', 'b')": "b",
+    "170141183460469231731687303715884105727::HUGEINT": None,
+    "5::HUGEINT": decimal.Decimal(5),
+    "340282366920938463463374607431768211455::UHUGEINT": None,
+    "'00000000-0000-0000-0000-00000000002a'::UUID": str(uuid.UUID(int=42)),
+    "DATE 'infinity'": None,
+    "DATE '-infinity'": None,
+    "DATE '10000-01-01'": None,
+    "DATE '0044-03-15 (BC)'": None,
+    "TIMESTAMP 'infinity'": None,
+    "TIMESTAMPTZ '-infinity'": None,
+    "TIME '24:00:00'": None,
+    "TIMESTAMP_NS 'infinity'": None,
+    "repeat('x', 65537)": None,
+    "repeat('ä', 32769)": None,
+    "repeat('x', 65537)::BLOB": None,
+    "'101'::BIT": "101",
+    "'{\"a\": 1}'::JSON": '{"a": 1}',
+}
+
+
+def test_what_cannot_be_written_out_becomes_null() -> None:
+    """All of them in one record."""
+    names = [f"key_{place}" for place in range(len(WRITTEN_OUT))]
+    columns = ", ".join(f"{value} AS {name}" for value, name in zip(WRITTEN_OUT, names, strict=True))
     with duckdb.connect() as connection:
-        relation = connection.sql(f'SELECT 1 AS "user", {value} AS key')
-        histogram = DuckDBEngine().histogram(relation, GroupByQuery("user", (Key("key"),)), ContributionBounds(1))
-    assert groups_of(histogram) == {(want,): (1,)}
+        relation = connection.sql(f'SELECT 1 AS "user", {columns}')
+        query = GroupByQuery("user", tuple(map(Key, names)))
+        ((found, counts),) = groups_of(DuckDBEngine().histogram(relation, query, ContributionBounds(1))).items()
+    assert dict(zip(WRITTEN_OUT, found, strict=True)) == WRITTEN_OUT
+    assert counts == (1,)
 
 
 @pytest.mark.parametrize(

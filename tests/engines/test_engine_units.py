@@ -19,6 +19,7 @@ from engine_oracle import (
     every_engine_given,
     expected,
     groups_of,
+    quick,
     samples,
     table,
 )
@@ -107,7 +108,7 @@ def with_values(record: Record) -> Record:
     return {**record, "revenue": revenue, "spent": (price if known else 1.0) + 1}
 
 
-@every_engine_given(20, records=records, unit=st.sampled_from(list(UNITS)), drop=st.booleans())
+@every_engine_given(12, records=records, unit=st.sampled_from(list(UNITS)), drop=st.booleans())
 def test_the_oracle_counts_the_same_units_and_values(
     engine: Engine, records: list[Record], unit: Unit, drop: bool
 ) -> None:
@@ -157,7 +158,7 @@ def crowd(pairs: Sequence[tuple[int, int]]) -> pa.Table:
     return table(rows, CROWD)
 
 
-@every_engine_given(10, pairs=crowds, limit=st.integers(1, 4), seed=st.integers(0, 2**64 - 1), order=st.randoms())
+@every_engine_given(6, pairs=crowds, limit=st.integers(1, 4), seed=st.integers(0, 2**64 - 1), order=st.randoms())
 def test_a_sample_depends_on_the_seed_and_the_units_own_records(
     engine: Engine, pairs: list[tuple[int, int]], limit: int, seed: int, order: random.Random
 ) -> None:
@@ -191,7 +192,8 @@ def test_pairs_elections_and_sketches_take_such_units(engine: Engine) -> None:
         assert opened.total_units() == len(degrees)
         few = sum(degree < 4 for degree in degrees.values())
         assert opened.degree_histogram(np.array([1, 4])).tolist() == [few, len(degrees) - few]
-        assert 0 < opened.voters().elect(1).sum_of("votes") <= len(degrees)
+        places = 9 if quick(engine) else 1  # a round for each time that somebody is turned away takes Spark a second
+        assert 0 < opened.voters().elect(places).sum_of("votes") <= len(degrees)
 
 
 def _counts(histogram: Histogram) -> dict[Any, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from function_cases import QUICK, THOROUGH, Case, all_cases
+from function_cases import LONGER, QUICK, THOROUGH, Case, Effort, all_cases
 from function_fuzz import fuzz
 from function_values import TYPES
 
@@ -24,13 +24,18 @@ def connection() -> duckdb.DuckDBPyConnection:
     return duckdb.connect()
 
 
-def test_no_nasty_value_passes_a_listed_function() -> None:
-    outcome = fuzz(all_cases(QUICK), QUICK)
+@pytest.mark.parametrize(
+    ("effort", "calls"),
+    [(QUICK, 20_000), pytest.param(LONGER, 50_000, marks=pytest.mark.long)],
+    ids=["quick", "longer"],
+)
+def test_no_nasty_value_passes_a_listed_function(effort: Effort, calls: int) -> None:
+    outcome = fuzz(all_cases(effort), effort)
     assert outcome.problems == []
     bound = {case.name for case in outcome.bound}
     assert {name for name in chain(FUNCTIONS, SYNTAX) if name not in bound} == set()
     assert {f"CAST {target}" for target in CASTS} <= bound
-    assert outcome.calls > 50_000
+    assert outcome.calls > calls
 
 
 @pytest.mark.fuzz
@@ -50,7 +55,7 @@ def test_every_zone_takes_every_time() -> None:
         for zone in sorted(literals.zones())
         for kind in TYPES["timestamp"]
     ]
-    assert fuzz(cases, QUICK).problems == []
+    assert fuzz(cases, LONGER).problems == []
 
 
 DEEP = "repeat('{\"a\":', 500000 * c0) || '1' || repeat('}', 500000 * c0)"
@@ -72,7 +77,7 @@ UNSAFE = {
 
 
 def test_the_fuzzer_sees_what_is_unsafe() -> None:
-    outcome = fuzz([case for case, _ in UNSAFE.values()], replace(QUICK, alone=12))
+    outcome = fuzz([case for case, _ in UNSAFE.values()], replace(LONGER, alone=12))
     problems = dict(outcome.problems)
     for what, (case, expected) in UNSAFE.items():
         assert re.search(expected, problems.get(case, "nothing")), what
