@@ -34,7 +34,7 @@ def engine() -> dp.SparkEngine:
     return dp.SparkEngine(session())
 
 
-@pytest.mark.parametrize("setting", ["new groups", "sums, means and rows"])
+@pytest.mark.parametrize("setting", [pytest.param("new groups", marks=pytest.mark.cluster), "sums, means and rows"])
 def test_claims_hold_on_executors(setting: str) -> None:
     asked, _, _ = what_is_attacked(engine(), None, thorough=False)
     found = attack(next(claim for claim in asked if setting in claim.setting), ALPHA, thorough=False)
@@ -51,9 +51,9 @@ WITHSTOOD = [
     pytest.param("sums", marks=pytest.mark.cluster),
     pytest.param("noise on every number", marks=pytest.mark.cluster),
     pytest.param("sparsity", marks=pytest.mark.cluster),
-    "charge first",
+    pytest.param("charge first", marks=pytest.mark.cluster),  # test_spark_charge watches every table and the noise
     pytest.param("strictly above", marks=pytest.mark.cluster),
-    pytest.param("noise of two tasks", marks=pytest.mark.cluster),  # test_spark_noise_safety has six
+    pytest.param("noise of two tasks", marks=pytest.mark.cluster),  # test_spark_noise_safety has four
 ]
 
 
