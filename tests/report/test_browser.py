@@ -257,7 +257,12 @@ LOOKS: list[tuple[str, dict[str, Any]]] = [
     *((kind, {"color_scheme": "dark"}) for kind in ("bars", "time", "heat")),
     *((kind, {"viewport": PHONE}) for kind in ("bars", "time", "heat")),
 ]
-ALWAYS = ("keys", {}), ("hostile", {}), ("heat", {"color_scheme": "dark"}), ("time", {"viewport": PHONE})
+ALWAYS: list[tuple[str, dict[str, Any]]] = [
+    ("keys", {}),
+    ("hostile", {}),
+    ("heat", {"color_scheme": "dark"}),
+    ("time", {"viewport": PHONE}),
+]
 """Every picture and every look once; `make test-long` has the others."""
 
 

@@ -127,7 +127,8 @@ def hurry(folder: Path, program: Path) -> list[Step]:
     done = _run([program.with_name("python"), "-I", "-c", ONE_PROCESS], folder, words)
     assert done.returncode == 0, done.stderr
     for step, line in zip(STEPS[1:], done.stdout.splitlines(), strict=True):
-        check(step, *json.loads(line), folder)
+        code, printed = json.loads(line)
+        check(step, code, printed, folder)
     return list(STEPS)
 
 
