@@ -165,11 +165,10 @@ def test_a_noisy_release_is_written_by_spark_verified_and_removed(plan: dict[str
     assert found.first(2) == (table.slice(0, 2), table.num_rows)
     assert found.to_spark().columns == table.column_names
     assert found.to_pandas().shape == found.to_polars().shape == table.shape
-    for name in ("out.parquet", "out.csv"):
-        found.write(tmp_path / name)
-        checks = examine(tmp_path / name)
-        assert not any(check.failed for check in checks), checks
-        assert {"guarantee", "columns", "threshold", "lattice"} <= {check.name for check in checks}
+    found.write(tmp_path / "out.parquet")  # test_spark_outputs has a CSV
+    checks = examine(tmp_path / "out.parquet")
+    assert not any(check.failed for check in checks), checks
+    assert {"guarantee", "columns", "threshold", "lattice"} <= {check.name for check in checks}
     found.report(tmp_path / "out.html")
     assert "Private counts by item" in (tmp_path / "out.html").read_text()
     found.close()
