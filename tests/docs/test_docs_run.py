@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pages
@@ -37,6 +39,12 @@ TOLD_BEFORE = ("plan", "profile", "stat")
 """Commands that print what follows from the call, but for the answer of a statistic: pages show what they print."""
 MOST_NOT_RUN = 6
 """So many blocks may be marked as not run."""
+SLOW = {
+    "docs/adaptive.md", "docs/choose/bounds.md", "docs/choose/tables.md", "docs/flexible-accuracy.md", "docs/how-to/budget.md",
+    "docs/how-to/csv.md", "docs/how-to/daily.md", "docs/how-to/largest.md", "docs/how-to/read.md", "docs/how-to/sums.md",
+    "docs/index.md", "docs/quantiles.md", "docs/release.md", "docs/reports.md", "docs/sql.md", "docs/unknown-domain.md",
+}  # fmt: skip
+"""Pages that `make test-long` runs. By default all of their blocks are parsed, and plans are made that read no file."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +54,11 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", PAGES, ids=pages.name_of)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.long) if pages.name_of(page) in SLOW else page for page in PAGES],
+    ids=pages.name_of,
+)
 def test_every_block_runs(page: Path, tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = pages.blocks(page.read_text(encoding="utf-8"))
     if not any("--data" in command.words for block in found for command in pages.commands(block)):
@@ -65,10 +77,33 @@ def test_every_block_runs(page: Path, tables: Path, tmp_path: Path, monkeypatch:
             run_command(page, command, monkeypatch)
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if pages.name_of(page) in SLOW], ids=pages.name_of)
+def test_every_block_is_one(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python and SQL that can be parsed, and commands with options that there are."""
+    for block in pages.blocks(page.read_text(encoding="utf-8")):
+        if block.language == "python":
+            compiled(page, block)
+        elif block.language == "sql":
+            run_sql(page, block, {})
+        for command in pages.commands(block):
+            alone = command.words[1:2] in (("plan",), ("profile",)) and not re.search(
+                r"\.[a-z]{3,}", str(command.words)
+            )
+            run_command(page, command if alone else replace(command, reason="in make test-long"), monkeypatch)
+
+
+def test_slow_pages_exist() -> None:
+    assert set(map(pages.name_of, PAGES)) > SLOW
+
+
 def run_python(page: Path, block: Block, space: dict[str, Any]) -> None:
-    code = compile("\n" * (block.line - 1) + block.text, pages.name_of(page), "exec")
+    code = compiled(page, block)
     if not block.reason:
         exec(code, space)
+
+
+def compiled(page: Path, block: Block) -> CodeType:
+    return compile("\n" * (block.line - 1) + block.text, pages.name_of(page), "exec")
 
 
 def run_sql(page: Path, block: Block, space: dict[str, Any]) -> None:

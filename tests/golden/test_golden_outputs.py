@@ -9,8 +9,23 @@ import pytest
 from cases import CASES
 from harness import OUTPUTS, run, text_of
 
+ELSEWHERE = {
+    "command-continual", "command-plan-pictures", "command-release-options", "command-session", "command-top-k",
+    "continual-without-noise", "errors-of-stored-plans", "ledger-basic", "ledger-gdp", "ledger-zcdp", "plan-adaptive",
+    "plan-adaptive-given", "plan-adaptive-total", "plan-discrete-correlated", "plan-emphasis", "plan-keys",
+    "plan-keys-max-groups", "plan-laplace", "plan-large-epsilon", "plan-noise-std", "plan-objective-gap", "plan-sparsity",
+    "plan-sparsity-max-groups", "plan-sparsity-paper-3.3", "plan-thousand-groups", "plan-voting", "release-adaptive",
+    "release-add-the-deltas", "release-default-means", "release-discrete", "release-jsonl", "release-keys",
+    "release-keys-of-two-columns", "release-keys-sparse", "release-laplace", "release-max-groups", "release-of-frames",
+    "release-of-nothing", "release-of-saved-plans", "release-parquet", "release-sparsity", "release-two-keys", "release-voting",
+    "release-voting-light", "release-written", "statistics", "top-k-from-top", "top-k-ranked",
+}  # fmt: skip
+"""Cases that are parts of others or go the same way with other numbers: `make test-long` compares these too."""
 
-@pytest.mark.parametrize("name", CASES)
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in ELSEWHERE else name for name in CASES]
+)
 def test_case(name: str, tmp_path: Path) -> None:
     check(name, text_of(run(CASES[name], tmp_path)))
 
@@ -27,4 +42,5 @@ def check(name: str, found: str) -> None:
 def test_nothing_is_stored_without_a_case() -> None:
     from spark_cases import SPARK_CASES
 
+    assert set(CASES) >= ELSEWHERE
     assert {path.stem for path in OUTPUTS.glob("*.json")} == {*CASES, *SPARK_CASES}

@@ -11,7 +11,8 @@ from test_golden_outputs import check
 
 from spark_sessions import session
 
-QUICK = {"spark-everything", "spark-adaptive", "spark-errors"}
+QUICK = {"spark-errors"}
+"""For releases, tests/spark/test_spark_release.py has the same bits here and there, and those of here are recorded."""
 
 
 @pytest.mark.parametrize(

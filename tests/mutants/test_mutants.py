@@ -1,13 +1,15 @@
-"""The list of mutants is sound, and a random hundredth of them is killed."""
+"""The list of mutants is sound, and three of them at random are killed."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 
 import pytest
 from catalogue import MUTANTS
+from run import SOME
 
 from mutants import ROOT, SOURCES, Mutant
 
@@ -29,28 +31,37 @@ def test_every_mutant_has_a_name_of_its_own_and_changes_one_place() -> None:
             assert not name or f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), test
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    """In a process that has not loaded the package: each mutant is a fork of it."""
+SCRIPT = """
+import json
+from mutants import Mutant, try_all
+from run import chosen
+same = Mutant("same", "version.py", "__version__", "__version__", "-", ("tests/privacy/test_search.py",))
+print(json.dumps({verdict.mutant.name: (verdict.killed, verdict.output) for verdict in try_all([same, *chosen(["--some"])])}))
+"""
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> dict[str, tuple[bool, str]]:
+    """Of a mutant that changes nothing and of three at random, from a process that has not loaded the package."""
     settings = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
-    command = [sys.executable, str(ROOT / "tests" / "mutants" / "run.py"), *words]
-    return subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
-
-
-def test_a_random_hundredth_is_killed() -> None:
-    """Other ones in every run."""
-    done = run("--some")
+    settings["PYTHONPATH"] = str(ROOT / "tests" / "mutants")
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, tuple[bool, str]] = json.loads(done.stdout)
+    return found
 
 
-def test_a_mutant_that_changes_nothing_survives() -> None:
+def test_some_are_killed(verdicts: dict[str, tuple[bool, str]]) -> None:
+    """Other ones in every run."""
+    alive = {name: output for name, (killed, output) in verdicts.items() if not killed and name != "same"}
+    assert len(verdicts) == 1 + SOME
+    assert not alive
+
+
+def test_a_mutant_that_changes_nothing_survives(verdicts: dict[str, tuple[bool, str]]) -> None:
     """The harness can tell."""
-    code = (
-        "from mutants import Mutant, try_all\n"
-        "same = Mutant('same', 'version.py', '__version__', '__version__', '-', ('tests/privacy/test_search.py',))\n"
-        "print([verdict.killed for verdict in try_all([same])])"
-    )
-    settings = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "mutants")}
-    done = subprocess.run([sys.executable, "-c", code], env=settings, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "[False]", done.stderr
+    killed, output = verdicts["same"]
+    assert not killed, output
+    assert " passed" in output
     with pytest.raises(ValueError, match="once"):
         Mutant("nowhere", "version.py", "no such text", "", "nothing", ("x",)).planted("other text")

@@ -8,7 +8,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from tutorials import NOTEBOOKS, executed, read
+from tutorials import NOTEBOOKS, executed, read, run
 
 ELSEWHERE = re.compile(r"(?<![\w.])/(?:home|tmp|work|root|Users|usr)/")
 
@@ -19,7 +19,26 @@ def shown(notebook: Any) -> list[list[tuple[str, ...]]]:
     return [[(one.output_type, *sorted(one.get("data", {}))) for one in cell.outputs] for cell in cells]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:zmq", "ignore::DeprecationWarning:jupyter_client")
+LIBRARIES = ("ignore::DeprecationWarning:zmq", "ignore::DeprecationWarning:jupyter_client")
+
+
+@pytest.mark.filterwarnings(*LIBRARIES)
+def test_the_tutorials_run_and_show_what_they_keep(tmp_path: Path) -> None:
+    """One after the other in one kernel, whose start takes longer than they do: in folders of their own, with no name left."""
+    together = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
+    for path in NOTEBOOKS:
+        (tmp_path / path.stem).mkdir()
+        between = f"import os\nos.chdir({str(tmp_path / path.stem)!r})\n%reset -f"
+        together.cells += [nbformat.v4.new_code_cell(between), *read(path).cells]  # type: ignore[no-untyped-call]
+    for number, cell in enumerate(together.cells):
+        cell.id = f"cell-{number}"
+    run(together, tmp_path)
+    kept = [[], *shown(read(NOTEBOOKS[0])), [], *shown(read(NOTEBOOKS[1]))]
+    assert shown(together) == kept
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings(*LIBRARIES)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_tutorial_runs_and_shows_what_it_keeps(path: Path, tmp_path: Path) -> None:
     kept = read(path)

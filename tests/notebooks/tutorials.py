@@ -19,14 +19,19 @@ def read(path: Path) -> Any:
     return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
 
 
-def executed(path: Path, folder: Path) -> Any:
-    """The notebook after a run in a folder, without what differs between machines: times, versions, numbers of runs."""
+def run(notebook: Any, folder: Path) -> None:
+    """From the first cell to the last, in a folder."""
     os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
-    notebook = read(path)
     client = NotebookClient(
         notebook, timeout=300, kernel_name="python3", record_timing=False, resources={"metadata": {"path": str(folder)}}
     )
     client.execute()
+
+
+def executed(path: Path, folder: Path) -> Any:
+    """The notebook after a run in a folder, without what differs between machines: times, versions, numbers of runs."""
+    notebook = read(path)
+    run(notebook, folder)
     notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     for number, cell in enumerate(notebook.cells):
         cell.metadata = {}

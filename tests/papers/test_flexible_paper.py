@@ -1,7 +1,9 @@
 """papers/flexible.py with few data sets: what it writes, and what must come out of every mechanism."""
 
+import contextlib
 import csv
-import subprocess
+import io
+import runpy
 import sys
 from pathlib import Path
 
@@ -14,11 +16,12 @@ Errors = dict[tuple[int, str, float], tuple[float, float]]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("flexible") / "new"
-    command = [sys.executable, "-W", "error", str(ROOT / "papers" / "flexible.py"), "--sets", "6", "--runs", "10"]
-    done = subprocess.run([*command, "--out", str(made)], capture_output=True, text=True, encoding="utf-8", check=False)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 4
+    made, path, printed = tmp_path_factory.mktemp("flexible") / "new", ROOT / "papers" / "flexible.py", io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.syspath_prepend(str(path.parent))
+        patch.setattr(sys, "argv", [str(path), "--sets", "6", "--runs", "10", "--out", str(made)])
+        runpy.run_path(str(path), run_name="__main__")
+    assert len(printed.getvalue().splitlines()) == 4
     return made
 
 

@@ -1,10 +1,11 @@
 """Every figure and table of papers/ can be made, holds the golden values of spec/, and is what docs/results.md shows."""
 
+import contextlib
 import csv
+import io
 import math
 import re
 import runpy
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,10 +36,17 @@ class Output:
 
 
 def run(name: str, *options: str) -> str:
-    command = [sys.executable, "-W", "error", str(ROOT / "papers" / f"{name}.py"), *options]
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """A script in this process, where warnings are errors."""
+    path, printed = ROOT / "papers" / f"{name}.py", io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.syspath_prepend(str(ROOT / "papers"))
+        patch.setattr(sys, "argv", [str(path), *options])
+        ended: contextlib.AbstractContextManager[object] = (
+            pytest.raises(SystemExit, match=r"^0$") if "--help" in options else contextlib.nullcontext()
+        )
+        with ended:
+            runpy.run_path(str(path), run_name="__main__")
+    return printed.getvalue()
 
 
 def make(name: str, factory: pytest.TempPathFactory) -> Output:

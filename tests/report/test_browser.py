@@ -18,6 +18,7 @@ from published_tables import HOSTILE, KINDS, many, of_keys, of_two_keys, over_ti
 from dphist.publish.result import Published
 from dphist.report.cells import MOST_LETTERS, MOST_ROWS, NULL, cut
 from dphist.words import printable
+from example_numbers import some
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -178,7 +179,7 @@ def test_hostile_keys_are_text(opened: Open, script: bool) -> None:
         page.get_by_role("button", name="key", exact=True).click()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", some(list(KINDS), 3))
 def test_a_phone_never_scrolls_sideways(opened: Open, kind: str) -> None:
     page = opened(kind, viewport=PHONE)
     page.click("summary")
@@ -251,14 +252,25 @@ def test_everything_works_with_the_keyboard_alone(opened: Open) -> None:
     assert page.locator("details h3").first.is_visible()
 
 
-LOOKS = [
+LOOKS: list[tuple[str, dict[str, Any]]] = [
     *((kind, {}) for kind in KINDS),
     *((kind, {"color_scheme": "dark"}) for kind in ("bars", "time", "heat")),
     *((kind, {"viewport": PHONE}) for kind in ("bars", "time", "heat")),
 ]
+ALWAYS: list[tuple[str, dict[str, Any]]] = [
+    ("keys", {}),
+    ("hostile", {}),
+    ("heat", {"color_scheme": "dark"}),
+    ("time", {"viewport": PHONE}),
+]
+"""Every picture and every look once; `make test-long` has the others."""
 
 
-@pytest.mark.parametrize(("kind", "options"), LOOKS, ids=str)
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [look if look in ALWAYS else pytest.param(*look, marks=pytest.mark.long) for look in LOOKS],
+    ids=str,
+)
 def test_axe_finds_no_violation(opened: Open, kind: str, options: dict[str, Any]) -> None:
     page = opened(kind, **options)
     page.click("summary")

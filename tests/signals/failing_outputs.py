@@ -73,7 +73,7 @@ def main() -> None:
     os.chdir(sys.argv[1])
     with open("events.csv", "w") as file:
         file.write("user,item\n")
-        file.writelines(f"u{n},item number {n % 1500}\n" for n in range(30_000))
+        file.writelines(f"u{n},item number {n % 1500}\n" for n in range(6_000))
     with Ledger("l.db", create=True) as opened:
         opened.create(DataSet("people", 20.0, 1e-2, "user", "basic"))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

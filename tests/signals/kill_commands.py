@@ -248,11 +248,11 @@ MOMENTS: dict[str, tuple[str, Any, str, bool]] = {
 }
 
 
-EVERY = 4
+EVERY = 5
 
 
 def at_moments(thorough: bool) -> Iterator[dict[str, Any]]:
-    """Each moment with each of the signals that can be caught, or every fourth, from a random one, with one of them."""
+    """Each moment with each of the signals that can be caught, or every fifth, from a random one, with one of them."""
     number = 0
     places = list(enumerate(MOMENTS.items()))
     chosen = places if thorough else places[random.SystemRandom().randrange(EVERY) :: EVERY]

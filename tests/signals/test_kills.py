@@ -90,7 +90,7 @@ def check(found: list[dict[str, Any]]) -> None:
 
 
 def test_a_signal_at_some_steps(tmp_path: Path) -> None:
-    """A random quarter of them in every run."""
+    """A random fifth of them in every run."""
     found = results(tmp_path, "moments", limit=300)
     assert {result["signal"] for result in found} == {"SIGTERM", "SIGINT", "SIGHUP"}
     assert all(result["code"] > 128 for result in found), "each of them ends the command"

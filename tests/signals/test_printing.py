@@ -100,7 +100,7 @@ def test_words_that_are_not_utf8_are_refused_before_anything_is_read(evil: Path)
         assert harmless(done).startswith("dphist: Expected names and options in UTF-8, got '\\udcff")
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("encoding", [pytest.param("ascii", marks=pytest.mark.long), "latin-1"])
 def test_a_stream_of_another_encoding_gets_escapes(encoding: str, evil: Path) -> None:
     words = ["release", "e.parquet", "--unit", EVIL, "--by", f"{EVIL}2", *BUDGET, "--max-groups", "1", "-o", "o.csv"]
     environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}

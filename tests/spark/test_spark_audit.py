@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dphist as dp
+import spark_sessions
 from dphist.audit import attacks, bounding, broken, claims
 from dphist.audit.judge import attack
 from dphist.audit.run import audit, judge, what_is_attacked
@@ -23,7 +24,8 @@ ALPHA = 1e-6
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer runs, one kind of release, one nasty table."""
-    monkeypatch.setattr(claims, "FEWER", (2_000, 2_000))
+    runs = 2_000 if spark_sessions.thorough else 1_000
+    monkeypatch.setattr(claims, "FEWER", (runs, runs))
     monkeypatch.setattr(broken, "FEWER", (2_000, 2_000))
     monkeypatch.setattr(attacks, "KINDS", ("gaussian",))
     tables = bounding.nasty_tables()[:1]
@@ -34,9 +36,9 @@ def engine() -> dp.SparkEngine:
     return dp.SparkEngine(session())
 
 
-@pytest.mark.parametrize("setting", ["new groups", "sums, means and rows"])
+@pytest.mark.parametrize("setting", [pytest.param("new groups", marks=pytest.mark.cluster), "sums, means and rows"])
 def test_claims_hold_on_executors(setting: str) -> None:
-    asked, _, _ = what_is_attacked(engine(), None, thorough=False)
+    asked = claims.releases(engine(), claims.FEWER)  # one after the other: each makes a plan of its own
     found = attack(next(claim for claim in asked if setting in claim.setting), ALPHA, thorough=False)
     assert found.holds
     assert found.attacked is not None
@@ -45,15 +47,15 @@ def test_claims_hold_on_executors(setting: str) -> None:
 
 WITHSTOOD = [
     pytest.param("support and staging", marks=pytest.mark.cluster),
-    "contribution bounds",
+    pytest.param("contribution bounds", marks=pytest.mark.cluster),  # tests/engines has them for both engines
     pytest.param("bounds, pairs written", marks=pytest.mark.cluster),
     pytest.param("equal keys and units", marks=pytest.mark.cluster),
     pytest.param("sums", marks=pytest.mark.cluster),
     pytest.param("noise on every number", marks=pytest.mark.cluster),
     pytest.param("sparsity", marks=pytest.mark.cluster),
-    "charge first",
+    pytest.param("charge first", marks=pytest.mark.cluster),  # test_spark_charge watches every table and the noise
     pytest.param("strictly above", marks=pytest.mark.cluster),
-    pytest.param("noise of two tasks", marks=pytest.mark.cluster),  # test_spark_noise_safety has six
+    pytest.param("noise of two tasks", marks=pytest.mark.cluster),  # test_spark_noise_safety has four
 ]
 
 

@@ -85,7 +85,9 @@ def test_a_folder_of_spark_is_replaced_on_request_and_comes_back_if_that_fails(
     def parts() -> set[str]:
         return {path.name for path in out.iterdir()}
 
-    with dp.release(frame(EVENTS), **OPTIONS, max_groups=2) as found:
+    pq.write_table(EVENTS, tmp_path / "events.parquet")
+    read = session().read.parquet(str(tmp_path / "events.parquet"))
+    with dp.release(read, **OPTIONS, max_groups=2) as found:
         found.write(out)
         first = parts()
         with pytest.raises(dp.InvalidParameter, match="which exists"):
@@ -103,12 +105,10 @@ def test_a_folder_of_spark_is_replaced_on_request_and_comes_back_if_that_fails(
         with pytest.raises(dp.InvalidParameter, match="only folders of this machine"):
             engine.check_output(str(out))
         engine.check_output(str(out) + ".new")
-    assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]
+        with pytest.raises(dp.InvalidParameter, match="not read by"):
+            found.report(tmp_path / "events.parquet", overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["events.parquet", "out.parquet"]
     assert not any(check.failed for check in examine(out))
-    pq.write_table(EVENTS, tmp_path / "events.parquet")
-    read = session().read.parquet(str(tmp_path / "events.parquet"))
-    with dp.release(read, **OPTIONS, max_groups=2) as found, pytest.raises(dp.InvalidParameter, match="not read by"):
-        found.report(tmp_path / "events.parquet", overwrite=True)
 
 
 @pytest.mark.parametrize("place", ["duckdb", "spark"])

@@ -22,8 +22,8 @@ from dphist.ledger import DataSet, Ledger
 from dphist.mechanisms import CorrelatedGaussian
 from spark_sessions import event_log, frame, session
 
-MANY = pa.table({"user": np.arange(40_000), "item": np.arange(40_000) % 200})
-"""200 groups of 200 units: all of them are released, whatever the noise."""
+MANY = pa.table({"user": np.arange(20_000), "item": np.arange(20_000) % 100})
+"""100 groups of 200 units: all of them are released, whatever the noise."""
 
 
 @contextmanager
@@ -91,21 +91,21 @@ def test_a_task_that_fails_after_noising_publishes_one_consistent_result_and_is_
     address = str(tmp_path / "ledger.db")
     with Ledger(address, create=True) as opened:
         opened.create(DataSet("people", 20.0, 1e-3, "user", "gdp"))
-    with several_tasks(3):
+    with several_tasks(2):
         options: dict[str, Any] = {"max_groups": 1, "mechanism": "sparse-gaussian", "epsilon": 1, "delta": 1e-6}
         engine = dp.SparkEngine(session(), str(staging))
         found = dp.release(
-            frame(MANY, 3), unit="user", by="item", engine=engine, ledger=address, dataset="people", **options
+            frame(MANY, 2), unit="user", by="item", engine=engine, ledger=address, dataset="people", **options
         )
     noised = attempts(records)
     tasks = {task for task, _ in noised}
     assert len(tasks) > 1
     assert {attempt for _, attempt in noised} == {0, 1}  # every task drew twice
     published = {(row["item"], row["count"]) for row in found.to_arrow().to_pylist()}
-    assert len(published) == len({item for item, _ in published}) == 200
+    assert len(published) == len({item for item, _ in published}) == 100
     first, second = ({row for task in tasks for row in noised[task, attempt]} for attempt in (0, 1))
     assert published == second  # the attempts that were committed, whole
-    assert len(published & first) < 10  # 200 counts on a lattice of 2^-10: 0 or 1 by chance
+    assert len(published & first) < 10  # 100 counts on a lattice of 2^-10: 0 or 1 by chance
     again = {(row["item"], row["count"]) for row in found.to_arrow().to_pylist()}
     assert again == published  # reading is not computing
     with Ledger(address) as opened:
@@ -141,15 +141,15 @@ def test_a_job_that_fails_leaves_nothing_and_tells_nothing(tmp_path: Path, monke
 
 
 def test_tasks_draw_from_their_own_entropy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks that see the same counts must not draw the same noise: 600 groups of 60 units in 6 tasks, noise on 2^-10."""
+    """Tasks that see the same counts must not draw the same noise: 400 groups of 60 units in 4 tasks, noise on 2^-10."""
     # Batches of one size: tasks of different length would use the same words differently.
     monkeypatch.setitem(SETTINGS, "spark.sql.execution.arrow.maxRecordsPerBatch", "16")
-    table = pa.table({"user": np.arange(36_000), "item": np.arange(36_000) % 600})
+    table = pa.table({"user": np.arange(24_000), "item": np.arange(24_000) % 400})
     options: dict[str, Any] = {"epsilon": 1, "delta": 1e-3, "max_groups": 1, "mechanism": "sparse-gaussian"}
-    with several_tasks(6), dp.release(frame(table), unit="user", by="item", **options) as found:
+    with several_tasks(4), dp.release(frame(table), unit="user", by="item", **options) as found:
         counts = found.to_arrow().column("count").to_numpy()
-    assert len(counts) > 500
-    noise = counts - 60  # with one stream for all tasks, each value would come about six times
+    assert len(counts) > 330
+    noise = counts - 60  # with one stream for all tasks, each value would come about four times
     assert len(np.unique(noise)) > 0.7 * len(noise)
     assert 0.8 < noise.std() / found.plan.mechanism.noise_std < 1.2
 

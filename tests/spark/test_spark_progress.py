@@ -26,7 +26,7 @@ def test_the_share_of_tasks_is_asked_for_while_spark_reads(tmp_path: Path) -> No
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(0.005):
+        while not done.wait(0.02):
             shares.extend(phase.share() for phase in told[1:2] if isinstance(phase, Reading))
 
     watcher = threading.Thread(target=watch)

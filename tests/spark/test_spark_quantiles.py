@@ -22,7 +22,10 @@ SOURCE = pa.table(
 """Two groups of everybody: half of the values of item 0 are 0 and half are 1, those of item 1 are 4 and 5."""
 
 
-@pytest.mark.parametrize("bound", [{"max_groups": 2}, {}], ids=["bounded", "unbounded"])
+@pytest.mark.parametrize(
+    "bound",
+    [pytest.param({"max_groups": 2}, id="bounded"), pytest.param({}, id="unbounded", marks=pytest.mark.cluster)],
+)
 def test_quantiles_of_a_release_on_spark(bound: dict[str, Any]) -> None:
     asked: dict[str, Any] = {"quantiles": {"x": ([0.25, 0.75], -1, 9)}, "sums": {"x": (0, 5)}, "intervals": 0.999}
     with dp.release(frame(SOURCE), unit="user", by="item", epsilon=20, delta=1e-6, **bound, **asked) as found:

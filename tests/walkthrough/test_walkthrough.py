@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from first_hour import ROOT, STEPS, build, install, walk
+from first_hour import ROOT, STEPS, build, hurry, install, put_together, walk
 
 pytestmark = pytest.mark.xdist_group("walkthrough")
 
@@ -21,17 +21,24 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def program(packages: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return install(packages[0], tmp_path_factory.mktemp("install") / "venv")
+    return put_together(packages[0], tmp_path_factory.mktemp("install") / "venv")
 
 
 def test_the_first_hour(program: Path, tmp_path: Path) -> None:
+    assert hurry(tmp_path, program) == list(STEPS)
+
+
+@pytest.mark.long
+def test_the_first_hour_as_it_is(packages: tuple[Path, Path], tmp_path: Path) -> None:
+    """Installed by pip, one process for each command."""
+    program = install(packages[0], tmp_path / "venv")
     assert [step for step, _ in walk(tmp_path, program)] == list(STEPS)
 
 
 def test_the_package_has_the_core_alone(program: Path) -> None:
     python = program.with_name("python")
     lines = subprocess.check_output(
-        [python, "-c", "import importlib.metadata as m\nfor d in m.distributions(): print(d.name)"]
+        [python, "-I", "-c", "import importlib.metadata as m\nfor d in m.distributions(): print(d.name)"]
     )
     names = {re.sub(r"[-_.]+", "-", name).lower() for name in lines.decode().split()}
     assert names >= {"dphist", "numpy", "scipy", "duckdb", "pyarrow", "rich", "typer"}
@@ -47,7 +54,7 @@ def test_the_package_has_the_core_alone(program: Path) -> None:
         "playwright",
     }
     loaded = subprocess.check_output(
-        [python, "-c", "import dphist; print(dphist.__file__)"], cwd=program.parent, text=True
+        [python, "-I", "-c", "import dphist; print(dphist.__file__)"], cwd=program.parent, text=True
     )
     assert "site-packages" in loaded
 
