@@ -27,7 +27,7 @@ UNTRACED = {
 """Tests that run unseen by the coverage gate: the others cover its rooms line by line, and tracing these would cost minutes."""
 
 MADE_ONCE = {"cli", "ledger", "publish", "sql", "unknown_domain"}
-"""Tests of what is done with plans: equal ones are calibrated once in a process, as are the options of commands read once."""
+"""Tests of what is done with plans: equal ones are calibrated once in a process, and commands built once."""
 
 EXAMINED_APART = {"test_isolated"}
 """Files of tests in which `verify` starts a process: that costs a second, and all others look at what it answers."""

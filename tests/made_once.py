@@ -1,4 +1,4 @@
-"""What takes longer than most tests that need it, and is the same each time: plans, and the options of commands."""
+"""What takes longer than most tests that need it, and is the same each time: plans, and commands with their options."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ PURE = (
     "dphist.mechanisms.ranked.calibrate",
     "dphist.lists.continual.calibrate",
     "dphist.lists.session.calibrate",
-    "typer.main.get_params_from_function",
+    "typer.main.get_command",
+    "typer.testing._get_command",
 )
-"""Functions of public parameters, where they are looked up. Nobody changes what they return."""
+"""Functions of public parameters, or of an application that stays, where they are looked up. Nobody changes what they return."""
 
 
 @contextmanager
