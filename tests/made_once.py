@@ -7,36 +7,38 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, is_dataclass
 from functools import cache, wraps
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-PURE = (
-    "dphist.planning.plan.choose",
-    "dphist.mechanisms.correlated_top_k.calibrate",
-    "dphist.mechanisms.from_top.calibrate",
-    "dphist.mechanisms.ranked.calibrate",
-    "dphist.lists.continual.calibrate",
-    "dphist.lists.session.calibrate",
-    "typer.main.get_command",
-    "typer.testing._get_command",
-)
-"""Functions of public parameters, or of an application that stays, where they are looked up. Nobody changes what they return."""
+PURE = {
+    "dphist.planning.plan": "choose",
+    "dphist.lists.continual": "calibrate",
+    "dphist.lists.session": "calibrate",
+    "typer.main": "get_command",
+    "typer.testing": "_get_command",
+}
+"""Functions of public parameters, or of an application that stays, where they are looked up. What they return stays as it is."""
+
+OF_LISTS = ("correlated_top_k", "from_top", "ranked")
+"""Modules whose `calibrate` a plan of a list calls; tests that call it themselves get what it finds."""
 
 
 @contextmanager
 def made_once() -> Iterator[None]:
     """Each is called once in this process for the same arguments; what is refused is refused anew."""
     with ExitStack() as stack:
-        for name in PURE:
-            module, _, function = name.rpartition(".")
-            stack.enter_context(mock.patch.object(import_module(module), function, _remembering(name)))
+        for module, name in PURE.items():
+            stack.enter_context(mock.patch(f"{module}.{name}", _remembering(module, name)))
+        for name in OF_LISTS:
+            known = SimpleNamespace(calibrate=_remembering(f"dphist.mechanisms.{name}", "calibrate"))
+            stack.enter_context(mock.patch(f"dphist.planning.top_k.{name}", known))
         yield
 
 
 @cache
-def _remembering(name: str) -> Callable[..., Any]:
-    module, _, function = name.rpartition(".")
-    call: Callable[..., Any] = getattr(import_module(module), function)
+def _remembering(module: str, name: str) -> Callable[..., Any]:
+    call: Callable[..., Any] = getattr(import_module(module), name)
     known: dict[str, Any] = {}
 
     @wraps(call)
