@@ -3,6 +3,7 @@
 import os
 from collections import defaultdict
 from collections.abc import Generator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import settings
 import spark_sessions
 from dphist.checks import Check
 from dphist.verification import isolated
+from made_once import made_once
 
 # No deadlines: a busy machine is not a bug. In CI the examples are the same in every run; elsewhere they are new each time.
 settings.register_profile("dphist", deadline=None, derandomize="CI" in os.environ, max_examples=50)
@@ -23,6 +25,9 @@ UNTRACED = {
     "spark", "sql", "stored", "walkthrough",
 }  # fmt: skip
 """Tests that run unseen by the coverage gate: the others cover its rooms line by line, and tracing these would cost minutes."""
+
+MADE_ONCE = {"cli", "ledger", "publish", "sql", "unknown_domain"}
+"""Tests of what is done with plans: equal ones are calibrated once in a process, and commands built once."""
 
 EXAMINED_APART = {"test_isolated"}
 """Files of tests in which `verify` starts a process: that costs a second, and all others look at what it answers."""
@@ -52,7 +57,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         tracing.stop()
         stopped.insert(0, tracing)
     try:
-        return (yield)
+        with made_once() if item.path.parent.name in MADE_ONCE else nullcontext():
+            return (yield)
     finally:
         for tracing in stopped:
             tracing.start()

@@ -18,7 +18,7 @@ from argument_fuzz import MOST_BYTES, MOST_SECONDS, SECRET, Call, Outcome, name_
 from command_line import dphist
 
 SCRIPT = Path(__file__).parent / "argument_fuzz.py"
-FEW, OPTIONS, NAMES = 60, 2_400, 800
+FEW, OPTIONS, NAMES = 25, 2_400, 800
 
 
 @contextlib.contextmanager

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
-from command_line import dphist, dphist_process
+from command_line import dphist
 from dphist import demo
 from dphist.cli import demo as command
 
 
 def test_the_demo_shows_released_counts_beside_true_ones_and_writes_a_report(tmp_path: Path) -> None:
-    done = dphist_process("demo", cwd=tmp_path)
+    done = dphist("demo", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     rows = re.findall(r"^  (/\S*) +(-?[\d,]+) ± (\d+) +([\d,]+) +[+-]\d+%$", done.stdout, re.MULTILINE)
     assert len(rows) == 12

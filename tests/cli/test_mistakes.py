@@ -12,20 +12,16 @@ import shlex
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import typer.main
 
 from command_line import Done, dphist
 
 FILE = Path(__file__).with_name("mistakes.txt")
-_signature = cache(typer.main.get_params_from_function)  # type: ignore[attr-defined]
 ROWS = 600
 EVENTS = pa.table(
     {
@@ -99,9 +95,8 @@ def prepare(folder: Path) -> None:
 
 
 def run(words: list[str], folder: Path) -> Done:
-    """In this process. Typer reads the signatures of commands anew in each run, which takes longer than most of them."""
-    with mock.patch("typer.main.get_params_from_function", _signature):
-        return dphist(*words, cwd=folder)
+    """In this process."""
+    return dphist(*words, cwd=folder)
 
 
 def message_of(done: Done, folder: Path) -> str:

@@ -6,12 +6,10 @@ import gzip
 import io
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from terminals import listening, on_terminal
 
 import dphist as dp
 from dphist.cli import progress
@@ -36,46 +35,43 @@ EVENTS = pa.table(
     }
 )
 WORDS = ["release", "events.csv", "--unit", "user", "--by", "item", "--epsilon", "1", "--delta", "1e-6"]
-AT_ONCE = "import dphist.cli.progress as p; p.AFTER = 0.0; p.EVERY = 0.002; import dphist.cli as c; c.main(last=True)"
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same records in every form."""
+    made = tmp_path_factory.mktemp("sources")
+    rows = EVENTS.to_pylist()
+    (made / "events.csv").write_text("\n".join(["user,item,unused", *(",".join(row.values()) for row in rows), ""]))
+    (made / "events.csv.gz").write_bytes(gzip.compress((made / "events.csv").read_bytes(), 1))
+    (made / "events.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    pq.write_table(EVENTS, made / "events.parquet", row_group_size=5_000)
+    return made
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    lines = [",".join(row.values()) for row in EVENTS.to_pylist()]
-    (tmp_path / "events.csv").write_text("\n".join(["user,item,unused", *lines, ""]))
+def folder(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """For a command on a terminal whose line appears at once."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress, "AFTER", 0.0)
+    monkeypatch.setattr(progress, "EVERY", 0.002)
+    (tmp_path / "events.csv").symlink_to(sources / "events.csv")
     return tmp_path
 
 
-def on_terminal(
-    program: str, *words: str, cwd: Path, out: bool = False, interrupt_at: bytes = b""
-) -> tuple[int, str, str]:
-    """Exit code, stdout and what a terminal gets as stderr; with `out` also as stdout."""
-    reader, writer = pty.openpty()
+def interrupted(program: str, at: bytes, cwd: Path) -> tuple[int, str]:
+    """Exit code of a process of its own, which gets a SIGINT when its terminal shows `at`, and all that the terminal gets."""
     received = bytearray()
 
-    def listen() -> None:
-        with os.fdopen(reader, "rb", buffering=0) as terminal:
-            while True:
-                try:
-                    part = terminal.read(4096)
-                except OSError:  # how Linux says that the other end is closed
-                    return
-                if not part:
-                    return
-                received.extend(part)
-                if interrupt_at and interrupt_at in received and process.poll() is None:
-                    process.send_signal(signal.SIGINT)
+    def look() -> None:
+        if at in received and process.poll() is None:
+            process.send_signal(signal.SIGINT)
 
-    command = [sys.executable, "-c", program, *words]
-    environment = {**os.environ, "TERM": "xterm", "PYTHONUTF8": "1"}
-    streams = {"stdout": writer if out else subprocess.PIPE, "stderr": writer}
-    process = subprocess.Popen(command, cwd=cwd, env=environment, **streams)  # type: ignore[call-overload]
-    os.close(writer)
-    listener = threading.Thread(target=listen)
-    listener.start()
-    stdout, _ = process.communicate(timeout=120)
-    listener.join(20)
-    return process.returncode, (stdout or b"").decode(), received.decode()
+    with listening(received, look) as writer:
+        environment = {**os.environ, "TERM": "xterm", "PYTHONUTF8": "1"}
+        process = subprocess.Popen([sys.executable, "-c", program], cwd=cwd, env=environment, stderr=writer)
+        process.wait(120)
+    return process.returncode, received.decode()
 
 
 def left_on_screen(written: str) -> list[str]:
@@ -94,7 +90,7 @@ def left_on_screen(written: str) -> list[str]:
 
 
 def test_a_bar_appears_on_a_terminal_and_goes_away(folder: Path) -> None:
-    code, out, seen = on_terminal(AT_ONCE, *WORDS, "--max-groups", "2", "-o", "o.csv", cwd=folder)
+    code, out, seen = on_terminal(*WORDS, "--max-groups", "2", "-o", "o.csv", cwd=folder)
     assert code == 0, seen
     assert f"{BOUNDING}  [" in seen
     shares = [int(share) for share in re.findall(r"(\d+) % of the input read", seen)]
@@ -108,7 +104,7 @@ def test_a_bar_appears_on_a_terminal_and_goes_away(folder: Path) -> None:
 
 
 def test_a_result_on_the_same_terminal_is_not_mixed_with_it(folder: Path) -> None:
-    code, _, seen = on_terminal(AT_ONCE, *WORDS, "--max-groups", "2", "-o", "o.csv", cwd=folder, out=True)
+    code, _, seen = on_terminal(*WORDS, "--max-groups", "2", "-o", "o.csv", cwd=folder, out=True)
     assert code == 0, seen
     shown = left_on_screen(re.sub(r"\x1b\[\dm", "", seen))
     assert shown[0].split() == ["item", "count"]
@@ -117,7 +113,7 @@ def test_a_result_on_the_same_terminal_is_not_mixed_with_it(folder: Path) -> Non
 
 
 def test_nothing_with_json(folder: Path) -> None:
-    code, out, seen = on_terminal(AT_ONCE, *WORDS, "--max-groups", "2", "-o", "o.csv", "--json", cwd=folder)
+    code, out, seen = on_terminal(*WORDS, "--max-groups", "2", "-o", "o.csv", "--json", cwd=folder)
     assert (code, seen) == (0, "")
     assert json.loads(out)["released_groups"] == 7
 
@@ -152,24 +148,23 @@ def test_an_interrupt_takes_the_line_away_first(tmp_path: Path) -> None:
         "from dphist.interruption import watching\n"
         "with watching(last=True):\n  p.tell('bounding and counting'); time.sleep(60)\n"
     )
-    code, _, seen = on_terminal(program, cwd=tmp_path, interrupt_at=b"counting ...")
+    code, seen = interrupted(program, b"counting ...", tmp_path)
     assert code == 130
     assert left_on_screen(seen) == ["dphist: Interrupted. Nothing was charged.", ""]
 
 
 def test_an_error_takes_the_line_away_first(folder: Path) -> None:
-    code, _, seen = on_terminal(AT_ONCE, *WORDS, "--by", "itm", "-o", "o.csv", cwd=folder)
+    code, _, seen = on_terminal(*WORDS, "--by", "itm", "-o", "o.csv", cwd=folder)
     assert code == 2
     assert left_on_screen(seen)[0].startswith("dphist: Expected a column that exists, got 'itm'.")
 
 
-def test_a_terminal_that_cannot_be_drawn_on_fails_nothing(folder: Path) -> None:
-    broken = (
-        "import dphist.cli.progress as p\np.AFTER = 0.0; p.EVERY = 0.001\n"
-        "def fail(*_): raise OSError('no terminal')\n"
-        "p.words = fail\nimport dphist.cli as c; c.main(last=True)"
-    )
-    code, out, _ = on_terminal(broken, *WORDS, "--max-groups", "2", "-o", "o.csv", cwd=folder)
+def test_a_terminal_that_cannot_be_drawn_on_fails_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> str:
+        raise OSError("no terminal")
+
+    monkeypatch.setattr(progress, "words", fail)
+    code, out, _ = on_terminal(*WORDS, "--max-groups", "2", "-o", "o.csv", cwd=folder)
     assert code == 0
     assert "Table written to o.csv" in out
 
@@ -213,11 +208,8 @@ def test_the_words_of_a_phase() -> None:
         ("events.parquet", {"mechanism": "adaptive"}),
     ],
 )
-def test_the_share_of_a_source_ends_at_one(form: str, bound: dict[str, Any], folder: Path) -> None:
+def test_the_share_of_a_source_ends_at_one(form: str, bound: dict[str, Any], sources: Path) -> None:
     """Of a Parquet file that of the columns that are read: the one that is not is the largest."""
-    pq.write_table(EVENTS, folder / "events.parquet", row_group_size=5_000)
-    (folder / "events.csv.gz").write_bytes(gzip.compress((folder / "events.csv").read_bytes()))
-    (folder / "events.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in EVENTS.to_pylist()))
     told: list[str] = []
     ends: list[float | None] = []
 
@@ -232,7 +224,7 @@ def test_the_share_of_a_source_ends_at_one(form: str, bound: dict[str, Any], fol
 
     options = {"unit": "user", "by": "item", "epsilon": 1, "delta": 1e-6, **bound}
     types = {"user": "text", "item": "text"} if form.endswith("jsonl") else {}
-    dp.release(dp.Files((folder / form,), types=types), progress=progress_of, **options)
+    dp.release(dp.Files((sources / form,), types=types), progress=progress_of, **options)
     assert told[:2] == [READING, BOUNDING]
     assert [type(phase) for phase in told] == [str, Reading, str]
     assert ends == [pytest.approx(1, abs=0.02)]
@@ -245,7 +237,7 @@ def test_a_table_in_memory_has_phases_alone() -> None:
     assert {type(phase) for phase in told} == {str}
 
 
-def test_where_the_system_counts_nothing_no_share_is_told(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_where_the_system_counts_nothing_no_share_is_told(monkeypatch: pytest.MonkeyPatch, sources: Path) -> None:
     monkeypatch.setattr("dphist.engines.reading.Path.read_text", lambda _: "nothing")
     assert bytes_read() is None
-    assert InputBytes([(str(folder / "events.csv"), ["user"])]).share() is None
+    assert InputBytes([(str(sources / "events.csv"), ["user"])]).share() is None

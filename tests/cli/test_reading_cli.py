@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from argument_fuzz import commands
+from terminals import on_terminal
 
 import dphist as dp
 from command_line import dphist
@@ -77,16 +74,11 @@ def test_what_is_wrong_is_said_before_anything_is_read(
 def test_a_terminal_shows_the_place_in_an_expression(semicolons: Path, tmp_path: Path) -> None:
     """Elsewhere it is one line, which names the character."""
     words = ["release", str(semicolons), "--delimiter", ";", *RELEASE, "--where", "lower(url) = 1", "--dry-run"]
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "dphist", *words]
-    piped = subprocess.run(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, check=False)
-    subprocess.run(command, stderr=theirs, stdout=subprocess.DEVNULL, check=False)
-    os.close(theirs)
-    shown = os.read(ours, 10_000).decode().replace("\r\n", "\n")
-    os.close(ours)
+    piped = dphist(*words)
+    _, _, shown = on_terminal(*words, cwd=tmp_path)
     assert "text beside a number at character 1." in piped.stderr
     assert "^" not in piped.stderr
-    assert shown.endswith("  lower(url) = 1\n  ^^^^^^^^^^^^^^\n")
+    assert shown.endswith("  lower(url) = 1\r\n  ^^^^^^^^^^^^^^\r\n")
 
 
 def test_batches_of_a_stream_may_be_written_in_different_ways(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from command_line import dphist, dphist_process
+from command_line import dphist
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
 PEOPLE = ["--unit", "user_id", "--by", "url"]
@@ -21,7 +21,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_command_of_the_readme(folder: Path) -> None:
-    done = dphist_process("select", "events.parquet", *PEOPLE, *BUDGET, "-o", "keys.parquet", cwd=folder)
+    done = dphist("select", "events.parquet", *PEOPLE, *BUDGET, "-o", "keys.parquet", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     for words in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,44 +14,46 @@ OF_SQL = ("sqlglot", "prompt_toolkit", "pygments")
 WHOLE = "scipy.special"
 
 LOADED = """
-import atexit, sys
-atexit.register(lambda: print("LOADED", *sys.modules, file=sys.stderr))
-sys.argv = ["dphist", *sys.argv[1:]]
+import json, sys
 from dphist.__main__ import main
-main()
+for words in json.loads(sys.argv.pop()):
+    sys.argv = ["dphist", *words]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, end
+    print("LOADED", *sys.modules, file=sys.stderr)
 """
 
 
-def _loaded(*words: str, cwd: Path | None = None) -> set[str]:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", LOADED, *words], capture_output=True, text=True, cwd=cwd, check=True
-    )
-    return set(done.stderr.rpartition("LOADED")[2].split())
+def _loaded(*commands: list[str], cwd: Path | None = None) -> list[set[str]]:
+    """The modules of a process that runs some commands, after each of them."""
+    words = [sys.executable, "-W", "error", "-c", LOADED, json.dumps(commands)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=cwd, check=True)
+    return [set(line.split()[1:]) for line in done.stderr.splitlines() if line.startswith("LOADED ")]
 
 
-@pytest.mark.parametrize(
-    "words", ["--help", "--version", "release --help", "ledger record --help-all", "stat -h", "sql -h"]
-)
-def test_help_loads_nothing_that_takes_long(words: str) -> None:
-    assert _loaded(*words.split()).isdisjoint({*HEAVY, *OF_SQL})
+def test_help_loads_nothing_that_takes_long() -> None:
+    asked = ["--help", "--version", "release --help", "ledger record --help-all", "stat -h", "sql -h"]
+    loaded = _loaded(*(words.split() for words in asked))
+    for words, modules in zip(asked, loaded, strict=True):
+        assert modules.isdisjoint({*HEAVY, *OF_SQL}), words
 
 
 def test_a_release_loads_nothing_of_sql_and_a_statement_nothing_of_the_shell(tmp_path: Path) -> None:
     (tmp_path / "events.csv").write_text("user,item\n" + "".join(f"{n},a\n" for n in range(99)))
     budget = ["--unit", "user", "--epsilon", "1", "--delta", "1e-6"]
-    released = _loaded(
-        "release", "events.csv", "--by", "item", "--max-groups", "1", *budget, "-o", "o.csv", cwd=tmp_path
-    )
+    release = ["release", "events.csv", "--by", "item", "--max-groups", "1", *budget, "-o", "o.csv"]
+    query = "SELECT WITH DIFFERENTIAL_PRIVACY COUNT(DISTINCT user) FROM events"
+    released, answered = _loaded(release, ["sql", query, "--table", "events.csv", *budget], cwd=tmp_path)
     assert "duckdb" in released
     assert released.isdisjoint({"sqlglot", "prompt_toolkit", "dphist.sql"})
-    query = "SELECT WITH DIFFERENTIAL_PRIVACY COUNT(DISTINCT user) FROM events"
-    answered = _loaded("sql", query, "--table", "events.csv", *budget, cwd=tmp_path)
     assert "sqlglot" in answered
     assert answered.isdisjoint({"prompt_toolkit", "dphist.cli.shell"})
 
 
 def test_a_plan_loads_numbers_and_no_engine(tmp_path: Path) -> None:
-    loaded = _loaded("plan", "--epsilon", "1", "--delta", "1e-8", cwd=tmp_path)
+    (loaded,) = _loaded(["plan", "--epsilon", "1", "--delta", "1e-8"], cwd=tmp_path)
     assert {"numpy", "scipy.special._ufuncs"} <= loaded
     unneeded = {"duckdb", "pyarrow", "sqlalchemy", "rich", "pandas", "matplotlib", "scipy.stats", "scipy.optimize"}
     assert loaded.isdisjoint({*unneeded, WHOLE, "numpy.testing", "numpy.f2py", "dphist.engines.duckdb"})

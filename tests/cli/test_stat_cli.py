@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from command_line import Done, dphist, dphist_process
+from command_line import Done, dphist
 
 AGE = ["--column", "age", "--unit", "person", "--lower", "0", "--upper", "120", "--error", "1", "--epsilon", "0.5"]
 
@@ -29,8 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_command_of_the_help(folder: Path) -> None:
-    """In a process of its own, as a user starts it."""
-    done = dphist_process("stat", "max", "ages.parquet", *AGE, "--drop", "0.005", cwd=folder)
+    done = dphist("stat", "max", "ages.parquet", *AGE, "--drop", "0.005", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     value, promise = done.stdout.splitlines()[0].split(": ", 1)

@@ -45,8 +45,8 @@ def run(address: str, folder: Path, kills: int, charges: int) -> None:
         engine.dispose()
 
 
-def test_three_kills(address: str, tmp_path: Path) -> None:
-    run(address, tmp_path, kills=3, charges=40)
+def test_two_kills(address: str, tmp_path: Path) -> None:
+    run(address, tmp_path, kills=2, charges=28)
 
 
 @pytest.mark.crash

@@ -7,12 +7,13 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from dphist.publish.grid import Column, Screen, cut, grid, told_apart
 from dphist.words import printable, range_of, rounded_down
+from example_numbers import examples
 
 TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from("日本e\u0301/\\…() 2"), max_size=60)
 LONG = st.builds("{}{}{}".format, st.just("https://example.org/a/b/c/"), TEXTS, st.sampled_from(["", "/x" * 40]))
@@ -37,7 +38,7 @@ def test_a_cut_text_fits_and_keeps_its_ends(text: str, width: int, share: float)
 
 
 @given(st.lists(TEXTS | LONG, min_size=1, max_size=12), st.integers(12, 40), st.lists(TEXTS, max_size=2))
-@settings(max_examples=200)
+@examples(60)
 def test_different_values_never_look_the_same(values: list[str], width: int, taken: list[str]) -> None:
     texts = list(map(printable, values))
     taken = [cut(printable(text), width) for text in taken]

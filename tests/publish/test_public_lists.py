@@ -20,6 +20,7 @@ from dphist.privacy.filters import ACCOUNTANTS
 from dphist.publish.charge import spend_of_plan
 from dphist.verification.verify import examine
 from drawn_laws import recorded, silence
+from example_numbers import some
 
 EVENTS = pa.table(
     {
@@ -93,13 +94,16 @@ def test_names_of_columns_never_clash_with_the_row_of_all_units() -> None:
     assert (row["count"], row["sum_count"]) == (2, pytest.approx(3, abs=1e-4))
 
 
-@pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out.json"])
+ASKED: list[dict[str, Any]] = [
+    {}, {"intervals": 0.95, "total": True, "means": {"spent": (0, 9)}},
+    {"by": ["country", "year"], "keys": PRODUCT, "sums": {"spent": (0, 9)}},
+    {"by": "country", "keys": "country=DE,FR", "delta": 1e-6, "noise": "discrete", "mechanism": "sparse-gaussian"},
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"intervals": 0.95, "total": True, "means": {"spent": (0, 9)}},
-     {"by": ["country", "year"], "keys": PRODUCT, "sums": {"spent": (0, 9)}},
-     {"by": "country", "keys": "country=DE,FR", "delta": 1e-6, "noise": "discrete", "mechanism": "sparse-gaussian"}],
-)  # fmt: skip
+    ("name", "options"), some([(name, one) for one in ASKED for name in ("out.parquet", "out.csv", "out.json")], 6)
+)
 def test_files_are_verified(tmp_path: Path, name: str, options: dict[str, Any]) -> None:
     found = dp.release(EVENTS, unit="user", **{**PURE, **options})
     found.write(tmp_path / name)

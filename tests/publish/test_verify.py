@@ -5,7 +5,7 @@ import datetime as dt
 import decimal
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -28,7 +28,7 @@ from dphist.publish.result import Selection
 from dphist.publish.run import privatise
 from dphist.verification.isolated import NOT_KNOWN
 from dphist.verification.verify import examine
-from example_numbers import examples
+from example_numbers import examples, some
 
 EVENTS = pa.table(
     {
@@ -109,6 +109,10 @@ def outcome(path: Path, **options: Any) -> str:
     return ", ".join(failed) or "ok"
 
 
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def other_values(value: Any) -> list[Any]:
     """Values that somebody would rather see there, and some of other types."""
     if isinstance(value, bool):
@@ -140,19 +144,27 @@ def is_free(path: Place) -> bool:
     return path in NOT_IN_THE_PLAN or path[:2] == ("plan", "alternatives")
 
 
-@pytest.mark.parametrize("name", ["release", "top", "ranked", "correlated", "running"])
+KINDS = ["release", "top", "ranked", "correlated", "running"]
+
+
+def believed(path: Path, others: Callable[[Any], list[Any]]) -> set[Place]:
+    """Leaves with another value that pass, of those that something follows from."""
+    good = metadata_of(path)
+    return {
+        leaf
+        for leaf in leaves(good)
+        if leaf[0] not in ("digest", "table") and not is_free(leaf)
+        for value in others(at(good, leaf))
+        if outcome(rewrite(path, changed(good, leaf, value), "wrong.parquet")) == "ok"
+    }
+
+
+@pytest.mark.parametrize("name", KINDS)
 def test_every_leaf_is_compared_even_with_digests_computed_anew(folder: Path, name: str) -> None:
     path = folder / f"{name}.parquet"
     good = metadata_of(path)
     assert outcome(rewrite(path, good, "same.parquet")) == "ok"
-    believed = {
-        leaf
-        for leaf in leaves(good)
-        if leaf[0] not in ("digest", "table") and leaf[:2] != ("plan", "alternatives")
-        for value in other_values(at(good, leaf))
-        if outcome(rewrite(path, changed(good, leaf, value), "wrong.parquet")) == "ok"
-    }
-    assert {leaf for leaf in believed if not is_free(leaf)} <= OF_LISTS.get(name, set())
+    assert believed(path, lambda value: other_values(value)[: 1 + is_number(value)]) <= OF_LISTS.get(name, set())
     for leaf in ("dphist", "created", "unit"):  # of the wrong type even these
         assert outcome(rewrite(path, changed(good, (leaf,), 7), "wrong.parquet")) != "ok"
     assert outcome(rewrite(path, {**good, "more": 1}, "wrong.parquet")) == "more"
@@ -160,6 +172,13 @@ def test_every_leaf_is_compared_even_with_digests_computed_anew(folder: Path, na
         assert outcome(rewrite(path, wrong, "wrong.parquet")) != "ok"
     assert "guarantee" in outcome(rewrite(path, {**good, "guarantee": "none"}, "wrong.parquet"))
     assert "table" in outcome(rewrite(path, {**good, "table": None}, "wrong.parquet"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", KINDS)
+def test_no_leaf_is_believed_with_any_other_value(folder: Path, name: str) -> None:
+    """Of other types too, which the next test draws some of in every run."""
+    assert believed(folder / f"{name}.parquet", other_values) <= OF_LISTS.get(name, set())
 
 
 JSON = st.recursive(
@@ -176,7 +195,7 @@ JSON = st.recursive(
 @examples(20, HealthCheck.function_scoped_fixture)
 @given(data=st.data())
 def test_no_value_anywhere_is_believed_or_ends_the_process(folder: Path, data: st.DataObject) -> None:
-    path = folder / f"{data.draw(st.sampled_from(['release', 'top', 'ranked', 'correlated', 'running']))}.parquet"
+    path = folder / f"{data.draw(st.sampled_from(KINDS))}.parquet"
     good = metadata_of(path)
     inner = {leaf[:depth] for leaf in leaves(good) for depth in range(1, len(leaf) + 1)}
     place = data.draw(st.sampled_from(sorted(inner - {("digest",), ("table",)}, key=str)))
@@ -209,7 +228,7 @@ def test_what_is_wrong_is_named_and_not_quoted(folder: Path) -> None:
             assert not any(part in words for part in ("secret", "7131", "\x1b", "pydantic", "http"))
 
 
-@pytest.mark.parametrize("name", ["release", "running"])
+@pytest.mark.parametrize("name", some(["release", "running"], 1))
 def test_a_change_without_new_digests_is_seen_in_every_leaf(folder: Path, name: str) -> None:
     path = folder / f"{name}.parquet"
     table, beside = pq.read_table(path), json.loads(sidecar(path).read_text())
@@ -300,7 +319,7 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(5, HealthCheck.function_scoped_fixture)
 @given(st.lists(st.tuples(TEXTS, st.one_of(st.none(), st.integers(-3, 3))), unique=True, max_size=12))
 @example([(None, None), ("", None), ("1", 1), ("1.0", 1), ("NaN", 0), ("null", 0)])
 def test_untouched_files_with_any_keys_are_fine(tmp_path: Path, keys: list[tuple[str | None, int | None]]) -> None:
@@ -444,7 +463,8 @@ def test_a_ledger_is_asked_about_its_entry(tmp_path: Path) -> None:
         wrongs: list[dict[str, Any]] = [{"unit": "user_id"}, *({"ledger": receipt} for receipt in receipts)]
         for wrong in wrongs:
             forged = rewrite(path, {**good, **wrong}, "forged.parquet")
-            assert outcome(forged) == "ok"  # nothing else could tell
+            if name == "release":
+                assert outcome(forged) == "ok"  # nothing else could tell
             assert outcome(forged, ledger=address) == "ledger"
     assert outcome(tmp_path / "release.parquet", ledger=address, head=head) == "ok"
     assert outcome(tmp_path / "release.parquet", ledger=address, head=other_head) == "head"

@@ -158,8 +158,8 @@ def test_the_base_moves_with_the_new_groups() -> None:
 
 
 def test_the_enumerated_law_is_what_is_drawn() -> None:
-    """Hidden or not against the sign of the base's noise, chi-square, alpha = 1e-6, n = 2,500; half a count off is rejected."""
-    n, counts = 2500, np.array([24, 20], np.int64)
+    """Hidden or not against the sign of the base's noise, chi-square, alpha = 1e-6, n = 1,500; half a count off is rejected."""
+    n, counts = 1500, np.array([24, 20], np.int64)
     seen = np.zeros((2, 2))
     with allow_test_entropy():
         entropy = SeededEntropy(8)

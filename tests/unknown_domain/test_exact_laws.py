@@ -29,6 +29,7 @@ from dphist.noise.tails import log_max_tail, log_pmf
 from dphist.privacy import ranked, unknown_domain
 from dphist.privacy.gaussian import delta_gaussian
 from dphist.privacy.sparse_gaussian import quantile_for_infinity
+from example_numbers import some
 
 EPSILONS = (0.0, 0.3, 1.0, 2.0, 4.0, 8.0)
 TINY = 1e-12
@@ -114,10 +115,12 @@ def _worst_from_top(mechanism: FromTop, law: Law, labels: str, largest: int) -> 
     return worst
 
 
-@pytest.mark.parametrize("rounded", [False, True])
+LISTS = [(1, 1, 1, 0.8, 3), (1, None, 1, 0.8, 3), (2, 1, 1, 0.8, 3), (1, 1, 2, 1.1, 5), (2, 2, 1, 0.7, 2)]
+
+
 @pytest.mark.parametrize(
-    ("most", "max_groups", "max_per_group", "std", "threshold"),
-    [(1, 1, 1, 0.8, 3), (1, None, 1, 0.8, 3), (2, 1, 1, 0.8, 3), (1, 1, 2, 1.1, 5), (2, 2, 1, 0.7, 2)],
+    ("most", "max_groups", "max_per_group", "std", "threshold", "rounded"),
+    [*((*one, True) for one in LISTS), *some([(*one, False) for one in LISTS], 2)],
 )
 def test_theorem_8_on_all_small_neighbours(
     most: int, max_groups: int | None, max_per_group: int, std: float, threshold: int, rounded: bool

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lock_child import RESULTS, add, obey, query, start_session, start_stream, use_up
@@ -92,6 +93,15 @@ SABOTAGE = [nothing, remove_locks, replace_lock, remove_state, replace_state, mo
 Sabotage = Callable[[Path], None]
 
 
+def moments(points: list[str], every: int) -> list[Any]:
+    """Each point with each sabotage: in every run each of both with some of the others, in `make test-long` with all."""
+    return [
+        pytest.param(point, sabotage, marks=[] if (i + j) % every == 0 else [pytest.mark.long])
+        for i, point in enumerate(points)
+        for j, sabotage in enumerate(SABOTAGE)
+    ]
+
+
 def stopped(child: Connection, work: str, path: Path, point: str) -> None:
     child.send((work, str(path), point))
     assert child.recv() == "stopped"
@@ -111,8 +121,7 @@ def given_out(use: Callable[[], int]) -> int:
         return 0
 
 
-@pytest.mark.parametrize("sabotage", SABOTAGE)
-@pytest.mark.parametrize("point", QUERY)
+@pytest.mark.parametrize(("point", "sabotage"), moments(QUERY, 3))
 def test_no_more_results_than_promised(
     tmp_path: Path, child: Connection, begun: Path, point: str, sabotage: Sabotage
 ) -> None:
@@ -129,8 +138,7 @@ def test_no_more_results_than_promised(
         assert total == RESULTS  # and no less: what is no harm does no harm
 
 
-@pytest.mark.parametrize("sabotage", SABOTAGE)
-@pytest.mark.parametrize("point", ADD)
+@pytest.mark.parametrize(("point", "sabotage"), moments(ADD, 3))
 def test_a_round_has_one_noise(tmp_path: Path, child: Connection, begun: Path, point: str, sabotage: Sabotage) -> None:
     state = tmp_path / "s" / "state.arrow"
     shutil.copytree(begun / "stream", state.parent)
@@ -165,7 +173,7 @@ def test_one_of_two_begins(tmp_path: Path, child: Connection, point: str, sabota
 
 
 def test_four_processes_and_one_that_removes_what_it_sees(tmp_path: Path) -> None:
-    path, promised = tmp_path / "s.json", 30
+    path, promised = tmp_path / "s.json", 15
     start_session(str(path), promised)
     context = multiprocessing.get_context("forkserver")
     ready = context.Barrier(5)

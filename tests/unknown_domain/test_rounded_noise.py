@@ -24,6 +24,7 @@ from dphist.noise.testing import SeededEntropy
 from dphist.privacy import unknown_domain
 from dphist.privacy.composition import smallest_std
 from dphist.privacy.search import smallest_whole
+from example_numbers import some
 
 
 def masses(std: float, reach: int) -> np.ndarray:
@@ -167,8 +168,7 @@ def test_more_epsilon_never_raises_what_is_released(
     assert values[1][1] <= values[0][1] * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("epsilon", [1e-4, 0.1, 2.0])
-@pytest.mark.parametrize("size", [1, 20, 1000])
+@pytest.mark.parametrize(("epsilon", "size"), some([(e, n) for e in (1e-4, 0.1, 2.0) for n in (1, 20, 1000)], 3))
 def test_calibration_evaluates_its_forward_map_a_bounded_number_of_times(
     epsilon: float, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

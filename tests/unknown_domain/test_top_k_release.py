@@ -66,7 +66,7 @@ def test_the_engine_cuts_ties_by_key_as_the_list_does(key: pa.Array) -> None:
     table = pa.table({"user": list(range(12)), "one": key, "two": second})
     query = GroupByQuery("user", (Key("one"), Key("two")))
     whole = DuckDBEngine().histogram(table, query, ContributionBounds())
-    for most in (1, 2, 4, 7, 100):
+    for most in (1, 4, 100):
         cut = DuckDBEngine().histogram(table, query, ContributionBounds(), largest=most)
         same = largest_groups(whole, most)
         assert cut.counts.tolist() == same.counts.tolist()

@@ -92,7 +92,7 @@ def test_peeling_is_the_exponential_mechanism() -> None:
     """Chi-square over whole sequences, alpha = 1e-6; a coefficient 50 % off is rejected."""
     mechanism = Ranked(2, 3, 0.5, 4)
     counts = np.array([6, 5, 3, 2], dtype=np.int64)
-    n = 5000
+    n = 2000
     with allow_test_entropy():
         entropy = SeededEntropy(11)
         seen: Counter[tuple[str, ...]] = Counter()
