@@ -61,7 +61,7 @@ def expected_votes(records: SparkRecords, pairs: SparkPairs, capacity: int, info
 @pytest.mark.parametrize(("informed", "partitions"), [pytest.param(False, 1, marks=pytest.mark.cluster), (True, 3)])
 def test_spark_votes_as_numpy_does(informed: bool, partitions: int) -> None:
     with (
-        SparkEngine(session()).open(frame(events(30), partitions), QUERY, seed=2**64 - 5) as records,
+        SparkEngine(session()).open(frame(events(), partitions), QUERY, seed=2**64 - 5) as records,
         records.pairs() as pairs,
     ):
         voters = pairs.voters()
