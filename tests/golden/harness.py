@@ -242,6 +242,7 @@ def _command(words: list[str]) -> dict[str, Any]:
 _PATTERNS = (
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z| UTC)?"), "<time>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d( UTC)?"), "<time>"),
+    (re.compile(r"\bon \d{4}-\d\d-\d\d\b"), "on <day>"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "<hash>"),
     (re.compile(r"\bdphist_[0-9a-f]{16}_"), "dphist_<fresh>_"),
     (re.compile(r"\b[0-9a-f]{16}…"), "<hash>…"),
