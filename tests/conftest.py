@@ -1,6 +1,7 @@
 """What all tests share: how hypothesis explores, which engines are tested, and in which process."""
 
 import os
+import signal
 from collections import defaultdict
 from collections.abc import Generator
 from contextlib import nullcontext
@@ -43,6 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script: what tests start would ignore it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     spark_sessions.thorough = "spark" in config.getoption("--engines")
 
 
