@@ -44,7 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script: what tests start would ignore it
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # as in the background of a script: what tests start would ignore it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     spark_sessions.thorough = "spark" in config.getoption("--engines")
 
