@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from dphist.engines.expressions import check_expression
 from dphist.errors import InvalidParameter
+from dphist.sql.brackets import written_as_read
 from dphist.sql.parse import parse, written
 
 ROW = """
@@ -57,6 +58,10 @@ ANSWERS: dict[str, Any] = {
     "SUBSTR(s, zero, 2)": "ab",
     "SUBSTR(s, 1, 2)": "ab",
     "SUBSTR(s, -2)": " c",
+    "SUBSTR(s, -2, 1)": " ",
+    "SUBSTR(s, -9, 2)": "ab",
+    "SUBSTR(s, i, 2)": "ab",
+    "SUBSTR(s, -9)": "ab c",
     "SPLIT(s, ' ')[OFFSET(1)]": "c",
     "SPLIT(s, ' ')[ORDINAL(1)]": "ab",
     "REGEXP_EXTRACT(s, r'b (.)')": "c",
@@ -102,14 +107,14 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield opened
 
 
-def text_of(expression: str) -> str:
+def text_of(expression: str, connection: duckdb.DuckDBPyConnection) -> str:
     (statement,) = parse(f"SELECT {expression} FROM t")
-    return written(statement.expressions[0])
+    return written_as_read(statement.expressions[0], connection)
 
 
 @pytest.mark.parametrize("expression", ANSWERS, ids=str)
 def test_an_expression_means_what_it_means_in_bigquery(expression: str, connection: duckdb.DuckDBPyConnection) -> None:
-    text = text_of(expression)
+    text = text_of(expression, connection)
     check_expression(text, connection)
     ((found,),) = connection.execute(f"SELECT {text} FROM t").fetchall()
     expected = ANSWERS[expression]
@@ -124,11 +129,15 @@ def test_an_expression_means_what_it_means_in_bigquery(expression: str, connecti
         "REGEXP_EXTRACT(s, r'a', 2)",
         "REGEXP_EXTRACT(s, r'(')",
         "EXTRACT(WEEK(FRIDAY) FROM d)",
+        r"s LIKE r'a\%'",
+        r"s NOT LIKE 'a\\_'",
+        "LAST_DAY(d, WEEK)",
+        "LAST_DAY(d, YEAR)",
     ],
 )
 def test_what_has_no_rule_is_refused(expression: str, connection: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(InvalidParameter):
-        check_expression(text_of(expression), connection)
+        check_expression(text_of(expression, connection), connection)
 
 
 def test_a_tree_is_left_as_it_was() -> None:

@@ -17,7 +17,7 @@ from dphist.sql.parse import written
 
 _DELIMITED: Final = (
     exp.Paren, exp.Dot, exp.Case, exp.If, exp.Cast, exp.AggFunc, exp.Anonymous, exp.Bracket, exp.Array, exp.Unnest,
-    exp.PropertyEQ, exp.Kwarg, exp.Slice, exp.SubqueryPredicate, exp.Struct,
+    exp.PropertyEQ, exp.Kwarg, exp.Slice, exp.SubqueryPredicate, exp.Struct, exp.WeekStart,
 )  # fmt: skip
 """What has an end of its own."""
 

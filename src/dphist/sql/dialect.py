@@ -1,7 +1,8 @@
 """Where DuckDB means something else than BigQuery by the same words, or needs other words for the same.
 
 sqlglot writes most functions of BigQuery as DuckDB has them. What it leaves is here: one rule for each kind of node, a function
-of that node alone. `tests/sql/test_dialect.py` has the answers that BigQuery gives, for these and for the others.
+of that node alone, or a ValueError where DuckDB has no such form. `tests/sql/test_dialect.py` has the answers that BigQuery
+gives, for these and for the others.
 """
 
 from __future__ import annotations
@@ -68,15 +69,29 @@ def _timestamp_diff(node: Any) -> exp.Expr:
 
 
 def _substring(node: Any) -> exp.Expr | None:
-    """The place 0 is the first, as 1 is."""
+    """The place 0 is the first, as 1 is, and so is one before the text."""
     start = node.args.get("start")
-    if not isinstance(start, exp.Expr) or (isinstance(start, exp.Literal | exp.Neg) and start.name != "0"):
+    if not isinstance(start, exp.Expr) or (isinstance(start, exp.Literal) and start.name != "0"):
         return None
     one, zero = exp.Literal.number(1), exp.Literal.number(0)
     found: exp.Expr = node.copy()
-    first = one if start.name == "0" else _case(exp.EQ(this=start.copy(), expression=zero), one, start.copy())
-    found.set("start", first)
+    before = exp.LT(this=start.copy(), expression=exp.Neg(this=_length(node)))
+    outside = exp.Or(this=exp.EQ(this=start.copy(), expression=zero), expression=before)
+    found.set("start", one if start.name == "0" else _case(outside, one, start.copy()))
     return found
+
+
+def _like(node: Any) -> None:
+    """A backslash escapes in BigQuery, and is a letter in DuckDB."""
+    if any("\\" in str(one.this) for one in node.expression.find_all(exp.Literal, exp.RawString)):
+        raise ValueError
+
+
+def _last_day(node: Any) -> None:
+    """Of a month: DuckDB has no other."""
+    unit = node.args.get("unit")
+    if unit is not None and unit.name.upper() != "MONTH":
+        raise ValueError
 
 
 def _regexp_extract(node: Any) -> exp.Expr | None:
@@ -100,5 +115,7 @@ _RULES: Final[dict[type[exp.Expr], Callable[[Any], exp.Expr | None]]] = {
     exp.Extract: _extract,
     exp.TimestampDiff: _timestamp_diff,
     exp.Substring: _substring,
+    exp.Like: _like,
+    exp.LastDay: _last_day,
     exp.RegexpExtract: _regexp_extract,
 }
