@@ -1,5 +1,6 @@
-"""What all tests share: how hypothesis explores, which engines are tested, and in which process."""
+"""What all tests share: the same examples and the same noise in every run, which engines are tested, and in which process."""
 
+import hashlib
 import os
 import signal
 from collections import defaultdict
@@ -8,17 +9,24 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from coverage import Coverage
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import spark_sessions
 from dphist.checks import Check
+from dphist.noise.entropy import SystemEntropy
 from dphist.verification import isolated
 from made_once import made_once
 
-# No deadlines: a busy machine is not a bug. In CI the examples are the same in every run; elsewhere they are new each time.
-settings.register_profile("dphist", deadline=None, derandomize="CI" in os.environ, max_examples=50)
+EXPLORE = "DPHIST_EXPLORE" in os.environ
+"""Whether examples and noise are new in this run (`make test-explore`)."""
+
+# No deadlines: a busy machine is not a bug. Hypothesis has settings of its own where CI is set: all that matter are set here.
+settings.register_profile(
+    "dphist", deadline=None, derandomize=not EXPLORE, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("dphist")
 
 UNTRACED = {
@@ -29,6 +37,9 @@ UNTRACED = {
 
 MADE_ONCE = {"cli", "ledger", "publish", "sql", "unknown_domain"}
 """Tests of what is done with plans: equal ones are calibrated once in a process, and commands built once."""
+
+OWN_NOISE = {"test_noise_entropy"}
+"""Files of tests about the operating system's randomness itself: all others draw their noise from the name of the test."""
 
 EXAMINED_APART = {"test_isolated"}
 """Files of tests in which `verify` starts a process: that costs a second, and all others look at what it answers."""
@@ -56,6 +67,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
     And where `verify` examines a file."""
     stopped: list[Coverage] = []
+    _draw_from(item.nodeid if item.path.stem not in OWN_NOISE else None)
     isolated.verify = verify_apart if item.path.stem in EXAMINED_APART else verify_here
     while item.path.parent.name in UNTRACED and (tracing := Coverage.current()) is not None:
         tracing.stop()
@@ -66,6 +78,33 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     finally:
         for tracing in stopped:
             tracing.start()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """What several tests share does not depend on the test that comes first."""
+    if fixturedef.scope == "function" or SystemEntropy.words is system_words:
+        return (yield)
+    before = SystemEntropy.words
+    _draw_from(f"{fixturedef.baseid}::{fixturedef.argname}[{getattr(request, 'param_index', 0)}]")
+    try:
+        return (yield)
+    finally:
+        SystemEntropy.words = before  # type: ignore[method-assign]
+
+
+system_words = SystemEntropy.words
+
+
+def _draw_from(name: str | None) -> None:
+    """Give every draw of this process words that follow from a name; without one, the operating system's."""
+    if name is None or EXPLORE:
+        SystemEntropy.words = system_words  # type: ignore[method-assign]
+        return
+    stream = np.random.PCG64(int.from_bytes(hashlib.sha256(name.encode()).digest()))
+    SystemEntropy.words = lambda self, count: stream.random_raw(count)  # type: ignore[method-assign]
 
 
 verify_apart = isolated.verify

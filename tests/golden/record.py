@@ -6,6 +6,7 @@ those of Spark.
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from fnmatch import fnmatch
@@ -15,7 +16,7 @@ from pathlib import Path
 def record(wanted: list[str], *, spark: bool) -> None:
     """Record the cases with these names, or all."""
     from cases import CASES
-    from harness import OUTPUTS, run, text_of
+    from harness import OUTPUTS, run, settled, text_of
     from spark_cases import SPARK_CASES
 
     from spark_sessions import session
@@ -28,9 +29,10 @@ def record(wanted: list[str], *, spark: bool) -> None:
         session()  # before a case changes the folder: its processes keep the one they are started in
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
-            text = text_of(run(known[name], Path(folder)))
+            result = run(known[name], Path(folder))
         path = OUTPUTS / f"{name}.json"
         old = path.read_text(encoding="utf-8") if path.exists() else None
+        text = text_of(result if old is None else settled(result, json.loads(old)))
         path.write_text(text, encoding="utf-8")
         print(f"{'new    ' if old is None else 'same   ' if old == text else 'CHANGED'} {name}")
     for path in OUTPUTS.glob("*.json"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import run, text_of
+from harness import run
 from spark_cases import SPARK_CASES
 from test_golden_outputs import check
 
@@ -20,4 +20,4 @@ QUICK = {"spark-errors"}
 )
 def test_spark_case(name: str, tmp_path: Path) -> None:
     session()  # starts here: its processes keep the folder they are started in, and a case removes its own
-    check(name, text_of(run(SPARK_CASES[name], tmp_path)))
+    check(name, run(SPARK_CASES[name], tmp_path))

@@ -252,10 +252,10 @@ EVERY = 5
 
 
 def at_moments(thorough: bool) -> Iterator[dict[str, Any]]:
-    """Each moment with each of the signals that can be caught, or every fifth, from a random one, with one of them."""
+    """Each moment with each of the signals that can be caught, or every fifth with one of them."""
     number = 0
     places = list(enumerate(MOMENTS.items()))
-    chosen = places if thorough else places[random.SystemRandom().randrange(EVERY) :: EVERY]
+    chosen = places if thorough else places[::EVERY]
     for place, (name, (kind, owner, attribute, behind)) in chosen:
         for signum in SIGNALS[:-1] if thorough else SIGNALS[place % 3 : place % 3 + 1]:
             number += 2

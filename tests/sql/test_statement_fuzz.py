@@ -129,7 +129,8 @@ def test_a_text_arrives_as_the_value_that_it_is(value: str, spelling: Any) -> No
 @given(texts)
 def test_a_text_in_a_subquery_a_list_and_an_answer_arrives_as_it_is(value: str) -> None:
     text = escaped(value, "'")
-    inner = f"SELECT user_id, CONCAT({text}, url) AS k FROM events WHERE url IN ({text}, 'a') OR url LIKE {text}"
+    pattern = escaped(value.replace("\\", "_"), "'")  # a backslash means more in a pattern than in a text
+    inner = f"SELECT user_id, CONCAT({text}, url) AS k FROM events WHERE url IN ({text}, 'a') OR url LIKE {pattern}"
     with watched():
         found = counted({"events": events(value, "a", "b")}, f"{CLAUSE} k, COUNT(*) AS n FROM ({inner}) GROUP BY k")
     assert {(value + value,), (f"{value}a",)} <= set(found)
