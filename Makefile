@@ -9,7 +9,7 @@ export PYTHONUTF8 := 1
 WORKERS ?= $(shell echo $$(( $$(nproc) + 1 )))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo flights docs test check format lint types imports pytest coverage test-statistical test-long test-fuzz test-crash test-spark mutants java chromium audit audit-spark postgres bench pins clean
+.PHONY: help demo flights docs test check format lint types imports pytest coverage test-statistical test-long test-fuzz test-crash test-spark test-processors test-explore mutants java chromium audit audit-spark postgres bench pins clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -94,6 +94,15 @@ test-statistical: $(READY)  ## the long statistical runs
 
 test-long: $(READY) java postgres chromium  ## every example of the tests that run a few of them by default
 	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup -m long
+
+# With and without AVX-512, and as on a processor of 2009: the names are those of tests/golden/test_processors.py.
+test-processors: $(READY)  ## all golden cases as older processors compute them
+	@for kind in Haswell+X86_V4 Nehalem+X86_V3; do \
+	    OPENBLAS_CORETYPE=$${kind%+*} NPY_DISABLE_CPU_FEATURES="$${kind#*+} X86_V4 AVX512_ICL AVX512_SPR" \
+	        $(BIN)/pytest -q -n $(WORKERS) -m "not cluster" tests/golden/test_golden_outputs.py || exit 1; done
+
+test-explore: $(READY) java postgres chromium  ## the default tests with new examples and new noise, which may find what nobody has seen
+	@DPHIST_EXPLORE=1 $(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
 
 test-fuzz: $(READY)  ## 1.5 million nasty calls of functions, 3,700 damaged files, every option and name with nasty values
 	@$(BIN)/pytest -q -s -m fuzz tests/engines tests/stored tests/cli

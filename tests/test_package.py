@@ -66,7 +66,7 @@ def test_a_missing_frame_is_named(name: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_extras_that_errors_name_are_there_and_dependencies_are_bounded() -> None:
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    assert set(extras) == {"plot", "accounting", "spark", "postgres", "pandas", "polars", "sql", "docs", "dev"}
+    assert set(extras) == {"plot", "accounting", "spark", "postgres", "pandas", "polars", "sql", "all", "docs", "dev"}
     asked = [*project["dependencies"], *(one for extra in extras.values() for one in extra)]
     unbounded = {re.split(r"[\[<>=]", one)[0] for one in asked if "<" not in one}
     assert unbounded == {"pyarrow", "cryptography", "dphist"}  # which have a major version every few months

@@ -40,7 +40,7 @@ TOLD_BEFORE = ("plan", "profile", "stat")
 MOST_NOT_RUN = 6
 """So many blocks may be marked as not run."""
 SLOW = {
-    "docs/adaptive.md", "docs/choose/bounds.md", "docs/choose/tables.md", "docs/flexible-accuracy.md", "docs/how-to/budget.md",
+    "README.md", "docs/start/ten-minutes.md", "docs/adaptive.md", "docs/choose/bounds.md", "docs/choose/tables.md", "docs/flexible-accuracy.md", "docs/how-to/budget.md",
     "docs/how-to/csv.md", "docs/how-to/daily.md", "docs/how-to/largest.md", "docs/how-to/read.md", "docs/how-to/sums.md",
     "docs/index.md", "docs/quantiles.md", "docs/release.md", "docs/reports.md", "docs/sql.md", "docs/unknown-domain.md",
 }  # fmt: skip

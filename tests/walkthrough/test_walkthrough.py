@@ -9,19 +9,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from first_hour import ROOT, STEPS, build, hurry, install, put_together, walk
+from first_hour import ROOT, STEPS, hurry, install, walk
 
 pytestmark = pytest.mark.xdist_group("walkthrough")
-
-
-@pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return build(tmp_path_factory.mktemp("dist"))
-
-
-@pytest.fixture(scope="module")
-def program(packages: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return put_together(packages[0], tmp_path_factory.mktemp("install") / "venv")
 
 
 def test_the_first_hour(program: Path, tmp_path: Path) -> None:

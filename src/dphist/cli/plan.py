@@ -34,6 +34,10 @@ def command(
     from dphist.outputs import check_outputs
 
     check_outputs(save, plot, inputs=[Path(name) for name in asked.get("keys", ())], overwrite=overwrite)
+    if plot is not None:
+        from dphist.report.plots import check_picture, plot_plan
+
+        check_picture(plot)
     parsed = options.parse(asked)
     if "keys" in parsed:
         from dphist.publish.keys import public_keys
@@ -49,8 +53,6 @@ def command(
         plan.save(save, overwrite=overwrite)
         written.append(f"\nPlan written to {save}")
     if plot is not None:
-        from dphist.report.plots import plot_plan
-
         plot_plan(plan, plot, overwrite=overwrite)
         written.append(f"\nPicture written to {plot}")
     if written and not quiet:

@@ -68,11 +68,17 @@ def draw_reaches(
     axes.set_xlabel("count")
 
 
-def save_figure(figure: Figure, path: Path, *, overwrite: bool = False) -> None:
-    """Write the picture; the suffix of the path is its format. An existing file is refused unless `overwrite`."""
+def check_picture(path: Path) -> str:
+    """The format of a picture, which is the suffix of its path; refused before other files are written."""
     kind = path.suffix.lstrip(".").lower()
-    if kind not in figure.canvas.get_supported_filetypes():
+    if kind not in new_figure()[0].canvas.get_supported_filetypes():
         raise InvalidParameter("a picture name ending in .png, .svg or .pdf", path.name)
+    return kind
+
+
+def save_figure(figure: Figure, path: Path, *, overwrite: bool = False) -> None:
+    """Write the picture. An existing file is refused unless `overwrite`."""
+    kind = check_picture(path)
     check_outputs(path, overwrite=overwrite)
     with replacement(path, overwrite=overwrite) as partial:
         figure.savefig(partial, format=kind)

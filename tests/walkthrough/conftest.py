@@ -1,0 +1,27 @@
+"""The wheel of this checkout, installed without extras, and the tables of the demo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from first_hour import build, put_together
+
+from dphist.demo import write_tables
+
+
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return build(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="session")
+def program(packages: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return put_together(packages[0], tmp_path_factory.mktemp("install") / "venv")
+
+
+@pytest.fixture(scope="session")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    write_tables(folder)
+    return folder
