@@ -111,8 +111,8 @@ test-fuzz: $(READY)  ## 1.5 million nasty calls of functions, 3,700 damaged file
 test-crash: $(READY) postgres  ## kill commands with every signal, and who adds to a stream or charges a ledger, at random moments
 	@$(BIN)/pytest -q -m crash
 
-test-spark: $(READY) java  ## every example of the engine tests on Spark
-	@$(BIN)/pytest -q --engines spark -m "not statistical and not crash and not fuzz" tests/engines tests/spark tests/golden/test_golden_spark.py
+test-spark: $(READY) java  ## all tests that need a Spark session; the others take a few of them along
+	@$(BIN)/pytest -q --engines spark -m "not statistical and not crash and not fuzz" -k spark
 
 mutants: $(READY) java postgres  ## plant every small privacy bug of tests/mutants: all must be killed
 	@$(BIN)/python tests/mutants/run.py

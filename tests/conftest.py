@@ -3,7 +3,6 @@
 import hashlib
 import os
 import signal
-from collections import defaultdict
 from collections.abc import Generator
 from contextlib import nullcontext
 from pathlib import Path
@@ -44,13 +43,23 @@ OWN_NOISE = {"test_noise_entropy"}
 EXAMINED_APART = {"test_isolated"}
 """Files of tests in which `verify` starts a process: that costs a second, and all others look at what it answers."""
 
-MOST_ON_SPARK = 2
-"""Of a test with more sets of parameters, Spark runs so many of them, unless it is asked for by name."""
+ON_SPARK = {
+    "test_a_noisy_release_is_written_by_spark_verified_and_removed",
+    "test_a_task_that_fails_after_noising_publishes_one_consistent_result_and_is_charged_once",
+    "test_a_tree_of_everything_equals_the_oracle", "test_bins_are_those_of_the_oracle",
+    "test_counts_by_class_are_the_same_bits_on_spark", "test_difficult_records_are_counted_as_the_oracle_counts_them",
+    "test_equals_the_oracle_when_nobody_has_too_many_groups", "test_floats_of_one_unit_change_nothing_for_others",
+    "test_no_record_gets_into_the_log_of_the_driver", "test_nothing_is_counted_before_the_charge",
+    "test_one_unit_moves_every_measure_by_its_sensitivity", "test_spark_votes_as_numpy_does",
+    "test_tasks_draw_from_their_own_entropy", "test_the_command", "test_the_command_line", "test_units_of_every_type",
+    "test_who_has_few_values_is_counted_as_sql_counts", "test_without_noise_spark_and_duckdb_release_the_same",
+}  # fmt: skip
+"""The tests that need a Spark session and run without `--engines spark`. `make test-spark` runs all."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--engines", default="", help="duckdb, spark or both, with every example; without it Spark gets fewer."
+        "--engines", default="", help="duckdb, spark or both, with every example; without it Spark gets a few tests."
     )
 
 
@@ -59,6 +68,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     spark_sessions.thorough = "spark" in config.getoption("--engines")
+    if not hasattr(config, "workerinput"):  # workers get the options, not where their arguments come from
+        everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS and "not long" in config.option.markexpr
+        config.option.few_on_spark = everything and not config.getoption("--engines")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -140,18 +152,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Which tests of which engine are run. In one of several processes Spark comes first, since nothing takes longer."""
     wanted = [name for name in config.getoption("--engines").split(",") if name]
-    on_spark: dict[str, list[pytest.Item]] = defaultdict(list)
+    first: set[str] = set()
     dropped = []
     for item in items:
         engine = _engine(item)
-        if engine == "spark" and "engine" in getattr(item, "fixturenames", ()):
-            on_spark[item.nodeid.partition("[")[0]].append(item)
         if wanted and engine is not None and engine not in wanted:
             dropped.append(item)
-    if not wanted:
-        for variants in on_spark.values():
-            kept = {round(i * (len(variants) - 1) / (MOST_ON_SPARK - 1)) for i in range(MOST_ON_SPARK)}
-            dropped += [item for i, item in enumerate(variants) if len(variants) > MOST_ON_SPARK and i not in kept]
+        elif config.option.few_on_spark and engine == "spark" and item.get_closest_marker("cluster") is None:
+            name = item.name.partition("[")[0]
+            if name not in ON_SPARK or name in first:
+                dropped.append(item)
+            first.add(name)
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         gone = set(map(id, dropped))
