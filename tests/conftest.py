@@ -56,6 +56,8 @@ ON_SPARK = {
 }  # fmt: skip
 """The tests that need a Spark session and run without `--engines spark`. `make test-spark` runs all."""
 
+few_on_spark = pytest.StashKey[bool]()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -68,9 +70,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     spark_sessions.thorough = "spark" in config.getoption("--engines")
-    if not hasattr(config, "workerinput"):  # workers get the options, not where their arguments come from
+    if (given := getattr(config, "workerinput", None)) is not None:
+        config.stash[few_on_spark] = given["few_on_spark"]  # workers do not know where their arguments come from
+    else:
         everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS and "not long" in config.option.markexpr
-        config.option.few_on_spark = everything and not config.getoption("--engines")
+        config.stash[few_on_spark] = everything and not config.getoption("--engines")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """What a worker of xdist is told."""
+    node.workerinput["few_on_spark"] = node.config.stash[few_on_spark]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -158,7 +168,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         engine = _engine(item)
         if wanted and engine is not None and engine not in wanted:
             dropped.append(item)
-        elif config.option.few_on_spark and engine == "spark" and item.get_closest_marker("cluster") is None:
+        elif config.stash[few_on_spark] and engine == "spark" and item.get_closest_marker("cluster") is None:
             name = item.name.partition("[")[0]
             if name not in ON_SPARK or name in first:
                 dropped.append(item)
@@ -186,4 +196,4 @@ def _parameters(name: str) -> list[str]:
     return name.partition("[")[2].removesuffix("]").split("-")
 
 
-pytest_plugins = ["postgres_server"]
+pytest_plugins = ["core_install", "postgres_server"]

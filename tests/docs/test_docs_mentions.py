@@ -6,17 +6,17 @@ import os
 import re
 from pathlib import Path
 
-import pages
 import pytest
 from options_of_commands import every_option, flags, options, split
-from pages import PAGES, ROOT
 
 import dphist
+import pages
 from dphist.demo import TABLES
+from pages import PAGES, ROOT
 
 SOURCES = ROOT / "src" / "dphist"
 BENCHMARKS = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").glob("*.py"))
-IMAGINED = {"keys.txt", "keys.csv", "keys.parquet", "public.parquet", "plan.json", "rounds/", "_temporary/"}
+IMAGINED = {"keys.txt", "keys.csv", "keys.parquet", "public.parquet", "plan.json", "plan.png", "rounds/", "_temporary/"}
 """Files that users may have, or that dphist keeps: named to say what they are."""
 DATA = re.compile(r"[\w./-]+\.(parquet|csv|json|ndjson|jsonl|html|png|db|txt)")
 MOST_BYTES = 150_000

@@ -16,15 +16,15 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-import pages
 import pytest
 from options_of_commands import parse
-from pages import PAGES, ROOT, Block, Command
 
+import pages
 from command_line import dphist
 from dphist.demo import write_tables
 from dphist.errors import InvalidParameter
 from dphist.sql.parse import parse as parse_sql
+from pages import PAGES, ROOT, Block, Command
 
 PARSED: dict[str, Callable[[tuple[str, ...]], bool]] = {
     "it takes minutes; tests/audit runs it": lambda words: words[1] == "audit",
@@ -40,7 +40,8 @@ TOLD_BEFORE = ("plan", "profile", "stat")
 MOST_NOT_RUN = 6
 """So many blocks may be marked as not run."""
 SLOW = {
-    "README.md", "docs/start/ten-minutes.md", "docs/adaptive.md", "docs/choose/bounds.md", "docs/choose/tables.md", "docs/flexible-accuracy.md", "docs/how-to/budget.md",
+    "README.md", "docs/start/ten-minutes.md", "docs/adaptive.md", "docs/choose/bounds.md", "docs/choose/tables.md",
+    "docs/flexible-accuracy.md", "docs/how-to/budget.md",
     "docs/how-to/csv.md", "docs/how-to/daily.md", "docs/how-to/largest.md", "docs/how-to/read.md", "docs/how-to/sums.md",
     "docs/index.md", "docs/quantiles.md", "docs/release.md", "docs/reports.md", "docs/sql.md", "docs/unknown-domain.md",
 }  # fmt: skip

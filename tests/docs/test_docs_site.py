@@ -8,12 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pages
 import pytest
 from options_of_commands import options, paths
-from pages import ROOT
 
 import dphist
+import pages
+from pages import ROOT
 
 FOREIGN = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*(?:src|href)=[\"']?(?:https?:)?//")
 """What a browser would load from another machine."""
