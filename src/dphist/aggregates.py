@@ -16,7 +16,7 @@ import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.measures import Column, Floats, Measure, NoisyMeasure, NoisySum, Nulls
+from dphist.measures import Column, Floats, Measure, NoisyMeasure, NoisySum, Nulls, one_error
 from dphist.quantiles import NoisyQuantiles
 from dphist.words import number
 
@@ -185,8 +185,9 @@ class Aggregate:
         units = np.maximum(units, 1.0)
         centre = deviation[0].measure.centre
         values = np.clip(centre + part.values / units, *self.bounds)
-        own = tuple(noise / units for noise in part.noises)
-        return Column(self.name, values, (*own, *(np.abs(values - centre) * noise / units for noise in noises)))
+        own = (*part.noises, *(np.abs(values - centre) * noise for noise in noises[:-1]))
+        of_count = one_error((centre - values) * noises[-1], *part.of_units)
+        return Column(self.name, values, tuple(noise / units for noise in (*own, of_count)))
 
     def _spread(
         self,
@@ -205,11 +206,17 @@ class Aggregate:
         mean, recentred = sums.values / n, squares.values / n
         largest = deviation[0].measure.half ** 2
         variance = np.clip(recentred + square[0].measure.centre - mean**2, 0.0, largest)
-        slope = np.abs(2 * mean**2 - recentred) / n
+        slope = (2 * mean**2 - recentred) / n
+        *own, of_count = of_records
         noises = (
             *(noise / n for noise in squares.noises),
             *(2 * np.abs(mean) / n * noise for noise in sums.noises),
-            *(slope * noise for noise in of_records),
+            *(np.abs(slope) * noise for noise in own),
+            one_error(
+                slope * of_count,
+                *(moved / n for moved in squares.of_units),
+                *(-2 * mean / n * moved for moved in sums.of_units),
+            ),
         )
         if self.kind == "variance":
             return Column(self.name, variance, noises)

@@ -249,12 +249,17 @@ class Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisySum:
-    """Noisy recentred sums, the stds of their noises, and the noisy number of units in them with its std."""
+    """Noisy recentred sums, the stds of their noises, and the noisy number of units in them with its std.
+
+    of_units: how far the sums move, with a sign, where the number of units is one std too large, part by part: where sums are
+    estimated with the help of that number.
+    """
 
     values: Floats
     noises: tuple[Floats, ...]
     units: Floats
     units_std: Floats | float
+    of_units: tuple[Floats, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,9 +286,19 @@ class NoisyMeasure:
         return float(self.law.std) * self.measure.step
 
     def total(self, part: NoisySum) -> tuple[Floats, tuple[Floats, ...]]:
-        """The noisy sum of what units add, with the stds of its noises: the count's enters with the centre."""
+        """The noisy sum of what units add, with the stds of its noises: last the count's, with the centre."""
         centre = self.measure.centre
-        return part.values + centre * part.units, (*part.noises, np.asarray(abs(centre) * part.units_std))
+        of_count = one_error(centre * part.units_std, *part.of_units)
+        return part.values + centre * part.units, (*part.noises, of_count)
+
+
+def one_error(*parts: Floats | float) -> Floats:
+    """The largest std of a sum of errors that come, at least in part, from one cause: each given as a std with its sign.
+
+    Their correlations are not known, but not negative: errors of one sign may add up, and those of two need not cancel.
+    """
+    up, down = (sum(side(part, 0.0) for part in parts) for side in (np.maximum, np.minimum))
+    return np.asarray(np.hypot(up, down))
 
 
 def squared_sensitivity(measures: Iterable[NoisyMeasure]) -> Fraction:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 import dphist as dp
 from adaptive_tables import chosen, codes_of, counted, true_counts, zipf
 from dphist.engines.memory import MemoryPairs, draw_sample
+from dphist.measures import one_error
 from dphist.mechanisms import AdaptiveGaussian, GroupMechanism, Voting
 from dphist.mechanisms.adaptive import calibrate
 from dphist.mechanisms.counts import CountNoise
@@ -33,6 +34,7 @@ from dphist.selection.estimates import (
     estimate,
     estimated_columns,
     hidden_units,
+    mean_of_heavy,
     measure_spread,
 )
 from dphist.selection.rounds import select
@@ -240,7 +242,7 @@ def test_few_groups_are_enough(law: str, groups: int, units: int) -> None:
     noisy = counted(mechanism, pairs, chosen(np.arange(groups), np.full(groups, float(units))))
     assert mechanism.counts is not None
     found = estimate(mechanism.counts, noisy, mechanism.tuning)
-    assert len(found.counts) == len(found.std_errors) == len(found.heavy) == groups
+    assert len(found.counts) == len(found.std_errors) == len(found.heavy) == len(found.hidden) == groups
     assert np.all(np.isfinite(found.counts))
     assert np.all(np.isfinite(found.std_errors) & (found.std_errors > 0))
     if units > 1 and groups:
@@ -320,6 +322,71 @@ def test_sums_and_means_are_of_all_units(mechanism: str) -> None:
             assert found[f"{kind} {name} covered"] >= 0.9, found
     assert found["heavy sum"] == pytest.approx(1, abs=0.1)
     assert found["heavy mean"] == pytest.approx(1, abs=0.1)
+
+
+def of_sums(plan: Any, pairs: MemoryPairs, values: Floats, seed: int) -> tuple[float, float]:
+    """How many intervals of counts, and of sums of these values of units, cover the truth: in groups of 100 units and more."""
+    (measure,) = plan.request.measures
+    steps = np.rint((values[pairs.unit] - measure.centre) / measure.step).astype(np.int64)
+    pairs = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, None, {measure.name: steps})
+    sizes = true_counts(pairs)
+    codes = np.flatnonzero(sizes >= 100)
+    with allow_test_entropy():
+        selection = chosen(codes, np.where(isinstance(plan.mechanism, AdaptiveGaussian), sizes[codes], 0.0))
+        noisy = counted(plan.mechanism, pairs, selection, plan.measures, SeededEntropy(seed))
+    found = estimated_columns(plan.mechanism.counts, plan.request.aggregates, plan.measures, noisy, Tuning())
+    total = np.bincount(pairs.group, values[pairs.unit])
+    within = [
+        float(np.mean(np.abs(column.values - true[codes]) <= 1.96 * column.std_errors + 1e-6))
+        for column, true in zip(found, (sizes, total), strict=True)
+    ]
+    return within[0], within[1]
+
+
+VALUES: dict[str, Callable[[Floats], Floats]] = {
+    "at the upper bound": lambda norms: np.full(len(norms), 10.0),
+    "at the lower bound": lambda norms: np.zeros(len(norms)),
+    "growing with a unit's groups": lambda norms: 10 * np.minimum(norms / np.quantile(norms, 0.99), 1.0),
+    "falling with a unit's groups": lambda norms: 10 * (1 - np.minimum(norms / np.quantile(norms, 0.99), 1.0)),
+}
+
+
+@pytest.mark.parametrize("values", VALUES)
+@pytest.mark.parametrize("epsilon", some([1.0, 3.0], 1))
+@pytest.mark.parametrize("mechanism", ["adaptive", "voting"])
+def test_sums_are_covered_as_counts_are(mechanism: str, epsilon: float, values: str) -> None:
+    """Whichever values units have: sums hang on the same numbers of units, and on what heavy units have on average."""
+    plan = dp.plan(epsilon=epsilon, delta=1e-8, mechanism=mechanism, sums={"x": (0, 10)})
+    found = []
+    for seed in range(4):
+        for pairs in (zipf(6_000, 1_500, 12, seed), zipf(10_000, 1_500, 0.5, seed, 0.8, 60), heavy_and_light(seed, 3)):
+            norms = np.bincount(pairs.unit, minlength=pairs.units).astype(np.float64)
+            found.append(of_sums(plan, pairs, VALUES[values](norms), seed))
+    counts, sums = np.mean(found, axis=0)
+    assert sums >= min(counts, 0.95) - 0.01
+
+
+@pytest.mark.parametrize("true", [-1.0, 0.0, 0.3, 1.0])
+@pytest.mark.parametrize("noise", [1.0, 30.0, 1000.0])
+def test_the_mean_of_heavy_units_is_known_as_far_as_its_variance_says(true: float, noise: float) -> None:
+    """With noise in the sums and in the numbers: within two errors in nine runs of ten, and never beyond the limit."""
+    rng, inside = np.random.default_rng(1), []
+    for _ in range(400):
+        number = rng.pareto(1.5, 60) * 30
+        noisy = np.maximum(number + rng.normal(0, noise, 60), 1.0)
+        sums = true * number + rng.normal(0, noise, 60)
+        trust = np.full(60, noise**-2)
+        mean, variance = mean_of_heavy(noisy, np.full(60, noise**2), sums, trust, 1.0)
+        assert abs(mean) <= 1
+        inside.append(abs(mean - true) <= 2 * variance**0.5)
+    assert np.mean(inside) >= 0.9
+
+
+def test_errors_from_one_cause_add_up() -> None:
+    """With their signs: those of one sign in full, those of two as if independent; never less than any of them."""
+    assert one_error(3.0, 4.0) == one_error(-3.0, -4.0) == 7
+    assert one_error(3.0, -4.0) == 5
+    assert one_error(np.array([1.0, -1.0]), 2.0, -2.0).tolist() == [np.hypot(3, 2), np.hypot(2, 3)]
 
 
 # Constants: each is needed by a check.

@@ -57,11 +57,15 @@ class Mix:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimates:
-    """Numbers of units with standard errors; and of heavy units alone."""
+    """Numbers of units with standard errors; and, with variances, what sums need: the heavy units as they are counted, and
+    what is hidden of units beyond the last bound."""
 
     counts: Floats
     std_errors: Floats
     heavy: Floats
+    heavy_variance: Floats
+    hidden: Floats
+    hidden_variance: Floats
 
 
 def estimated_columns(
@@ -79,8 +83,7 @@ def estimated_columns(
     for measure in measures:
         if measure.measure.kind == "bins":
             continue
-        values, std = estimate_sums(noise, measure, noisy, estimates)
-        sums[measure.name] = measure, NoisySum(values, (std,), estimates.counts, estimates.std_errors)
+        sums[measure.name] = measure, estimate_sums(noise, measure, noisy, estimates)
     return [*columns, *(column for aggregate in aggregates for column in aggregate.columns(sums, quantiles))]
 
 
@@ -88,7 +91,7 @@ def estimate(noise: CountNoise, noisy: NoisyCounts, tuning: Tuning) -> Estimates
     """Measure the mix, combine, add what is hidden, and say how sure one can be."""
     if len(noisy.weights) == 0:
         empty = np.zeros(0)
-        return Estimates(empty, empty, empty)
+        return Estimates(*[empty] * 6)
     seen = observe(noise, noisy)
     bins = by_size(seen.scaled, tuning.groups_per_bin)
     centres = np.array([max(float(seen.scaled[members].mean()), _TINY) for members in bins])
@@ -98,12 +101,15 @@ def estimate(noise: CountNoise, noisy: NoisyCounts, tuning: Tuning) -> Estimates
     sizes = np.maximum(seen.scaled, 1.0)
     for _ in range(3):  # with better sizes each time
         spread = measure_spread(seen, mix, sizes, bins, places, at, tuning)
-        combined = combine(seen, mix, sizes, spread)
+        combined = combine(seen, mix, sizes, spread, noisy.classes.light)
         sizes = combined.sizes
     hidden, doubt = hidden_units(noisy, seen.weights, np.maximum(combined.counts, 1.0), tuning)
-    variance = np.maximum(combined.variance, 0.0) * tuning.model_error**2 + doubt
-    heavy = combined.by_class[:, noisy.classes.light :].sum(axis=1) + hidden
-    return Estimates(combined.counts + hidden, np.sqrt(variance), heavy)
+    variance, heavy_variance = (
+        np.maximum(one, 0.0) * tuning.model_error**2 for one in (combined.variance, combined.heavy_variance)
+    )
+    heavy = combined.by_class[:, noisy.classes.light :].sum(axis=1)
+    errors = np.sqrt(variance + doubt)
+    return Estimates(combined.counts + hidden, errors, heavy, heavy_variance, hidden, doubt)
 
 
 def observe(noise: CountNoise, noisy: NoisyCounts) -> Observed:
@@ -222,15 +228,16 @@ def _three(values: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Combined:
-    """Each group's number of units with its variance, its size in scaled units, and its classes."""
+    """Each group's number of units with its variance, and that of heavy ones alone; its size in scaled units; its classes."""
 
     counts: Floats
     variance: Floats
+    heavy_variance: Floats
     sizes: Floats
     by_class: Floats
 
 
-def combine(seen: Observed, mix: Mix, sizes: Floats, spread: Floats) -> Combined:
+def combine(seen: Observed, mix: Mix, sizes: Floats, spread: Floats, light: int) -> Combined:
     """The best linear estimate, group by group: the classes are (mix + spread) times an unknown size.
 
     y_l = p_l t + e_l + noise and m = sum f_l (p_l t + e_l) + noise, with var e_l the spread and t free. First e_l given y_l
@@ -248,15 +255,22 @@ def combine(seen: Observed, mix: Mix, sizes: Floats, spread: Floats) -> Combined
     gain = left * factors / rest_variance[:, None]  # what the rest of m says about each e_l
     residual = (rest - slope * size)[:, None]
     by_class = p * size[:, None] * (1 - share) + share * seen.by_class + gain * residual
-    gains = gain.sum(axis=1)
-    per_size = ((1 - share) * p).sum(axis=1) - gains * slope
-    variance = left.sum(axis=1) - (left @ factors) ** 2 / rest_variance + per_size**2 / information
     known = np.maximum(size, 1.0)[:, None]
     of_size = -(pull + (slope / rest_variance)[:, None] * factors * (1 - share)) * known / information[:, None]
-    of_mix = known * (1 - share) * (1 - gains[:, None] * factors) + per_size[:, None] * of_size
+
+    def variance(first: int) -> Floats:
+        """Of the number of units in this class and all heavier ones."""
+        part = np.arange(len(factors)) >= first
+        gains = gain[:, part].sum(axis=1)
+        per_size = ((1 - share) * p)[:, part].sum(axis=1) - gains * slope
+        own = left[:, part].sum(axis=1) - (left[:, part] @ factors[part]) ** 2 / rest_variance
+        of_mix = known * (1 - share) * (part - gains[:, None] * factors) + per_size[:, None] * of_size
+        return np.asarray(own + per_size**2 / information + (of_mix**2 * mix.variances).sum(axis=1))
+
     return Combined(
         counts=by_class.sum(axis=1),
-        variance=variance + (of_mix**2 * mix.variances).sum(axis=1),
+        variance=variance(0),
+        heavy_variance=variance(light),
         sizes=np.maximum(size, 1.0),
         by_class=by_class,
     )
@@ -282,33 +296,55 @@ def hidden_units(noisy: NoisyCounts, a: Floats, sizes: Floats, tuning: Tuning) -
 
 def estimate_sums(
     noise: CountNoise, noisy_aggregate: NoisyMeasure, noisy: NoisyCounts, estimates: Estimates
-) -> tuple[Floats, Floats]:
+) -> NoisySum:
     """Recentred sums of all units with standard errors.
 
     Light units are added up with little noise. The sum of heavy units is drawn to their number times their mean value, as far
-    as it is noise; what groups differ from that beyond noise is measured over all of them.
+    as it is noise; what groups differ from that beyond noise is measured over all of them. If their number is wrong, so is
+    the count, to which the centre is added: one error, not two.
     """
     aggregate = noisy_aggregate.measure
     step = math.ldexp(aggregate.step, -sum_shift(aggregate))
     a = noisy.weights / ONE
     light, heavy = (part.astype(np.float64) * step / a for part in noisy.sums[noisy_aggregate.name])
     light_std, heavy_std = (noisy_aggregate.noise_std * noise.reach(bound) / a for bound in noisy.classes.split_bounds)
-    if noisy.classes.light == len(noisy.classes.bounds):
-        return light, light_std
-    number = np.maximum(estimates.heavy, 1.0)
-    trust = 1 / heavy_std**2
-    squares = float((number**2 * trust).sum())
-    mean = float((number * heavy * trust).sum()) / squares
     limit = aggregate.sensitivity
-    mean = min(max(mean, -limit), limit)
-    mean_variance = min(1 / squares, limit**2)
-    beyond = (heavy - mean * number) ** 2 - heavy_std**2
-    relative = max(float((beyond * number**2 * trust**2).sum()) / float((number**4 * trust**2).sum()), 0.0)
-    doubt = math.sqrt(2 / float((number**4 * trust**2).sum()))
-    spread = min(relative + doubt, limit**2) * number**2
-    share = spread / (spread + heavy_std**2)
-    drawn = mean * number + share * (heavy - mean * number)
-    variance = share * heavy_std**2 + (1 - share) ** 2 * (
-        mean_variance * number**2 + (mean * estimates.std_errors) ** 2
-    )
-    return light + drawn, np.sqrt(light_std**2 + variance)
+    towards = math.copysign(1.0, aggregate.centre)  # so that errors add up
+    values, variance = light, light_std**2 + (estimates.hidden * limit) ** 2  # of hidden units no mean is known
+    of_units = [towards * limit * np.sqrt(estimates.hidden_variance)]
+    if noisy.classes.light < len(noisy.classes.bounds):
+        number, trust = np.maximum(estimates.heavy, 1.0), 1 / heavy_std**2
+        mean, mean_variance = mean_of_heavy(number, estimates.heavy_variance, heavy, trust, limit)
+        beyond = (heavy - mean * number) ** 2 - heavy_std**2
+        relative = max(float((beyond * number**2 * trust**2).sum()) / float((number**4 * trust**2).sum()), 0.0)
+        doubt = math.sqrt(2 / float((number**4 * trust**2).sum()))
+        spread = min(relative + doubt, limit**2) * number**2
+        share = spread / (spread + heavy_std**2)
+        values = light + mean * number + share * (heavy - mean * number)
+        variance = variance + share**2 * heavy_std**2
+        most = min(max(mean + towards * math.sqrt(mean_variance), -limit), limit)
+        of_units.append((1 - share) * most * np.sqrt(estimates.heavy_variance))
+        of_units.append((1 - share) * number * towards * math.sqrt(mean_variance))
+    return NoisySum(values, (np.sqrt(variance),), estimates.counts, estimates.std_errors, tuple(of_units))
+
+
+def mean_of_heavy(number: Floats, variance: Floats, sums: Floats, trust: Floats, limit: float) -> tuple[float, float]:
+    """The mean value of heavy units in all groups, with its variance: a line through noisy sums over noisy numbers.
+
+    Errors of the numbers make squares of them too large, by their variance, and the line too flat: that is taken off, up to
+    half. The variance is that of the noise and, as the line may hang on few groups, of leaving out each of them. As far as the
+    line, or the numbers, are noise, all that is known of the mean is that it lies within the limit.
+    """
+    parts = trust * number * sums, trust * number**2, trust * variance
+    products, squares, by_chance = (part.sum() for part in parts)
+
+    def line(products: Floats, squares: Floats, by_chance: Floats) -> Floats:
+        true = np.maximum(squares - by_chance, squares / 2).clip(1e-300)
+        return np.asarray(np.clip(products / true, -2 * limit, 2 * limit))
+
+    mean = line(products, squares, by_chance)
+    others = line(products - parts[0], squares - parts[1], by_chance - parts[2])
+    noise = squares / max(squares - by_chance, squares / 2) ** 2
+    doubt = float(noise + ((others - mean) ** 2).sum())
+    known = limit**2 / (limit**2 + doubt) * max(1 - float(by_chance / squares), 0.0)
+    return min(max(known * float(mean), -limit), limit), (1 - known) ** 2 * limit**2 + known**2 * doubt
