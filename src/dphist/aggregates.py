@@ -178,6 +178,7 @@ class Aggregate:
     def _mean(self, deviation: tuple[NoisyMeasure, NoisySum], present: Any = None) -> Column:
         """centre + recentred sum/number of units with a value, cut to the bounds. Errors are of first order in the noise."""
         part = deviation[1]
+        noises: tuple[Floats, ...]
         if present is None:
             units, noises = part.units, (np.asarray(part.units_std),)
         else:
