@@ -190,11 +190,15 @@ def test_one_line_of_a_json_file_does_not_move_the_others(tmp_path: Path, row: s
     assert run(Files((path,), types=TEXTS), KEY_SUM) == {("a",): (2, 7 * 2**15)}
 
 
-def test_json_arrays_nested_values_and_missing_fields(tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps([{"user": 1, "key": {"a": [1]}}, {"user": 2}, 5, {"user": True, "key": 1.50}]))
+def test_nested_values_and_missing_fields_of_json(tmp_path: Path) -> None:
+    path, array = tmp_path / "x.json", tmp_path / "y.json"
+    records = [{"user": 1, "key": {"a": [1]}}, {"user": 2}, 5, {"user": True, "key": 1.50}]
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    array.write_text(json.dumps(records))
     files = Files((path,), types=TEXTS)
     assert run(files) == {('{"a":[1]}',): (1,), (None,): (1,), ("1.5",): (1,)}
+    with pytest.raises(UnreadableSource, match="one record in each line"):
+        run(Files((path, array), types=TEXTS))
     path.write_text('{"user": 1, "key": "a"}\n{"user": 2, "key": "a"}\n')
     assert run(files) == {("a",): (2,)}
     assert run(Files((path,), types={"user": "BIGINT", "key": "TEXT"})) == {("a",): (2,)}

@@ -243,7 +243,7 @@ def test_one_unit_does_not_decide_how_others_are_read(name: str, nested: bool) -
 OF_EACH_KIND = {
     "pyarrow groups of 2", "pyarrow version 1.0", "polars parquet", "duckdb parquet v2", "arrow", "arrow reader",
     "polars lazy", "duckdb relation", "pandas pyarrow", "pandas nullable", "pandas categories", "pandas objects",
-    "pandas numpy", "csv python", "csv utf-16", "csv with nulls", "json lines", "json array", "arrow reader, derived",
+    "pandas numpy", "csv python", "csv utf-16", "csv with nulls", "json lines", "arrow reader, derived",
 }  # fmt: skip
 """Writers whose files or frames another road reads; `make test-long` has all of them."""
 

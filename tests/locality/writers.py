@@ -319,11 +319,6 @@ def _json_lines(table: pa.Table, folder: Path) -> Files:
     return _declared(folder / "x.jsonl", table)
 
 
-def _json_array(table: pa.Table, folder: Path) -> Files:
-    (folder / "x.json").write_text(json.dumps(_json_records(table), indent=1, ensure_ascii=False), encoding="utf-8")
-    return _declared(folder / "x.json", table)
-
-
 def _polars_json(table: pa.Table, folder: Path) -> Files:
     _polars(_as_text(table)).write_ndjson(folder / "x.ndjson")
     return _declared(folder / "x.ndjson", table)
@@ -417,7 +412,6 @@ _TABLES: Final = (
         Writer(f"json {name}", write, _as_text, untyped=True)
         for name, write in {
             "lines": _json_lines,
-            "array": _json_array,
             "polars": _polars_json,
             "pandas": _pandas_json,
         }.items()

@@ -209,8 +209,10 @@ CSV: dict[bytes, Pairs] = {
     b"3,b\r": {"3": {("b",)}},
     b"3," + b"," * 30_000: {},
     b'3,"' + b'""' * 300_000 + b'"': {"3": {(None,)}},
-    b"3," + b"x" * (LONGEST_LINE - 3): {"3": {(None,)}},
-    b"3," + b"x" * (LONGEST_LINE - 2): {},
+    b"3," + b"x" * (LONGEST_LINE - 2): {"3": {(None,)}},
+    b"\xef\xbb\xbf4," + b"x" * (LONGEST_LINE - 2) + b"\r": {"4": {(None,)}},
+    b"3," + b"x" * (LONGEST_LINE - 1): {},
+    b"5," + b"x" * (LONGEST_LINE - 1) + b"\r": {},
     b"3,b" + b"x" * 4_000_000: {},
 }
 JSON: dict[bytes, Pairs] = {
@@ -229,6 +231,8 @@ JSON: dict[bytes, Pairs] = {
     b'{"u": 3, "k": "\\ud800"}': {"3": {("?",)}},
     b'{"u": 3, "k": ' + b"[" * 20_000 + b"]" * 20_000 + b"}": {},
     b'{"u": 3, "k": ' + b"9" * 5_000 + b"}": {},
+    b'\xef\xbb\xbf{"u": 4, "k": "' + b"x" * (LONGEST_LINE - 17) + b'"}\r': {"4": {(None,)}},
+    b'{"u": 5, "k": "' + b"x" * (LONGEST_LINE - 16) + b'"}\r': {},
     b'{"u": 3, "k": "' + b"x" * 4_000_000 + b'"}': {},
 }
 

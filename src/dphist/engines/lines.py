@@ -3,9 +3,10 @@
 A reader that lets a quoted field run over the end of a line lets one person's open quote swallow other people's lines. So
 lines are cut first, at every line feed. A CSV line is then read as Python's csv module reads it in strict mode: an open quote,
 text behind a closing quote or another number of fields than the header has drops it. So does a line that is not UTF-8 or longer
-than LONGEST_LINE. Byte order marks are dropped at the start of every line. The elements of a JSON array are cut in the same
-way, at the commas between them. A file in another encoding becomes UTF-8 first, letter by letter: what is no letter there
-becomes bytes that are not UTF-8, and costs its line.
+than LONGEST_LINE. Byte order marks are dropped at the start of every line. Neither they nor the line end, which may be missing
+at the end of a file, count as bytes of a record: whether it stays does not depend on where it stands. JSON arrays, in which
+commas and brackets belong to no record, are refused. A file in another encoding becomes UTF-8 first, letter by letter: what is
+no letter there becomes bytes that are not UTF-8, and costs its line.
 
 Lines without oddities, all of them in most files, are parsed by Arrow in bulk; the others one by one.
 """
@@ -20,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -33,7 +33,7 @@ from dphist.engines.query import ENCODINGS
 from dphist.errors import UnreadableSource
 
 LONGEST_LINE: Final = 2**20
-"""Bytes of a line with its line feed, or of an element of a JSON array; a longer one is dropped."""
+"""Bytes of a record: a line in UTF-8 without marks at its start and without its line end. A longer one is dropped."""
 
 _BLOCK: Final = 2**23
 _AHEAD: Final = 3
@@ -63,14 +63,15 @@ class CsvFormat:
 def first_line(path: str, form: CsvFormat) -> list[str]:
     """The fields of a file's first line, read from its first bytes: nothing of another line gets in."""
     with _open(path, form.encoding) as stream:
-        start = stream.read(LONGEST_LINE + 4)
+        start = stream.read(size := LONGEST_LINE + len(_MARK + b"\r\n"))
     if form.encoding == "utf-8" and start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UnreadableSource("a file in UTF-8", "one with the mark of UTF-16", "add --encoding utf-16.")
-    line, feed, _ = _MARKS.sub(b"", start).partition(b"\n")
-    if not feed and len(start) > LONGEST_LINE:
+    line, feed, _ = start.partition(b"\n")
+    line = _record(line)
+    if len(line) > LONGEST_LINE or (not feed and len(start) == size):
         raise UnreadableSource("a first line of at most 1 MiB", "a longer one", "is this a text file with lines?")
     try:
-        fields = _parse_line(line.removesuffix(b"\r").decode(), form)
+        fields = _parse_line(line.decode(), form)
     except UnicodeDecodeError:
         fields = None
     if fields is None:
@@ -95,23 +96,29 @@ def csv_batches(path: str, form: CsvFormat, names: Sequence[str], needed: Sequen
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def json_lines(path: str, name: str, *, array: bool) -> pa.RecordBatchReader:
-    """One text per record, in a column of this name: a line of the file, or an element of its array."""
+def json_lines(path: str, name: str) -> pa.RecordBatchReader:
+    """One text per record, in a column of this name."""
     schema = pa.schema([(name, pa.large_string())])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for lines in _elements_of(path) if array else _ahead(_as_lines, _lines_of(path, skip_first=False)):
+        for lines in _ahead(_as_lines, _lines_of(path, skip_first=False)):
             yield pa.RecordBatch.from_arrays([lines], schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def is_json_array(path: str) -> bool:
-    """Whether a .json file is one array of records, by its first letter. Files of lines are better named .jsonl or .ndjson."""
+def check_no_array(path: str) -> None:
+    """Refuse a .json file that is one array, by its first letter. Nothing looks into files named .jsonl or .ndjson."""
     if ".json" not in Path(path).suffixes:
-        return False
+        return
     with _open(path) as stream:
-        return bool(stream.read(LONGEST_LINE).removeprefix(_MARK).lstrip().startswith(b"["))
+        array = stream.read(LONGEST_LINE).removeprefix(_MARK).lstrip().startswith(b"[")
+    if array:
+        raise UnreadableSource(
+            "JSON files with one record in each line",
+            "a file that begins with [, as an array does",
+            "write its elements as lines: jq -c '.[]' x.json > x.jsonl. If its lines are records, name it .jsonl.",
+        )
 
 
 @contextmanager
@@ -149,7 +156,7 @@ class _Transcoded:
 
 
 def _lines_of(path: str, skip_first: bool, encoding: str = "utf-8") -> Iterator[bytes]:
-    """Blocks of whole lines, each at most LONGEST_LINE; the last line may lack its line feed in the file, not here."""
+    """Blocks of whole lines, few of them too long; the last line may lack its line feed in the file, not here."""
     with _open(path, encoding) as stream:
         left, skipping = b"", skip_first
         while True:
@@ -162,8 +169,8 @@ def _lines_of(path: str, skip_first: bool, encoding: str = "utf-8") -> Iterator[
             if end:
                 yield block[:end]
             left = block[end:]
-            if len(left) > LONGEST_LINE:  # it is dropped up to its end
-                skipping, left = True, b""
+            if len(left) > LONGEST_LINE and len(left := _MARKS.sub(b"", left)) > LONGEST_LINE + len(b"\r"):
+                skipping, left = True, b""  # it is dropped up to its end
             if not read:
                 return
 
@@ -188,7 +195,7 @@ def _parse_block(block: bytes, form: CsvFormat, names: Sequence[str], schema: pa
     if plain:
         table = pa_csv.read_csv(
             pa.BufferReader(plain),
-            pa_csv.ReadOptions(column_names=list(names), block_size=_BLOCK + LONGEST_LINE, use_threads=False),
+            pa_csv.ReadOptions(column_names=list(names), block_size=len(plain), use_threads=False),
             pa_csv.ParseOptions(
                 delimiter=form.delimiter,
                 quote_char=form.quote if form.quote is not None else False,
@@ -218,7 +225,7 @@ def _odd_lines(block: bytes, ends: NDArray[np.intp], form: CsvFormat) -> NDArray
     every second one closes. Whatever deviates makes its line odd, and so does a carriage return that does not end it.
     """
     data = _bytes(block)
-    odd = [np.flatnonzero(np.diff(ends, prepend=-1) > LONGEST_LINE)]
+    odd = [np.flatnonzero(np.diff(ends, prepend=-1) > LONGEST_LINE)]  # or nearly
     if b"\r" in block:
         returns = np.flatnonzero(data == _RETURN)
         odd.append(np.searchsorted(ends, returns[data[returns + 1] != _LINE_FEED]))
@@ -252,8 +259,9 @@ def _separate(block: bytes, ends: NDArray[np.intp], odd: NDArray[np.intp]) -> tu
     for start, end in zip(starts[odd].tolist(), ends[odd].tolist(), strict=True):
         kept.append(block[position:start])
         position = end + 1
-        if end - start < LONGEST_LINE and _is_utf8(block[start:end]):
-            others.append(_MARKS.sub(b"", block[start:end]).removesuffix(b"\r").decode())
+        line = _record(block[start:end])
+        if len(line) <= LONGEST_LINE and _is_utf8(line):
+            others.append(line.decode())
     kept.append(block[position:])
     return b"".join(kept), others
 
@@ -276,59 +284,25 @@ def _parse_line(line: str, form: CsvFormat) -> list[str] | None:
 
 def _as_lines(block: bytes) -> pa.Array:
     """The lines of a block as texts, their line feeds included; those that are too long or not UTF-8 are null."""
-    if _MARK in block:  # one that is too long stays so
-        lines = block.split(b"\n")
-        block = b"\n".join(_MARKS.sub(b"", line) if len(line) < LONGEST_LINE else line for line in lines)
-    ends = np.flatnonzero(_bytes(block) == _LINE_FEED)
-    lengths = np.diff(ends, prepend=-1)
+    if _MARK in block:
+        block = b"\n".join(_MARKS.sub(b"", line) for line in block.split(b"\n"))
+    data = _bytes(block)
+    ends = np.flatnonzero(data == _LINE_FEED)
+    bad = np.diff(ends, prepend=-1) - 1 - (data[ends - 1] == _RETURN) > LONGEST_LINE
     try:
         block.decode()
-        bad = lengths > LONGEST_LINE
     except UnicodeDecodeError:
-        bad = np.array([not _is_utf8(line) for line in _cut(block, ends)]) | (lengths > LONGEST_LINE)
+        bad |= np.array([not _is_utf8(line) for line in _cut(block, ends)])
     if bad.any():
-        return _texts(line for line, wrong in zip(_cut(block, ends), bad, strict=True) if not wrong)
+        lines = [line.decode() for line, wrong in zip(_cut(block, ends), bad, strict=True) if not wrong]
+        return pa.array(lines, pa.large_string())
     offsets = pa.py_buffer(np.append(0, ends + 1).astype(np.int64))
     return pa.Array.from_buffers(pa.large_string(), len(ends), [None, offsets, pa.py_buffer(block)])
 
 
-def _elements_of(path: str) -> Iterator[pa.Array]:
-    """The elements of a JSON array, cut at the commas between them. One that is not closed is a fault of its writer."""
-    pending: bytes | None = b""  # an element that goes on; None if it is too long already
-    depth, in_string, held = 0, False, b""
-    with _open(path) as stream:
-        for read in chain([stream.read(3).removeprefix(_MARK)], iter(lambda: stream.read(_BLOCK), b"")):
-            block = (held + read).rstrip(b"\\")  # what a backslash escapes may be in the next block
-            held = (held + read)[len(block) :]
-            cuts, depth, in_string = _cuts(block, depth, in_string)
-            elements, start = [], 0
-            for cut in cuts:
-                if pending is not None:
-                    elements.append(pending + block[start:cut])
-                pending, start = b"", cut + 1
-            if pending is not None:
-                pending = pending + block[start:]
-                pending = pending if len(pending) <= LONGEST_LINE else None
-            yield _texts(text for text in elements if len(text) <= LONGEST_LINE and text.strip())
-    if depth or in_string or held or pending is None or pending.strip():
-        raise UnreadableSource("a JSON array that is closed", "one that is not", "write one record per line instead.")
-
-
-def _cuts(block: bytes, depth: int, in_string: bool) -> tuple[list[int], int, bool]:
-    """Where the array begins and ends and the commas between its elements; the depth and whether a string is open behind."""
-    codes = _bytes(block.replace(b"\\\\", b"..").replace(b'\\"', b".."))  # escaped quotes are none
-    outside = (np.cumsum(codes == _QUOTE) + in_string) % 2 == 0
-    change = np.zeros(len(codes), np.int64)
-    change[outside & ((codes == ord("[")) | (codes == ord("{")))] = 1
-    change[outside & ((codes == ord("]")) | (codes == ord("}")))] = -1
-    levels = np.cumsum(change) + depth
-    between = (levels == 1) & ((codes == ord(",")) | (codes == ord("[")))
-    cuts = np.flatnonzero(outside & (between | ((levels == 0) & (codes == ord("]")))))
-    return cuts.tolist(), int(levels[-1]) if len(levels) else depth, not outside[-1] if len(outside) else in_string
-
-
-def _texts(lines: Iterable[bytes]) -> pa.Array:
-    return pa.array([line.decode() for line in lines if _is_utf8(line)], pa.large_string())
+def _record(line: bytes) -> bytes:
+    """The bytes of a line that are a record's own."""
+    return _MARKS.sub(b"", line).removesuffix(b"\r")
 
 
 def _cut(block: bytes, ends: NDArray[np.intp]) -> Iterator[bytes]:

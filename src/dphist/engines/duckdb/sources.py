@@ -22,7 +22,7 @@ import duckdb
 import pyarrow as pa
 
 from dphist.engines.frames import Arrow, as_arrow, parquet_columns, readable_parquet
-from dphist.engines.lines import CsvFormat, csv_batches, first_line, is_json_array, json_lines
+from dphist.engines.lines import CsvFormat, check_no_array, csv_batches, first_line, json_lines
 from dphist.engines.query import Files, Format
 from dphist.errors import InvalidParameter, UnreadableSource
 from dphist.outputs import near
@@ -242,9 +242,10 @@ def _attach_json(
     names = [name for name in json_columns(files, needed, folders[0]) if name not in folders[0]]
     check_unique(names)
     check_folders(folders[0], names)
-    array = is_json_array(paths[0])
+    for path in paths:
+        check_no_array(path)
     line = "line" + "_" * max(map(len, folders[0]), default=0)  # no folder has this name
-    lines = with_folders([json_lines(path, line, array=array) for path in paths], folders)
+    lines = with_folders([json_lines(path, line) for path in paths], folders)
     structure = quote_text(json.dumps(dict.fromkeys(names or [line], "VARCHAR")))
     record = f"TRY(CASE WHEN json_valid({line}) THEN from_json({line}, {structure}) END)"
     fields = [f"{line}.{quote_identifier(name)} AS {quote_identifier(name)}" for name in names]

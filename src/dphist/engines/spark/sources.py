@@ -41,6 +41,9 @@ _JSON: Final = {
     "allowNonNumericNumbers": "false",
 }
 _START: Final = "_metadata.file_block_start"
+_UNMARKED: Final = "trim(LEADING '\ufeff' FROM value)"
+_IS_RECORD: Final = f"octet_length({_UNMARKED}) - CAST(endswith({_UNMARKED}, '\r') AS INT) <= {LONGEST_LINE}"
+"""As in `lines`: neither marks nor the line end are bytes of a record."""
 
 
 def frame_of(spark: SparkSession, table: pa.Table, needed: Sequence[str] | None = None) -> DataFrame:
@@ -144,7 +147,7 @@ def read_json(spark: SparkSession, paths: Sequence[str], names: Sequence[str], f
     options = {**_JSON, "columnNameOfCorruptRecord": malformed}
     schema = ", ".join(f"{quote_identifier(name)} STRING" for name in (*names, malformed))
     settings = ", ".join(f"{quote_text(name)}, {quote_text(value)}" for name, value in options.items())
-    line = f"CASE WHEN octet_length(value) < {LONGEST_LINE} THEN try_validate_utf8(value) END"
+    line = f"CASE WHEN {_IS_RECORD} THEN try_validate_utf8(value) END"
     line = f"trim(LEADING '\ufeff' FROM {line})"
     record = f"from_json({line}, {quote_text(schema)}, map({settings})) AS {malformed}"
     records = _lines(spark, paths).selectExpr(record, *folder_columns(folder))
@@ -175,7 +178,7 @@ def read_csv(
     """The columns that are asked for, as text, and those of the folders."""
     folded = {name.casefold() for name in needed}
     places = {name: place for place, name in enumerate(header) if name.casefold() in folded}
-    line = f"CASE WHEN octet_length(value) < {LONGEST_LINE} THEN CAST(value AS BINARY) END AS line"
+    line = f"CASE WHEN {_IS_RECORD} THEN CAST(value AS BINARY) END AS line"
     lines = _lines(spark, paths).selectExpr(
         "xxhash64(_metadata.file_path) AS file", f"{_START} AS start", line, *folder_columns(folder)
     )
@@ -219,10 +222,9 @@ class CsvRecords:
 def fields_of(line: bytes, form: CsvFormat) -> list[str] | None:
     """The fields of one line as Python's `csv` reads it in strict mode, or None if it is no record."""
     try:
-        text = line.decode(form.encoding)
-        if form.encoding != "utf-8" and len(text.encode()) >= LONGEST_LINE:
+        text = line.decode(form.encoding).lstrip("\ufeff").removesuffix("\r")
+        if form.encoding != "utf-8" and len(text.encode()) > LONGEST_LINE:
             return None
-        text = text.lstrip("\ufeff").removesuffix("\r")
         if form.quote is not None and form.quote in text:
             rows = list(csv.reader([text], delimiter=form.delimiter, quotechar=form.quote, strict=True))
             return rows[0] if len(rows) == 1 else None
