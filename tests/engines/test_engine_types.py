@@ -145,16 +145,6 @@ def test_other_types_are_refused_before_a_record_is_read(value: str, role: str) 
             DuckDBEngine().histogram(relation, GroupByQuery("user", (Key("key"),)), ContributionBounds(1))
 
 
-def test_a_collation_of_the_source_does_not_join_groups() -> None:
-    with duckdb.connect() as connection:
-        connection.execute('CREATE TABLE t ("user" INTEGER, key VARCHAR COLLATE NOCASE)')
-        connection.execute("INSERT INTO t VALUES (1, 'a'), (1, 'A'), (2, 'A')")
-        histogram = DuckDBEngine().histogram(
-            connection.table("t"), GroupByQuery("user", (Key("key"),)), ContributionBounds(2)
-        )
-    assert groups_of(histogram) == {("a",): (1,), ("A",): (2,)}
-
-
 def test_frames() -> None:
     data: dict[str, list[Any]] = {
         "user": [1, 1, 2, None],

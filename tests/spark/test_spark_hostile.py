@@ -317,9 +317,14 @@ def test_two_runs_do_not_change_settings_under_each_other(monkeypatch: pytest.Mo
 
 
 def test_units_are_told_apart_by_their_bytes_or_refused() -> None:
-    source = session().sql("SELECT 'Bob' COLLATE UTF8_LCASE AS user, 'x' COLLATE UTF8_LCASE AS item")
-    with pytest.raises(dp.InvalidParameter, match="byte by byte"):
-        dp.release(source, by="item", **OPTIONS)
+    """So are keys, and what is inside of a struct; a column that nobody asks for is none."""
+    collated = "'x' COLLATE UTF8_LCASE AS other, named_struct('a', 'Bob' COLLATE UTF8_LCASE) AS inside"
+    source = session().sql(f"SELECT 'Bob' COLLATE UTF8_LCASE AS user, 'x' AS item, {collated}")
+    derived = source.selectExpr("CAST(lower(user) AS STRING) AS user", "item", "other", "inside")
+    for read, by in ((source, "item"), (derived, "other"), (derived, "key=inside.a")):
+        with pytest.raises(dp.InvalidParameter, match="byte by byte"):
+            dp.release(read, by=by, **OPTIONS)
+    dp.release(derived, by="item", **OPTIONS)
 
 
 @pytest.mark.cluster

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numbers
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, Inexact, localcontext
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dphist.errors import UnreadableSource
+from dphist.words import printable
 
 Arrow: TypeAlias = "pa.Table | pa.RecordBatchReader"
 
@@ -31,6 +32,10 @@ _IN_ARROW: Final = {
 }
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _SECONDS: Final = _LAST_SECOND - _FIRST_SECOND
+_COLLATIONS: Final = ("NOCASE", "NOACCENT")
+"""DuckDB compares a text with texts of both only if the text is compared byte by byte."""
+
+_EXTENSION: Final = b"ARROW:extension:name"
 _EXPECTED: Final = "a path, an Arrow table, a pandas or Polars frame or a DuckDB relation"
 
 
@@ -93,30 +98,36 @@ def _reader(schema: pa.Schema, names: Sequence[str], open_batches: Callable[[], 
 
 def _plain_schema(schema: pa.Schema, places: Sequence[int]) -> pa.Schema:
     """Types that mean one thing to Arrow and to DuckDB, whatever one record holds; others are refused."""
-    return pa.schema(
-        [pa.field(schema.names[place], plain_type(schema.types[place], schema.names[place])) for place in places]
-    )
+    return pa.schema([_plain_field(schema.field(place)) for place in places])
 
 
-def plain_type(kind: pa.DataType, name: str) -> pa.DataType:
+def _plain_field(field: pa.Field) -> pa.Field:
     """What a column is written out as: dictionaries as their words, JSON as text."""
+    kind = field.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.json":
         kind = kind.storage_type
-    if not _is_plain(kind):
-        raise UnreadableSource(
-            f"{name!r} to be of a simple type", str(kind), "cast it first; text and numbers always work."
-        )
-    return kind
+    if not _is_plain(plain := pa.field(field.name, kind, metadata=field.metadata)):
+        hint = "cast it first; text and numbers always work."
+        raise UnreadableSource(f"{field.name!r} to be of a simple type", _type_in_words(plain), hint)
+    return pa.field(field.name, kind)
 
 
-def _is_plain(kind: pa.DataType) -> bool:
-    types = pa.types
+def _type_in_words(field: pa.Field) -> str:
+    unknown = (field.metadata or {}).get(_EXTENSION, b"").decode("utf-8", "replace")
+    return f"{field.type} as {printable(unknown)}" if unknown else str(field.type)
+
+
+def _is_plain(field: pa.Field) -> bool:
+    """Of an extension type nobody knows which values are one: whether Python knows the type makes no difference."""
+    kind, types = field.type, pa.types
+    if _EXTENSION in (field.metadata or {}):
+        return False
     if types.is_struct(kind):
-        return all(_is_plain(field.type) for field in kind)
+        return all(map(_is_plain, kind))
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return _is_plain(kind.value_type)
+        return _is_plain(kind.value_field)
     if isinstance(kind, pa.BaseExtensionType):
         return bool(kind.extension_name == "arrow.uuid")
     odd = (types.is_dictionary, types.is_nested, types.is_float16, types.is_decimal256, types.is_run_end_encoded)
@@ -160,7 +171,7 @@ def parquet_columns(path: str, needed: Sequence[str]) -> list[str]:
             raise UnreadableSource(f"one column {name!r}", "several that differ in case at most", "rename them.")
     for field in schema:
         if field.name.casefold() in folded:
-            plain_type(_stored_type(field.type), field.name)
+            _plain_field(field.with_type(_stored_type(field.type)))
     return list(schema.names)
 
 
@@ -233,18 +244,57 @@ def _from_relation(relation: duckdb.DuckDBPyRelation, needed: Callable[[Sequence
     """Arrow has no 128-bit integers, bits or times with a zone. 39 digits would come out as another number: they are null."""
     from dphist.engines.duckdb.sources import quote_identifier
 
-    columns = []
+    columns, texts = [], {}
     wanted = set(needed(relation.columns))
-    for name, kind in zip(relation.columns, map(str, relation.types), strict=True):
+    for name, kind in zip(relation.columns, relation.types, strict=True):
         quoted = quote_identifier(name)
-        target = _IN_ARROW.get(kind)
+        target = _IN_ARROW.get(str(kind))
         if name in wanted:
             columns.append(quoted if target is None else f"TRY_CAST({quoted} AS {target}) AS {quoted}")
+            texts[name] = list(_texts_in(quoted, kind))
     if not columns:
         return pa.table({})
+    _check_collations(relation, texts)
     narrow = relation.project(", ".join(columns))
     schema = narrow.limit(0).to_arrow_table().schema
     return _reader(schema, schema.names, narrow.to_arrow_reader)
+
+
+def _texts_in(sql: str, kind: Any) -> Iterator[str]:
+    """The texts of a value, as SQL: the value itself, or what an expression can take out of it."""
+    from dphist.engines.duckdb.sources import quote_text
+
+    if kind.id == "varchar":
+        yield sql
+    elif kind.id in ("list", "array"):
+        yield from _texts_in(f"{sql}[1]", dict(kind.children)["child"])
+    elif kind.id == "struct":
+        for name, child in kind.children:
+            yield from _texts_in(f"struct_extract({sql}, {quote_text(name)})", child)
+
+
+def _check_collations(relation: duckdb.DuckDBPyRelation, texts: Mapping[str, Sequence[str]]) -> None:
+    """Refuse texts that DuckDB compares by a collation: one person would be several here. Only types are looked at.
+
+    A collation is no part of the type that a relation tells; but texts of two collations cannot be compared.
+    """
+    setting = "COUNT(*) AS nothing, current_setting('default_collation') AS collation"
+    usual = relation.limit(0).aggregate(setting).fetchall() == [(0, "")]
+    for name, found in texts.items():
+        compared = [f"{sql} = ('' COLLATE {other})" for sql in found for other in _COLLATIONS]
+        if compared and not (usual and _is_possible(relation, ", ".join(compared))):
+            raise UnreadableSource(
+                f"{name!r} to be compared byte by byte",
+                "text with a collation of DuckDB's",
+                "derive a column that spells equal values in one way, such as decode(encode(lower(x))), which has none.",
+            )
+
+
+def _is_possible(relation: duckdb.DuckDBPyRelation, columns: str) -> bool:
+    try:
+        return bool(relation.project(columns).columns)
+    except duckdb.BinderException:
+        return False
 
 
 def _from_pandas(frame: Any, needed: Callable[[Sequence[str]], list[str]]) -> tuple[Arrow, list[str], bool]:

@@ -86,8 +86,6 @@ class SparkWriter:
         view, named = self._attach(frame, reads.needed, f"the table {relation.table}")
         pieces = {name: named(source) for name, source in reads.own.items()}
         pieces |= {str(reads.unit): self._expression(text, view, named) for text in reads.checked}
-        if reads.unit is not None:
-            spark_types.check_unit(types_of(self.spark, view, [pieces[reads.unit]])[0], reads.unit)
         return self._define(view, pieces)
 
     def constants(self, relation: Values, wanted: Sequence[str]) -> Written:

@@ -46,6 +46,8 @@ def narrowed(frame: DataFrame, names: dict[str, str]) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     types = {name.casefold(): (name, kind) for name, kind in frame.dtypes}
+    for fold in names:
+        spark_types.check_equality(types[fold][1], types[fold][0])
     taken = frame.where(BARRIER).select(
         *(F.col(quote_identifier(types[fold][0])).alias(ours) for fold, ours in names.items())
     )

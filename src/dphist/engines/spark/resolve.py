@@ -10,7 +10,7 @@ import duckdb
 from dphist.engines.duckdb.names import check_columns
 from dphist.engines.duckdb.sources import check_unique
 from dphist.engines.expressions import check_query
-from dphist.engines.query import GroupByQuery, Key, parse_unit
+from dphist.engines.query import GroupByQuery, parse_unit
 from dphist.engines.relations import Derived
 from dphist.engines.spark import types as spark_types
 from dphist.engines.spark.derived import SparkWriter, derived_frame
@@ -74,7 +74,10 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: Vie
         raise InvalidParameter(f"a condition that is true or false in {query.where!r}", kind)
     return Fields(
         source=view,
-        unit=tuple(_unit(*one) for one in zip(units, types, parts, strict=False)),
+        unit=tuple(
+            spark_types.canonical(sql, kind, f"the unit {part.name!r}")
+            for sql, kind, part in zip(units, types, parts, strict=False)
+        ),
         keys=canonical,
         values=tuple(
             None if sql is None else _value(spark, view, sql, measure, typed)
@@ -87,11 +90,6 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: Vie
         want_total=query.want_total,
         definitions=definitions,
     )
-
-
-def _unit(sql: str, kind: str, part: Key) -> str:
-    spark_types.check_unit(kind, part.name)
-    return spark_types.canonical(sql, kind, f"the unit {part.name!r}")
 
 
 def _value(spark: SparkSession, view: str, sql: str, measure: Measure, typed: bool) -> str:

@@ -61,8 +61,7 @@ def canonical(sql: str, type_name: str, role: str) -> str:
     if kind in _WHOLE | {"decimal", "boolean", "time"}:
         return sql
     if kind in _TEXT or kind == "void":
-        # A collation of the source must not join groups or units that differ.
-        text = f"CAST({sql} AS STRING) COLLATE UTF8_BINARY" if kind != "string" or "collate" in type_name else sql
+        text = sql if kind == "string" else f"CAST({sql} AS STRING)"
         return f"CASE WHEN {_is_short(sql)} THEN {text} END" if kind != "void" else text
     if kind == "binary":
         return short(sql)
@@ -96,13 +95,13 @@ def is_text(type_name: str) -> bool:
     return family(type_name) in _TEXT
 
 
-def check_unit(type_name: str, column: str) -> None:
-    """Refuse a unit whose equality is not that of its bytes: two spellings of one person would be bounded as two."""
-    if " collate " in type_name and not type_name.endswith(" UTF8_BINARY"):
+def check_equality(type_name: str, column: str) -> None:
+    """Refuse texts whose equality is not that of their bytes: two spellings of one person would be bounded as two."""
+    if " collate " in type_name.replace(" collate UTF8_BINARY", ""):
         raise InvalidParameter(
-            f"the unit {column!r} to be compared byte by byte",
+            f"{column!r} to be compared byte by byte",
             type_name,
-            "derive a column that spells each person in one way, such as lower(...), and use that.",
+            "derive a column that spells equal values in one way, such as CAST(lower(x) AS STRING), which has none.",
         )
 
 
