@@ -16,7 +16,6 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
@@ -42,8 +41,9 @@ from dphist.engines.reading import Reading
 from dphist.engines.spark import WRITES_FOLDERS
 from dphist.engines.spark.expressions import quote_identifier
 from dphist.engines.spark.frames import column_names
+from dphist.engines.spark.jvm import start
 from dphist.engines.spark.resolve import resolve
-from dphist.engines.spark.session import is_connect, pinned, tasks_done, without_leaks
+from dphist.engines.spark.session import pinned, tasks_done, without_leaks
 from dphist.engines.spark.staging import Staging, new_staging, remove_all
 from dphist.engines.sql import (
     Fields,
@@ -57,7 +57,6 @@ from dphist.engines.sql import (
 )
 from dphist.errors import EngineFailure, InvalidParameter, MissingExtra
 from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
-from dphist.interruption import undo_at_stop
 from dphist.measures import Measure
 from dphist.version import __version__
 
@@ -428,18 +427,8 @@ def open_session(master: str | None, remote: str | None, staging: str | None = N
     builder = builder.config("spark.log.level", "ERROR")
     builder = builder.remote(remote) if remote is not None else builder.master(master)
     handler = signal.getsignal(signal.SIGINT)
-    spark = without_leaks(builder.config("spark.sql.session.timeZone", "UTC").getOrCreate)
+    builder = builder.config("spark.sql.session.timeZone", "UTC")
+    spark = start(builder, remote=remote is not None and not remote.startswith("local"))
     if threading.current_thread() is threading.main_thread():  # Spark puts one of its own there
         signal.signal(signal.SIGINT, handler)
-    undo_at_stop(partial(_end, spark))
     return SparkEngine(spark, staging)
-
-
-def _end(spark: SparkSession) -> None:
-    """End the JVM of a session of our own and wait for it: it removes what it spilled."""
-    gateway = None if is_connect(spark) else spark.sparkContext._gateway
-    spark.stop()
-    if gateway is not None and hasattr(gateway, "proc"):
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(timeout=20)
