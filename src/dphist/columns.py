@@ -65,6 +65,49 @@ def parts_of(unit: Unit) -> tuple[str, ...]:
     return (unit,) if isinstance(unit, str) else tuple(unit)
 
 
+def kind_of(unit: Unit) -> tuple[str, ...]:
+    """What a unit is, by the names of its parts: tables that compute it differently mean the same by the same name.
+
+    >>> kind_of("Person=lower(email)") == kind_of("person")
+    True
+    """
+    return tuple(split_unit(part)[0].casefold() for part in parts_of(unit))
+
+
+def joint_unit(units: Sequence[Unit]) -> Unit:
+    """The unit of several releases whose costs are added up: as all of them spell it, or with every spelling.
+
+    Raises:
+        InvalidParameter: they protect different units, so that their costs are costs of nobody.
+
+    >>> joint_unit(["person=user", "person=customer"])
+    '"person"=user, customer'
+    """
+    first = units[0]
+    for unit in units:
+        if kind_of(unit) != kind_of(first):
+            got = " and ".join(kind_in_words(one) for one in (first, unit))
+            raise InvalidParameter(
+                "releases of one unit, whose costs add up", got, "state the cost of each unit apart."
+            )
+    spellings = [tuple(dict.fromkeys(texts)) for texts in zip(*map(parts_of, units), strict=True)]
+    return unit_of([texts[0] if len(texts) == 1 else _spelled(texts) for texts in spellings])
+
+
+def _spelled(texts: Sequence[str]) -> str:
+    name = split_unit(texts[0])[0].replace('"', '""')
+    return f'"{name}"={", ".join(split_unit(text)[1] or text for text in texts)}'
+
+
+def kind_in_words(unit: Unit) -> str:
+    """What a unit is, without how it is computed.
+
+    >>> kind_in_words(("person=lower(email)", "day"))
+    'person and day'
+    """
+    return unit_in_words(unit_of([split_unit(part)[0] for part in parts_of(unit)]))
+
+
 def unit_in_words(unit: Unit) -> str:
     """Its parts as they were asked for.
 

@@ -151,6 +151,13 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "There is no ledger" in without.out
 
 
+def test_the_budget_has_what_was_spent_before_a_failure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fails = f"SELECT CAST(item AS INT64) FROM ({COUNT.rstrip(';')});"
+    typed = Typed(as_keys(fails) + as_keys(".budget"), capsys)
+    assert "which is paid for and may be published" in typed.out
+    assert "Spent here: at most ε = 1, δ = 1e-06.\n" in typed.out
+
+
 def test_explain_reads_and_spends_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     typed = Typed(as_keys(f".explain {COUNT}"), capsys, paid=True)
     assert "dphist release" in typed.out

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from command_line import dphist
-from dphist.cli.output import paid, screen
+from dphist.cli.output import at_most, paid, screen
 from dphist.publish.charge import Receipt
 from dphist.publish.grid import Screen
 
@@ -67,7 +67,7 @@ def test_a_release_says_what_it_spent_and_what_is_left(accountant: str, left: st
 
 def test_a_ledger_that_cannot_tell_leaves_a_result_as_it_is(tmp_path: Path) -> None:
     receipt = Receipt("events", 3, "0" * 64)
-    told = paid(1.0, 1e-8, tmp_path / "gone.db", receipt).splitlines()
+    told = paid(at_most(1.0, 1e-8), tmp_path / "gone.db", receipt).splitlines()
     assert told == ["Spent at most ε = 1, δ = 1e-08.", str(receipt)]
 
 
@@ -76,6 +76,6 @@ def test_a_password_in_an_address_is_not_shown(monkeypatch: pytest.MonkeyPatch, 
         dphist("ledger", "create", *LEDGER, *BUDGET, "--unit", "user", "--accountant", "basic", cwd=tmp_path).returncode
         == 0
     )
-    told = paid(1.0, 1e-6, f"sqlite:///{tmp_path}/ledger.db", Receipt("events", 1, "0" * 64))
+    told = paid(at_most(1.0, 1e-6), f"sqlite:///{tmp_path}/ledger.db", Receipt("events", 1, "0" * 64))
     assert told.splitlines()[0].endswith("left of 'events' in the ledger.")
     assert str(tmp_path) not in told

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dphist.cli.output import Talk, paid, recorded, screen
-from dphist.words import rounded_up
+from dphist.cli.output import Talk, at_most, paid, recorded, screen
+from dphist.columns import joint_unit, kind_of, one_of
 
 if TYPE_CHECKING:
     from dphist.errors import DphistError
@@ -32,8 +31,8 @@ def show(talk: Talk, answer: Answer, most: int | None) -> int:
     return rows
 
 
-def show_paid(problem: DphistError) -> None:
-    """The private tables that were paid for before something failed, whatever is quiet: another run would pay again."""
+def show_paid(problem: DphistError) -> Sequence[Release]:
+    """Print the private tables that were paid for before something failed, whatever is quiet; and give them back."""
     from dphist.publish.text import rows_text
 
     talk = Talk(quiet=False)
@@ -43,22 +42,31 @@ def show_paid(problem: DphistError) -> None:
         talk.line(f"{which}, which is paid for and may be published:")
         talk.table(rows_text(release.table, release.table.num_rows, screen()))
         problem.aftermath = ""  # which says that nothing was published; it is asked anew
+    return releases
 
 
-def cost(answers: Sequence[Answer]) -> tuple[float, float]:
-    """Epsilon and delta of all private SELECTs together, rounded up: equal shares of a budget are a whole again."""
-    requests = [release.plan.request for answer in answers for release in answer.releases]
-    parts = ([one.epsilon for one in requests], [one.delta for one in requests])
-    sums = (sum(Fraction(repr(float(value))) for value in values) for values in parts)
-    epsilon, delta = (float(rounded_up(Fraction(one), 12)) for one in sums)
-    return epsilon, delta
+def cost(releases: Sequence[Release]) -> str:
+    """Epsilon and delta of private SELECTs, in words: of each unit apart, as costs of different units do not add up."""
+    from dphist.publish.answer import total_of
+
+    kinds: dict[tuple[str, ...], list[Release]] = {}
+    for release in releases:
+        kinds.setdefault(kind_of(release.selection.unit), []).append(release)
+    words = []
+    for found in kinds.values():
+        requests = [one.plan.request for one in found]
+        amount = at_most(total_of([one.epsilon for one in requests]), total_of([one.delta for one in requests]))
+        unit = joint_unit([one.selection.unit for one in found])
+        words.append(amount if len(kinds) == 1 else f"{amount} for {one_of(unit)}")
+    return "; ".join(words) or at_most(0, 0)
 
 
 def spent(answers: Sequence[Answer], ledger: str | Path | None) -> str:
     """What a script spent, what is left, and who paid."""
-    *others, last = [release.receipt for answer in answers for release in answer.releases]
+    releases = [release for answer in answers for release in answer.releases]
+    *others, last = [release.receipt for release in releases]
     return "\n".join(
-        [paid(*cost(answers), ledger, last), *(recorded(one) for one in reversed(others) if one is not None)]
+        [paid(cost(releases), ledger, last), *(recorded(one) for one in reversed(others) if one is not None)]
     )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import Talk, paid, print_json
+from dphist.cli.output import Talk, at_most, paid, print_json
 from dphist.cli.reading import files_to_read, reads
 from dphist.planning.choices import BOUNDS
 
@@ -84,4 +84,4 @@ def command(
         print_json(found.to_data())
         return
     talk.line(str(found))
-    talk.line(paid(epsilon, 0.0, ledger, found.receipt))
+    talk.line(paid(at_most(epsilon, 0.0), ledger, found.receipt))

@@ -9,7 +9,7 @@ import dphist
 from dphist.cli import options
 from dphist.cli.commands import Commands
 from dphist.cli.options import argument, option
-from dphist.cli.output import Talk, paid, print_json, recorded, say, screen, show_table
+from dphist.cli.output import Talk, at_most, paid, print_json, recorded, say, screen, show_table
 from dphist.cli.reading import files_to_read, reads
 from dphist.errors import InvalidParameter
 from dphist.interruption import first_output
@@ -120,7 +120,7 @@ def top_k(
         return
     if not result.complete:
         talk.line(_ENDED_EARLY)
-    words = paid(epsilon, delta, ledger, receipt)
+    words = paid(at_most(epsilon, delta), ledger, receipt)
     talk.closing(f"Guarantee: {plan.guarantee_for(result.unit)}", output, report, words)
 
 

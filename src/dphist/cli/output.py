@@ -96,12 +96,17 @@ def recorded(receipt: Receipt | dict[str, Any] | None) -> str:
     return NOT_RECORDED if receipt is None else str(Receipt(**receipt) if isinstance(receipt, dict) else receipt)
 
 
-def paid(epsilon: float, delta: float, ledger: str | Path | None, receipt: Receipt | None) -> str:
-    """What was spent, what the ledger has left, unless it cannot tell now, and which entry paid."""
+def at_most(epsilon: float, delta: float) -> str:
+    """An amount of what was spent."""
+    return f"at most ε = {exactly(epsilon)}, δ = {exactly(delta)}"
+
+
+def paid(spent: str, ledger: str | Path | None, receipt: Receipt | None) -> str:
+    """What was spent, in words, what the ledger has left, unless it cannot tell now, and which entry paid."""
     left = ""
     with suppress(DphistError):
         left = "" if ledger is None or receipt is None else f"; {left_of(ledger, receipt.dataset)}"
-    return f"Spent at most ε = {exactly(epsilon)}, δ = {exactly(delta)}{left}.\n{recorded(receipt)}"
+    return f"Spent {spent}{left}.\n{recorded(receipt)}"
 
 
 def left_of(address: str | Path, dataset: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import dphist
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import Talk, paid, print_json, say, screen
+from dphist.cli.output import Talk, at_most, paid, print_json, say, screen
 from dphist.cli.reading import files_to_read, reads
 from dphist.errors import InvalidParameter
 from dphist.planning.options import BudgetOptions
@@ -184,7 +184,9 @@ class Outputs:
         for label, words in rates_in_words(mechanism) if request.keys_only else []:
             talk.line(f"{label.capitalize()}: {words}.")
         words = f"Guarantee: {guarantee(request, mechanism, release.selection.unit)}"
-        talk.closing(words, self.table, self.report, paid(request.epsilon, request.delta, ledger, release.receipt))
+        talk.closing(
+            words, self.table, self.report, paid(at_most(request.epsilon, request.delta), ledger, release.receipt)
+        )
 
 
 def check_budget(what: str, plan: Path | None, budget: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ from dphist.errors import DphistError, InvalidParameter
 from dphist.interruption import UNCHARGED, account, begin, raising, undo_at_stop
 from dphist.outputs import reason_of
 from dphist.systems import terminal_settings
-from dphist.words import did_you_mean, exactly, printable
+from dphist.words import did_you_mean, printable
 
 if TYPE_CHECKING:
     from prompt_toolkit.input import Input
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.output import Output
 
     from dphist.publish.answer import Answer
+    from dphist.publish.result import Release
     from dphist.sql.connection import Connection
 
 WELCOME: Final = "A statement ends with a semicolon. Tab completes, .help lists commands, Ctrl-D leaves."
@@ -68,6 +69,7 @@ class Shell:
         self._connection, self._ledger, self._dataset, self._rows = connection, ledger, dataset, rows
         self._suggestions = Suggestions(connection)
         self._answers: list[Answer] = []
+        self._spent: list[Release] = []
         self._session: PromptSession[str] = PromptSession(
             multiline=Condition(lambda: not is_done(self._session.default_buffer.text)),
             prompt_continuation=lambda width, _line, _wrapped: "... ".rjust(width),
@@ -151,9 +153,10 @@ class Shell:
         try:
             found = script.run(progress=talk.phase)
         except DphistError as problem:
-            answers.show_paid(problem)
+            self._spent += answers.show_paid(problem)
             raise
         self._answers += found
+        self._spent += [release for answer in found for release in answer.releases]
         for answer in found:
             rows = answers.show(talk, answer, self._rows)
             if rows > self._rows:
@@ -184,8 +187,7 @@ class Shell:
         say(self._connection.explain(text))
 
     def _budget(self, _: str) -> None:
-        epsilon, delta = answers.cost(self._answers)
-        say(f"Spent here: at most ε = {exactly(epsilon)}, δ = {exactly(delta)}.")
+        say(f"Spent here: {answers.cost(self._spent)}.")
         if self._ledger is None or self._dataset is None:
             say("There is no ledger: keep count of what you release about these people.")
         else:

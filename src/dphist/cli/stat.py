@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import dphist
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import Talk, paid, print_json, say
+from dphist.cli.output import Talk, at_most, paid, print_json, say
 from dphist.cli.reading import files_to_read, reads
 from dphist.columns import unit_of
 from dphist.errors import InvalidParameter
@@ -107,7 +107,7 @@ def command(
         print_json(answer.to_data())
         return
     talk.line(str(answer))
-    talk.line(paid(answer.plan.epsilon, answer.plan.delta, ledger, answer.receipt))
+    talk.line(paid(at_most(answer.plan.epsilon, answer.plan.delta), ledger, answer.receipt))
 
 
 def _trade_offs(plan: StatisticPlan) -> list[TradeOff]:

@@ -11,13 +11,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from dphist.columns import joint_unit
 from dphist.notebook import shortened
 from dphist.planning.plan import STD_ERROR
 from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION
 from dphist.publish.result import Published, Release
 from dphist.report.cells import cells_of
-from dphist.report.content import Appendix, Content
+from dphist.report.content import Appendix, Content, citation_of, explanation_of, records_of
 from dphist.report.of_release import content_of
 from dphist.version import __version__
 from dphist.words import budget, rounded_up
@@ -54,13 +55,13 @@ class Answer(Published):
 
     @property
     def epsilon(self) -> float:
-        """Of all private tables together."""
-        return _total([release.plan.epsilon for release in self.releases])
+        """Of all private tables together, which protect the same unit."""
+        return total_of([release.plan.epsilon for release in self.releases])
 
     @property
     def delta(self) -> float:
-        """Of all private tables together."""
-        return _total([release.plan.request.delta for release in self.releases])
+        """Of all private tables together, which protect the same unit."""
+        return total_of([release.plan.request.delta for release in self.releases])
 
     @property
     def receipts(self) -> tuple[Receipt, ...]:
@@ -106,6 +107,11 @@ class Answer(Published):
             steps = [Appendix("The statement", [("", self.statement)]), Appendix("The outer query", [("", self.outer)])]
             return [*steps, *first.appendix(), *(part for other in others for part in other.appendix())]
 
+        if others:  # what readers are told to think of, and to cite, is the cost of all of them
+            assumptions = dict.fromkeys(release.plan.mechanism.assumption for release in self.releases)
+            protected = records_of(told["unit"])
+            explanation = explanation_of(told, protected, ", and ".join(assumptions))
+            first = replace(first, explanation=explanation, citation=citation_of("Private tables", told))
         return replace(
             first,
             title="Private answer",
@@ -139,7 +145,7 @@ def _is_beside(name: str, names: Sequence[str]) -> bool:
     return name.endswith(STD_ERROR) and name.removesuffix(STD_ERROR) in names
 
 
-def _total(parts: Sequence[float]) -> float:
+def total_of(parts: Sequence[float]) -> float:
     """The sum, never below it: parts of a budget are decimal numbers, and equal shares of it make a whole again."""
     whole = sum(Fraction(repr(float(one))) for one in parts)
     return parts[0] if len(parts) == 1 else float(rounded_up(Fraction(whole), 12))
@@ -148,8 +154,12 @@ def _total(parts: Sequence[float]) -> float:
 def describe_answer(
     statement: str, outer: str, releases: Sequence[dict[str, Any]], created: dt.datetime, names: Sequence[str]
 ) -> dict[str, Any]:
-    """The metadata of an answer."""
-    epsilon, delta = (_total([one["plan"]["request"][name] for one in releases]) for name in ("epsilon", "delta"))
+    """The metadata of an answer.
+
+    Raises:
+        InvalidParameter: its private tables protect different units, so that they have no cost together.
+    """
+    epsilon, delta = (total_of([one["plan"]["request"][name] for one in releases]) for name in ("epsilon", "delta"))
     guarantee = releases[0]["guarantee"]
     if len(releases) > 1:
         each = "; ".join(f"({number}) {one['guarantee']}" for number, one in enumerate(releases, 1))
@@ -162,7 +172,7 @@ def describe_answer(
         "created": created.isoformat(timespec="seconds"),
         "statement": statement,
         "outer": outer,
-        "unit": releases[0]["unit"],
+        "unit": joint_unit([one["unit"] for one in releases]),
         "by": [name for name in names if name.casefold() in keys],
         "columns": list(names),
         "epsilon": epsilon,

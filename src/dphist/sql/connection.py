@@ -16,6 +16,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from dphist import checks
+from dphist.columns import kind_in_words, kind_of
 from dphist.engines import engine_for
 from dphist.engines.base import Engine, Progress
 from dphist.engines.query import EngineOptions, PerformanceSettings
@@ -215,6 +216,8 @@ class Connection:
             privates.append(private)
             released[name] = empty_table(private)
             select.replace(outer)
+        hint = "their costs do not add up, as each protects somebody else: write a statement for each, with ; between them."
+        _check_one_unit(privates, text, "private SELECTs of one unit in a statement", hint)
         public = check_outer(root.this, blank)
         if not privates:
             hint = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-8) ... FROM ..."
@@ -229,6 +232,11 @@ class Connection:
 
     def _budgets(self, text: str, privates: Sequence[PrivateSelect]) -> list[tuple[float, float]]:
         """Epsilon and delta of each: its own, or an equal part of what others leave of the declared budget."""
+        if (self.epsilon, self.delta) != (None, None):
+            hint = (
+                "a budget is that of one unit: leave it out, and write epsilon and delta into OPTIONS of each SELECT."
+            )
+            _check_one_unit(privates, text, "private SELECTs of one unit for the budget that they share", hint)
         shares = []
         for name, declared in (("epsilon", self.epsilon), ("delta", self.delta)):
             given = [getattr(one.clause, name) for one in privates]
@@ -351,6 +359,14 @@ def connect(
         raise InvalidParameter("delta in [0, 1)", delta)
     found = tables_of(tables, unit)
     return Connection(found, ledger, dataset, epsilon, delta, settings or PerformanceSettings(), engine)
+
+
+def _check_one_unit(privates: Sequence[PrivateSelect], text: str, expected: str, hint: str) -> None:
+    """Refuse the first SELECT that protects another unit than those before it."""
+    for one in privates:
+        if kind_of(one.protected) != kind_of(privates[0].protected):
+            got = " and ".join(kind_in_words(other.protected) for other in (privates[0], one))
+            raise located(InvalidParameter(expected, got, hint), text, one.place)
 
 
 def _decimal(value: float) -> Fraction:
