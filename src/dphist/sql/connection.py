@@ -375,12 +375,12 @@ def _decimal(value: float) -> Fraction:
 
 
 def _share(whole: float, given: Sequence[float], parts: int) -> float:
-    """The largest equal part that fits beside what is given, exactly."""
+    """The largest equal part that fits beside what is given, in decimal: as ledgers add up what is spent."""
     if not parts:
         return 0.0
-    left = Fraction(whole) - sum(map(Fraction, given))
+    left = _decimal(whole) - sum(map(_decimal, given))
     share = float(left / parts)
-    return share if parts * Fraction(share) <= left else math.nextafter(share, 0.0)
+    return share if parts * _decimal(share) <= left else math.nextafter(share, 0.0)
 
 
 def _unused(name: str, text: str, tables: Mapping[str, Table]) -> str:
