@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 
 from dphist.planning.describe import guarantee
 from dphist.publish.account import estimand
@@ -11,11 +12,10 @@ from dphist.publish.run import Job, bounds_of
 Step = tuple[str, str, str]
 
 
-def explain(job: Job) -> str:
-    """The SQL, the plan and each step's privacy argument."""
-    if job.plan.request.unbounded:
-        return render(explain_rounds(job))
-    return render(_explain_one_pass(job))
+def explain(job: Job, shown: Callable[[str], str] = str) -> str:
+    """The SQL, the plan and each step's privacy argument. shown: the SQL as readers may see it."""
+    steps = explain_rounds(job) if job.plan.request.unbounded else _explain_one_pass(job)
+    return render([(name, words, shown(block)) for name, words, block in steps])
 
 
 def _explain_one_pass(job: Job) -> list[Step]:

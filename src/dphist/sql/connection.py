@@ -204,13 +204,14 @@ class Connection:
         selects = [
             one for one in node.find_all(exp.Select, bfs=False) if isinstance(one.args.get("hint"), PrivacyClause)
         ]
+        asked = frozenset(one.name.casefold() for one in node.find_all(exp.Identifier))
         privates: list[PrivateSelect] = []
         released: dict[str, pa.Table] = {}
         for select in selects:
             if _inside_another(select, selects):
                 continue
             name = _unused(f"private_{len(privates) + 1}", text, self.tables)
-            relating = Relating(text, self.tables, connection, columns_of=self.columns)
+            relating = Relating(text, self.tables, connection, columns_of=self.columns, asked=asked)
             apart = Translating(relating, select, _scope_of(select), name, _in_set_operation(select))
             private, outer = apart.translate()
             privates.append(private)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from dphist.engines.duckdb.sources import quote_identifier
 from dphist.engines.query import Files
 from dphist.engines.relations import Combine, Filter, Fold, Join, Matching, Relation, Scan, Select, Values, owner
 from dphist.publish.explain import explain
@@ -33,9 +35,16 @@ def explain_statement(
             parts.append(f"Private SELECT {place}, the table {private.table}")
         parts.append("The same release as a command:\n" + textwrap.indent(command_of(private, job), "  "))
         parts.append("The rows that are counted, and whose they are:\n" + "\n".join(_lines(private.relation)))
-        parts.append(explain(job).rstrip())
+        parts.append(explain(job, partial(_without_names, unnamed=private.unnamed)).rstrip())
     parts.append("After that, from the published table alone, which costs nothing:\n" + textwrap.indent(outer, "  "))
     return "\n\n".join(parts) + "\n"
+
+
+def _without_names(sql: str, unnamed: Mapping[str, str]) -> str:
+    """SQL of an engine, with other names for columns that nobody asked for."""
+    for column, name in unnamed.items():
+        sql = sql.replace(quote_identifier(column), quote_identifier(name))
+    return sql
 
 
 def command_of(private: PrivateSelect, job: Job) -> str:

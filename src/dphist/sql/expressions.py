@@ -7,7 +7,7 @@ readings, and nothing reaches an engine that `engines.expressions` has not seen.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -202,14 +202,16 @@ class Expressions:
             raise self.refuse(
                 at or column, "a name that means one column", repr(name), "write the table before it: a.x."
             )
-        raise self.refuse(at or column, "a column that exists", repr(name), self._near(column.name, rows))
+        raise self.refuse(
+            at or column, "a column that exists", repr(name), self.near(column.name, [one for one, _ in rows.columns])
+        )
 
-    def _near(self, name: str, rows: Rows) -> str:
+    def near(self, name: str, names: Sequence[str]) -> str:
         """A hint for a name that is not there.
 
         The first line of a CSV file may be a record: of it only a name is shown that has the same letters.
         """
-        names = [one for one, _ in rows.columns if one]
+        names = [one for one in names if one]
         if any(table.named_by_first_line for table in self.used.values()):
             names = [one for one in names if letters_of(one) == letters_of(name)]
         listed = f"the columns are {', '.join(names[:20])}." if names else ""

@@ -6,6 +6,7 @@ name, with its place in the text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -45,10 +46,14 @@ _FOLDS: Final[dict[type[exp.Expr], FoldFunction]] = {
 class Relating(Expressions):
     """One statement on its way to relations. unit: the column of OPTIONS, for tables whose unit is not declared.
 
+    asked: the names in the statement, without case. unnamed: columns that it does not name, of tables whose first line may be a
+    record, each with the name that an explanation has for it.
     public_groups: whether an outer join may keep a public list of groups; public_keys: the join that did, and the list.
     """
 
     columns_of: Callable[[str], Sequence[str]] = field(kw_only=True)
+    asked: frozenset[str] = frozenset()
+    unnamed: dict[str, str] = field(default_factory=dict)
     unit: str | None = None
     unit_place: tuple[int, int] | None = None
     public_groups: bool = False
@@ -137,7 +142,7 @@ class Relating(Expressions):
             raise self.refuse(node, "a table that is named", repr(name), hint.strip())
         self.used[table.name] = table
         names = self.columns_of(table.name)
-        columns = {self.fresh(column): column for column in names}
+        columns = {self.fresh(self._shown(column, place, table)): column for place, column in enumerate(names, 1)}
         visible = [(column, inside) for inside, column in columns.items()]
         scan = Scan(table.name, columns, place=place_of(node))
         if not table.public:
@@ -146,6 +151,14 @@ class Relating(Expressions):
             if scan.unit_expression is not None and scan.unit is not None and scan.unit_kind.casefold() not in taken:
                 visible.append((scan.unit_kind, scan.unit))
         return Rows(self.counted(scan, node), (Visible(alias, tuple(visible)),))
+
+    def _shown(self, column: str, place: int, table: Table) -> str:
+        """The name of a column in explanations: its place, where nobody asked for what may be a value of the first record."""
+        unit = table.unit or self.unit or ""
+        asked = {*self.asked, *re.findall(r"\w+", unit.casefold()), split_unit(unit)[0].casefold()}
+        if table.public or not table.named_by_first_line or column.casefold() in asked:
+            return column
+        return self.unnamed.setdefault(column, f"column_{place}")
 
     def _owned(self, scan: Scan, table: Table, node: exp.Expr) -> Scan:
         """A scan of a private table with its unit: as declared, or as OPTIONS says."""
@@ -456,7 +469,7 @@ class Relating(Expressions):
             left_out = {one.name.casefold() for one in star.args.get("except_") or ()}
             columns = found[0].columns if alias else rows.columns
             if missing := left_out - {name.casefold() for name, _ in columns}:
-                hint = did_you_mean(min(missing), [name for name, _ in columns]).strip() or "leave it out."
+                hint = self.near(min(missing), [name for name, _ in columns]) or "leave it out."
                 raise self.refuse(item, "columns that exist in EXCEPT", repr(min(missing)), hint)
             yield from ((name, inside) for name, inside in columns if name.casefold() not in left_out)
 

@@ -51,7 +51,8 @@ class PrivateSelect:
     """A private SELECT, read and proved. options: of the release. outer: what is computed from its table, called `table`.
 
     command_source: the table itself, where FROM is one table; then the same release is one command. protected: the unit as
-    it was declared, for the ledger and for readers; `unit` is the column that holds it.
+    it was declared, for the ledger and for readers; `unit` is the column that holds it. unnamed: columns that no explanation
+    names, each with what it says instead.
     """
 
     clause: Clause
@@ -70,6 +71,7 @@ class PrivateSelect:
     command_source: Table | None
     public_keys: Relation | None = None
     key_names: tuple[str, ...] = ()
+    unnamed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -137,6 +139,7 @@ class Translating:
             command_source=command_source,
             public_keys=self._public_keys(keys, rows),
             key_names=names,
+            unnamed=relating.unnamed,
         )
         return private, outer
 
