@@ -7,7 +7,10 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import polars as pl
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
@@ -249,6 +252,57 @@ def test_tables_may_have_any_name_and_be_read_often(tmp_path: Path) -> None:
     answer = con.sql(f"SELECT n, a.topic, b.topic AS t FROM ({statement}) {both}")
     assert sorted(answer.table.column("topic").to_pylist()) == ["art", "news"]
     assert answer.table.column("topic").to_pylist() == answer.table.column("t").to_pylist()
+
+
+def public_sources(folder: Path) -> dict[str, object]:
+    """One public table as everything that a table can be."""
+    pq.write_table(URLS, folder / "urls.parquet")
+    for name, part in (("part=a", URLS.slice(0, 2)), ("part=b", URLS.slice(2))):
+        (folder / name).mkdir()
+        pq.write_table(part, folder / name / "urls.parquet")
+    pacsv.write_csv(URLS, folder / "urls.csv")
+    (folder / "urls.jsonl").write_text("".join(json.dumps(row) + "\n" for row in URLS.to_pylist()))
+    return {
+        "parquet": folder / "urls.parquet",
+        "several": [folder / "part=a/urls.parquet", folder / "part=b/urls.parquet"],
+        "folders": str(folder / "part=*/*.parquet"),
+        "csv": str(folder / "urls.csv"),
+        "json": dp.Files((folder / "urls.jsonl",), types={"url": "text", "topic": "text"}),
+        "arrow": URLS,
+        "reader": URLS.to_reader(),
+        "pandas": URLS.to_pandas(),
+        "polars": pl.from_arrow(URLS),
+        "lazy": pl.scan_parquet(folder / "urls.parquet"),
+        "relation": duckdb.sql(f"SELECT * FROM '{folder}/urls.parquet'"),
+    }
+
+
+def test_an_outer_query_reads_a_public_table_wherever_it_is(tmp_path: Path) -> None:
+    private = f"{PRIVATE} url, COUNT(DISTINCT user_id) AS n FROM events GROUP BY url"
+    statement = f"SELECT url, topic FROM ({private}) JOIN urls USING (url) WHERE n > 0 ORDER BY url"
+    for name, source in public_sources(tmp_path).items():
+        con = dp.connect(tables={"events": EVENTS, "urls": dp.public(source)}, unit="user_id")
+        assert con.sql(statement).table.to_pylist() == URLS.slice(0, 3).to_pylist(), name
+
+
+def test_private_rows_may_be_json(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in EVENTS.to_pylist()))
+    source = dp.Files((tmp_path / "events.jsonl",), types={"user_id": "integer", "url": "text"})
+    con = dp.connect(tables={"events": source}, unit="user_id")
+    assert con.columns("events") == ["user_id", "url"]
+    answer = con.sql(f"{PRIVATE} url, COUNT(DISTINCT user_id) AS n FROM events GROUP BY url")
+    assert sorted(answer.table.column("url").to_pylist()) == [f"/{number}" for number in range(7)]
+
+
+def test_columns_of_every_type_bind_before_they_are_read() -> None:
+    values = {
+        "nothing": pa.nulls(1), "code": pa.array(["a"]).dictionary_encode(), 'odd "name"': pa.array([{"x y": 1, "z": [0.5]}]),
+        "cents": pa.array([1], pa.decimal128(5, 2)), "at": pa.array([1], pa.timestamp("us", "UTC")), "raw": pa.array([b"a"]),
+        "two": pa.array([[1, 2]], pa.list_(pa.int32(), 2)), "small": pa.array([1], pa.uint8()),
+    }  # fmt: skip
+    con = dp.connect(tables={"events": EVENTS, "odd": dp.public(pa.table(values))}, unit="user_id")
+    statement = f"SELECT odd.*, small + 1 AS more FROM ({PRIVATE} COUNT(DISTINCT user_id) AS n FROM events), odd"
+    assert con.sql(statement).table.column_names == [*values, "more"]
 
 
 def test_having_in_a_subquery_knows_the_names_of_its_select(con: Any) -> None:

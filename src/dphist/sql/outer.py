@@ -10,14 +10,14 @@ import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
 from dphist.engines.duckdb.session import execute, session
-from dphist.engines.duckdb.sources import quote_identifier
+from dphist.engines.duckdb.sources import described, quote_identifier
 from dphist.engines.functions import FUNCTIONS
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import InvalidParameter
@@ -200,7 +200,7 @@ Attach: TypeAlias = Callable[[duckdb.DuckDBPyConnection, Table, str], None]
 
 def bind(sql: str, released: Mapping[str, pa.Table], public: Sequence[Table], attach: Attach) -> None:
     """Refuse what cannot run, before anything is charged: names, functions, numbers of columns. Reads no row."""
-    with _opened(sql, released, public, attach, PerformanceSettings(), kind="VIEW") as connection:
+    with _opened(sql, released, public, attach, PerformanceSettings(), rows=False) as connection:
         try:
             connection.execute(f"DESCRIBE {sql}")
         except duckdb.Error as problem:
@@ -215,7 +215,7 @@ def compute(
     settings: PerformanceSettings,
 ) -> pa.Table:
     """The answer."""
-    with _opened(sql, released, public, attach, settings, kind="TABLE") as connection:
+    with _opened(sql, released, public, attach, settings, rows=True) as connection:
         try:
             return _as_text(connection, connection.sql(sql).to_arrow_table())
         except duckdb.Error as problem:  # of published values alone
@@ -238,9 +238,9 @@ def _opened(
     attach: Attach,
     settings: PerformanceSettings,
     *,
-    kind: Literal["VIEW", "TABLE"],
+    rows: bool,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A session that holds these tables and can read nothing else. kind: whether public ones are read now, to be read often."""
+    """A session that holds these tables and can read nothing else. rows: public ones are read, else they are columns alone."""
     with session(settings) as connection:
         connection.execute("SET preserve_insertion_order = true")
         for name, table in released.items():
@@ -248,8 +248,11 @@ def _opened(
         for number, one in enumerate(public, 1):
             view = f"attached_{number}_"
             attach(connection, one, view)
+            name, kinds = quote_identifier(one.name), described(connection, view)
+            nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote_identifier(name)}" for name, kind in kinds.items())
+            read = f"TABLE {name} AS SELECT * FROM {view}" if rows else f"VIEW {name} AS SELECT {nulls}"  # noqa: S608
             # With care: a failure of ours carries what is paid for, one of the engine would lose it.
-            execute(connection, f"CREATE TEMP {kind} {quote_identifier(one.name)} AS SELECT * FROM {view}")  # noqa: S608
+            execute(connection, f"CREATE TEMP {read}")
         check_sql(sql, connection, {*released, *(one.name for one in public)})
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")

@@ -244,6 +244,8 @@ def _attach_json(
     check_folders(folders[0], names)
     for path in paths:
         check_no_array(path)
+    if not names and not folders[0]:  # only its columns are asked for
+        return Attached(dict.fromkeys(files.types, ""), typed=False, paths=paths)
     line = "line" + "_" * max(map(len, folders[0]), default=0)  # no folder has this name
     lines = with_folders([json_lines(path, line) for path in paths], folders)
     structure = quote_text(json.dumps(dict.fromkeys(names or [line], "VARCHAR")))
