@@ -260,7 +260,6 @@ def test_quantised_values_never_exceed_the_sensitivity() -> None:
         ({"max_groups": None, "mechanism": "laplace"}, "a bound on how many groups"),
         ({"max_groups": None, "noise_std": 3.0}, "a bound on how many groups one unit may be in, with noise_std"),
         ({"max_groups": None, "low_threshold": 3, "mechanism": "adaptive"}, "with low_threshold"),
-        ({"max_groups": None, "low_threshold": 3, "medians": {"age": (0, 9)}}, "with low_threshold"),
         ({"mechanism": "adaptive"}, "no bound on groups with adaptive"),
         ({"max_groups": "auto"}, "max_groups to be a whole number"),
         ({"emphasis": "counts"}, "an emphasis only without a bound on groups"),

@@ -305,6 +305,45 @@ def test_columns_of_every_type_bind_before_they_are_read() -> None:
     assert con.sql(statement).table.column_names == [*values, "more"]
 
 
+@pytest.mark.parametrize("bound", [5.0, -2.5, 0.0])
+def test_bounds_may_be_equal(bound: float) -> None:
+    """A sum is so many times the bound as people have a value, at the same price; anything else is known before."""
+    people = pa.table(
+        {"id": list(range(4_000)), "x": [n if n % 4 else None for n in range(4_000)], "k": ["a", "b"] * 2_000}
+    )
+    con = dp.connect(tables={"t": people}, unit="id")
+    pair = f"_per_group => ({bound}, {bound})"
+    rows = pair.replace("group", "row")
+    statement = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 10, delta = 1e-8, max_groups_contributed = 1) k,"
+        f" SUM(x, contribution_bounds{pair}), AVG(x, contribution_bounds{pair}) AS mean, VAR_POP(x, contribution_bounds{rows})"
+        f" AS var, STDDEV_POP(x, contribution_bounds{rows}) AS dev, PERCENTILE_CONT(x, 0.5, contribution_bounds{rows}) AS half,"
+        f" APPROX_QUANTILES(x, 2, contribution_bounds{rows}) AS ends, COUNT(x, contribution_bounds_per_group => (0, 1)) AS n,"
+        f" COUNT(*, contribution_bounds_per_group => (0, 0)) AS none,"
+        f" SUM(x, contribution_bounds{pair}, report_format => 'JSON') AS r FROM t GROUP BY k ORDER BY k"
+    )
+    (job,) = con.prepare(statement).jobs
+    assert all(one.kind == "sum" and (one.lower, one.upper) == (0, 1) for one in job.plan.request.aggregates)
+    assert "sum_x" in con.sql(statement).table.column_names
+    for row in con.sql(statement).table.to_pylist():
+        known = [row[name] for name in ("mean", "var", "dev", "half", "none")]
+        assert known == [bound, 0, 0, bound, 0]
+        assert row["ends"] == [bound] * 3
+        assert [row[f"{name}_std_error"] for name in ("mean", "var", "dev", "half", "none")] == [0] * 5
+        assert row["sum_x"] == pytest.approx(bound * row["n"], abs=abs(bound) * 20)
+        assert row["n"] == pytest.approx(1_000 if row["k"] == "a" else 2_000, abs=100)
+        assert (row["sum_x_std_error"] > 0) == (bound != 0)
+        interval = json.loads(row["r"])["result"]["noise_confidence_interval"]
+        assert interval["lower_bound"] <= 0 <= interval["upper_bound"]
+
+
+def test_equal_bounds_alone_release_the_count(con: Any) -> None:
+    five = "AVG(likes, contribution_bounds_per_group => (5, 5), epsilon => 0.5)"
+    (job,) = con.prepare(f"{PRIVATE} url, {five} AS five FROM events GROUP BY url").jobs
+    assert job.plan.request.aggregates == ()
+    assert con.sql(f"{PRIVATE} {five} AS five FROM events").table.to_pylist() == [{"five": 5.0, "five_std_error": 0.0}]
+
+
 def test_having_in_a_subquery_knows_the_names_of_its_select(con: Any) -> None:
     rows = "SELECT user_id, COUNT(*) AS n FROM events GROUP BY user_id HAVING n > 2"
     answer = con.sql(f"{PRIVATE} COUNT(DISTINCT user_id) AS people FROM ({rows})")

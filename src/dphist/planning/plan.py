@@ -300,8 +300,9 @@ def _request(asked: PlanOptions) -> Request:
         hint = f"the names are {', '.join(one.name for one in aggregates)}." if aggregates else "there are none."
         raise InvalidParameter("weights for aggregates of the plan", sorted(shares), hint)
     choice = _choice(max_groups, asked["sparsity"], keys, asked["sketch"], asked["mechanism"])
-    # The counts of an election have Laplace noise, which suits no tree: `_with_quiet_trees`.
-    rounds = choice == "law" and any(aggregate.kind == "quantile" for aggregate in aggregates)
+    # The counts of an election have Laplace noise, which suits no tree: `_with_quiet_trees`. But rounds know no low threshold.
+    settled = choice == "law" and any(aggregate.kind == "quantile" for aggregate in aggregates)
+    selection = "adaptive" if asked["low_threshold"] == 1 else "voting"
     return Request(
         epsilon=asked["epsilon"],
         delta=asked["delta"],
@@ -313,7 +314,7 @@ def _request(asked: PlanOptions) -> Request:
         total=asked["total"],
         aggregates=tuple(aggregates),
         objective=asked["objective"],
-        mechanism="adaptive" if rounds else asked["mechanism"],
+        mechanism=selection if settled else asked["mechanism"],
         analysis=asked["analysis"],
         noise_std=asked["noise_std"],
         correlation=asked["correlation"],
@@ -321,7 +322,7 @@ def _request(asked: PlanOptions) -> Request:
         noise=asked["noise"],
         keys_only=asked["keys_only"],
         emphasis=asked["emphasis"],
-        choice="given" if rounds else choice,
+        choice="given" if settled else choice,
         other=asked["total"] and asked["sketch"] is None and (keys is None or asked["sparse"]),
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final
 
@@ -45,7 +46,8 @@ class Aggregated:
     """One aggregate of a statement: which published column it is, and how it is shown.
 
     kind, label: of the aggregate in a plan; "count" is the number of units, which every release has. probabilities: of
-    quantiles; ends: whether the bounds stand before and behind them.
+    quantiles; ends: whether the bounds stand before and behind them. factor: what the released number is multiplied by.
+    constant: the value, where bounds that are equal leave no other; nothing is released for it.
     """
 
     call: str
@@ -54,6 +56,8 @@ class Aggregated:
     arguments: Arguments = _AUTO
     probabilities: tuple[float, ...] = ()
     ends: bool = False
+    factor: float = 1.0
+    constant: float | None = None
 
     @property
     def name(self) -> str:
@@ -116,19 +120,35 @@ class Aggregates:
         if name not in PRIVATE:
             self.refuse_function(call)
         arguments = read_arguments(call, name in _PER_ROW, self.refuse)
+        only = arguments.only_value
         if name in ("COUNT", "COUNTIF"):
-            return self._count(call, arguments, rows, units)
+            return replace(self._count(call, arguments, rows, units), constant=only)  # 0, or none
         inside = call.this
         if isinstance(inside, exp.Distinct) or not isinstance(inside, exp.Expr):
             raise self.refuse(call, f"{name} of a column", "DISTINCT or nothing", "leave DISTINCT out.")
         if isinstance(inside, exp.Order | exp.Limit | exp.IgnoreNulls | exp.RespectNulls | exp.HavingMax):
             raise self.refuse(call, f"{name} of a column", "a clause of its own", "leave it out; nulls are ignored.")
         text = relating.expression(inside, rows)
+        if name == "SUM" and only:
+            return self._equal_totals(text, rows, arguments, only)
+        if only is not None and name in _OPTION:
+            label = plain_column(text, rows.relation.names) or "value"
+            return Aggregated(name, _KIND[name], label, arguments, constant=only if name == "AVG" else 0.0)
         if name in _OPTION:
             return Aggregated(name, _KIND[name], self._label(_KIND[name], text, rows, arguments), arguments)
         probabilities, ends = self._probabilities(call, name)
+        if only is not None:
+            label = plain_column(text, rows.relation.names) or "value"
+            return Aggregated(name, "quantile", label, arguments, probabilities, ends, constant=only)
         label = self._label("quantile", text, rows, arguments)
         return Aggregated(name, "quantile", label, arguments, probabilities, ends)
+
+    def _equal_totals(self, text: str, rows: Rows, arguments: Arguments, only: float) -> Aggregated:
+        """A sum of totals that are all clamped to one number: so many times that number as units have a value."""
+        once = replace(arguments, bounds=(0.0, 1.0))
+        wanted = plain_column(text, rows.relation.names) or "value"
+        label = self._label("sum", f"CASE WHEN ({text}) IS NOT NULL THEN 1 END", rows, once, wanted)
+        return Aggregated("SUM", "sum", label, once, factor=only)
 
     def _count(self, call: exp.Expr, arguments: Arguments, rows: Rows, units: tuple[str, ...]) -> Aggregated:
         """Units, rows, rows with a value, or distinct values."""
@@ -147,6 +167,9 @@ class Aggregates:
             text = self.relating.expression(inside.expressions[0], rows)
             if plain_column(text, rows.relation.names) in units:
                 return Aggregated(name, "count", "", arguments)
+            if self.grouped and self.clause.max_groups is None and not self.clause.public_groups:
+                hint = "write max_groups_contributed = 10, say, into OPTIONS, or count the unit itself."
+                raise self.refuse(call, "max_groups_contributed beside COUNT(DISTINCT column)", "none", hint)
             label = self._label("distinct", text, rows, arguments)
             return Aggregated(name, "distinct", label, arguments)
         if isinstance(inside, exp.Star):
@@ -197,7 +220,7 @@ class Aggregates:
     def options(self, rows: Rows) -> dict[str, Any]:
         """The options of the release, without its budget."""
         options: dict[str, Any] = {}
-        aggregates = self.all
+        aggregates = [one for one in self.all if one.constant is None]
         if self.clause.max_groups is not None and self.grouped:
             options["max_groups"] = self.clause.max_groups
         if self.clause.min_units is not None and self.grouped:
@@ -225,7 +248,7 @@ class Aggregates:
             options["weights"] = weights
         return options
 
-    def _weights(self, aggregates: tuple[Aggregated, ...]) -> dict[str, float]:
+    def _weights(self, aggregates: Sequence[Aggregated]) -> dict[str, float]:
         """`epsilon =>` as a share relative to the count's, which also selects the groups."""
         given = {one: one.arguments.epsilon for one in aggregates if one.arguments.epsilon is not None}
         selection = self.clause.selection_epsilon

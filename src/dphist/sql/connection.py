@@ -25,6 +25,7 @@ from dphist.errors import InvalidParameter
 from dphist.publish.answer import Answer
 from dphist.publish.files import files_of
 from dphist.publish.run import Job, prepare, prepare_selection
+from dphist.sql.options import in_words_of_sql
 from dphist.sql.outer import bind, check_outer, outer_sql
 from dphist.sql.parse import PrivacyClause, located, parse, place_of
 from dphist.sql.published import empty_table
@@ -267,16 +268,19 @@ class Connection:
             "epsilon": epsilon,
             "delta": delta,
         }
+        options = dict(private.options)
         try:
             if private.keys_only:
-                low = {name: value for name, value in private.options.items() if name == "low_threshold"}
+                low = {name: value for name, value in options.items() if name == "low_threshold"}
                 job = prepare_selection(private.source, by=list(private.by), **common, **low)
                 return self._declared(job, private)
-            keys = {} if private.public_keys is None else {"keys": self._public_groups(private)}
-            by = list(private.by) or None
-            return self._declared(prepare(private.source, by=by, **common, **private.options, **keys), private)
+            if private.public_keys is not None:
+                options["keys"] = listed = self._public_groups(private)
+                if "max_groups" in options:  # nobody can be in more groups than there are
+                    options["max_groups"] = min(options["max_groups"], max(listed.num_rows, 1))
+            return self._declared(prepare(private.source, by=list(private.by) or None, **common, **options), private)
         except InvalidParameter as problem:
-            raise located(problem, text, private.place) from None
+            raise located(in_words_of_sql(problem), text, private.place) from None
 
     def _declared(self, job: Job, private: PrivateSelect) -> Job:
         """A job on rows of several tables: with their files, and with the unit as they declare it."""

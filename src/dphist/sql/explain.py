@@ -59,7 +59,7 @@ def command_of(private: PrivateSelect, job: Job) -> str:
     request = job.plan.request
     words += ["--epsilon", _number(request.epsilon), "--delta", _number(request.delta)]
     for name, value in private.options.items():
-        words += [*_flag(name, value)]
+        words += [*_flag(name, request.max_groups if name == "max_groups" else value)]
     if private.public_keys is not None:
         words += ["--keys", "KEYS.parquet"]
     words += ["-o", "out.parquet"]

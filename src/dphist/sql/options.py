@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -12,6 +13,14 @@ from sqlglot import exp
 from dphist.errors import InvalidParameter
 from dphist.sql.parse import PrivacyClause, called
 from dphist.words import did_you_mean
+
+_IN_SQL: Final = (
+    (r"with --mechanism [\w-]+ it fits as it is; ", ""),
+    (r"--max-groups (\d+)", r"max_groups_contributed = \1"),
+    (r"--max-groups|\bmax_groups(?= = )", "max_groups_contributed"),
+    (r"--records or (?=how)| or fewer --records", ""),
+)
+"""What options of a release are called in a statement; what it cannot say is left out."""
 
 Refuse: TypeAlias = Callable[[exp.Expr, str, str, str], InvalidParameter]
 """Makes a refusal at the place of a node."""
@@ -53,6 +62,25 @@ class Arguments:
     def chosen(self) -> bool:
         """Whether the release chooses the bounds."""
         return self.bounds == _AUTO
+
+    @property
+    def only_value(self) -> float | None:
+        """The only value that equal bounds leave."""
+        lower, upper = self.bounds
+        return lower if lower == upper and isinstance(lower, float) else None
+
+
+def in_words_of_sql(problem: InvalidParameter) -> InvalidParameter:
+    """A refusal of a plan or of a ledger, without the options of the command that the statement stands for."""
+
+    def said(words: str) -> str:
+        for pattern, replacement in _IN_SQL:
+            words = re.sub(pattern, replacement, words)
+        return words
+
+    found = type(problem)(said(problem.expected), problem.got, said(problem.hint))
+    found.pointer, found.place, found.aftermath = problem.pointer, problem.place, problem.aftermath
+    return found
 
 
 def read_clause(clause: PrivacyClause, refuse: Refuse) -> Clause:

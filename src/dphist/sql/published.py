@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dphist.planning.plan import HIGH, LOW, STD_ERROR
 from dphist.publish.result import Release
@@ -29,10 +30,7 @@ def empty_table(private: PrivateSelect) -> pa.Table:
     """The same without rows, before it is known what types the keys have: null stands for any."""
     columns: dict[str, Any] = {f"key_{place}": pa.nulls(0) for place in range(1, private.keys + 1)}
     for number, one in enumerate(private.aggregates, 1):
-        places = [f"_{place}" for place in range(1, len(one.probabilities) + 1)] or [""]
-        names = [f"{word}_{number}{place}" for word in ("value", "error", "low", "high") for place in places]
-        names += [f"{word}_{number}" for word in ("lower", "upper", "inputs", "outside")]
-        columns |= {name: pa.nulls(0, pa.float64()) for name in names}
+        columns |= {name: pa.nulls(0, pa.float64()) for name in _names(one, number)}
     return pa.table(columns)
 
 
@@ -40,6 +38,11 @@ def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table,
     """Value, error and interval of an aggregate; null where no bounds could be found."""
     names, places = ["count"], [""]
     columns: dict[str, Any] = {}
+    if one.constant is not None:
+        return {
+            name: pa.array([0.0 if name.startswith("error") else one.constant] * table.num_rows, pa.float64())
+            for name in _names(one, number)
+        }
     if one.kind != "count":
         kind = next(
             found
@@ -62,4 +65,18 @@ def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table,
         for word, suffix in (("value", ""), ("error", STD_ERROR), ("low", LOW), ("high", HIGH)):
             found = table.column(name + suffix) if name and name + suffix in table.column_names else None
             columns[f"{word}_{number}{place}"] = pa.nulls(table.num_rows, pa.float64()) if found is None else found
+    if one.factor != 1:
+        value, error, *ends = (
+            pc.multiply(columns[f"{word}_{number}"], one.factor) for word in ("value", "error", "low", "high")
+        )
+        low, high = ends if one.factor > 0 else reversed(ends)
+        columns |= {f"value_{number}": value, f"error_{number}": pc.abs(error)}
+        columns |= {f"low_{number}": low, f"high_{number}": high}
     return columns
+
+
+def _names(one: Aggregated, number: int) -> list[str]:
+    """What the columns of an aggregate are called."""
+    places = [f"_{place}" for place in range(1, len(one.probabilities) + 1)] or [""]
+    names = [f"{word}_{number}{place}" for word in ("value", "error", "low", "high") for place in places]
+    return names + [f"{word}_{number}" for word in ("lower", "upper", "inputs", "outside")]

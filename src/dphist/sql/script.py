@@ -18,6 +18,7 @@ from dphist.publish.charge import Charge, open_charge, telling
 from dphist.publish.result import Release
 from dphist.publish.run import Job
 from dphist.sql.explain import explain_statement
+from dphist.sql.options import in_words_of_sql
 from dphist.sql.outer import Attach, compute
 from dphist.sql.parse import located
 from dphist.sql.published import published_table
@@ -78,14 +79,16 @@ class Script:
         try:
             yield
         except InvalidParameter as problem:
-            raise located(problem, self.text, problem.place) from None
+            said = in_words_of_sql(problem) if isinstance(problem, BudgetExceeded) else problem
+            raise located(said, self.text, problem.place) from None
 
     def _charges(self, stack: ExitStack) -> list[Charge | None]:
         """One for each job, all of them checked: alone, and together. What fails from here on says what all of them cost."""
         ledger, dataset = self.ledger, self.dataset
         charges: list[Charge | None] = []
         for job in self.jobs:
-            charge = open_charge(ledger, dataset, job.spend)
+            with self._located():
+                charge = open_charge(ledger, dataset, job.spend)
             if charge is not None:
                 stack.callback(charge.close)
             charges.append(charge)
