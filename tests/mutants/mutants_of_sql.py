@@ -10,6 +10,7 @@ _REFUSED: Final = "tests/sql/test_refused.py::test_each_is_refused_with_its_mess
 _ACCEPTED: Final = "tests/sql/test_accepted.py::test_each_is_accepted_with_its_tree"
 _STATEMENTS: Final = "tests/sql/test_statements.py::"
 _FUZZ: Final = "tests/sql/test_statement_fuzz.py::"
+_APART: Final = "tests/sql/test_units_apart.py::"
 _JOINS: Final = f"{_REFUSED}[Joins]"
 _LOST: Final = f"{_REFUSED}[Unit lost]"
 _LISTS: Final = f"{_REFUSED}[Subqueries in expressions]"
@@ -63,6 +64,9 @@ _RULES: Final = _in_file(
 
 _RELATING: Final = _in_file(
     "sql/relate.py",
+    ("first-line-shown", "if table.public or not table.named_by_first_line or column.casefold() in asked:", "if True:",
+     "no explanation names a column that nobody asked for",
+     "tests/sql/test_first_lines.py::test_no_explanation_names_a_column_that_nobody_asked_for"),
     ("condition-taken-as-equality", "if isinstance(condition, exp.EQ) else None",
      "if isinstance(condition, exp.Binary) else None", "only an equality joins rows of one unit", _JOINS),
     ("join-order-forgotten", 'first, second = (right, left) if side == "RIGHT" else (left, right)',
@@ -127,10 +131,29 @@ _EXPRESSIONS: Final = (
         "sql/connection.py",
         ("budget-not-shared", "if declared is not None and (spent > whole or (open_ones and spent == whole > 0)):",
          "if False:", "all private SELECTs share the budget", _SEVERAL),
+        ("units-together", "if kind_of(one.protected) != kind_of(privates[0].protected):", "if False:",
+         "costs are those of one unit", f"{_APART}test_one_statement_has_one_unit"),
+        ("shares-in-binary", "left = _decimal(whole) - sum(map(_decimal, given))",
+         "left = Fraction(whole) - sum(map(Fraction, given))", "shares of a budget fit it in decimal",
+         "tests/sql/test_script_budget.py::test_equal_shares_are_the_largest_that_fit"),
         ("cte-sees-itself", "scope[one.alias.casefold()] = Definition(one.this, dict(scope))",
          "scope[one.alias.casefold()] = Definition(one.this, scope)", "a query of WITH sees those before it", _WITH),
         ("any-statement", "if not isinstance(node, exp.Query):", "if False:", "a statement is a query",
          f"{_REFUSED}[Other statements]"),
+    ),
+    *_in_file(
+        "publish/answer.py",
+        ("unit-of-the-first", 'joint_unit([one["unit"] for one in releases])', 'releases[0]["unit"]',
+         "a file that adds up costs of different units is no answer",
+         f"{_APART}test_a_file_that_adds_up_different_units_is_no_answer"),
+        ("citation-of-the-first", "        if others:  # what readers", "        if False:  # what readers",
+         "a report cites the cost of all private tables",
+         f"{_APART}test_a_report_of_several_private_tables_cites_their_cost_together"),
+    ),
+    *_in_file(
+        "cli/answers.py",
+        ("costs-of-nobody", "kinds.setdefault(kind_of(release.selection.unit), [])", "kinds.setdefault((), [])",
+         "what is spent is told for each unit", f"{_APART}test_a_script_says_what_each_unit_lost"),
     ),
     *_in_file(
         "sql/script.py",
@@ -147,6 +170,8 @@ _EXPRESSIONS: Final = (
     ),
     *_in_file(
         "sql/published.py",
+        ("errors-of-the-count", 'f"error_{number}": pc.abs(error)', 'f"error_{number}": columns[f"error_{number}"]',
+         "the error of a sum of equal totals is that of the sum", f"{_STATEMENTS}test_bounds_may_be_equal"),
         ("errors-that-are-values", '("error", STD_ERROR)', '("error", "")', "an error stands beside its value",
          f"{_STATEMENTS}test_an_answer_has_the_numbers_of_its_release"),
     ),

@@ -1199,7 +1199,7 @@ _PUBLISHING: Final = (
     Mutant(
         "shares-above-the-budget",
         "sql/connection.py",
-        "    return share if parts * Fraction(share) <= left else math.nextafter(share, 0.0)\n",
+        "    return share if parts * _decimal(share) <= left else math.nextafter(share, 0.0)\n",
         "    return share\n",
         "shares of a budget add up to no more than it",
         ("tests/sql/test_script_budget.py::test_equal_shares_are_the_largest_that_fit",),
