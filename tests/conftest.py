@@ -14,9 +14,9 @@ from coverage import Coverage
 from hypothesis import HealthCheck, settings
 
 import spark_sessions
-from dphist.checks import Check
 from dphist.noise.entropy import SystemEntropy
 from dphist.verification import isolated
+from dphist.verification.state import Checks
 from made_once import made_once
 
 EXPLORE = "DPHIST_EXPLORE" in os.environ
@@ -132,7 +132,7 @@ def _draw_from(name: str | None) -> None:
 verify_apart = isolated.verify
 
 
-def verify_here(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> list[Check]:
+def verify_here(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> Checks:
     """`dphist.verify` without its process."""
     from dphist.verification.verify import examine
 

@@ -91,7 +91,7 @@ def near(path: str | Path) -> str:
     path = Path(path)
     names: list[str] = []
     with suppress(OSError):
-        names = [other.name for other in path.parent.iterdir() if "=" not in other.name]
+        names = [other.name for other in path.parent.iterdir() if "=" not in other.name and other.name != path.name]
     close = get_close_matches(path.name, sorted(names), n=2, cutoff=0.85)
     folder = Path() if path.is_absolute() else path.parent
     return f"did you mean {' or '.join(repr(str(folder / name)) for name in close)}?" if close else "check the path."

@@ -50,7 +50,7 @@ def test_the_head_is_told_and_kept_in_the_file(folder: Path) -> None:
         head = opened.entry("people", 1).hash
     assert f"Charged to 'people', entry 1, head {head}" in words
     assert json.loads((folder / "one.parquet.dphist.json").read_text())["ledger"]["hash"] == head
-    assert "entry 1, which one.parquet names, is there" in verify(folder, "one.parquet")
+    assert "one.parquet: paid and intact (entry 1 of 'people' paid for it)" in verify(folder, "one.parquet")
 
 
 @pytest.mark.parametrize("exchange", ["rollback", "another", "rebuilt"])
@@ -71,8 +71,8 @@ def test_a_ledger_that_forgot_a_release_is_told_and_not_charged(folder: Path, ex
                 release(folder, f"elsewhere/{name}.parquet")
     assert "FAIL" not in verify(folder)  # the chain by itself is in order
     words = verify(folder, "three.parquet", expect=1)
-    assert "FAIL  against entry 5, which three.parquet names, is not in the chain" in words
-    assert "FAIL  against" in verify(folder, ".", expect=1)
+    assert "three.parquet: of another ledger (entry 5 of 'people' is another one, or missing)" in words
+    assert "three.parquet: of another ledger" in verify(folder, ".", expect=1)
     with Ledger(folder / "ledger.db") as opened:
         before = len(opened.entries("people"))
     words = release(folder, "four.parquet", expect=2)
@@ -129,12 +129,12 @@ def test_every_entry_is_looked_for_wherever_it_is_named(folder: Path) -> None:
     shutil.copy(folder / "old.db", folder / "ledger.db")
     release(folder, "b/one.parquet")
     release(folder, "b/two.parquet")
-    assert "FAIL  against entry 1, which lost.parquet" in verify(folder, "a", "b", expect=1)
-    assert "FAIL  against" not in verify(folder, "b")
+    assert "lost.parquet: of another ledger (entry 1" in verify(folder, "a", "b", expect=1)
+    assert "FAIL" not in verify(folder, "b")
     (folder / "a" / "gone.csv.dphist.json").symlink_to("/nowhere/x")  # what cannot be read hides nothing
     assert "a ledger with entry 1" in release(folder, "a/two.parquet", expect=2)
     (folder / "a" / "lost.parquet.dphist.json").unlink()  # the metadata inside names it as well
-    assert "FAIL  against entry 1, which lost.parquet names" in verify(folder, "a/lost.parquet", expect=1)
+    assert "lost.parquet: of another ledger (entry 1" in verify(folder, "a/lost.parquet", expect=1)
     assert "a ledger with entry 1" in release(folder, "a/two.parquet", expect=2)
 
 

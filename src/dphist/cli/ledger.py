@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from dphist.cli import options
 from dphist.cli.commands import Commands
 from dphist.cli.options import option
-from dphist.cli.output import print_json, say, screen, show_table
+from dphist.cli.output import Talk, print_json, say, screen, show_table
 from dphist.columns import one_of, unit_in_words, unit_of
 from dphist.errors import InvalidParameter
 from dphist.interruption import UNCHARGED, account_for, held
@@ -184,7 +184,7 @@ def verify(
         list[Path] | None,
         option(
             "--against",
-            "A released file, or a folder of them: each entry they name must be in the chain. Repeatable.",
+            "A released file, or a folder with nothing else: each must be intact, and paid for by this ledger. Repeatable.",
             "Privacy",
             metavar="FILE",
         ),
@@ -194,32 +194,38 @@ def verify(
 ) -> None:
     """Recompute every hash and every sum. Exit code 1 if something was changed, 3 if only recorded spends exceed the budget.
 
-    Example: dphist ledger verify --ledger ledger.db --dataset events
-    """
-    from dphist.ledger.chain import BUDGET, named_head
-    from dphist.publish.heads import first_missing, receipts_in
+    With --against a line for each file, in its folders too: paid and intact, edited, unpaid, of another ledger, unsealed
+    (nothing would show an edit) or unreadable. Exit code 1 unless all are paid and intact.
 
-    named_entries = receipts_in(against or (), dataset)
-    if against and not named_entries:
-        named = "an entry" if dataset is None else f"an entry of {dataset!r}"
-        raise InvalidParameter(f"--against a released file that names {named}", "none", "was it charged to a ledger?")
+    Example: dphist ledger verify --ledger ledger.db --dataset events
+    Example: dphist ledger verify --ledger ledger.db --dataset events --against published
+    """
+    from dphist.ledger.chain import BUDGET
+    from dphist.publish.heads import receipts_in
+    from dphist.verification.folder import examine_all
+
+    Talk(quiet=quiet or as_json).phase("checking the ledger")
     with _open(ledger) as opened:
-        name = _to_read(opened, named_entries[0][1].dataset if named_entries else dataset)
-        checks = opened.verify(name, head)
-        if named_entries:
-            missing = first_missing(opened, named_entries)
-            path, receipt = missing or named_entries[0]
-            checks.append(named_head(path.name, receipt.entry, is_there=missing is None))
+        known = opened.names()
+        named = (receipt.dataset for _, receipt in receipts_in(against or ()) if receipt.dataset in known)
+        checks = opened.verify(_to_read(opened, dataset or next(named, None)), head)
+    examined = examine_all(against, ledger=ledger) if against else []
     if as_json:
-        print_json([{"check": c.name, "passed": c.passed, "detail": c.detail} for c in checks])
+        told: list[dict[str, object]] = [{"check": c.name, "passed": c.passed, "detail": c.detail} for c in checks]
+        print_json(told + [file.to_data() for file in examined])
     elif not quiet:
         for check in checks:
             say(printable(f"  {'ok  ' if check.passed else 'FAIL'}  {check.name:<7} {check.detail}"))
+        for file in examined:
+            say(printable(str(file)))
         if head is None and not against:
             say(
                 "        Entries cut off at the end show only against what is kept elsewhere: --against FILE, --head HASH."
             )
-    if failed := {check.name for check in checks if not check.passed}:
+    failed = {check.name for check in checks if not check.passed}
+    if not all(file.is_good for file in examined):
+        sys.exit(1)
+    if failed:
         sys.exit(3 if failed == {BUDGET} else 1)
 
 

@@ -202,28 +202,38 @@ def _unsafe(facts: dict[str, int]) -> None:
 
 
 def verify_command(
-    file: Annotated[Path, options.argument("FILE", "A file written by dphist release, select, top-k or continual.")],
+    files: Annotated[
+        list[Path],
+        options.argument("FILE", "Files and reports (.html) that dphist wrote, or folders of them. Repeatable."),
+    ],
     ledger: options.Ledger = None,
     head: options.Head = None,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Check a published file against its plan and guarantee, without the data. Exit code 1 if a check fails.
+    """Check published files against their plans and guarantees, without the data. Exit code 1 if a check fails.
 
-    With --ledger also against the entry that paid for it.
+    With --ledger also against the entry that paid. Of one file every check is shown; of several, or a folder, a line for each
+    file: intact, edited, unsealed (nothing would show an edit) or unreadable, and with --ledger unpaid or of another ledger.
 
     Example: dphist verify out.parquet
+    Example: dphist verify published --ledger ledger.db
     """
+    from dphist.verification.folder import examine_all, is_folder_of_files
     from dphist.verification.isolated import NOT_KNOWN
 
     Talk(quiet=quiet or as_json).phase("checking the file")
-    checks = dphist.verify(file, ledger=ledger, head=head)
+    if len(files) > 1 or is_folder_of_files(files[0]):
+        examined = examine_all(files, ledger=ledger, head=head)
+        data, lines = [one.to_data() for one in examined], "\n".join(printable(str(one)) for one in examined)
+        good = all(one.is_good for one in examined)
+    else:
+        checks = dphist.verify(files[0], ledger=ledger, head=head)
+        data = [{"check": c.name, "state": c.state, "passed": c.passed, "detail": c.detail} for c in checks]
+        lines, good = str(checks), not any(check.failed for check in checks)
     if as_json:
-        print_json([{"check": c.name, "state": c.state, "passed": c.passed, "detail": c.detail} for c in checks])
+        print_json(data)
     elif not quiet:
-        marks = {"passed": "ok  ", "failed": "FAIL", "not checked": "--  "}
-        for check in checks:
-            say(printable(f"  {marks[check.state]}  {check.name:<10} {check.detail}"))
-        say(f"\n{NOT_KNOWN}")
-    if any(check.failed for check in checks):
+        say(f"{lines}\n\n{NOT_KNOWN}")
+    if not good:
         sys.exit(1)

@@ -108,12 +108,6 @@ def verify(entries: Sequence[Entry], head: str | None = None) -> list[Check]:
     return checks
 
 
-def named_head(source: str, sequence: int, *, is_there: bool) -> Check:
-    """Whether the entry that a published file names is in the chain."""
-    words = f"entry {sequence:,}, which {source} names, "
-    return Check("against", is_there, words + ("is there" if is_there else _MISSING))
-
-
 def _problems(entries: Sequence[Entry]) -> Iterator[str]:
     previous = BEGINNING
     for place, entry in enumerate(entries):

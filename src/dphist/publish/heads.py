@@ -113,4 +113,4 @@ def _newest(folder: Path) -> list[Path]:
 def _is_alone(entry: os.DirEntry[str]) -> bool:
     if entry.is_dir():
         return os.path.isdir(os.path.join(entry.path, FOLDER_METADATA))
-    return entry.name.endswith(".parquet") and not os.path.lexists(sidecar(Path(entry)))
+    return entry.name.endswith(".parquet") and entry.is_file() and not os.path.lexists(sidecar(Path(entry)))

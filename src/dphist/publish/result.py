@@ -25,7 +25,7 @@ from dphist.outputs import write_text
 from dphist.planning import Plan
 from dphist.planning import storage as plan_storage
 from dphist.planning.describe import guarantee, rates
-from dphist.publish import display, files
+from dphist.publish import display, files, pages
 from dphist.publish.account import estimand, what_was_done
 from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION, without_content
@@ -75,7 +75,7 @@ class Published(ABC):
         """What a report says, whatever it is written as."""
 
     def html(self) -> str:
-        """The report as text.
+        """The report as text, with the metadata in it.
 
         Returns:
             One HTML file that needs no network.
@@ -84,7 +84,7 @@ class Published(ABC):
             >>> release.html().startswith("<!DOCTYPE html>") or release.html().startswith("<!doctype html>")
             True
         """
-        return page.render(self.content())
+        return pages.with_metadata(page.render(self.content()), self.metadata())
 
     def summary(self, *, markdown: bool = False) -> str:
         """The report for those without a browser, with the first rows of the table.

@@ -116,7 +116,7 @@ def _table(cells: Cells, title: str, note: str) -> str:
         for name, kind in zip(cells.names, cells.kinds, strict=True)
     )
     body = "".join("<tr>" + "".join(map(_cell, row, cells.kinds)) + "</tr>" for row in cells.rows[:FIRST_ROWS])
-    held = len(cells.rows)
+    held, data = len(cells.rows), {"kinds": cells.kinds, "rows": cells.rows}
     whole = "" if held == cells.total else (
         f"<p>This page holds the first {held:,} of {cells.total:,} rows; the table file has all of them.</p>"
     )  # fmt: skip
@@ -128,7 +128,7 @@ def _table(cells: Cells, title: str, note: str) -> str:
         f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(title)}: the table">'
         f'<table id="table"><caption>{_text(title)}. {_text(note)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-        f'{_pages()}{first}{whole}<script type="application/json" id="rows">{_json(cells)}</script>'
+        f'{_pages()}{first}{whole}<script type="application/json" id="rows">{as_json(data)}</script>'
     )
 
 
@@ -161,10 +161,10 @@ def _pages() -> str:
     )
 
 
-def _json(cells: Cells) -> str:
-    """The rows for the script: nothing in it ends or opens a tag, and all of it is ASCII."""
-    data = {"kinds": cells.kinds, "rows": cells.rows}
-    return json.dumps(data, ensure_ascii=True, separators=(",", ":")).translate(_DANGEROUS)
+def as_json(data: object) -> str:
+    """What a script or a program reads in a page: nothing in it ends or opens a tag, and all of it is ASCII."""
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return text.translate(_DANGEROUS)
 
 
 def _appendix(parts: Sequence[Appendix]) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from dphist import errors, systems
 from dphist.checks import Check
 from dphist.errors import DphistError, EngineFailure, InvalidParameter
+from dphist.verification.state import Checks
 
 NOT_KNOWN: Final = (
     "Not known: whether the table came from the data by this mechanism, whether somebody edited the file and computed"
@@ -43,19 +44,19 @@ _MEMORY_PER_BYTE: Final = 100
 """A compressed table of ten bytes a group takes four hundred a group to check."""
 
 
-def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> list[Check]:
+def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> Checks:
     """Check metadata, plan, guarantee and table of a published file against each other, without the data.
 
     Reads only what was published, in a process of its own: a damaged or hostile file ends that one at worst. A check has
     passed, failed, or was not made since there was nothing to compare with.
 
     Args:
-        path: a file that `release`, `top-k` or `continual` wrote, or a folder that Spark wrote.
+        path: a file or an HTML report that `release`, `select`, `sql`, `top-k` or `continual` wrote, or a folder of Spark.
         ledger: compare the file with the entry of this ledger that paid for it.
         head: a hash that was noted earlier and must still be in the ledger's chain.
 
     Returns:
-        What was looked at, each with a name, an outcome and a sentence.
+        What was looked at, each with a name, an outcome and a sentence; `state` says what follows for the file.
 
     Raises:
         DphistError: the file cannot be read, or is none of dphist's.
@@ -64,6 +65,8 @@ def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | No
         >>> release.write("checked.parquet")
         >>> [check.state for check in dp.verify("checked.parquet") if check.name == "guarantee"]
         ['passed']
+        >>> dp.verify("checked.parquet").state
+        'intact'
     """
     asked = {"path": str(path), "ledger": None if ledger is None else str(ledger), "head": head, "modules": sys.path}
     try:
@@ -88,7 +91,13 @@ def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | No
         raise InvalidParameter(
             f"a released file at {path} that can be examined", got, "it is damaged, or made to harm."
         )
-    return [Check(*found) for found in answer["checks"]]
+    return Checks([Check(*found) for found in answer["checks"]], answer["state"])
+
+
+def check_head(ledger: str | Path | None, head: str | None) -> None:
+    """Refuse a head without a ledger that may have it."""
+    if head is not None and ledger is None:
+        raise InvalidParameter("a ledger with the head", "none", "it is looked for in a chain: --ledger ADDRESS.")
 
 
 def examine_apart(path: str, ledger: str | None, head: str | None) -> None:
@@ -101,7 +110,7 @@ def examine_apart(path: str, ledger: str | None, head: str | None) -> None:
     try:
         _limit(_size_of(Path(path)))
         checks = examine(path, ledger=ledger, head=head)
-        answer = {"checks": [(check.name, check.passed, check.detail) for check in checks]}
+        answer = {"checks": [(check.name, check.passed, check.detail) for check in checks], "state": checks.state}
     except MemoryError:
         answer = {}
     except DphistError as problem:

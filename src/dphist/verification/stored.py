@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,11 +17,14 @@ import pyarrow.parquet as pq
 from dphist.errors import InvalidParameter
 from dphist.outputs import near
 from dphist.publish.files import FOLDER_METADATA, METADATA_KEY, format_of, sidecar
+from dphist.publish.pages import PAGES, metadata_in
 from dphist.spreadsheet import ESCAPED, escaped, restored_table
 from dphist.stored import MOST_BYTES, parse
 
 _CSV_BLOCK: Final = 64 << 20
 """A row of sixteen quoted keys of 65,536 bytes has to fit."""
+
+_PAGE: Final = "page"
 
 _UNREADABLE: Final = (
     OSError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError, pa.ArrowException,
@@ -28,7 +33,7 @@ _UNREADABLE: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """A file or a folder that Spark wrote, with its metadata: inside (Parquet, folders) and beside it."""
+    """A file or a folder that Spark wrote, with its metadata: inside (Parquet, pages, folders) and beside it."""
 
     path: Path
     kind: str
@@ -41,6 +46,11 @@ class Stored:
         return self.path.is_dir()
 
     @property
+    def is_page(self) -> bool:
+        """Whether it is a report, whose rounded numbers are for people."""
+        return self.kind == _PAGE
+
+    @property
     def is_typed(self) -> bool:
         """Whether the format keeps the types of columns."""
         return self.kind == "parquet"
@@ -50,12 +60,15 @@ class Stored:
         """What is inside goes first: it cannot be taken for that of another file."""
         metadata = self.inside if self.inside is not None else self.beside
         if metadata is None:
-            places = f"the metadata of {self.path.name} inside it or in {sidecar(self.path).name}"
+            beside = "" if self.is_page else f" or in {sidecar(self.path).name}"
+            places = f"the metadata of {self.path.name} inside it{beside}"
             raise InvalidParameter(places, "none", "is it a file that dphist released? The data themselves have none.")
         return metadata
 
     def table(self, keys: Sequence[str]) -> pa.Table:
-        """The table. Text formats know no types: keys are read as text, everything else as numbers."""
+        """The table. Text formats know no types: keys are read as text, everything else as numbers. A page has none."""
+        if self.is_page:
+            return pa.table({})
         try:
             files = _files_of_table(self.path) if self.is_folder else [self.path]
             read = _read_escaped if self.kind == "csv" and self.metadata.get(ESCAPED) is True else _read
@@ -68,21 +81,32 @@ class Stored:
 
 def open_stored(path: Path) -> Stored:
     """Find a published file and its metadata."""
-    kind, beside = format_of(path), sidecar(path)
-    for file in (path, beside):
-        if file.exists() and not (file.is_file() or (file is path and file.is_dir())):
-            raise InvalidParameter(f"a released file at {file}", "a pipe, a device or something else")
+    kind, beside = _kind_of(path), sidecar(path)
     try:
-        return Stored(path, kind, _inside(path, kind), _parse_files([beside], beside.name) if beside.exists() else None)
+        for file in (path, beside):
+            if file.exists() and not (file.is_file() or (file is path and file.is_dir())):
+                raise InvalidParameter(f"a released file at {file}", "a pipe, a device or something else")
+        known = kind != _PAGE and beside.exists()
+        return Stored(path, kind, _inside(path, kind), _parse_files([beside], beside.name) if known else None)
     except InvalidParameter:
         raise
     except (OSError, ValueError, pa.ArrowException) as problem:
         raise _unreadable(path, problem) from None
 
 
+def _kind_of(path: Path) -> str:
+    """The format that its name says."""
+    if path.suffix.lower() in PAGES and not os.path.isdir(path):
+        return _PAGE
+    with suppress(InvalidParameter):
+        return format_of(path)
+    hint = "a summary as .md or .txt carries no metadata, and other files were not written by dphist."
+    raise InvalidParameter("a table (.parquet, .csv, .json) or a report (.html) of dphist", path.name, hint)
+
+
 def _unreadable(path: Path, problem: BaseException) -> InvalidParameter:
-    what = "a released folder" if path.is_dir() else "a released file"
-    if isinstance(problem, FileNotFoundError) and not path.exists():
+    what = "a released folder" if os.path.isdir(path) else "a released file"
+    if isinstance(problem, FileNotFoundError) and not os.path.exists(path):
         return InvalidParameter(f"{what} at {path}", "no file", near(path))
     return InvalidParameter(f"{what} at {path}", f"an unreadable one ({type(problem).__name__})")
 
@@ -93,6 +117,9 @@ def _inside(path: Path, kind: str) -> dict[str, Any] | None:
         if not files:
             raise FileNotFoundError(FOLDER_METADATA)
         return _parse_files(files, f"{path.name}/{FOLDER_METADATA}")
+    if kind == _PAGE:
+        content = metadata_in(path.read_bytes())
+        return None if content is None else parse(content, path.name)
     if kind != "parquet":
         path.open("rb").close()
         return None

@@ -16,10 +16,13 @@ from dphist.errors import DphistError, InvalidParameter
 from dphist.publish.charge import Spend
 from dphist.publish.digests import DIGEST, FILE, TABLE, VERSION, digest_of, table_digest
 from dphist.publish.files import sha256
+from dphist.publish.pages import is_as_written
 from dphist.verification.claims import Charged, Findings, excerpt, same, skipped
+from dphist.verification.isolated import check_head
 from dphist.verification.of_answer import check_answer
 from dphist.verification.of_lists import check_running, check_top_k
 from dphist.verification.of_release import check_release
+from dphist.verification.state import ANOTHER, EDITED, INTACT, PAID, UNPAID, UNSEALED, Checks, State, worst
 from dphist.verification.stored import Stored, open_stored
 
 if TYPE_CHECKING:
@@ -36,10 +39,13 @@ _KINDS: Final[dict[str, Callable[[Stored, pa.Table], Findings]]] = {
 }
 
 
-def examine(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> list[Check]:
+_Payment = tuple[list[Check], State]
+"""What a ledger says of a file, and what follows."""
+
+
+def examine(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> Checks:
     """What `dphist.verify` answers, in this process: for files that are known to be harmless, such as those of tests."""
-    if head is not None and ledger is None:
-        raise InvalidParameter("a ledger with the head", "none", "it is looked for in a chain: --ledger ADDRESS.")
+    check_head(ledger, head)
     stored = open_stored(Path(path))
     metadata = stored.metadata
     kind, version, keys = (metadata.get(name) for name in ("format", "version", "by"))
@@ -50,17 +56,19 @@ def examine(path: str | Path, *, ledger: str | Path | None = None, head: str | N
         raise InvalidParameter(f"metadata of version {VERSION} or older", excerpt(version), hint)
     table = stored.table(keys if isinstance(keys, list) else ())
     findings = _check_content(_KINDS[str(kind)], stored, table)
-    return [
+    content = [
         *_check_file(stored),
         *_check_agreement(stored),
         *_check_digests(stored, table, version),
         *findings.checks,
-        *(
-            check
-            for told, found in findings.paid or [(metadata, findings)]
-            for check in _check_ledger(ledger, head, told, found)
-        ),
     ]
+    payments = [_payment(ledger, head, told, found) for told, found in findings.paid or [(metadata, findings)]]
+    states = [state for _, state in payments]
+    if any(check.failed for check in content):
+        states.append(EDITED)
+    elif not _is_sealed(stored, version):
+        states.append(UNSEALED)
+    return Checks([*content, *(check for checks, _ in payments for check in checks)], worst(states))
 
 
 def _check_content(check: Callable[[Stored, pa.Table], Findings], stored: Stored, table: pa.Table) -> Findings:
@@ -75,6 +83,12 @@ def _check_content(check: Callable[[Stored, pa.Table], Findings], stored: Stored
 
 def _check_file(stored: Stored) -> Iterator[Check]:
     if stored.is_folder:
+        return
+    if stored.is_page:
+        same_page = is_as_written(stored.path, stored.metadata)
+        yield Check(
+            "file", same_page, "is the one that was written" if same_page else "was changed after it was written"
+        )
         return
     if stored.beside is None:
         yield skipped("file", "no digest to compare with")
@@ -123,51 +137,53 @@ def _check_digests(stored: Stored, table: pa.Table, version: int) -> Iterator[Ch
         yield Check("table", held, "has the content that was written" if held else "its content was changed")
 
 
-def _check_ledger(
-    ledger: str | Path | None, head: str | None, metadata: dict[str, Any], findings: Findings
-) -> Iterator[Check]:
+def _is_sealed(stored: Stored, version: int) -> bool:
+    """Whether digests cover the metadata and the table; one of the file beside it covers the table too."""
+    return version > 1 and not (stored.is_folder and stored.metadata.get(TABLE) is None)
+
+
+def _payment(ledger: str | Path | None, head: str | None, metadata: dict[str, Any], findings: Findings) -> _Payment:
     """Whether the entry is there, unchanged, in a chain that holds, and paid for what the file states."""
     try:
         receipt = Charged.read(metadata).receipt
     except DphistError as problem:
-        yield Check("ledger", False, str(problem))
-        return
+        return [Check("ledger", False, str(problem))], EDITED
     if ledger is None:
-        if receipt is not None:
-            entry_name = f"entry {receipt.entry:,} of {receipt.dataset!a}"
-            yield skipped("ledger", f"{entry_name} should have paid for it; --ledger ADDRESS compares")
-        return
+        if receipt is None:
+            return [], INTACT
+        entry_name = f"entry {receipt.entry:,} of {receipt.dataset!a}"
+        return [skipped("ledger", f"{entry_name} should have paid for it; --ledger ADDRESS compares")], INTACT
     if receipt is None:
-        yield Check("ledger", False, "the file names no entry, so that nothing shows that this ledger paid for it")
-        return
+        words = "the file names no entry, so that nothing shows that this ledger paid for it"
+        return [Check("ledger", False, words)], UNPAID
     from dphist.ledger import DataSet, Ledger
     from dphist.ledger.chain import BUDGET
     from dphist.ledger.chain import verify as verify_chain
 
     with Ledger(ledger) as opened:
         if receipt.dataset not in opened.names():
-            yield Check("ledger", False, "it has no such data set as the file names")
-            return
+            return [Check("ledger", False, f"it has no data set {receipt.dataset!a}, which the file names")], ANOTHER
         entries = opened.entries(receipt.dataset)
     # The budget is about the data set, not about this file: dphist ledger verify.
     chain = [check for check in verify_chain(entries, head) if check.name != BUDGET]
-    yield from chain
     if not all(check.passed for check in chain):
-        return
+        return chain, UNPAID
     entry = next((entry for entry in entries if entry.sequence == receipt.entry), None)
     if entry is None or entry.hash != receipt.hash:
-        yield Check("ledger", False, f"entry {receipt.entry:,} of {receipt.dataset!r} is another one, or missing")
-    elif findings.spend is None:  # no plan could be read
-        yield Check("ledger", False, "what the file states cannot be compared, since it contradicts itself")
-    else:
-        dataset = DataSet.from_data(entries[0].body)
-        spend = findings.spend()
-        if "guarantee" in spend.facts:
-            words = (metadata if findings.same_words else entry.body).get("guarantee")
-            spend = replace(spend, facts={**spend.facts, "guarantee": words})
-        differing = ", ".join(_differences(entry, dataset, spend))
-        paid = f"entry {entry.sequence:,} of {entry.dataset!r} paid for it"
-        yield Check("ledger", not differing, f"{paid}, but says otherwise: {differing}" if differing else paid)
+        words = f"entry {receipt.entry:,} of {receipt.dataset!a} is another one, or missing"
+        return [*chain, Check("ledger", False, words)], ANOTHER
+    if findings.spend is None:  # no plan could be read
+        words = "what the file states cannot be compared, since it contradicts itself"
+        return [*chain, Check("ledger", False, words)], EDITED
+    dataset = DataSet.from_data(entries[0].body)
+    spend = findings.spend()
+    if "guarantee" in spend.facts:
+        worded = (metadata if findings.same_words else entry.body).get("guarantee")
+        spend = replace(spend, facts={**spend.facts, "guarantee": worded})
+    differing = ", ".join(_differences(entry, dataset, spend))
+    paid = f"entry {entry.sequence:,} of {entry.dataset!a} paid for it"
+    said = Check("ledger", not differing, f"{paid}, but says otherwise: {differing}" if differing else paid)
+    return [*chain, said], EDITED if differing else PAID
 
 
 def _differences(entry: Entry, dataset: DataSet, spend: Spend) -> Iterator[str]:

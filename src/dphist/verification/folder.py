@@ -1,0 +1,91 @@
+"""Every file of a folder, examined one by one: what lies there, and the state of each.
+
+Nothing is passed over. A folder that Spark wrote is one file; metadata beside a file (`.dphist.json`) belongs to it; every
+other file of the folder and of the folders in it is examined, whatever its name. Links to folders are not followed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from dphist.errors import DphistError, EngineFailure, InvalidParameter, UnusableLedger
+from dphist.outputs import reason_of
+from dphist.publish.files import FOLDER_METADATA, SIDECAR
+from dphist.verification import isolated
+from dphist.verification.state import INTACT, PAID, UNREADABLE, State
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A file, its state, and why."""
+
+    path: Path
+    state: State
+    reason: str
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is wrong or unknown, as far as it was asked."""
+        return self.state in (PAID, INTACT)
+
+    def to_data(self) -> dict[str, object]:
+        """As JSON has it, beside the checks of a ledger."""
+        words = {"state": self.state, "detail": self.reason}
+        return {"check": "file", "file": str(self.path), "passed": self.is_good, **words}
+
+    def __str__(self) -> str:
+        why = f" ({self.reason})" if self.reason else ""
+        return f"  {'ok  ' if self.is_good else 'FAIL'}  {self.path}: {self.state}{why}"
+
+
+def examine_all(places: Sequence[Path], *, ledger: str | Path | None = None, head: str | None = None) -> list[Examined]:
+    """The state of every file that is named or lies in a folder that is named, each examined in a process of its own."""
+    isolated.check_head(ledger, head)
+    found = [one for place in places for one in _files_in(place)]
+    if not found:
+        raise InvalidParameter("a released file", "a folder without any file", "name the folder that has them.")
+
+    def examined(path: Path | Examined) -> Examined:
+        if isinstance(path, Examined):
+            return path
+        try:
+            checks = isolated.verify(path, ledger=ledger, head=head)
+        except (UnusableLedger, EngineFailure):  # which says nothing of this file
+            raise
+        except DphistError as problem:
+            return Examined(path, UNREADABLE, str(problem))
+        return Examined(path, checks.state, checks.reason)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(examined, found))
+
+
+def is_folder_of_files(path: Path) -> bool:
+    """Whether it is a folder, and none that Spark wrote as one table."""
+    return os.path.isdir(path) and not os.path.isdir(path / FOLDER_METADATA)
+
+
+def _files_in(place: Path) -> Iterator[Path | Examined]:
+    """What is published in a place, in the order of names; a folder that cannot be listed is unreadable as a whole."""
+    if not is_folder_of_files(place):
+        yield _table_of(place)
+        return
+    try:
+        inside = sorted(place.iterdir())
+    except OSError as problem:
+        yield Examined(place, UNREADABLE, f"the folder cannot be listed: {reason_of(problem)}")
+        return
+    for path in dict.fromkeys(map(_table_of, inside)):
+        if path.is_symlink():
+            yield path
+        else:
+            yield from _files_in(path)
+
+
+def _table_of(path: Path) -> Path:
+    """The file that metadata lies beside, whether it is there or not."""
+    return path.with_name(path.name.removesuffix(SIDECAR)) if path.name not in ("", SIDECAR) else path

@@ -1,0 +1,68 @@
+"""What follows for a published file from everything that was checked in it: one state of a few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+from dphist import notebook
+from dphist.checks import Check
+from dphist.words import printable
+
+State = Literal["paid and intact", "intact", "edited", "unpaid", "of another ledger", "unsealed", "unreadable"]
+
+PAID: Final = "paid and intact"
+"""Nothing failed, digests cover table and metadata, and the ledger's entry is there and says the same."""
+
+INTACT: Final = "intact"
+"""The same where no ledger was asked."""
+
+EDITED: Final = "edited"
+"""Something in the file contradicts its digests, its plan or the entry that paid for it."""
+
+UNPAID: Final = "unpaid"
+"""Nothing shows that the ledger paid: the file names no entry, or the chain of the ledger does not hold."""
+
+ANOTHER: Final = "of another ledger"
+"""The file names an entry that this ledger lacks: it is another one, or was set back."""
+
+UNSEALED: Final = "unsealed"
+"""Nothing failed, but no digest covers the table, so that an edit would not show: folders of Spark, files of old versions."""
+
+UNREADABLE: Final = "unreadable"
+"""What cannot be read, or carries no metadata of dphist: nothing can be said about it."""
+
+_MARKS: Final = {"passed": "ok  ", "failed": "FAIL", "not checked": "--  "}
+_WORST_FIRST: Final[tuple[State, ...]] = (EDITED, UNPAID, ANOTHER, UNSEALED, PAID, INTACT)
+
+
+def worst(states: Iterable[State]) -> State:
+    """The state of a whole by those of its parts."""
+    return min(states, key=_WORST_FIRST.index)
+
+
+class Checks(list[Check]):
+    """Everything that was looked at in a file, and the state that follows. A notebook shows it as a table."""
+
+    def __init__(self, checks: Iterable[Check], state: State) -> None:
+        super().__init__(checks)
+        self.state: State = state
+
+    @property
+    def reason(self) -> str:
+        """What failed, or who paid: the words behind the state."""
+        paid = [check.detail for check in self if check.name == "ledger" and check.passed]
+        missing = [_words(check) for check in self if check.passed is None and check.name != "ledger"]
+        failed = [_words(check) for check in self if check.failed]
+        return "; ".join(failed or (missing if self.state == UNSEALED else paid))
+
+    def __str__(self) -> str:
+        return "\n".join(printable(f"  {_MARKS[one.state]}  {one.name:<10} {one.detail}") for one in self)
+
+    def _repr_html_(self) -> str:
+        rows = [[one.name, one.state, one.detail] for one in self]
+        return notebook.listing(f"The file is {self.state}", ["check", "outcome", "what was found"], rows, [], keys=3)
+
+
+def _words(check: Check) -> str:
+    return check.detail if check.name == "ledger" else f"{check.name} {check.detail}"
