@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +35,7 @@ Expression = tuple[str, Callable[[Row], Any]]
 """A text, and what it means."""
 
 MOST_ROWS = 1_500
+LARGEST = math.nextafter(2.0**155, 0.0)
 NAMES = [
     "a",
     'a"b',
@@ -178,10 +181,18 @@ def _folded(folded: Folded, rows: Sequence[Row]) -> Any:
             return total if -(2**63) <= total < 2**63 else None
         total = float(total)
     else:
-        total = 0.0
-        for value in sorted(values):
-            total += value
+        total = exact_total(values)
     return canonical(total if folded.function == "sum" else total / len(values))
+
+
+def exact_total(values: Sequence[float]) -> float:
+    """Whole steps of 2^-155, five times 62 bits of each value added up apart; what is larger is the largest value."""
+    total = 0.0
+    steps = [int(Fraction(max(-LARGEST, min(value, LARGEST))) * 2**155) for value in values]
+    for place in range(5):
+        parts = [(abs(one) >> 62 * place) % 2**62 * (1 if one > 0 else -1) for one in steps]
+        total += float(sum(parts)) * 2.0 ** (62 * place - 155)
+    return total
 
 
 def _order(value: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from engine_oracle import ENGINES, Engine, every_engine, groups_of, quick
-from relation_oracle import engine_rows
+from relation_oracle import engine_rows, exact_total
 
 import dphist as dp
 from dphist.engines import engine_for
@@ -197,16 +199,29 @@ def test_a_sum_does_not_depend_on_the_order_of_rows(engine: Engine) -> None:
     assert last[3] == "None"
 
 
-def test_sums_of_infinities_are_null_and_long_lists_are_added_in_order() -> None:
+@every_engine
+def test_sums_are_exact_over_the_whole_range_and_infinities_are_the_largest_value(engine: Engine) -> None:
     rng = random.Random(5)
-    values = [rng.gauss(0, 1) * 10.0 ** rng.randrange(-200, 200) for _ in range(20_000)]
-    table = pa.table({"u": [1] * len(values) + [2, 2], "x": [*values, float("inf"), float("-inf")]})
+    wide = [rng.gauss(0, 1) * 10.0 ** rng.randrange(-60, 60) for _ in range(500)]
+    money = [round(rng.uniform(-1e9, 1e9), 2) for _ in range(5_000)]
+    odd = [math.inf, -math.inf, 0.1, math.inf, -1e300]
+    units = {
+        1: wide,
+        2: money,
+        3: [math.inf, -math.inf],
+        4: odd,
+        5: [5e-324, -0.0],
+        6: [math.nan],
+        7: [3 * 2.0**-155] * 9,
+    }
+    rows = [(unit, value) for unit, values in units.items() for value in values]
+    table = pa.table({"u": [u for u, _ in rows], "x": [x for _, x in rows]})
     fold = Fold(scan("one", u=0, x=0), ("one_u",), {"s": Folded("sum", "one_x")})
-    total = 0.0
-    for value in sorted(values):
-        total += value
-    got = engine_rows(DuckDBEngine(PerformanceSettings(threads=2)), Derived(fold, {"one": table}), "one_u")
-    assert set(got) == {("1", repr(total)), ("2", "None")}
+    got = {unit: total for unit, total in engine_rows(engine, Derived(fold, {"one": table}), "one_u")}  # noqa: C416
+    want = {unit: exact_total(values) for unit, values in units.items() if unit != 6}
+    assert got == {str(unit): repr(value) for unit, value in want.items()} | {"6": "None"}
+    assert want[2] == float(sum(map(Fraction, money)))
+    assert (want[3], want[4], want[5], want[7]) == (0.0, 0.1, 0.0, 27 * 2.0**-155)
 
 
 @pytest.mark.parametrize("unit", ["url", "lower(user)", "other", ["user", "url"], 'who="url"'])

@@ -10,6 +10,7 @@ _DERIVED: Final = "tests/engines/test_derived.py::"
 _SOURCES: Final = "tests/engines/test_derived_sources.py::"
 _TREE: Final = f"{_DERIVED}test_a_tree_of_everything_equals_the_oracle"
 _SUM: Final = f"{_SOURCES}test_a_sum_does_not_depend_on_the_order_of_rows"
+_EXACT: Final = f"{_SOURCES}test_sums_are_exact_over_the_whole_range_and_infinities_are_the_largest_value"
 
 MUTANTS: Final = (
     Mutant(
@@ -46,27 +47,27 @@ MUTANTS: Final = (
     ),
     Mutant(
         "doubles-added-as-they-come",
-        "engines/duckdb/derived.py",
-        "list_sum(list_sort(list({double}) FILTER ({double} IS NOT NULL)))",
-        "list_sum(list({double}) FILTER ({double} IS NOT NULL))",
+        "engines/derived.py",
+        'total = exact_total(f"CAST({sql} AS DOUBLE)", writer.truncated, writer.exact_sum)',
+        'total = f"SUM(CAST({sql} AS DOUBLE))"',
         "a sum within a unit is a function of its values, not of the order in which they are read",
         (f"{_SUM}[duckdb]",),
     ),
     Mutant(
-        "doubles-added-as-they-come-on-spark",
-        "engines/spark/derived.py",
-        "array_sort(collect_list({double}))",
-        "collect_list({double})",
-        "a sum within a unit is a function of its values, not of the order in which they are read",
-        (f"{_SUM}[spark]",),
+        "sum-without-its-smallest-part",
+        "engines/sums.py",
+        "for place in _PLACES:",
+        "for place in _PLACES[1:]:",
+        "a sum within a unit is exact",
+        (f"{_EXACT}[duckdb]",),
     ),
     Mutant(
         "sum-of-infinities-goes-on",
-        "engines/duckdb/derived.py",
-        "return keytypes.guarded(column, kind) if kind in _FLOATS else column",
-        "return column",
-        "NaN is null before anything compares it",
-        (f"{_SOURCES}test_sums_of_infinities_are_null_and_long_lists_are_added_in_order",),
+        "engines/sums.py",
+        "clamped(number, -LARGEST, LARGEST)",
+        "number",
+        "no sum is NaN, and no value ends a run",
+        (f"{_EXACT}[duckdb]",),
     ),
     Mutant(
         "table-unguarded",

@@ -3,7 +3,7 @@
 What holds for every view, by induction over the tree:
 
 - A value is a function of rows of the tables, by the relation alone: no order of rows, no statistic, no number of threads
-  has a part in it. Sums of doubles are added in the order of their size.
+  has a part in it. Sums are exact (`sums`), and no operator holds the rows of one unit where it cannot spill them.
 - No row makes a run fail, nor changes how others are read. Where values of two columns meet, they are of one type, or both are
   numbers that a cast cannot fail for; anything else is refused, by the types alone. Units that meet have the very same
   type: as doubles, two long numbers could become one.
@@ -36,6 +36,7 @@ from dphist.engines.relations import (
     Values,
     owner,
 )
+from dphist.engines.sums import exact_total
 from dphist.errors import InvalidParameter
 
 _HINT_OF_CAST: Final = "cast one of them in a subquery: CAST(... AS ...)."
@@ -141,12 +142,8 @@ class Writer(Protocol):
         """Whether a cast to double takes any value of a type."""
         ...
 
-    def ordered_sum(self, double: str) -> str:
-        """The sum of doubles in the order of their size; null of none."""
-        ...
-
-    def guarded(self, column: str, kind: str) -> str:
-        """A column with null for what must not go on."""
+    def truncated(self, number: str) -> str:
+        """A double inside +-2^62 cut towards zero, as a 64-bit integer."""
         ...
 
 
@@ -277,12 +274,7 @@ def _fold(relation: Fold, wanted: Sequence[str], writer: Writer) -> Written:
     columns |= {name: _folded(folded, child, writer) for name, folded in aggregates.items()}
     listed = ", ".join(f"{sql} AS {writer.quote(name)}" for name, sql in columns.items())
     groups = ", ".join(str(place) for place in range(1, len(relation.keys) + 1))
-    folded = writer.define(f"SELECT {listed}\nFROM {child.view} AS a" + (f"\nGROUP BY {groups}" if groups else ""))
-    guarded = {name: writer.guarded(writer.quote(name), folded.types[name]) for name in columns}
-    if all(sql == writer.quote(name) for name, sql in guarded.items() if name in aggregates):
-        return folded  # keys are guarded already
-    listed = ", ".join(f"{guarded[name]} AS {writer.quote(name)}" for name in wanted)
-    return writer.define(f"SELECT {listed}\nFROM {folded.view}")
+    return writer.define(f"SELECT {listed}\nFROM {child.view} AS a" + (f"\nGROUP BY {groups}" if groups else ""))
 
 
 def _folded(folded: Folded, child: Written, writer: Writer) -> str:
@@ -302,7 +294,7 @@ def _folded(folded: Folded, child: Written, writer: Writer) -> str:
             return f"TRY_CAST({total} AS BIGINT)"
         total = f"CAST({total} AS DOUBLE)"
     elif writer.is_number(kind):
-        total = writer.ordered_sum(f"CAST({sql} AS DOUBLE)")
+        total = exact_total(f"CAST({sql} AS DOUBLE)", writer.truncated, writer.exact_sum)
     else:
         hint = "cast it in a subquery: CAST(... AS DOUBLE)."
         raise InvalidParameter(f"numbers in {name}({folded.column})", f"the type {kind}", hint)

@@ -164,13 +164,9 @@ class DuckDBWriter:
         """But truth values."""
         return keytypes.base(kind) in keytypes.NUMBERS - {"BOOLEAN"}
 
-    def ordered_sum(self, double: str) -> str:
-        """A list is added from its start to its end."""
-        return f"list_sum(list_sort(list({double}) FILTER ({double} IS NOT NULL)))"
-
-    def guarded(self, column: str, kind: str) -> str:
-        """By the type; only doubles can be NaN, after a sum of infinities."""
-        return keytypes.guarded(column, kind) if kind in _FLOATS else column
+    def truncated(self, number: str) -> str:
+        """A cast alone would round."""
+        return f"CAST(trunc({number}) AS BIGINT)"
 
     def rereading(self) -> Callable[[], None] | None:
         """What reads everything once more. It is done at once where a reader of the user's own has only one pass."""

@@ -138,14 +138,9 @@ class SparkWriter:
         """But truth values."""
         return spark_types.family(kind) in spark_types.NUMBERS - {"boolean"}
 
-    def ordered_sum(self, double: str) -> str:
-        """One after the other; a sum of nothing would be 0."""
-        ordered = f"array_sort(collect_list({double}))"
-        return f"CASE WHEN COUNT({double}) > 0 THEN aggregate({ordered}, CAST(0 AS DOUBLE), (s, v) -> s + v) END"
-
-    def guarded(self, column: str, kind: str) -> str:
-        """By the type; only doubles can be NaN, after a sum of infinities."""
-        return spark_types.guarded(column, kind) if kind in _FLOATS else column
+    def truncated(self, number: str) -> str:
+        """A cast cuts the fraction off."""
+        return f"CAST({number} AS BIGINT)"
 
     def _attach(self, frame: DataFrame, columns: Sequence[str], what: str) -> tuple[str, Callable[[str], str]]:
         """A view of a table, and how it calls a column."""
