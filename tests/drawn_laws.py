@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from dphist.noise import exact, sampling
 from dphist.noise.entropy import Entropy
-from dphist.noise.laws import Law
+from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 
 Integers: TypeAlias = NDArray[np.int64]
 Noise: TypeAlias = Callable[[int, int], Integers]
@@ -54,3 +55,14 @@ def recorded(noise: Noise = distinct) -> Iterator[list[Draw]]:
                 if name.startswith("dphist.") and vars(module).get(function) is original:
                     patch.setattr(module, function, sample)
         yield draws
+
+
+def weaker(law: Law, part: float = 0.9) -> Law:
+    """The law with this part of the noise. What mutants draw from."""
+    if isinstance(law, RoundedGaussian):
+        return replace(law, std=law.std * Fraction(part))
+    if isinstance(law, DiscreteGaussian):
+        return replace(law, variance=law.variance * Fraction(part) ** 2)
+    if isinstance(law, DiscreteLaplace):
+        return replace(law, scale=law.scale * Fraction(part))
+    return replace(law, epsilon=law.epsilon / Fraction(part))

@@ -21,6 +21,7 @@ from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.planning import Plan, storage
 from dphist.privacy.adaptive import Rule, delta_infinity
 from dphist.publish.charge import spend_of_plan
+from dphist.selection import choice
 from dphist.selection.choice import DEGREE_EDGES, decide, noisy_degrees
 from dphist.selection.rounds import select
 from drawn_laws import Draw, Integers, distinct, recorded, silence
@@ -90,9 +91,17 @@ def test_a_choice_is_noised_and_paid_for(asked: dict[str, Any]) -> None:
     """Every bucket gets Laplace noise; what that costs is missing from every branch, and is charged."""
     plan = dp.plan(epsilon=1.0, delta=1e-6, total=True, **asked)
     exact: Any = zipf(3000, 40, 4, 1)
-    with recorded() as draws:
+    noised: list[Integers] = []
+
+    def spied(degrees: Integers, *others: Any) -> Any:
+        noised.append(degrees)
+        return noisy_degrees(degrees, *others)
+
+    with recorded() as draws, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choice, "noisy_degrees", spied)
         decided = decide(plan, exact)
     (draw,) = draws
+    assert noised[0].tolist() == exact.degree_histogram(DEGREE_EDGES).tolist()  # each unit is in one bucket, once
     assert isinstance(draw.law, DiscreteLaplace)
     assert len(draw.noise) == len(DEGREE_EDGES)
     assert plan.request.total_scale is not None

@@ -9,9 +9,10 @@ import pytest
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms import TruncatedLaplace
 from dphist.mechanisms.base import MOST_DRAWS, SAMPLER_ERROR
-from dphist.noise import log_pmf, sampler_error
+from dphist.noise import TruncatedDiscreteLaplace, log_pmf, sampler_error
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
+from drawn_laws import recorded
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,26 @@ def test_counts_are_too_small_by_at_most_q_and_empty_bars_never_appear() -> None
     assert set(np.flatnonzero(counts > mechanism.q)) <= set(kept.index)
     share = np.isin(np.flatnonzero(counts == 5), kept.index).mean()
     assert share == pytest.approx(mechanism.release_probability(5), abs=0.05)
+
+
+def test_counts_are_drawn_with_the_law_that_is_paid_for() -> None:
+    """One unit moves a bar by one, which costs epsilon, and shows a bar of its own with at most delta: a plain sum."""
+    mechanism = TruncatedLaplace.for_budget(0.5, 1e-5)
+    counts = np.array([0, 70, 0, 90, 400], np.int64)
+    with recorded(lambda _, size: -np.arange(size)) as draws:
+        kept = mechanism.perturb(counts)
+    (draw,) = draws
+    assert isinstance(draw.law, TruncatedDiscreteLaplace)
+    assert kept.index.tolist() == [1, 3, 4]
+    assert kept.noisy.tolist() == [70, 89, 398]
+    q, epsilon = draw.law.q, float(draw.law.epsilon)
+    weights = np.exp(epsilon * np.minimum(np.arange(q + 1), np.arange(q, -1, -1)))  # of -q, ..., 0
+    pmf = np.append(weights / weights.sum(), 0.0)
+    moved = np.append(0.0, pmf[:-1])  # one unit more
+    for at in (0.25, 0.5):
+        exact = max(np.maximum(a - math.exp(at) * b, 0).sum() for a, b in ((pmf, moved), (moved, pmf)))
+        assert exact * (1 - 1e-9) <= mechanism.delta(at) <= exact * (1 + 1e-6)
+    assert mechanism.delta(0.5) <= 1e-5
 
 
 def test_release_probability_and_noise() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import Final
 
+import mutants_of_draws
 import mutants_of_mathematics
 import mutants_of_relations
 import mutants_of_sql
@@ -12,5 +13,11 @@ import mutants_of_the_road
 
 from mutants import Mutant
 
-_ROOMS: Final = (mutants_of_mathematics, mutants_of_relations, mutants_of_sql, mutants_of_the_road)
+_ROOMS: Final = (
+    mutants_of_mathematics,
+    mutants_of_relations,
+    mutants_of_sql,
+    mutants_of_the_road,
+    mutants_of_draws,
+)
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(chain.from_iterable(room.MUTANTS for room in _ROOMS))

@@ -119,6 +119,7 @@ MEASURES: Final = in_file(
 )  # fmt: skip
 
 _BOUNDS = "tests/publish/test_bounds.py::"
+_DRAWN_BOUNDS = "tests/publish/test_drawn_bounds.py::"
 _PAID_BOUNDS = _BOUNDS + "test_every_bucket_has_noise_of_the_scale_that_is_paid_for"
 
 BOUNDS: Final = (
@@ -129,6 +130,23 @@ BOUNDS: Final = (
         ("sizes-with-half-the-noise", "DiscreteLaplace(Fraction(scale)), entropy)",
          "DiscreteLaplace(Fraction(scale) / 2), entropy)",
          "noise is that of the share that is paid", _PAID_BOUNDS),
+    ),
+    *in_file(
+        "publish/bounds.py",
+        ("bounds-by-themselves-without-noise", "noise_sizes(records.sizes(1, of), scale, entropy)", "records.sizes(1, of)",
+         "bounds are read off a noisy histogram", _DRAWN_BOUNDS + "test_bounds_by_themselves_draw_what_they_charge"),
+        ("bounds-by-themselves-with-half-the-noise", "scale = 1 / epsilon *", "scale = 0.5 / epsilon *",
+         "noise is that of the epsilon that is charged", _DRAWN_BOUNDS + "test_bounds_by_themselves_draw_what_they_charge"),
+        ("share-of-the-true-number", "low, high, share_outside(sizes, low, high), epsilon)",
+         "low, high, share_outside(sizes, low, high) * sizes.total / int(records.sizes(1, of).sum()), epsilon)",
+         "the share that is told is a part of the noisy number",
+         _DRAWN_BOUNDS + "test_what_is_told_follows_from_the_noisy_histogram_alone"),
+    ),
+    *in_file(
+        "publish/sizing.py",
+        ("a-histogram-for-each-aggregate", "source = aggregate.source", "source = aggregate.name",
+         "variance and std of a column share the histogram that is paid",
+         _DRAWN_BOUNDS + "test_every_histogram_of_a_release_is_paid_for"),
     ),
     *in_file(
         "planning/request.py",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
 
+import mutants_of_draws
 import pytest
 from catalogue import MUTANTS
+from places import modules
 from run import SOME
 
 from mutants import ROOT, SOURCES, Mutant
@@ -29,6 +32,25 @@ def test_every_mutant_has_a_name_of_its_own_and_changes_one_place() -> None:
             assert (ROOT / path).is_file(), test
             name = function.partition("[")[0]
             assert not name or f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), test
+
+
+def test_every_draw_has_tests() -> None:
+    """A new one fails here until `mutants_of_draws.TESTS` says which tests notice that it is too small."""
+    assert set(mutants_of_draws.draws()) == set(mutants_of_draws.TESTS)
+
+
+def test_nothing_reads_entropy_past_the_samplers() -> None:
+    """Random words are read in noise/ alone, so that the list of draws is complete."""
+    readers = {
+        module.file
+        for module in modules()
+        for node in (module.parents if ".words(" in module.text else ())
+        if isinstance(node, ast.Attribute)
+        and node.attr == "words"
+        and ast.unparse(node.value).endswith(("entropy", "source"))
+    }
+    assert "noise/sampling.py" in readers
+    assert {file for file in readers if not file.startswith(("noise/", "audit/"))} == set()
 
 
 SCRIPT = """

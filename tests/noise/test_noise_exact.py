@@ -120,6 +120,15 @@ def test_noisy_values_stay_in_a_public_range(monkeypatch: pytest.MonkeyPatch) ->
         assert noisy.tolist() == [LARGEST_NOISY, -LARGEST_NOISY, 5]
 
 
+def test_noise_is_added_to_the_values_as_they_are() -> None:
+    """What `sample_exactly` gives for the same words."""
+    values, law = np.arange(-50, 50) * 10**9, DiscreteLaplace(Fraction(40))
+    with allow_test_entropy():
+        noise = sample_exactly(law, 100, SeededEntropy(3))
+        assert len(set(noise.tolist())) > 50
+        assert add_exactly(values, law, SeededEntropy(3)).tolist() == (values + noise).tolist()
+
+
 def test_nonsense_is_refused() -> None:
     with pytest.raises(InvalidParameter):
         sample_exactly(DiscreteLaplace(Fraction(1)), -1)

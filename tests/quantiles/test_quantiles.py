@@ -214,6 +214,25 @@ def test_every_draw_is_of_the_law_and_each_node_has_one() -> None:
     assert sum(len(draw.noise) for draw in draws) <= 7 * tree.most_draws(3)
 
 
+def test_noise_is_added_to_the_steps_of_every_node() -> None:
+    tree = Tree(0, 10, 3)
+    law, bins = tree.gaussian_law(4.0), copies(tree, [1.0, 5.0, 9.0], 7)
+    seen = []
+    walk = quantiles._walk
+
+    def spied(bins: Bins, tree: Tree, law: TreeLaw, walks: object, noise: quantiles._Noise) -> NDArray[np.float64]:
+        with recorded() as draws:
+            seen.append((noise.add(bins.totals, np.arange(len(bins))) - bins.totals, draws[0].noise))
+        return walk(bins, tree, law, walks, noise)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quantiles, "_walk", spied)
+        noisy_quantiles(bins, tree, law, [0.5])
+    ((added, noise),) = seen
+    assert added.tolist() == noise.tolist()
+    assert len(set(noise.tolist())) == 7
+
+
 def test_the_sampler_is_exact_enough_for_all_draws_of_a_group() -> None:
     tree = Tree(0, 10, quantiles.MOST_HEIGHT)
     draws = tree.most_draws(quantiles.MOST_QUANTILES)

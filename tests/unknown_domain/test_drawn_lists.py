@@ -11,10 +11,20 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Ranked, continual, correlated_top_k, ranked
+from dphist.mechanisms import (
+    ContinualCounts,
+    CorrelatedTopK,
+    FromTop,
+    GaussianRecords,
+    LaplaceRecords,
+    Ranked,
+    continual,
+    correlated_top_k,
+    ranked,
+)
 from dphist.mechanisms import from_top as from_tops
 from dphist.mechanisms.base import LARGEST_COUNT
-from dphist.noise import DiscreteGaussian, Law, RoundedGaussian
+from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from dphist.privacy import unknown_domain
 from dphist.privacy.composition import delta_from_rho
 from dphist.privacy.gaussian import delta_gaussian
@@ -181,6 +191,35 @@ def test_ranked_choices_are_what_they_cost(per_group: int, monkeypatch: pytest.M
     mechanism.choose(np.full(5, LARGEST_COUNT + 9, np.int64), 3)
     assert seen[1][0] == [LARGEST_COUNT] * 4 + [LARGEST_COUNT + mechanism.threshold]
     assert Ranked(3, 4, 0.5, 9).rho == pytest.approx(3 * (0.5**2 / 8), rel=0.02)
+
+
+RECORDS = [
+    LaplaceRecords(2, 3, 9.0, 120.0),
+    GaussianRecords(2, 3, 12.0, 120.0),
+    GaussianRecords(2, 3, 12.0, 120.0, discrete=True),
+]
+
+
+@pytest.mark.parametrize("mechanism", RECORDS, ids=["laplace", "rounded", "discrete"])
+def test_counts_of_records_have_the_noise_they_cost(mechanism: LaplaceRecords | GaussianRecords) -> None:
+    """One unit adds three to each of two counts."""
+    with recorded() as draws:
+        kept = mechanism.perturb(LARGEST)
+    (draw,) = draws
+    bits = mechanism.lattice_bits if isinstance(mechanism, GaussianRecords) else 0
+    assert kept.index.tolist() == [0, 1, 2, 3]  # nobody is in the other
+    assert kept.noisy.tolist() == ((LARGEST[:4] << bits) + draw.noise).tolist()
+    cost = mechanism.cost(1.0)
+    if isinstance(draw.law, DiscreteLaplace):
+        assert isinstance(mechanism, LaplaceRecords)
+        assert 2 * 3 / draw.law.scale == mechanism.pure_epsilon
+    elif isinstance(draw.law, RoundedGaussian):
+        mu = math.sqrt(2) * 3 / float(draw.law.std)
+        assert mu <= cost.mu <= mu * (1 + 1e-9)
+    else:
+        assert isinstance(draw.law, DiscreteGaussian)
+        rho = float(2 * 9 / (2 * draw.law.variance))
+        assert rho <= cost.rho <= rho * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("rounded", [True, False])

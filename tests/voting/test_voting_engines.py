@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,11 @@ from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.engines.sql import Dialect
 from dphist.mechanisms.tuning import LATTICE_BITS
 from dphist.mechanisms.voting import Voting, calibrate
+from dphist.noise import DiscreteLaplace
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
-from dphist.selection.voting import vote
+from dphist.selection.voting import noise_shares, vote
+from drawn_laws import recorded
 from duckdb_pairs import open_pairs
 
 QUERY = GroupByQuery("who", (Key("what"), Key("where")))
@@ -175,6 +178,23 @@ def test_selected_keys_come_without_votes_and_from_secret_coins() -> None:
     exact, _ = votes_of(table, informed=False)
     assert any(looked[group] != exact[group] for group in looked)
     assert all(abs(looked[group] - exact[group]) < 60 * 2**LATTICE_BITS for group in looked)
+
+
+def test_the_look_noises_every_share_with_the_law_that_is_paid_for() -> None:
+    """Every group that anybody has: a unit moves shares by at most one in all, so the scale is 1/look_epsilon."""
+    table, mechanism = events(), calibrate(2.0, 0.01, look_share=0.3)
+    assert mechanism.look_epsilon == pytest.approx(0.6)
+    exact, _ = votes_of(table, informed=False)
+    with recorded() as draws, open_pairs(table, QUERY, PerformanceSettings(threads=1), seed=5) as pairs:
+        shares = pairs.voters().shares().each(noise_shares(mechanism, None), ("first",))
+        (draw,) = draws
+        assert isinstance(draw.law, DiscreteLaplace)
+        assert 2**LATTICE_BITS / draw.law.scale == Fraction(mechanism.look_epsilon)
+        assert isinstance(shares, LocalGroups)
+        assert by_name(shares, "first") == {
+            group: exact[group] + int(noise) for group, noise in zip(by_name(shares, "first"), draw.noise, strict=True)
+        }
+        assert len(draw.noise) == len(exact)
 
 
 def test_no_group_below_the_low_threshold_is_selected() -> None:
