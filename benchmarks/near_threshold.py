@@ -2,12 +2,15 @@
 
     python benchmarks/near_threshold.py [--plot docs/pictures/near-threshold.png]
 
-Exact: sums over the law of the noise, no simulation. epsilon = 1, delta = 1e-8, max_groups = 10.
+Exact: sums over the law of the noise, no simulation. epsilon = 1, delta = 1e-8, max_groups = 10. And, for several budgets, the
+lowest coverage of ± 1.96 standard errors anywhere from two standard deviations below the threshold to five above it, for the
+count, and for the sum and mean of values that are all at the upper bound of 0..10.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +21,12 @@ import dphist as dp
 from dphist.report.plots import draw_lines, new_figure, save_figure
 
 Floats = NDArray[np.float64]
+Z = float(ndtri(0.975))
+SETTINGS = (
+    *(("Gaussian", *setting) for setting in ((1, 1e-8, 1), (1, 1e-8, 10), (10, 1e-8, 1), (30, 1e-8, 1))),
+    *(("Gaussian", 1, delta, 1) for delta in (1e-5, 1e-3, 1e-2)),
+    *(("Laplace", *setting) for setting in ((1, 1e-8, 1), (3, 1e-8, 1), (1, 1e-3, 1))),
+)
 
 
 def near(mechanism: dp.SparseGaussian, n: int) -> list[float]:
@@ -35,8 +44,39 @@ def near(mechanism: dp.SparseGaussian, n: int) -> list[float]:
     return [(n - threshold) / std, *(float(e) / std for e in errors), *(float(chances[c].sum()) for c in covered)]
 
 
+def plain_intervals(law: str, epsilon: float, delta: float, max_groups: int) -> list[float]:
+    """The threshold, the std, and the lowest coverage of count, sum and mean ± 1.96 standard errors."""
+    name = "sparse-gaussian" if law == "Gaussian" else "laplace"
+    plan = dp.plan(epsilon=epsilon, delta=delta, max_groups=max_groups, mechanism=name, sums={"x": (0, 10)})
+    assert isinstance(plan.mechanism, dp.SparseGaussian | dp.LaplaceThreshold)
+    mechanism, (measure,) = plan.mechanism, plan.measures
+    std, threshold, centre = mechanism.noise_std, float(mechanism.threshold), measure.measure.centre
+    quantiles = (np.arange(1000) + 0.5) / 1000
+    noise = ndtri(quantiles) if law == "Gaussian" else -np.sign(quantiles - 0.5) * np.log(1 - 2 * abs(quantiles - 0.5))
+    drawn = noise * measure.noise_std / float(np.std(noise))
+    worst = np.ones(3)
+    for place in np.arange(-2, 5.1, 0.25):
+        true = max(threshold + place * std, 1.0)
+        noisy = np.linspace(threshold, max(true, threshold) + 9 * std, 4001)[1:]
+        if law == "Laplace":  # on whole numbers
+            true, noisy = float(round(true)), np.unique(np.ceil(noisy))
+        off = (noisy - true) / std
+        chances = np.exp(-(off**2) / 2 if law == "Gaussian" else -math.sqrt(2) * abs(off))
+        found = mechanism.given_release(noisy, 0.95)
+        errors, units = found.std_errors[:, None], np.maximum(found.counts, 1)[:, None]
+        means = np.clip(centre + (centre * true + drawn) / units, 0, 10)
+        sums = centre * (found.counts - true)[:, None] + drawn
+        inside = (
+            np.abs(found.counts - true) <= Z * found.std_errors,
+            (np.abs(sums) <= Z * np.hypot(measure.noise_std, centre * errors)).mean(axis=1),
+            (10 - means <= Z * np.hypot(measure.noise_std, np.abs(means - centre) * errors) / units).mean(axis=1),
+        )
+        worst = np.minimum(worst, [float(chances @ part / chances.sum()) for part in inside])
+    return [threshold, std, *worst]
+
+
 def main() -> None:
-    """Print the table, draw the picture."""
+    """Print the tables, draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plot", type=Path)
     plot: Path | None = parser.parse_args().plot
@@ -48,6 +88,12 @@ def main() -> None:
     print("(n - T)/std  plain: mean error  covered   given release: mean error  median  covered")
     for place, plain, mean, median, covers, given in rows[::8]:
         print(f"{place:11.2f}{plain:19.2f}{covers:9.1%}{mean:27.2f}{median:8.2f}{given:9.1%}")
+    print("\n| noise | ε | δ | groups per unit | threshold | σ | count | sum | mean at a bound |\n|" + " --- |" * 9)
+    for setting in SETTINGS:
+        at, deviation, *worst = plain_intervals(*setting)
+        law, epsilon, delta, groups = setting
+        print(f"| {law} | {epsilon:g} | {delta:g} | {groups} | {at:.1f} | {deviation:.2f} |", end="")
+        print("".join(f" {100 * part:.0f} % |" for part in worst))
     if plot is None:
         return
     columns: list[list[float]] = [list(column) for column in zip(*rows, strict=True)]

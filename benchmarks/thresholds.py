@@ -3,8 +3,9 @@
     python benchmarks/thresholds.py            our numbers
     python benchmarks/thresholds.py --peers    also theirs, installed by pip into environments of their own under build/
 
-Three tables: the smallest threshold for given Laplace or Gaussian noise and a target delta for groups of one unit; what OpenDP
-reports as delta beside what its mechanism does, counted over many runs; delta at epsilon of one count beside dp_accounting.
+The tables: how much Lemma 2b of docs/adaptive.md lowers thresholds; the smallest threshold for given Laplace or Gaussian noise
+and a target delta for groups of one unit; what OpenDP reports as delta beside what its mechanism does, counted over many runs;
+delta at epsilon of one count beside dp_accounting.
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ from typing import Any
 
 import numpy as np
 from release import PEERS, Peer, install, version_of
+from scipy.special import ndtri
 
 from dphist.audit.judge import lower_bound
 from dphist.audit.laws import hockey_stick, masses, reach_of
 from dphist.mechanisms import DiscreteGaussianThreshold, LaplaceThreshold
+from dphist.mechanisms.adaptive import calibrate
+from dphist.mechanisms.tuning import Tuning
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from dphist.planning import plan_for
+from dphist.privacy.adaptive import combined_std
 from dphist.privacy.gaussian import delta_gaussian
 
 OPENDP = Peer("opendp", ("opendp[polars]",), ("thresholds_opendp.py",))
@@ -184,6 +189,33 @@ def profiles(peers: bool) -> None:
     table(("law", "scale", "epsilon", "enumerated", "our formula", "dp_accounting"), rows())
 
 
+def lowered(groups: int, epsilon: float, *, moving: bool = True) -> list[float]:
+    """By which share the threshold of the rounds is lower than that of Lemma 2a, at delta = 1e-8 and 1e-5.
+
+    moving: with the rounds as they are; otherwise with one weight for all groups of a unit in all rounds, which is no bound.
+    """
+    shares = []
+    for delta in (1e-8, 1e-5):
+        made = calibrate(epsilon, delta, tuning=Tuning(most_groups=groups))
+        infinity, std = made.delta_infinity(), combined_std(made.tuning.fractions, made.round_stds)
+        full = 1 + std * float(ndtri(math.exp(math.log1p(-infinity) / groups)))
+        m = np.arange(1, groups + 1)
+        shared = float(np.max(1 / np.sqrt(m) - std * ndtri(infinity / m)))
+        shares.append(1 - (made.threshold if moving else shared) / full)
+    return shares
+
+
+def lowered_thresholds() -> Iterator[list[str]]:
+    """The rows of the table in docs/adaptive.md."""
+    for words, groups, moving in (
+        ("D0 = 300", 300, True),
+        ("D0 = 100", 100, True),
+        ("weights that do not move, D0 = 300 (no bound for the rounds)", 300, False),
+    ):
+        found = [lowered(groups, epsilon, moving=moving) for epsilon in (0.5, 1, 3, 10)]
+        yield [words, *(" / ".join(f"{100 * share:.1f} %" for share in cell) for cell in found)]
+
+
 def main() -> None:
     """Print all tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -191,6 +223,7 @@ def main() -> None:
     peers = parser.parse_args().peers
     if peers:
         print("peers: " + ", ".join(version_of(peer) for peer in (OPENDP, PYDP, ACCOUNTING)) + "\n")
+    table(("lower threshold than by *a*, δ = 1e-8 / 1e-5", "ε = 0.5", "1", "3", "10"), lowered_thresholds())
     thresholds_for_noise(peers)
     reported_and_true(peers)
     selection(peers)
