@@ -171,5 +171,12 @@ def test_every_command_has_examples_and_they_run(tmp_path: Path, monkeypatch: py
             continue
         for example in examples:
             assert example.startswith(f"dphist {name}")
+            if "published" in example and not Path("published").exists():
+                Path("published").mkdir()
+                paid = (
+                    "release monday.parquet --unit user --by item --epsilon 0.1 --delta 1e-8 --max-groups 2"
+                    " -o published/items.csv --ledger ledger.db --dataset events"
+                )
+                CliRunner().invoke(app, shlex.split(paid), catch_exceptions=False)
             done = CliRunner().invoke(app, shlex.split(example)[1:])
             assert done.exit_code == 0, (example, done.output, done.exception)

@@ -101,6 +101,7 @@ def text_of(result: Any) -> str:
     return _laid_out(result, 0) + "\n"
 
 
+_METADATA = re.compile(r'<script type="application/json" id="metadata">.*?</script>', re.DOTALL)
 _NUMBER = re.compile(r"-?\b\d+\.\d+(?:[eE][-+]?\d+)?\b|-?\b\d+[eE][-+]?\d+\b|\b\d{17,}\b")
 
 
@@ -210,7 +211,10 @@ def rows(table: pa.Table) -> dict[str, Any]:
 
 
 def page(html: str) -> dict[str, Any]:
-    """An HTML report: its headings and a fingerprint of all but the last digits of numbers. Call it on normalised text."""
+    """An HTML report: its headings and a fingerprint of all but the last digits of numbers. Call it on normalised text.
+
+    The metadata in it is left out: that of the table is stored beside it, number by number."""
+    html = _METADATA.sub("", html)
     html = _NUMBER.sub(
         lambda found: f"{float(found[0]):.9g}" if len(found[0]) > 12 and "." in found[0] else found[0], html
     )

@@ -1780,7 +1780,7 @@ _VERIFICATION: Final = tuple(
         ),
         (
             "a-broken-chain", "verify.py",
-            "    if not all(check.passed for check in chain):\n        return\n",
+            "    if not all(check.passed for check in chain):\n        return chain, UNPAID\n",
             "    chain.clear()\n", "an entry in a broken chain shows nothing",
             (f"{_LAWS}test_an_entry_in_a_broken_chain_pays_for_nothing",),
         ),
