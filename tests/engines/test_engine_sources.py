@@ -57,6 +57,16 @@ def test_parquet_files_with_different_types_are_refused_by_their_schema(tmp_path
     assert run(tmp_path / "*.parquet", GroupByQuery("user", (Key("user"),))) == {(1,): (1,)}
 
 
+@pytest.mark.parametrize(("first", "second", "got"), [(1, 0, "b.parquet without it"), (0, 1, "b.parquet with it")])
+def test_a_column_that_one_file_lacks_is_named(first: int, second: int, got: str, tmp_path: Path) -> None:
+    for name, has_it in (("a", first), ("b", second)):
+        columns = {"user": [1], **({"key": [1]} if has_it else {})}
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    with pytest.raises(UnreadableSource, match=f"column 'key' in every file or in none, got .*{got}") as refused:
+        run(tmp_path / "*.parquet")
+    assert "None" not in str(refused.value)
+
+
 def test_partition_names_stay_text(tmp_path: Path) -> None:
     for year in ("2023", "2024"):
         (tmp_path / f"year={year}").mkdir()

@@ -178,6 +178,12 @@ def _check_same_types(first: dict[str, str], other: dict[str, str], needed: Sequ
     """Without regard to case, as SQL reads names."""
     wanted, found = ({name.casefold(): kind for name, kind in schema.items()} for schema in (first, other))
     for name in dict.fromkeys(map(str.casefold, needed)):
+        if (name in wanted) != (name in found):
+            raise UnreadableSource(
+                f"the column {name!r} in every file or in none",
+                f"{without_values(path)} {'with' if name in found else 'without'} it, unlike the first file",
+                "leave that file out, or rewrite the files with one schema.",
+            )
         if wanted.get(name) != found.get(name):
             raise UnreadableSource(
                 f"the same type of {name!r} in every file ({wanted.get(name)})",
