@@ -120,6 +120,10 @@ def main() -> None:
     before(PrivateStatistic, "__str__", lambda: 1 / 0)
     case("a bug in the words", ["stat", "is-empty", *RECORDS[:3], "--epsilon", "0.1", "--delta", "1e-6", *CHARGE])
     case("nothing charged, full", ["plan", "--epsilon", "1", "--delta", "1e-6"], stdout="/dev/full")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, hard))
+    budget = ["--epsilon", "1", "--delta", "1e-6", "--results", "5", "--queries", "2"]
+    case("nothing charged, disk full", ["session", "start", "out.session", "--unit", "user", *budget])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     print(json.dumps(found))
 
 

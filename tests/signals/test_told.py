@@ -28,6 +28,7 @@ REASONS = {
     "standard output full, no file": "the result on standard output, got: No space left on device",
     "a bug in the words": "got ZeroDivisionError",
     "nothing charged, full": "the result on standard output, got: No space left on device",
+    "nothing charged, disk full": "out.session, got: File too large",
 }
 
 

@@ -99,7 +99,7 @@ def run() -> None:
     except _Unread:  # whoever read the result has seen enough of it
         _fail("Expected a reader of the result, got none." if account() else "", code=141)
     except OSError as problem:
-        what = "the result on standard output" if problem.filename is None else problem.filename
+        what = "a file" if problem.filename is None else problem.filename
         _fail(f"Expected to read or write {what}, got: {reason_of(problem)}.")
     except Exception as problem:
         if os.environ.get(TRACEBACK):

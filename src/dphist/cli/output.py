@@ -41,7 +41,11 @@ def _print(text: str, *, err: bool = False) -> None:
     progress.stop()
     if not err:
         note_printed()
-    typer.echo(text, err=err)
+    try:
+        typer.echo(text, err=err)
+    except OSError as problem:  # which has no name of its own
+        problem.filename = "standard error" if err else "the result on standard output"
+        raise
 
 
 def screen() -> Screen:

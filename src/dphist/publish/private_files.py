@@ -211,6 +211,9 @@ def _partial(path: Path) -> Iterator[tuple[Path, int]]:
                 os.close(handle)
     except FileNotFoundError:  # somebody removed the partial file, or moved its folder
         raise _changed(path) from None
+    except OSError as problem:  # of a full disk, say, which names no file
+        problem.filename = problem.filename or str(path)
+        raise
 
 
 def _fill(handle: int, write: Write) -> None:
