@@ -1,9 +1,11 @@
 """`dp.Continual` and `dphist continual`: the tree's noise, replays, restarts, permissions."""
 
+import datetime as dt
 import json
 import math
 import os
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from dphist.cli.lists import streams
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.lists.continual import STATE
+from dphist.lists.sealed import read_sealed, write_sealed
 from dphist.lists.state import State
 from dphist.mechanisms import ContinualCounts
 from dphist.noise import DiscreteGaussian, RoundedGaussian
@@ -62,6 +65,41 @@ def test_running_counts_and_new_groups(tmp_path: Path) -> None:
     assert "what one unit adds in one round" in later.metadata()["guarantee"]
     empty = made.add(batch(), "day 3")
     assert {row["page"] for row in empty.table.to_pylist()} >= {"a"}
+
+
+def test_what_is_shown_again_has_the_time_of_its_round(tmp_path: Path) -> None:
+    made = stream(tmp_path / "s")
+    added = made.add(batch(a=900), "day 1")
+    assert made.show().metadata() == added.metadata()
+    state = replace(State.load(made.path / STATE), created=dt.datetime(2020, 2, 29, 12, 30, 1, 7, dt.UTC))
+    with (made.path / STATE).open("wb") as sink:
+        state.save(sink)
+    for shown in (dp.Continual(made.path).show(), made.show()):
+        assert shown.metadata()["created"] == "2020-02-29T12:30:01+00:00"
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        made.show().write(tmp_path / name / "out.parquet")
+    written = [{path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("first", "second")]
+    assert written[0] == written[1]
+    printed = [dphist("continual", "show", "s", "--json", cwd=tmp_path).stdout for _ in range(2)]
+    assert printed[0] == printed[1]
+
+
+def test_a_state_without_a_time_has_that_of_its_file(tmp_path: Path) -> None:
+    made = stream(tmp_path / "s")
+    table, _ = read_sealed((made.path / STATE).read_bytes(), STATE)
+    record = json.loads(table.schema.metadata[b"dphist"])
+    for created, want in ((None, "2001-09-09T01:46:40+00:00"), ("yesterday", None)):
+        kept = {name: value for name, value in record.items() if name != "created"}
+        kept |= {} if created is None else {"created": created}
+        with (made.path / STATE).open("wb") as sink:
+            write_sealed(table.replace_schema_metadata({b"dphist": json.dumps(kept)}), sink)
+        os.utime(made.path / STATE, (10**9, 10**9))
+        if want is not None:
+            assert made.show().metadata()["created"] == want
+        else:
+            with pytest.raises(InvalidParameter, match=r"a time in .*state\.arrow"):
+                made.show()
 
 
 def test_a_batch_sent_twice_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -379,4 +378,4 @@ def _release(state: State, folder: Path) -> RunningCounts:
     table = keys.append_column("count", pa.array(noisy[kept]))
     table = table.append_column("count" + STD_ERROR, pa.array(np.full(len(kept), mechanism.std_at(state.round))))
     table = table.take(row_order(table, names, "count"))
-    return RunningCounts(table, state.round, asked, mechanism, dt.datetime.now(dt.UTC), folder)
+    return RunningCounts(table, state.round, asked, mechanism, state.created, folder)

@@ -9,9 +9,10 @@ when it appears.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -39,6 +40,7 @@ class State:
     """Everything a stream remembers. True values: nothing here is safe to print.
 
     keys has the columns key_1, key_2, ...; noise maps the levels of the set bits of the round to one value per group.
+    created: when the stream began, or its last round was drawn.
     """
 
     settings: dict[str, Any]
@@ -46,6 +48,7 @@ class State:
     keys: pa.Table
     counts: Integers
     noise: dict[int, Integers]
+    created: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
 
     @property
     def round(self) -> int:
@@ -80,7 +83,10 @@ class State:
         table = self.keys.append_column(_COUNT, pa.array(self.counts))
         for level, values in self.noise.items():
             table = table.append_column(_noise(level), pa.array(values))
-        record = {"format": _FORMAT, "version": _VERSION, "settings": self.settings, "batches": self.batches}
+        record = {
+            "format": _FORMAT, "version": _VERSION, "settings": self.settings, "batches": self.batches,
+            "created": self.created.isoformat(),
+        }  # fmt: skip
         write_sealed(table.replace_schema_metadata({_METADATA: json.dumps(record, allow_nan=False)}), sink)
 
     @classmethod
@@ -99,13 +105,15 @@ class State:
         record = stored.build(_Record, data, str(path))
         if is_sealed != (record.version >= _VERSION):
             raise InvalidParameter(f"the checksum of {path}", "none")
-        state = cls._from_table(table, data["settings"], record, str(path))
+        state = cls._from_table(table, data["settings"], record, str(path), _time_of(record, path))
         if not is_sealed:
             state._check_keys(str(path))
         return state
 
     @classmethod
-    def _from_table(cls, table: pa.Table, settings: dict[str, Any], record: _Record, source: str) -> State:
+    def _from_table(
+        cls, table: pa.Table, settings: dict[str, Any], record: _Record, source: str, created: dt.datetime
+    ) -> State:
         """The columns that a stream has after so many rounds, and no others."""
         rounds = len(record.batches)
         levels = [level for level in range(rounds.bit_length()) if rounds >> level & 1]
@@ -121,7 +129,7 @@ class State:
         most = sum(_largest(values) for values in (counts, *noise.values()))
         if most >= 2**63 or (len(counts) and counts.min() < 0) or (len(counts) and not rounds):
             raise InvalidParameter(f"counts in {source} that a stream can have", "others")
-        return cls(settings, record.batches, table.select(keys).replace_schema_metadata(None), counts, noise)
+        return cls(settings, record.batches, table.select(keys).replace_schema_metadata(None), counts, noise, created)
 
     def _check_keys(self, source: str) -> None:
         """No group twice, which the checksum of later versions makes sure of."""
@@ -160,10 +168,21 @@ class _Record:
     version: Literal[1, 2]
     settings: _Settings
     batches: tuple[str, ...]
+    created: str | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.batches)) < len(self.batches):
             raise InvalidParameter("batches with different names", "others")
+
+
+def _time_of(record: _Record, path: Path) -> dt.datetime:
+    """When the stream began or its last round was drawn; of a state without a time, that of its file."""
+    if record.created is None:
+        return dt.datetime.fromtimestamp(path.stat().st_mtime, dt.UTC)
+    try:
+        return dt.datetime.fromisoformat(record.created).astimezone(dt.UTC)
+    except (ValueError, OverflowError):
+        raise InvalidParameter(f"a time in {path}", "another text") from None
 
 
 def _noise(level: int) -> str:
