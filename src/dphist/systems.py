@@ -49,12 +49,21 @@ def is_administrator() -> bool:
     return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
+def no_core_dumps() -> None:
+    """Let no crash of this process write its memory to a file, nor one of those it starts; as far as a limit can.
+
+    It is the soft limit: whoever looks for a bug may raise it again.
+    """
+    if HAS_LOCKS:
+        _lower(resource.RLIMIT_CORE, 0)
+
+
 def limit_process(seconds: float, memory: int) -> None:
     """Let the system end this process beyond so much processor time and memory, counted from now; as far as it can."""
     if not HAS_LOCKS:
         return
     used = resource.getrusage(resource.RUSAGE_SELF)
-    _lower(resource.RLIMIT_CORE, 0)
+    no_core_dumps()
     _lower(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime + seconds) + 1)
     signal.alarm(int(60 + 10 * seconds) + 1)  # for who waits without working
     try:

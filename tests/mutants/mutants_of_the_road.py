@@ -367,6 +367,22 @@ _PLAN_OF_ENGINES: Final = (
         (f"{_BOUNDING}test_a_unit_that_reading_would_shorten_is_refused",),
     ),
     Mutant(
+        "core-dump-of-records",
+        "engines/duckdb/session.py",
+        "    no_core_dumps()\n",
+        "",
+        "a crash writes no records to a file",
+        ("tests/engines/test_core_dumps.py::test_no_core_is_dumped_while_records_are_in_memory",),
+    ),
+    Mutant(
+        "core-dump-of-a-stream",
+        "lists/state.py",
+        "        no_core_dumps()\n",
+        "",
+        "a crash writes no true counts to a file",
+        ("tests/engines/test_core_dumps.py::test_nor_true_counts_of_a_stream",),
+    ),
+    Mutant(
         "reader-believes-statistics",
         "engines/duckdb/session.py",
         '"disabled_optimizers": quote_text(",".join(_optimizers_to_disable(connection))),',

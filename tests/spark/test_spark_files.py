@@ -49,6 +49,8 @@ def test_nobody_else_reads_what_spark_writes_and_none_of_it_stays(end: str, tmp_
         assert process.stdin is not None
         assert process.stdout is not None
         jvm = int(process.stdout.readline())
+        limits = Path(f"/proc/{jvm}/limits").read_text().splitlines()
+        assert [line.split()[4] for line in limits if line.startswith("Max core file size")] == ["0"]
         found = [path for path in place.rglob("*") if path.is_file() and MARK[1:] in path.read_bytes()]
         assert any("blockmgr" in str(path) for path in found)
         assert not [path for path in found if not private(path, place)]

@@ -28,6 +28,7 @@ from dphist.lists.sealed import read_sealed, write_sealed
 from dphist.outputs import near
 from dphist.publish.charge import Receipt
 from dphist.publish.private_files import LockedFile
+from dphist.systems import no_core_dumps
 
 Integers = NDArray[np.int64]
 _COUNT, _ADDED, _PLACE = "count", "added", "place"
@@ -92,6 +93,7 @@ class State:
     @classmethod
     def load(cls, path: Path, file: LockedFile | None = None) -> State:
         """Read a state back: the one in the file that is locked, or at the path. A copy: nothing may change under it."""
+        no_core_dumps()
         try:
             content = path.read_bytes() if file is None else file.read()
         except (FileNotFoundError, NotADirectoryError):

@@ -28,6 +28,7 @@ from dphist.engines.query import PerformanceSettings
 from dphist.errors import DphistError, EngineFailure, InvalidParameter
 from dphist.interruption import interruptible
 from dphist.scratch import private_directory
+from dphist.systems import no_core_dumps
 
 _T = TypeVar("_T")
 
@@ -47,6 +48,7 @@ KEPT_OPTIMIZERS: Final = frozenset(
 @contextmanager
 def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with these settings; what it spilled is gone when the block ends."""
+    no_core_dumps()
     parent = Path(tempfile.gettempdir() if settings.temp_directory is None else settings.temp_directory)
     if not parent.is_dir():
         raise InvalidParameter("a directory for temporary files that exists", repr(str(parent)), "create it first.")

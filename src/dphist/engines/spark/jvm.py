@@ -21,6 +21,7 @@ from dphist.engines.spark.staging import delete_here
 from dphist.errors import InvalidParameter
 from dphist.interruption import held, undo_at_stop
 from dphist.scratch import PrivateDirectory, make_directory
+from dphist.systems import no_core_dumps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +36,7 @@ def start(builder: Any, *, remote: bool) -> SparkSession:
     """A session; if a JVM is started for it, with local directories that nobody else can read. remote: it has one elsewhere."""
     from pyspark import SparkContext
 
+    no_core_dumps()  # before a JVM is started, which has the limits of this process
     if remote or SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         session: SparkSession = without_leaks(builder.getOrCreate)
         undo_at_stop(session.stop)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from dphist.engines.reading import Share
 from dphist.errors import DphistError, EngineFailure
+from dphist.systems import no_core_dumps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,6 +100,7 @@ def pinned(spark: SparkSession) -> Iterator[None]:
 
     The classic sessions of a process share their settings or may do so: they share a lock.
     """
+    no_core_dumps()  # also where somebody else has started the JVM: exact groups may come here
     with _LOCKS[str(getattr(spark, "session_id", "")) if is_connect(spark) else ""]:
         before = {name: spark.conf.get(name, None) for name in SETTINGS}
         try:
