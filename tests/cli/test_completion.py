@@ -54,7 +54,7 @@ def test_every_option_completes(name: str, complete: Complete) -> None:
     [
         ("release x --mechanism", choices.MECHANISMS),
         ("select x --mechanism", choices.OF_SELECTIONS),
-        ("profile --mechanism", ("sparse-gaussian", "correlated-gaussian", "laplace")),
+        ("profile --mechanism", ("sparse-gaussian", "correlated-gaussian", "laplace", "gaussian")),
         ("plan --analysis", choices.ANALYSES),
         ("plan --objective", choices.OBJECTIVES),
         ("plan --noise", choices.NOISES),

@@ -117,3 +117,25 @@ def test_gaps_beyond_the_lattice_are_refused(gap: str, mechanism: str) -> None:
     options = ["--noise-std", "1", "--gap", gap, "--sparsity", "3", "--epsilon", "1", "--mechanism", mechanism]
     done = CliRunner().invoke(app, ["profile", *options])
     assert "a threshold of at most 2^" in str(done.exception)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(1e-3, 1e6), st.integers(1, 40), EPSILONS)
+def test_plain_gaussian_noise_is_never_below_its_exact_law(noise_std: float, groups: int, epsilon: float) -> None:
+    made = build("gaussian", noise_std, None, groups, None, None, None, 1)
+    with mp.workdps(DIGITS):
+        mu = mp.sqrt(groups) / mp.mpf(noise_std)
+        exact = mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)
+    assert exact <= made.delta(epsilon) <= exact * (1 + 1e-9) + 1e-25  # of the sampler
+
+
+def test_plain_gaussian_noise_has_no_threshold() -> None:
+    text = profile("--mechanism", "gaussian", "--noise-std", "16", "--max-groups", "10", "--delta", "1e-8")
+    assert "no threshold, noise std 16\n" in text
+    assert "provided the groups are public, and each unit is counted in at most 10 groups, once in each" in text
+    options = ["--mechanism", "gaussian", "--noise-std", "16", "--max-groups", "10", "--epsilon", "1"]
+    for flag, value in (("--gap", "0"), ("--sparsity", "10"), ("--correlation", "0"), ("--low-threshold", "2")):
+        done = CliRunner().invoke(app, ["profile", *options, flag, value])
+        assert f"no {flag} for gaussian" in str(done.exception)
+    done = CliRunner().invoke(app, ["profile", "--noise-std", "16", "--max-groups", "10", "--epsilon", "1"])
+    assert "--gap NUMBER, got none" in str(done.exception)

@@ -14,10 +14,11 @@ from dphist.errors import InvalidParameter
 from dphist.words import exactly, rounded_up
 
 if TYPE_CHECKING:
-    from dphist.mechanisms import CorrelatedGaussian, GroupMechanism, LaplaceThreshold, SparseGaussian
+    from dphist.mechanisms import CorrelatedGaussian, GroupMechanism, KnownGroups, LaplaceThreshold, SparseGaussian
 
 _DIGITS = 6
-_MECHANISMS = ("sparse-gaussian", "correlated-gaussian", "laplace")
+_PLAIN = "gaussian"
+_MECHANISMS = ("sparse-gaussian", "correlated-gaussian", "laplace", _PLAIN)
 
 
 def command(
@@ -25,12 +26,22 @@ def command(
         float,
         option("--noise-std", "Standard deviation of all the noise on one count.", "Privacy", metavar="NUMBER"),
     ],
-    gap: Annotated[float, option("--gap", "Threshold minus low threshold.", "Privacy", metavar="NUMBER")],
+    gap: Annotated[
+        float | None,
+        option("--gap", "Threshold minus low threshold; gaussian has none.", "Privacy", metavar="NUMBER"),
+    ] = None,
     max_groups: Annotated[
         int | None, option("--max-groups", "The most groups one unit may be counted in.", "Privacy", metavar="NUMBER")
     ] = None,
     mechanism: Annotated[
-        str, option("--mechanism", "The mechanism.", "Privacy", choices=_MECHANISMS, metavar="NAME")
+        str,
+        option(
+            "--mechanism",
+            "The mechanism; gaussian hides no group, as with a public list.",
+            "Privacy",
+            choices=_MECHANISMS,
+            metavar="NAME",
+        ),
     ] = "sparse-gaussian",
     sparsity: options.Sparsity = None,
     correlation: options.Correlation = None,
@@ -52,9 +63,10 @@ def command(
 
     Example: dphist profile --noise-std 16 --gap 98 --max-groups 10 --epsilon 0.5 --epsilon 1
     Example: dphist profile --noise-std 16 --gap 98 --max-groups 10 --delta 1e-8
-    Example: dphist profile --mechanism laplace --noise-std 16 --gap 300 --max-groups 10 --delta 1e-8
+    Example: dphist profile --mechanism gaussian --noise-std 16 --max-groups 10 --delta 1e-8
     """
     from dphist.mechanisms import epsilon_at
+    from dphist.mechanisms.base import in_at_most
     from dphist.planning.describe import title
 
     if not epsilon and delta is None:
@@ -64,6 +76,8 @@ def command(
     if delta is not None:
         checks.check_delta(delta)
     chosen = build(mechanism, noise_std, gap, max_groups, sparsity, correlation, analysis, low_threshold)
+    listed = f"the groups are public, and {in_at_most(chosen.max_groups)}"  # however many there are
+    assumption = listed if mechanism == _PLAIN else chosen.assumption
     points = [(value, chosen.delta(value)) for value in epsilon or []]
     if delta is not None:
         points.append((epsilon_at(chosen, delta), delta))
@@ -72,11 +86,12 @@ def command(
         print_json({**_record(chosen, points), "asked_for": asked})
     else:
         say(f"Profile of {title(chosen)}, by {chosen.theorem}")
-        say(f"  gap {_used(chosen.gap, gap)}, noise std {_used(chosen.noise_std, noise_std)}\n")
+        threshold = "no threshold" if gap is None or chosen.gap is None else f"gap {_used(chosen.gap, gap)}"
+        say(f"  {threshold}, noise std {_used(chosen.noise_std, noise_std)}\n")
         say(f"  {'epsilon':>12}  {'delta':>12}")
         for e, d in points:
             say(f"  {rounded_up(e, _DIGITS):>12}  {rounded_up(d, _DIGITS):>12}")
-        say(f"\n  provided {chosen.assumption}.")
+        say(f"\n  provided {assumption}.")
     if plot is not None:
         from dphist.report.plots import plot_profile
 
@@ -87,20 +102,20 @@ def command(
 def build(
     mechanism: str,
     noise_std: float,
-    gap: float,
+    gap: float | None,
     max_groups: int | None,
     sparsity: int | None,
     correlation: float | None,
     analysis: str | None,
     low_threshold: int,
-) -> SparseGaussian | CorrelatedGaussian | LaplaceThreshold:
+) -> SparseGaussian | CorrelatedGaussian | LaplaceThreshold | KnownGroups:
     """The mechanism that the options describe, or one that is a little less private.
 
     It is chosen already: a threshold between two points of the lattice releases at most what the lower point releases (with
     whole noise exactly that), so the gap is rounded down. The noise is rounded down too, by units in the last place: less
     noise has a larger delta, and what that moves in the tails is within their allowance for rounding.
     """
-    from dphist.mechanisms import CorrelatedGaussian, LaplaceThreshold, SparseGaussian
+    from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian
     from dphist.mechanisms.base import round_down_to_lattice
     from dphist.mechanisms.correlated_gaussian import correlated_lattice_bits
     from dphist.mechanisms.laplace import scale_of_std
@@ -109,14 +124,24 @@ def build(
 
     checks.check_choice("mechanism", mechanism, _MECHANISMS)
     check_noise(noise_std, correlation)
-    checks.check_not_negative("gap", gap)
     checks.check_whole("low_threshold", low_threshold)
+    others = {"--gap": gap, "--sparsity": sparsity, "--correlation": correlation, "--analysis": analysis}
+    others["--low-threshold"] = None if low_threshold == 1 else low_threshold
+    if mechanism == _PLAIN and (given := [flag for flag, value in others.items() if value is not None]):
+        raise InvalidParameter(f"no {given[0]} for {_PLAIN}", "one", "it has neither a threshold nor common noise.")
     groups = max_groups if max_groups is not None else sparsity
     if groups is None:
         raise InvalidParameter("--max-groups", "none", "the most groups one unit may be counted in.")
+    if mechanism == _PLAIN:
+        return KnownGroups(groups=groups, max_groups=groups, independent_std=noise_std)
+    if gap is None:
+        hint = f"threshold minus low threshold; without a threshold: --mechanism {_PLAIN}."
+        raise InvalidParameter("--gap NUMBER", "none", hint)
+    checks.check_not_negative("gap", gap)
+    asked = low_threshold + Fraction(gap)
 
     def threshold(lattice_bits: int) -> float:
-        return round_down_to_lattice(low_threshold + Fraction(gap), lattice_bits)
+        return round_down_to_lattice(asked, lattice_bits)
 
     if mechanism == "sparse-gaussian":
         bits = lattice_bits(noise_std)
