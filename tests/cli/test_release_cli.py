@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from terminals import on_terminal
 from typer.testing import CliRunner
 
 from command_line import dphist, dphist_process
@@ -171,3 +172,24 @@ def test_true_numbers_are_printed_to_whoever_asked_for_them_alone(
         assert "UNSAFE" not in done.output
         assert "private" not in done.stderr
     assert "UNSAFE, private, do not publish" in CliRunner().invoke(app, [*command, "--unsafe-diagnostics"]).stderr
+
+
+@pytest.mark.parametrize("command", ["release", "select"])
+def test_a_terminal_shows_all_of_a_table_that_no_file_gets(command: str, folder: Path) -> None:
+    """It is charged all the same, and says that nothing keeps it; what nobody would see is refused before the charge."""
+    budget = ["--epsilon", "1", "--delta", "1e-6"]
+    ledger = ["--ledger", "ledger.db", "--dataset", "events"]
+    dphist("ledger", "create", *ledger, *budget, "--unit", "user_id", "--accountant", "basic", cwd=folder)
+    words = [command, "wide.parquet", "--unit", "user_id", "--by", "url", *budget, *ledger]
+    wide = pa.table({"user_id": [i % 400 for i in range(12000)], "url": [f"u{i // 400}" for i in range(12000)]})
+    pq.write_table(wide, folder / "wide.parquet")
+    for more in ([], ["--quiet"], ["--json"], ["--show", "0"]):  # the first without a terminal
+        code, out, told = on_terminal(*words, *more, cwd=folder, out=bool(more))
+        assert (code, out) == (2, "")
+        assert "Expected -o FILE or --report FILE, got neither." in told
+    code, _, shown = on_terminal(*words, cwd=folder, out=True)
+    assert code == 0, shown
+    assert all(f"u{i} " in shown or f"u{i}\r" in shown for i in range(30))
+    assert "No file has this table: it is gone when this window is closed" in shown
+    assert "entry 1" in shown
+    assert [*folder.glob("*.dphist.json")] == []

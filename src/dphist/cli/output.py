@@ -48,13 +48,18 @@ def _print(text: str, *, err: bool = False) -> None:
         raise
 
 
+def on_terminal() -> bool:
+    """Whether somebody reads what is printed now."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
 def screen() -> Screen:
     """Where tables are printed. What is no terminal gets 80 columns and no colour, whatever the environment says."""
     from dphist.publish.grid import Screen
 
     encoding = str(getattr(sys.stdout, "encoding", None) or "utf-8").lower()
     unicode = encoding.startswith("utf")
-    if not (sys.stdout is not None and sys.stdout.isatty()):
+    if not on_terminal():
         return Screen(unicode=unicode)
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
     return Screen(shutil.get_terminal_size((80, 24)).columns, not plain, unicode)

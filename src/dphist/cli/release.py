@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import dphist
 from dphist.cli import options
 from dphist.cli.options import option
-from dphist.cli.output import Talk, at_most, paid, print_json, say, screen
+from dphist.cli.output import Talk, at_most, on_terminal, paid, print_json, say, screen
 from dphist.cli.reading import files_to_read, reads
 from dphist.errors import InvalidParameter
 from dphist.planning.options import BudgetOptions
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from dphist.publish.charge import Charge
     from dphist.publish.result import Release
     from dphist.publish.run import Diagnose, Job
+
+
+ROWS: Final = 20
+"""That are printed of what is written to a file."""
+ALL_ROWS: Final = 2**31 - 1
+UNKEPT: Final = (
+    "No file has this table: it is gone when this window is closed, and another one costs its budget again."
+    " With -o out.parquet it is kept."
+)
 
 
 @reads
@@ -58,14 +67,15 @@ def command(
     dry_run: options.DryRun = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
-    show: options.Show = 20,
+    show: options.ShowOrNone = None,
     unsafe_diagnostics: Annotated[
         bool, option("--unsafe-diagnostics", "Print true, PRIVATE numbers to stderr. Never publish them.", "Advanced")
     ] = False,
 ) -> None:
     """Count people per group, add noise, hide small groups: write a table that is safe to publish.
 
-    Without --by all people are one row. A release needs --epsilon and --delta, or --plan; and -o or --report.
+    Without --by all people are one row. A release needs --epsilon and --delta, or --plan; and -o or --report, or a terminal,
+    which shows all of the table, not 20 rows, and keeps nothing.
 
     Example: dphist release events.parquet --unit user_id --by url --epsilon 1 --delta 1e-8 -o out.parquet
     Example: dphist release events.parquet --unit user_id --by url --sum likes:0:1 --epsilon 1 --delta 1e-8 --report out.html
@@ -109,15 +119,22 @@ class Outputs:
     dry_run: bool
     quiet: bool
     as_json: bool
-    rows: int
+    rows: int | None
+
+    @property
+    def unkept(self) -> bool:
+        """Whether no file gets the result."""
+        return self.table is None and self.report is None
 
     def check(self, engine: str, source: list[str], *inputs: object) -> None:
         """Refuse a run without a result, and files that may not be written."""
         from dphist.engines import writes_folders
         from dphist.publish import files
 
-        if self.table is None and self.report is None and not (self.explain or self.dry_run):
-            raise InvalidParameter("-o FILE or --report FILE", "neither", "add -o out.parquet.")
+        seen = on_terminal() and not self.quiet and not self.as_json and self.rows != 0
+        if self.unkept and not (self.explain or self.dry_run or seen):
+            hint = "add -o out.parquet. Without it the table is shown on a terminal, and nowhere else."
+            raise InvalidParameter("-o FILE or --report FILE", "neither", hint)
         check = files.check_folder if writes_folders(engine) else files.check_table
         check(self.table, self.report, inputs=files.files_of(source, *inputs), overwrite=self.overwrite)
 
@@ -145,15 +162,23 @@ class Outputs:
             if self.as_json:
                 say(job.plan.to_json())
             return
-        if self.table is None and self.report is None:
+        if self.unkept and self.explain:
             return
         with charges.charging(ledger, dataset, job.spend) as charge:
             release = job.run(progress=talk.phase, diagnose=diagnose, charge=charge)
             release = release if charge is None else replace(release, receipt=charge.receipt)
             with release:
                 self._write(release, charge)
-                first, groups = release.first(self.rows)
+                first, groups = release.first(self._most)
+                if charge is not None and self.unkept:
+                    charge.confirm()
         self._print(talk, release, first, groups, ledger)
+
+    @property
+    def _most(self) -> int:
+        """How many rows are printed."""
+        usual = ALL_ROWS if self.table is None else ROWS
+        return usual if self.rows is None else self.rows
 
     def _write(self, release: Release, charge: Charge | None) -> None:
         """A charge is confirmed once the first file is there."""
@@ -184,9 +209,8 @@ class Outputs:
         for label, words in rates_in_words(mechanism) if request.keys_only else []:
             talk.line(f"{label.capitalize()}: {words}.")
         words = f"Guarantee: {guarantee(request, mechanism, release.selection.unit)}"
-        talk.closing(
-            words, self.table, self.report, paid(at_most(request.epsilon, request.delta), ledger, release.receipt)
-        )
+        spent = paid(at_most(request.epsilon, request.delta), ledger, release.receipt)
+        talk.closing(words, self.table, self.report, *([UNKEPT] if self.unkept else []), spent)
 
 
 def check_budget(what: str, plan: Path | None, budget: dict[str, Any]) -> None:

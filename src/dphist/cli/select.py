@@ -38,7 +38,7 @@ def command(
     dry_run: options.DryRun = False,
     quiet: options.Quiet = False,
     as_json: options.AsJson = False,
-    show: options.Show = 20,
+    show: options.ShowOrNone = None,
 ) -> None:
     """Publish which groups exist: keys alone, no counts, with all of the budget spent on finding them.
 

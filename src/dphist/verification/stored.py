@@ -100,6 +100,8 @@ def _kind_of(path: Path) -> str:
         return _PAGE
     with suppress(InvalidParameter):
         return format_of(path)
+    if not os.path.exists(path):
+        raise _unreadable(path, FileNotFoundError())
     hint = "a summary as .md or .txt carries no metadata, and other files were not written by dphist."
     raise InvalidParameter("a table (.parquet, .csv, .json) or a report (.html) of dphist", path.name, hint)
 
