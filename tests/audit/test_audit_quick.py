@@ -15,6 +15,7 @@ from dphist.audit.claims import claims
 from dphist.audit.judge import FAMILY_ALPHA, Claim, attack
 from dphist.audit.run import attack_part, judge, what_is_attacked
 
+ROOT = Path(__file__).parents[2]
 CLAIMS, PARTS, _ = what_is_attacked(None, None, thorough=False)
 ALPHA = FAMILY_ALPHA / sum(claim.trials is not None for claim in CLAIMS)
 
@@ -112,8 +113,13 @@ def test_every_claim_can_be_attacked_in_one_way() -> None:
         assert claim.trials is None or 0 < claim.quick < claim.thorough
 
 
+def test_the_readme_says_how_many_broken_copies_are_caught() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"must catch all of {len(BROKEN)} copies that are broken on purpose" in readme
+
+
 def test_the_documentation_names_every_mechanism_and_every_break() -> None:
-    words = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+    words = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
     assert all(name in words for name in MECHANISMS)
     assert all(one.name in words for one in broken())
     assert all(part.name in words.lower() for part in PARTS)

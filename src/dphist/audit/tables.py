@@ -7,8 +7,10 @@ python -m dphist.audit.tables docs/audit.md spark      the same for the Spark en
 from __future__ import annotations
 
 import html
+import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from dphist.audit.judge import Finding
@@ -118,9 +120,9 @@ def _tables(audit: Audit) -> list[tuple[str, Sequence[str], list[list[str]]]]:
     return [table for table in found if table[2]]
 
 
-def markdown(audit: Audit) -> str:
-    """The tables for docs/audit.md."""
-    parts = [f"{title(audit)}. {conclusion(audit)}", ""]
+def markdown(audit: Audit, commit: str = "") -> str:
+    """The tables for docs/audit.md. commit: of the code that was attacked."""
+    parts = [f"{title(audit)}{f' at commit `{commit}`' if commit else ''}. {conclusion(audit)}", ""]
     for heading, head, rows in _tables(audit):
         parts += [f"### {heading}", "", f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
         parts += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
@@ -154,19 +156,29 @@ def render(audit: Audit) -> str:
     return page.document(title(audit), body)
 
 
+def commit_of(document: Path) -> str:
+    """The commit that a document and the code beside it are of, "-dirty" if they were changed since; nothing without git."""
+    command = ["git", "-C", str(document.resolve().parent), "describe", "--always", "--exclude=*", "--dirty"]
+    with suppress(OSError):
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
+    return ""
+
+
 def main(document: Path, engine: str = "duckdb") -> int:
     """0 if everything holds and everything broken was caught."""
     if engine not in ("duckdb", "spark"):
         raise SystemExit(f"expected duckdb or spark, got {engine}")
     on_spark = engine == "spark"
     replaced(document.read_text(encoding="utf-8"), "", on_spark=on_spark)  # refuse before an hour of work
+    commit = commit_of(document)
     session = None
     if on_spark:
         from dphist.engines.spark.engine import open_session
 
         session = open_session(None, None)
     result = run_audit(thorough=True, engine=session, progress=lambda phase: print(f"… {phase}", file=sys.stderr))
-    written = replaced(document.read_text(encoding="utf-8"), markdown(result), on_spark=on_spark)
+    words = markdown(result, commit)
+    written = replaced(document.read_text(encoding="utf-8"), words, on_spark=on_spark)
     document.write_text(written, encoding="utf-8")
     print(text(result))
     return 0 if result.passed else 1
