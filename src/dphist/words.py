@@ -151,6 +151,15 @@ def _digits_beside(error: float) -> int:
     return max(0, 1 - math.floor(math.log10(error))) if error > 0 else 2
 
 
+def enough(count: float) -> str:
+    """A number of units that is enough for something: the next whole one, wherever it is told.
+
+    >>> enough(53.2), enough(53.0)
+    ('54', '53')
+    """
+    return f"{math.ceil(count * (1 - 1e-12)):,}"  # processors differ in the last digits
+
+
 def about(share: float) -> str:
     """A share as per cent with two digits; what is below a thousandth of a per cent is not worth its digits."""
     return f"{100 * share:.2g} %" if share >= 1e-5 else "less than 0.001 %"

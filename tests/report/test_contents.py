@@ -59,7 +59,10 @@ def test_the_headline_is_in_plain_words() -> None:
     assert told["For whom"].startswith("Only records where age > 17 were read; unit of privacy: user_id.")
     assert told["How sure"] == "± is one standard error of the noise. On a count it is about 5.0."
     assert "about 640 ± 40 units in all, of whom about 40 ± 28 are in none of the groups shown" in told["Missing"]
-    assert "Each unit counts in at most 3 groups: units in more are missing from some of them." in told["Missing"]
+    assert (
+        "units with each unit in at most 3 of its groups: units in more are missing from some of them"
+        in told["Missing"]
+    )
 
 
 def test_the_share_of_people_is_told_where_it_was_paid_for() -> None:

@@ -149,6 +149,8 @@ def _show(
         groups = {"groups": result.table.to_pylist()} if output is None else {}
         print_json({**result.metadata(), **facts, "released_groups": result.table.num_rows, **groups})
     talk.table(rows_text(result.table, most, screen()))
+    if words := result.left_out():
+        talk.line(f"\n{words}")
 
 
 @sessions.command("start")

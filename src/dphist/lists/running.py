@@ -17,6 +17,7 @@ from dphist.engines.query import parse_key
 from dphist.errors import InvalidParameter
 from dphist.lists.sealed import read_sealed, write_sealed
 from dphist.mechanisms import ContinualCounts
+from dphist.planning.counted import left_out_of_rounds
 from dphist.planning.describe import sentence
 from dphist.publish.digests import VERSION
 from dphist.publish.private_files import remove_partial, replace_private
@@ -24,7 +25,7 @@ from dphist.publish.result import Published
 from dphist.report.content import Content
 from dphist.report.of_lists import content_of_running
 from dphist.version import __version__
-from dphist.words import number
+from dphist.words import enough, number
 
 ROUNDS: Final = "rounds"
 """The folder of what was released in each round, beside the state."""
@@ -71,6 +72,18 @@ class RunningCounts(Published):
             1
         """
         return describe_stream(self.mechanism, self.settings, self.round, self.created)
+
+    def left_out(self) -> str:
+        """Which units counts leave out: see `Published.left_out`.
+
+        Returns:
+            The sentence.
+
+        Example:
+            >>> running.left_out()
+            'A count adds up the rounds, each of units with each unit in one of its groups: ...'
+        """
+        return left_out_of_rounds(self.mechanism)
 
     def content(self) -> Content:
         """What a report says, whatever it is written as.
@@ -146,7 +159,7 @@ def facts(mechanism: ContinualCounts, settings: Mapping[str, Any], rounds_used: 
         (
             "threshold",
             f"a group is released when its noisy running count exceeds {mechanism.threshold:,}: now with probability 95 % at"
-            f" {number(mechanism.count_released_with(0.95, max(rounds_used, 1)))} units",
+            f" {enough(mechanism.count_released_with(0.95, max(rounds_used, 1)))} units",
         ),
         ("guarantee", stream_guarantee(mechanism, settings)),
         ("provided", f"the unit is {unit_in_words(settings['unit'])}; {mechanism.assumption}."),

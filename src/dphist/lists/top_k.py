@@ -19,6 +19,7 @@ from dphist.histogram import ContributionBounds, Histogram, largest_groups
 from dphist.mechanisms.base import ListMechanism
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
+from dphist.planning.counted import left_out_of_list
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.planning.top_k import Method, TopKPlan, plan_top_k
 from dphist.publish.charge import Receipt, charging, paid, paid_run, spend_of_top_k
@@ -86,6 +87,18 @@ class TopK(Published):
             "assumption": self.plan.mechanism.assumption,
             "ledger": None if self.receipt is None else self.receipt.to_data(),
         }
+
+    def left_out(self) -> str:
+        """Which units counts leave out: see `Published.left_out`.
+
+        Returns:
+            The sentence; nothing where all units of a group are counted.
+
+        Example:
+            >>> dp.top_k("events.parquet", unit="user_id", by="url", k=3, epsilon=1, delta=1e-8).left_out()
+            ''
+        """
+        return left_out_of_list(self.plan)
 
     def content(self) -> Content:
         """What a report says, whatever it is written as.

@@ -31,7 +31,7 @@ from dphist.privacy import adaptive as theory
 from dphist.privacy.composition import PrivacyCost, of_gaussian
 from dphist.privacy.gaussian import delta_gaussian, largest_mu, raise_for_rounding
 from dphist.special import ndtr, ndtri
-from dphist.words import number
+from dphist.words import enough, number
 
 if TYPE_CHECKING:
     from dphist.planning.request import Request
@@ -214,8 +214,8 @@ class AdaptiveGaussian(GroupMechanism):
             (
                 "threshold",
                 f"a group is selected when its weights add up to more than {number(self.threshold)}: with probability 50 % at"
-                f" {number(self.count_released_with(0.5))} units that have no other undecided group, 95 % at"
-                f" {number(self.count_released_with(0.95))}; more units where they have",
+                f" {enough(self.count_released_with(0.5))} units that have no other undecided group, 95 % at"
+                f" {enough(self.count_released_with(0.95))}; more units where they have",
             ),
         ]
         if self.counts is None:

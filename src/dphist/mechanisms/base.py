@@ -30,7 +30,7 @@ from dphist.privacy import sparse_gaussian as gshm
 from dphist.privacy.composition import PrivacyCost, mu_of_pure, of_pure, rho_of_pure, together
 from dphist.privacy.search import edge
 from dphist.special import ndtr, ndtri
-from dphist.words import number
+from dphist.words import enough, number
 
 if TYPE_CHECKING:
     from dphist.planning.choices import Objective
@@ -400,9 +400,9 @@ class GroupMechanism(Mechanism):
             )
         facts = [("noise", noise)]
         if self.threshold is not None and self.low_threshold is not None:
-            half, most = self.count_released_with(0.5), self.count_released_with(0.95)
+            half, most = (enough(self.count_released_with(probability)) for probability in (0.5, 0.95))
             words = f"a group is released when its noisy count exceeds {number(self.threshold)}: with probability 50 %"
-            facts.append(("threshold", f"{words} at {number(half)} units, 95 % at {number(most)} units"))
+            facts.append(("threshold", f"{words} at {half} units, 95 % at {most} units"))
             if self.low_threshold > 1:
                 facts.append(("", f"groups of fewer than {self.low_threshold:,} units are dropped first"))
         return facts

@@ -31,7 +31,7 @@ from dphist.mechanisms.tuning import LATTICE_BITS, Tuning
 from dphist.noise import DiscreteLaplace, Entropy, toss
 from dphist.privacy import voting as theory
 from dphist.privacy.composition import PrivacyCost
-from dphist.words import number, rounded_up
+from dphist.words import enough, number, rounded_up
 
 if TYPE_CHECKING:
     from dphist.planning.request import Request
@@ -252,7 +252,7 @@ class Voting(GroupMechanism):
 
     def facts(self) -> list[Fact]:
         """Election, rule and look in words."""
-        half, most = (number(self.count_released_with(chance)) for chance in (0.5, 0.95))
+        half, most = (enough(self.count_released_with(chance)) for chance in (0.5, 0.95))
         facts = [
             ("election", f"each unit gives one vote to one of its groups; a group takes at most {self.capacity:,}"),
             ("threshold", f"a group is released with probability 50 % at {half} votes, 95 % at {most} votes"),

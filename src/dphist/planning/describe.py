@@ -14,7 +14,7 @@ from dphist.errors import InvalidParameter
 from dphist.mechanisms import GroupMechanism, Mechanism
 from dphist.mechanisms.base import Fact
 from dphist.planning.request import BOUNDS_SHARE, TOTAL_SHARE, Request
-from dphist.words import about, bounded_change, number, rounded_up
+from dphist.words import about, bounded_change, enough, number, rounded_up
 
 _WIDTH = 100
 _LABEL = 13
@@ -167,8 +167,8 @@ def _table(request: Request, mechanism: GroupMechanism, alternatives: Sequence[G
     for candidate in (mechanism, *alternatives):
         cells = ["-", "-", "-"]
         if candidate.threshold is not None:
-            counts = (candidate.threshold, candidate.count_released_with(0.5), candidate.count_released_with(0.95))
-            cells = [number(count) for count in counts]
+            sizes = [enough(candidate.count_released_with(probability)) for probability in (0.5, 0.95)]
+            cells = [number(candidate.threshold), *sizes]
         verdict = standing(request, candidate, mechanism, "the plan")
         noise = number(candidate.noise_std) if candidate.counted else "-"
         rows.append((title(candidate), noise, *cells, verdict))

@@ -20,7 +20,7 @@ from dphist.planning.candidates import candidates
 from dphist.planning.describe import Summary, describe, facts, stated_delta, summarise, title
 from dphist.planning.options import PlanOptions, read, spelled_out
 from dphist.planning.request import Choice, Request, analysis_owner
-from dphist.words import budget, number
+from dphist.words import budget, enough
 
 STD_ERROR: Final = "_std_error"
 """What is appended to the name of a released column to name its standard error."""
@@ -212,7 +212,7 @@ class Plan:
         last = 1.1 * self.mechanism.count_released_with(0.99)
         grid = [last * i / 40 for i in range(41)]
         points = [(x, self.mechanism.release_probability(x)) for x in grid]
-        often = number(self.mechanism.count_released_with(0.95))
+        often = enough(self.mechanism.count_released_with(0.95))
         return notebook.curve(
             points, "probability of release", f"A group of {often} people is released 95 times in 100"
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dphist.mechanisms import GroupMechanism
 from dphist.planning import Plan
+from dphist.planning.counted import count_is_of, counted_units
 from dphist.planning.request import TOTAL_SHARE, Request
 from dphist.words import about, number
 
@@ -30,58 +31,7 @@ def what_was_done(plan: Plan) -> str:
         costs = ", ".join(f"{_share(share)} of epsilon for the {name}" for name, share in paid.items())
         parts.append(f"before that {costs}")
     words = "; ".join(parts)
-    return f"{words}." if request.unbounded else f"{words}. A count is of {counted_units(plan)}."
-
-
-def estimand(plan: Plan) -> str:
-    """What a count estimates, in words: intervals cover the noise, not what bounding left out."""
-    if plan.request.keys_only:
-        return "nothing is counted; a key that is missing may belong to a group as large as some that are shown"
-    if plan.mechanism.in_rounds:
-        return (
-            "the number of units in the group, all of them; intervals cover the noise, what groups of one size differ, and an"
-            " estimate of the few units in more groups than counting allows (sums and means: of values clamped to their"
-            " bounds)"
-        )
-    if plan.request.sketch is not None:
-        return "the count of units in a sketch of the data, which is never larger than the count in the data"
-    if (limited := bounded_counts(plan)) is not None:
-        return f"the number of {limited}; intervals cover the noise, not what is missing"
-    if plan.request.sparsity is not None:
-        return (
-            f"the number of units, less the next largest count where more than {plan.request.sparsity:,} groups are not empty;"
-            " intervals cover the noise, not this"
-        )
-    of_group = "" if plan.request.keys == 1 else " in the group"
-    return f"the number of units{of_group}; intervals cover the noise"
-
-
-def bounded_counts(plan: Plan) -> str | None:
-    """Of which units a count is, and what is missing, where max_groups bounds it; told from public numbers alone.
-
-    A unit keeps C of its d groups, chosen at random: it is missing from each with probability 1 - C/d.
-    """
-    request, mechanism = plan.request, plan.mechanism
-    most = request.max_groups
-    if mechanism.in_rounds or most is None or most >= (request.keys or most + 1):
-        return None
-    groups = "one" if most == 1 else f"at most {most:,}"
-    return (
-        f"units with each unit in {groups} of its groups: units in more are missing from some of them, one in"
-        f" {2 * most:,} groups from half"
-    )
-
-
-def counted_units(plan: Plan) -> str:
-    """Of which units a count is, in a few words."""
-    request = plan.request
-    if (limited := bounded_counts(plan)) is not None:
-        return limited
-    if request.sketch is not None:
-        return "units in a sketch of the data, which has no more of them than the data"
-    if request.sparsity is not None:
-        return f"all units in the group, if no more than {request.sparsity:,} groups are not empty"
-    return "all units" if request.keys == 1 else "all units in the group"
+    return f"{words}." if request.unbounded else f"{words}. {count_is_of(counted_units(plan))}"
 
 
 def _selected_and_counted(request: Request, mechanism: GroupMechanism) -> list[str]:

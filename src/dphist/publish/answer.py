@@ -86,6 +86,18 @@ class Answer(Published):
             self.table.column_names,
         )
 
+    def left_out(self) -> str:
+        """Which units the counts of its private tables leave out: see `Published.left_out`.
+
+        Returns:
+            The sentence, or one for each kind of private table.
+
+        Example:
+            >>> answer.left_out()
+            ''
+        """
+        return " ".join(dict.fromkeys(words for release in self.releases if (words := release.left_out())))
+
     def content(self) -> Content:
         """What a report says: that of its private tables, with the table of the answer.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from dphist.publish.result import Published
 
 _ROWS: Final = 10
+_LINE: Final = 90
+"""Letters above a picture."""
 _ELSEWHERE: Final = "The table is where Spark wrote it: first(10) brings ten rows, to_spark() none, to_arrow() all."
 
 
@@ -45,7 +48,7 @@ def card(published: Published) -> str:
     whiskers = f"± is one standard error. {_whiskers(told)}" if reaches else ""
     totals = getattr(published, "totals", None)
     shown = [more, whiskers] if rows else ["No group was released: none was large enough."]
-    notes = [*shown, "" if totals is None else totals_text(totals)]
+    notes = [*shown, published.left_out(), "" if totals is None else totals_text(totals)]
     title = f"{type(published).__name__}: {_size(groups)}"
     return notebook.listing(title, names, rows, reaches, keys=len(keys), notes=notes, guarantee=told["guarantee"])
 
@@ -65,7 +68,8 @@ def plot(published: Published, most: int, axes: Axes | None) -> Axes:
     axes = plots.new_axes() if axes is None else axes
     places = shown.column(keys[0]).to_pylist() if timed else [_label(row, keys) for row in shown.to_pylist()]
     plots.draw_reaches(axes, places, _reaches(shown), timed=timed)
-    axes.set_title(_whiskers(published.metadata()), fontsize=9, loc="left")
+    title = textwrap.wrap(f"{_whiskers(published.metadata())} {published.left_out()}", _LINE)
+    axes.set_title("\n".join(title), fontsize=9, loc="left")
     return axes
 
 

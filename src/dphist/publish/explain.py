@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 
+from dphist.planning.counted import estimand
 from dphist.planning.describe import guarantee
-from dphist.publish.account import estimand
 from dphist.publish.run import Job, bounds_of
 
 Step = tuple[str, str, str]

@@ -24,9 +24,10 @@ from dphist.interruption import held, note_output, undone
 from dphist.outputs import write_text
 from dphist.planning import Plan
 from dphist.planning import storage as plan_storage
+from dphist.planning.counted import estimand, left_out
 from dphist.planning.describe import guarantee, rates
 from dphist.publish import display, files, pages
-from dphist.publish.account import estimand, what_was_done
+from dphist.publish.account import what_was_done
 from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION, without_content
 from dphist.publish.table import ORDERS
@@ -73,6 +74,18 @@ class Published(ABC):
     @abstractmethod
     def content(self) -> Content:
         """What a report says, whatever it is written as."""
+
+    def left_out(self) -> str:
+        """Which units counts leave out: one sentence, which stands wherever they are shown.
+
+        Returns:
+            The sentence; nothing where all units of a group are counted.
+
+        Example:
+            >>> release.left_out()
+            'A count is of units with each unit in one of its groups: units in more are missing from some of them, ...'
+        """
+        return ""
 
     def html(self) -> str:
         """The report as text, with the metadata in it.
@@ -147,7 +160,7 @@ class Published(ABC):
         Example:
             >>> axes = release.plot(5)
             >>> axes.get_title(loc="left")
-            'Whiskers reach one standard error.'
+            'Whiskers reach one standard error...'
         """
         return display.plot(self, most, axes)
 
@@ -369,6 +382,18 @@ class Release(Published):
             'user_id'
         """
         return describe_release(self.plan, self.selection, self.totals, self.created, self.receipt, self.bounds)
+
+    def left_out(self) -> str:
+        """Which units counts leave out: see `Published.left_out`.
+
+        Returns:
+            The sentence; nothing where all units of a group are counted.
+
+        Example:
+            >>> release.left_out().startswith("A count is of units with each unit in one of its groups")
+            True
+        """
+        return left_out(self.plan)
 
     def content(self) -> Content:
         """What a report says, whatever it is written as.

@@ -145,8 +145,3 @@ def groups_shown(count: int) -> str:
 def capital(words: str) -> str:
     """A sentence from its words."""
     return words[:1].upper() + words[1:]
-
-
-def units(count: float) -> str:
-    """A number of units that is enough: rounded up."""
-    return f"{math.ceil(count):,}"

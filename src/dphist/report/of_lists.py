@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dphist.mechanisms import ContinualCounts
+from dphist.planning.counted import left_out_of_list, left_out_of_rounds
 from dphist.planning.top_k import TopKPlan
 from dphist.report import content, pictures
 from dphist.report.cells import cells_of, cut_apart, key_text, numbers
@@ -36,7 +37,7 @@ def content_of_largest(table: pa.Table, plan: TopKPlan, metadata: dict[str, Any]
     reading = (
         "The list is an order without counts."
         if ranked
-        else f"A count estimates the number of units in the group. {_GIVEN_LIST}"
+        else f"{left_out_of_list(plan) or 'A count estimates the number of units in the group.'} {_GIVEN_LIST}"
     )
     return Content(
         title=f"{'The largest groups, ranked,' if ranked else 'Private counts of the largest groups'}{content.by_words(by)}",
@@ -45,7 +46,7 @@ def content_of_largest(table: pa.Table, plan: TopKPlan, metadata: dict[str, Any]
             content.for_whom(metadata, protected),
             ("How sure", "The list is an order without counts; noise may have exchanged groups of similar size."
              if ranked else _PLUS_MINUS),
-            ("Missing", f"{missing}{ended}"),
+            ("Missing", " ".join(part for part in (f"{missing}{ended}", left_out_of_list(plan)) if part)),
         ],
         guarantee=content.guarantee_of(metadata, protected),
         explanation=content.explanation_of(metadata, protected, metadata["assumption"]),
@@ -79,7 +80,7 @@ def content_of_running(
             ("Counted", f"{content.counted_in_words(unit, by)} The rounds are added up. {shown}"),
             content.for_whom(metadata, protected),
             ("How sure", _PLUS_MINUS),
-            ("Missing", f"Small groups: {threshold}."),
+            ("Missing", f"Small groups: {threshold}. {left_out_of_rounds(mechanism)}"),
         ],
         guarantee=content.guarantee_of(metadata, protected),
         explanation=content.explanation_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,13 +10,14 @@ import pyarrow as pa
 
 from dphist.mechanisms import GroupMechanism
 from dphist.planning import Plan
+from dphist.planning.counted import left_out
 from dphist.planning.describe import facts, rates_in_words, standard_error_in_words, standing, title
 from dphist.planning.plan import STD_ERROR
 from dphist.report import content, pictures
 from dphist.report.cells import cells_of, numbers
 from dphist.report.charts import Chart, chart
 from dphist.report.content import Appendix, Content, Fact, capital
-from dphist.words import number, percent, with_error
+from dphist.words import enough, number, percent, with_error
 
 _GIVEN_RELEASE = (
     "Counts are estimated given that their groups were released, which noise helped them to; the plain noisy counts are the"
@@ -67,12 +67,11 @@ def _sure(table: pa.Table, plan: Plan, level: float | None) -> str:
     if plan.request.keys_only:
         return f"{capital(dict(rates_in_words(plan.mechanism))['spurious'])}."
     if level is not None:
-        covers = (
-            "is made to cover the true value, noise and estimates included,"
-            if plan.mechanism.in_rounds
-            else "covers the value before noise"
-        )
-        return f"Each interval {covers} with {percent(level)} % probability."
+        covers = "covers what would stand there without noise"
+        if plan.mechanism.in_rounds:
+            covers = "is made to cover the true value, noise and estimates included,"
+        missing = " Whom a count leaves out is in none of them." if left_out(plan) else ""
+        return f"Each interval {covers} with {percent(level)} % probability.{missing}"
     typical = ""
     if table.num_rows:
         typical = f" On a count it is about {_median_error(table)}."
@@ -96,20 +95,13 @@ def _missing(plan: Plan, metadata: dict[str, Any]) -> str:
         parts = [_lost(mechanism, keys_only=request.keys_only)]
     if (words := _units_in_all(metadata)) is not None:
         parts.append(words)
-    if mechanism.in_rounds or request.keys_only:
-        return " ".join(parts)
-    if request.sketch is not None or request.sparsity is not None:
-        parts.append(f"A count estimates {metadata['estimand']}.")
-    elif request.max_groups is not None and request.max_groups < (request.keys or math.inf):
-        most_groups = "one group" if request.max_groups == 1 else f"at most {request.max_groups:,} groups"
-        parts.append(f"Each unit counts in {most_groups}: units in more are missing from some of them.")
-    return " ".join(parts)
+    return " ".join(part for part in (*parts, left_out(plan)) if part)
 
 
 def _lost(mechanism: GroupMechanism, *, keys_only: bool) -> str:
     if mechanism.threshold is None:
         return "No group of the public list."
-    half, most = (content.units(mechanism.count_released_with(p)) for p in (0.5, 0.95))
+    half, most = (enough(mechanism.count_released_with(p)) for p in (0.5, 0.95))
     alone = " that are in no other" if mechanism.in_rounds else ""
     size = f" ({mechanism.size_in_words})" if keys_only else ""
     return f"Small groups: one of {half} units{alone} is shown with 50 % probability, one of {most} with 95 %{size}."
@@ -152,7 +144,7 @@ def _seen(plan: Plan, metadata: dict[str, Any]) -> list[str]:
     mechanism = plan.mechanism
     if mechanism.threshold is None:
         return [*words, "All groups of the public list are released."]
-    half, most = (content.units(mechanism.count_released_with(p)) for p in (0.5, 0.95))
+    half, most = (enough(mechanism.count_released_with(p)) for p in (0.5, 0.95))
     if plan.request.keys_only:
         return [
             *words,
@@ -229,7 +221,7 @@ def _alternatives(plan: Plan) -> Sequence[Sequence[str]]:
             title(mechanism),
             number(mechanism.noise_std) if mechanism.counted else "–",
             number(mechanism.threshold) if mechanism.threshold is not None else "–",
-            number(mechanism.count_released_with(0.95)) if hides else "–",
+            enough(mechanism.count_released_with(0.95)) if hides else "–",
             standing(plan.request, mechanism, plan.mechanism, "chosen"),
         ))  # fmt: skip
     return rows

@@ -11,6 +11,7 @@ import numpy as np
 
 from dphist.report import svg
 from dphist.report.svg import Floats
+from dphist.words import enough
 
 _HEIGHT, _BASE, _TOP = 284, 250, 22
 COLOURS = 6
@@ -31,10 +32,10 @@ def curve(x: Floats, y: Floats, points: Sequence[tuple[float, float]], title: st
         parts.append(svg.dot((across(a), up(100 * b)), "mark", 5))
         anchor, step = ("end", -1.8) if across(a) > 75 else ("start", 1.8)
         parts.append(
-            svg.words((across(a) + step, up(100 * b) + 18), f"{100 * b:.0f} % at {svg.short(a)}", "ink halo", anchor)
+            svg.words((across(a) + step, up(100 * b) + 18), f"{100 * b:.0f} % at {enough(a)}", "ink halo", anchor)
         )
     parts += svg.marks([(across(tick), svg.short(tick)) for tick in across.ticks], _BASE + 8)
-    words = "; ".join(f"{100 * b:.0f} % at {svg.short(a)}" for a, b in points)
+    words = "; ".join(f"{100 * b:.0f} % at {enough(a)}" for a, b in points)
     return svg.picture("curve", _HEIGHT, title, f"It grows with the number of units: {words}.", parts)
 
 
