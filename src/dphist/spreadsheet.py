@@ -1,9 +1,10 @@
 """Texts that a spreadsheet would run as formulas, written so that it does not and that every reader can undo it.
 
-A cell of a CSV file that begins with = + - @, a tab or the end of a line is a formula to many programs, also in quotes, behind
-blanks or in full width. An apostrophe before it makes it a text. Texts that have apostrophes, quotes or blanks before such a
-letter get one too, or two texts would become one: what is written begins with an apostrophe and has the form `RISKY` if and
-only if one was added, so `restored` knows. Numbers are not texts and stay as they are.
+A cell of a CSV file that begins with = + - @, a tab or the end of a line is a formula to many programs, also in quotes, in full
+width, or behind what some of them drop before they look: blanks of any width, control characters, and marks that are not seen,
+such as those of direction. An apostrophe before it makes it a text; what is in the cell stays as it is. Texts that have
+apostrophes or quotes before such a letter get one too, or two texts would become one: what is written begins with an apostrophe
+and has the form `RISKY` if and only if one was added, so `restored` knows. Numbers are not texts and stay as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 MARK: Final = "'"
-RISKY: Final = r"""\A['" ]*[=+@\t\r\n＝＋－＠-]"""
+UNSEEN: Final = (
+    "\0-\x20\x7f-\xa0\xad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f"
+)
+"""Blanks, control characters and marks that are not seen: as signs, since no two dialects of patterns spell them alike."""
+
+RISKY: Final = rf"""\A['"{UNSEEN}]*[=+@\t\r\n＝＋－＠-]"""
 _RISKY: Final = re.compile(RISKY)
 
 ESCAPED: Final = "escaped_csv"

@@ -1164,10 +1164,18 @@ _PUBLISHING: Final = (
     Mutant(
         "two-texts-of-a-spreadsheet-are-one",
         "spreadsheet.py",
-        """r\"\"\"\\A['" ]*[""",
-        """r\"\"\"\\A[" ]*[""",
+        """rf\"\"\"\\A['"{UNSEEN}]*[""",
+        """rf\"\"\"\\A["{UNSEEN}]*[""",
         "no two keys become one in a file",
         (f"{_SHEET}test_two_texts_stay_two", f"{_SHEET}test_a_file_is_harmless_and_verified"),
+    ),
+    Mutant(
+        "formula-behind-a-mark",
+        "spreadsheet.py",
+        """rf\"\"\"\\A['"{UNSEEN}]*[""",
+        """rf\"\"\"\\A['" ]*[""",
+        "no key is a formula to a program that drops what is not seen",
+        (f"{_SHEET}test_no_text_is_a_formula_behind_what_is_not_seen",),
     ),
     Mutant(
         "signal-between-charge-and-note",

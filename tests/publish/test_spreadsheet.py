@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from unicodedata import category
 
 import pyarrow as pa
 import pytest
@@ -16,8 +17,17 @@ from command_line import dphist
 from dphist.spreadsheet import ESCAPED, escaped, escaped_table, restored, restored_table
 
 FIRST = "=+-@\t\r\n＝＋－＠"
-TEXTS = st.text(st.sampled_from(FIRST + "'\"  a,1\\"), max_size=6) | st.text(max_size=8)
+SEEN = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2"
+"""Signs that Unicode counts among the marks of format, and that one sees."""
+
+NOT_SEEN = [
+    letter
+    for letter in map(chr, range(0x10000))
+    if category(letter) in ("Cc", "Cf", "Zs", "Zl", "Zp") and letter not in SEEN
+]
+TEXTS = st.text(st.sampled_from(FIRST + "'\"  a,1\\\u202e\u200b\x1b"), max_size=6) | st.text(max_size=8)
 KEYS = ["=1+1", "'=1+1", "''=1+1", "-2", "+a", "@b", "\tc", "\rd", '"=e"', " =f", "'g", "h", "", "＝1", "'", "-", "a=b"]
+KEYS += ["\x1b[31mred", "\u202egnp.exe", "a\0b", "a\nb", "\u2028x", "\ufeff-1", "\x85=1"]
 
 
 @given(TEXTS)
@@ -26,6 +36,16 @@ def test_no_text_begins_as_a_formula_and_each_comes_back(text: str) -> None:
     assert written.strip(" \"'")[:1] not in tuple(FIRST) or written[0] == "'"
     assert restored(written) == text
     assert escaped(restored(written)) == written
+
+
+def test_no_text_is_a_formula_behind_what_is_not_seen() -> None:
+    """Each of these letters is dropped by some program before it looks; in the file it stays."""
+    for letter in (*NOT_SEEN, "\U000e0041"):
+        for text in (f"{letter}=1", f"'{letter}{letter}+1"):
+            assert escaped(text) == f"'{text}"
+            assert restored(f"'{text}") == text
+        for text in (f"{letter}a", f"a{letter}=1"):
+            assert (escaped(text) == text) == (letter not in "\t\r\n" or text[0] == "a")
 
 
 @given(TEXTS, TEXTS)
@@ -64,6 +84,9 @@ def test_a_file_is_harmless_and_verified(tmp_path: Path) -> None:
         header, *rows = csv.reader(file)
     assert header[0] == "=item"
     assert {row[0] for row in rows} == set(KEYS)
+    release.write(tmp_path / "out.json")
+    lines = (tmp_path / "out.json").read_text(encoding="utf-8").split("\n")
+    assert {json.loads(line)["=item"] for line in lines if line} == set(KEYS)
     for name in ("out.csv", "raw.csv", "out.parquet"):
         assert not [check for check in dp.verify(tmp_path / name) if check.failed], name
         metadata = json.loads((tmp_path / f"{name}.dphist.json").read_text())

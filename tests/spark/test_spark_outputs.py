@@ -21,6 +21,7 @@ from dphist.spreadsheet import escaped
 from spark_sessions import frame
 
 KEYS = ["=1+1", "'=1+1", "-2", "@b", " =f", " g ", "h", "＝1"]
+KEYS += ["\x1b[31mred", "\u202e=1", "\x85+1", "\0=1", "a\u2028b", "a\nb", "c\rd"]
 
 
 def test_a_folder_of_csv_files_is_harmless_and_verified(tmp_path: Path) -> None:
