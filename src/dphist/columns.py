@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from string import ascii_lowercase, ascii_uppercase
 from typing import Final, TypeAlias
 
 from dphist.errors import InvalidParameter
@@ -18,6 +19,8 @@ Unit: TypeAlias = str | tuple[str, ...]
 
 ONE_UNIT: Final = "all records of one unit"
 """What is protected, whatever the unit is."""
+
+_FOLDED: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 _DERIVED: Final = re.compile(
     r"""\s*(?: (?P<plain>[^\W\d]\w*) | "(?P<quoted>(?:[^"]|"")+)" )\s*=(?!=)\s*(?P<expression>.+)""",
@@ -68,10 +71,12 @@ def parts_of(unit: Unit) -> tuple[str, ...]:
 def kind_of(unit: Unit) -> tuple[str, ...]:
     """What a unit is, by the names of its parts: tables that compute it differently mean the same by the same name.
 
-    >>> kind_of("Person=lower(email)") == kind_of("person")
-    True
+    Names are one as DuckDB's are: whatever the case of A to Z.
+
+    >>> kind_of("Person=lower(email)") == kind_of("person"), kind_of("straße") == kind_of("strasse")
+    (True, False)
     """
-    return tuple(split_unit(part)[0].casefold() for part in parts_of(unit))
+    return tuple(split_unit(part)[0].translate(_FOLDED) for part in parts_of(unit))
 
 
 def joint_unit(units: Sequence[Unit]) -> Unit:

@@ -46,6 +46,7 @@ _SPARK: Final = "tests/spark/"
 _CLOCKS: Final = "tests/engines/test_engine_clocks.py::"
 _UNITS: Final = "tests/engines/test_engine_units.py::"
 _APART: Final = f"{_UNITS}test_units_that_joined_texts_would_mix_up_stay_apart"
+_FOLDER: Final = "tests/publish/test_folder.py::"
 _FILES: Final = "tests/engines/test_engine_files.py::"
 _NAMED_UNITS: Final = "tests/publish/test_units.py::"
 
@@ -1770,6 +1771,20 @@ _VERIFICATION: Final = tuple(
         (
             "any-file", "verify.py", 'same_file = written["sha256"] == sha256(stored.path)', "same_file = True",
             "a file that was changed is told", (f"{_RELEASE}test_verify_catches_changed_files",),
+        ),
+        (
+            "any-folder", "verify.py", 'yield Check("file", not strange, found)', 'yield Check("file", True, found)',
+            "nothing else lies in a folder of Spark", (f"{_FOLDER}test_nothing_hides_behind_the_name_of_something_paid",),
+        ),
+        (
+            "hidden-names", "folder.py", "    return path if has_none or path.is_dir() else table\n",
+            "    return path if has_none is None else table\n", "a name that no metadata has is a file of its own",
+            (f"{_FOLDER}test_nothing_hides_behind_the_name_of_something_paid",),
+        ),
+        (
+            "parquet-alone", "verify.py", "(stored.is_page or stored.beside is not None)", "stored.metadata",
+            "only bytes with a digest are intact",
+            (f"{_FOLDER}test_no_byte_of_a_paid_file_can_be_changed[table.parquet alone]",),
         ),
         (
             "any-metadata", "verify.py", "agree = inside == beside and FILE not in stored.inside", "agree = True",

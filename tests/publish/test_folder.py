@@ -123,12 +123,13 @@ def meaning(path: Path) -> list[Any]:
 
 @pytest.mark.parametrize("form", [*FORMS, "table.parquet alone"])
 def test_no_byte_of_a_paid_file_can_be_changed(made: Path, tmp_path: Path, form: str) -> None:
-    """In the table or in its metadata; of a Parquet file alone, bytes that change neither may."""
+    """In the table or in its metadata. A Parquet file alone may have statistics and names by which others read it wrongly."""
     path = tmp_path / form.removesuffix(" alone")
     parts = [path] if form.endswith(("alone", "html")) else [path, sidecar(path)]
+    best = "unsealed" if form.endswith("alone") else PAID
     for part in parts:
         shutil.copy(made / "mine" / "release" / part.name, part)
-    assert examine(path, ledger=made / "mine.db").state == PAID
+    assert examine(path, ledger=made / "mine.db").state == best
     before, chosen, harmless = meaning(path), random.Random(form), 0
     for part in parts:
         content = part.read_bytes()
@@ -141,7 +142,7 @@ def test_no_byte_of_a_paid_file_can_be_changed(made: Path, tmp_path: Path, form:
                 state = examine(path, ledger=made / "mine.db").state
             except dp.DphistError:
                 state = UNREADABLE
-            if state == PAID:  # a key's letter in JSON may be of another case, as in 1E-08
+            if state == best:  # a key's letter in JSON may be of another case, as in 1E-08
                 assert meaning(path) == before, (part.name, place)
                 harmless += 1
             else:
@@ -220,6 +221,45 @@ def test_a_table_that_nothing_seals_is_not_called_intact(made: Path, tmp_path: P
     assert dphist("verify", str(out)).returncode == 0  # of one file all checks are shown, and none failed
     (out / "_dphist" / "part-0").write_text(json.dumps(seal({**release.metadata(), "table": None, "epsilon": 0.5})))
     assert states(examine_all([tmp_path], ledger=made / "mine.db"), tmp_path) == {"out.parquet": "edited"}
+
+
+def test_nothing_hides_behind_the_name_of_something_paid(made: Path, tmp_path: Path) -> None:
+    """Metadata of metadata, of a page or of a folder; what lies in a folder of Spark and is no part of its table."""
+    table, unpaid = made / "mine" / "release" / "table.parquet", made / "nobodys" / "release" / "table.json"
+    out = tmp_path / "out.parquet"
+    (out / "_dphist").mkdir(parents=True)
+    shutil.copy(table, out / "part-0.parquet")
+    inside = pq.read_metadata(table).metadata[METADATA_KEY]
+    (out / "_dphist" / "part-0").write_bytes(inside)
+    (out / "_SUCCESS").touch()
+    (out / "._SUCCESS.crc").write_bytes(b"crc")
+    shutil.copy(made / "mine" / "release" / "report.html", tmp_path / "page.html")
+    (tmp_path / "sub").mkdir()
+    for place in (tmp_path, tmp_path / "sub"):
+        shutil.copy(table, place)
+        shutil.copy(sidecar(table), place)
+    paid = {"page.html": PAID, "table.parquet": PAID, "sub/table.parquet": PAID, "out.parquet": "unsealed"}
+    assert states(examine_all([tmp_path], ledger=made / "mine.db"), tmp_path) == paid
+    for name in (
+        "page.html.dphist.json",
+        "sub.dphist.json",
+        "table.parquet.dphist.json.dphist.json",
+        "x.dphist.json/u.json",
+    ):
+        hidden = tmp_path / name
+        hidden.parent.mkdir(exist_ok=True)
+        shutil.copy(unpaid, hidden)
+        assert states(examine_all([tmp_path], ledger=made / "mine.db"), tmp_path) == {**paid, name: UNREADABLE}
+        hidden.unlink()
+    for name in ("k=1/u.parquet", "_u.parquet", "_dphist/u.csv", ".u.crc", "_dphist/part-1/u.csv", "part-1/u.parquet"):
+        hidden = out / name
+        hidden.parent.mkdir(exist_ok=True)
+        shutil.copy(unpaid, hidden)
+        found = states(examine_all([tmp_path], ledger=made / "mine.db"), tmp_path)
+        assert found == {**paid, "out.parquet": UNREADABLE if name.startswith("_dphist/part") else "edited"}
+        shutil.rmtree(hidden.parent) if hidden.parent not in (out, out / "_dphist") else hidden.unlink()
+    (out / "_SUCCESS").write_bytes(unpaid.read_bytes())
+    assert states(examine_all([out], ledger=made / "mine.db"), tmp_path) == {"out.parquet": "edited"}
 
 
 @pytest.fixture

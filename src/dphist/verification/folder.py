@@ -15,6 +15,7 @@ from pathlib import Path
 from dphist.errors import DphistError, EngineFailure, InvalidParameter, UnusableLedger
 from dphist.outputs import reason_of
 from dphist.publish.files import FOLDER_METADATA, SIDECAR
+from dphist.publish.pages import PAGES
 from dphist.verification import isolated
 from dphist.verification.state import INTACT, PAID, UNREADABLE, State
 
@@ -87,5 +88,8 @@ def _files_in(place: Path) -> Iterator[Path | Examined]:
 
 
 def _table_of(path: Path) -> Path:
-    """The file that metadata lies beside, whether it is there or not."""
-    return path.with_name(path.name.removesuffix(SIDECAR)) if path.name not in ("", SIDECAR) else path
+    """The file that metadata lies beside, whether it is there or not. A name that no metadata has is a file of its own."""
+    name = path.name.removesuffix(SIDECAR)
+    table = path.with_name(name) if name else path
+    has_none = name.endswith(SIDECAR) or table.suffix.lower() in PAGES or is_folder_of_files(table)
+    return path if has_none or path.is_dir() else table

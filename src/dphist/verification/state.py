@@ -27,7 +27,7 @@ ANOTHER: Final = "of another ledger"
 """The file names an entry that this ledger lacks: it is another one, or was set back."""
 
 UNSEALED: Final = "unsealed"
-"""Nothing failed, but no digest covers the table, so that an edit would not show: folders of Spark, files of old versions."""
+"""Nothing failed, but no digest covers its bytes, so that an edit might not show: Parquet files alone, folders of Spark."""
 
 UNREADABLE: Final = "unreadable"
 """What cannot be read, or carries no metadata of dphist: nothing can be said about it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -140,6 +141,21 @@ def _parse_files(files: Iterable[Path], name: str) -> dict[str, Any]:
         with file.open("rb") as data:
             text += data.read(MOST_BYTES + 1 - len(text))
     return parse(text, name)
+
+
+def strange_in(folder: Path) -> list[str]:
+    """What lies in a folder of Spark and is neither a part of the table nor what Spark writes beside its parts."""
+
+    def is_usual(file: Path) -> bool:
+        if file.is_dir():
+            return file == folder / FOLDER_METADATA
+        if file.name == "_SUCCESS":
+            return file.is_file() and not file.stat().st_size
+        checked = re.fullmatch(r"\.(.+)\.crc", file.name)
+        return file.is_file() and (file.with_name(checked[1]).exists() if checked else file.name.startswith("part-"))
+
+    inside = [*folder.iterdir(), *(folder / FOLDER_METADATA).iterdir()]
+    return sorted(str(file.relative_to(folder)) for file in inside if not is_usual(file))
 
 
 def _files_of_table(folder: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from dphist.columns import unit_in_words
 from dphist.errors import DphistError, InvalidParameter
 from dphist.publish.charge import Spend
 from dphist.publish.digests import DIGEST, FILE, TABLE, VERSION, digest_of, table_digest
-from dphist.publish.files import sha256
+from dphist.publish.files import sha256, sidecar
 from dphist.publish.pages import is_as_written
 from dphist.verification.claims import Charged, Findings, excerpt, same, skipped
 from dphist.verification.isolated import check_head
@@ -23,7 +23,7 @@ from dphist.verification.of_answer import check_answer
 from dphist.verification.of_lists import check_running, check_top_k
 from dphist.verification.of_release import check_release
 from dphist.verification.state import ANOTHER, EDITED, INTACT, PAID, UNPAID, UNSEALED, Checks, State, worst
-from dphist.verification.stored import Stored, open_stored
+from dphist.verification.stored import Stored, open_stored, strange_in
 
 if TYPE_CHECKING:
     from dphist.ledger import DataSet, Entry
@@ -83,6 +83,11 @@ def _check_content(check: Callable[[Stored, pa.Table], Findings], stored: Stored
 
 def _check_file(stored: Stored) -> Iterator[Check]:
     if stored.is_folder:
+        strange = strange_in(stored.path)
+        found = (
+            f"the folder has {excerpt(strange[0])}, which is no part of the table" if strange else "only parts of it"
+        )
+        yield Check("file", not strange, found)
         return
     if stored.is_page:
         same_page = is_as_written(stored.path, stored.metadata)
@@ -91,7 +96,8 @@ def _check_file(stored: Stored) -> Iterator[Check]:
         )
         return
     if stored.beside is None:
-        yield skipped("file", "no digest to compare with")
+        words = f"no digest of its bytes: {sidecar(stored.path).name} has it, and is not there"
+        yield skipped("file", words)
         return
     written = stored.beside.get(FILE)
     if not isinstance(written, dict) or set(written) != {"name", "sha256"} or not isinstance(written["name"], str):
@@ -138,8 +144,9 @@ def _check_digests(stored: Stored, table: pa.Table, version: int) -> Iterator[Ch
 
 
 def _is_sealed(stored: Stored, version: int) -> bool:
-    """Whether digests cover the metadata and the table; one of the file beside it covers the table too."""
-    return version > 1 and not (stored.is_folder and stored.metadata.get(TABLE) is None)
+    """Whether digests cover the metadata and the bytes of the table. That of the table alone leaves a file's statistics
+    and names for other readers, by which they may show something else."""
+    return version > 1 and (stored.is_page or stored.beside is not None) and not stored.is_folder
 
 
 def _payment(ledger: str | Path | None, head: str | None, metadata: dict[str, Any], findings: Findings) -> _Payment:
