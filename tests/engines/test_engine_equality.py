@@ -7,11 +7,15 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -97,9 +101,20 @@ def collated(folder: Path, name: str) -> duckdb.DuckDBPyRelation:
     return CONNECTION.sql(f"SELECT x COLLATE NOCASE AS {name}, 1 AS {other} FROM (VALUES ('ann'), ('Ann')) AS t(x)")
 
 
+def polars_objects(folder: Path, name: str) -> pl.LazyFrame:
+    return (
+        pl.DataFrame({"user": [1, 1], "key": [1, 1]}).with_columns(pl.Series(name, ["a", "a"], dtype=pl.Object)).lazy()
+    )
+
+
+class Spelled(str, Enum):  # noqa: UP042  # which says Spelled.A, where a StrEnum says a
+    A = "a"
+
+
 UUIDS = ["00000000-0000-0000-0000-0000000000AB", "00000000-0000-0000-0000-0000000000ab"]
 ZONES = [dt.timezone(dt.timedelta(hours=hours)) for hours in (0, 2)]
 NOON = [dt.datetime(2024, 7, 1, 12, tzinfo=ZONES[0]), dt.datetime(2024, 7, 1, 14, tzinfo=ZONES[1])]
+DAY = dt.datetime(2024, 7, 1)
 CENTS = [Decimal("1.5"), Decimal("1.50"), Decimal("1.51")]
 EVERYWHERE: dict[str, list[Values]] = {
     "text": [
@@ -136,6 +151,14 @@ ON_DUCKDB: dict[str, list[Values]] = {
     ],
     "Python objects": [
         Values(objects([1, 1.0, True, Decimal("1.0"), "1"]), 1, 1),
+        Values(objects([1, np.int8(1), np.bool(True), np.float32(1), Fraction(1)]), 1, 1),
+        Values(objects(["a", np.str_("a"), Spelled.A]), 1, 1),
+        Values(objects([*NOON, *map(pd.Timestamp, NOON)]), 1, 1),
+        Values(objects([DAY, pd.Timestamp(DAY), np.datetime64(DAY), np.datetime64(DAY, "ns")]), 1, 2),
+        Values(objects([*(noon.timetz() for noon in NOON), DAY.time()]), 1, 2),
+        Values(objects([b"a", bytearray(b"a"), memoryview(b"a"), (1,), (1.0,)]), 1, 2),
+        Values(objects([dt.timedelta(1), pd.Timedelta("1D"), np.longdouble(1), 1 + 0j, 1]), 1, 2),
+        Values(polars_objects, None, None),
         Values(objects(CENTS), 2, 2),
     ],
     "whole numbers": [Values(sql(["5", "5", "6"], "HUGEINT"), 2, 2), Values(sql(["5", "6"], "UHUGEINT"), 2, 2)],

@@ -46,6 +46,7 @@ _SPARK: Final = "tests/spark/"
 _CLOCKS: Final = "tests/engines/test_engine_clocks.py::"
 _UNITS: Final = "tests/engines/test_engine_units.py::"
 _APART: Final = f"{_UNITS}test_units_that_joined_texts_would_mix_up_stay_apart"
+_EQUALITY: Final = "tests/engines/test_engine_equality.py::test_equal_values_are_one"
 _FOLDER: Final = "tests/publish/test_folder.py::"
 _FILES: Final = "tests/engines/test_engine_files.py::"
 _NAMED_UNITS: Final = "tests/publish/test_units.py::"
@@ -528,6 +529,22 @@ _PLAN_OF_ENGINES: Final = (
         "    return column\n",
         "a text that is not UTF-8 is null, and ends no run",
         ("tests/engines/test_engine_frames.py::test_texts_that_are_not_utf8_are_null",),
+    ),
+    Mutant(
+        "zones-of-objects",
+        "engines/frames.py",
+        "return str(value.astimezone(dt.UTC))",
+        "return str(value)",
+        "one instant in two zones is one unit",
+        (f"{_EQUALITY}[Python objects-user]",),
+    ),
+    Mutant(
+        "objects-of-polars",
+        "engines/frames.py",
+        'if "Object" in str(kind):',
+        'if str(kind) == "Objects":',
+        "no address in memory is a unit",
+        (f"{_EQUALITY}[Python objects-user]",),
     ),
     Mutant(
         "folder-stands-in-for-a-column",

@@ -7,7 +7,9 @@ LazyFrame, a relation, a reader) is not computed before its first record is aske
 
 from __future__ import annotations
 
+import datetime as dt
 import numbers
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, Inexact, localcontext
@@ -15,6 +17,7 @@ from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -76,11 +79,23 @@ def _convert(source: Any, needed: Callable[[Sequence[str]], list[str]]) -> tuple
         if hasattr(source, "collect"):
             names = list(source.collect_schema().names())
             lazy = source.select(needed(names))
+            _check_objects(lazy.collect_schema())
             schema = lazy.collect_schema().to_frame().to_arrow().schema
             return _reader(schema, schema.names, lambda: lazy.collect().to_arrow().to_batches()), names, True
         names = list(source.columns)
-        return _convert(source.select(needed(names)).to_arrow(), needed)[0], names, True
+        narrow = source.select(needed(names))
+        _check_objects(narrow.schema)
+        return _convert(narrow.to_arrow(), needed)[0], names, True
     raise UnreadableSource(_EXPECTED, type(source).__name__)
+
+
+def _check_objects(schema: Mapping[str, Any]) -> None:
+    """Of Python objects Polars gives Arrow their addresses, which differ between equal ones."""
+    for name, kind in schema.items():
+        if "Object" in str(kind):
+            raise UnreadableSource(
+                f"{name!r} to be of a simple type", "Python objects of Polars", "cast them to text first."
+            )
 
 
 def _reader(schema: pa.Schema, names: Sequence[str], open_batches: Callable[[], Iterable[pa.RecordBatch]]) -> Arrow:
@@ -340,16 +355,24 @@ def _texts(column: Any) -> pa.Array:
 
 
 def _text(value: object) -> str | None:
-    """One spelling for values that Python calls equal (1, 1.0, True): one person must not become three."""
+    """One spelling for values that Python calls equal (1, 1.0, True): one person must not become three.
+
+    Values of types for which that is not known are null: lists, durations, objects of a user's own.
+    """
     try:
-        plain: Any = value.item() if hasattr(value, "item") else value  # NumPy's scalars
-        if isinstance(plain, numbers.Real | Decimal):
-            return _number(plain)
-        text = str(plain)
-        text.encode()
+        if isinstance(value, str):
+            text = str.__str__(value)
+            text.encode()
+            return text
+        if isinstance(value, numbers.Real | Decimal | np.bool):
+            return _number(value.item() if isinstance(value, np.generic) else value)
+        if isinstance(value, dt.datetime) and value.tzinfo is not None:
+            return str(value.astimezone(dt.UTC))
+        if isinstance(value, dt.date | uuid.UUID | bytes) or (isinstance(value, dt.time) and value.tzinfo is None):
+            return str(value)
     except Exception:
-        return None
-    return text
+        pass
+    return None
 
 
 def _number(value: Any) -> str | None:

@@ -84,6 +84,8 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
         return _plain(column.cast(kind.value_type))
     if pa.types.is_timestamp(kind):
         return _microseconds(column)
+    if pa.types.is_fixed_size_binary(kind):
+        return column.cast(pa.binary())
     if kind in _UNSIGNED:
         return column.cast(_UNSIGNED[kind])
     tests = (
