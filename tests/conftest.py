@@ -29,8 +29,8 @@ settings.register_profile(
 settings.load_profile("dphist")
 
 UNTRACED = {
-    "audit", "cli", "docs", "engines", "golden", "ledger", "locality", "mutants", "notebooks", "papers", "report", "signals",
-    "spark", "sql", "stored", "walkthrough",
+    "audit", "cli", "docs", "engines", "golden", "ledger", "limits", "locality", "mutants", "notebooks", "papers", "report",
+    "signals", "spark", "sql", "stored", "walkthrough",
 }  # fmt: skip
 """Tests that run unseen by the coverage gate: the others cover its rooms line by line, and tracing these would cost minutes."""
 

@@ -39,7 +39,6 @@ _WHOLE: Final = ("rows", "filled", "present", "records", "distinct")
 _BY_RECORD: Final = ("records", "deviation", "square", "bins")
 _STEPS_PER_HALF_RANGE: Final = 20
 _RECORD_BITS: Final = 40
-_LARGEST_BOUND: Final = 2.0**960
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +111,7 @@ class Measure:
             raise InvalidParameter(f"a power of two as the step of {self.name}", self.step)
         if self.sensitivity_steps > MOST_STEPS:
             raise InvalidParameter(f"at most 2^40 steps for {self.name}", self.sensitivity_steps)
-        far = max(abs(self.lower), abs(self.upper)) > _LARGEST_BOUND
-        if far or (not self.whole and self.kind not in ("square", "bins") and self.record_step > self.step):
+        if not self.whole and self.kind not in ("square", "bins") and self.record_step > self.step:
             hint = "subtract a public offset from the column first."
             raise InvalidParameter(f"bounds of {self.name} not so far from zero", bounds, hint)
 

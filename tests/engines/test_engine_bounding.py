@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import random
 from collections.abc import Iterable
@@ -207,14 +208,30 @@ def test_a_key_may_be_derived_from_the_record_alone() -> None:
             DuckDBEngine().histogram(crowd(PAIRS), GroupByQuery("user", (parse_key(key),)), ContributionBounds(1))
 
 
-def test_what_a_guard_rules_out_is_null_and_ends_no_run() -> None:
+@pytest.mark.parametrize(
+    ("expression", "number", "want"),
+    [
+        ("split_part(text, ',', 1)", 65, {None, "a"}),
+        ("chr(number)", 2**30, {None, "A"}),
+        ("chr(number)", 1_114_112, {None, "A"}),
+        *((f"time_bucket(to_{part}(number), day)", 0, {None}) for part in ("years", "months")),  # which end a run
+        *((f"time_bucket(to_{part}(number), day)", 1, {None}) for part in ("years", "months")),
+        *(("time_bucket(to_days(number), day)", number, {None, dt.date(2020, 4, 17)}) for number in (0, -1)),
+    ],
+)
+def test_what_a_guard_rules_out_is_null_and_ends_no_run(expression: str, number: int, want: set[object]) -> None:
     """Guards stand in the SQL that is run, not only in the list of functions."""
-    rows = pa.table({"user": [1, 2], "text": ["," * 5000, "a,b"], "number": pa.array([2**30, 65], pa.int32())})
-    for expression, want in (("split_part(text, ',', 1)", {None, "a"}), ("chr(number)", {None, "A"})):
-        query = GroupByQuery("user", (Key("k", expression),))
-        histogram = DuckDBEngine().histogram(rows, query, ContributionBounds(1))
-        assert set(histogram.keys["k"].to_pylist()) == want
-        assert histogram.counts.tolist() == [1, 1]
+    rows = pa.table(
+        {
+            "user": [1, 2],
+            "text": ["," * 5000, "a,b"],
+            "number": pa.array([number, 65], pa.int32()),
+            "day": [dt.date(2020, 5, 5)] * 2,
+        }
+    )
+    histogram = DuckDBEngine().histogram(rows, GroupByQuery("user", (Key("k", expression),)), ContributionBounds(1))
+    assert set(histogram.keys["k"].to_pylist()) == want
+    assert histogram.counts.sum() == 2
 
 
 @pytest.mark.parametrize("kind", ["TIME_NS", "TIMESTAMPTZ_NS"])

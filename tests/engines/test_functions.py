@@ -161,7 +161,8 @@ def test_the_document_lists_the_same() -> None:
         name: signature(every[name]) for name in every
     }
     guarded = {name for name, overloads in every.items() if any(one.guard for one in overloads)}
-    assert all(listed[name][1] for name in guarded)
+    assert guarded == {name for name in every if re.search("null (where|for|outside) ", listed[name][1])}
+    assert all(one.guard for one in FUNCTIONS["make_timestamp"])  # whose overloads share a row
     for target, families in CASTS.items():
         assert f"| {target} | {', '.join(sorted(families))} |" in DOCUMENT.read_text()
 

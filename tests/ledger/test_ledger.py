@@ -470,9 +470,10 @@ def test_a_damaged_body_is_told(tmp_path: Path) -> None:
     with make(address) as opened:
         spend(opened)
         drop_triggers(address)
-        execute(address, "UPDATE dphist_entries SET body = '{' WHERE sequence = 1")
-        with pytest.raises(UnusableLedger, match="readable JSON object in entry 1"):
-            opened.verify("events")
+        for body in ("{", '{"a": "' + "x" * 2**18 + '"}'):  # the second is longer than one that is ever written
+            execute(address, f"UPDATE dphist_entries SET body = '{body}' WHERE sequence = 1")
+            with pytest.raises(UnusableLedger, match="readable JSON object in entry 1"):
+                opened.verify("events")
 
 
 def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:

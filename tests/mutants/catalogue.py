@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Final
 
 import mutants_of_draws
+import mutants_of_limits
 import mutants_of_mathematics
 import mutants_of_relations
 import mutants_of_sql
@@ -19,5 +20,6 @@ _ROOMS: Final = (
     mutants_of_sql,
     mutants_of_the_road,
     mutants_of_draws,
+    mutants_of_limits,
 )
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(chain.from_iterable(room.MUTANTS for room in _ROOMS))

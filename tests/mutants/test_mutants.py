@@ -7,8 +7,10 @@ import json
 import os
 import subprocess
 import sys
+from itertools import chain
 
 import mutants_of_draws
+import mutants_of_limits
 import pytest
 from catalogue import MUTANTS
 from places import modules
@@ -37,6 +39,17 @@ def test_every_mutant_has_a_name_of_its_own_and_changes_one_place() -> None:
 def test_every_draw_has_tests() -> None:
     """A new one fails here until `mutants_of_draws.TESTS` says which tests notice that it is too small."""
     assert set(mutants_of_draws.draws()) == set(mutants_of_draws.TESTS)
+
+
+def test_every_limit_has_tests() -> None:
+    """A new use fails here until `mutants_of_limits.TESTS` says which tests notice that it is too large, or why none can."""
+    assert mutants_of_limits.limited() == set(mutants_of_limits.TESTS)
+    assert mutants_of_limits.guards().keys() == mutants_of_limits.GUARDS.keys()
+    for reasons, known in (
+        (mutants_of_limits.NO_LIMITS, mutants_of_limits.constants()),
+        (mutants_of_limits.NOT_LIMITED, mutants_of_limits.uses().keys()),
+    ):
+        assert not set(chain.from_iterable(reasons.values())) - known
 
 
 def test_nothing_reads_entropy_past_the_samplers() -> None:

@@ -327,6 +327,7 @@ def published(**changes: list[float]) -> tuple[pa.Table, dp.Plan]:
         {"p25_x_low": [2.5, 2.5]},
         {"p75_x_high": [10.0, 6.5]},
         {"p25_x_std_error": [1.0, 0.0]},
+        {"p25_x_std_error": [1.0, 0.0005]},  # a bin is 10/4096 wide: at a uniform place in it the error is 0.0007
         {"p25_x": [math.nan, 3.0]},
     ],
 )

@@ -328,13 +328,18 @@ def test_units_are_told_apart_by_their_bytes_or_refused() -> None:
 
 
 @pytest.mark.cluster
-def test_no_more_groups_are_selected_than_the_guarantee_is_stated_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_pairs, "MOST_RELEASED", 2)
+@pytest.mark.parametrize("what", ["units", "groups"])
+def test_no_more_groups_are_selected_than_the_guarantee_is_stated_for(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are 90 units, each in all of the five groups."""
     options = {**OPTIONS, "mechanism": "adaptive", "epsilon": 9, "delta": 1e-3, "max_groups": None}
-    with pytest.raises(dp.InvalidParameter, match="fewer than 2\\^31 units"):
-        dp.release(frame(EVENTS), by="item", **options)
-    monkeypatch.setattr(spark_pairs.SparkPairs, "total_units", lambda _: 1)
-    with pytest.raises(dp.InvalidParameter, match="selected groups"):
+    monkeypatch.setattr(spark_pairs, "MOST_RELEASED", {"units": 90, "groups": 5}[what])
+    if what == "groups":
+        monkeypatch.setattr(spark_pairs.SparkPairs, "total_units", lambda _: 1)
+    with pytest.raises(
+        dp.InvalidParameter, match={"units": "fewer than 2\\^31 units", "groups": "selected groups"}[what]
+    ):
         dp.release(frame(EVENTS), by="item", **options)
 
 

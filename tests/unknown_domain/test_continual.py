@@ -191,7 +191,7 @@ def test_counts_are_cut_in_their_round_and_never_overflow(tmp_path: Path) -> Non
     assert abs(rows["b"] - 3 * 2**41) < 10**4
 
 
-def test_what_a_round_released_is_kept_for_the_report(tmp_path: Path) -> None:
+def test_what_a_round_released_is_kept_for_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = stream(tmp_path / "s")
     assert made.show().history() == []
     assert "over the rounds" not in made.show().html()
@@ -204,6 +204,11 @@ def test_what_a_round_released_is_kept_for_the_report(tmp_path: Path) -> None:
     (tmp_path / "s" / "rounds" / "0000005.arrow").unlink()
     shown = made.add(batch(a=1), "6")
     assert [past for past, _ in shown.history()] == [1, 2, 3, 4, 5, 6]
+    size = max(path.stat().st_size for path in (tmp_path / "s" / "rounds").iterdir())
+    monkeypatch.setattr("dphist.lists.running._MOST_BYTES", size - 1)
+    with pytest.raises(InvalidParameter, match="a round of at most"):
+        shown.history()
+    monkeypatch.setattr("dphist.lists.running._MOST_BYTES", size)
     shown.report(tmp_path / "out.html")
     page = (tmp_path / "out.html").read_text()
     assert page.count("<polyline") == page.count("<polygon") == 2
