@@ -253,3 +253,33 @@ def test_an_interrupt_says_what_it_cost(
         main()
     assert ended.value.code == 130
     assert "dphist: Interrupted. Charged to 'people', entry 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["the ledger can be asked", "nor can it be asked"])
+@pytest.mark.parametrize("charged", [True, False], ids=["lost behind the charge", "lost before it"])
+def test_a_connection_that_is_lost_while_it_is_charged_leaves_open_whether_it_was(
+    charged: bool, asked: bool, ledger: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier charge of the same kind is no reason to think so."""
+    reserve, entries = Ledger.reserve, Ledger.entries
+    releasing(max_groups=2)(TABLE, ledger)
+    lost = dp.UnusableLedger("to use the ledger", "an error (the connection was lost)")
+
+    def losing(self: Ledger, *given: Any, **more: Any) -> Any:
+        if charged:
+            reserve(self, *given, **more)
+        raise lost
+
+    def read(self: Ledger, name: str) -> Any:
+        if asked:
+            return entries(self, name)
+        raise lost
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "reserve", losing)
+        patch.setattr(Ledger, "entries", read)
+        with pytest.raises(dp.UnusableLedger) as problem:
+            releasing(max_groups=2)(TABLE, ledger)
+    told = "It may have been charged to 'people': dphist ledger history tells." in str(problem.value)
+    assert told == (charged or not asked)
+    assert spends(ledger) == (1 + charged, charged)

@@ -2161,7 +2161,87 @@ _STATEMENTS: Final = (
     ),
 )
 
+_GUARDED: Final = (f"{_BOUNDING}test_what_a_guard_rules_out_is_null_and_ends_no_run",)
+_LOST: Final = f"{_ORDER}test_a_connection_that_is_lost_while_it_is_charged_leaves_open_whether_it_was"
+_ESCAPED: Final = ("tests/publish/test_display.py::test_every_word_of_a_card_and_of_a_listing_is_escaped",)
+_RARELY: Final = ("tests/publish/test_select.py::test_how_rarely_a_group_of_one_is_shown_is_told_as_it_is",)
+_TOLD: Final = (
+    Mutant(
+        "charge-forgotten-after-a-lost-connection",
+        "publish/charge.py",
+        "                self._asked = self._may_be_there(now)\n",
+        "                self._asked = False\n",
+        "a charge that may be there is told",
+        (_LOST,),
+    ),
+    Mutant(
+        "ledger-that-cannot-be-asked-has-nothing",
+        "publish/charge.py",
+        "        except DphistError:\n            return True\n",
+        "        except DphistError:\n            return False\n",
+        "a charge that may be there is told",
+        (_LOST,),
+    ),
+    Mutant(
+        "earlier-charge-taken-for-a-lost-one",
+        "publish/charge.py",
+        'if entry.time >= since.isoformat(timespec="microseconds")]',
+        "if entry]",
+        "what was charged before is not told as a charge of this run",
+        (_LOST,),
+    ),
+    Mutant(
+        "half-the-chance-of-a-group-of-one",
+        "planning/describe.py",
+        '"single_unit": mechanism.delta_infinity() if',
+        '"single_unit": mechanism.delta_infinity() / 2 if',
+        "how rarely a group of one unit is shown is told as it is",
+        _RARELY,
+    ),
+    Mutant(
+        "chance-of-a-group-of-one-rounded-down",
+        "planning/describe.py",
+        "{rounded_up(expected['single_unit'])} at most",
+        "{expected['single_unit'] * 0.9:.1g} at most",
+        "how rarely a group of one unit is shown is told as it is",
+        _RARELY,
+    ),
+    Mutant(
+        "bucket-of-no-width",
+        "engines/functions.py",
+        "{0} >= INTERVAL 1 SECOND AND date_part(",
+        "date_part(",
+        "no value of a record ends a run",
+        _GUARDED,
+    ),
+    Mutant(
+        "bucket-of-years",
+        "engines/functions.py",
+        " AND date_part('year', {0}) = 0\"",
+        '"',
+        "no value of a record ends a run",
+        _GUARDED,
+    ),
+    *(
+        Mutant(f"{name}-in-a-notebook-not-escaped", "notebook.py", old, new, "keys are typed by others", _ESCAPED)
+        for name, old, new in (
+            ("key", "{_text(_cut(cell))}</td>", "{_cut(cell)}</td>"),
+            ("value", 'tabular-nums">{_text(cell)}</td>', 'tabular-nums">{cell}</td>'),
+            ("head", "{_text(name)}</th>", "{name}</th>"),
+            ("label", "f'{_text(label)}</th>", "f'{label}</th>"),
+            ("fact", "{_text(words)}</td>", "{words}</td>"),
+            ("note", "{_text(note)}</p>", "{note}</p>"),
+            ("promise", "{_text(guarantee)}</p>", "{guarantee}</p>"),
+            ("title", "<b>{_text(title)}</b>", "<b>{title}</b>"),
+            ("whole-key", 'title="{_text(text)}"', 'title="{text}"'),
+            ("label-of-a-share", 'aria-label="{_text(label)}" width="244"', 'aria-label="{label}" width="244"'),
+            ("caption", 'opacity=".8">{_text(text)}</text>', 'opacity=".8">{text}</text>'),
+        )
+    ),
+)
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
+    *_TOLD,
     *_PRINTED,
     *_STATEMENTS,
     *_PLAN_OF_ENGINES,

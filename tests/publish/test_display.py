@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -218,3 +219,30 @@ def test_a_card_of_a_table_elsewhere_needs_no_file(tmp_path: Path) -> None:
     session = dp.Session.start(tmp_path / "s.json", unit="user_id", **BUDGET, results=5, queries=2)
     session.path.unlink()
     assert repr(session) == "Session('s.json')"
+
+
+HOSTILE = "<i onclick='go(\"1\")'>&amp;"
+"""Letters that would be markup, and look like it is escaped already."""
+
+
+def test_every_word_of_a_card_and_of_a_listing_is_escaped() -> None:
+    """Wherever it stands: in cells of keys and of values, in heads, notes, titles and labels that are read aloud."""
+    reach = notebook.Reach(1.0, 0.0, 2.0)
+    pages = {
+        "card": notebook.card(HOSTILE, [(HOSTILE, HOSTILE)]),
+        "listing": notebook.listing(
+            HOSTILE, [HOSTILE, HOSTILE], [[HOSTILE, HOSTILE]], [reach], keys=1, notes=[HOSTILE], guarantee=HOSTILE
+        ),
+        "share": notebook.share(0.5, HOSTILE),
+        "curve": notebook.curve([(1.0, 0.5)], HOSTILE, HOSTILE),
+    }
+    words = {"card": 3, "listing": 7, "share": 0, "curve": 1}
+    for name, page in pages.items():
+        seen = Reader(page)
+        assert "i" not in seen.seen
+        assert "onclick" not in seen.attributes
+        assert sum(HOSTILE in word for word in seen.words) == words[name], name
+    for name in ("share", "curve"):
+        assert 'aria-label="' + escape(HOSTILE) + '"' in pages[name]
+    long = 9 * HOSTILE
+    assert 'title="' + escape(long) + '"' in notebook.listing("t", ["k"], [[long]], [], keys=1)

@@ -17,7 +17,7 @@ from dphist.mechanisms import GroupMechanism, voting
 from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate
 from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.planning import storage
-from dphist.planning.describe import rates
+from dphist.planning.describe import rates, rates_in_words
 from dphist.publish.charge import spend_of_plan
 from dphist.publish.explain import explain
 from dphist.publish.run import prepare_selection
@@ -290,3 +290,14 @@ def test_an_election_for_keys_alone_has_no_counts() -> None:
     assert "Election" in explained
     assert "fewer than 3 votes is never shown" in " ".join(explained.split())
     assert "Counts" not in explain(prepare_selection(LIGHT, **UNIT, **BUDGET))
+
+
+@pytest.mark.parametrize("mechanism", ["adaptive", "voting"])
+def test_how_rarely_a_group_of_one_is_shown_is_told_as_it_is(mechanism: Any) -> None:
+    """As often as one of the groups of a unit is shown that has all of them alone."""
+    found = dp.plan(keys_only=True, mechanism=mechanism, **BUDGET).mechanism
+    told = rates(found)["single_unit"]
+    assert told == found.delta_infinity()
+    assert found.release_probability(1) <= told <= (found.max_groups or 1) * found.release_probability(1) * (1 + 1e-9)
+    words = dict(rates_in_words(found))["spurious"]
+    assert told <= float(words.split("probability ")[1].split(" ")[0]) <= 1.01 * told
