@@ -1799,6 +1799,10 @@ _VERIFICATION: Final = tuple(
             (f"{_FOLDER}test_nothing_hides_behind_the_name_of_something_paid",),
         ),
         (
+            "one-entry-twice", "verify.py", "if len(set(entries)) < len(entries):", "if len(entries) < 0:",
+            "an entry pays once", (f"{_FOLDER}test_an_entry_pays_once",),
+        ),
+        (
             "parquet-alone", "verify.py", "(stored.is_page or stored.beside is not None)", "stored.metadata",
             "only bytes with a digest are intact",
             (f"{_FOLDER}test_no_byte_of_a_paid_file_can_be_changed[table.parquet alone]",),

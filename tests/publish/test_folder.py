@@ -262,6 +262,21 @@ def test_nothing_hides_behind_the_name_of_something_paid(made: Path, tmp_path: P
     assert states(examine_all([out], ledger=made / "mine.db"), tmp_path) == {"out.parquet": "edited"}
 
 
+def test_an_entry_pays_once(tmp_path: Path) -> None:
+    charged: dict[str, Any] = {"ledger": new_ledger(tmp_path / "ledger.db"), "dataset": "people"}
+    two = dp.connect(tables={"events": EVENTS}, unit="user", **charged).sql(
+        f"SELECT * FROM ({STATEMENT}) UNION ALL SELECT * FROM ({STATEMENT})"
+    )
+    two.write(tmp_path / "two.csv")
+    assert examine(tmp_path / "two.csv", ledger=tmp_path / "ledger.db").state == PAID
+    beside = sidecar(tmp_path / "two.csv")
+    told = json.loads(beside.read_text())
+    told["releases"][1]["ledger"] = told["releases"][0]["ledger"]
+    beside.write_text(json.dumps(seal({name: value for name, value in told.items() if name != "digest"})))
+    checks = examine(tmp_path / "two.csv", ledger=tmp_path / "ledger.db")
+    assert (checks.state, checks.reason) == ("edited", "entries two tables of it name one entry, which paid once")
+
+
 @pytest.fixture
 def closed_folder() -> Iterator[Path]:
     """A folder that this process may not list; an administrator may, who is somebody else meanwhile."""

@@ -24,6 +24,7 @@ from dphist.verification.of_lists import check_running, check_top_k
 from dphist.verification.of_release import check_release
 from dphist.verification.state import ANOTHER, EDITED, INTACT, PAID, UNPAID, UNSEALED, Checks, State, worst
 from dphist.verification.stored import Stored, open_stored, strange_in
+from dphist.words import canonical
 
 if TYPE_CHECKING:
     from dphist.ledger import DataSet, Entry
@@ -62,7 +63,11 @@ def examine(path: str | Path, *, ledger: str | Path | None = None, head: str | N
         *_check_digests(stored, table, version),
         *findings.checks,
     ]
-    payments = [_payment(ledger, head, told, found) for told, found in findings.paid or [(metadata, findings)]]
+    paid = findings.paid or [(metadata, findings)]
+    entries = [canonical(told["ledger"]) for told, _ in paid if told.get("ledger")]
+    if len(set(entries)) < len(entries):
+        content.append(Check("entries", False, "two tables of it name one entry, which paid once"))
+    payments = [_payment(ledger, head, told, found) for told, found in paid]
     states = [state for _, state in payments]
     if any(check.failed for check in content):
         states.append(EDITED)
