@@ -6,7 +6,7 @@ What holds for every view, by induction over the tree:
   has a part in it. Sums are exact (`sums`), and no operator holds the rows of one unit where it cannot spill them.
 - No row makes a run fail, nor changes how others are read. Where values of two columns meet, they are of one type, or both are
   numbers that a cast cannot fail for; anything else is refused, by the types alone. Units that meet have the very same
-  type: as doubles, two long numbers could become one.
+  type, or are both whole numbers of at most 64 bits: as doubles, two long numbers could become one.
 - Values are guarded as in a column of a table. Where they meet or are grouped, equal ones have equal bits.
 
 Engines differ in how they read a table, compute an expression and name types: `Writer`.
@@ -40,6 +40,10 @@ from dphist.engines.sums import exact_total
 from dphist.errors import InvalidParameter
 
 _HINT_OF_CAST: Final = "cast one of them in a subquery: CAST(... AS ...)."
+_HINT_OF_UNITS: Final = (
+    "declare the unit of each table as text, under one name: person=CAST({} AS VARCHAR); and compare that:"
+    " USING (person)."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +320,9 @@ def _together(
     kinds = [kind for _, kind in keys]
     if kinds[0] == kinds[1]:
         return [sql for sql, _ in keys]
-    if exactly or not set(kinds) <= writer.whole | writer.floats:
-        raise InvalidParameter(f"one type on both sides of {where}", " and ".join(kinds), _HINT_OF_CAST)
+    if not set(kinds) <= (writer.whole if exactly else writer.whole | writer.floats):
+        hint = _HINT_OF_UNITS.format(pair[0][1]) if exactly else _HINT_OF_CAST
+        raise InvalidParameter(f"one type on both sides of {where}", " and ".join(kinds), hint)
     common = "DOUBLE" if set(kinds) & writer.floats else "BIGINT"
     return [f"CAST({sql} AS {common})" for sql, _ in keys]
 
