@@ -96,8 +96,8 @@ def test_a_statement_ends_with_its_semicolon_and_says_what_it_spent(
         ("", True), ("SELECT 1", False), ("SELECT 1;", True), ("SELECT ';", False), ("SELECT ';';", True),
         ("SELECT 1 -- ;", False), ("SELECT 1; -- done", True), ("SELECT 1 /* ;", False), ("SELECT `a;", False),
         ('SELECT "a;', False), ("SELECT '''a';", False), ("SELECT 1; SELECT 2", False), (".tables", True), ("\\q", True),
-        ("quit", True), ("exit", True), ("select", False), (".explain SELECT 1", False), (".explain SELECT 1;", True),
-        (".explain", False),
+        ("quit", True), ("exit", True), ("HELP", True), (".explain SELECT 1", False), (".explain SELECT 1;", True),
+        (".explain", False), ("select", False),
     ],
 )  # fmt: skip
 def test_enter_ends_commands_and_whole_statements(text: str, done: bool) -> None:
@@ -135,7 +135,7 @@ def test_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ".budget",
         ".write out.csv",
         ".write out.html",
-        "\\?",
+        "help",
     ]
     typed = Typed("".join(map(as_keys, keys)), capsys, paid=True)
     assert (

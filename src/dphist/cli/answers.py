@@ -36,6 +36,7 @@ def show(talk: Talk, answer: Answer, most: int | None) -> int:
 def show_paid(problem: DphistError) -> Sequence[Release]:
     """Print the private tables that were paid for before something failed, whatever is quiet; and give them back."""
     from dphist.publish.text import rows_text
+    from dphist.sql.outer import KEPT
 
     talk = Talk(quiet=False)
     releases: Sequence[Release] = getattr(problem, "releases", ())
@@ -45,7 +46,8 @@ def show_paid(problem: DphistError) -> Sequence[Release]:
         talk.table(rows_text(release.table, release.table.num_rows, screen()))
         if words := release.left_out():
             talk.line(words)
-        problem.aftermath = ""  # which says that nothing was published; it is asked anew
+        problem.aftermath = ""  # of what could be published before it was printed; it is asked anew
+        problem.args = (str(problem).replace(KEPT, "they are printed"),)
     return releases
 
 

@@ -48,7 +48,16 @@ _COMMANDS: Final = {
     ".help": ("", "these lines"),
     ".quit": ("", "leave, as Ctrl-D does"),
 }
-_OTHERS: Final = {"\\?": ".help", "\\h": ".help", "\\d": ".tables", "\\q": ".quit", "quit": ".quit", "exit": ".quit"}
+_OTHERS: Final = {
+    "help": ".help",
+    "?": ".help",
+    "\\?": ".help",
+    "\\h": ".help",
+    "\\d": ".tables",
+    "\\q": ".quit",
+    "quit": ".quit",
+    "exit": ".quit",
+}
 """What the shells of other databases call them."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -102,9 +103,13 @@ def command(
     opened = options.open_engine(engine, threads, memory_limit, temp_directory, **cluster)
     import dphist
 
-    connection = dphist.connect(
-        tables=sources, unit=unit, ledger=ledger, dataset=dataset, epsilon=epsilon, delta=delta, engine=opened
-    )
+    with warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always", UserWarning)
+        connection = dphist.connect(
+            tables=sources, unit=unit, ledger=ledger, dataset=dataset, epsilon=epsilon, delta=delta, engine=opened
+        )
+    for doubt in doubts:
+        say(f"Warning: {doubt.message}", err=True)
     if query is None:
         _start_shell(connection, ledger, dataset, show, keep=not no_history)
         return

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dphist.errors import UnreadableSource
+from dphist.errors import InvalidParameter, UnreadableSource
 from dphist.words import printable
 
 Arrow: TypeAlias = "pa.Table | pa.RecordBatchReader"
@@ -49,7 +49,7 @@ def as_arrow(source: object, needed: Callable[[Sequence[str]], list[str]]) -> tu
     """
     try:
         return _convert(source, needed)
-    except UnreadableSource:
+    except InvalidParameter:
         raise
     except Exception:
         kind = f"{type(source).__module__.partition('.')[0]}.{type(source).__name__}"

@@ -40,6 +40,7 @@ R = TypeVar("R")
 SMALLEST_SHARE: Final = 64
 """How far below what was asked for an epsilon that fits is looked for."""
 MAYBE: Final = "It may have been charged to {}: dphist ledger history tells."
+UNPUBLISHED: Final = "Nothing was published"
 NOT_RECORDED: Final = "Nothing was recorded in a ledger: keep count of what you release about these people."
 
 
@@ -227,7 +228,7 @@ def telling(aftermath: Callable[[], str]) -> Iterator[None]:
 
 def stays_charged(receipt: Receipt, published: str | None = None) -> str:
     """What is said where a run fails after its charge."""
-    told = "What was printed may be published" if is_printed() else "Nothing was published"
+    told = "What was printed may be published" if is_printed() else UNPUBLISHED
     if published is not None:
         told = f"{printable(published)} is written and may be published"
     return f"{receipt}. The charge stays, as records may have been read. {told}; another run is charged again."

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
@@ -32,8 +33,14 @@ from dphist.sql.published import empty_table
 from dphist.sql.relate import Relating
 from dphist.sql.scope import Definition, Scope
 from dphist.sql.script import Script, Statement
-from dphist.sql.tables import Table, tables_of
+from dphist.sql.tables import Table, doubtful, tables_of
 from dphist.sql.translate import PrivateSelect, Translating
+
+_HINT_OF_POLICY: Final = (
+    "say the unit where the table is named (--unit TABLE=COLUMN, or unit= in Python) and the limits in OPTIONS of each SELECT"
+    " (epsilon, delta, max_groups_contributed, min_privacy_units_per_group); a ledger keeps the budget (dphist ledger create)."
+)
+"""In the place of a view with OPTIONS(privacy_policy = ...)."""
 
 
 @cache
@@ -196,8 +203,11 @@ class Connection:
         """The private SELECTs of a statement, and the rest of it in SQL."""
         blank = Relating(text, self.tables, connection, columns_of=self.columns)
         if not isinstance(node, exp.Query):
-            hint = "a statement is a SELECT; tables are named by --table."
-            word = text[slice(*place_of(node))].split(maxsplit=1)[0][:40]
+            hint = "a statement is a SELECT and changes nothing; tables are files: --table NAME=FILE, or tables= in Python."
+            word, *_ = own = text[slice(*place_of(node))].split(maxsplit=1)
+            if "privacy_policy" in own[-1].casefold():
+                hint = _HINT_OF_POLICY
+            word = word[:40]
             raise blank.refuse(node, "SELECT WITH DIFFERENTIAL_PRIVACY ...", repr(word), hint)
         for clause in node.find_all(exp.With):
             blank.defined(clause.parent, {})  # type: ignore[arg-type]
@@ -205,7 +215,8 @@ class Connection:
         selects = [
             one for one in node.find_all(exp.Select, bfs=False) if isinstance(one.args.get("hint"), PrivacyClause)
         ]
-        asked = frozenset(one.name.casefold() for one in node.find_all(exp.Identifier))
+        paths = (".".join(part.name for part in one.parts) for one in node.find_all(exp.Column))
+        asked = frozenset(name.casefold() for name in (*paths, *(one.name for one in node.find_all(exp.Identifier))))
         privates: list[PrivateSelect] = []
         released: dict[str, pa.Table] = {}
         for select in selects:
@@ -229,7 +240,7 @@ class Connection:
             sql = outer_sql(root.this, connection)
             bind(sql, released, tables, self._attach)
         except InvalidParameter as problem:
-            raise located(problem, text, place_of(node)) from None
+            raise located(problem, text, problem.place or place_of(node)) from None
         return privates, sql, tables
 
     def _budgets(self, text: str, privates: Sequence[PrivateSelect]) -> list[tuple[float, float]]:
@@ -363,6 +374,8 @@ def connect(
     if delta is not None and not 0 <= delta < 1:
         raise InvalidParameter("delta in [0, 1)", delta)
     found = tables_of(tables, unit)
+    for words in doubtful(found):
+        warnings.warn(words, UserWarning, stacklevel=2)
     return Connection(found, ledger, dataset, epsilon, delta, settings or PerformanceSettings(), engine)
 
 

@@ -1,7 +1,7 @@
 """Where DuckDB means something else than BigQuery by the same words, or needs other words for the same.
 
 sqlglot writes most functions of BigQuery as DuckDB has them. What it leaves is here: one rule for each kind of node, a function
-of that node alone, or a ValueError where DuckDB has no such form. `tests/sql/test_dialect.py` has the answers that BigQuery
+of that node alone, or `NoForm` where DuckDB has none. `tests/sql/test_dialect.py` has the answers that BigQuery
 gives, for these and for the others.
 """
 
@@ -12,6 +12,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sqlglot import exp
+
+
+class NoForm(ValueError):
+    """What DuckDB cannot say, with what to write instead."""
+
+    def __init__(self, node: exp.Expr, got: str, hint: str) -> None:
+        super().__init__(got)
+        self.node, self.got, self.hint = node, got, hint
 
 
 def as_duckdb(tree: exp.Expr) -> exp.Expr:
@@ -84,14 +92,19 @@ def _substring(node: Any) -> exp.Expr | None:
 def _like(node: Any) -> None:
     """A backslash escapes in BigQuery, and is a letter in DuckDB."""
     if any("\\" in str(one.this) for one in node.expression.find_all(exp.Literal, exp.RawString)):
-        raise ValueError
+        hint = "write STARTS_WITH(x, '50%'), ENDS_WITH(x, '_') or STRPOS(x, '50%') > 0, where % and _ are letters."
+        raise NoForm(node, "LIKE with a backslash in its pattern", hint)
 
 
 def _last_day(node: Any) -> None:
     """Of a month: DuckDB has no other."""
     unit = node.args.get("unit")
     if unit is not None and unit.name.upper() != "MONTH":
-        raise ValueError
+        name = f"WEEK({unit.this.name})" if isinstance(unit, exp.WeekStart) else unit.name.upper()
+        longer = f"DATE_ADD(DATE_TRUNC(d, {name}), INTERVAL 1 {'WEEK' if 'WEEK' in name else name.removeprefix('ISO')})"
+        if name == "ISOYEAR":
+            raise NoForm(node, "LAST_DAY with ISOYEAR", "use YEAR, as in EXTRACT(YEAR FROM d), or group by ISOWEEK.")
+        raise NoForm(node, f"LAST_DAY with {name}", f"write DATE_SUB({longer}, INTERVAL 1 DAY), with your date for d.")
 
 
 def _regexp_extract(node: Any) -> exp.Expr | None:

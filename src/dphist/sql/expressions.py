@@ -131,7 +131,8 @@ class Expressions:
             text = written_as_read(tree, self.connection)
             found = check_expression(text, self.connection)
         except InvalidParameter as problem:
-            raise located(_of_statement(problem), self.text, place_of(_culprit(problem, node))) from None
+            place = problem.place or place_of(_culprit(problem, node))
+            raise located(_of_statement(problem), self.text, place) from None
         if {name.casefold() for name in found.columns} != columns:
             raise self.refuse(
                 node,
@@ -191,6 +192,11 @@ class Expressions:
                     found += [(inside, len(parts) - 2) for name, inside in one.columns if name.casefold() == parts[1]]
         if not found and not (len(parts) > 1 and any(one.alias.casefold() == parts[0] for one in rows.visible)):
             found = [(inside, len(parts) - 1) for name, inside in rows.columns if name.casefold() == parts[0]]
+        if not found and len(parts) > 1:  # a name with a dot, which sqlglot takes apart whatever quotes it has
+            found = [(inside, 0) for name, inside in rows.columns if name.casefold() == ".".join(parts)]
+            for one in rows.visible:
+                if one.alias.casefold() == parts[0]:
+                    found += [(inside, 0) for name, inside in one.columns if name.casefold() == ".".join(parts[1:])]
         return found
 
     def _resolved(self, column: exp.Column, rows: Rows, at: exp.Expr | None = None) -> tuple[str, int]:
@@ -199,12 +205,27 @@ class Expressions:
             return found[0]
         name = ".".join(part.name for part in column.parts)
         if found:
-            raise self.refuse(
-                at or column, "a name that means one column", repr(name), "write the table before it: a.x."
-            )
-        raise self.refuse(
-            at or column, "a column that exists", repr(name), self.near(column.name, [one for one, _ in rows.columns])
-        )
+            hint = "write the table before it: a.x."
+            if any(
+                len({inside for _, inside in one.columns} & {inside for inside, _ in found}) > 1 for one in rows.visible
+            ):
+                hint = (
+                    "two columns differ in case at most: give one another name, in the file or by AS in the subquery."
+                )
+            raise self.refuse(at or column, "a name that means one column", repr(name), hint)
+        hint = self.near(column.name, [one for one, _ in rows.columns])
+        if (called := self._called(column, rows)) is not None:
+            hint = f"FROM calls the table {called}: write {called}.{column.name}."
+        raise self.refuse(at or column, "a column that exists", repr(name), hint)
+
+    def _called(self, column: exp.Column, rows: Rows) -> str | None:
+        """The alias of a table whose own name stands before a column."""
+        if column.table.casefold() not in (name.casefold() for name in self.used):
+            return None
+        owners = [
+            one.alias for one in rows.visible if column.name.casefold() in (name.casefold() for name, _ in one.columns)
+        ]
+        return owners[0] if len(owners) == 1 and owners[0] else None
 
     def near(self, name: str, names: Sequence[str]) -> str:
         """A hint for a name that is not there.

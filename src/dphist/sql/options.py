@@ -95,7 +95,10 @@ def read_clause(clause: PrivacyClause, refuse: Refuse) -> Clause:
             raise refuse(pair, f"{name} once", "it more than once", "leave all but one of them out.")
         given[name] = pair.expression
     if (rows := given.get("max_rows_contributed")) is not None and not _is_null(rows):
-        hint = "use max_groups_contributed, and bounds on each aggregate: they bound what one person adds."
+        most = number_of(rows)
+        most = most if most is not None and most >= 1 else 10
+        rows_hint = f"COUNT(*, contribution_bounds_per_group => (0, {most:g})) for the rows in each."
+        hint = f"write max_groups_contributed = {most:g} for a person's groups, and {rows_hint}"
         raise refuse(rows, "max_groups_contributed", "max_rows_contributed", hint)
     found = Clause(
         epsilon=_epsilon(given.get("epsilon"), "epsilon", refuse),

@@ -34,6 +34,9 @@ _ALLOWED: Final = (
     "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'window')"
     " AND NOT coalesce(has_side_effects, false)"
 )
+KEPT: Final = "the error has them as `releases`"
+"""Where the private tables are whose outer query failed."""
+
 _LONG_TEXTS: Final = ("repeat", "lpad", "rpad", "list_resize", "array_resize")
 _GROWING: Final = {
     **dict.fromkeys(("generate_series", "range"), 1_000_000),
@@ -219,10 +222,7 @@ def compute(
         try:
             return _as_text(connection, connection.sql(sql).to_arrow_table())
         except duckdb.Error as problem:  # of published values alone
-            raise _unfit(
-                problem,
-                "the private tables are paid for, and not lost: the error has them as `releases`, a command prints them.",
-            ) from None
+            raise _unfit(problem, f"the private tables are paid for, and not lost: {KEPT}.") from None
 
 
 def _unfit(problem: duckdb.Error, hint: str) -> InvalidParameter:

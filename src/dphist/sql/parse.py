@@ -23,7 +23,7 @@ try:
     from sqlglot.parsers.bigquery import BigQueryParser
     from sqlglot.tokenizer_core import TokenType
 
-    from dphist.sql.dialect import as_duckdb
+    from dphist.sql.dialect import NoForm, as_duckdb
 except ModuleNotFoundError:
     raise MissingExtra("sql", "SQL statements") from None
 
@@ -43,6 +43,14 @@ _SPAN: Final = "span"
 _SKETCH: Final = (
     "the form is SELECT WITH DIFFERENTIAL_PRIVACY keys, aggregates FROM table GROUP BY keys; see docs/sql.md."
 )
+_OTHER_CLAUSES: Final = {
+    "ANONYMIZATION": "write SELECT WITH DIFFERENTIAL_PRIVACY, max_groups_contributed for kappa, SUM(x,"
+    " contribution_bounds_per_group => (0, 9)) for ANON_SUM(x CLAMPED BETWEEN 0 AND 9), and so on.",
+    "AGGREGATION_THRESHOLD": "a threshold without noise protects nobody from those who know the others: write SELECT WITH"
+    " DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-8, min_privacy_units_per_group = 50, ...) for threshold = 50.",
+}
+"""Clauses of BigQuery that are not ours, with what to write instead."""
+
 _PLACED: Final = (
     "statement", "select_query", "subquery", "cte", "with", "table", "join", "lateral", "unnest", "where", "group",
     "having", "qualify", "order", "limit", "table_sample", "pivot", "expression", "alias", "disjunction",
@@ -283,6 +291,9 @@ def _unreadable(text: str, problem: ParseError) -> InvalidParameter:
     shown = highlight.split("\n")[0][:40]
     if shown.upper() == "WITH":
         hint = "the clause is SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, ...), once, right behind SELECT."
+        word = re.match(r"\s*(\w+)", text[last:])
+        if word is not None and (instead := _OTHER_CLAUSES.get(word[1].upper())):
+            shown, hint, length, last = f"WITH {word[1]}", instead, length + word.end(), last + word.end()
     got = f"{shown!r} where it does not fit" if shown.strip() else "a text that ends too early"
     return located(_not_sql(got, hint), text, (max(0, last - length), last))
 
@@ -299,6 +310,10 @@ def written(node: exp.Expr, *, quoted: bool = False) -> str:
                 dialect="duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, comments=False, identify=quoted
             )
         )
+    except NoForm as problem:
+        found = InvalidParameter("SQL that can be written for the engine", problem.got, problem.hint)
+        found.place = place_of(problem.node)
+        raise found from None
     except (SqlglotError, ValueError, TypeError, AttributeError, LookupError, RecursionError):
         raise InvalidParameter(
             "SQL that can be written for the engine", called(node), "write it another way."

@@ -241,6 +241,9 @@ class Relating(Expressions):
         if outer:
             second, rest = self._before_outer(second, rest)
         relation = Join(first.relation, second.relation, "left" if outer else "inner", tuple(pairs), place_of(join))
+        if outer and self.public_groups and self.owner(first.relation).public and not self._lists_groups(relation):
+            hint = "list each group once: RIGHT JOIN (SELECT DISTINCT key FROM public) USING (key)."
+            raise self.refuse(join, "SELECT DISTINCT of the groups, for PUBLIC_GROUPS", "a public table as it is", hint)
         if outer and self._lists_groups(relation):
             outer = False
             if self.public_keys is not None:

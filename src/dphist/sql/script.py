@@ -14,7 +14,7 @@ from dphist.errors import BudgetExceeded, DphistError, InvalidParameter
 from dphist.noise import Entropy
 from dphist.noise.entropy import require_secure
 from dphist.publish.answer import Answer
-from dphist.publish.charge import Charge, open_charge, telling
+from dphist.publish.charge import UNPUBLISHED, Charge, open_charge, telling
 from dphist.publish.result import Release
 from dphist.publish.run import Job
 from dphist.sql.explain import explain_statement
@@ -141,6 +141,8 @@ class Script:
             except DphistError as problem:
                 paid = tuple(replace(release, held=release.table) for release in releases)
                 problem.releases = paid  # type: ignore[attr-defined]
+                if paid:
+                    problem.aftermath = _aftermath(found).replace(UNPUBLISHED, "The private tables may be published")
                 raise
             for charge in found:
                 if charge is not None:

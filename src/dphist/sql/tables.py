@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dphist.engines.query import Files
 from dphist.errors import InvalidParameter
+from dphist.publish.files import files_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +67,23 @@ class Table:
 def _may_be_csv(path: str | Path) -> bool:
     """By all but the ends that say otherwise: a folder or a pattern may hold anything."""
     return not str(path).lower().endswith((".parquet", ".pq", ".json", ".jsonl", ".ndjson"))
+
+
+def doubtful(tables: Mapping[str, Table]) -> list[str]:
+    """What is public and private at once, by its path or as an object: a sentence for each pair."""
+    return [
+        f"{one.name!r} is public, and {other.name!r} reads the same records as private: what statements show of {one.name!r}"
+        " has no noise. Are they really nobody's?"
+        for one in tables.values()
+        for other in tables.values()
+        if one.public and not other.public and _overlap(one.source, other.source)
+    ]
+
+
+def _overlap(one: object, other: object) -> bool:
+    paths, others = ({Path(os.path.realpath(path)) for path in files_of(source)} for source in (one, other))
+    inside = any(path in (each, *each.parents) or each in path.parents for path in paths for each in others)
+    return one is other or inside
 
 
 def tables_of(given: Mapping[str, object], unit: str | Mapping[str, str] | None) -> dict[str, Table]:

@@ -8,7 +8,7 @@ The published table has names of ours in that SELECT: key_1, ..., and value_1, e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -154,10 +154,31 @@ class Translating:
         aliases = {one.alias_or_name.casefold() for one in _sources(self.select)}
         if len(parts) > 1 and parts[0].casefold() in aliases:
             parts = parts[1:]
+        self._check_alias(column, parts)
         quoted = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
-        # A field of a column is an expression; its name is the path.
-        text = _unit_text(parts[0]) if len(parts) == 1 else f'"{".".join(parts)}"={quoted}'
+        # A field of a column is an expression; its name is the path. Of files, a column may have such a name itself.
+        path = ".".join(parts)
+        text = _unit_text(path) if len(parts) == 1 or self._is_column(path, parts[0]) else f'"{path}"={quoted}'
         self.relating.unit, self.relating.unit_place = text, place_of(column)
+
+    def _check_alias(self, column: exp.Column, parts: Sequence[str]) -> None:
+        """Refuse the name of a table in FROM that has another one there."""
+        for one in _sources(self.select):
+            if (
+                len(parts) > 1
+                and isinstance(one, exp.Table)
+                and one.alias
+                and one.name.casefold() == parts[0].casefold()
+            ):
+                hint = f"write {'.'.join([one.alias, *parts[1:]])}."
+                raise self.refuse(column, f"the name that FROM gives the table, {one.alias}", repr(parts[0]), hint)
+
+    def _is_column(self, path: str, first: str) -> bool:
+        """Whether a path is the name of a column of some private table, and its first part of none."""
+        tables = (self.relating.table_named(one.name) for one in self.select.root().find_all(exp.Table))
+        listed = {table.name for table in tables if table is not None and not table.public}
+        names = {column.casefold() for name in listed for column in self.relating.columns_of(name)}
+        return path.casefold() in names and first.casefold() not in names
 
     def _check_unit(self, rows: Rows, columns: tuple[str, ...]) -> None:
         """What OPTIONS names must be the unit that the tables have."""
