@@ -357,7 +357,7 @@ def test_a_run_touches_no_other_file_and_no_network(tmp_path: Path) -> None:
     pq.write_table(pa.table({"user": [1], "key": ["a"]}), path)
     (tmp_path / "other.csv").write_text("a\n1\n")
     with session(PerformanceSettings()) as connection:
-        resolve(connection, path, KEY)
+        resolve(connection, path, KEY, 0)
         assert connection.sql("SELECT count(*) FROM source").fetchall() == [(1,)]
         for reach in (
             f"SELECT * FROM read_csv('{tmp_path / 'other.csv'}')",

@@ -136,6 +136,7 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "cli/sql.py::read_query::MOST_BYTES-2": (f"{_REFUSED}test_a_file_of_statements_has_a_length",),
     "engines/buckets.py::_sums::LARGEST_RECORD-1": _ADDED,
     "engines/buckets.py::_sums::LARGEST_RECORD-2": _ADDED,
+    "engines/derived.py::_join::MOST_ROWS": ("tests/engines/test_joins.py::test_a_limit_that_nobody_gives",),
     "engines/duckdb/distinct.py::_elect::MOST_RELEASED": (f"{_CUT}test_an_election_has_room_for_so_many_values",),
     "engines/duckdb/expressions.py::Steps.add::_MOST_LEVELS": _end("levels of an expression"),
     "engines/duckdb/pairs.py::DuckDBPairs._number_groups::MOST_RELEASED": (

@@ -11,6 +11,9 @@ _SOURCES: Final = "tests/engines/test_derived_sources.py::"
 _TREE: Final = f"{_DERIVED}test_a_tree_of_everything_equals_the_oracle"
 _SUM: Final = f"{_SOURCES}test_a_sum_does_not_depend_on_the_order_of_rows"
 _EXACT: Final = f"{_SOURCES}test_sums_are_exact_over_the_whole_range_and_infinities_are_the_largest_value"
+_MANY: Final = "tests/engines/test_joins.py::test_rows_with_several_partners_become_so_many_of_one_unit"
+_OWN: Final = "tests/engines/test_joins.py::test_what_stays_of_a_unit_follows_from_its_own_rows"
+_HELD: Final = "tests/engines/test_joins.py::test_the_rows_of_one_unit_do_not_stay_in_memory"
 
 MUTANTS: Final = (
     Mutant(
@@ -148,5 +151,77 @@ MUTANTS: Final = (
         "equalities = [",
         "WHERE speaks of rows that an outer join keeps",
         ("tests/sql/test_refused.py::test_each_is_refused_with_its_message[Joins]",),
+    ),
+    Mutant(
+        "join-without-limit",
+        "engines/joins.py",
+        " AND others.place <= mine.room",
+        "",
+        "of one unit a join makes no more rows than a public limit",
+        (f"{_MANY}[every-duckdb]",),
+    ),
+    Mutant(
+        "join-with-a-limit-for-each-row",
+        "engines/joins.py",
+        "{most} + partners - running",
+        "{most}",
+        "the limit is one for all rows of a unit",
+        (f"{_MANY}[self-duckdb]",),
+    ),
+    Mutant(
+        "join-with-a-limit-for-all",
+        "engines/joins.py",
+        "OVER (PARTITION BY unit ORDER BY",
+        "OVER (ORDER BY",
+        "which rows of a unit stay does not depend on others",
+        (f"{_OWN}[self-duckdb]",),
+    ),
+    Mutant(
+        "join-limited-in-the-order-of-rows",
+        "engines/joins.py",
+        "ORDER BY {order(left, mine, keys)} ROWS",
+        "ROWS",
+        "which rows of a unit stay does not depend on how they lie in a file",
+        (f"{_OWN}[sites-duckdb]",),
+    ),
+    Mutant(
+        "partners-in-the-order-of-rows",
+        "engines/joins.py",
+        "(PARTITION BY {listed} ORDER BY {order(right, theirs)})",
+        "(PARTITION BY {listed})",
+        "which partners a row keeps does not depend on how they lie in a file",
+        (f"{_OWN}[self-duckdb]",),
+    ),
+    Mutant(
+        "unique-by-a-part-of-its-keys",
+        "engines/joins.py",
+        "return set(relation.keys) <= set(columns)",
+        "return bool(set(relation.keys) & set(columns))",
+        "only a join with one partner has no limit",
+        ("tests/engines/test_joins.py::test_what_is_unique_by_the_statement",),
+    ),
+    Mutant(
+        "unique-in-another-type",
+        "engines/derived.py",
+        "            once = [False, False]",
+        "            pass",
+        "numbers that differ may be equal in the type in which they are compared",
+        ("tests/engines/test_joins.py::test_unique_keys_of_two_types_may_be_equal",),
+    ),
+    Mutant(
+        "many-rows-of-one-unit-on-the-right",
+        "engines/derived.py",
+        "or (once[0] and not once[1] and not any(public))",
+        "",
+        "the rows of one unit are not held in memory",
+        (f"{_HELD}[unique]",),
+    ),
+    Mutant(
+        "units-listed-often",
+        "engines/derived.py",
+        'f"SELECT DISTINCT {among}',
+        'f"SELECT {among}',
+        "the rows of one unit are not held in memory",
+        (f"{_HELD}[in]",),
     ),
 )

@@ -176,6 +176,17 @@ def test_errors_can_be_left_out_and_are_not_added_to_unions(con: Any) -> None:
     assert both.metadata()["epsilon"] == 2
 
 
+def test_a_statement_says_how_many_rows_of_a_unit_a_join_makes(con: Any) -> None:
+    """Everybody is in one group, with as many rows as the limit has."""
+    rows = f"SELECT user_id, COUNT(*) AS m FROM events, UNNEST({[*range(9)]}) GROUP BY user_id"
+    many = f"SUM(m, contribution_bounds_per_group => (0, 100)) AS n FROM ({rows})"
+    every = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 30, delta = 1e-8"
+    people = con.sql(f"{every}) COUNT(DISTINCT user_id) AS n FROM events").table["n"][0].as_py()
+    limited = con.sql(f"{every}, max_joined_rows = 4) {many}").table["n"][0].as_py()
+    assert round(limited / people, 1) == 4
+    assert con.sql(f"{every}) {many}").table["n"][0].as_py() > 8 * people
+
+
 def test_having_order_and_limit_see_published_values(con: Any) -> None:
     statement = f"{PRIVATE} url, COUNT(DISTINCT user_id) AS n FROM events GROUP BY url"
     table = con.sql(f"{statement} HAVING n > 10 AND url <> '/3' ORDER BY 2 DESC, url LIMIT 3 OFFSET 1").table

@@ -21,6 +21,7 @@ from typing import Final, Protocol
 import duckdb
 
 from dphist.engines.expressions import Expressions, check_unit
+from dphist.engines.joins import MOST_ROWS, Side, Words, is_unique, joined_sql, limited_sql
 from dphist.engines.query import GroupByQuery, Key, parse_unit
 from dphist.engines.relations import (
     Combine,
@@ -89,8 +90,10 @@ def reads_of(relation: Scan, wanted: Sequence[str], connection: duckdb.DuckDBPyC
     return Reads(own, unit, checked)
 
 
-class Writer(Protocol):
-    """Where engines differ. Names are those of the tree."""
+class Writer(Words, Protocol):
+    """Where engines differ. Names are those of the tree. most_rows: see `joins`."""
+
+    most_rows: int | None
 
     @property
     def whole(self) -> frozenset[str]:
@@ -132,10 +135,6 @@ class Writer(Protocol):
 
     def key(self, column: str, kind: str, role: str) -> tuple[str, str]:
         """A column so that equal values have equal bits, as keys of groups have, and its type; or a refusal by its type."""
-        ...
-
-    def exact_sum(self, whole: str) -> str:
-        """The sum of whole numbers in a type in which it cannot overflow."""
         ...
 
     def addable(self, kind: str) -> bool:
@@ -214,25 +213,46 @@ def _write(relation: Relation, wanted: Sequence[str], writer: Writer) -> Written
 
 
 def _join(relation: Join, wanted: Sequence[str], writer: Writer) -> Written:
-    sides, units = [], []
-    for number, side in enumerate((relation.left, relation.right)):
+    """Rows beside each other: of a unit, so many as `joins` allows."""
+    sides, owners = (relation.left, relation.right), (owner(relation.left), owner(relation.right))
+    views = []
+    for number, side in enumerate(sides):
         own = [name for name in wanted if name in side.names] + [pair[number] for pair in relation.pairs]
-        sides.append(write(side, own, writer))
-        units.append(owner(side).columns)
-    left, right = sides
-    conditions = []
+        views.append(write(side, own, writer))
+    keys: tuple[list[str], list[str]] = ([], [])
+    once = [is_unique(side, [pair[number] for pair in relation.pairs]) for number, side in enumerate(sides)]
     for one, other in relation.pairs:
-        same = one in units[0] and other in units[1]
-        pair = (("a", one, left), ("b", other, right))
-        conditions.append(" = ".join(_together(pair, f"{one} = {other}", writer, exactly=same)))
-    columns = [f"{'a' if name in left.types else 'b'}.{writer.quote(name)}" for name in wanted]
-    word = "LEFT JOIN" if relation.kind == "left" else "JOIN" if conditions else "CROSS JOIN"
-    beside = f"{word} {right.view} AS b" + ("" if word == "CROSS JOIN" else f" ON {' AND '.join(conditions) or 'TRUE'}")
-    return writer.define(f"SELECT {', '.join(columns)}\nFROM {left.view} AS a\n{beside}")
+        same = one in owners[0].columns and other in owners[1].columns
+        pair = (("a", one, views[0]), ("b", other, views[1]))
+        for number, sql in enumerate(_together(pair, f"{one} = {other}", writer, exactly=same)):
+            keys[number].append(sql)
+        if views[0].types[one] != views[1].types[other]:
+            once = [False, False]  # as doubles, two long numbers are equal
+    found, columns = [], dict[str, str]()
+    for view, alias, own in zip(views, "ab", keys, strict=True):
+        kinds = {f"{alias}.{writer.quote(name)}": view.types[name] for name in wanted if name in view.types}
+        columns |= {f"{alias}.{writer.quote(name)}": writer.quote(name) for name in wanted if name in view.types}
+        found.append(Side(view.view, alias, own, kinds))
+    public = [one.public for one in owners]
+    # On the left are the private rows; of two private sides the one whose rows have one partner at most.
+    first = int((public[0] and not public[1]) or (once[0] and not once[1] and not any(public)))
+    word = ("RIGHT JOIN" if first else "LEFT JOIN") if relation.kind == "left" else "JOIN"
+    left, right = found[first], found[1 - first]
+    if once[1 - first] or public[first]:
+        return writer.define(joined_sql(left, right, word, columns))
+    unit = next(name for name in owners[first].columns if name in views[first].types)
+    return writer.define(
+        limited_sql(
+            left, right, word, columns, f"{left.alias}.{writer.quote(unit)}", writer.most_rows or MOST_ROWS, writer
+        )
+    )
 
 
 def _match(relation: Matching, wanted: Sequence[str], writer: Writer) -> Written:
-    """SQL's IN: unknown, and so not kept, where only a null could decide. A null is in no list of units."""
+    """SQL's IN: unknown, and so not kept, where only a null could decide. A null is in no list of units.
+
+    Engines hold the rows of one value in memory: each is listed once.
+    """
     if len(relation.listed.names) != 1:
         raise InvalidParameter("IN (SELECT ...) with one column", f"{len(relation.listed.names)}")
     (only,) = relation.listed.names
@@ -243,7 +263,7 @@ def _match(relation: Matching, wanted: Sequence[str], writer: Writer) -> Written
     value, among = _together(pair, f"{relation.column} IN (SELECT ...)", writer, exactly=of_units)
     columns = ", ".join(f"a.{writer.quote(name)}" for name in wanted)
     word = "NOT IN" if relation.negated else "IN"
-    values = f"SELECT {among} FROM {listed.view} AS b" + (f" WHERE {among} IS NOT NULL" if of_units else "")
+    values = f"SELECT DISTINCT {among} FROM {listed.view} AS b" + (f" WHERE {among} IS NOT NULL" if of_units else "")
     return writer.define(f"SELECT {columns}\nFROM {child.view} AS a\nWHERE {value} {word} ({values})")
 
 
@@ -254,17 +274,29 @@ def _combine(relation: Combine, wanted: Sequence[str], writer: Writer) -> Writte
     right = write(relation.right, [other for _, _, other in columns], writer)
     units = (owner(relation.left).columns, owner(relation.right).columns)
     sides: tuple[list[str], list[str]] = ([], [])
-    for place, (name, one, other) in enumerate(columns, 1):
+    for place, (_, one, other) in enumerate(columns, 1):
         same = one in units[0] and other in units[1]
         where = f"column {place} of {relation.kind.upper()}"
         pair = (("a", one, left), ("b", other, right))
         for side, sql in zip(sides, _together(pair, where, writer, exactly=same), strict=True):
-            side.append(f"{sql} AS {writer.quote(name)}")
-    selects = [
-        f"SELECT {', '.join(side)}\nFROM {view} AS {alias}"
-        for side, view, alias in zip(sides, (left.view, right.view), "ab", strict=True)
-    ]
-    return writer.define(f"\n{relation.kind.upper()}\n".join(selects))
+            side.append(f"{sql} AS value_{place}")
+    first, second = (
+        f"SELECT {', '.join(side)}, {place} AS side FROM {view} AS {alias}"
+        for side, place, view, alias in zip(sides, (1, 2), (left.view, right.view), "ab", strict=True)
+    )
+    listed = ", ".join(f"value_{place} AS {writer.quote(name)}" for place, (name, _, _) in enumerate(columns, 1))
+    # Equal rows as a group, which engines write to disk; a join would hold those of one unit in memory.
+    sides_of_group = {"union": ">= 1", "intersect": "= 3", "except": "= 1"}
+    found = "MAX(CASE side WHEN 1 THEN 1 ELSE 0 END) + MAX(CASE side WHEN 2 THEN 2 ELSE 0 END)"
+    equal = (
+        ""
+        if rows
+        else (
+            f"\nGROUP BY {', '.join(f'value_{place}' for place in range(1, len(columns) + 1))}"
+            f"\nHAVING {found} {sides_of_group[relation.kind]}"
+        )
+    )
+    return writer.define(f"SELECT {listed}\nFROM (\n  {first}\n  UNION ALL\n  {second}\n) AS rows_of_both{equal}")
 
 
 def _fold(relation: Fold, wanted: Sequence[str], writer: Writer) -> Written:

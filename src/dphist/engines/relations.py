@@ -342,10 +342,11 @@ def _unproved(relation: Relation, expected: str, got: str, hint: str) -> Unprove
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Derived:
-    """A source that is a tree of relations over tables, each of them a source of an engine."""
+    """A source that is a tree of relations over tables, each of them a source of an engine. most_rows: see `joins`."""
 
     relation: Relation
     tables: Mapping[str, Any]
+    most_rows: int | None = None
 
     def __post_init__(self) -> None:
         owner(self.relation)

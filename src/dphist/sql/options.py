@@ -30,6 +30,7 @@ LARGEST_DELTA: Final = math.nextafter(1.0, 0.0)
 NAMES: Final = (
     "epsilon", "delta", "max_groups_contributed", "max_rows_contributed", "privacy_unit_column",
     "min_privacy_units_per_group", "group_selection_strategy", "group_selection_epsilon", "std_errors",
+    "max_joined_rows",
 )  # fmt: skip
 STRATEGIES: Final = ("LAPLACE_THRESHOLD", "PUBLIC_GROUPS")
 ARGUMENTS: Final = ("contribution_bounds_per_group", "contribution_bounds_per_row", "epsilon", "report_format")
@@ -48,6 +49,7 @@ class Clause:
     public_groups: bool = False
     selection_epsilon: float | None = None
     std_errors: bool = True
+    most_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ def read_clause(clause: PrivacyClause, refuse: Refuse) -> Clause:
         public_groups=_strategy(given.get("group_selection_strategy"), refuse) == "PUBLIC_GROUPS",
         selection_epsilon=_epsilon(given.get("group_selection_epsilon"), "group_selection_epsilon", refuse),
         std_errors=_true(given.get("std_errors"), refuse),
+        most_rows=_whole(given.get("max_joined_rows"), "max_joined_rows", refuse),
     )
     if found.public_groups and found.min_units is not None:
         hint = "all public groups are shown, whoever is in them."

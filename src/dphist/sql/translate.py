@@ -251,7 +251,7 @@ class Translating:
                 where = conditions[0]
             return unit, table.source, table, where
         sources = {name: table.source for name, table in self.relating.used.items()}
-        return _unit_text(units[0]), Derived(rows.relation, sources), None, None
+        return _unit_text(units[0]), Derived(rows.relation, sources, self.clause.most_rows), None, None
 
     def _protected(self, kind: str) -> str:
         """The unit of several tables in one text: as each declares it, or what each takes for it.

@@ -40,12 +40,13 @@ def attach_derived(
     query: GroupByQuery,
     checked: Expressions,
     needed: Sequence[str],
+    seed: int,
 ) -> Attached:
     """Make a tree readable under the name SOURCE. Refusals are by names and types; no record is read."""
     check_owner(derived, query, checked)
     relation, folded = derived.relation, {name.casefold() for name in needed}
     wanted = [name for name in relation.names if name.casefold() in folded]
-    writer = DuckDBWriter(connection, derived.tables)
+    writer = DuckDBWriter(connection, derived.tables, seed, derived.most_rows)
     written = write(relation, wanted, writer)
     writer.create(SOURCE, f"SELECT * FROM {written.view}")
     tables = tuple(writer.attached)
@@ -84,6 +85,8 @@ class DuckDBWriter:
 
     connection: duckdb.DuckDBPyConnection
     tables: Mapping[str, Any]
+    seed: int = 0
+    most_rows: int | None = None
     attached: list[Attached] = field(default_factory=list)
     again: list[Callable[[], object]] = field(default_factory=list)
     definitions: list[str] = field(default_factory=list)
@@ -91,6 +94,7 @@ class DuckDBWriter:
     relations: int = 0
     whole: frozenset[str] = _WHOLE
     floats: frozenset[str] = _FLOATS
+    materialized: str = "MATERIALIZED "
 
     def quote(self, name: str) -> str:
         """The name itself."""
@@ -155,6 +159,16 @@ class DuckDBWriter:
     def exact_sum(self, whole: str) -> str:
         """128 bits."""
         return f"SUM({whole})"
+
+    def ordered(self, column: str, kind: str) -> str:
+        """Any type can be."""
+        return column
+
+    def priority(self, columns: Sequence[str]) -> str:
+        """As of the keys of groups."""
+        from dphist.engines.duckdb.engine import DuckDBDialect
+
+        return DuckDBDialect().priority(self.seed, columns)
 
     def addable(self, kind: str) -> bool:
         """Up to 64 bits."""

@@ -114,11 +114,11 @@ class DuckDBEngine(Engine):
         self, source: object, query: GroupByQuery, *, seed: int | None = None, progress: Progress | None = None
     ) -> Iterator[DuckDBRecords]:
         """Check everything that can be checked without reading a record."""
-        tell = progress or silent
+        tell, seed = progress or silent, fresh(seed)
         with session(self.settings) as connection:
             tell(READING)
-            fields, attached = resolve(connection, source, query)
-            yield DuckDBRecords(connection, fields, attached, query, fresh(seed), tell)
+            fields, attached = resolve(connection, source, query, seed)
+            yield DuckDBRecords(connection, fields, attached, query, seed, tell)
 
     def columns(self, source: object) -> list[str]:
         """All that are there: the source is attached without any of them."""

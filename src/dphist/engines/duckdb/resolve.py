@@ -33,12 +33,14 @@ def _close_doors(connection: duckdb.DuckDBPyConnection, attached: Attached) -> N
     connection.execute("SET lock_configuration = true")
 
 
-def resolve(connection: duckdb.DuckDBPyConnection, source: object, query: GroupByQuery) -> tuple[Fields, Attached]:
-    """Check everything that can be checked without reading a record."""
+def resolve(
+    connection: duckdb.DuckDBPyConnection, source: object, query: GroupByQuery, seed: int
+) -> tuple[Fields, Attached]:
+    """Check everything that can be checked without reading a record. seed: of what is drawn from the rows of a unit."""
     plain, checked = check_query(query, connection)
     read = [name for expression in checked.values() for name in expression.columns]
     if isinstance(source, Derived):
-        attached = attach_derived(connection, source, query, checked, [*plain, *read])
+        attached = attach_derived(connection, source, query, checked, [*plain, *read], seed)
     else:
         attached = attach(connection, source, [*plain, *read])
     _close_doors(connection, attached)

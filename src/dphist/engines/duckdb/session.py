@@ -6,9 +6,10 @@ fit goes to a private directory that is removed with the session.
 Locality, the hypothesis of every theorem: what a record contributes depends on that record alone. Statistics of a file (the
 smallest and largest value, the number of nulls) are functions of all records, and many writers leave NaN out of them; an
 optimiser that believes them lets one unit change how others are read. So every optimiser is off, unless it is listed here
-and looks at the text of the query, the schema and sizes only. Nothing then reads a statistic: without the propagation of
+and looks at the text of the query and the schema only. Nothing then reads a statistic: without the propagation of
 statistics no expression is folded, no sum loses its check for overflow and no perfect hash table is laid out by a minimum;
-without filters in a scan no file, row group or page is skipped.
+without filters in a scan no file, row group or page is skipped. The right side of a join, as a query has it, goes into the
+hash table, whatever the sizes: rows of one key must fit into memory there, so that no query has many of one unit on the right.
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ KEPT_OPTIMIZERS: Final = frozenset(
         "deliminator",  # EXISTS becomes one hash join
         "unused_columns",  # only the columns that a query names are read
         "column_lifetime",  # a column is dropped after its last use
-        "build_side_probe_side",  # the smaller side of a join, by estimated size, goes into the hash table
     }
 )
 """The optimisers of a session; those of a later engine are off until somebody has examined them."""

@@ -54,12 +54,15 @@ class SparkWriter:
     tables: Mapping[str, Any]
     connection: duckdb.DuckDBPyConnection
     views: ViewNames
+    seed: int
+    most_rows: int | None
     names: dict[str, str] = field(default_factory=dict)
     statements: list[str] = field(default_factory=list)
     attached: int = 0
     relations: int = 0
     whole: frozenset[str] = _WHOLE
     floats: frozenset[str] = _FLOATS
+    materialized: str = ""
 
     @property
     def definitions(self) -> tuple[str, ...]:
@@ -129,6 +132,16 @@ class SparkWriter:
     def exact_sum(self, whole: str) -> str:
         """20 digits each, 30 for the sum: 10^10 of the largest."""
         return f"SUM(CAST({whole} AS DECIMAL(20, 0)))"
+
+    def ordered(self, column: str, kind: str) -> str:
+        """Maps cannot be, so that what is not simple is written as text."""
+        return column if spark_types.is_simple(kind) else f"CAST({column} AS STRING)"
+
+    def priority(self, columns: Sequence[str]) -> str:
+        """As of the keys of groups."""
+        from dphist.engines.spark.engine import SparkDialect
+
+        return SparkDialect().priority(self.seed, columns)
 
     def addable(self, kind: str) -> bool:
         """Up to 64 bits."""

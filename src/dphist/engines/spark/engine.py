@@ -140,11 +140,12 @@ class SparkEngine(Engine):
 
         Exact tables go when the block ends; if it fails, so do those that were to stay.
         """
-        tell, views = progress or silent, Views(self.spark)
+        tell, views, seed = progress or silent, Views(self.spark), fresh(seed)
         tell(READING)
         try:
             with pinned(self.spark):
-                records = SparkRecords(self, resolve(self.spark, source, query, views), query, fresh(seed), views, tell)
+                fields = resolve(self.spark, source, query, views, seed)
+                records = SparkRecords(self, fields, query, seed, views, tell)
                 try:
                     yield records
                     for staging in records.stagings[:1]:

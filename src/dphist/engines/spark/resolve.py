@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: ViewNames) -> Fields:
-    """Check everything that can be checked without reading a record."""
+def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: ViewNames, seed: int) -> Fields:
+    """Check everything that can be checked without reading a record. seed: of what is drawn from the rows of a unit."""
     names: dict[str, str] = {}
 
     def named(column: str) -> str:
@@ -41,7 +41,7 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: Vie
         columns += [name for expression in checked.values() for name in expression.columns]
         definitions: tuple[str, ...] = ()
         if isinstance(source, Derived):
-            writer = SparkWriter(spark, source.tables, connection, views)
+            writer = SparkWriter(spark, source.tables, connection, views, seed, source.most_rows)
             frame, typed = derived_frame(writer, source, query, checked, columns), True
             definitions = writer.definitions
         else:

@@ -76,6 +76,11 @@ def canonical(sql: str, type_name: str, role: str) -> str:
     )
 
 
+def is_simple(type_name: str) -> bool:
+    """Whether `canonical` takes a type."""
+    return family(type_name) in NUMBERS | _TEXT | _RANGES.keys() | {"time", "void", "binary"}
+
+
 def in_range(sql: str, type_name: str) -> str:
     """Dates and times outside the years 1 to 9999 as null; other types as they are."""
     kind = family(type_name)

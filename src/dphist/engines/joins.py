@@ -1,0 +1,126 @@
+"""Joins of private rows, in which one unit's rows grow by no more than a public limit.
+
+A row with one partner at most is not multiplied: it stays, as in any join. Of what the others become together, `most` rows of
+each unit stay. Its rows take their partners in an order of their own, a keyed hash of (seed, row), each its partners in such
+an order of theirs, until there are so many; what comes behind is never beside anything. So what stays is a function of the
+unit's own rows, the seed and public tables, and so are time and memory for it beyond those for the rows as they were.
+
+    others     the right side with each row's `place` among those of its key; one more than `most` of a key
+    numbered   one row per key: how many `partners` it has
+    ranked     the left side with its partners, and the `running` number of them within the unit
+    taken      what is multiplied no more than the limit leaves `room` for
+
+Engines write to disk what windows and groups hold, and the left side of a join. The rows of one key on the right side they
+hold in memory: here these are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from dphist.engines.relations import Combine, Filter, Fold, Matching, Relation, Select, Values
+
+MOST_ROWS: Final = 65_536
+"""Of one unit, that a join makes of rows with several partners, unless a statement says otherwise."""
+
+
+class Words(Protocol):
+    """What engines call differently."""
+
+    @property
+    def materialized(self) -> str:
+        """Let a stage of a query be computed once: its source may be there once only."""
+        ...
+
+    def exact_sum(self, whole: str) -> str:
+        """The sum of whole numbers in a type in which it cannot overflow."""
+        ...
+
+    def ordered(self, column: str, kind: str) -> str:
+        """A column of any type as one that can be hashed and ordered."""
+        ...
+
+    def priority(self, columns: Sequence[str]) -> str:
+        """A well-mixed integer from the seed of the run and columns."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a join: SQL over a view under an alias. columns: those that are wanted, each with its type."""
+
+    view: str
+    alias: str
+    keys: Sequence[str]
+    columns: Mapping[str, str]
+
+
+def is_unique(relation: Relation, columns: Sequence[str]) -> bool:
+    """Whether no two rows can have the same values in these columns, by the relation alone."""
+    match relation:
+        case Fold():
+            return set(relation.keys) <= set(columns)
+        case Select():
+            return is_unique(relation.child, [relation.kept[name] for name in columns if name in relation.kept])
+        case Filter() | Matching():
+            return is_unique(relation.child, columns)
+        case Combine():
+            return relation.kind != "union all" and set(relation.names) <= set(columns)
+        case Values():
+            return len(relation.rows) <= 1
+        case _:
+            return False
+
+
+def joined_sql(left: Side, right: Side, word: str, wanted: Mapping[str, str]) -> str:
+    """A join as it is. wanted: the columns, each with its name."""
+    condition = " AND ".join(f"{one} = {other}" for one, other in zip(left.keys, right.keys, strict=True))
+    columns = ", ".join(f"{column} AS {name}" for column, name in wanted.items())
+    return (
+        f"SELECT {columns}\nFROM {left.view} AS {left.alias}"
+        f"\n{word} {right.view} AS {right.alias} ON {condition or 'TRUE'}"
+    )
+
+
+def limited_sql(
+    left: Side, right: Side, word: str, wanted: Mapping[str, str], unit: str, most: int, words: Words
+) -> str:
+    """A join of private rows on the left, of the `unit`, whose rows may have several partners on the right."""
+    keys = [f"key_{place}" for place in range(max(len(left.keys), 1))]
+    mine, theirs = (
+        {column: f"{side.alias}_{place}" for place, column in enumerate(side.columns)} for side in (left, right)
+    )
+    same = {alias: " AND ".join(f"mine.{key} = {alias}.{key}" for key in keys) for alias in ("numbered", "others")}
+
+    def named(side: Side, names: Mapping[str, str], more: Mapping[str, str]) -> str:
+        values = zip(side.keys or ["0"], keys, strict=True)  # without a key all rows have the same
+        columns = [*more.items(), *names.items(), *values]
+        return f"SELECT {', '.join(f'{sql} AS {name}' for sql, name in columns)} FROM {side.view} AS {side.alias}"
+
+    def order(side: Side, names: Mapping[str, str], more: Sequence[str] = ()) -> str:
+        """Rows that are equal in all of it are the same."""
+        columns = [*more, *(words.ordered(names[column], kind) for column, kind in side.columns.items())]
+        return ", ".join([words.priority(columns or keys), *columns]) if columns or more else keys[0]
+
+    listed = ", ".join(keys)
+    place = f"ROW_NUMBER() OVER (PARTITION BY {listed} ORDER BY {order(right, theirs)})"
+    several = "CASE WHEN partners > 1 THEN partners ELSE 0 END"
+    running = f"{words.exact_sum(several)} OVER (PARTITION BY unit ORDER BY {order(left, mine, keys)} ROWS UNBOUNDED PRECEDING)"
+    room = f"CASE WHEN partners <= 1 THEN 1 ELSE CAST(GREATEST({most} + partners - running, 0) AS BIGINT) END"
+    names = {column: f"mine.{name}" for column, name in mine.items()}
+    names |= {column: f"others.{name}" for column, name in theirs.items()}
+    columns = ", ".join(f"{names[column]} AS {name}" for column, name in wanted.items())
+    counted = "SELECT mine.*, COALESCE(numbered.partners, 0) AS partners"
+    return (
+        f"WITH others AS {words.materialized}(\n  SELECT * FROM (\n    SELECT *, {place} AS place"
+        f"\n    FROM ({named(right, theirs, {})}) AS named\n  ) AS placed\n  WHERE place <= {most + 1}\n),"
+        f"\nnumbered AS (\n  SELECT {listed}, MAX(place) AS partners FROM others GROUP BY {listed}\n),"
+        f"\nranked AS (\n  SELECT *, {running} AS running FROM (\n    {counted}"
+        f"\n    FROM ({named(left, mine, {unit: 'unit'})}) AS mine"
+        f"\n    LEFT JOIN numbered ON {same['numbered']}\n  ) AS counted\n),"
+        f"\ntaken AS (\n  SELECT *, {room} AS room FROM ranked\n)"
+        f"\nSELECT {columns}\nFROM (SELECT * FROM taken WHERE room > 0) AS mine"
+        f"\n{word} others ON {same['others']} AND others.place <= mine.room"
+    )
