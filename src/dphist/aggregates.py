@@ -26,7 +26,14 @@ Chosen = Literal["given", "lower", "upper", "both", "nothing"]
 PRESENT_SHARE: Final = 0.2
 """The part of a mean's budget, or of a variance's, for the number of units, or records, that have a value."""
 
-_USUAL: Final = {"nulls": "counted", "records": 1, "chosen": "given", "expression": None, "probabilities": ()}
+_USUAL: Final = {
+    "nulls": "counted",
+    "records": 1,
+    "chosen": "given",
+    "expression": None,
+    "probabilities": (),
+    "excess": (),
+}
 """What old plans do not say."""
 
 
@@ -39,7 +46,9 @@ class Aggregate:
     nulls: "counted" only in plans of old versions, see `Measure`.
 
     chosen: which bounds a release chooses from the data, for a share of epsilon; they are None until then. "nothing": it saw
-    no value, and the aggregate is left out. expression: gives a record's value; `column` is just its name then.
+    no value, and the aggregate is left out. excess: what such bounds cut off of a unit's value, or of its square, on average,
+    and the root of the mean of its squares; by the noisy histogram. expression: gives a record's value; `column` is just its
+    name then.
     """
 
     kind: AggregateKind
@@ -52,6 +61,7 @@ class Aggregate:
     chosen: Chosen = "given"
     expression: str | None = None
     probabilities: tuple[float, ...] = ()
+    excess: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         checks.check_choice("kind", self.kind, get_args(AggregateKind))
@@ -70,7 +80,12 @@ class Aggregate:
         if not all(0 < p < 1 for p in self.probabilities) or sorted(set(self.probabilities)) != [*self.probabilities]:
             hint = "0.95 is what 95 % of values are below; name each once."
             raise InvalidParameter(f"different probabilities inside (0, 1) for {self.name}", self.probabilities, hint)
+        if self.excess and (self.chosen == "given" or self.open or not self._has_two_sizes()):
+            raise InvalidParameter(f"what the bounds that {self.name} chose cut off, as two numbers", "others")
         _ = self.measures  # which check the bounds
+
+    def _has_two_sizes(self) -> bool:
+        return len(self.excess) == 2 and all(0 <= one < math.inf for one in self.excess)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -163,7 +178,15 @@ class Aggregate:
             return [self._mean(*parts)]
         noisy, part = parts[0]
         values, noises = noisy.total(part)
-        return [Column(self.name, values, noises)]
+        return [Column(self.name, values, (*noises, *self._cut(part.units)))]
+
+    def _cut(self, units: Floats) -> tuple[Floats, ...]:
+        """The error of the sum of so many units from what bounds that the data chose cut off."""
+        if not self.excess:
+            return ()
+        each, spread = self.excess
+        units = np.maximum(units, 1.0)
+        return (np.asarray(np.hypot(each * units, spread * np.sqrt(units))),)
 
     def _quantiles(self, noisy: NoisyQuantiles) -> list[Column]:
         """A column for each probability, with the bounds of the tree's own interval."""
@@ -188,7 +211,7 @@ class Aggregate:
         values = np.clip(centre + part.values / units, *self.bounds)
         own = (*part.noises, *(np.abs(values - centre) * noise for noise in noises[:-1]))
         of_count = one_error((centre - values) * noises[-1], *part.of_units)
-        return Column(self.name, values, tuple(noise / units for noise in (*own, of_count)))
+        return Column(self.name, values, tuple(noise / units for noise in (*own, of_count, *self._cut(units))))
 
     def _spread(
         self,
@@ -218,6 +241,7 @@ class Aggregate:
                 *(moved / n for moved in squares.of_units),
                 *(-2 * mean / n * moved for moved in sums.of_units),
             ),
+            *(cut / n for cut in self._cut(n)),
         )
         if self.kind == "variance":
             return Column(self.name, variance, noises)
@@ -231,7 +255,7 @@ class Aggregate:
         own = np.full(len(count.units), noisy[measures[0].name].noise_std)
         centre = measures[0].centre
         if self.kind != "mean":
-            return own, np.asarray(abs(centre) * count.units_std)
+            return own, np.asarray(abs(centre) * count.units_std), *self._cut(count.units)
         units = np.maximum(count.units, 1.0)
         return own / units, np.abs(values - centre) * count.units_std / units
 
@@ -284,11 +308,12 @@ def percent_in_name(probability: float) -> str:
 
 
 def _root(name: str, variance: Floats, noises: tuple[Floats, ...], most: float) -> Column:
-    """The square root; near 0 its error is that of the root of the variance's own error."""
+    """The square root. Two of its errors reach as far as the root of the variance does with two of its own, up or down."""
     std = np.sqrt(variance)
     error = np.sqrt(sum(noise**2 for noise in noises))
-    steep = 2 * np.maximum(std, np.sqrt(error) / 2)
-    return Column(name, std, tuple(np.minimum(noise / steep, most) for noise in noises))
+    down = std - np.sqrt(np.maximum(variance - 2 * error, 0.0))
+    own = np.maximum(down, np.sqrt(variance + 2 * error) - std) / 2 * (1 + 1e-9)  # down to 0 itself
+    return Column(name, std, tuple(np.minimum(noise / error * own, most) for noise in noises))
 
 
 def merge(aggregates: Iterable[Aggregate]) -> tuple[Measure, ...]:

@@ -274,7 +274,7 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "publish/keys.py::_column::MOST_KEYS-3": _LISTED,
     "publish/keys.py::_product::MOST_KEYS": _LISTED,
     "publish/keys.py::_query::MOST_KEYS-2": _LISTED,
-    "publish/sizing.py::_settle::MOST_RECORDS": (
+    "publish/sizing.py::chosen_from::MOST_RECORDS": (
         "tests/publish/test_distinct_release.py::test_a_chosen_bound_is_never_above_the_public_limit",
     ),
     "publish/table.py::noisy_sums::LARGEST_SUM-1": _NOISY_SUMS,

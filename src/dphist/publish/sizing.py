@@ -17,7 +17,7 @@ from dphist.planning import Plan, storage
 from dphist.selection.bounds import (
     ChosenBounds,
     Floats,
-    Sizes,
+    Integers,
     choose_bounds,
     cover_tails,
     noise_sizes,
@@ -35,44 +35,40 @@ def settle_bounds(
     """The plan and the records with chosen bounds, and what they are expected to do. Aggregates of one histogram share it."""
     request, records = plan.request, records.keep()
     positions = {measure.name: position for position, measure in enumerate(request.measures, 1)}
-    sizes: dict[object, Sizes | None] = {}
-    settled: dict[object, ChosenBounds] = {}
-    aggregates, chosen = [], []
+    noisy: dict[object, Integers] = {}
+    aggregates, told = [], []
     for aggregate in request.aggregates:
         if not aggregate.open:
             aggregates.append(aggregate)
             continue
         source = aggregate.source
-        if source not in sizes:
+        if source not in noisy:
             measure = aggregate.measures[0]
             exact = records.sizes(positions[measure.name], of_measure(measure))
-            sizes[source] = read_sizes(noise_sizes(exact, request.bounds_scale, entropy), request.bounds_scale)
-        rule = source, aggregate.probabilities
-        if rule not in settled:
-            settled[rule] = _settle(plan, aggregate, sizes[source])
-        bounds = replace(settled[rule], name=aggregate.name)
-        chosen.append(bounds)
-        if bounds.lower is None or bounds.upper is None:
-            aggregates.append(replace(aggregate, chosen="nothing"))
-        else:
-            aggregates.append(replace(aggregate, lower=bounds.lower, upper=bounds.upper))
+            noisy[source] = noise_sizes(exact, request.bounds_scale, entropy)
+        chosen, bounds = chosen_from(plan, aggregate, noisy[source])
+        aggregates.append(chosen)
+        told.append(bounds)
     decided = replace(plan, request=replace(request, aggregates=tuple(aggregates)))
     for branch in decided.branches:
         storage.check(decided.request, branch, "the plan with its bounds")
-    return decided, records.with_measures(decided.request.measures), tuple(chosen)
+    return decided, records.with_measures(decided.request.measures), tuple(told)
 
 
-def _settle(plan: Plan, aggregate: Aggregate, sizes: Sizes | None) -> ChosenBounds:
+def chosen_from(plan: Plan, aggregate: Aggregate, noisy: Integers) -> tuple[Aggregate, ChosenBounds]:
+    """The aggregate with the bounds that follow from a noisy histogram, and what is told of them."""
+    sizes = read_sizes(noisy, plan.request.bounds_scale)
     if sizes is None:
-        return ChosenBounds(aggregate.name, aggregate.lower, aggregate.upper)
+        return replace(aggregate, chosen="nothing"), ChosenBounds(aggregate.name, aggregate.lower, aggregate.upper)
     if aggregate.kind == "quantile":
         below, above = (
             min(_OUTSIDE, tail / 10) for tail in (aggregate.probabilities[0], 1 - aggregate.probabilities[-1])
         )
         low, high = cover_tails(sizes, below, above, aggregate.lower, aggregate.upper)
-        return ChosenBounds(aggregate.name, low, high, share_outside(sizes, low, high))
-    units = ordinary_size(plan, sizes.total)
+        told = ChosenBounds(aggregate.name, low, high, share_outside(sizes, low, high))
+        return replace(aggregate, lower=low, upper=high), told
     std = min(branch.noise_std for branch in plan.branches)
+    squared = aggregate.kind in ("variance", "std")
 
     def noise_of(lower: Floats, upper: Floats) -> Floats:
         share = aggregate.measures[0].weight
@@ -84,19 +80,11 @@ def _settle(plan: Plan, aggregate: Aggregate, sizes: Sizes | None) -> ChosenBoun
         half = (upper - lower) / 2
         return np.asarray(std * aggregate.records * (half**2 if squared else half) / math.sqrt(share))
 
-    squared = aggregate.kind in ("variance", "std")
-    lower, upper, bias, noise = choose_bounds(sizes, noise_of, units, aggregate.lower, aggregate.upper, squared=squared)
-    outside = share_outside(sizes, lower, upper)
+    cut = choose_bounds(sizes, noise_of, aggregate.lower, aggregate.upper, squared=squared)
+    upper = cut.upper
     if aggregate.kind in ("rows", "distinct"):
         upper = min(max(1.0, math.floor(upper)), MOST_RECORDS)
-    return ChosenBounds(aggregate.name, lower, upper, outside, bias, noise, units)
-
-
-def ordinary_size(plan: Plan, units: float) -> float:
-    """About how many units a group has that is released: twice as many as one that is released every other time has.
-
-    Of a public list, where all are, as many as there are units for each of them.
-    """
-    if plan.mechanism.threshold is None and plan.request.keys is not None:
-        return max(units * min(plan.request.groups_per_unit, 4) / plan.request.keys, 1.0)
-    return 2 * max(min(branch.count_released_with(0.5) for branch in plan.branches), 1.0)
+    outside = share_outside(sizes, cut.lower, upper)
+    each = () if aggregate.kind == "distinct" else (cut.bias / sizes.total, cut.spread / math.sqrt(sizes.total))
+    told = ChosenBounds(aggregate.name, cut.lower, upper, outside, cut.bias, cut.noise, sizes.total)
+    return replace(aggregate, lower=cut.lower, upper=upper, excess=each), told

@@ -1,12 +1,14 @@
 """Bounds for sums and means from a noisy histogram of how large values are, where nobody knows any.
 
 Discrete Laplace noise on public buckets, one bucket for each unit (`engines.buckets`): a pure epsilon, which adds up with that
-of the rest. From the noisy histogram alone follow the bounds for which clamping and noise together are expected to be least in
-a group of ordinary size: wide bounds need more noise, narrow ones cut more off.
+of the rest. From the noisy histogram alone follow the bounds: about where the outermost buckets are that surely are not empty,
+and so far beyond as tails seem to reach. Nobody knows yet how large groups are, so what is cut off is weighed as if one group
+had all units: in no group it is much more than the noise. What is cut off is part of the stated errors.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,17 +24,26 @@ from dphist.words import number
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_SEEN: Final = 8.0
-"""A bucket is seen if its noisy number is log(buckets) + this times the scale: hardly any histogram has a false one."""
+_SEEN: Final = 7.0
+"""A bucket is seen if its noisy number is log(buckets) + this times the scale: one histogram in 2,000 has a false one."""
 
-_WINDOWS: Final = (4, 16)
+_WINDOWS: Final = (2, 4, 16)
 """So many neighbours may be seen together, where each is too few by itself."""
 
 _NARROW: Final = 1e-6
 """Bounds are at least so far from each other, as a part of the larger."""
 
-_BEYOND: Final = 4
-"""So many buckets behind the last one that is seen may be believed, too."""
+_NEAR: Final = 12
+"""So many buckets before the last one that is seen tell how a tail goes on."""
+
+_SLOWEST: Final = 0.7
+"""Tails fall by this from a bucket to the next, at least."""
+
+_FEWEST: Final = 0.5
+"""Where fewer units than this are expected, a tail ends."""
+
+_NEXT_TO_ZERO: Final = 0.02
+"""A bound that is nearer to zero than this part of the other is zero: it costs no noise, and the zeros are inside."""
 
 _MIDDLE: Final = 0.85
 """Where in its bucket a value is expected, as a part of the far end: between the near end, 0.71, and the far one."""
@@ -76,16 +87,24 @@ class ChosenBounds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sizes:
-    """A noisy histogram of the sizes of values, cut to the buckets where something was seen: one row for each.
+    """How many units have values of each size, as a noisy histogram shows it: one row for each bucket from the lowest seen to
+    the highest, and for those beyond as tails go on.
 
-    low, high: the ends of the buckets; middle: where values in them are expected; share: of all units.
+    low, high: the ends of the buckets; middle: where values in them are expected; units: how many; doubt: the std of that
+    number; total: how many there are in all.
     """
 
     low: Floats
     high: Floats
     middle: Floats
-    share: Floats
+    units: Floats
+    doubt: Floats
     total: float
+
+    @property
+    def share(self) -> Floats:
+        """Of all units."""
+        return self.units / self.total
 
 
 NoiseOf = Callable[[Floats, Floats], Floats]
@@ -105,23 +124,25 @@ def fewest_seen(scale: float) -> float:
 def _together(noisy: Integers, scale: float, width: int) -> NDArray[np.intp]:
     """The buckets of windows whose sum can be told from noise, as far as they stand out themselves.
 
-    Bernstein's inequality for a sum of `width` Laplace noises of scale b: above b (L + sqrt(L^2 + 4 width L)) with probability
-    at most e^-L.
+    Chernoff's inequality for a sum of `width` Laplace noises of scale 1: above (L - width log(1 - s^2))/s with probability at
+    most e^-L, for every s in (0, 1).
     """
     level = float(np.log(BUCKETS)) + _SEEN
+    s = np.linspace(0.01, 0.99, 99)
+    least = scale * float(np.min((level - width * np.log1p(-(s**2))) / s))
     sums = np.convolve(noisy, np.ones(width, np.int64), mode="valid")
-    starts = np.flatnonzero(sums >= scale * (level + np.sqrt(level**2 + 4 * width * level)))
-    inside = np.unique((starts[:, None] + np.arange(width)[None, :]).ravel())
-    return np.asarray(inside[noisy[inside] >= 2 * scale], np.intp)
+    inside = np.unique((np.flatnonzero(sums >= least)[:, None] + np.arange(width)[None, :]).ravel())
+    return np.asarray(inside[noisy[inside] >= 3 * scale], np.intp)
 
 
 def read_sizes(noisy: Integers, scale: float) -> Sizes | None:
     """The part of the histogram that can be told from noise; None if there is none."""
     least = fewest_seen(scale)
-    alone = np.flatnonzero(noisy >= least)
-    rest = noisy.copy()
-    rest[alone] = 0  # or every window around one of them would stand out
-    seen = np.unique(np.concatenate([alone, *(_together(rest, scale, width) for width in _WINDOWS)]))
+    rest, found = noisy.copy(), [np.flatnonzero(noisy >= least)]
+    for width in _WINDOWS:
+        rest[found[-1]] = 0  # or every window around one of them would stand out
+        found.append(_together(rest, scale, width))
+    seen = np.unique(np.concatenate(found))
     if not np.any(seen != OF_A_SIGN):  # zeros alone tell nothing of how large the others are
         return None
     ends = upper_ends()
@@ -129,47 +150,90 @@ def read_sizes(noisy: Integers, scale: float) -> Sizes | None:
     high = np.concatenate([-starts[::-1], [0.0], ends])
     low = np.concatenate([-ends[::-1], [0.0], starts])
     middle = np.concatenate([-_MIDDLE * ends[::-1], [0.0], _MIDDLE * ends])
-    first, last = max(int(seen[0]) - _BEYOND, 0), min(int(seen[-1]) + _BEYOND, BUCKETS - 1)
-    if noisy[seen[0] : OF_A_SIGN].sum() < least:  # no negative value was seen
-        first = max(first, min(OF_A_SIGN, int(seen[0])))
-    if noisy[OF_A_SIGN + 1 : seen[-1] + 1].sum() < least:
-        last = min(last, max(OF_A_SIGN, int(seen[-1])))
-    kept = slice(first, last + 1)
-    units = noisy[kept].astype(np.float64)
-    total = max(float(units.sum()), 1.0)
-    return Sizes(low[kept], high[kept], middle[kept], units / total, total)
+    first, last = int(seen[0]), int(seen[-1])
+    after = _tail(noisy[first : last + 1][::-1], noisy[last + 1 :], scale)
+    before = _tail(noisy[first : last + 1], noisy[:first][::-1], scale)
+    if noisy[first:OF_A_SIGN].sum() < least:  # no negative value was seen
+        before = before[: max(first - OF_A_SIGN, 0)]
+    if noisy[OF_A_SIGN + 1 : last + 1].sum() < least:
+        after = after[: max(OF_A_SIGN - last, 0)]
+    kept = slice(first - len(before), last + 1 + len(after))
+    units = np.concatenate([before[::-1], noisy[first : last + 1].astype(np.float64), after])
+    doubt = np.concatenate([before[::-1], np.full(last + 1 - first, math.sqrt(2) * scale), after])
+    return Sizes(low[kept], high[kept], middle[kept], units, doubt, max(float(units.sum()), 1.0))
+
+
+def _tail(inward: Integers, outward: Integers, scale: float) -> Floats:
+    """How many units are expected beyond the outermost bucket that was seen, bucket by bucket: as if logarithms fell in a line.
+
+    inward: the outermost bucket and those before it; outward: those behind it. The line is the steepest of those through the
+    outermost bucket and one before it, and what is left of it behind it, each with its doubt: logarithms of such histograms are
+    concave there for most distributions, and fall ever steeper.
+    """
+    edge = max(float(inward[0]), 1.0)
+    beyond = np.maximum(outward[:2].astype(np.float64), 0.0)
+    falls = [(float(beyond.sum()) + 2 * scale) / (edge + float(beyond[:1].sum())), _SLOWEST]
+    before = np.maximum(inward[1 : 1 + _NEAR].astype(np.float64), 1.0)
+    fall = min(*falls, *((edge + 2 * scale) / before) ** (1 / np.arange(1, 1 + len(before))))
+    length = max(math.floor(math.log(_FEWEST / edge) / math.log(fall)), 0)
+    return np.asarray(edge * fall ** np.arange(1, min(length, len(outward)) + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Bounds, and what they take from all units together: added up, with its doubt, and the root of the squares added up."""
+
+    lower: float
+    upper: float
+    bias: float
+    spread: float
+    noise: float
 
 
 def choose_bounds(
     sizes: Sizes,
     noise_of: NoiseOf,
-    units: float,
     lower: float | None = None,
     upper: float | None = None,
     *,
     squared: bool = False,
-) -> tuple[float, float, float, float]:
-    """The ends of buckets with the least expected error in a group of `units` units; an end that is given is kept.
+) -> Cut:
+    """The ends of buckets with the least expected error of a group of all units; an end that is given is kept.
 
-    squared: what is added up are squares of how far values are from their mean. Returns lower, upper, the bias and the noise
-    there.
+    Groups may be as large as that, and in others bias is less beside the same noise: what is cut off is hardly more than noise
+    in any group.
+
+    squared: what is added up are squares of how far values are from their mean.
     """
+    mean = float(sizes.share @ sizes.middle) if squared else None
     tops = sizes.high if upper is None else np.array([upper])
     bottoms = sizes.low if lower is None else np.array([lower])
-    mean = float(sizes.share @ sizes.middle) if squared else None
-    over = _excess(tops, sizes.middle, sizes.share, mean)
-    under = _excess(-bottoms, -sizes.middle, sizes.share, None if mean is None else -mean)
+    none = (np.zeros(1), np.zeros(1))
+    over, over_spread = _excess(sizes, tops, 1.0, mean) if upper is None else none
+    under, under_spread = _excess(sizes, bottoms, -1.0, mean) if lower is None else none
     bottom, top = np.meshgrid(bottoms, tops, indexing="ij")
     possible = top - bottom > _NARROW * np.maximum(np.abs(top), np.abs(bottom))
+    if mean is not None:  # which is inside, wherever it is in its bucket
+        place = int(np.argmax(sizes.high >= mean))
+        possible &= (top >= sizes.high[place]) if upper is None else True
+        possible &= (bottom <= sizes.low[place]) if lower is None else True
     if not possible.any():  # no value is on the right side of the end that is given
         narrow = float(upper_ends()[0])
         low = lower if lower is not None else (float(bottoms[0]) if upper is None else upper - max(narrow, abs(upper)))
         high = upper if upper is not None else low + max(narrow, abs(low))
-        return choose_bounds(sizes, noise_of, units, low, high, squared=squared)
-    bias = units * (under[:, None] + over[None, :])
+        return choose_bounds(sizes, noise_of, low, high, squared=squared)
+    bias = under[:, None] + over[None, :]
+    spread = np.hypot(under_spread[:, None], over_spread[None, :])
     noise = np.where(possible, noise_of(bottom, np.where(possible, top, bottom + 1)), np.inf)
-    best = np.unravel_index(int(np.argmin(np.where(possible, np.hypot(bias, noise), np.inf))), bias.shape)
-    return float(bottom[best]), float(top[best]), float(bias[best]), float(noise[best])
+    errors = np.sqrt(bias**2 + spread**2 + noise**2)
+    best = np.unravel_index(int(np.argmin(errors)), bias.shape)
+    low, high = float(bottom[best]), float(top[best])
+    if lower is None and 0 < low < _NEXT_TO_ZERO * high:
+        low = 0.0
+    if upper is None and _NEXT_TO_ZERO * low < high < 0:
+        high = 0.0
+    there = float(noise_of(np.array([low]), np.array([high]))[0])
+    return Cut(low, high, float(bias[best]), float(spread[best]), there)
 
 
 def cover_tails(
@@ -194,18 +258,17 @@ def cover_tails(
     return low, low + max(narrow, abs(low))
 
 
-def _excess(tops: Floats, values: Floats, share: Floats, mean: float | None) -> Floats:
-    """What is cut off above each candidate, of all units together; of squared distances from a mean, where there is one.
-
-    Noise may make it negative.
+def _excess(sizes: Sizes, ends: Floats, side: float, mean: float | None) -> tuple[Floats, Floats]:
+    """What is cut off above each end (side 1), or below it (side -1): of all units together, with the doubt of their numbers,
+    and the root of its squares, added up. Of squared distances from a mean, where there is one.
     """
-    top, value = tops[:, None], values[None, :]
-    cut = (
-        np.maximum(value - top, 0.0)
-        if mean is None
-        else np.where(value > top, (value - mean) ** 2 - (top - mean) ** 2, 0.0)
-    )
-    return np.asarray(np.maximum((np.maximum(cut, 0.0) * share).sum(axis=1), 0.0))
+    end, value = side * ends[:, None], side * sizes.middle[None, :]
+    cut = np.maximum(value - end, 0.0)
+    if mean is not None:
+        cut = np.where(cut > 0, (value - side * mean) ** 2 - np.maximum(end - side * mean, 0.0) ** 2, 0.0)
+    bias = np.maximum((cut * sizes.units).sum(axis=1), 0.0)
+    doubt = np.sqrt((cut**2 * sizes.doubt**2).sum(axis=1))
+    return np.hypot(bias, doubt), np.sqrt((cut**2 * np.maximum(sizes.units, 0.0)).sum(axis=1))
 
 
 def share_outside(sizes: Sizes, lower: float, upper: float) -> float:
