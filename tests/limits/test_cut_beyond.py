@@ -122,6 +122,15 @@ def test_codes_have_room_for_so_many_units(monkeypatch: pytest.MonkeyPatch, limi
         pairs.sampled(300)
 
 
+@pytest.mark.parametrize("most", [1, 2, 9])
+def test_no_more_groups_are_brought_than_are_asked_for(most: int) -> None:
+    table = pa.table({"u": [1, 2, 3, 4, 5, 6], "k": ["a", "a", "a", "b", "b", "c"]})
+    found = DuckDBEngine().histogram(table, GroupByQuery("u", (Key("k"),)), ONE_GROUP, largest=most)
+    assert dict(zip(found.keys["k"].to_pylist(), found.counts.tolist(), strict=True)) == dict(
+        [("a", 3), ("b", 2), ("c", 1)][:most]
+    )
+
+
 def test_the_engine_keeps_what_it_needs() -> None:
     with duckdb.connect() as connection:
         connection.execute("SET memory_limit = '500MB'")
