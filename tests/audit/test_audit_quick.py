@@ -4,13 +4,14 @@ Here with fewer runs of what is sampled: noise left out shows in all of them, no
 many runs. `make test-statistical` has as many as `dphist audit`.
 """
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dphist.audit.attacks import ImplementationAttack
-from dphist.audit.broken import Broken, broken
+from dphist.audit.broken import Broken, broken, sizes
 from dphist.audit.claims import claims
 from dphist.audit.judge import FAMILY_ALPHA, Claim, attack
 from dphist.audit.run import attack_part, judge, what_is_attacked
@@ -123,5 +124,10 @@ def test_the_documentation_names_every_mechanism_and_every_break() -> None:
     assert all(name in words for name in MECHANISMS)
     assert all(one.name in words for one in broken())
     assert all(part.name in words.lower() for part in PARTS)
+    tables = words.partition("<!-- audit: begin -->")[2].partition("<!-- audit: end -->")[0]
+    rows = {line.split(" | ")[0].removeprefix("| ") for line in tables.splitlines() if line.startswith("| ")}
+    assert rows >= {*(one.name for one in (*BROKEN, *sizes())), *(part.name for part in PARTS)}, "run make audit"
+    assert rows >= {claim.name for claim in claims(thorough=True)}, "run make audit"
+    assert re.search(rf"at commit `[0-9a-f]+`.* {len(BROKEN)} of {len(BROKEN)} broken mechanisms were caught", tables)
     assert "NOT CAUGHT:" not in words
     assert "BROKEN:" not in words
