@@ -883,7 +883,7 @@ PRIVACY: Final = (
         ("delta-given-twice", "left, below = _down(whole - for_events)", "left, below = _down(whole)",
          "the d's and the noise share delta", _ACCOUNTING + "test_limits_are_rounded_down"),
         ("limits-of-the-double", "left, below = _down(whole - for_events), _down(allowed)",
-         "left, below = _down(whole - for_events), math.nextafter(epsilon, 9.0)", "limits hold for the decimal",
+         "left, below = _down(whole - for_events), epsilon * (1 + 1e-9)", "limits hold for the decimal",
          _SUMS + "test_limits_hold_for_the_decimal_that_names_epsilon"),
         ("mu-not-squared", "_up(Fraction(cost.mu) ** 2, numerals)", "_up(Fraction(cost.mu), numerals)", "squares of mus add up",
          _ACCOUNTING + "test_limits_are_rounded_down"),
