@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import dphist as dp
 from adaptive_tables import chosen, codes_of, counted, true_counts, zipf
 from dphist.engines.memory import MemoryPairs, draw_sample
-from dphist.measures import one_error
+from dphist.measures import Column, one_error
 from dphist.mechanisms import AdaptiveGaussian, GroupMechanism, Voting
 from dphist.mechanisms.adaptive import calibrate
 from dphist.mechanisms.counts import CountNoise
@@ -326,6 +326,18 @@ def test_sums_and_means_are_of_all_units(mechanism: str) -> None:
 
 def of_sums(plan: Any, pairs: MemoryPairs, values: Floats, seed: int) -> tuple[float, float]:
     """How many intervals of counts, and of sums of these values of units, cover the truth: in groups of 100 units and more."""
+    found, true = sums_and_truth(plan, pairs, values, seed)
+    within = [
+        float(np.mean(np.abs(column.values - true) <= 1.96 * column.std_errors + 1e-6))
+        for column, true in zip(found, true, strict=True)
+    ]
+    return within[0], within[1]
+
+
+def sums_and_truth(
+    plan: Any, pairs: MemoryPairs, values: Floats, seed: int, sign: int = 1
+) -> tuple[list[Column], list[Floats]]:
+    """Counts and sums as they are published, the noisy sums times a sign; and the truth."""
     (measure,) = plan.request.measures
     steps = np.rint((values[pairs.unit] - measure.centre) / measure.step).astype(np.int64)
     pairs = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, None, {measure.name: steps})
@@ -334,13 +346,9 @@ def of_sums(plan: Any, pairs: MemoryPairs, values: Floats, seed: int) -> tuple[f
     with allow_test_entropy():
         selection = chosen(codes, np.where(isinstance(plan.mechanism, AdaptiveGaussian), sizes[codes], 0.0))
         noisy = counted(plan.mechanism, pairs, selection, plan.measures, SeededEntropy(seed))
+    noisy = replace(noisy, sums={name: tuple(sign * part for part in parts) for name, parts in noisy.sums.items()})
     found = estimated_columns(plan.mechanism.counts, plan.request.aggregates, plan.measures, noisy, Tuning())
-    total = np.bincount(pairs.group, values[pairs.unit])
-    within = [
-        float(np.mean(np.abs(column.values - true[codes]) <= 1.96 * column.std_errors + 1e-6))
-        for column, true in zip(found, (sizes, total), strict=True)
-    ]
-    return within[0], within[1]
+    return found, [sizes[codes], np.bincount(pairs.group, values[pairs.unit])[codes]]
 
 
 VALUES: dict[str, Callable[[Floats], Floats]] = {
@@ -364,6 +372,15 @@ def test_sums_are_covered_as_counts_are(mechanism: str, epsilon: float, values: 
             found.append(of_sums(plan, pairs, VALUES[values](norms), seed))
     counts, sums = np.mean(found, axis=0)
     assert sums >= min(counts, 0.95) - 0.01
+
+
+@pytest.mark.parametrize("mechanism", ["adaptive", "voting"])
+def test_errors_of_sums_do_not_depend_on_their_sign(mechanism: str) -> None:
+    plan = dp.plan(epsilon=1.0, delta=1e-8, mechanism=mechanism, sums={"x": (-10, 10)})
+    pairs = zipf(6_000, 1_500, 12, 1)
+    one, other = (sums_and_truth(plan, pairs, np.full(pairs.units, 9.0), 1, sign)[0][1] for sign in (1, -1))
+    assert other.values.tolist() == pytest.approx((-one.values).tolist())
+    assert other.std_errors.tolist() == pytest.approx(one.std_errors.tolist())
 
 
 @pytest.mark.parametrize("true", [-1.0, 0.0, 0.3, 1.0])

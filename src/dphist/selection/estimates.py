@@ -309,12 +309,15 @@ def estimate_sums(
     light, heavy = (part.astype(np.float64) * step / a for part in noisy.sums[noisy_aggregate.name])
     light_std, heavy_std = (noisy_aggregate.noise_std * noise.reach(bound) / a for bound in noisy.classes.split_bounds)
     limit = aggregate.sensitivity
-    towards = math.copysign(1.0, aggregate.centre)  # so that errors add up
+    mean, mean_variance, has_heavy = 0.0, 0.0, noisy.classes.light < len(noisy.classes.bounds)
+    number = np.maximum(estimates.heavy, 1.0)
+    if has_heavy:
+        mean, mean_variance = mean_of_heavy(number, estimates.heavy_variance, heavy, 1 / heavy_std**2, limit)
+    towards = math.copysign(1.0, aggregate.centre + mean)  # so that errors add up
     values, variance = light, light_std**2 + (estimates.hidden * limit) ** 2  # of hidden units no mean is known
     of_units = [towards * limit * np.sqrt(estimates.hidden_variance)]
-    if noisy.classes.light < len(noisy.classes.bounds):
-        number, trust = np.maximum(estimates.heavy, 1.0), 1 / heavy_std**2
-        mean, mean_variance = mean_of_heavy(number, estimates.heavy_variance, heavy, trust, limit)
+    if has_heavy:
+        trust = 1 / heavy_std**2
         beyond = (heavy - mean * number) ** 2 - heavy_std**2
         relative = max(float((beyond * number**2 * trust**2).sum()) / float((number**4 * trust**2).sum()), 0.0)
         doubt = math.sqrt(2 / float((number**4 * trust**2).sum()))

@@ -263,7 +263,8 @@ class Connection:
             if declared is not None and (spent > whole or (open_ones and spent == whole > 0)):
                 hint = f"all private SELECTs share {name} = {declared:g}."
                 got = f"{float(spent):g}"
-                problem = InvalidParameter(f"at most {name} = {declared:g} in all private SELECTs", got, hint)
+                most = "at most" if spent > whole else "less than"  # the rest is for those that state none
+                problem = InvalidParameter(f"{most} {name} = {declared:g} in all private SELECTs", got, hint)
                 raise located(problem, text, privates[-1].place)
             rest = _share(declared or 0.0, [value for value in given if value is not None], len(open_ones))
             shares.append([rest if value is None else value for value in given])

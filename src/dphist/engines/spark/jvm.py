@@ -67,7 +67,7 @@ def check_local(path: str, directories: Sequence[PrivateDirectory]) -> None:
         raise InvalidParameter(
             "a Spark that keeps its files in a directory that only you can read",
             str(Path(path).parent),
-            f"take {LOCAL} out of spark-env.sh and set it where you call dphist, which makes a private directory there.",
+            f"unset SPARK_EXECUTOR_DIRS, and set {LOCAL} where you call dphist, not in spark-env.sh.",
         )
 
 
