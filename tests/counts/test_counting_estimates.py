@@ -346,9 +346,10 @@ def sums_and_truth(
     with allow_test_entropy():
         selection = chosen(codes, np.where(isinstance(plan.mechanism, AdaptiveGaussian), sizes[codes], 0.0))
         noisy = counted(plan.mechanism, pairs, selection, plan.measures, SeededEntropy(seed))
-    noisy = replace(noisy, sums={name: tuple(sign * part for part in parts) for name, parts in noisy.sums.items()})
+    noisy = replace(noisy, sums={name: (sign * light, sign * heavy) for name, (light, heavy) in noisy.sums.items()})
     found = estimated_columns(plan.mechanism.counts, plan.request.aggregates, plan.measures, noisy, Tuning())
-    return found, [sizes[codes], np.bincount(pairs.group, values[pairs.unit])[codes]]
+    truth = (sizes, np.bincount(pairs.group, values[pairs.unit]))
+    return found, [of.astype(np.float64)[codes] for of in truth]
 
 
 VALUES: dict[str, Callable[[Floats], Floats]] = {
