@@ -22,7 +22,6 @@ LONGEST_MESSAGE = 2500
 BY_TYPE = (
     "SUM of a text",
     "AVG of a date",
-    "a field of a column that has none",
     "a second statement with a column of the wrong type",
 )
 """Refused by the type of a column, which has no place in the statement."""

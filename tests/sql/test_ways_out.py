@@ -114,6 +114,32 @@ def test_what_last_day_tells_to_write_runs() -> None:
         assert con.sql(statement.format(found[1])).table.num_rows == 1
 
 
+@pytest.mark.parametrize(
+    ("condition", "marked"),
+    [
+        ("d > DATE '2001-01-01' AND u LIKE '1%'", "u LIKE '1%'"),
+        ("NOT (LOWER(k) LIKE 'x' OR d LIKE '2022%')", "NOT (LOWER(k) LIKE 'x' OR d LIKE '2022%')"),
+        ("k = 'y' OR LAST_DAY(k) > d", "k = 'y' OR LAST_DAY(k) > d"),
+    ],
+)
+@pytest.mark.parametrize("rows", ["t WHERE {}", "(SELECT u FROM t WHERE {})"])
+def test_a_function_of_another_type_is_shown_in_the_statement_with_its_cast(
+    rows: str, condition: str, marked: str
+) -> None:
+    people = {"u": list(range(PEOPLE)), "d": pa.array([19_000] * PEOPLE, pa.date32()), "k": ["x"] * PEOPLE}
+    con = dp.connect({"t": pa.table(people)}, unit="u")
+    statement = f"{CLAUSE} COUNT(*) AS n\nFROM {rows.format(condition)}"
+    problem = refusal(con, statement)
+    place, text, carets = problem.pointer.splitlines()
+    assert place.startswith("line 2, column")
+    assert text[carets.index("^") : carets.rindex("^") + 1] == marked
+    assert not re.search("~~|character", str(problem))
+    cast = re.search(r"write (CAST\((\w) AS \w+\))", problem.hint)
+    assert cast, problem.hint
+    spelled = re.sub(rf"\b{cast[2]}( LIKE|\) >)", rf"{cast[1]}\1", statement)
+    assert con.sql(spelled).table.num_rows == 1
+
+
 def test_a_failed_outer_query_says_where_the_private_tables_are(tmp_path: Path) -> None:
     """In Python at the error; a command has printed them by then. Neither says that nothing was published."""
     pq.write_table(pa.table({"u": list(range(PEOPLE)), "k": ["x"] * PEOPLE}), tmp_path / "t.parquet")

@@ -133,7 +133,7 @@ def _naming(node: Any, name: str) -> Iterator[dict[str, Any]]:
 _NUMBER: Final = ("DOUBLE", "double")
 _CASTS_OF_TEXT: Final = {
     "number": _NUMBER, "whole": _NUMBER, "date": ("DATE", "date"), "timestamp": ("TIMESTAMP", "timestamp"),
-    "boolean": ("BOOLEAN", "boolean"),
+    "boolean": ("BOOLEAN", "boolean"), "text": ("VARCHAR", "text"),
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ readings, and nothing reaches an engine that `engines.expressions` has not seen.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,19 +54,20 @@ NEVER: Final = {
     "sample": "which rows are drawn would depend on other rows. Leave it out.",
     "pivots": "write one column for each value: SUM(CASE WHEN ... THEN ... END).",
     "laterals": "use a join.",
-    "db": "name the table as --table NAME=PATH does.",
-    "catalog": "name the table as --table NAME=PATH does.",
+    "db": "write the last part alone, as --table NAME=PATH (tables= in Python) names the table.",
+    "catalog": "write the last part alone, as --table NAME=PATH (tables= in Python) names the table.",
 }
 
 
 @dataclass(slots=True, eq=False)
 class Expressions:
-    """The expressions of one statement. used: the tables that it has named so far."""
+    """The expressions of one statement. used: the tables that it has named so far. places: where each text comes from."""
 
     text: str
     tables: Mapping[str, Table]
     connection: duckdb.DuckDBPyConnection
     used: dict[str, Table] = field(default_factory=dict)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _relations: int = 0
 
@@ -124,7 +126,9 @@ class Expressions:
                 return self._listed(one).transform(replaced)
             return one
 
-        return self._checked(node, node.copy().transform(replaced), columns)
+        text = self._checked(node, node.copy().transform(replaced), columns)
+        self.places.setdefault(text, place_of(node))
+        return text
 
     def _checked(self, node: exp.Expr, tree: exp.Expr, columns: set[str]) -> str:
         try:
@@ -268,6 +272,17 @@ class Expressions:
             words = _CLAUSES.get(name, name.strip("_").replace("_", " ").upper())
             at = place if isinstance(place, exp.Expr) else node
             raise self.refuse(at, f"{what} without {words}", words, NEVER.get(name, "leave it out."))
+
+
+def in_statement(problem: InvalidParameter, text: str, places: Mapping[str, tuple[int, int]]) -> InvalidParameter:
+    """What an engine says of an expression by its types, at the place in the statement that the expression comes from."""
+    written_as = re.search(r" in ('.*'|\".*\")$", problem.expected, flags=re.DOTALL)
+    found = re.search(r" at character (\d+)$", str(problem.got))
+    if written_as is None or found is None:
+        return problem
+    whole, at = ast.literal_eval(written_as[1]), int(found[1]) - 1
+    around = [one for one in places if any(m.start() <= at < m.end() for m in re.finditer(re.escape(one), whole))]
+    return located(_of_statement(problem), text, places[max(around, key=len)]) if around else problem
 
 
 def _of_statement(problem: InvalidParameter) -> InvalidParameter:

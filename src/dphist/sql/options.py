@@ -32,6 +32,8 @@ NAMES: Final = (
     "min_privacy_units_per_group", "group_selection_strategy", "group_selection_epsilon", "std_errors",
     "max_joined_rows",
 )  # fmt: skip
+_ELSEWHERE: Final = {"kappa": "max_groups_contributed", "threshold": "min_privacy_units_per_group"}
+"""Options of clauses that are not ours, and what does the same."""
 STRATEGIES: Final = ("LAPLACE_THRESHOLD", "PUBLIC_GROUPS")
 ARGUMENTS: Final = ("contribution_bounds_per_group", "contribution_bounds_per_row", "epsilon", "report_format")
 _AUTO: Final = ("auto", "auto")
@@ -91,7 +93,10 @@ def read_clause(clause: PrivacyClause, refuse: Refuse) -> Clause:
     for pair in clause.expressions:
         name = pair.this.name.lower()
         if name not in NAMES:
-            hint = did_you_mean(name, NAMES) or f"the options are {', '.join(NAMES)}."
+            instead = _ELSEWHERE.get(name)
+            hint = (
+                f"write {instead}." if instead else did_you_mean(name, NAMES) or f"the options are {', '.join(NAMES)}."
+            )
             raise refuse(pair, "an option of differential privacy", repr(pair.this.name), hint.strip())
         if name in given:
             raise refuse(pair, f"{name} once", "it more than once", "leave all but one of them out.")

@@ -294,6 +294,8 @@ def _unreadable(text: str, problem: ParseError) -> InvalidParameter:
         word = re.match(r"\s*(\w+)", text[last:])
         if word is not None and (instead := _OTHER_CLAUSES.get(word[1].upper())):
             shown, hint, length, last = f"WITH {word[1]}", instead, length + word.end(), last + word.end()
+    if shown.upper() == "CLAMPED":
+        hint = "write SUM(x, contribution_bounds_per_group => (0, 9)) for SUM(x CLAMPED BETWEEN 0 AND 9)."
     got = f"{shown!r} where it does not fit" if shown.strip() else "a text that ends too early"
     return located(_not_sql(got, hint), text, (max(0, last - length), last))
 

@@ -18,6 +18,7 @@ from dphist.publish.charge import UNPUBLISHED, Charge, open_charge, telling
 from dphist.publish.result import Release
 from dphist.publish.run import Job
 from dphist.sql.explain import explain_statement
+from dphist.sql.expressions import in_statement
 from dphist.sql.options import in_words_of_sql
 from dphist.sql.outer import Attach, compute
 from dphist.sql.parse import located
@@ -80,7 +81,9 @@ class Script:
             yield
         except InvalidParameter as problem:
             said = in_words_of_sql(problem) if isinstance(problem, BudgetExceeded) else problem
-            raise located(said, self.text, problem.place) from None
+            privates = (private for one in self.statements for private in one.privates)
+            places = {text: place for private in privates for text, place in private.places.items()}
+            raise located(in_statement(said, self.text, places), self.text, problem.place) from None
 
     def _charges(self, stack: ExitStack) -> list[Charge | None]:
         """One for each job, all of them checked: alone, and together. What fails from here on says what all of them cost."""

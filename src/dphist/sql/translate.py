@@ -52,7 +52,7 @@ class PrivateSelect:
 
     command_source: the table itself, where FROM is one table; then the same release is one command. protected: the unit as
     it was declared, for the ledger and for readers; `unit` is the column that holds it. unnamed: columns that no explanation
-    names, each with what it says instead.
+    names, each with what it says instead. places: of its expressions in the statement, by their texts.
     """
 
     clause: Clause
@@ -72,6 +72,7 @@ class PrivateSelect:
     public_keys: Relation | None = None
     key_names: tuple[str, ...] = ()
     unnamed: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -140,6 +141,7 @@ class Translating:
             public_keys=self._public_keys(keys, rows),
             key_names=names,
             unnamed=relating.unnamed,
+            places=relating.places,
         )
         return private, outer
 
@@ -405,6 +407,9 @@ class Translating:
                 raise self.refuse(one, "an aggregate without clauses", "FILTER, IGNORE NULLS or RESPECT NULLS", hint)
             if isinstance(one, exp.AggFunc):
                 return self._value(self.aggregates.aggregate(one, rows, units))
+            if isinstance(one, exp.Anonymous) and one.name.upper().startswith("ANON_"):
+                hint = f"write {one.name[len('ANON_') :].upper()}: the clause says that it is private."
+                raise self.refuse(one, "COUNT, SUM, AVG and others by these names", one.name, hint)
             if isinstance(one, exp.Star):
                 raise self.refuse(one, "keys and aggregates in a private SELECT", "a star", "list them.")
             if isinstance(one, exp.Column) and not one.table and one.name.casefold() in aliases:

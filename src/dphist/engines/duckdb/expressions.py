@@ -172,6 +172,10 @@ class Steps:
         )
 
 
+_AS_TEXT: Final = ("number", "whole", "date", "timestamp", "boolean")
+_OPERATORS: Final = {"~~": "LIKE", "!~~": "NOT LIKE", "~~*": "ILIKE", "!~~*": "NOT ILIKE"}
+
+
 class _Writer:
     """Writes one tree."""
 
@@ -314,18 +318,19 @@ class _Writer:
                 continue
             misfit = next((part for part, wanted in zip(parts, families, strict=True) if not _fits(part, wanted)), None)
             if misfit is not None:
-                reason = f"{name} of the type {misfit.type_name}"
-                if misfit.family == "text" and not hint:
-                    hint = _hint_of_cast(misfit, families[parts.index(misfit)].split("|"))
+                reason = f"{_called(name)} of the type {misfit.type_name}"
+                wanted = families[parts.index(misfit)].split("|")
+                if not hint and (misfit.family == "text" or (wanted == ["text"] and misfit.family in _AS_TEXT)):
+                    hint = _hint_of_cast(misfit, wanted)
                 continue
             if any(not parts[position].constant for position in function.constants if position < len(parts)):
-                reason = f"{name} with an argument that is not a literal"
+                reason = f"{_called(name)} with an argument that is not a literal"
                 continue
             values = tuple(part.value if part.constant else None for part in parts)
             problem = None if function.check is None else function.check(values)
             if problem is None:
                 return function
-            reason = f"{name} with {problem}"
+            reason = f"{_called(name)} with {problem}"
         known = "; ".join(_spelled(function) for function in FUNCTIONS.get(name, ()))
         raise self._refusal(reason, f"{hint}what works: {known}.")
 
@@ -339,7 +344,8 @@ def _hint_of_cast(part: Piece, families: Iterable[str]) -> str:
     """How a text becomes what is wanted in its place."""
     if part.constant or part.level:
         return hint_of_cast("...", families, column=False)
-    return hint_of_cast(part.sql[1:-1] if part.sql[1:-1].isidentifier() else part.sql, families, column=True)
+    text = part.sql[1:-1] if part.sql[1:-1].isidentifier() else part.sql
+    return hint_of_cast(text, families, column=part.family == "text")
 
 
 def _listed(columns: Mapping[str, str], depth: int) -> str:
@@ -364,8 +370,15 @@ def _fits(part: Piece, wanted: str) -> bool:
     return "any" in allowed or part.family in allowed | {"null"}
 
 
+def _called(name: str) -> str:
+    """A function by the word that people write."""
+    return _OPERATORS.get(name, name)
+
+
 def _spelled(function: Function) -> str:
     words = [f"{word} literal" if i in function.constants else word for i, word in enumerate(function.arguments)]
+    if function.name in _OPERATORS:
+        return f" {_OPERATORS[function.name]} ".join(words)
     return f"{function.name}({', '.join(words)}{', …' if function.repeated else ''})"
 
 
