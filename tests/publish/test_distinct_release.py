@@ -76,7 +76,7 @@ def test_a_bound_is_chosen_from_how_many_values_units_have() -> None:
         found = dp.release(VISITS, max_groups=1, distinct={"page": "auto"}, **{**ASKED, "epsilon": 50.0})
     (aggregate,) = found.plan.request.aggregates
     assert (aggregate.chosen, aggregate.lower) == ("upper", 0)
-    assert aggregate.upper in (2, 4, 5)  # nearly all have 4 different pages
+    assert aggregate.upper in (4, 5, 8)  # nearly all have 4 different pages
     numbers = {row["site"]: row["distinct_page"] for row in found.to_arrow().to_pylist()}
     assert all(0 < numbers[site] <= true for site, true in true_numbers().items())
 

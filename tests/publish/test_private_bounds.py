@@ -71,9 +71,19 @@ def test_hardly_anybody_is_outside_of_bounds_for_one_large_group(name: str) -> N
     sizes = read_sizes(histogram(values), 0.5)
     assert sizes is not None
     for squared in (False, True):
-        cut = choose_bounds(sizes, lambda lower, upper: 2 * (upper - lower), squared=squared)
+        cut = choose_bounds(sizes, lambda lower, upper: 2 * (upper - lower), 1e5, squared=squared)
         assert ((values < cut.lower) | (values > cut.upper)).mean() < 0.002
         assert cut.lower <= values.mean() <= cut.upper
+
+
+def test_bounds_are_narrower_where_groups_may_be_small() -> None:
+    """And cut off more of what one large group has."""
+    rng = np.random.default_rng(5)
+    sizes = read_sizes(histogram(rng.lognormal(0, 1, 100_000)), 0.5)
+    assert sizes is not None
+    small, large = (choose_bounds(sizes, lambda lower, upper: 20 * (upper - lower), size) for size in (60, 1e5))
+    assert small.upper < large.upper
+    assert small.bias > large.bias
 
 
 def test_what_is_cut_off_is_in_the_error_and_is_verified(tmp_path: Path) -> None:

@@ -80,11 +80,24 @@ def chosen_from(plan: Plan, aggregate: Aggregate, noisy: Integers) -> tuple[Aggr
         half = (upper - lower) / 2
         return np.asarray(std * aggregate.records * (half**2 if squared else half) / math.sqrt(share))
 
-    cut = choose_bounds(sizes, noise_of, aggregate.lower, aggregate.upper, squared=squared)
+    ordinary = ordinary_size(plan, sizes.total)
+    cut = choose_bounds(sizes, noise_of, ordinary, aggregate.lower, aggregate.upper, squared=squared)
     upper = cut.upper
     if aggregate.kind in ("rows", "distinct"):
         upper = min(max(1.0, math.floor(upper)), MOST_RECORDS)
     outside = share_outside(sizes, cut.lower, upper)
     each = () if aggregate.kind == "distinct" else (cut.bias / sizes.total, cut.spread / math.sqrt(sizes.total))
-    told = ChosenBounds(aggregate.name, cut.lower, upper, outside, cut.bias, cut.noise, sizes.total)
+    told = ChosenBounds(
+        aggregate.name, cut.lower, upper, outside, cut.bias * ordinary / sizes.total, cut.noise, ordinary
+    )
     return replace(aggregate, lower=cut.lower, upper=upper, excess=each), told
+
+
+def ordinary_size(plan: Plan, units: float) -> float:
+    """About how many units a group has that is released: twice as many as one that is released every other time has.
+
+    Of a public list, where all are, as many as there are units for each of them.
+    """
+    if plan.mechanism.threshold is None and plan.request.keys is not None:
+        return max(units * min(plan.request.groups_per_unit, 4) / plan.request.keys, 1.0)
+    return min(2 * max(min(branch.count_released_with(0.5) for branch in plan.branches), 1.0), units)

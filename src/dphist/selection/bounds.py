@@ -1,9 +1,9 @@
 """Bounds for sums and means from a noisy histogram of how large values are, where nobody knows any.
 
 Discrete Laplace noise on public buckets, one bucket for each unit (`engines.buckets`): a pure epsilon, which adds up with that
-of the rest. From the noisy histogram alone follow the bounds: about where the outermost buckets are that surely are not empty,
-and so far beyond as tails seem to reach. Nobody knows yet how large groups are, so what is cut off is weighed as if one group
-had all units: in no group it is much more than the noise. What is cut off is part of the stated errors.
+of the rest. From the noisy histogram alone follow the bounds for which clamping and noise together are expected to be least, in
+groups of all sizes that there may be: wide bounds need more noise, narrow ones cut more off. Beyond the outermost buckets that
+surely are not empty, tails are expected to go on as they fall before. What is cut off is part of the stated errors.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ _SEEN: Final = 7.0
 _WINDOWS: Final = (2, 4, 16)
 """So many neighbours may be seen together, where each is too few by itself."""
 
+_OUTSTANDING: Final = 5
+"""Of such a window a bucket is seen if its noisy number is this times the scale."""
+
 _NARROW: Final = 1e-6
 """Bounds are at least so far from each other, as a part of the larger."""
 
@@ -39,8 +42,11 @@ _NEAR: Final = 12
 _SLOWEST: Final = 0.7
 """Tails fall by this from a bucket to the next, at least."""
 
-_FEWEST: Final = 0.5
+_FEWEST: Final = 0.2
 """Where fewer units than this are expected, a tail ends."""
+
+_ORDERS: Final = 9
+"""So many sizes of groups are looked at."""
 
 _NEXT_TO_ZERO: Final = 0.02
 """A bound that is nearer to zero than this part of the other is zero: it costs no noise, and the zeros are inside."""
@@ -91,7 +97,7 @@ class Sizes:
     the highest, and for those beyond as tails go on.
 
     low, high: the ends of the buckets; middle: where values in them are expected; units: how many; doubt: the std of that
-    number; total: how many there are in all.
+    number; tail: whether it is told from how a tail falls, one doubt for all of them; total: how many there are in all.
     """
 
     low: Floats
@@ -99,6 +105,7 @@ class Sizes:
     middle: Floats
     units: Floats
     doubt: Floats
+    tail: NDArray[np.bool_]
     total: float
 
     @property
@@ -132,7 +139,7 @@ def _together(noisy: Integers, scale: float, width: int) -> NDArray[np.intp]:
     least = scale * float(np.min((level - width * np.log1p(-(s**2))) / s))
     sums = np.convolve(noisy, np.ones(width, np.int64), mode="valid")
     inside = np.unique((np.flatnonzero(sums >= least)[:, None] + np.arange(width)[None, :]).ravel())
-    return np.asarray(inside[noisy[inside] >= 3 * scale], np.intp)
+    return np.asarray(inside[noisy[inside] >= _OUTSTANDING * scale], np.intp)
 
 
 def read_sizes(noisy: Integers, scale: float) -> Sizes | None:
@@ -160,7 +167,8 @@ def read_sizes(noisy: Integers, scale: float) -> Sizes | None:
     kept = slice(first - len(before), last + 1 + len(after))
     units = np.concatenate([before[::-1], noisy[first : last + 1].astype(np.float64), after])
     doubt = np.concatenate([before[::-1], np.full(last + 1 - first, math.sqrt(2) * scale), after])
-    return Sizes(low[kept], high[kept], middle[kept], units, doubt, max(float(units.sum()), 1.0))
+    tail = np.repeat([True, False, True], [len(before), last + 1 - first, len(after)])
+    return Sizes(low[kept], high[kept], middle[kept], units, doubt, tail, max(float(units.sum()), 1.0))
 
 
 def _tail(inward: Integers, outward: Integers, scale: float) -> Floats:
@@ -193,15 +201,17 @@ class Cut:
 def choose_bounds(
     sizes: Sizes,
     noise_of: NoiseOf,
+    ordinary: float,
     lower: float | None = None,
     upper: float | None = None,
     *,
     squared: bool = False,
 ) -> Cut:
-    """The ends of buckets with the least expected error of a group of all units; an end that is given is kept.
+    """The ends of buckets with the least expected error in groups from an ordinary size to that of all units; an end that is
+    given is kept.
 
-    Groups may be as large as that, and in others bias is less beside the same noise: what is cut off is hardly more than noise
-    in any group.
+    Nobody knows yet how large groups are: sizes of every order of magnitude count alike, and errors by their ratios. So small
+    groups do not pay with much noise for what is cut off in large ones alone, nor these with much bias.
 
     squared: what is added up are squares of how far values are from their mean.
     """
@@ -221,11 +231,12 @@ def choose_bounds(
         narrow = float(upper_ends()[0])
         low = lower if lower is not None else (float(bottoms[0]) if upper is None else upper - max(narrow, abs(upper)))
         high = upper if upper is not None else low + max(narrow, abs(low))
-        return choose_bounds(sizes, noise_of, low, high, squared=squared)
+        return choose_bounds(sizes, noise_of, ordinary, low, high, squared=squared)
     bias = under[:, None] + over[None, :]
     spread = np.hypot(under_spread[:, None], over_spread[None, :])
     noise = np.where(possible, noise_of(bottom, np.where(possible, top, bottom + 1)), np.inf)
-    errors = np.sqrt(bias**2 + spread**2 + noise**2)
+    parts = np.geomspace(min(ordinary / sizes.total, 1.0), 1.0, _ORDERS)
+    errors = sum(np.log((part * bias) ** 2 + part * spread**2 + noise**2) for part in parts)
     best = np.unravel_index(int(np.argmin(errors)), bias.shape)
     low, high = float(bottom[best]), float(top[best])
     if lower is None and 0 < low < _NEXT_TO_ZERO * high:
@@ -267,7 +278,8 @@ def _excess(sizes: Sizes, ends: Floats, side: float, mean: float | None) -> tupl
     if mean is not None:
         cut = np.where(cut > 0, (value - side * mean) ** 2 - np.maximum(end - side * mean, 0.0) ** 2, 0.0)
     bias = np.maximum((cut * sizes.units).sum(axis=1), 0.0)
-    doubt = np.sqrt((cut**2 * sizes.doubt**2).sum(axis=1))
+    doubts = cut * sizes.doubt
+    doubt = np.hypot(doubts[:, sizes.tail].sum(axis=1), np.sqrt((doubts[:, ~sizes.tail] ** 2).sum(axis=1)))
     return np.hypot(bias, doubt), np.sqrt((cut**2 * np.maximum(sizes.units, 0.0)).sum(axis=1))
 
 
