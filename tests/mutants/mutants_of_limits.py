@@ -57,6 +57,7 @@ NO_LIMITS: Final[dict[str, tuple[str, ...]]] = {
 NOT_LIMITED: Final[dict[str, tuple[str, ...]]] = {
     "what is longer is null in the next step": (
         "engines/duckdb/expressions.py::_Writer._call::LONGEST_KEY",
+        "engines/duckdb/parquet.py::_short::LONGEST_KEY",
         "engines/functions.py::module::LONGEST_KEY",
         "engines/spark/expressions.py::module::LONGEST_KEY",
     ),
@@ -67,6 +68,7 @@ NOT_LIMITED: Final[dict[str, tuple[str, ...]]] = {
         "engines/lines.py::_lines_of::LONGEST_LINE-1",
         "engines/lines.py::_lines_of::LONGEST_LINE-2",
     ),
+    "how much memory a value is expected to take": ("engines/duckdb/pages.py::Pages.copied::LONGEST_KEY",),
     "a field is in a line, whose length has been looked at": (
         "engines/lines.py::_parse_line::LONGEST_LINE",
         "engines/spark/sources.py::CsvRecords.__call__::LONGEST_LINE",

@@ -49,6 +49,7 @@ _APART: Final = f"{_UNITS}test_units_that_joined_texts_would_mix_up_stay_apart"
 _EQUALITY: Final = "tests/engines/test_engine_equality.py::test_equal_values_are_one"
 _FOLDER: Final = "tests/publish/test_folder.py::"
 _FILES: Final = "tests/engines/test_engine_files.py::"
+_PAGES: Final = "tests/engines/test_engine_pages.py::"
 _NAMED_UNITS: Final = "tests/publish/test_units.py::"
 
 _PLAN_OF_ENGINES: Final = (
@@ -367,6 +368,46 @@ _PLAN_OF_ENGINES: Final = (
         'if base(type_name) in ("TIME_NS",):',
         "two people never become one by the way they are read",
         (f"{_BOUNDING}test_a_unit_that_reading_would_shorten_is_refused",),
+    ),
+    Mutant(
+        "long-values-in-memory",
+        "engines/duckdb/sources.py",
+        "    if not fit(connection, paths, list(schemas[0])):\n        reread()\n",
+        "    fit(connection, paths, list(schemas[0]))\n",
+        "a value that is too long costs its record, not the run",
+        (f"{_PAGES}test_a_value_that_is_too_long_costs_its_record_alone[plain]",),
+    ),
+    Mutant(
+        "long-values-together-in-memory",
+        "engines/duckdb/pages.py",
+        "sum(pages_of(path, group.column(leaf)).held(VECTOR) for leaf in flat)",
+        "max(pages_of(path, group.column(leaf)).held(1) for leaf in flat)",
+        "values that are too long cost their records, not the run",
+        (f"{_PAGES}test_nor_do_many_of_them_together",),
+    ),
+    Mutant(
+        "long-lists-in-memory",
+        "engines/duckdb/pages.py",
+        "if inside > room:",
+        "if False:",
+        "a list that does not fit is refused before the charge",
+        (f"{_PAGES}test_lists_that_do_not_fit_are_refused_before_the_charge",),
+    ),
+    Mutant(
+        "refusal-of-every-size",
+        "engines/duckdb/pages.py",
+        "room = 2.0 ** math.floor(math.log2(memory_limit(connection) / 4))",
+        "room = memory_limit(connection) / 4",
+        "a refusal for lists tells of magnitudes alone",
+        (f"{_PAGES}test_the_refusal_tells_of_magnitudes_alone",),
+    ),
+    Mutant(
+        "other-borders-where-arrow-reads",
+        "engines/duckdb/parquet.py",
+        "pc.less_equal(pc.binary_length(column), LONGEST_KEY)",
+        "pc.less(pc.binary_length(column), LONGEST_KEY)",
+        "no value of one unit is read in another way because of another's",
+        (f"{_PAGES}test_the_borders_are_those_of_any_other_value",),
     ),
     Mutant(
         "core-dump-of-records",

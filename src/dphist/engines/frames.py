@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime as dt
 import numbers
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, Inexact, localcontext
 from fractions import Fraction
@@ -20,7 +19,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dphist.errors import InvalidParameter, UnreadableSource
 from dphist.words import printable
@@ -72,7 +70,7 @@ def _convert(source: Any, needed: Callable[[Sequence[str]], list[str]]) -> tuple
         return pa.table(columns, schema=schema), names, True
     if isinstance(source, pa.RecordBatchReader):
         names = list(source.schema.names)
-        return _reader(source.schema, needed(names), lambda: source), names, True
+        return reader_of(source.schema, needed(names), lambda: source), names, True
     if isinstance(source, duckdb.DuckDBPyRelation):
         return _from_relation(source, needed), list(source.columns), True
     if module == "polars":
@@ -81,7 +79,7 @@ def _convert(source: Any, needed: Callable[[Sequence[str]], list[str]]) -> tuple
             lazy = source.select(needed(names))
             _check_objects(lazy.collect_schema())
             schema = lazy.collect_schema().to_frame().to_arrow().schema
-            return _reader(schema, schema.names, lambda: lazy.collect().to_arrow().to_batches()), names, True
+            return reader_of(schema, schema.names, lambda: lazy.collect().to_arrow().to_batches()), names, True
         names = list(source.columns)
         narrow = source.select(needed(names))
         _check_objects(narrow.schema)
@@ -98,7 +96,7 @@ def _check_objects(schema: Mapping[str, Any]) -> None:
             )
 
 
-def _reader(schema: pa.Schema, names: Sequence[str], open_batches: Callable[[], Iterable[pa.RecordBatch]]) -> Arrow:
+def reader_of(schema: pa.Schema, names: Sequence[str], open_batches: Callable[[], Iterable[pa.RecordBatch]]) -> Arrow:
     """The needed columns of batches that are not asked for before the first record is."""
     places = [schema.names.index(name) for name in names]
     plain = _plain_schema(schema, places)
@@ -113,10 +111,10 @@ def _reader(schema: pa.Schema, names: Sequence[str], open_batches: Callable[[], 
 
 def _plain_schema(schema: pa.Schema, places: Sequence[int]) -> pa.Schema:
     """Types that mean one thing to Arrow and to DuckDB, whatever one record holds; others are refused."""
-    return pa.schema([_plain_field(schema.field(place)) for place in places])
+    return pa.schema([plain_field(schema.field(place)) for place in places])
 
 
-def _plain_field(field: pa.Field) -> pa.Field:
+def plain_field(field: pa.Field) -> pa.Field:
     """What a column is written out as: dictionaries as their words, JSON as text."""
     kind = field.type
     if pa.types.is_dictionary(kind):
@@ -161,42 +159,6 @@ def _as_plain(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array
 def _storage(column: pa.Array) -> pa.Array:
     is_json = isinstance(column.type, pa.BaseExtensionType) and column.type.extension_name == "arrow.json"
     return column.storage if is_json else column
-
-
-def readable_parquet(path: str, names: Sequence[str]) -> Arrow:
-    """Columns of a Parquet file, under these names, with null for what DuckDB's own reader would not take."""
-    file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
-    found = {name.casefold(): name for name in file.schema_arrow.names}
-    own = [found[name.casefold()] for name in names]
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for batch in file.iter_batches(columns=own):
-            columns = [_as_stored(batch.column(name)) for name in own]
-            yield pa.RecordBatch.from_arrays(columns, names=list(names))
-
-    kinds = [_stored_type(file.schema_arrow.field(name).type) for name in own]
-    return _reader(pa.schema(list(zip(names, kinds, strict=True))), names, batches)
-
-
-def parquet_columns(path: str, needed: Sequence[str]) -> list[str]:
-    """All names. Refuses a needed column that `readable_parquet` and DuckDB's reader would understand in two ways."""
-    schema, folded = pq.read_schema(path), {name.casefold() for name in needed}
-    for name, times in Counter(name.casefold() for name in schema.names).items():
-        if times > 1 and name in folded:
-            raise UnreadableSource(f"one column {name!r}", "several that differ in case at most", "rename them.")
-    for field in schema:
-        if field.name.casefold() in folded:
-            _plain_field(field.with_type(_stored_type(field.type)))
-    return list(schema.names)
-
-
-def _stored_type(kind: pa.DataType) -> pa.DataType:
-    """Durations are stored as numbers, and DuckDB reads what is stored."""
-    return pa.int64() if pa.types.is_duration(kind) else kind
-
-
-def _as_stored(column: pa.Array) -> pa.Array:
-    return column.view(pa.int64()) if pa.types.is_duration(column.type) else column
 
 
 def readable(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -272,7 +234,7 @@ def _from_relation(relation: duckdb.DuckDBPyRelation, needed: Callable[[Sequence
     _check_collations(relation, texts)
     narrow = relation.project(", ".join(columns))
     schema = narrow.limit(0).to_arrow_table().schema
-    return _reader(schema, schema.names, narrow.to_arrow_reader)
+    return reader_of(schema, schema.names, narrow.to_arrow_reader)
 
 
 def _texts_in(sql: str, kind: Any) -> Iterator[str]:
@@ -325,7 +287,7 @@ def _from_pandas(frame: Any, needed: Callable[[Sequence[str]], list[str]]) -> tu
             yield from pa.table(columns, names=wanted).cast(schema).to_batches()
 
     typed = not any(_is_untyped(frame.dtypes.iloc[place]) for place in places)
-    return _reader(schema, wanted, batches), names, typed
+    return reader_of(schema, wanted, batches), names, typed
 
 
 def _column(column: Any) -> pa.Array:

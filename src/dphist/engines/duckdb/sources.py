@@ -21,7 +21,9 @@ from urllib.parse import unquote
 import duckdb
 import pyarrow as pa
 
-from dphist.engines.frames import Arrow, as_arrow, parquet_columns, readable_parquet
+from dphist.engines.duckdb.pages import fit
+from dphist.engines.duckdb.parquet import parquet_columns, readable_parquet
+from dphist.engines.frames import Arrow, as_arrow
 from dphist.engines.lines import CsvFormat, check_no_array, csv_batches, first_line, json_lines
 from dphist.engines.query import Files, Format
 from dphist.errors import InvalidParameter, UnreadableSource
@@ -167,6 +169,8 @@ def _attach_parquet(
         typed = [f"TRY_CAST({sql} AS {columns[name]}) AS {sql}" for name, sql in quoted.items()]
         _create_view(connection, view, read, ", ".join(typed))
 
+    if not fit(connection, paths, list(schemas[0])):
+        reread()
     return Attached(columns, typed=True, paths=paths, reread=reread)
 
 

@@ -1,0 +1,222 @@
+"""How much memory the values of Parquet files may take while they are read, from footers and headers of pages alone.
+
+One record can hold a value of any length, which compresses to nothing; a reader holds it before anybody can look at it. So the
+sizes that each file states are asked first. Where so much does not fit beside what a run needs, fewer threads read; where one
+is too many, columns of texts are read by Arrow a few rows at a time (`frames.readable_parquet`), so that a text beyond
+`LONGEST_KEY` is null before another follows. The values are the same whoever reads them: sizes decide on speed and memory.
+
+Lists and what is in structs no reader can take a part of: a row group with more of them than there is room for is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
+
+import duckdb
+import numpy as np
+import pyarrow.parquet as pq
+
+from dphist.engines.duckdb.types import LONGEST_KEY
+from dphist.errors import UnreadableSource
+
+VECTOR: Final = 2048
+"""Rows that the engine holds at a time, with every page that one of them is in."""
+
+BATCH: Final = 1 << 16
+"""Rows that Arrow reads at a time where they are small."""
+
+_BESIDE: Final = 1 << 26
+"""Bytes of a batch beside those of its largest row."""
+
+_CODED: Final = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
+_WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 16}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pages:
+    """The pages of a column in a row group: after which rows each ends, their bytes, and those of the dictionary.
+
+    coded: Arrow can leave the values in the dictionary, which it copies with each batch, until those too long are null.
+    """
+
+    ends: Any
+    sizes: Any
+    dictionary: int = 0
+    coded: bool = False
+
+    def held(self, rows: int) -> float:
+        """The most bytes that so many rows keep, which a reader takes at a time and does not copy."""
+        return self._most(self.sizes, rows) + self.dictionary
+
+    def copied(self, rows: int) -> float:
+        """The same of a reader that copies the rows it takes, and with them what the dictionary holds once."""
+        share = np.minimum(1, rows / np.maximum(np.diff(self.ends, prepend=0), 1))
+        whole, each = (3, min(self.dictionary, LONGEST_KEY)) if self.coded else (1, self.dictionary)
+        return self._most(self.sizes * (1 + share), rows) + whole * self.dictionary + rows * each
+
+    def _most(self, sizes: Any, rows: int) -> float:
+        if not len(sizes):
+            return 0
+        sums, total = np.concatenate([[0], np.cumsum(sizes)]), self.ends[-1]
+        first = np.arange(0, max(total, 1), rows)
+        begin = np.searchsorted(self.ends, first, "right")
+        end = np.searchsorted(self.ends, np.minimum(first + rows, total), "left") + 1
+        return float((sums[np.minimum(end, len(sizes))] - sums[np.minimum(begin, len(sizes))]).max())
+
+
+def fit(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], needed: Sequence[str]) -> bool:
+    """Whether the engine's own reader has room for the columns that are needed; it gets fewer threads if it has with these."""
+    from dphist.engines.duckdb.session import memory_limit
+
+    # A power of two: who may choose the limit learns no more than the magnitude of what is refused.
+    room = 2.0 ** math.floor(math.log2(memory_limit(connection) / 4))
+    threads = int(connection.execute("SELECT current_setting('threads')").fetchall()[0][0])
+    folded, most = {name.casefold() for name in needed}, 0.0
+    for path in paths:
+        metadata = pq.read_metadata(path)
+        flat, nested = _leaves(metadata, folded)
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            inside = sum(_inside(group, metadata.schema, leaf) for leaf in nested)
+            if inside > room:
+                name = metadata.schema.column(nested[0]).path.partition(".")[0]
+                hint = "raise --memory-limit, or write the file with fewer rows in a row group."
+                raise UnreadableSource(f"lists and structs such as {name!r} that fit into memory", "larger ones", hint)
+            taken = inside + sum(group.column(leaf).total_uncompressed_size for leaf in flat)
+            if taken * threads > room:
+                taken = inside + sum(pages_of(path, group.column(leaf)).held(VECTOR) for leaf in flat)
+            most = max(most, taken)
+    if most * threads > room and most <= room:
+        connection.execute(f"SET threads = {int(room // most)}")
+    return most <= room
+
+
+def rows_at_a_time(path: str, metadata: Any, number: int, names: Sequence[str]) -> tuple[int, list[str]]:
+    """How many rows of a row group take, by Arrow, hardly more memory than the largest of them; and texts to read as codes."""
+    flat, _ = _leaves(metadata, {name.casefold() for name in names})
+    group = metadata.row_group(number)
+    columns = [pages_of(path, group.column(leaf)) for leaf in flat]
+    coded = [group.column(leaf).path_in_schema for leaf, column in zip(flat, columns, strict=True) if column.coded]
+
+    def taken(rows: int) -> float:
+        return sum(column.copied(rows) for column in columns)
+
+    room, rows = _BESIDE + 1.25 * taken(1), BATCH
+    while rows > 1 and taken(rows) > room:
+        rows //= 2
+    return rows, coded
+
+
+def _leaves(metadata: Any, folded: set[str]) -> tuple[list[int], list[int]]:
+    """The columns that are stored for those that are needed: plain ones, and what is in lists and structs."""
+    flat: list[int] = []
+    nested: list[int] = []
+    for leaf in range(metadata.num_columns):
+        column = metadata.schema.column(leaf)
+        path = column.path.casefold()
+        if any(path == name or path.startswith(f"{name}.") for name in folded):
+            (nested if column.path != column.name or column.max_repetition_level else flat).append(leaf)
+    return flat, nested
+
+
+def _inside(group: Any, schema: Any, leaf: int) -> float:
+    """The bytes that the engine needs for all that is stored of a part: a list grows by doubling."""
+    column, kind = group.column(leaf), schema.column(leaf)
+    width = _WIDTHS.get(column.physical_type, kind.length)
+    texts = column.total_uncompressed_size if column.physical_type == "BYTE_ARRAY" else 0
+    return float(2 * column.num_values * width + texts)
+
+
+def pages_of(path: str, column: Any) -> Pages:
+    """The pages of a column in a row group. Where they cannot be told, one that has all of it."""
+    try:
+        return _pages(path, column)
+    except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
+        return Pages(np.array([column.num_values]), np.array([float(column.total_uncompressed_size)]))
+
+
+_UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY, _DATA_2, _NUMBER = 2, 3, 5, 7, 8, 1
+"""Fields of a page's header, as the format numbers them."""
+
+
+def _pages(path: str, column: Any) -> Pages:
+    start, dictionary, rows, sizes = column.data_page_offset, 0, [], []
+    if column.has_dictionary_page and 0 < (column.dictionary_page_offset or 0) < start:
+        start = column.dictionary_page_offset
+    with open(path, "rb", buffering=1 << 12) as file:
+        file.seek(start)
+        while file.tell() < start + column.total_compressed_size:
+            header = _struct(file)
+            size, stored = header.get(_UNCOMPRESSED), header.get(_COMPRESSED)
+            if not (isinstance(size, int) and isinstance(stored, int) and size >= 0 and stored >= 0):
+                raise ValueError("no page")
+            if data := header.get(_DATA) or header.get(_DATA_2):
+                rows.append(int(data[_NUMBER]))
+                sizes.append(float(size))
+            elif header.get(_DICTIONARY):
+                dictionary += size
+            file.seek(stored, 1)
+    if sum(rows) != column.num_values:
+        raise ValueError("other pages")
+    coded = dictionary > 0 and column.physical_type == "BYTE_ARRAY" and _CODED.issuperset(column.encodings)
+    return Pages(np.cumsum(rows), np.array(sizes), dictionary, coded)
+
+
+def _struct(file: BinaryIO) -> dict[int, Any]:
+    """A struct of Thrift's compact protocol: its numbers and structs; the rest is skipped."""
+    found: dict[int, Any] = {}
+    field = 0
+    while head := _byte(file):
+        field = field + (head >> 4) if head >> 4 else _zigzag(file)
+        found[field] = _value(file, head & 15)
+    return found
+
+
+def _value(file: BinaryIO, kind: int) -> Any:
+    match kind:
+        case 1 | 2:  # a truth is in its kind
+            return None
+        case 3:
+            file.seek(1, 1)
+        case 4 | 5 | 6:
+            return _zigzag(file)
+        case 7:
+            file.seek(8, 1)
+        case 8:
+            file.seek(_varint(file), 1)
+        case 9 | 10:
+            _skip_list(file)
+        case 12:
+            return _struct(file)
+        case _:
+            raise ValueError("no field of a header")
+    return None
+
+
+def _skip_list(file: BinaryIO) -> None:
+    head = _byte(file)
+    for _ in range(head >> 4 if head >> 4 < 15 else _varint(file)):
+        _value(file, 3 if head & 15 in (1, 2) else head & 15)
+
+
+def _byte(file: BinaryIO) -> int:
+    return file.read(1)[0]
+
+
+def _varint(file: BinaryIO) -> int:
+    number = shift = 0
+    while shift < 64:
+        byte = _byte(file)
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number
+        shift += 7
+    raise ValueError("no number")
+
+
+def _zigzag(file: BinaryIO) -> int:
+    number = _varint(file)
+    return (number >> 1) ^ -(number & 1)
