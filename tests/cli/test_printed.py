@@ -10,6 +10,7 @@ import pytest
 from argument_fuzz import USUAL, commands, prepare
 
 from command_line import dphist
+from dphist.cli.output import say
 
 COMMANDS = commands()
 TAKES = {
@@ -85,3 +86,13 @@ def test_an_option_that_does_not_exist_names_the_nearest_one() -> None:
     assert "--epsilom" in done.stderr
     assert "--epsilon" in done.stderr
     assert "dphist plan --help" in done.stderr
+
+
+def test_what_is_said_gives_no_orders_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names of files and columns, and whatever an error quotes, were typed by anybody."""
+    for err in (False, True):
+        say("red\x1b[31m, \u202eback, line\nline, bell\x07", err=err)
+    told = capsys.readouterr()
+    for text in (told.out, told.err):
+        assert not set(text) & set("\x1b\u202e\x07")
+        assert text.count("\n") == 2

@@ -413,3 +413,9 @@ def test_every_record_of_a_unit_is_paid_for(name: str) -> None:
     assert plan.mechanism.delta(1.0) <= 1e-6
     atom = truncated_laplace.delta_one_bar(float(plan.mechanism.epsilon_per_group), plan.q)
     assert 4 * atom * (1 - 1e-5) <= 1e-6
+
+
+def test_a_factor_is_rounded_up() -> None:
+    for epsilon in (1e-9, 0.1, 0.5, 1.0, 3.0, 30.0):
+        told = float(factor_of(epsilon).partition(" = ")[2].replace(",", ""))
+        assert math.exp(epsilon) <= told <= 1.001 * math.exp(epsilon)

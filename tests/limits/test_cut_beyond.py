@@ -91,6 +91,15 @@ def test_values_of_any_size_are_cut_before_they_are_added_up(of: Any) -> None:
     assert (sizes[0], sizes[len(sizes) // 2], sizes[-1], sizes.sum()) == (2, 1, 2, 5)
 
 
+@pytest.mark.parametrize("kind", ["deviation", "square"])
+def test_each_value_is_clamped_before_those_of_a_unit_are_added_up(kind: Any) -> None:
+    """For means and variances of records: 1 and -1 are as far from 0 as each other, 99 and -1 are not."""
+    table = pa.table({"u": ["a", "a", "b", "b"], "n": [99.0, -1.0, 1.0, -99.0]})
+    found = groups(table, "u", Measure(kind, "n", -1.0, 1.0, records=2))
+    same = groups(table, "u", Measure(kind, "greatest", -1.0, 1.0, records=2, expression="greatest(least(n, 1), -1)"))
+    assert found == same
+
+
 @pytest.mark.parametrize("value", [math.inf, 2.0**155, 1e300])
 def test_sums_of_sums_of_values_of_any_size_end_at_the_largest(value: float) -> None:
     total = exact_total("x", lambda number: f"CAST(trunc({number}) AS BIGINT)", lambda whole: f"SUM({whole})")

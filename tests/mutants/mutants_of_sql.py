@@ -177,4 +177,27 @@ _EXPRESSIONS: Final = (
     ),
 )  # fmt: skip
 
-MUTANTS: Final[tuple[Mutant, ...]] = (*_RULES, *_RELATING, *_EXPRESSIONS)
+_ATTACKS: Final = "tests/sql/test_attacks.py::"
+_OTHER_FUNCTIONS: Final = (
+    f"{_ATTACKS}test_functions_that_see_or_change_more_than_the_tables_are_refused_in_outer_queries"
+)
+_GROWN: Final = f"{_ATTACKS}test_nothing_grows_out_of_numbers_in_outer_queries"
+_SESSION: Final = f"{_ATTACKS}test_a_session_of_outer_queries_reads_no_file_and_takes_no_setting"
+_OUTER: Final = _in_file(
+    "sql/outer.py",
+    ("files-of-an-outer-query", '        connection.execute("SET enable_external_access = false")\n', "",
+     "an outer query sees the tables alone", _SESSION),
+    ("settings-of-an-outer-query", '        connection.execute("SET lock_configuration = true")\n', "",
+     "an outer query changes nothing", _SESSION),
+    ("functions-of-the-machine", '"current_setting", ', "", "an outer query sees the tables alone", _OTHER_FUNCTIONS),
+    ("functions-with-side-effects", ' AND NOT coalesce(has_side_effects, false)"', '"', "an outer query changes nothing",
+     _OTHER_FUNCTIONS),
+    ("texts-without-end", "any(_size(one) > _GROWING[name] for one in numbers)", "False",
+     "a look at a statement takes little memory", _GROWN),
+    ("texts-of-texts-without-end", "if inner or not plain or", "if not plain or", "a look at a statement takes little memory",
+     _GROWN),
+    ("texts-as-long-as-a-value", "if inner or not plain or", "if inner or", "a look at a statement takes little memory",
+     _GROWN),
+)  # fmt: skip
+
+MUTANTS: Final[tuple[Mutant, ...]] = (*_RULES, *_RELATING, *_EXPRESSIONS, *_OUTER)

@@ -2207,6 +2207,8 @@ _STATEMENTS: Final = (
 )
 
 _GUARDED: Final = (f"{_BOUNDING}test_what_a_guard_rules_out_is_null_and_ends_no_run",)
+_DIGESTS: Final = ("tests/publish/test_verify.py::test_two_contents_have_two_digests",)
+_ON_DISK: Final = (f"{_LOCKS}test_what_replaces_a_state_is_on_disk_before_it_has_the_name_and_the_name_after",)
 _LOST: Final = f"{_ORDER}test_a_connection_that_is_lost_while_it_is_charged_leaves_open_whether_it_was"
 _ESCAPED: Final = ("tests/publish/test_display.py::test_every_word_of_a_card_and_of_a_listing_is_escaped",)
 _RARELY: Final = ("tests/publish/test_select.py::test_how_rarely_a_group_of_one_is_shown_is_told_as_it_is",)
@@ -2250,6 +2252,102 @@ _TOLD: Final = (
         "{expected['single_unit'] * 0.9:.1g} at most",
         "how rarely a group of one unit is shown is told as it is",
         _RARELY,
+    ),
+    Mutant(
+        "orders-to-a-terminal",
+        "cli/output.py",
+        "_print(printable(text, lines=True), err=err)",
+        "_print(text, err=err)",
+        "what is printed was typed by others",
+        ("tests/cli/test_printed.py::test_what_is_said_gives_no_orders_to_a_terminal",),
+    ),
+    Mutant(
+        "script-that-a-key-ends",
+        "report/page.py",
+        'for letter in "<>&\'"})',
+        'for letter in ">&\'"})',
+        "no key becomes markup",
+        ("tests/report/test_contents.py::test_no_key_ends_the_script_that_holds_it",),
+    ),
+    Mutant(
+        "formula-at-a-sign",
+        "spreadsheet.py",
+        "[=+@\\t",
+        "[=+\\t",
+        "no text is run by a spreadsheet",
+        ("tests/publish/test_spreadsheet.py::test_every_letter_that_begins_a_formula_is_escaped",),
+    ),
+    Mutant(
+        "texts-cut-in-another-place",
+        "publish/digests.py",
+        '    yield pc.binary_length(texts).to_numpy().astype("<i8").tobytes()\n',
+        "",
+        "an edited table has another digest",
+        _DIGESTS,
+    ),
+    Mutant(
+        "numbers-of-another-type",
+        "publish/digests.py",
+        "fields = [[field.name, str(field.type)] for field in table.schema]",
+        "fields = [field.name for field in table.schema]",
+        "an edited table has another digest",
+        _DIGESTS,
+    ),
+    Mutant(
+        "factor-rounded-down",
+        "words.py",
+        "rounded_up(math.nextafter(math.exp(epsilon), math.inf))",
+        "float(f'{math.exp(epsilon):.4g}') * 0.9999",
+        "what a guarantee says is rounded up",
+        ("tests/flexible/test_statistics.py::test_a_factor_is_rounded_up",),
+    ),
+    Mutant(
+        "intervals-of-half-the-level",
+        "publish/table.py",
+        "noisy.law, asked, level, entropy, perturb)",
+        "noisy.law, asked, level and level / 2, entropy, perturb)",
+        "intervals have the level that was asked for",
+        ("tests/publish/test_quantile_release.py::test_intervals_of_quantiles_have_the_level_that_was_asked_for",),
+    ),
+    Mutant(
+        "name-of-a-round-not-on-disk",
+        "publish/private_files.py",
+        "        os.rename(partial, path)\n        _sync_folder(path.parent)\n",
+        "        os.rename(partial, path)\n",
+        "a round that was given out survives a loss of power",
+        _ON_DISK,
+    ),
+    Mutant(
+        "state-not-on-disk",
+        "publish/private_files.py",
+        "        write(sink)\n    os.fsync(handle)\n",
+        "        write(sink)\n",
+        "a state that was replaced survives a loss of power",
+        _ON_DISK,
+    ),
+    Mutant(
+        "name-of-a-state-not-on-disk",
+        "publish/private_files.py",
+        "            _sync_folder(self.path.parent)\n",
+        "",
+        "a state that was replaced survives a loss of power",
+        _ON_DISK,
+    ),
+    Mutant(
+        "new-state-that-others-can-read",
+        "publish/private_files.py",
+        "handle = os.open(path, flags | systems.NO_WAIT, 0o600)",
+        "handle = os.open(path, flags | systems.NO_WAIT, 0o644)",
+        "what is spent and asked is readable by the owner alone",
+        _ON_DISK,
+    ),
+    Mutant(
+        "outside-on-one-side",
+        "selection/bounds.py",
+        "(sizes.middle > upper) | (sizes.middle < lower)",
+        "sizes.middle > upper",
+        "how many units are clamped is told for both ends",
+        ("tests/publish/test_drawn_bounds.py::test_the_share_that_is_outside_is_beyond_both_ends",),
     ),
     Mutant(
         "bucket-of-no-width",

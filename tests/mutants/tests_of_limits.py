@@ -266,11 +266,10 @@ BOUNDS: Final[dict[str, tuple[str, ...]]] = {
     "engines/joins.py::limited_sql::most": (
         "tests/engines/test_joins.py::test_rows_with_several_partners_become_so_many_of_one_unit",
     ),
-    "engines/spark/distinct.py::_count::most": (f"{_CROWDS}[spark]",),
     "engines/spark/groups.py::SparkGroups.less_next_largest::most": _CUT_ON_SPARK,
     "engines/spark/groups.py::SparkGroups.less_next_largest::most + 1": _CUT_ON_SPARK,
     "engines/spark/pairs.py::SparkPairs.sampled::most_groups": (
-        "tests/spark/test_spark_counts.py::test_counts_by_class_are_the_same_bits_on_spark",
+        "tests/spark/test_spark_engine.py::test_every_set_of_groups_is_kept_equally_often",
     ),
     "engines/spark/pairs.py::with_bins_sql::most": (f"{_OF_BINS}[spark]",),
     "engines/spark/sketch.py::_reduced::sparsity": _SKETCHED,
@@ -283,16 +282,17 @@ BOUNDS: Final[dict[str, tuple[str, ...]]] = {
 }
 """The tests that notice one group or value more than a unit is bounded to."""
 
-_ORACLE: Final = ("tests/engines/test_engine_oracle.py",)
 CLAMPS: Final[dict[str, tuple[str, ...]]] = {
     "engines/buckets.py::_sums::clamped": _ADDED,
-    "engines/sql.py::_steps::clamped-1": _ORACLE,
-    "engines/sql.py::_steps::clamped-2": _ORACLE,
-    "engines/sql.py::_steps::clamped-3": _ORACLE,
-    "engines/sql.py::_steps::clamped-4": _ORACLE,
-    "engines/sql.py::_totals::clamped-1": _ORACLE,
+    "engines/sql.py::_steps::clamped-2": (
+        "tests/engines/test_engine_bounding.py::"
+        "test_one_unit_moves_few_groups_and_each_by_no_more_than_its_sensitivity[duckdb]",
+    ),
+    "engines/sql.py::_totals::clamped-1": (f"{_CUT}test_each_value_is_clamped_before_those_of_a_unit_are_added_up",),
     "engines/sql.py::_totals::clamped-2": _ADDED,
-    "engines/sql.py::bin_sql::clamped": ("tests/engines/test_engine_bins.py::test_bins_are_those_of_the_oracle",),
+    "engines/sql.py::bin_sql::clamped": (
+        "tests/engines/test_engine_bins.py::test_listed_groups_without_records_have_no_bins[duckdb]",
+    ),
     "engines/sums.py::exact_total::clamped": _TOTALS,
 }
 """The tests that notice where a number is not clamped."""

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 
 import dphist as dp
-from dphist.engines.buckets import BUCKETS
+from dphist.engines.buckets import BUCKETS, OF_A_SIGN, upper_ends
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.measures import Measure
 from dphist.noise import DiscreteLaplace
 from dphist.publish.bounds import spend_of_bounds
+from dphist.selection.bounds import read_sizes, share_outside
 from drawn_laws import Draw, Integers, Noise, recorded, silence
 
 UNITS = 600
@@ -108,3 +109,15 @@ def test_what_is_told_follows_from_the_noisy_histogram_alone(name: str) -> None:
     assert name != "one end" or found[0]["outside"] > 0.2
     with recorded(silence):
         assert outcome(OUTCOMES[name](SPARSE)) != found[0]
+
+
+def test_the_share_that_is_outside_is_beyond_both_ends() -> None:
+    """A tenth of units have -100, seven tenths 1, two tenths 100."""
+    histogram = np.zeros(BUCKETS, np.int64)
+    for size, number in ((-100.0, 1_000), (1.0, 7_000), (100.0, 2_000)):
+        place = int(np.searchsorted(upper_ends(), abs(size), side="right"))
+        histogram[OF_A_SIGN + 1 + place if size > 0 else OF_A_SIGN - 1 - place] = number
+    sizes = read_sizes(histogram, 1.0)
+    assert sizes is not None
+    ends = {(-10.0, 10.0): 0.3, (-1000.0, 10.0): 0.2, (-10.0, 1000.0): 0.1, (-1000.0, 1000.0): 0.0}
+    assert {both: share_outside(sizes, *both) for both in ends} == pytest.approx(ends, abs=1e-3)

@@ -20,13 +20,16 @@ import dphist as dp
 from dphist.aggregates import Aggregate
 from dphist.cli.options import parse
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import TREE_DRAW_ERROR, tree_surcharge
+from dphist.mechanisms.base import TREE_DRAW_ERROR, Kept, tree_surcharge
 from dphist.noise import DiscreteLaplace, RoundedGaussian, sampler_error
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.laws import LARGEST_SCALE
+from dphist.noise.testing import SeededEntropy
 from dphist.planning import storage
 from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection
+from dphist.publish.table import noisy_trees
+from dphist.quantiles import Bins, noisy_quantiles
 from dphist.selection import counting
 from dphist.selection.bounds import cover_tails, read_sizes
 from dphist.verification.of_release import _check_quantiles
@@ -374,3 +377,20 @@ def test_private_bounds_of_quantiles() -> None:
     there, absent = (one["in_words"] for one in found.metadata()["bounds"])
     assert re.fullmatch(r"quantile_x: values are clamped to \[\S+, \S+\]; about \S+ % of units are outside\.", there)
     assert absent.startswith("quantile_none: no bounds found")
+
+
+@pytest.mark.parametrize("level", [None, 0.5, 0.9])
+def test_intervals_of_quantiles_have_the_level_that_was_asked_for(level: float | None) -> None:
+    plan = dp.plan(**BUDGET, max_groups=1, quantiles={"x": ([0.25, 0.75], 0.0, 10.0)})
+    (noisy,) = plan.measures
+    bins = Bins.from_records(
+        1, np.zeros(500, np.int64), np.arange(500) * 7, np.full(500, 1 << noisy.measure.tree.step_bits)
+    )
+    with allow_test_entropy():
+        kept = Kept(np.zeros(1, np.int64), np.full(1, 500), 0)
+        found = noisy_trees(plan, kept, {"bins_1": bins}, level, SeededEntropy(3))[noisy.name]
+        law: Any = noisy.law
+        perturb = plan.mechanism.perturb_sums
+        want = noisy_quantiles(bins, noisy.measure.tree, law, [0.25, 0.75], level, SeededEntropy(3), perturb)
+    for name in ("values", "std_errors", "low", "high"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(want, name))

@@ -116,3 +116,10 @@ def test_the_command_line_escapes_unless_told_not_to(more: list[str], tmp_path: 
         texts = {line.split(",")[0] for line in (tmp_path / out).read_text().splitlines()[1:]}
         assert texts == {"=cmd" if more else "'=cmd", "b"}
         assert dphist("verify", out, cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_every_letter_that_begins_a_formula_is_escaped(first: str) -> None:
+    for text in (f"{first}1+1", f" {first}SUM(A1)", f'"{first}a'):
+        assert escaped(text) == f"'{text}"
+    assert escaped(f"a{first}1") == f"a{first}1"

@@ -493,3 +493,10 @@ def test_a_plan_with_a_power_of_ten_is_refused_before_it_fills_the_memory(tmp_pa
     (tmp_path / "plan.json").write_text(json.dumps(stored))
     with pytest.raises(dp.InvalidPlan, match="a fraction of whole numbers"):
         dp.Plan.load(tmp_path / "plan.json")
+
+
+def test_two_contents_have_two_digests() -> None:
+    """Also where their bytes are the same: texts that are cut in another place, numbers of another type."""
+    texts = [pa.table({"k": parts}) for parts in (["ab", "c"], ["a", "bc"], ["", "abc"])]
+    numbers = [pa.table({"n": pa.array([1, 2], kind)}) for kind in (pa.int32(), pa.int64(), pa.date32())]
+    assert len({table_digest(table) for table in (*texts, *numbers)}) == 6

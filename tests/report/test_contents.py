@@ -18,7 +18,7 @@ import dphist as dp
 from dphist.cli.app import app
 from dphist.columns import not_protected
 from dphist.publish.result import Published, Release, Selection
-from dphist.report.page import FIRST_ROWS
+from dphist.report.page import FIRST_ROWS, as_json
 
 CHEAP = [kind for kind in KINDS if kind != "keys"]
 
@@ -153,3 +153,11 @@ def test_an_empty_table_says_why_and_is_left_out() -> None:
     assert "No group was released: none was large enough." in published.summary()
     assert "±" not in published.summary().partition("Guarantee")[2].partition("How to read")[0]
     assert "<table id" not in published.html()
+
+
+def test_no_key_ends_the_script_that_holds_it() -> None:
+    """Of long tables the page has rows as data: letters that would be markup are spelled out there."""
+    table = pa.table({"k": [f"</script><b>&'{row}" for row in range(FIRST_ROWS + 5)], "n": range(FIRST_ROWS + 5)})
+    text = as_json(table.to_pydict())
+    assert not set(text) & set("<>&'")
+    assert json.loads(text) == table.to_pydict()

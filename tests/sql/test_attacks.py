@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import dphist as dp
 from command_line import dphist
+from dphist.engines.query import PerformanceSettings
 from dphist.publish.answer import describe_answer
+from dphist.sql import outer
 
 PEOPLE = pa.table(
     {
@@ -74,6 +78,50 @@ def test_count_of_two_columns_is_refused(con: Any) -> None:
 def test_functions_of_the_engine_itself_are_refused_in_outer_queries(call: str, con: Any) -> None:
     with pytest.raises(dp.InvalidParameter, match="functions"):
         con.prepare(f"SELECT {call} FROM ({COUNT})")
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["getenv('HOME')", "current_setting('threads')", "getvariable('x')", "random()", "uuid()", "setseed(0.5)", "nextval('s')",
+     "error('no')", "pg_typeof(n)", "now_is(n)"],
+)  # fmt: skip
+def test_functions_that_see_or_change_more_than_the_tables_are_refused_in_outer_queries(call: str, con: Any) -> None:
+    with pytest.raises(dp.InvalidParameter, match=r"functions without side effects|GoogleSQL"):
+        con.prepare(f"SELECT {call} AS x FROM ({COUNT})")
+
+
+@pytest.mark.parametrize(
+    ("call", "fits"),
+    [
+        ("repeat('x', 10000)", True),
+        ("repeat('x', 10001)", False),
+        ("lpad('x', 10001, 'y')", False),
+        ("rpad('x', 100 * 100, 'y')", False),
+        ("repeat('x', n)", False),
+        ("repeat(repeat('x', 10000), 10000)", False),
+        ("range(1000000)", True),
+        ("range(1000001)", False),
+        ("generate_series(1, 1000001)", False),
+        ("list_resize([1], 10001)", False),
+    ],
+)
+def test_nothing_grows_out_of_numbers_in_outer_queries(call: str, fits: bool, con: Any) -> None:
+    """The engine computes constants while it only looks at a query: before anything is charged, and without any limit."""
+    with nullcontext() if fits else pytest.raises(dp.InvalidParameter, match="with sizes of at most"):
+        assert con.prepare(f"SELECT {call} AS x FROM ({COUNT})").jobs
+
+
+def test_a_session_of_outer_queries_reads_no_file_and_takes_no_setting() -> None:
+    """Whatever a query may hold that nobody thought of."""
+    with outer._opened("SELECT 1", {}, [], lambda *_: None, PerformanceSettings(), rows=False) as connection:
+        for sql, words in (
+            ("SELECT * FROM read_text('/etc/hosts')", "disabled"),
+            ("SET threads = 1", "locked"),
+            ("SET enable_external_access = true", "locked|running"),
+            ("COPY (SELECT 1) TO '/tmp/out.csv'", "disabled"),
+        ):
+            with pytest.raises(duckdb.Error, match=words):
+                connection.execute(sql)
 
 
 def test_the_sum_of_guarantees_is_rounded_up(con: Any) -> None:

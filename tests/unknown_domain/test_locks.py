@@ -7,6 +7,7 @@ import fcntl
 import multiprocessing
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
@@ -18,7 +19,7 @@ from lock_child import RESULTS, add, obey, query, start_session, start_stream, u
 
 import dphist as dp
 from dphist.errors import DphistError, InvalidParameter
-from dphist.publish.private_files import locked
+from dphist.publish.private_files import creating, locked, replace_private
 
 QUERY = ["reading", "choosing", "before the first rename", "behind the first rename", "before the second rename",
          "behind the second rename"]  # fmt: skip
@@ -333,3 +334,30 @@ def test_nothing_but_a_regular_file_becomes_a_session_or_a_stream(tmp_path: Path
         start_stream(str(tmp_path / "stream"))
     assert (tmp_path / "pipe").is_fifo()
     assert (tmp_path / "stream" / "state.arrow").is_fifo()
+
+
+def test_what_replaces_a_state_is_on_disk_before_it_has_the_name_and_the_name_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a loss of power the old state is there or the new one; both are readable by their owner alone."""
+    path = tmp_path / "state"
+    told: list[tuple[bool, bytes]] = []
+    sync = os.fsync
+
+    def noted(handle: int) -> None:
+        told.append((stat.S_ISDIR(os.fstat(handle).st_mode), path.read_bytes()))
+        sync(handle)
+
+    def write(content: bytes) -> Callable[[Any], None]:
+        def to(sink: Any) -> None:
+            sink.write(content)
+
+        return to
+
+    monkeypatch.setattr(os, "fsync", noted)
+    with creating(path, "state") as file:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        file.replace(write(b"old"))
+    replace_private(path, write(b"new"))
+    assert told == [(False, b""), (True, b"old"), (False, b"old"), (True, b"new")]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
