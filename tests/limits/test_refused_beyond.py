@@ -90,7 +90,8 @@ def literal(complaint: str | None) -> None:
 def statement(text: str) -> str:
     """A private SELECT, as it is explained."""
     table = pa.table({"u": ["a"], "k": ["b"], "n": [1.0]})
-    return dp.connect(tables={"t": table, "p": dp.public(table)}, unit="u").explain(f"{PRIVATE} {text}")
+    public = dp.public(pa.table({"k": ["b"]}))
+    return dp.connect(tables={"t": table, "p": public}, unit="u").explain(f"{PRIVATE} {text}")
 
 
 def drawable(**change: Any) -> None:
