@@ -22,6 +22,8 @@ _UP: Final = "MOST|LONGEST|LARGEST|DEEPEST|WIDEST"
 _DOWN: Final = "LEAST|SMALLEST"
 _NAME: Final = re.compile(rf"_?(?:[A-Z0-9]+_)*(?:(?P<up>{_UP})|{_DOWN})(?:_[A-Z0-9]+)*")
 
+_WORD: Final = re.compile(f"{_UP}|{_DOWN}")
+
 _WORDS: Final = re.compile(
     r"at most |at least |between 1 and |from 2 to |in \[0, |\b1 to |not even |budget that shows "
 )
@@ -116,7 +118,8 @@ def constants() -> frozenset[str]:
     """The limits, by file and name."""
     found = set()
     for module in modules():
-        for node in module.tree.body if not module.file.startswith("audit/") else ():
+        limited = _WORD.search(module.text) and not module.file.startswith("audit/")
+        for node in module.tree.body if limited else ():
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             names = [name for target in targets if target is not None for name in ast.walk(target)]
             found |= {f"{module.file}::{_last(name)}" for name in names if _NAME.fullmatch(_last(name))}
@@ -128,7 +131,7 @@ def uses() -> dict[str, tuple[Module, ast.expr]]:
     """Every place that names a limit, but where it is only told."""
     found: dict[str, tuple[Module, ast.expr]] = {}
     for module in modules():
-        if module.file.startswith("audit/"):
+        if module.file.startswith("audit/") or not _WORD.search(module.text):
             continue
         names = [node for node in module.parents if _is_limit(module, node) and not _is_told(module, node)]
         for key, node in numbered(module, names, _last).items():
@@ -143,9 +146,13 @@ def _last(node: ast.AST) -> str:
 
 def _is_limit(module: Module, node: ast.AST) -> bool:
     """Whether this names a limit, of this file or of another."""
-    if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
-        return False
     name = _last(node)
+    if (
+        not _NAME.fullmatch(name)
+        or not isinstance(node, ast.Name | ast.Attribute)
+        or not isinstance(node.ctx, ast.Load)
+    ):
+        return False
     own = f"{module.file}::{name}"
     named = {own} & constants() or {one for one in constants() if one.endswith(f"::{name}")}
     return not named <= set(chain.from_iterable(NO_LIMITS.values()))
@@ -200,7 +207,7 @@ def bounds() -> dict[str, tuple[Module, ast.expr]]:
 def clamps() -> dict[str, tuple[Module, ast.Call]]:
     """Where an engine clamps numbers, by the first argument."""
     found: dict[str, tuple[Module, ast.Call]] = {}
-    for module in (one for one in modules() if one.file.startswith("engines/")):
+    for module in (one for one in modules() if one.file.startswith("engines/") and "clamped(" in one.text):
         calls = [node for node in module.parents if isinstance(node, ast.Call) and _last(node.func) == "clamped"]
         for key, node in numbered(module, list(calls), lambda _: "clamped").items():
             if isinstance(node, ast.Call) and key not in chain.from_iterable(NOT_LIMITED.values()):
