@@ -16,7 +16,7 @@ import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.measures import Column, Floats, Measure, NoisyMeasure, NoisySum, Nulls, one_error
+from dphist.measures import Column, Floats, Measure, NoisyMeasure, NoisySum, Nulls, one_error, or_lost
 from dphist.quantiles import NoisyQuantiles
 from dphist.words import number
 
@@ -99,6 +99,14 @@ class Aggregate:
         assert self.lower is not None
         assert self.upper is not None
         return self.lower, self.upper
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """The least and the largest value that its columns can have; None where only the number of units limits them."""
+        lower, upper = self.bounds
+        half = (upper - lower) / 2
+        spans = {"mean": (lower, upper), "quantile": (lower, upper), "variance": (0.0, half**2), "std": (0.0, half)}
+        return spans.get(self.kind)
 
     @property
     def source(self) -> tuple[object, ...]:
@@ -190,13 +198,13 @@ class Aggregate:
 
     def _quantiles(self, noisy: NoisyQuantiles) -> list[Column]:
         """A column for each probability, with the bounds of the tree's own interval."""
-        bounds = (
-            (None,) * len(self.names)
-            if noisy.low is None or noisy.high is None
-            else zip(noisy.low, noisy.high, strict=True)
-        )
-        rows = zip(self.names, noisy.values, noisy.std_errors, bounds, strict=True)
-        return [Column(name, values, (errors,), bounds=ends) for name, values, errors, ends in rows]
+        none = noisy.low is None or noisy.high is None
+        bounds = (None,) * len(self.names) if none else zip(noisy.low, noisy.high, strict=True)  # type: ignore[arg-type]
+        rows = zip(self.names, noisy.values, noisy.std_errors, noisy.totals, bounds, strict=True)
+        return [
+            Column(name, values, (errors,), bounds=ends, span=self.span, present=totals)
+            for name, values, errors, totals, ends in rows
+        ]
 
     def _mean(self, deviation: tuple[NoisyMeasure, NoisySum], present: Any = None) -> Column:
         """centre + recentred sum/number of units with a value, cut to the bounds. Errors are of first order in the noise."""
@@ -206,12 +214,15 @@ class Aggregate:
             units, noises = part.units, (np.asarray(part.units_std),)
         else:
             units, noises = present[0].total(present[1])
+        number, std = units, np.sqrt(sum(noise**2 for noise in noises))
         units = np.maximum(units, 1.0)
         centre = deviation[0].measure.centre
         values = np.clip(centre + part.values / units, *self.bounds)
         own = (*part.noises, *(np.abs(values - centre) * noise for noise in noises[:-1]))
         of_count = one_error((centre - values) * noises[-1], *part.of_units)
-        return Column(self.name, values, tuple(noise / units for noise in (*own, of_count, *self._cut(units))))
+        noises = tuple(noise / units for noise in (*own, *self._cut(units)))
+        errors = (*noises, or_lost(of_count / units, self.bounds, number, std))
+        return Column(self.name, values, errors, span=self.span, present=number)
 
     def _spread(
         self,
@@ -232,20 +243,23 @@ class Aggregate:
         variance = np.clip(recentred + square[0].measure.centre - mean**2, 0.0, largest)
         slope = (2 * mean**2 - recentred) / n
         *own, of_count = of_records
+        of_units = one_error(
+            slope * of_count,
+            *(moved / n for moved in squares.of_units),
+            *(-2 * mean / n * moved for moved in sums.of_units),
+        )
+        std = np.sqrt(sum(noise**2 for noise in of_records))
         noises = (
             *(noise / n for noise in squares.noises),
             *(2 * np.abs(mean) / n * noise for noise in sums.noises),
             *(np.abs(slope) * noise for noise in own),
-            one_error(
-                slope * of_count,
-                *(moved / n for moved in squares.of_units),
-                *(-2 * mean / n * moved for moved in sums.of_units),
-            ),
             *(cut / n for cut in self._cut(n)),
+            or_lost(of_units, (0.0, largest), records, std),
         )
-        if self.kind == "variance":
-            return Column(self.name, variance, noises)
-        return _root(self.name, variance, noises, math.sqrt(largest))
+        values = variance
+        if self.kind == "std":
+            values, noises = _root(variance, noises, math.sqrt(largest))
+        return Column(self.name, values, noises, span=self.span, present=records)
 
     def noises(self, values: Floats, noisy: Mapping[str, NoisyMeasure], count: NoisySum) -> tuple[Floats, ...] | None:
         """The stds of the noises in published values, if they follow from the table; None if from unpublished sums, too."""
@@ -307,13 +321,13 @@ def percent_in_name(probability: float) -> str:
     return f"{Decimal(repr(probability)) * 100:f}".rstrip("0").rstrip(".").replace(".", "_")
 
 
-def _root(name: str, variance: Floats, noises: tuple[Floats, ...], most: float) -> Column:
+def _root(variance: Floats, noises: tuple[Floats, ...], most: float) -> tuple[Floats, tuple[Floats, ...]]:
     """The square root. Two of its errors reach as far as the root of the variance does with two of its own, up or down."""
     std = np.sqrt(variance)
     error = np.sqrt(sum(noise**2 for noise in noises))
     down = std - np.sqrt(np.maximum(variance - 2 * error, 0.0))
     own = np.maximum(down, np.sqrt(variance + 2 * error) - std) / 2 * (1 + 1e-9)  # down to 0 itself
-    return Column(name, std, tuple(np.minimum(noise / error * own, most) for noise in noises))
+    return std, tuple(np.minimum(noise / error * own, most) for noise in noises)
 
 
 def merge(aggregates: Iterable[Aggregate]) -> tuple[Measure, ...]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.noise.laws import DiscreteLaplace, Law, RoundedGaussian
-from dphist.quantiles import STEP_BITS, Tree
+from dphist.quantiles import LOST, STEP_BITS, Tree
 
 Kind = Literal["sum", "mean", "rows", "filled", "present", "records", "deviation", "square", "bins", "distinct"]
 Nulls = Literal["counted", "left out"]
@@ -231,6 +231,7 @@ class Column:
     """Published values, and the stds with which each independent noise enters their error.
 
     plain: the noisy values, where others are published that are estimated from them; bounds: those of the same estimate.
+    span: the least and the largest value that there can be; present: the noisy number of units, or records, with a value.
     """
 
     name: str
@@ -238,11 +239,24 @@ class Column:
     noises: tuple[Floats, ...]
     plain: Floats | None = None
     bounds: tuple[Floats, Floats] | None = None
+    span: tuple[float, float] | None = None
+    present: Floats | None = None
 
     @property
     def std_errors(self) -> Floats:
         """Independent noises add up in squares."""
         return np.asarray(np.sqrt(sum(noise**2 for noise in self.noises)))
+
+    def where(self, rows: NDArray[np.bool_]) -> Column:
+        """Some of the groups; of a column without other bounds than its noises give."""
+        return Column(self.name, self.values[rows], tuple(noise[rows] for noise in self.noises))
+
+    @property
+    def withheld(self) -> NDArray[np.bool_]:
+        """Which values say less than their bounds alone, and are not published."""
+        if self.span is None:
+            return np.zeros(len(self.values), np.bool_)
+        return says_nothing(self.std_errors, self.span)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -288,6 +302,22 @@ class NoisyMeasure:
         centre = self.measure.centre
         of_count = one_error(centre * part.units_std, *part.of_units)
         return part.values + centre * part.units, (*part.noises, of_count)
+
+
+def says_nothing(std_errors: Floats, span: tuple[float, float]) -> NDArray[np.bool_]:
+    """Whether values inside these bounds have errors above that of not looking: of a uniform place between the bounds.
+
+    A function of what is published, the errors, so that it costs nothing and anybody can compute it anew.
+    """
+    return np.asarray(std_errors > (span[1] - span[0]) * 12**-0.5)
+
+
+def or_lost(noise: Floats, span: tuple[float, float], number: Floats, std: Floats) -> Floats:
+    """The std of a noise; that of no knowledge where the number that a value is divided by is lost in its own noise.
+
+    An error of first order is one only where the divisor is known.
+    """
+    return np.where(number < LOST * std + 0.5, span[1] - span[0], noise)
 
 
 def one_error(*parts: Floats | float) -> Floats:

@@ -35,6 +35,9 @@ STEP_BITS: Final = 20
 MOST_RECORDS: Final = 2**16
 MOST_QUANTILES: Final = 64
 
+LOST: Final = 2.0
+"""A noisy number of units below so many of its standard errors, and a half, may as well be that of nobody."""
+
 _UP: Final = 1 + 2.0**-48
 _WALKS_AT_ONCE: Final = 1 << 16
 _LEAST_REACH: Final = 0.1
@@ -187,10 +190,14 @@ class Tree:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisyQuantiles:
-    """A row for each probability, a column for each group. low and high: intervals, if a level was asked for."""
+    """A row for each probability, a column for each group. low and high: intervals, if a level was asked for.
+
+    totals: the noisy weight of each group, the same in every row. Where it is lost in its noise, so is every quantile.
+    """
 
     values: Floats
     std_errors: Floats
+    totals: Floats
     low: Floats | None
     high: Floats | None
 
@@ -233,10 +240,12 @@ def noisy_quantiles(
     walks = _Walks(np.tile(shifts, len(probabilities)), np.repeat(probabilities, len(shifts)))
     noise = _Noise(law, entropy, perturb)
     size = max(1, _WALKS_AT_ONCE // len(walks.shifts))
-    positions = np.empty((len(bins), len(walks.shifts)))
+    positions, totals = np.empty((len(bins), len(walks.shifts))), np.empty(len(bins))
     for first in range(0, len(bins), size):
-        positions[first : first + size] = _walk(bins[first : first + size], tree, law, walks, noise)
-    return _read(tree, positions.reshape(len(bins), len(probabilities), len(shifts)))
+        part = slice(first, first + size)
+        positions[part], totals[part] = _walk(bins[part], tree, law, walks, noise)
+    lost = totals < LOST * _std(law) + (1 << tree.step_bits) / 2
+    return _read(tree, positions.reshape(len(bins), len(probabilities), len(shifts)), totals, lost)
 
 
 def critical_value(law: TreeLaw, miss: float) -> float:
@@ -280,11 +289,12 @@ class _Walks:
     probabilities: Floats
 
 
-def _walk(bins: Bins, tree: Tree, law: TreeLaw, walks: _Walks, noise: _Noise) -> Floats:
-    """Where all walks end in each group, in bins. Those without a shift end inside a bin, the others at its outer end.
+def _walk(bins: Bins, tree: Tree, law: TreeLaw, walks: _Walks, noise: _Noise) -> tuple[Floats, Floats]:
+    """Where all walks end in each group, in bins, and the noisy totals of groups.
 
-    A walk without a shift goes by prefixes that are cut to those at the ends of the node: one rising estimate for every
-    probability. The others go by plain prefixes, whose error is a known sum of noises.
+    Walks without a shift end inside a bin, the others at its outer end. One without a shift goes by prefixes that are cut to
+    those at the ends of the node: one rising estimate for every probability. The others go by plain prefixes, whose error is a
+    known sum of noises.
     """
     groups, height, std = len(bins), tree.height, _std(law)
     shape = (groups, len(walks.shifts))
@@ -321,7 +331,7 @@ def _walk(bins: Bins, tree: Tree, law: TreeLaw, walks: _Walks, noise: _Noise) ->
     ends = (nodes - (np.arange(groups)[:, None] << height)).astype(np.float64)
     ends[:, point] += inside
     ends[:, walks.shifts > 0] += 1
-    return ends
+    return ends, total[:, 0]
 
 
 def _draw(law: TreeLaw, nodes: Integers, entropy: Entropy | None) -> Integers:
@@ -334,13 +344,15 @@ def _std(law: TreeLaw) -> float:
     return math.sqrt(2) * float(law.scale) if isinstance(law, DiscreteLaplace) else float(law.std)
 
 
-def _read(tree: Tree, positions: Floats) -> NoisyQuantiles:
+def _read(tree: Tree, positions: Floats, totals: Floats, lost: NDArray[np.bool_]) -> NoisyQuantiles:
     """Values, standard errors (half of what one std on either side is apart, and a uniform place in a bin), intervals."""
     columns = np.moveaxis(positions, 0, -1)  # probability, walk, group
     values = tree.values_at(columns[:, 0])
     spread = (columns[:, 2] - columns[:, 1] - 1) / 2
     errors = tree.resolution * np.sqrt(np.maximum(spread, 0) ** 2 + 1 / 12)
+    errors = np.where(lost, np.maximum(errors, (tree.upper - tree.lower) / 2), errors)
+    weights = np.broadcast_to(np.ldexp(totals, -tree.step_bits), values.shape)
     if columns.shape[1] == 3:
-        return NoisyQuantiles(values, errors, None, None)
+        return NoisyQuantiles(values, errors, weights, None, None)
     low, high = tree.values_at(columns[:, 3]), tree.values_at(columns[:, 4])
-    return NoisyQuantiles(values, errors, np.minimum(low, values), np.maximum(high, values))
+    return NoisyQuantiles(values, errors, weights, np.minimum(low, values), np.maximum(high, values))

@@ -44,6 +44,7 @@ _BARS: Final = (
 _OF_LISTS: Final = (TOP_K, TOP_K_COSTS)
 _SAMPLED: Final = "tests/noise/test_noise_sampling.py::test_a_close_call_of_a_discrete_law_is_decided_by_further_words"
 _COINS: Final = "tests/noise/test_noise_bernoulli.py::test_a_tie_is_decided_by_further_words"
+_SIZED_BY_NOISE: Final = "tests/publish/test_withheld.py::test_sizes_follow_from_the_noise_of_the_tree"
 _PAID_TREES: Final = _TREES + "test_the_trees_that_are_drawn_are_those_that_are_paid_for"
 _SELECTED_TREES: Final = _TREES + "test_trees_of_selected_groups_have_noise_for_all_the_groups_of_a_unit"
 _QUANTILES: Final = "tests/quantiles/test_quantiles.py::"
@@ -87,6 +88,7 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "noise/enclosure.py::bernoulli_exp::below_exp": (_COINS,),
     "noise/exact.py::add_exactly::sample_exactly": (_EXACT + "test_noise_is_added_to_the_values_as_they_are",),
     "noise/sampling.py::BlockSampler.accepts_exactly::below_exp": (_SAMPLED,),
+    "planning/sizes.py::_error::noisy_quantiles": (_SIZED_BY_NOISE,),
     "publish/bounds.py::bounds.run::noise_sizes": (_FOUND, _TOLD),
     "publish/sizing.py::settle_bounds::noise_sizes": (_SIZED, _TOLD),
     "publish/table.py::noisy_trees::noisy_quantiles": (_PAID_TREES,),

@@ -1346,6 +1346,7 @@ QUANTILES: Final = in_file(
 )  # fmt: skip
 
 _TREES = "tests/publish/test_quantile_release.py::"
+_WITHHELD = "tests/publish/test_withheld.py::"
 _PAID = _TREES + "test_the_trees_that_are_drawn_are_those_that_are_paid_for"
 _SAMPLER = _TREES + "test_the_sampler_of_trees_has_its_part_of_delta"
 _BINS = "tests/engines/test_engine_bins.py::"
@@ -1406,6 +1407,31 @@ TREES: Final = (
         ("trees-of-other-groups", 'bins, asked = groups[f"bins_{position}"][kept.index],',
          'bins, asked = groups[f"bins_{position}"][: len(kept.index)],', "a group is published with its own tree",
          _TREES + "test_a_group_has_its_own_tree"),
+    ),
+    *in_file(
+        "measures.py",
+        ("published-whatever-the-noise", "std_errors > (span[1] - span[0]) * 12**-0.5", "std_errors > math.inf",
+         "what says less than its bounds alone is withheld",
+         _WITHHELD + "test_a_table_without_any_number_says_so_everywhere"),
+        ("withheld-by-half-the-range", "* 12**-0.5)", "* 0.5)", "what says less than its bounds alone is withheld",
+         _WITHHELD + "test_the_rule_is_that_of_an_even_place_between_the_bounds"),
+        ("divided-by-noise", "np.where(number < LOST * std + 0.5, span[1] - span[0], noise)", "noise",
+         "a mean of nobody is withheld", _WITHHELD + "test_groups_in_which_nobody_has_a_value_have_none[{'epsilon': 50.0}]"),
+    ),
+    *in_file(
+        "quantiles.py",
+        ("quantiles-of-nobody", "errors = np.where(lost,", "errors = np.where(lost & False,",
+         "a quantile of nobody is withheld",
+         _WITHHELD + "test_groups_in_which_nobody_has_a_value_have_none[{'epsilon': 50.0}]"),
+    ),
+    *in_file(
+        "verification/withheld.py",
+        ("null-whatever-the-error", "(null <= may).all()", "True", "what is withheld follows from what is published",
+         _WITHHELD + "test_verify_computes_anew_what_is_withheld[a value left out]"),
+        ("a-number-whatever-the-error", "(must <= null).all()", "True", "what is withheld follows from what is published",
+         _WITHHELD + "test_verify_computes_anew_what_is_withheld[a value that says nothing]"),
+        ("intervals-of-what-is-withheld", "if not (with_ends and", "if not (", "the interval of what is withheld is, too",
+         _WITHHELD + "test_verify_computes_anew_what_is_withheld[an interval alone]"),
     ),
     *in_file(
         "verification/of_release.py",

@@ -1915,7 +1915,7 @@ _VERIFICATION: Final = tuple(
             "every count is one that the noise can give", (f"{_RELEASE}test_verify_catches_changed_files",),
         ),
         (
-            "any-distance", "claims.py", "return bool((np.abs(stated - expected) <= _CLOSE * np.abs(expected)).all())",
+            "any-distance", "claims.py", "return bool((np.abs(stated - expected) <= CLOSE * np.abs(expected)).all())",
             "return bool(len(stated) == len(expected))", "standard errors are those of the noise",
             (f"{_RELEASE}test_verify_catches_changed_files",),
         ),

@@ -110,7 +110,11 @@ def test_what_is_published_is_the_exact_value_and_noise_of_its_own(name: str) ->
         assert len(noise) == np.count_nonzero(kept)
         sums[measure.name] = ((STEPS * (i + 1))[eligible[kept]] + noise) * measure.step
     for aggregate in plan.request.aggregates:
-        assert table[aggregate.name].to_pylist() == pytest.approx(expected(aggregate, sums, values[kept]), rel=1e-12)
+        stated = table[aggregate.name]
+        there = stated.is_valid().to_numpy()  # some groups are too small for a mean
+        exact = np.array(expected(aggregate, sums, values[kept]))[there]
+        assert stated.drop_null().to_pylist() == pytest.approx(exact.tolist(), rel=1e-12)
+        assert there.sum() >= 6
     check_totals(plan, left)
 
 

@@ -336,8 +336,8 @@ def published(**changes: list[float]) -> tuple[pa.Table, dp.Plan]:
 )
 def test_quantiles_that_no_tree_gives_are_not_verified(changes: dict[str, list[float]]) -> None:
     selection = Selection("unit", ("key",), intervals=0.9)
-    assert [check.passed for check in _check_quantiles(*published(), selection)] == [True]
-    assert [check.passed for check in _check_quantiles(*published(**changes), selection)] == [False]
+    assert [check.passed for check in _check_quantiles(*published(), selection, {})] == [True]
+    assert [check.passed for check in _check_quantiles(*published(**changes), selection, {})] == [False]
 
 
 def test_bounds_of_quantiles_cover_nearly_all_units() -> None:

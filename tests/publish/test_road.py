@@ -125,7 +125,7 @@ def test_sums_and_means_are_computed_with_the_count_given_release() -> None:
     noisy = mechanism.threshold + mechanism.noise_std * np.array([0.25, 1.0, 60.0])
     steps = np.rint(np.ldexp(noisy, mechanism.lattice_bits)).astype(np.int64)
     million = np.array([10**6, 10**6, 10**6])
-    recentred = {"sum_value": np.array([7, 8, 9]), "mean_other": million, "present_other": np.array([30, 40, 50])}
+    recentred = {"sum_value": np.array([7, 8, 9]), "mean_other": million, "present_other": np.array([130, 140, 150])}
     columns = noisy_columns(plan, Kept(np.arange(3), steps, mechanism.lattice_bits), recentred, 0.95)
     assert columns[0].plain is not None
     found = mechanism.given_release(columns[0].plain, 0.95)

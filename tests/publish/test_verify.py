@@ -168,7 +168,7 @@ def test_every_leaf_is_compared_even_with_digests_computed_anew(folder: Path, na
     for leaf in ("dphist", "created", "unit"):  # of the wrong type even these
         assert outcome(rewrite(path, changed(good, (leaf,), 7), "wrong.parquet")) != "ok"
     assert outcome(rewrite(path, {**good, "more": 1}, "wrong.parquet")) == "more"
-    for wrong in ({k: v for k, v in good.items() if k != "guarantee"}, {**good, "version": 5}):
+    for wrong in ({k: v for k, v in good.items() if k != "guarantee"}, {**good, "version": 6}):
         assert outcome(rewrite(path, wrong, "wrong.parquet")) != "ok"
     assert "guarantee" in outcome(rewrite(path, {**good, "guarantee": "none"}, "wrong.parquet"))
     assert "table" in outcome(rewrite(path, {**good, "table": None}, "wrong.parquet"))

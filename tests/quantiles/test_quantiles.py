@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from fractions import Fraction
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -220,7 +221,7 @@ def test_noise_is_added_to_the_steps_of_every_node() -> None:
     seen = []
     walk = quantiles._walk
 
-    def spied(bins: Bins, tree: Tree, law: TreeLaw, walks: object, noise: quantiles._Noise) -> NDArray[np.float64]:
+    def spied(bins: Bins, tree: Tree, law: TreeLaw, walks: object, noise: quantiles._Noise) -> Any:
         with recorded() as draws:
             seen.append((noise.add(bins.totals, np.arange(len(bins))) - bins.totals, draws[0].noise))
         return walk(bins, tree, law, walks, noise)  # type: ignore[arg-type]

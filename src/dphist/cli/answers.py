@@ -23,7 +23,7 @@ def show(talk: Talk, answer: Answer, most: int | None) -> int:
 
     first, rows = answer.first(answer.table.num_rows if most is None else most)
     talk.table(answer_text(first, rows, screen()))
-    if words := answer.left_out():
+    for words in filter(None, (*answer.without_value(), answer.left_out())):
         talk.line(f"\n{words}")
     for number, release in enumerate(answer.releases, 1):
         for bounds in release.bounds:
@@ -44,7 +44,7 @@ def show_paid(problem: DphistError) -> Sequence[Release]:
         which = "The private table" if len(releases) == 1 else f"Private table {number} of {len(releases)}"
         talk.line(f"{which}, which is paid for and may be published:")
         talk.table(rows_text(release.table, release.table.num_rows, screen()))
-        if words := release.left_out():
+        for words in filter(None, (*release.without_value(), release.left_out())):
             talk.line(words)
         problem.aftermath = ""  # of what could be published before it was printed; it is asked anew
         problem.args = (str(problem).replace(KEPT, "they are printed"),)

@@ -202,6 +202,8 @@ class Outputs:
             return
         form = {"level": release.selection.intervals, "screen": screen()}
         talk.table(table_text(first, release.plan, groups, release.totals, **form))  # type: ignore[arg-type]
+        for words in release.without_value():
+            talk.line(f"\n{words}")
         for bounds in release.bounds:
             talk.line(f"Bounds of {bounds}")
         request, mechanism = release.plan.request, release.plan.mechanism

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,9 @@ Arrays: TypeAlias = Mapping[str, Any]
 """Of each column an integer for each group; of `bins_i` a `Bins`; of columns that begin with `NOISY_VALUE` a double."""
 Progress: TypeAlias = Callable[[str], None]
 Order = Literal["count", "key"]
+
+PRESENT: Final = "\0present_"
+"""Before the name of a column: the noisy number of units with a value in it. No key is called so."""
 
 NOISY_VALUE: Final = "value_of_"
 
@@ -66,13 +69,28 @@ OnGroups: TypeAlias = Callable[[Arrays], Rows]
 class Layout:
     """The columns of a published table beside its keys, which of them are whole numbers, and the order of its rows.
 
-    keys: whether the keys are published; not where there is one group for all.
+    keys: whether the keys are published; not where there is one group for all. beside: noisy numbers that are added up over
+    groups and not published one by one.
     """
 
     names: tuple[str, ...]
     whole: frozenset[str] = frozenset()
     order: Order = "count"
     keys: bool = True
+    beside: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns behind the keys."""
+        return (*self.names, *self.beside)
+
+
+class Missing(NamedTuple):
+    """Of a published column: in how many groups it is null; what is counted there, and the number of values, added up."""
+
+    groups: int
+    units: float
+    present: float
 
 
 class StoredTable(Protocol):
@@ -88,6 +106,10 @@ class StoredTable(Protocol):
 
     def first(self, most: int) -> tuple[pa.Table, int]:
         """The first rows, and how many there are in all."""
+        ...
+
+    def missing(self, names: Sequence[str]) -> tuple[int, dict[str, Missing]]:
+        """How many groups there are, and what is missing in some columns."""
         ...
 
     def save(self, path: str, kind: str, metadata: str, folder: str, *, escape: bool = False) -> None:
@@ -444,15 +466,32 @@ def local_groups(histogram: Histogram) -> LocalGroups:
 def with_columns(keys: pa.Table, rows: Rows, layout: Layout) -> pa.Table:
     """Keys and published columns as one table."""
     arrays: dict[str, Any] = {name: keys.column(name) for name in keys.column_names if layout.keys}
-    for name in layout.names:
-        values = rows.columns[name]
-        arrays[name] = pa.array(np.rint(values).astype(np.int64) if name in layout.whole else values)
+    for name in layout.columns:
+        arrays[name] = as_arrow(rows.columns[name], whole=name in layout.whole)
     return pa.table(arrays)
+
+
+def as_arrow(values: NDArray[Any], *, whole: bool) -> pa.Array:
+    """A published column: what is withheld is NaN, and becomes null."""
+    return pa.array(np.rint(values).astype(np.int64) if whole else values, from_pandas=True)
+
+
+def missing_in(table: pa.Table, names: Sequence[str]) -> tuple[int, dict[str, Missing]]:
+    """How many groups a table has, and what is missing in some of its columns."""
+    found = {}
+    for name in names:
+        null = table.filter(pc.is_null(table.column(name)))
+        found[name] = Missing(null.num_rows, _sum(null, "count"), _sum(null, PRESENT + name))
+    return table.num_rows, found
+
+
+def _sum(table: pa.Table, name: str) -> float:
+    return float(pc.sum(table.column(name)).as_py() or 0) if name in table.column_names else 0.0
 
 
 def in_order(table: pa.Table, layout: Layout) -> pa.Table:
     """The rows in the order of the layout."""
-    keys = table.column_names[: table.num_columns - len(layout.names)]
+    keys = table.column_names[: table.num_columns - len(layout.columns)]
     return table.take(row_order(table, keys, layout.order)) if keys else table
 
 

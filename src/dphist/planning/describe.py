@@ -14,6 +14,7 @@ from dphist.errors import InvalidParameter
 from dphist.mechanisms import GroupMechanism, Mechanism
 from dphist.mechanisms.base import Fact
 from dphist.planning.request import BOUNDS_SHARE, TOTAL_SHARE, Request
+from dphist.planning.sizes import sizes_in_words
 from dphist.words import about, bounded_change, enough, number, rounded_up
 
 _WIDTH = 100
@@ -92,7 +93,9 @@ def facts(request: Request, mechanism: GroupMechanism, unit: Unit | None = None)
     """What a reader wants to know, as (label, sentence)."""
     facts = [*_choice(request), *mechanism.facts(), *(rates_in_words(mechanism) if request.keys_only else [])]
     noisy = {one.name: one for one in mechanism.noisy(request.measures)}
-    facts += [(one.name, one.fact(noisy) + request.sampled_in_words(one)) for one in request.aggregates]
+    for one in request.aggregates:
+        sizes = sizes_in_words(one, noisy, mechanism.noise_std)
+        facts.append((one.name, one.fact(noisy) + request.sampled_in_words(one) + sizes))
     if request.sized:
         names = ", ".join(aggregate.name for aggregate in request.sized)
         scale = math.sqrt(2) * request.bounds_scale

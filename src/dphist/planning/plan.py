@@ -86,6 +86,11 @@ class Plan:
         counted = [] if self.request.keys_only else ["count"]
         return [*counted, *(name for aggregate in self.request.aggregates for name in aggregate.names)]
 
+    @property
+    def limited_names(self) -> dict[str, Aggregate]:
+        """Of these columns those whose values lie inside public bounds: what is lost in noise there is withheld."""
+        return {name: one for one in self.request.aggregates if one.span is not None for name in one.names}
+
     def decided(self, mechanism: GroupMechanism) -> Plan:
         """The plan once one of its mechanisms is chosen: that one, with the others as alternatives.
 

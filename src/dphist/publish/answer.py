@@ -98,6 +98,18 @@ class Answer(Published):
         """
         return " ".join(dict.fromkeys(words for release in self.releases if (words := release.left_out())))
 
+    def without_value(self) -> list[str]:
+        """What is withheld in its private tables: see `Published.without_value`.
+
+        Returns:
+            A line for each column in which something is.
+
+        Example:
+            >>> answer.without_value()
+            []
+        """
+        return [line for release in self.releases for line in release.without_value()]
+
     def content(self) -> Content:
         """What a report says: that of its private tables, with the table of the answer.
 

@@ -48,7 +48,7 @@ def card(published: Published) -> str:
     whiskers = f"± is one standard error. {_whiskers(told)}" if reaches else ""
     totals = getattr(published, "totals", None)
     shown = [more, whiskers] if rows else ["No group was released: none was large enough."]
-    notes = [*shown, published.left_out(), "" if totals is None else totals_text(totals)]
+    notes = [*shown, *published.without_value(), published.left_out(), "" if totals is None else totals_text(totals)]
     title = f"{type(published).__name__}: {_size(groups)}"
     return notebook.listing(title, names, rows, reaches, keys=len(keys), notes=notes, guarantee=told["guarantee"])
 

@@ -32,6 +32,7 @@ from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION, without_content
 from dphist.publish.table import ORDERS
 from dphist.publish.totals import Totals
+from dphist.publish.withheld import Withheld, in_words, to_data
 from dphist.report import page
 from dphist.report.content import Content
 from dphist.report.of_release import content_of
@@ -86,6 +87,18 @@ class Published(ABC):
             'A count is of units with each unit in one of its groups: units in more are missing from some of them, ...'
         """
         return ""
+
+    def without_value(self) -> list[str]:
+        """In how many groups a mean, a variance or a quantile is null, since noise says less than its bounds alone, and why.
+
+        Returns:
+            A line for each column in which something is.
+
+        Example:
+            >>> release.without_value()
+            []
+        """
+        return []
 
     def html(self) -> str:
         """The report as text, with the metadata in it.
@@ -300,6 +313,7 @@ class Release(Published):
     receipt: Receipt | None = None
     inputs: tuple[Path, ...] = field(default=(), repr=False)
     bounds: tuple[ChosenBounds, ...] = ()
+    withheld: tuple[Withheld, ...] = ()
 
     @property
     def total(self) -> float | None:
@@ -381,7 +395,20 @@ class Release(Published):
             >>> release.metadata()["unit"]
             'user_id'
         """
-        return describe_release(self.plan, self.selection, self.totals, self.created, self.receipt, self.bounds)
+        beside = (self.receipt, self.bounds, self.withheld)
+        return describe_release(self.plan, self.selection, self.totals, self.created, *beside)
+
+    def without_value(self) -> list[str]:
+        """What is withheld, since it says less than its bounds alone: see `Published.without_value`.
+
+        Returns:
+            A line for each column in which something is.
+
+        Example:
+            >>> release.without_value()
+            []
+        """
+        return [in_words(one, self.plan) for one in self.withheld]
 
     def left_out(self) -> str:
         """Which units counts leave out: see `Published.left_out`.
@@ -486,6 +513,7 @@ def describe_release(
     created: dt.datetime,
     receipt: Receipt | None = None,
     bounds: Sequence[ChosenBounds] = (),
+    withheld: Sequence[Withheld] = (),
 ) -> dict[str, Any]:
     """The metadata of a release, wherever its table is."""
     noisy = {one.name: one for one in plan.measures}
@@ -520,6 +548,7 @@ def describe_release(
             for aggregate in plan.request.aggregates
         ],
         **({"bounds": [one.to_data() for one in bounds]} if bounds else {}),
+        **({"withheld": to_data(withheld, plan)} if withheld else {}),
         **_of_keys_alone(plan),
         "ledger": None if receipt is None else receipt.to_data(),
         "plan": plan_storage.to_data(plan.request, plan.mechanism, plan.alternatives),

@@ -52,6 +52,7 @@ from dphist.publish.result import Release, Selection
 from dphist.publish.sizing import settle_bounds
 from dphist.publish.table import check_form, check_names, keys_alone, layout_of, noise_groups, published
 from dphist.publish.totals import estimated, noisy_units, published_values
+from dphist.publish.withheld import account_for
 from dphist.selection.choice import decide
 from dphist.selection.counting import Trees, count
 from dphist.selection.estimates import estimated_columns
@@ -189,7 +190,8 @@ class Work:
             form = {"allow_negative": self.selection.allow_negative}
             values = published_values(noisy_units(units, request, self.entropy), **form)
             totals = estimated(values, request, self.selection.intervals, **form)
-        return Release(table, self.plan, self.selection, totals, dt.datetime.now(dt.UTC))
+        table, withheld = account_for(table, self.plan)
+        return Release(table, self.plan, self.selection, totals, dt.datetime.now(dt.UTC), withheld=withheld)
 
 
 def privatise(histogram: Histogram, plan: Plan, selection: Selection, entropy: Entropy | None = None) -> Release:

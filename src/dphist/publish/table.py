@@ -8,7 +8,7 @@ from typing import get_args
 
 import numpy as np
 
-from dphist.engines.base import Arrays, Layout, OnGroups, Order, Rows
+from dphist.engines.base import PRESENT, Arrays, Layout, OnGroups, Order, Rows
 from dphist.errors import InvalidParameter
 from dphist.measures import LARGEST_SUM, Column, NoisySum
 from dphist.mechanisms import GroupMechanism
@@ -32,7 +32,10 @@ def column_names(plan: Plan, level: float | None, *, plain: bool = False) -> lis
 
 def layout_of(plan: Plan, *, level: float | None, integers: bool, order: Order) -> Layout:
     """The published table of a plan."""
-    return Layout(tuple(column_names(plan, level)), frozenset({"count", "rows"} if integers else ()), order)
+    beside = tuple(PRESENT + name for name in plan.limited_names)
+    return Layout(
+        tuple(column_names(plan, level)), frozenset({"count", "rows"} if integers else ()), order, beside=beside
+    )
 
 
 def check_names(by: Sequence[str], plan: Plan, level: float | None) -> None:
@@ -141,15 +144,20 @@ def count_column(mechanism: GroupMechanism, noisy: Floats, level: float | None) 
 def published(columns: Sequence[Column], mechanism: GroupMechanism, level: float | None) -> dict[str, Floats]:
     """Values, standard errors and, with a level, bounds that cover the value before noise with that probability.
 
-    Of means to first order in the noise.
+    Of means to first order in the noise. A value that says less than its bounds alone is NaN, which is published as null: its
+    standard error stays, from which that follows.
     """
-    values = {}
+    values: dict[str, Floats] = {}
     for column in columns:
-        values[column.name], values[column.name + STD_ERROR] = column.values, column.std_errors
+        shown = {column.name: column.values}
+        if level is not None:
+            shown[column.name + LOW], shown[column.name + HIGH] = bounds_of_column(column, mechanism, level)
+        values |= {name: np.where(column.withheld, np.nan, one) for name, one in shown.items()}
+        values[column.name + STD_ERROR] = column.std_errors
         if column.plain is not None:
             values[column.name + NOISY] = column.plain
-        if level is not None:
-            values[column.name + LOW], values[column.name + HIGH] = bounds_of_column(column, mechanism, level)
+        if column.present is not None:
+            values[PRESENT + column.name] = column.present
     return values
 
 

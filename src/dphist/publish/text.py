@@ -16,6 +16,7 @@ from dphist.publish.totals import Estimate, Totals
 from dphist.words import percent, range_of, with_error
 
 PIPE: Final = Screen()
+_NULL: Final = "(null)"
 
 
 def table_text(
@@ -126,11 +127,17 @@ def _values(
         below = None if other is None else other if name == "count" else ""
         columns.append(Column(name, "number", [_with_error(row, name) for row in rows], below))
         if level is not None and name + LOW in table.column_names:
-            cells = [range_of(row[name + LOW], row[name + HIGH], row[name + STD_ERROR]) for row in rows]
+            cells = [_interval(row, name) for row in rows]
             columns.append(Column(f"{name}, {percent(level)} %", "number", cells, None if other is None else ""))
     return columns
 
 
 def _with_error(row: dict[str, Any], name: str) -> str:
     error = row.get(name + STD_ERROR)
+    if row[name] is None:
+        return _NULL
     return str(row[name]) if error is None else with_error(row[name], error)
+
+
+def _interval(row: dict[str, Any], name: str) -> str:
+    return _NULL if row[name] is None else range_of(row[name + LOW], row[name + HIGH], row[name + STD_ERROR])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,21 +67,26 @@ def cells_of(table: pa.Table, keys: Sequence[str], values: Sequence[str], level:
         names.append(printable(name))
         kinds.append("value")
         if level is None:
-            columns.append([with_error(value, error) for value, error in pairs])
+            columns.append([NULL if math.isnan(value) else with_error(value, error) for value, error in pairs])
             continue
-        columns.append([with_error(value, error).partition(" ")[0] for value, error in pairs])
+        columns.append([_as_precise(value, (value, error)) for value, error in pairs])
         names.append(
             f"{percent(level)} % interval" if len(values) == 1 else f"{percent(level)} % interval of {printable(name)}"
         )
         kinds.append("value")
         sides = zip(numbers(head, name + LOW).tolist(), numbers(head, name + HIGH).tolist(), pairs, strict=True)
-        columns.append([f"{_as_precise(low, pair)} to {_as_precise(high, pair)}" for low, high, pair in sides])
+        columns.append(
+            [
+                NULL if math.isnan(pair[0]) else f"{_as_precise(low, pair)} to {_as_precise(high, pair)}"
+                for low, high, pair in sides
+            ]
+        )
     return Cells(tuple(names), tuple(kinds), tuple(zip(*columns, strict=True)), table.num_rows)
 
 
 def _as_precise(value: float, pair: tuple[float, float]) -> str:
-    """A bound with the digits of its value."""
-    return with_error(value, pair[1]).partition(" ")[0]
+    """A value, or a bound of it, with the digits of the value."""
+    return NULL if math.isnan(value) else with_error(value, pair[1]).partition(" ")[0]
 
 
 def spread_in_words(level: float | None, what: str) -> str:

@@ -95,6 +95,7 @@ def _missing(plan: Plan, metadata: dict[str, Any]) -> str:
         parts = [_lost(mechanism, keys_only=request.keys_only)]
     if (words := _units_in_all(metadata)) is not None:
         parts.append(words)
+    parts += [str(one["in_words"]) for one in metadata.get("withheld", ())]
     return " ".join(part for part in (*parts, left_out(plan)) if part)
 
 

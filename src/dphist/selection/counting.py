@@ -109,7 +109,7 @@ class Trees:
 
     @property
     def _kinds(self) -> tuple[str, ...]:
-        return ("values", "std_errors") if self.level is None else ("values", "std_errors", "low", "high")
+        return ("values", "std_errors", "totals", *(() if self.level is None else ("low", "high")))
 
     def _rows(self, kind: str, measure: str) -> list[str]:
         """Numbered: names from outside do not suit every file format."""
@@ -130,7 +130,7 @@ class Trees:
         found = {}
         for measure in self.probabilities:
             tables = [np.stack([groups[name] for name in self._rows(kind, measure)]) for kind in self._kinds]
-            found[measure] = NoisyQuantiles(*tables, *([None] * (4 - len(tables))))
+            found[measure] = NoisyQuantiles(*tables, *([None] * (5 - len(tables))))
         return found
 
 

@@ -38,7 +38,7 @@ _SINCE_3: Final = ("cut_off", "summary")
 _SINCE_4: Final = ("aggregates",)
 """What metadata of a release lacked before."""
 
-_CLOSE: Final = 1e-9
+CLOSE: Final = 1e-9
 """Another version of a numerical library may move the last digits of a number."""
 
 _LONGEST: Final = 60
@@ -150,6 +150,11 @@ def columns_and_keys(
     ]
 
 
+def withholds(version: int) -> bool:
+    """Whether values that say less than their bounds alone are null in a table of this version."""
+    return version >= 5
+
+
 def is_plain(version: int, table: pa.Table) -> bool:
     """Whether a table is from before counts were estimated given release: it has noisy ones in their place."""
     return version < 3 and "count" + NOISY not in table.column_names
@@ -170,7 +175,7 @@ def numbers(table: pa.Table, name: str) -> Floats:
 
 def close(stated: Floats, expected: Floats) -> bool:
     """Equal but for the last digits, all of them."""
-    return bool((np.abs(stated - expected) <= _CLOSE * np.abs(expected)).all())
+    return bool((np.abs(stated - expected) <= CLOSE * np.abs(expected)).all())
 
 
 def same(stated: object, expected: object, tiny: float = 0.0) -> bool:
@@ -178,7 +183,7 @@ def same(stated: object, expected: object, tiny: float = 0.0) -> bool:
     if isinstance(stated, bool) or isinstance(expected, bool):
         return stated is expected
     if isinstance(stated, int | float) and isinstance(expected, int | float):
-        return math.isclose(stated, expected, rel_tol=_CLOSE, abs_tol=tiny)
+        return math.isclose(stated, expected, rel_tol=CLOSE, abs_tol=tiny)
     return stated == expected
 
 

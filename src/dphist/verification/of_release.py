@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pydantic import AfterValidator
 
 from dphist.checks import Check
@@ -22,10 +23,12 @@ from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection, describe_release
 from dphist.publish.table import check_form, column_names, count_column
 from dphist.publish.totals import Totals, contradiction, estimated
+from dphist.publish.withheld import Withheld
 from dphist.selection.bounds import ChosenBounds
 from dphist.verification import claims
 from dphist.verification.claims import Findings, MaybeNames, close, numbers, skipped
 from dphist.verification.stored import Stored
+from dphist.verification.withheld import check_withheld, nulls
 
 _LEAST_ERROR: Final = 12**-0.5 * (1 - 1e-9)
 """Of a quantile, in bins: that of a uniform place in one."""
@@ -50,6 +53,14 @@ class _Bounds(claims.Model):
     units: float | None
 
 
+class _Withheld(claims.Model):
+    names: claims.Names
+    groups: int
+    of_groups: int
+    units: int
+    with_a_value: int
+
+
 class _Release(claims.Stated):
     unit: claims.UnitOfText
     by: MaybeNames
@@ -60,6 +71,7 @@ class _Release(claims.Stated):
     integers: bool
     total_units: _Total | None = None
     bounds: tuple[_Bounds, ...] = ()
+    withheld: tuple[_Withheld, ...] = ()
     covered_units: _Total | None = None
     other_units: _Total | None = None
     allow_negative: bool = False
@@ -93,6 +105,7 @@ class Claims:
     request: Selection
     version: int
     checks: list[Check]
+    withheld: tuple[Withheld, ...] = ()
 
     def findings(self, table: Iterable[Check] = ()) -> Findings:
         """The checks of its claims and of its table."""
@@ -107,8 +120,7 @@ def check_release(stored: Stored, table: pa.Table) -> Findings:
         found = check_claims(stored.metadata)
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, "the metadata lacks what it should say")
-    plain = claims.is_plain(found.version, table)
-    return found.findings(_check_table(stored, table, found.plan, found.request, plain=plain))
+    return found.findings(_check_table(stored, table, found))
 
 
 def check_claims(metadata: dict[str, Any]) -> Claims:
@@ -120,7 +132,10 @@ def check_claims(metadata: dict[str, Any]) -> Claims:
         raise InvalidParameter("columns that make the groups, which the plan has", "none")
     check_form(plan, request.order, request.intervals, request.integers)
     bounds = _bounds_of(plan, stated.bounds)
-    expected = describe_release(plan, request, totals, stated.created, stated.receipt, bounds)
+    withheld = tuple(Withheld(*one.model_dump().values()) for one in stated.withheld)
+    if not {name for one in withheld for name in one.names} <= set(plan.limited_names):
+        raise InvalidParameter("withheld values of columns with bounds", "others")
+    expected = describe_release(plan, request, totals, stated.created, stated.receipt, bounds, withheld)
     # A column may be called like an expression, and was just the unit. A unit of several parts is always named.
     earlier = guarantee(plan.request, plan.mechanism) if isinstance(request.unit, str) else None
     detail = f"delta({plan.request.mechanism_epsilon:g}) = {plan.delta:.4g} <= {plan.request.delta:g}, computed anew"
@@ -129,6 +144,7 @@ def check_claims(metadata: dict[str, Any]) -> Claims:
         request,
         stated.version,
         [Check("guarantee", True, detail), *claims.compare(metadata, expected, earlier)],
+        withheld,
     )
 
 
@@ -151,7 +167,8 @@ def _as_charged(plan: Plan) -> Plan:
     return Plan(replace(plan.request, max_groups=None), plan.mechanism, plan.alternatives)
 
 
-def _check_table(stored: Stored, table: pa.Table, plan: Plan, request: Selection, *, plain: bool) -> Iterator[Check]:
+def _check_table(stored: Stored, table: pa.Table, found: Claims) -> Iterator[Check]:
+    plan, request, plain = found.plan, found.request, claims.is_plain(found.version, table)
     keys = [parse_key(key).name for key in request.by]
     yield from (named := claims.columns_and_keys(table, keys, column_names(plan, request.intervals, plain=plain)))
     if not named[0].passed:
@@ -172,19 +189,26 @@ def _check_table(stored: Stored, table: pa.Table, plan: Plan, request: Selection
         return
     yield from _check_counts(noisy, plan, request.integers and not given)
     yield _check_order(stored, table, counts, keys, request)
-    yield from _check_quantiles(table, plan, request)
+    null = {}
+    if claims.withholds(found.version):
+        null = nulls(table, plan)
+        if plan.limited_names:
+            yield check_withheld(table, plan, () if request.intervals is None else (LOW, HIGH), found.withheld)
+    yield from _check_quantiles(table, plan, request, null)
     if given:
-        found = count_column(plan.mechanism, noisy, request.intervals)
-        yield _check_estimates(counts, found.values, 0.5 if request.integers else 0.0)
-        yield from _check_errors(table, plan, request, found)
+        estimated_counts = count_column(plan.mechanism, noisy, request.intervals)
+        yield _check_estimates(counts, estimated_counts.values, 0.5 if request.integers else 0.0)
+        yield from _check_errors(table, plan, request, estimated_counts, null)
         return
     if request.integers and request.intervals is not None:  # an interval lies around the count before it was rounded
         counts = (numbers(table, "count" + LOW) + numbers(table, "count" + HIGH)) / 2
     std = np.full(len(counts), plan.mechanism.noise_std)
-    yield from _check_errors(table, plan, request, Column("count", counts, (std,)))
+    yield from _check_errors(table, plan, request, Column("count", counts, (std,)), null)
 
 
-def _check_quantiles(table: pa.Table, plan: Plan, request: Selection) -> Iterator[Check]:
+def _check_quantiles(
+    table: pa.Table, plan: Plan, request: Selection, null: Mapping[str, NDArray[np.bool_]]
+) -> Iterator[Check]:
     """Inside the bounds, in the order of their probabilities, each inside its own interval, with a positive error."""
     wrong = []
     for aggregate in plan.request.aggregates:
@@ -198,9 +222,10 @@ def _check_quantiles(table: pa.Table, plan: Plan, request: Selection) -> Iterato
             inside = (aggregate.bounds[0] <= low) & (low <= values) & (values <= high) & (high <= aggregate.bounds[1])
             least = aggregate.measures[0].tree.resolution * _LEAST_ERROR
             known = numbers(table, name + STD_ERROR) >= least
-            if not bool((inside & (before <= values) & known).all()):
+            withheld = null.get(name, np.zeros(table.num_rows, np.bool_))
+            if not bool((inside & (before <= values) & known)[~withheld].all()):
                 wrong.append(name)
-            before = values
+            before = np.where(withheld, before, values)
     if any(aggregate.probabilities and aggregate.names for aggregate in plan.request.aggregates):
         words = "are inside their bounds and intervals, and rise with their probabilities"
         yield Check("quantiles", not wrong, f"are not what a tree gives in {wrong}" if wrong else words)
@@ -246,14 +271,20 @@ def _check_order(stored: Stored, table: pa.Table, counts: Floats, keys: list[str
     return Check("order", right, f"is by {request.order}" if right else f"is not by {request.order}")
 
 
-def _check_errors(table: pa.Table, plan: Plan, request: Selection, count: Column) -> Iterator[Check]:
+def _check_errors(
+    table: pa.Table, plan: Plan, request: Selection, count: Column, null: Mapping[str, NDArray[np.bool_]]
+) -> Iterator[Check]:
     """Standard errors and intervals, column by column, as the noise of the plan gives them."""
     level = request.intervals
     wrong, unknown = [], []
+    whole_table = table
     for name, column in _noises(table, plan, request, count):
         if column is None:
             unknown.append(name)
             continue
+        table = whole_table
+        if name in null:
+            column, table = column.where(~null[name]), table.filter(pa.array(~null[name]))
         stated = numbers(table, name + STD_ERROR)
         if not close(stated, column.std_errors) or not bool((stated > 0).all()):
             wrong.append(name + STD_ERROR)

@@ -13,10 +13,21 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
 
-from dphist.engines.base import NOISY_VALUE, Arrays, Layout, OnGroups, Order, bins_of, integers, row_order
+from dphist.engines.base import (
+    NOISY_VALUE,
+    PRESENT,
+    Arrays,
+    Layout,
+    Missing,
+    OnGroups,
+    Order,
+    as_arrow,
+    bins_of,
+    integers,
+    row_order,
+)
 from dphist.engines.spark.engine import SparkRecords, check_elsewhere
 from dphist.engines.spark.session import without_leaks
 from dphist.engines.spark.staging import COMMITTER, Staging, delete_here
@@ -115,10 +126,11 @@ class SparkGroups:
         """
         from pyspark.sql.types import DoubleType, LongType, StructField
 
-        kinds = [LongType() if name in layout.whole else DoubleType() for name in layout.names]
+        kinds = [LongType() if name in layout.whole else DoubleType() for name in layout.columns]
         schema = self._keys_and([StructField(f"value_{i}", kind) for i, kind in enumerate(kinds, 1)])
         frame = self.frame.coalesce(1) if together else self.frame
-        work = on_all(function, layout.names, layout) if together else on_each(function, layout.names, entropy, layout)
+        names = layout.columns
+        work = on_all(function, names, layout) if together else on_each(function, names, entropy, layout)
         noised = self.records.staging().write(frame.mapInArrow(work, schema), "noised", distinct=None)
         keys = self.records.fields.key_names
         most = int(str(self.records.spark.conf.get("spark.sql.shuffle.partitions")))
@@ -127,7 +139,7 @@ class SparkGroups:
         directory = self.records.staging(stays=True)
         committed = directory.write(laid_out, "released", distinct=keys)
         names = (*(key.name for key in self.records.query.by if layout.keys), *layout.names)
-        table = SparkTable(committed, directory, names, layout.order)
+        table = SparkTable(committed, directory, names, layout.order, layout.beside)
         if directory.directory is not None:
             weakref.finalize(table, delete_here, directory.directory)
         return table
@@ -176,7 +188,7 @@ def _applied(function: OnGroups, table: pa.Table, names: Sequence[str], layout: 
     for position, name in enumerate(names, 1):
         values = rows.columns[name]
         whole = layout is not None and name in layout.whole
-        array = pa.array(np.rint(values).astype(np.int64) if whole else values)
+        array = as_arrow(values, whole=whole)
         result = result.append_column(name if layout is None else f"value_{position}", array)
     return result if layout is None else result.take(row_order(result, _key_names(result), "key"))
 
@@ -206,6 +218,7 @@ class SparkTable:
     directory: Staging
     names: tuple[str, ...]
     order: Order
+    beside: tuple[str, ...] = ()
 
     def to_spark(self) -> DataFrame:
         """The table as a DataFrame, in its order."""
@@ -213,7 +226,8 @@ class SparkTable:
 
         keys = [F.col(name).asc_nulls_last() for name in self.committed.columns if name.startswith("key_")]
         order = [F.col("value_1").desc(), *keys] if self.order == "count" else keys
-        shown = self.committed.columns[-len(self.names) :]
+        published = self.committed.columns[: len(self.committed.columns) - len(self.beside)]
+        shown = published[-len(self.names) :]
         return self.committed.orderBy(*order).select(*shown).toDF(*self.names)
 
     def to_arrow(self) -> pa.Table:
@@ -224,6 +238,24 @@ class SparkTable:
         """The first rows, and how many there are in all."""
         return without_leaks(lambda: (self.to_spark().limit(most).toArrow(), self.committed.count()))
 
+    def missing(self, names: Sequence[str]) -> tuple[int, dict[str, Missing]]:
+        """By one query of the table, if any column can miss anything."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        numbered = [name for name in self.committed.columns if name.startswith("value_")]
+        called = (*self.names[len(self.names) + len(self.beside) - len(numbered) :], *self.beside)
+        column = dict(zip(called, map(F.col, numbered), strict=True))
+        if not names:
+            return 0, {}
+        sums = [F.count(F.lit(1))]
+        for name in names:
+            null = column[name].isNull()
+            parts = (F.lit(1), column["count"], column[PRESENT + name])
+            sums += [F.coalesce(F.sum(F.when(null, part)), F.lit(0)) for part in parts]
+        rows, *found = without_leaks(lambda: self.committed.agg(*sums).collect()[0])
+        each = zip(names, *(found[place::3] for place in range(3)), strict=True)
+        return rows, {name: Missing(groups, float(units), float(present)) for name, groups, units, present in each}
+
     def save(self, path: str, kind: str, metadata: str, folder: str, *, escape: bool = False) -> None:
         """Let Spark write a folder of files, with the metadata in a folder inside it."""
         from pyspark.sql import functions as F  # noqa: N812
@@ -233,6 +265,8 @@ class SparkTable:
         writer = frame.write.options(**COMMITTER).mode("error")
         if kind == "csv":  # blanks around a text are a part of it
             writer = writer.options(header=True, ignoreLeadingWhiteSpace=False, ignoreTrailingWhiteSpace=False)
+        if kind == "json":  # which leaves them out by itself
+            writer = writer.options(ignoreNullFields=False)
         # a literal: a list of rows would start a Python process
         line = self.directory.spark.range(1).select(F.lit(metadata).alias("metadata")).coalesce(1)
         without_leaks(lambda: writer.format(kind).save(path))
