@@ -34,6 +34,8 @@ SIZES: Final = (30, 300, 3_000, 30_000, 100_000)
 EPSILONS: Final = (0.1, 1.0, 10.0)
 KINDS: Final = ("sum", "mean", "variance", "std")
 LEAST: Final = 0.9
+LEAST_GROUPS: Final = 150
+"""In all runs: the largest groups are few, and get more draws of noise."""
 DELTA: Final = 1e-8
 MOST_UNITS: Final = 600_000
 
@@ -225,7 +227,8 @@ def measure(
         for kind in kinds:
             rng = np.random.default_rng([*seed, int(1000 * epsilon), KINDS.index(kind)])
             true = truth(table, kind)
-            found[kind] += [compared(true, released(table, exact, kind, epsilon, rng)) for _ in range(draws)]
+            enough = max(draws, -(-LEAST_GROUPS // (runs * len(true))))
+            found[kind] += [compared(true, released(table, exact, kind, epsilon, rng)) for _ in range(enough)]
     return {kind: together(cells) for kind, cells in found.items()}
 
 

@@ -12,11 +12,12 @@ import pytest
 
 import dphist as dp
 from dphist.aggregates import Aggregate
-from dphist.engines.buckets import BUCKETS
+from dphist.engines.buckets import BUCKETS, OF_A_SIGN
 from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.selection.bounds import choose_bounds, read_sizes
 from dphist.verification.verify import examine
+from drawn_laws import recorded, silence
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from private_bounds import DISTRIBUTIONS, EPSILONS, KINDS, LEAST, SIZES, histogram, measure
@@ -128,3 +129,26 @@ def test_a_histogram_of_noise_alone_shows_nothing() -> None:
     rng = np.random.default_rng(7)
     found = [read_sizes(np.rint(rng.laplace(0, 10, BUCKETS)).astype(np.int64), 10.0) for _ in range(2000)]
     assert sum(one is not None for one in found) <= 10
+
+
+@pytest.mark.parametrize("x", [[-1.0, 0, 1, 2, 3, 4], [3.0, 1, -1, 3, 1, 2]])
+def test_nobody_is_cut_off_where_there_is_hardly_any_noise(x: list[float]) -> None:
+    """Six units, each alone in its bucket: a mean of 1.5 was 1.9, and a variance 0.005."""
+    table = pa.table({"unit": np.arange(len(x)), "key": ["a"] * len(x), "x": x})
+    auto = {"means": {"x": "auto"}, "variances": {"x": "auto"}}
+    with recorded(silence):
+        found = dp.release(table, unit="unit", by="key", keys=["a"], epsilon=1e20, delta=1e-3, max_groups=1, **auto)  # type: ignore[arg-type]
+    (row,) = found.to_arrow().to_pylist()
+    assert row["mean_x"] == pytest.approx(1.5, abs=1e-4)
+    assert row["variance_x"] == pytest.approx(np.var(x), abs=1e-4)
+
+
+def test_values_around_zero_are_not_cut_at_zero() -> None:
+    """As many negative as positive ones, of which a single bucket stands out by itself: the others do together."""
+    exact = np.zeros(BUCKETS, np.int64)
+    at = np.arange(4, 12)
+    exact[OF_A_SIGN + at] = exact[OF_A_SIGN - at] = 60
+    exact[OF_A_SIGN + 11] = 140
+    sizes = read_sizes(exact, 10.0)
+    assert sizes is not None
+    assert sizes.low[0] <= -sizes.high[sizes.units >= 140].max()

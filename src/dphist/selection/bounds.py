@@ -42,7 +42,7 @@ _NEAR: Final = 12
 _SLOWEST: Final = 0.7
 """Tails fall by this from a bucket to the next, at least."""
 
-_FEWEST: Final = 0.2
+_FEWEST: Final = 0.1
 """Where fewer units than this are expected, a tail ends."""
 
 _ORDERS: Final = 9
@@ -128,18 +128,33 @@ def fewest_seen(scale: float) -> float:
     return scale * (float(np.log(BUCKETS)) + _SEEN)
 
 
-def _together(noisy: Integers, scale: float, width: int) -> NDArray[np.intp]:
-    """The buckets of windows whose sum can be told from noise, as far as they stand out themselves.
+def _least_sum(width: int, scale: float) -> float:
+    """Which sum of so many buckets can be told from noise.
 
     Chernoff's inequality for a sum of `width` Laplace noises of scale 1: above (L - width log(1 - s^2))/s with probability at
     most e^-L, for every s in (0, 1).
     """
-    level = float(np.log(BUCKETS)) + _SEEN
-    s = np.linspace(0.01, 0.99, 99)
-    least = scale * float(np.min((level - width * np.log1p(-(s**2))) / s))
+    level, s = float(np.log(BUCKETS)) + _SEEN, np.linspace(0.01, 0.99, 99)
+    return scale * float(np.min((level - width * np.log1p(-(s**2))) / s))
+
+
+def _together(noisy: Integers, scale: float, width: int) -> NDArray[np.intp]:
+    """The buckets of windows whose sum can be told from noise, as far as they stand out themselves."""
     sums = np.convolve(noisy, np.ones(width, np.int64), mode="valid")
-    inside = np.unique((np.flatnonzero(sums >= least)[:, None] + np.arange(width)[None, :]).ravel())
+    starts = np.flatnonzero(sums >= _least_sum(width, scale))
+    inside = np.unique((starts[:, None] + np.arange(width)[None, :]).ravel())
     return np.asarray(inside[noisy[inside] >= _OUTSTANDING * scale], np.intp)
+
+
+def _mirrored(noisy: Integers, scale: float, seen: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The buckets of the other sign beside those of one, if together they can be told from noise: or half of values around
+    zero would be cut off."""
+    other: NDArray[np.intp] = 2 * OF_A_SIGN - seen[seen != OF_A_SIGN]
+    none = other[:0]
+    if len(other) == 0 or (seen < OF_A_SIGN).any() == (seen > OF_A_SIGN).any():
+        return none
+    span = slice(int(other.min()), int(other.max()) + 1)
+    return other if noisy[span].sum() >= _least_sum(span.stop - span.start, scale) else none
 
 
 def read_sizes(noisy: Integers, scale: float) -> Sizes | None:
@@ -150,6 +165,7 @@ def read_sizes(noisy: Integers, scale: float) -> Sizes | None:
         rest[found[-1]] = 0  # or every window around one of them would stand out
         found.append(_together(rest, scale, width))
     seen = np.unique(np.concatenate(found))
+    seen = np.union1d(seen, _mirrored(noisy, scale, seen))
     if not np.any(seen != OF_A_SIGN):  # zeros alone tell nothing of how large the others are
         return None
     ends = upper_ends()
