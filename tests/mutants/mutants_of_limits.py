@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ast
 import re
-from functools import cache
+from functools import cache, partial
 from itertools import chain, pairwise
 from typing import Final
 
 from places import Module, modules, numbered
-from tests_of_limits import BOUNDS, CLAMPS, GUARDS, TESTS
+from tests_of_limits import BOUNDS, CLAMPS, GUARDS, TESTS, WHOLE
 
 from mutants import Mutant
 
@@ -215,6 +215,24 @@ def clamps() -> dict[str, tuple[Module, ast.Call]]:
     return found
 
 
+def _first_argument(module: Module, call: ast.AST) -> str:
+    return module.of(call.args[0]) if isinstance(call, ast.Call) else ""
+
+
+@cache
+def checked() -> dict[str, tuple[Module, ast.expr]]:
+    """Where a whole number is checked, by the words for it."""
+    found: dict[str, tuple[Module, ast.expr]] = {}
+    for module in modules():
+        if module.file.startswith("audit/") or "check_whole(" not in module.text:
+            continue
+        calls = [node for node in module.parents if isinstance(node, ast.Call) and _last(node.func) == "check_whole"]
+        for key, node in numbered(module, list(calls), partial(_first_argument, module)).items():
+            assert isinstance(node, ast.expr)
+            found[key] = module, node
+    return found
+
+
 def _named(key: str) -> str:
     return key.replace("/", "-").replace("::", "-").replace(".py-", "-").replace(" ", "")
 
@@ -245,9 +263,16 @@ def _not_clamped(key: str) -> Mutant:
     return module.mutant(f"clamp-{_named(key)}", call, module.of(call.args[0]), breaks, CLAMPS.get(key, ()))
 
 
+def _not_checked(key: str) -> Mutant:
+    module, call = checked()[key]
+    name = re.sub(r"[\"' ]", "", _named(key))
+    return module.mutant(f"whole-{name}", call, "None", "what is no whole number in its limits is refused", WHOLE)
+
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *map(_mutant, sorted(limited())),
     *map(_without, guards()),
     *map(_one_more, bounds()),
     *map(_not_clamped, clamps()),
+    *map(_not_checked, checked()),
 )

@@ -48,6 +48,7 @@ def test_every_limit_has_tests() -> None:
     assert mutants_of_limits.guards().keys() == tests_of_limits.GUARDS.keys()
     assert mutants_of_limits.bounds().keys() == tests_of_limits.BOUNDS.keys()
     assert mutants_of_limits.clamps().keys() == tests_of_limits.CLAMPS.keys()
+    assert mutants_of_limits.checked().keys() == tests_of_limits.CHECKED
     assert not set(chain.from_iterable(mutants_of_limits.NO_LIMITS.values())) - mutants_of_limits.constants()
 
 
