@@ -292,8 +292,8 @@ _PLAN_OF_ENGINES: Final = (
     Mutant(
         "records-clamped-instead-of-units",
         "engines/sql.py",
-        'return [f"{dialect.exact_sum(whole)} AS total_{position}", number]',
-        'return [f"SUM({scaled}) AS total_{position}", number]',
+        'return {f"total_{position}": dialect.exact_sum(whole)} | number',
+        'return {f"total_{position}": f"SUM({scaled})"} | number',
         "records add up as integers: with doubles the order of rows would move a step",
         ("tests/engines/test_engine_oracle.py::test_adding_doubles_would_let_the_order_of_rows_move_a_step[duckdb]",),
     ),

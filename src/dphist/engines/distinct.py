@@ -13,31 +13,51 @@ are in the order of a keyed hash of (seed, unit, keys, value), ties by the value
 `dphist.engines.election`, each as `most` voters in a row with the same list, for values that have room for one. Deferred
 acceptance gives what acting one after the other gives (docs/voting.md).
 
-    valued      one row per kept pair and value: each value once, with their `number` in the pair
+    different   one row per pair and value: each value once
+    valued      those of kept pairs, with their `number` in the pair; of a pair with very many some MOST_VALUES
     light       one row per group and value of a pair that has at most `most` of them
     contested   the rows of all other pairs whose value is not in `light`, with the pair's `turn` and the value's `place`
 """
 
 from __future__ import annotations
 
-from dphist.engines.sql import Dialect, Fields, histogram_sql, records_sql, same_keys
+from typing import Final
+
+from dphist.engines.sql import Dialect, Fields, histogram_sql, plenty, ranked_sql, records_sql, same_keys
 from dphist.histogram import ContributionBounds
 
+MOST_VALUES: Final = 32_768
+"""So many values of a pair and more are on its list, drawn by its order; of longer ones the rest is left out."""
 
-def valued_sql(fields: Fields, position: int, bounds: ContributionBounds, seed: int, dialect: Dialect) -> str:
-    """`valued`, of the measure at a position. Pairs are kept as `sql.ranked_sql` ranks them, here with a dense rank."""
-    keys, priority = ", ".join(fields.key_names), dialect.priority(seed, ["unit", *fields.key_names])
-    value = fields.value_name(position)
-    different = f"SELECT unit, {keys}, {value} AS value\n  FROM records\n  GROUP BY unit, {keys}, {value}"
-    columns = f"unit, {keys}, value, COUNT(value) OVER (PARTITION BY unit, {keys}) AS number"
-    kept = "value IS NOT NULL"
+
+def different_sql(fields: Fields, position: int, dialect: Dialect) -> str:
+    """`different`, of the measure at a position."""
+    keys, value = ", ".join(fields.key_names), fields.value_name(position)
+    records = records_sql(fields, dialect)
+    return f"WITH {records}\nSELECT unit, {keys}, {value} AS value\nFROM records\nGROUP BY unit, {keys}, {value}"
+
+
+def valued_sql(
+    fields: Fields, different: str, most: int, bounds: ContributionBounds, seed: int, dialect: Dialect
+) -> str:
+    """`valued`, of the table `different`. Pairs are kept as they are for the counts, and nobody's list is long."""
+    names = ["unit", *fields.key_names]
+    stages = [
+        f"pairs AS (\n  SELECT {', '.join(names)}, COUNT(value) AS number FROM {different} GROUP BY {', '.join(names)}\n)"
+    ]
+    kept = "pairs"
     if bounds.max_groups is not None:
-        columns += f", DENSE_RANK() OVER (PARTITION BY unit ORDER BY priority, {keys}) AS place"
-        kept += f" AND place <= {bounds.max_groups}"
+        stages.append(ranked_sql(fields, seed, dialect, bounds.max_groups))
+        kept = f"(SELECT * FROM ranked WHERE place <= {bounds.max_groups})"
+    columns = ", ".join(f"one.{name}" for name in names)
+    order, longest = (
+        dialect.priority(seed, [*(f"one.{name}" for name in names), "one.value"]),
+        plenty(max(most, MOST_VALUES)),
+    )
     return (
-        f"WITH {records_sql(fields, dialect)},\ndifferent AS (\n  {different}\n),\nranked AS (\n  SELECT {columns}"
-        f"\n  FROM (SELECT *, {priority} AS priority FROM different) AS pair\n)"
-        f"\nSELECT unit, {keys}, value, number\nFROM ranked\nWHERE {kept}"
+        f"WITH {','.join(stages)}\nSELECT {columns}, one.value, kept.number\nFROM {different} AS one\nJOIN {kept} AS kept"
+        f" ON one.unit = kept.unit AND {same_keys(fields, 'one', 'kept', dialect)}\nWHERE one.value IS NOT NULL"
+        f" AND (kept.number <= {longest} OR {dialect.among_first(order, longest, 'kept.number')})"
     )
 
 
@@ -74,7 +94,8 @@ def explained_sql(fields: Fields, bounds: ContributionBounds, dialect: Dialect) 
     for position, measure in fields.distinct:
         most = int(measure.upper)
         steps += [
-            f"-- valued: distinct values of measure {position}\n{valued_sql(fields, position, bounds, 0, dialect)}",
+            f"-- different: values of measure {position}\n{different_sql(fields, position, dialect)}",
+            f"-- valued\n{valued_sql(fields, 'different', most, bounds, 0, dialect)}",
             f"-- light\n{light_sql(fields, 'valued', most)}",
             f"-- contested\n{contested_sql(fields, 'valued', 'light', most, 0, dialect)}",
             f"-- taken_{position}; won: what pairs of contested take, one after the other\n{taken_sql(fields, 'light', 'won')}",

@@ -35,6 +35,11 @@ OTHER_SEED = 0x9E3779B97F4A7C15
 class Dialect(Protocol):
     """Where engines differ."""
 
+    @property
+    def holds_windows(self) -> bool:
+        """Whether a window holds more of one partition in memory than an order needs, so that few rows should come to it."""
+        ...
+
     def quote(self, name: str) -> str:
         """A column name as an identifier."""
         ...
@@ -63,8 +68,12 @@ class Dialect(Protocol):
         """A double inside +-2^62 rounded towards zero, as a double."""
         ...
 
+    def among_first(self, priority: str, most: int, number: str) -> str:
+        """Whether a row, by its priority, is among the first `most` of a number of rows, or thereabouts."""
+        ...
+
     def gathered(self, value: str, known: str | None = None) -> str:
-        """The values of a group as a list in any order. They are null where `known` is, and are left out; else nowhere."""
+        """The values of a group as a list in any order, without those for which `known` is null; none is null itself."""
         ...
 
     def spread(self, values: str) -> str:
@@ -159,7 +168,7 @@ def histogram_sql(
     pairs = written or "pairs"
     if written is None and (bounds.max_groups is not None or fields.want_total):
         pairs = "ranked"
-        stages.append(ranked_sql(fields, seed, dialect))
+        stages.append(ranked_sql(fields, seed, dialect, bounds.max_groups))
     kept = f"\n  WHERE place <= {bounds.max_groups}" if bounds.max_groups is not None else ""
     columns = [keys, "COUNT(*) AS units"]
     columns += [f"{saturated(dialect.exact_sum(name))} AS {name}" for name in steps]
@@ -230,25 +239,49 @@ def pairs_sql(fields: Fields, dialect: Dialect) -> str:
     keys = ", ".join(fields.key_names)
     if not fields.added:
         return f"pairs AS (\n  SELECT unit, {keys}\n  FROM records\n  GROUP BY unit, {keys}\n)"
-    totals, steps = [], []
+    totals, steps = dict[str, str](), []  # measures of one column share the number of its values
     for position, measure in fields.added:
         value = fields.value_name(position)
-        totals += _totals(measure, position, value, dialect)
+        totals |= _totals(measure, position, value, dialect)
         steps.append(_steps(measure, position, value, dialect))
-    totals = list(dict.fromkeys(totals))  # measures of one column share the number of its values
+    source, bins, stages = (
+        "records",
+        {i: bin_sql(fields.measures[i - 1], fields.value_name(i), dialect) for i in trees_of(fields.measures)},
+        "",
+    )
+    if bins:
+        # A list of the bins of all records would be as long as one unit has records, and would stay in memory.
+        parts = {f"bin_{i}": sql for i, sql in bins.items()} | {"number": "COUNT(*)"} | totals
+        grouped = ", ".join(bins.values())
+        stages = f"parts AS (\n  SELECT unit, {keys}, {_named(parts)}\n  FROM records\n  GROUP BY unit, {keys}, {grouped}\n),\n"
+        source, totals = "parts", {name: f"SUM({name})" for name in totals}
+        totals |= {f"bins_{i}": dialect.gathered(dialect.combined([f"bin_{i}", "number"]), f"bin_{i}") for i in bins}
     return (
-        f"added AS (\n  SELECT unit, {keys}, {_lines(totals)}\n  FROM records\n  GROUP BY unit, {keys}\n),\n"
+        f"{stages}added AS (\n  SELECT unit, {keys}, {_named(totals)}\n  FROM {source}\n  GROUP BY unit, {keys}\n),\n"
         f"pairs AS (\n  SELECT unit, {keys}, {_lines(steps)}\n  FROM added\n)"
     )
 
 
-def ranked_sql(fields: Fields, seed: int, dialect: Dialect) -> str:
-    """The stage `ranked`, after `pairs`."""
+def plenty(most: int) -> int:
+    """So many rows of random order, or thereabouts, that there are fewer than `most` with a probability below 2^-60 only."""
+    return 2 * most + 64
+
+
+def ranked_sql(fields: Fields, seed: int, dialect: Dialect, most: int | None = None) -> str:
+    """The stage `ranked`, after `pairs`. most: so many of a unit are wanted, so that others may be missing."""
     keys = ", ".join(fields.key_names)
     priority = dialect.priority(seed, ["unit", *fields.key_names])
+    ranked = (
+        f"ranked AS (\n  SELECT *, ROW_NUMBER() OVER (PARTITION BY unit ORDER BY priority, {keys}) AS place\n  FROM"
+    )
+    if most is None or not dialect.holds_windows:
+        return f"{ranked} (SELECT *, {priority} AS priority FROM pairs) AS pair\n)"
+    # Of a unit with very many groups all but a few are dropped before they are ordered: what it takes is bounded by `most`.
+    few = f"degree <= {plenty(most)} OR {dialect.among_first('priority', plenty(most), 'degree')}"
     return (
-        f"ranked AS (\n  SELECT *, ROW_NUMBER() OVER (PARTITION BY unit ORDER BY priority, {keys}) AS place"
-        f"\n  FROM (SELECT *, {priority} AS priority FROM pairs) AS pair\n)"
+        f"paired AS MATERIALIZED (\n  SELECT *, {priority} AS priority FROM pairs\n),"
+        f"\ndegrees AS (\n  SELECT unit, COUNT(*) AS degree FROM paired GROUP BY unit\n),"
+        f"\n{ranked} paired JOIN degrees USING (unit)\n  WHERE {few}\n)"
     )
 
 
@@ -279,9 +312,11 @@ def binned_sql(position: int, pairs: str, keys: Sequence[str], dialect: Dialect)
     pairs: a table of pairs with `bins_i` and `weight_i`, perhaps with a condition.
     """
     listed = ", ".join(keys)
-    each = f"SELECT {listed}, {dialect.spread(f'bins_{position}')} AS bin, weight_{position} AS weight FROM {pairs}"
-    added = saturated(dialect.exact_sum("weight"))
-    entries = f"SELECT {listed}, bin, {added} AS weight FROM ({each}) AS record GROUP BY {listed}, bin"
+    each = f"SELECT {listed}, {dialect.spread(f'bins_{position}')} AS tally, weight_{position} AS weight FROM {pairs}"
+    added = saturated(dialect.exact_sum("weight * tally.part_2"))
+    entries = (
+        f"SELECT {listed}, tally.part_1 AS bin, {added} AS weight FROM ({each}) AS pair GROUP BY {listed}, tally.part_1"
+    )
     return (
         f"binned_{position} AS (\n  SELECT {listed}, {dialect.gathered('bin')} AS bins_{position},"
         f" {dialect.gathered('weight')} AS weights_{position}\n  FROM ({entries}) AS entry\n  GROUP BY {listed}\n)"
@@ -296,22 +331,20 @@ def bin_sql(measure: Measure, value: str, dialect: Dialect) -> str:
     return f"CASE WHEN {value} IS NOT NULL THEN {whole} END"
 
 
-def _totals(measure: Measure, position: int, value: str, dialect: Dialect) -> list[str]:
-    """What the records of one unit in one group add up to. Nulls are left out (NaN is one), infinities saturate."""
+def _totals(measure: Measure, position: int, value: str, dialect: Dialect) -> dict[str, str]:
+    """What the records of one unit in one group add up to, by name. Nulls are left out (NaN is one), infinities saturate."""
     if measure.kind == "rows":
-        return ["COUNT(*) AS number_of_records"]
-    number = f"COUNT({value}) AS number_of_{value}"
-    if measure.whole:
-        return [number]
-    if measure.kind == "bins":
-        return [f"{dialect.gathered(bin_sql(measure, value, dialect), value)} AS bins_{position}", number]
+        return {"number_of_records": "COUNT(*)"}
+    number = {f"number_of_{value}": f"COUNT({value})"}
+    if measure.whole or measure.kind == "bins":
+        return number
     amount = value if measure.kind in ("sum", "mean") else clamped(value, measure.lower, measure.upper)
     if measure.kind == "square":
         away = f"({amount} - {double(measure.middle)})"
         amount = f"{away} * {away}"
     scaled = clamped(f"{amount} / {double(measure.record_step)}", -LARGEST_RECORD, LARGEST_RECORD)
     whole = f"CASE WHEN {value} IS NOT NULL THEN {dialect.nearest(scaled)} END"
-    return [f"{dialect.exact_sum(whole)} AS total_{position}", number]
+    return {f"total_{position}": dialect.exact_sum(whole)} | number
 
 
 def _steps(measure: Measure, position: int, value: str, dialect: Dialect) -> str:
@@ -394,3 +427,7 @@ def bucket_sql(value: str, edges: NDArray[np.int64]) -> str:
     """The last bucket whose lower end is not above the value, from 0; values below the first go to the first."""
     above = " + ".join(f"CAST({value} >= {int(edge)} AS INTEGER)" for edge in edges[1:])
     return f"CAST({above or '0'} AS BIGINT)"
+
+
+def _named(columns: Mapping[str, str], indent: int = 2) -> str:
+    return _lines([f"{sql} AS {name}" for name, sql in columns.items()], indent)

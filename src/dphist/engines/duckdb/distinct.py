@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from dphist.engines.base import Integers
-from dphist.engines.distinct import contested_sql, light_sql, taken_sql, valued_sql
+from dphist.engines.distinct import contested_sql, different_sql, light_sql, taken_sql, valued_sql
 from dphist.engines.duckdb.engine import DuckDBDialect
 from dphist.engines.duckdb.pairs import MEMORY_SHARE, SqlPairs
 from dphist.engines.duckdb.session import execute, fetch, memory_limit
@@ -36,10 +36,13 @@ def count_distinct(
 def _count(records: DuckDBRecords, position: int, most: int, bounds: ContributionBounds, in_memory: bool | None) -> str:
     fields, dialect, connection = records.fields, DuckDBDialect(), records.connection
     keys, table = ", ".join(fields.key_names), f"taken_{position}"
-    valued = valued_sql(fields, position, bounds, records.seed, dialect)
-    records.read(lambda: connection.execute(f"CREATE OR REPLACE TEMP TABLE valued AS {valued}"))
+    different = different_sql(fields, position, dialect)
+    records.read(lambda: connection.execute(f"CREATE OR REPLACE TEMP TABLE different AS {different}"))
+    valued = valued_sql(fields, "different", most, bounds, records.seed, dialect)
     execute(
         connection,
+        f"CREATE OR REPLACE TEMP TABLE valued AS {valued}",
+        "DROP TABLE different",
         f"CREATE OR REPLACE TEMP TABLE light AS {light_sql(fields, 'valued', most)}",
         "CREATE OR REPLACE TEMP TABLE contested AS SELECT *,"
         f" DENSE_RANK() OVER (ORDER BY turn, unit, {keys}) - 1 AS unit_code,"

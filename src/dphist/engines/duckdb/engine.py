@@ -65,6 +65,8 @@ _T = TypeVar("_T")
 class DuckDBDialect:
     """How DuckDB says it."""
 
+    holds_windows = True
+
     def quote(self, name: str) -> str:
         """Double quotes, doubled inside."""
         return quote_identifier(name)
@@ -94,9 +96,13 @@ class DuckDBDialect:
         """A function of its own."""
         return f"trunc({number})"
 
+    def among_first(self, priority: str, most: int, number: str) -> str:
+        """Of 2^64."""
+        return f"CAST({priority} AS DOUBLE) * {number} < {most * 2.0**64!r}"
+
     def gathered(self, value: str, known: str | None = None) -> str:
         """A list would hold nulls, too."""
-        return f"list({value})" if known is None else f"list({value}) FILTER ({known} IS NOT NULL)"
+        return f"list({value})" if known is None else f"list({value}) FILTER (WHERE {known} IS NOT NULL)"
 
     def spread(self, values: str) -> str:
         """A row for each, none for a null."""

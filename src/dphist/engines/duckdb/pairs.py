@@ -30,6 +30,8 @@ from dphist.engines.sql import (
     bucket_sql,
     coverage_sql,
     list_names,
+    plenty,
+    ranked_sql,
     saturated,
     steps_names,
     trees_of,
@@ -91,13 +93,16 @@ class DuckDBPairs:
         keys = ", ".join(self.key_names)
         measures = steps_names(self.records.query.measures)
         sums = "".join(f", {saturated(f'SUM({name})')} AS {name}" for name in measures)
-        order = f"ORDER BY {self._priority('pairs')}, {keys}"
-        ranked = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY unit {order}) AS place FROM pairs"
-        kept = "pairs" if bounds.max_groups is None else f"({ranked})"
+        kept = "pairs" if bounds.max_groups is None else "ranked"
         where = "" if bounds.max_groups is None else f"WHERE place <= {bounds.max_groups}"
         counted = f"counted AS (SELECT {keys}, COUNT(*) AS units{sums} FROM {kept} AS kept {where} GROUP BY {keys})"
         trees, dialect = trees_of(self.records.query.measures), DuckDBDialect()
-        stages = [counted, *(binned_sql(i, f"{kept} AS kept {where}", self.key_names, dialect) for i in trees)]
+        ranked = [ranked_sql(self.records.fields, self.records.seed, dialect, bounds.max_groups)]
+        stages = [
+            *(ranked if bounds.max_groups is not None else []),
+            counted,
+            *(binned_sql(i, f"{kept} AS kept {where}", self.key_names, dialect) for i in trees),
+        ]
         matches = {
             i: " AND ".join(f"counted.{k} IS NOT DISTINCT FROM binned_{i}.{k}" for k in self.key_names) for i in trees
         }
@@ -118,6 +123,7 @@ class DuckDBPairs:
         joined = f"FROM pairs JOIN units ON pairs.unit = units.unit JOIN groups ON {same}"
         qualified = ", ".join(f"pairs.{key}" for key in keys)
         place = f"ROW_NUMBER() OVER (PARTITION BY pairs.unit ORDER BY {self._priority('pairs')}, {qualified})"
+        near = DuckDBDialect().among_first(self._priority("pairs"), plenty(most_groups), "degree")
         steps = self._steps
         self._write_bins("units", same)
         execute(
@@ -125,7 +131,9 @@ class DuckDBPairs:
             f"CREATE TEMP TABLE coded AS SELECT unit_code, group_code, TRUE AS sampled{steps}"
             f" {joined} WHERE degree <= {most_groups}",
             f"INSERT INTO coded SELECT unit_code, group_code, {place} <= {most_groups}{steps}"
-            f" {joined} WHERE degree > {most_groups}",
+            f" {joined} WHERE degree > {most_groups} AND {near}",
+            f"INSERT INTO coded SELECT unit_code, group_code, FALSE{steps}"
+            f" {joined} WHERE degree > {most_groups} AND NOT {near}",
         )
         return self._coded(sizes, 12, in_memory)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dphist.engines.distinct import contested_sql, light_sql, taken_sql, valued_sql
+from dphist.engines.distinct import contested_sql, different_sql, light_sql, taken_sql, valued_sql
 from dphist.engines.spark.engine import SparkDialect, SparkRecords
 from dphist.engines.spark.pairs import place_all
 from dphist.histogram import ContributionBounds
@@ -18,8 +18,9 @@ def count_distinct(records: SparkRecords, bounds: ContributionBounds) -> dict[in
 def _count(records: SparkRecords, position: int, most: int, bounds: ContributionBounds) -> str:
     fields, seed, dialect = records.fields, records.seed, SparkDialect()
     cells = (*fields.key_names, "value")
-    pairs = valued_sql(fields, position, bounds, seed, dialect)
-    valued = records.written_view("valued", pairs, ("unit", *cells))
+    different = records.written_view("different", different_sql(fields, position, dialect), ("unit", *cells))
+    kept = valued_sql(fields, different, most, bounds, seed, dialect)
+    valued = records.written_view("valued", kept, ("unit", *cells))
     light = records.written_view("light", light_sql(fields, valued, most), cells)
     won = f"(SELECT {', '.join(cells)} FROM {light} WHERE FALSE)"
     if records.scalar(f"SELECT COUNT(*) FROM (SELECT 1 FROM {valued} WHERE number > {most} LIMIT 1)"):

@@ -72,6 +72,8 @@ _CHECKED: Final[weakref.WeakSet[SparkSession]] = weakref.WeakSet()
 class SparkDialect:
     """How Spark says it."""
 
+    holds_windows = False
+
     def quote(self, name: str) -> str:
         """Backticks, doubled inside."""
         return quote_identifier(name)
@@ -103,9 +105,15 @@ class SparkDialect:
         """A cast cuts the fraction off."""
         return f"CAST(CAST({number} AS BIGINT) AS DOUBLE)"
 
+    def among_first(self, priority: str, most: int, number: str) -> str:
+        """Of 2^64, half of them below zero."""
+        return f"(CAST({priority} AS DOUBLE) + {2.0**63!r}D) * {number} < {most * 2.0**64!r}D"
+
     def gathered(self, value: str, known: str | None = None) -> str:
         """Nulls are left out."""
-        return f"collect_list({value})"
+        return (
+            f"collect_list({value})" if known is None else f"collect_list({value}) FILTER (WHERE {known} IS NOT NULL)"
+        )
 
     def spread(self, values: str) -> str:
         """A row for each, none for an empty list."""
