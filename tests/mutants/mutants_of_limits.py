@@ -57,7 +57,11 @@ NO_LIMITS: Final[dict[str, tuple[str, ...]]] = {
 """Constants that bound neither what is asked for nor what is read, by the reason."""
 
 NOT_LIMITED: Final[dict[str, tuple[str, ...]]] = {
-    "how much of one unit is held": ("engines/distinct.py::valued_sql::MOST_VALUES",),
+    "how much of one unit is held or ordered": (
+        "engines/distinct.py::valued_sql::MOST_VALUES",
+        "engines/duckdb/pairs.py::DuckDBPairs.sampled::most_groups-4",
+        "engines/sql.py::ranked_sql::plenty(most)",
+    ),
     "what is longer is null in the next step": (
         "engines/duckdb/expressions.py::_Writer._call::LONGEST_KEY",
         "engines/duckdb/parquet.py::_short::LONGEST_KEY",
