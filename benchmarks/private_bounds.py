@@ -183,7 +183,7 @@ def released(
     bits = plan.mechanism.lattice_bits
     kept = Kept(np.arange(len(counts)), np.rint(np.ldexp(counts, bits)).astype(np.int64), bits)
     column = noisy_columns(plan, kept, sums)[1]
-    return column.values, column.std_errors
+    return np.where(column.withheld, np.nan, column.values), column.std_errors
 
 
 def noisy_sum(table: Table, noisy: NoisyMeasure, rng: np.random.Generator) -> NDArray[np.int64]:
