@@ -173,9 +173,9 @@ def heavy(rows: int, name: str) -> dict[str, pa.Table]:
     return {"rows": pa.table({"user": users, "item": items}), "public": SITE_TABLE}
 
 
-def count(relation: Relation, tables: dict[str, pa.Table], memory: str, threads: int = 1) -> None:
+def count(relation: Relation, tables: dict[str, pa.Table], memory: str) -> None:
     query = GroupByQuery(owner(relation).columns[0], (Key("everything", "0"),))
-    engine = DuckDBEngine(PerformanceSettings(threads=threads, memory_limit=memory))
+    engine = DuckDBEngine(PerformanceSettings(threads=1, memory_limit=memory))
     engine.histogram(Derived(relation, tables, 1_000), query, ContributionBounds(1))
 
 
@@ -188,4 +188,4 @@ def test_the_rows_of_one_unit_do_not_stay_in_memory(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", HEAVY)
 def test_ten_million_rows_of_one_unit_do_not_stay_in_memory(name: str) -> None:
-    count(HEAVY[name], heavy(10_000_000, "ann"), "200MB", threads=2)
+    count(HEAVY[name], heavy(10_000_000, "ann"), "400MB")
