@@ -42,7 +42,7 @@ def test_nine_in_ten_groups_are_within_two_errors(name: str) -> None:
     for size in (300, 30_000):
         for kind, cell in measure(name, size, 1.0, runs=1, draws=6).items():
             assert cell.share >= LEAST, (kind, size, cell)
-            assert cell.null < cell.groups / 2
+            assert cell.null == 0 or size == 300
 
 
 @pytest.mark.statistical
