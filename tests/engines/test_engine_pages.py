@@ -119,6 +119,12 @@ def nasty(path: Path, keys: Sequence[Any]) -> Path:
     columns |= {"text": columns["text"].view(pa.string()), "time": columns["time"].view(pa.timestamp("us"))}
     columns |= {"day": columns["day"].view(pa.date32()), "word": columns["word"].dictionary_encode()}
     columns["length"] = pa.array([pa.scalar(one).as_py() for one in (9, 10**15, None, 5)] * 5, pa.duration("us"))
+    columns |= {"view": pa.array(["a", "b", None, "a"] * 5, pa.string_view())}
+    columns |= {"bits": pa.array([b"a", b"b", None, b"a"] * 5, pa.binary_view())}
+    ends = pa.array([0, 1, 3, 3, 4], pa.int32())
+    times = pa.array([0, 0, -(2**62), 10**15]).view(pa.timestamp("us"))
+    columns["times"] = pa.concat_arrays([pa.ListArray.from_arrays(ends, times)] * 5)
+    columns["timed"] = pa.StructArray.from_arrays([columns["time"]], ["at"])
     table = pa.table({"user": pa.array(range(20)), "key": pa.array([None] * 20, pa.large_string()), **columns})
     own = {"user": pa.array([20] * len(keys)), "key": pa.array(keys, pa.large_string())}
     mine = pa.table({**own, **{name: pa.nulls(len(keys), column.type) for name, column in columns.items()}})
@@ -126,13 +132,34 @@ def nasty(path: Path, keys: Sequence[Any]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("by", [*(name for name in NASTY if name != "struct"), "length", "t=struct.t", "x=struct.x"])
+INSIDE = ["t=struct.t", "x=struct.x", "at=timed.at", "none=timed.at IS NULL", "n=len(times)", "first=times[1]"]
+
+
+@pytest.mark.parametrize("by", [*(name for name in NASTY if name != "struct"), "length", "view", "bits", *INSIDE])
 def test_no_value_of_others_is_read_in_another_way(by: str, tmp_path: Path) -> None:
     """The long value of one unit is in a column that is read, and Arrow reads all of them."""
     measured = {"where": "length(key) IS NULL OR key <> 'b'"}
     want = counted(nasty(tmp_path / "null.parquet", [None]), by, **measured)
     assert counted(nasty(tmp_path / "long.parquet", [LONG]), by, **measured) == want
     assert len(want) > 1
+
+
+def test_files_of_one_type_agree_whoever_reads_them(tmp_path: Path) -> None:
+    """Thousandths and millionths of a second are one type to the engine, and two to Arrow."""
+    for text in ("short", LONG):
+        for name, kind in (("a", pa.timestamp("ms")), ("b", pa.timestamp("us"))):
+            table = pa.table({"user": [name], "key": [text], "at": pa.array([5], kind)})
+            pq.write_table(table, tmp_path / f"{name}.parquet")
+        found = counted(str(tmp_path / "*.parquet"), "at", where="length(key) IS NULL OR key <> 'b'")
+        assert len(found) == 2
+
+
+def test_durations_inside_of_a_value_are_refused(tmp_path: Path) -> None:
+    """The engine reads numbers, and Arrow durations."""
+    table = pa.table({"user": ["a"], "list": pa.array([[5]], pa.list_(pa.duration("us")))})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(UnreadableSource, match="durations in columns of their own"):
+        counted(tmp_path / "a.parquet", "n=len(list)")
 
 
 def lists(path: Path, longest: int, row_group_size: int | None = None) -> Path:

@@ -372,8 +372,8 @@ _PLAN_OF_ENGINES: Final = (
     Mutant(
         "long-values-in-memory",
         "engines/duckdb/sources.py",
-        "    if not fit(connection, paths, list(schemas[0])):\n        reread()\n",
-        "    fit(connection, paths, list(schemas[0]))\n",
+        "if not fit(connection, paths, list(schemas[0])) or any(by_arrow):",
+        "if fit(connection, paths, list(schemas[0])) and any(by_arrow):",
         "a value that is too long costs its record, not the run",
         (f"{_PAGES}test_a_value_that_is_too_long_costs_its_record_alone[plain]",),
     ),
@@ -570,6 +570,14 @@ _PLAN_OF_ENGINES: Final = (
         "    return column\n",
         "a text that is not UTF-8 is null, and ends no run",
         ("tests/engines/test_engine_frames.py::test_texts_that_are_not_utf8_are_null",),
+    ),
+    Mutant(
+        "times-in-lists",
+        "engines/duckdb/sources.py",
+        "list(schemas[0])) or any(by_arrow):",
+        "list(schemas[0])):",
+        "who reads a file does not decide on the times in others' lists",
+        ("tests/engines/test_engine_pages.py::test_no_value_of_others_is_read_in_another_way[n=len(times)]",),
     ),
     Mutant(
         "zones-of-objects",

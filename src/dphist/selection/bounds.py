@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _SEEN: Final = 7.0
-"""A bucket is seen if its noisy number is log(buckets) + this times the scale: one histogram in 2,000 has a false one."""
+"""A bucket is seen if its noisy number is log(buckets) + this times the scale: one histogram in about 1,000 has a false one."""
 
 _WINDOWS: Final = (2, 4, 16)
 """So many neighbours may be seen together, where each is too few by itself."""

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from dphist.engines.duckdb.pages import rows_at_a_time
 from dphist.engines.duckdb.types import LONGEST_KEY
-from dphist.engines.frames import Arrow, plain_field, reader_of
+from dphist.engines.frames import Arrow, plain_field, readable, reader_of
 from dphist.errors import UnreadableSource
 
 _BUFFER = 1 << 20
@@ -27,9 +27,7 @@ def readable_parquet(path: str, names: Sequence[str]) -> Arrow:
         for number in range(file.num_row_groups):
             rows, coded = rows_at_a_time(path, file.metadata, number, own)
             for batch in _opened(path, coded).iter_batches(rows, row_groups=[number], columns=own):
-                columns = [
-                    _short(_as_stored(batch.column(name))).cast(kind) for name, kind in zip(own, kinds, strict=True)
-                ]
+                columns = [_as_stored(batch.column(name), kind) for name, kind in zip(own, kinds, strict=True)]
                 yield pa.RecordBatch.from_arrays(columns, names=list(names))
 
     kinds = [_stored_type(file.schema_arrow.field(name).type) for name in own]
@@ -55,13 +53,62 @@ def parquet_columns(path: str, needed: Sequence[str]) -> list[str]:
     return list(schema.names)
 
 
+def stored_types(path: str, names: Sequence[str]) -> list[pa.DataType]:
+    """The types in which columns are read by Arrow: one for each type of the engine's, so that several files agree."""
+    found = {field.name.casefold(): field.type for field in pq.read_schema(path)}
+    return [_stored_type(found[name.casefold()]) for name in names]
+
+
+def is_read_by_arrow(kind: pa.DataType) -> bool:
+    """Whether a column is never read by the engine: times in lists and structs, whose limits it does not look at.
+
+    Raises:
+        UnreadableSource: durations are in them, which the engine would read as numbers.
+    """
+    inside = list(_inside(kind))
+    if any(map(pa.types.is_duration, inside)):
+        raise UnreadableSource("durations in columns of their own", "some in lists or structs", "take them out.")
+    return any(pa.types.is_timestamp(one) or pa.types.is_date64(one) for one in inside)
+
+
+def _inside(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """The types of everything in lists and structs."""
+    if pa.types.is_nested(kind):
+        for number in range(kind.num_fields):
+            yield kind.field(number).type
+            yield from _inside(kind.field(number).type)
+
+
 def _stored_type(kind: pa.DataType) -> pa.DataType:
     """Durations are stored as numbers, and DuckDB reads what is stored."""
-    return pa.int64() if pa.types.is_duration(kind) else kind
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _stored_type(kind.value_type)
+    if types.is_timestamp(kind) and kind.unit != "ns":
+        return pa.timestamp("us", kind.tz and "UTC")
+    if types.is_decimal32(kind) or types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    for is_one, stored in (
+        (types.is_duration, pa.int64()), (types.is_date64, pa.date32()), (types.is_time32, pa.time64("us")),
+        (types.is_string, pa.large_string()), (types.is_string_view, pa.large_string()),
+        (types.is_binary, pa.large_binary()), (types.is_binary_view, pa.large_binary()),
+        (types.is_fixed_size_binary, pa.large_binary()),
+    ):  # fmt: skip
+        if is_one(kind):
+            return stored
+    return kind
 
 
-def _as_stored(column: pa.Array) -> pa.Array:
-    return column.view(pa.int64()) if pa.types.is_duration(column.type) else column
+def _as_stored(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Times that microseconds cannot hold are null before they are cast; texts that are too long before they are copied."""
+    types = pa.types
+    if types.is_duration(column.type):
+        return column.view(pa.int64())
+    if types.is_string_view(column.type) or types.is_binary_view(column.type):
+        column = column.cast(kind)
+    elif types.is_timestamp(column.type) or types.is_date64(column.type):
+        column = readable(column)
+    return _short(column).cast(kind, safe=not types.is_date64(column.type))
 
 
 def _short(column: pa.Array) -> pa.Array:

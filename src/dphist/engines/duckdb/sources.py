@@ -22,7 +22,7 @@ import duckdb
 import pyarrow as pa
 
 from dphist.engines.duckdb.pages import fit
-from dphist.engines.duckdb.parquet import parquet_columns, readable_parquet
+from dphist.engines.duckdb.parquet import is_read_by_arrow, parquet_columns, readable_parquet, stored_types
 from dphist.engines.frames import Arrow, as_arrow
 from dphist.engines.lines import CsvFormat, check_no_array, csv_batches, first_line, json_lines
 from dphist.engines.query import Files, Format
@@ -169,7 +169,14 @@ def _attach_parquet(
         typed = [f"TRY_CAST({sql} AS {columns[name]}) AS {sql}" for name, sql in quoted.items()]
         _create_view(connection, view, read, ", ".join(typed))
 
-    if not fit(connection, paths, list(schemas[0])):
+    kinds = stored_types(paths[0], list(schemas[0]))
+    for path in paths[1:]:
+        for name, kind, other in zip(schemas[0], kinds, stored_types(path, list(schemas[0])), strict=True):
+            if kind != other:
+                expected = f"the same type of {name!r} in every file ({kind})"
+                raise UnreadableSource(expected, str(other), "rewrite the files with one schema.")
+    by_arrow = [is_read_by_arrow(kind) for kind in kinds]
+    if not fit(connection, paths, list(schemas[0])) or any(by_arrow):
         reread()
     return Attached(columns, typed=True, paths=paths, reread=reread)
 
