@@ -99,10 +99,16 @@ def forged(lie: Lie, layout: str) -> bytes:
     return file
 
 
-def histogram(path: Any, unit: str, key: str | Key, **options: Any) -> tuple[Any, ...]:
+def histogram(
+    path: Any,
+    unit: str,
+    key: str | Key,
+    bounds: ContributionBounds = BOUNDS,
+    largest: int | None = None,
+    **options: Any,
+) -> tuple[Any, ...]:
     key = Key(key) if isinstance(key, str) else key
-    largest = options.pop("largest", None)
-    return shown(ENGINE.histogram(path, GroupByQuery(unit, (key,), **options), BOUNDS, seed=1, largest=largest))
+    return shown(ENGINE.histogram(path, GroupByQuery(unit, (key,), **options), bounds, seed=1, largest=largest))
 
 
 def shown(found: Histogram) -> tuple[Any, ...]:
@@ -136,7 +142,9 @@ USES: dict[str, Callable[[Any, Lie], Any]] = {
     "pairs of units": lambda path, lie: pairs(path, "lie", "other"),
 }
 NULL_USES: dict[str, Callable[[Any], Any]] = {
-    "unit": lambda path: histogram(path, "lie", "other", want_total=True),
+    "unit": lambda path: histogram(
+        path, "lie", "other", ContributionBounds(None), want_total=True
+    ),  # a bound joins units
     "key": lambda path: histogram(path, "row", "lie", null_keys="drop"),
     "where": lambda path: histogram(path, "row", "other", where="lie IS NOT NULL"),
     "pairs": lambda path: pairs(path, "lie", "other"),
