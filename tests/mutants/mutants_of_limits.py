@@ -51,7 +51,8 @@ NO_LIMITS: Final[dict[str, tuple[str, ...]]] = {
         "quantiles.py::_LEAST_REACH", "quantiles.py::_MOST_REACH", "selection/estimates.py::_MOST_SPREAD",
     ),
     "how long somebody waits": (
-        "engines/spark/jvm.py::_LONGEST_WAIT", "engines/spark/staging.py::_LONGEST_WAIT",
+        "engines/duckdb/pages.py::_MOST_LISTED", "engines/spark/jvm.py::_LONGEST_WAIT",
+        "engines/spark/staging.py::_LONGEST_WAIT",
     ),
 }  # fmt: skip
 """Constants that bound neither what is asked for nor what is read, by the reason."""

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Final
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dphist.engines.duckdb.types import LONGEST_KEY
@@ -40,19 +41,24 @@ class Pages:
     """The pages of a column in a row group: after which rows each ends, their bytes, and those of the dictionary.
 
     coded: Arrow can leave the values in the dictionary, which it copies with each batch, until those too long are null.
+    prefixed: values take from the one before them what they share with it, so that each may be as long as its page.
     """
 
     ends: Any
     sizes: Any
     dictionary: int = 0
     coded: bool = False
+    prefixed: bool = False
 
     def held(self, rows: int) -> float:
         """The most bytes that so many rows keep, which a reader takes at a time and does not copy."""
-        return self._most(self.sizes, rows) + self.dictionary
+        values = np.maximum(np.diff(self.ends, prepend=0), 1) if self.prefixed else 1
+        return self._most(self.sizes * values, rows) + self.dictionary
 
     def copied(self, rows: int) -> float:
         """The same of a reader that copies the rows it takes, and with them what the dictionary holds once."""
+        if self.prefixed:
+            return (2 + rows) * float(self.sizes.max(initial=0)) + self.dictionary * (1 + rows)
         share = np.minimum(1, rows / np.maximum(np.diff(self.ends, prepend=0), 1))
         whole, each = (3, min(self.dictionary, LONGEST_KEY)) if self.coded else (1, self.dictionary)
         return self._most(self.sizes * (1 + share), rows) + whole * self.dictionary + rows * each
@@ -61,7 +67,8 @@ class Pages:
         if not len(sizes):
             return 0
         sums, total = np.concatenate([[0], np.cumsum(sizes)]), self.ends[-1]
-        first = np.arange(0, max(total, 1), rows)
+        # Rows in which no page begins are all of one page, and so of no more than those in which it begins.
+        first = np.unique(np.append(0, self.ends[:-1]) // rows * rows)
         begin = np.searchsorted(self.ends, first, "right")
         end = np.searchsorted(self.ends, np.minimum(first + rows, total), "left") + 1
         return float((sums[np.minimum(end, len(sizes))] - sums[np.minimum(begin, len(sizes))]).max())
@@ -80,13 +87,14 @@ def fit(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], needed: Seq
         flat, nested = _leaves(metadata, folded)
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
-            inside = sum(_inside(group, metadata.schema, leaf) for leaf in nested)
+            inside = sum(_inside(path, group, metadata.schema, leaf, room) for leaf in nested)
             if inside > room:
                 name = metadata.schema.column(nested[0]).path.partition(".")[0]
                 hint = "raise --memory-limit, or write the file with fewer rows in a row group."
                 raise UnreadableSource(f"lists and structs such as {name!r} that fit into memory", "larger ones", hint)
-            taken = inside + sum(group.column(leaf).total_uncompressed_size for leaf in flat)
-            if taken * threads > room:
+            columns = [group.column(leaf) for leaf in flat]
+            taken = inside + sum(column.total_uncompressed_size for column in columns)
+            if taken * threads > room or any(map(_is_prefixed, columns)):
                 taken = inside + sum(pages_of(path, group.column(leaf)).held(VECTOR) for leaf in flat)
             most = max(most, taken)
     if most * threads > room and most <= room:
@@ -122,12 +130,45 @@ def _leaves(metadata: Any, folded: set[str]) -> tuple[list[int], list[int]]:
     return flat, nested
 
 
-def _inside(group: Any, schema: Any, leaf: int) -> float:
-    """The bytes that the engine needs for all that is stored of a part: a list grows by doubling."""
+def _inside(path: str, group: Any, schema: Any, leaf: int, room: float) -> float:
+    """The bytes that the engine needs for all that is stored of a part: a list grows by doubling.
+
+    A word of a dictionary is copied for each element of the rows that the engine holds: as many as rows have on average.
+    """
     column, kind = group.column(leaf), schema.column(leaf)
-    width = _WIDTHS.get(column.physical_type, kind.length)
-    texts = column.total_uncompressed_size if column.physical_type == "BYTE_ARRAY" else 0
-    return float(2 * column.num_values * width + texts)
+    values, size = int(column.num_values), int(column.total_uncompressed_size)
+    stored = 2 * values * int(_WIDTHS.get(column.physical_type, kind.length))
+    if column.physical_type != "BYTE_ARRAY":
+        return stored
+    if _is_prefixed(column):
+        return stored + (1 + values) * size
+    dictionary = pages_of(path, column).dictionary
+    copies = min(values, VECTOR * math.ceil(values / max(group.num_rows, 1)))
+    if stored + size + copies * dictionary > room >= dictionary:
+        dictionary = _longest_word(path, column, dictionary)
+    return float(stored + size + copies * dictionary)
+
+
+def _is_prefixed(column: Any) -> bool:
+    return "DELTA_BYTE_ARRAY" in column.encodings
+
+
+def _longest_word(path: str, column: Any, dictionary: int) -> int:
+    """Of a dictionary; all of it, if that cannot be told."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(column.dictionary_page_offset)
+            header = _struct(file)
+            content = file.read(header[_COMPRESSED])
+        if column.compression != "UNCOMPRESSED":
+            content = pa.Codec(column.compression.lower()).decompress(content, header[_UNCOMPRESSED], asbytes=True)
+        place = longest = 0
+        while place < len(content):
+            length = int.from_bytes(content[place : place + 4], "little")
+            place, longest = place + 4 + length, max(longest, length)
+        return longest if place == len(content) else dictionary
+    except (OSError, ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException):
+        return dictionary
 
 
 def pages_of(path: str, column: Any) -> Pages:
@@ -135,9 +176,11 @@ def pages_of(path: str, column: Any) -> Pages:
     try:
         return _pages(path, column)
     except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
-        return Pages(np.array([column.num_values]), np.array([float(column.total_uncompressed_size)]))
+        whole = np.array([float(column.total_uncompressed_size)])
+        return Pages(np.array([column.num_values]), whole, prefixed=_is_prefixed(column))
 
 
+_MOST_LISTED: Final = 1 << 16
 _UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY, _DATA_2, _NUMBER = 2, 3, 5, 7, 8, 1
 """Fields of a page's header, as the format numbers them."""
 
@@ -159,10 +202,10 @@ def _pages(path: str, column: Any) -> Pages:
             elif header.get(_DICTIONARY):
                 dictionary += size
             file.seek(stored, 1)
-    if sum(rows) != column.num_values:
+    if sum(rows) != column.num_values or min(rows, default=0) < 0:
         raise ValueError("other pages")
     coded = dictionary > 0 and column.physical_type == "BYTE_ARRAY" and _CODED.issuperset(column.encodings)
-    return Pages(np.cumsum(rows), np.array(sizes), dictionary, coded)
+    return Pages(np.cumsum(rows), np.array(sizes), dictionary, coded, _is_prefixed(column))
 
 
 def _struct(file: BinaryIO) -> dict[int, Any]:
@@ -198,7 +241,10 @@ def _value(file: BinaryIO, kind: int) -> Any:
 
 def _skip_list(file: BinaryIO) -> None:
     head = _byte(file)
-    for _ in range(head >> 4 if head >> 4 < 15 else _varint(file)):
+    length = head >> 4 if head >> 4 < 15 else _varint(file)
+    if length > _MOST_LISTED:
+        raise ValueError("no list of a header")
+    for _ in range(length):
         _value(file, 3 if head & 15 in (1, 2) else head & 15)
 
 

@@ -17,8 +17,11 @@ from dphist.errors import UnreadableSource
 _BUFFER = 1 << 20
 
 
-def readable_parquet(path: str, names: Sequence[str]) -> Arrow:
-    """Columns of a Parquet file, under these names, with null for what DuckDB's reader would not take or has no room for."""
+def readable_parquet(path: str, names: Sequence[str], kinds: Sequence[pa.DataType]) -> Arrow:
+    """Columns of a Parquet file, under these names, with null for what DuckDB's reader would not take or has no room for.
+
+    kinds: their `stored_types`.
+    """
     file = _opened(path)
     found = {name.casefold(): name for name in file.schema_arrow.names}
     own = [found[name.casefold()] for name in names]
@@ -30,7 +33,6 @@ def readable_parquet(path: str, names: Sequence[str]) -> Arrow:
                 columns = [_as_stored(batch.column(name), kind) for name, kind in zip(own, kinds, strict=True)]
                 yield pa.RecordBatch.from_arrays(columns, names=list(names))
 
-    kinds = [_stored_type(file.schema_arrow.field(name).type) for name in own]
     return reader_of(pa.schema(list(zip(names, kinds, strict=True))), names, batches)
 
 
@@ -55,8 +57,9 @@ def parquet_columns(path: str, needed: Sequence[str]) -> list[str]:
 
 def stored_types(path: str, names: Sequence[str]) -> list[pa.DataType]:
     """The types in which columns are read by Arrow: one for each type of the engine's, so that several files agree."""
-    found = {field.name.casefold(): field.type for field in pq.read_schema(path)}
-    return [_stored_type(found[name.casefold()]) for name in names]
+    found = {field.name.casefold(): field for field in _opened(path).schema_arrow}
+    fields = [found[name.casefold()] for name in names]
+    return [plain_field(field.with_type(_stored_type(field.type))).type for field in fields]
 
 
 def is_read_by_arrow(kind: pa.DataType) -> bool:
@@ -108,7 +111,9 @@ def _as_stored(column: pa.Array, kind: pa.DataType) -> pa.Array:
         column = column.cast(kind)
     elif types.is_timestamp(column.type) or types.is_date64(column.type):
         column = readable(column)
-    return _short(column).cast(kind, safe=not types.is_date64(column.type))
+    # A date is a whole number of days; what is not UTF-8 becomes null later, as in any text.
+    odd = types.is_date64(column.type) or (types.is_large_string(kind) and types.is_binary(column.type))
+    return _short(column).cast(kind, safe=not odd)
 
 
 def _short(column: pa.Array) -> pa.Array:

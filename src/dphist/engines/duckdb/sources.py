@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -164,7 +164,7 @@ def _attach_parquet(
         columns |= described(connection, view)
 
     def reread() -> None:
-        read = with_folders([readable_parquet(path, list(schemas[0])) for path in paths], folders)
+        read = with_folders([readable_parquet(path, list(schemas[0]), kinds) for path in paths], folders)
         quoted = {name: quote_identifier(name) for name in _wanted(read.schema.names, needed)}
         typed = [f"TRY_CAST({sql} AS {columns[name]}) AS {sql}" for name, sql in quoted.items()]
         _create_view(connection, view, read, ", ".join(typed))
@@ -175,10 +175,31 @@ def _attach_parquet(
             if kind != other:
                 expected = f"the same type of {name!r} in every file ({kind})"
                 raise UnreadableSource(expected, str(other), "rewrite the files with one schema.")
-    by_arrow = [is_read_by_arrow(kind) for kind in kinds]
+    by_engine = _types_of(connection, dict(zip(schemas[0], kinds, strict=True)))
+    # Who reads a column must not hang on a record: where the readers could differ, it is always Arrow.
+    by_arrow = [
+        is_read_by_arrow(kind) or by_engine[name] != schemas[0][name]
+        for name, kind in zip(schemas[0], kinds, strict=True)
+    ]
+    kinds = [
+        pa.large_string() if kind == pa.large_binary() and schemas[0][name] == "VARCHAR" else kind
+        for name, kind in zip(schemas[0], kinds, strict=True)
+    ]
     if not fit(connection, paths, list(schemas[0])) or any(by_arrow):
         reread()
     return Attached(columns, typed=True, paths=paths, reread=reread)
+
+
+def _types_of(connection: duckdb.DuckDBPyConnection, kinds: Mapping[str, pa.DataType]) -> dict[str, str]:
+    """What the engine calls columns of Arrow's types."""
+    if not kinds:
+        return {}
+    name = _registered("types")
+    connection.register(name, pa.schema(list(kinds.items())).empty_table())
+    try:
+        return described(connection, name)
+    finally:
+        connection.unregister(name)
 
 
 def _listed(names: Sequence[str]) -> str:
