@@ -66,12 +66,21 @@ def test_a_wrong_path_would_be_found() -> None:
 
 
 def test_the_tests_that_hold_what_hard_use_found_are_there() -> None:
-    lines = (ROOT / "docs" / "hard-use.md").read_text().splitlines()
-    named = [cell.split("|")[2] for cell in lines if "::test_" in cell]
-    assert len(named) > 35
-    for cell in named:
-        for file in cell.split(";"):
-            path, _, tests = file.strip().partition("::")
-            written = (ROOT / "tests" / path).read_text()
-            for test in tests.split(", "):
-                assert f"def {test}(" in written, f"{path}::{test}"
+    """Every row names some; of the third look, every one of its twenty points has a row."""
+    page = (ROOT / "docs" / "hard-use.md").read_text(encoding="utf-8")
+    for title, least in (("A week of fault injection", 36), ("A third hard look", 70)):
+        section = page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+        rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")][2:]
+        assert all(len(row) == 2 for row in rows), title
+        assert all(("::test_" in tests) != what.strip().startswith("**") for what, tests in rows), title
+        assert sum("::test_" in tests for _, tests in rows) >= least, title
+        for _, cell in rows:
+            for file in filter(None, map(str.strip, cell.split(";"))):
+                path, _, tests = file.partition("::")
+                written = (ROOT / "tests" / path).read_text(encoding="utf-8")
+                for test in tests.split(", "):
+                    assert f"def {test}(" in written, f"{path}::{test}"
+        heads = [what.strip().startswith("**") for what, _ in rows]
+        assert heads[0]
+        assert not any(map(all, zip(heads, [*heads[1:], True], strict=True))), f"{title}: a point without a row"
+    assert re.findall(r"^\| \*\*(\d+)\. ", page, re.MULTILINE) == [str(point) for point in range(1, 21)]
