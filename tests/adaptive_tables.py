@@ -14,7 +14,6 @@ from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
 from dphist.mechanisms.weights import next_weights
-from dphist.noise import Entropy
 from dphist.selection.counting import NoisyCounts, count
 from dphist.selection.rounds import noise_sums
 
@@ -61,9 +60,7 @@ class Round:
     noisy: Integers
 
 
-def rounds(
-    mechanism: AdaptiveGaussian, pairs: MemoryPairs, eligible: Integers, entropy: Entropy | None = None
-) -> Iterator[Round]:
+def rounds(mechanism: AdaptiveGaussian, pairs: MemoryPairs, eligible: Integers) -> Iterator[Round]:
     """All rounds of a selection, with what they publish of every eligible group."""
     total, weights = np.zeros(len(eligible), np.int64), np.full(len(eligible), ONE, np.int64)
     for number, share in enumerate(mechanism.tuning.round_shares):
@@ -71,7 +68,7 @@ def rounds(
             weights = next_weights(mechanism, number, total)
         spread = np.zeros(pairs.groups, np.int64)
         spread[eligible] = weights
-        noisy = noise_sums(mechanism, number, pairs.weighted_sums(spread)[eligible], entropy)
+        noisy = noise_sums(mechanism, number, pairs.weighted_sums(spread)[eligible])
         yield Round(weights, noisy)
         total += share * noisy
 
@@ -86,11 +83,10 @@ def counted(
     pairs: MemoryPairs,
     selected: Groups,
     aggregates: Sequence[NoisyMeasure] = (),
-    entropy: Entropy | None = None,
 ) -> NoisyCounts:
     """What counting publishes."""
     assert mechanism.counts is not None
-    groups, counting = count(mechanism.counts, mechanism.tuning, pairs, selected, aggregates, entropy)
+    groups, counting = count(mechanism.counts, mechanism.tuning, pairs, selected, aggregates)
     assert isinstance(groups, LocalGroups)
     return counting.noisy_counts([noisy.name for noisy in aggregates], groups.columns)
 

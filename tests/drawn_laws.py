@@ -14,7 +14,6 @@ import pytest
 from numpy.typing import NDArray
 
 from dphist.noise import exact, sampling
-from dphist.noise.entropy import Entropy
 from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -44,7 +43,7 @@ def recorded(noise: Noise = distinct) -> Iterator[list[Draw]]:
     """Every draw of the package inside this block, in order. `noise` makes the numbers from the draw's number and size."""
     draws: list[Draw] = []
 
-    def sample(law: Law, n: int, entropy: Entropy | None = None) -> Integers:
+    def sample(law: Law, n: int) -> Integers:
         draws.append(Draw(law, noise(len(draws), n)))
         return draws[-1].noise.copy()
 

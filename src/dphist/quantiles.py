@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.noise import DiscreteLaplace, Entropy, RoundedGaussian, sample
+from dphist.noise import DiscreteLaplace, RoundedGaussian, sample
 from dphist.noise.laws import Law
 from dphist.privacy.search import edge
 from dphist.special import ndtri
@@ -27,7 +27,7 @@ from dphist.special import ndtri
 Integers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 TreeLaw: TypeAlias = RoundedGaussian | DiscreteLaplace
-Perturb: TypeAlias = Callable[[Integers, Law, Entropy | None], Integers]
+Perturb: TypeAlias = Callable[[Integers, Law], Integers]
 
 USUAL_HEIGHT: Final = 12
 MOST_HEIGHT: Final = 20
@@ -208,7 +208,6 @@ def noisy_quantiles(
     law: TreeLaw,
     probabilities: Sequence[float],
     level: float | None = None,
-    entropy: Entropy | None = None,
     perturb: Perturb | None = None,
 ) -> NoisyQuantiles:
     """Draw the trees of all groups, as far as they are needed, and read quantiles off them.
@@ -221,7 +220,6 @@ def noisy_quantiles(
         law: the noise of every draw, in steps.
         probabilities: which quantiles, each in (0, 1).
         level: the probability with which the interval of each quantile covers it.
-        entropy: where noise comes from.
         perturb: how noise of a law is added to steps, if not by `sample`.
 
     Returns:
@@ -238,7 +236,7 @@ def noisy_quantiles(
         reach = critical_value(law, (1 - level) / tree.height)
         shifts += [-reach, reach]
     walks = _Walks(np.tile(shifts, len(probabilities)), np.repeat(probabilities, len(shifts)))
-    noise = _Noise(law, entropy, perturb)
+    noise = _Noise(law, perturb)
     size = max(1, _WALKS_AT_ONCE // len(walks.shifts))
     positions, totals = np.empty((len(bins), len(walks.shifts))), np.empty(len(bins))
     for first in range(0, len(bins), size):
@@ -271,14 +269,13 @@ class _Noise:
     """Where noise on nodes comes from."""
 
     law: TreeLaw
-    entropy: Entropy | None
     perturb: Perturb | None
 
     def add(self, steps: Integers, nodes: Integers) -> Integers:
         """Noise on the numbers of these nodes."""
         if self.perturb is not None:
-            return self.perturb(steps, self.law, self.entropy)
-        return steps + _draw(self.law, nodes, self.entropy)
+            return self.perturb(steps, self.law)
+        return steps + _draw(self.law, nodes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -334,9 +331,9 @@ def _walk(bins: Bins, tree: Tree, law: TreeLaw, walks: _Walks, noise: _Noise) ->
     return ends, total[:, 0]
 
 
-def _draw(law: TreeLaw, nodes: Integers, entropy: Entropy | None) -> Integers:
+def _draw(law: TreeLaw, nodes: Integers) -> Integers:
     """Noise of its own for each of these nodes. No node is drawn twice: a second draw would not have been paid for."""
-    return sample(law, len(nodes), entropy)
+    return sample(law, len(nodes))
 
 
 def _std(law: TreeLaw) -> float:

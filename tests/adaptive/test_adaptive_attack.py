@@ -18,10 +18,10 @@ from adaptive_tables import chosen, codes_of, counted, loose, rounds, table
 from dphist.engines.memory import MemoryPairs, draw_sample
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.tuning import LATTICE_BITS, SCALE_BITS, WEIGHT_BITS
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.selection.counting import edges
 from dphist.selection.rounds import select
+from word_sources import drawn_from
 
 EPSILON = 0.5
 RUNS = {True: 50, False: 120}
@@ -94,8 +94,7 @@ def one_view(mechanism: AdaptiveGaussian, build: Build, seed: int, eligible: NDA
     view = View()
     total = np.zeros(len(eligible), np.int64)
     first = None
-    entropy = SeededEntropy(seed)
-    made = rounds(mechanism, with_, eligible, entropy)
+    made = rounds(mechanism, with_, eligible)
     for share, std, one in zip(mechanism.tuning.round_shares, mechanism.round_stds, made, strict=True):
         weights = np.zeros(with_.groups, np.int64)
         weights[eligible] = one.weights
@@ -105,7 +104,7 @@ def one_view(mechanism: AdaptiveGaussian, build: Build, seed: int, eligible: NDA
     assert first is not None
     passed = total > int(mechanism.threshold * 2 ** (LATTICE_BITS + 4))
     index = eligible[passed]
-    counts = counted(mechanism, with_, chosen(index, first[passed] / 2.0**LATTICE_BITS), (), entropy)
+    counts = counted(mechanism, with_, chosen(index, first[passed] / 2.0**LATTICE_BITS), ())
     noise, classes = mechanism.counts, counts.classes
     assert noise is not None
     spread = np.zeros(with_.groups, np.int64)
@@ -128,8 +127,7 @@ def one_view(mechanism: AdaptiveGaussian, build: Build, seed: int, eligible: NDA
 def attack(mechanism: AdaptiveGaussian, build: Build) -> tuple[float, float, float]:
     """(delta that the view has at least, its standard error, the largest squared distance met)."""
     runs = RUNS[build in (correct, sampled)]
-    with allow_test_entropy():
-        views = [one_view(mechanism, build, seed, np.arange(8)) for seed in range(runs)]
+    views = [drawn_from(SeededEntropy(seed), one_view, mechanism, build, seed, np.arange(8)) for seed in range(runs)]
     gains = np.maximum(0.0, -np.expm1(np.minimum(EPSILON - np.array([view.loss for view in views]), 0.0)))
     return float(gains.mean()), float(gains.std() / np.sqrt(runs)), max(view.distance for view in views)
 

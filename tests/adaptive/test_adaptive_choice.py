@@ -5,9 +5,9 @@ import pytest
 
 import dphist as dp
 from dphist.mechanisms import GroupMechanism, LaplaceThreshold, SparseGaussian
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.selection.choice import DEGREE_CENTRES, DEGREE_EDGES, most_releases, noisy_degrees
+from word_sources import words_from
 
 
 def branches() -> list[GroupMechanism]:
@@ -51,10 +51,9 @@ def test_degrees_get_laplace_noise_and_lose_what_is_lost_in_it() -> None:
     exact = np.zeros(len(DEGREE_EDGES), np.int64)
     exact[3] = 100_000
     draws = []
-    with allow_test_entropy():
-        entropy = SeededEntropy(1)
+    with words_from(SeededEntropy(1)):
         for _ in range(300):
-            draws.append(noisy_degrees(exact, 0.02, entropy))
+            draws.append(noisy_degrees(exact, 0.02))
     values = np.array(draws)
     assert np.std(values[:, 3]) == pytest.approx(50 * np.sqrt(2), rel=0.25)
     assert np.mean(values[:, 5] == 0) > 0.9

@@ -30,10 +30,11 @@ from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, ONE, Tuning
 from dphist.mechanisms.weights import next_weights
 from dphist.noise import RoundedGaussian
-from dphist.noise.entropy import SystemEntropy, allow_test_entropy
+from dphist.noise.entropy import SystemEntropy
 from dphist.noise.testing import SeededEntropy
 from dphist.selection.counting import edges, group_weights
 from dphist.selection.rounds import select
+from word_sources import drawn_from, words_from
 
 WEIGHTS = st.lists(st.integers(0, ONE), min_size=1, max_size=300)
 
@@ -152,8 +153,8 @@ def test_every_eligible_group_gets_fresh_noise_in_every_round() -> None:
     eligible = np.flatnonzero(pairs.eligible())
     mechanism = calibrate(1.0, 1e-8)
     source, noises, words = Counting(), [], []
-    with allow_test_entropy():
-        for published in rounds(mechanism, pairs, eligible, source):
+    with words_from(source):
+        for published in rounds(mechanism, pairs, eligible):
             spread = np.zeros(pairs.groups, np.int64)
             spread[eligible] = published.weights
             noises.append(published.noisy - pairs.weighted_sums(spread)[eligible])
@@ -206,8 +207,7 @@ def test_a_group_must_be_strictly_above_the_threshold() -> None:
 
     pairs = table([(unit, 0) for unit in range(10)] + [(20 + unit, 1) for unit in range(11)], 2, 40)
     exact = loose(threshold=10.0, std=1.0)
-    with allow_test_entropy():
-        found = select(exact, pairs, Zero())
+    found = drawn_from(Zero(), select, exact, pairs)
     assert isinstance(found, LocalGroups)
     assert found.codes.tolist() == [1]
     assert found.columns["first"].tolist() == [11 << LATTICE_BITS]
@@ -226,10 +226,9 @@ def test_the_whole_run_is_a_function_of_pairs_and_noise(sums: tuple[NoisyMeasure
     shuffled = MemoryPairs(pairs.unit[order], pairs.group[order], pairs.units, pairs.groups, None, same)
     results = []
     for table_ in (MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, None, steps), shuffled):
-        entropy = SeededEntropy(9)
-        with allow_test_entropy():
-            selection = select(calibrate(2.0, 1e-4), table_, entropy)
-            results.append(counted(calibrate(2.0, 1e-4), table_, selection, sums, entropy))
+        with words_from(SeededEntropy(9)):
+            selection = select(calibrate(2.0, 1e-4), table_)
+            results.append(counted(calibrate(2.0, 1e-4), table_, selection, sums))
     one, two = results
     assert len(one.weights) > 10
     assert one.classes == two.classes

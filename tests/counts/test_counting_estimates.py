@@ -23,7 +23,6 @@ from dphist.mechanisms.adaptive import calibrate
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
 from dphist.mechanisms.voting import calibrate as calibrate_election
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.selection.counting import CENTRES, Classes, NoisyCounts, Norms, group_weights, norms_from
 from dphist.selection.estimates import (
@@ -39,6 +38,7 @@ from dphist.selection.estimates import (
 )
 from dphist.selection.rounds import select
 from example_numbers import some
+from word_sources import drawn_from
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from generated_tables import generated
@@ -90,17 +90,15 @@ def released(
 ) -> Run:
     """Rounds and Gaussian counts; or Laplace counts of all groups of 100 units and more, as after an election."""
     mechanism = mechanism_of(law, epsilon, tuning or Tuning())
-    with allow_test_entropy():
-        entropy = SeededEntropy(seed)
-        if isinstance(mechanism, AdaptiveGaussian):
-            priority = np.random.default_rng(seed).random(len(pairs.unit))
-            sampled = draw_sample(pairs.unit, pairs.units, mechanism.max_groups, priority)
-            pairs = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, sampled)
-            selection: Any = select(mechanism, pairs, entropy)
-        else:
-            codes = np.flatnonzero(true_counts(pairs) >= 100)
-            selection = chosen(codes, np.zeros(len(codes)))
-        noisy = counted(mechanism, pairs, selection, (), SeededEntropy(1000 + seed))
+    if isinstance(mechanism, AdaptiveGaussian):
+        priority = np.random.default_rng(seed).random(len(pairs.unit))
+        sampled = draw_sample(pairs.unit, pairs.units, mechanism.max_groups, priority)
+        pairs = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, sampled)
+        selection: Any = drawn_from(SeededEntropy(seed), select, mechanism, pairs)
+    else:
+        codes = np.flatnonzero(true_counts(pairs) >= 100)
+        selection = chosen(codes, np.zeros(len(codes)))
+    noisy = drawn_from(SeededEntropy(1000 + seed), counted, mechanism, pairs, selection, ())
     assert mechanism.counts is not None
     found = estimate(mechanism.counts, noisy, mechanism.tuning)
     codes = codes_of(selection)
@@ -301,9 +299,8 @@ def test_sums_and_means_are_of_all_units(mechanism: str) -> None:
         pairs = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, None, steps)
         sizes = true_counts(pairs)
         first = sizes.astype(float) if mechanism == "adaptive" else np.zeros(pairs.groups)
-        with allow_test_entropy():
-            selection = chosen(np.arange(pairs.groups), first)
-            noisy = counted(plan.mechanism, pairs, selection, plan.measures, SeededEntropy(seed))
+        selection = chosen(np.arange(pairs.groups), first)
+        noisy = drawn_from(SeededEntropy(seed), counted, plan.mechanism, pairs, selection, plan.measures)
         _, sums, means = estimated_columns(
             plan.mechanism.counts, plan.request.aggregates, plan.measures, noisy, Tuning()
         )
@@ -343,9 +340,8 @@ def sums_and_truth(
     pairs = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, None, {measure.name: steps})
     sizes = true_counts(pairs)
     codes = np.flatnonzero(sizes >= 100)
-    with allow_test_entropy():
-        selection = chosen(codes, np.where(isinstance(plan.mechanism, AdaptiveGaussian), sizes[codes], 0.0))
-        noisy = counted(plan.mechanism, pairs, selection, plan.measures, SeededEntropy(seed))
+    selection = chosen(codes, np.where(isinstance(plan.mechanism, AdaptiveGaussian), sizes[codes], 0.0))
+    noisy = drawn_from(SeededEntropy(seed), counted, plan.mechanism, pairs, selection, plan.measures)
     noisy = replace(noisy, sums={name: (sign * light, sign * heavy) for name, (light, heavy) in noisy.sums.items()})
     found = estimated_columns(plan.mechanism.counts, plan.request.aggregates, plan.measures, noisy, Tuning())
     truth = (sizes, np.bincount(pairs.group, values[pairs.unit]))

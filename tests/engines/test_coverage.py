@@ -106,7 +106,7 @@ def check_one_pass(engine: Engine, records: Sequence[Record], drop: bool, way: s
     )
     with engine.open(table(records, SCHEMA), query) as opened:
         groups = opened.groups(ContributionBounds(most))
-        published = groups.publish(at_least(least), LAYOUT, None)
+        published = groups.publish(at_least(least), LAYOUT)
         assert groups.coverage(published) == coverage(pairs, keys_in(published))
 
 
@@ -130,8 +130,8 @@ def check_rounds(engine: Engine, records: Sequence[Record], vote: bool, least: i
     with engine.open(table(records, SCHEMA), query) as opened, opened.pairs() as kept:
         coded: Any = kept.voters(**how) if vote else kept.sampled(1, **how)
         exact = coded.shares() if vote else coded.first_round()
-        chosen = exact.each(_without_values(least), ("exact",), None)
-        published = chosen.publish(keys_alone, Layout((), order="key"), None)
+        chosen = exact.each(_without_values(least), ("exact",))
+        published = chosen.publish(keys_alone, Layout((), order="key"))
         assert coded.coverage(chosen) == coverage(pairs_of(records), keys_in(published))
 
 

@@ -200,7 +200,7 @@ def in_groups(engine: Engine, most: int, seed: int, users: Sequence[int] = range
         sampled = pairs.sampled(2)  # what the rounds saw is another matter
         weights = sampled.first_round().together(equal_weights, ("weight",))
         counted = sampled.by_class(weights, [1000 * ONE], 1, 1, [], most)
-        published = counted.publish(masks, Layout(("mask", "weight"), order="key"), None, together=True)
+        published = counted.publish(masks, Layout(("mask", "weight"), order="key"), together=True)
         shown = published if isinstance(published, pa.Table) else published.to_arrow()
     for item, mask, weight in zip(
         *(shown.column(name).to_pylist() for name in ("item", "mask", "weight")), strict=True

@@ -17,11 +17,11 @@ from dphist.flexible.bucketing import NO_BUCKET, Buckets, Grid, count_rows
 from dphist.flexible.plan import StatisticPlan, plan_statistic, trade_offs
 from dphist.flexible.statistics import BUCKETED, OUTPUT_ERROR, PrivateHistogram, max_k, sanitise, statistic
 from dphist.mechanisms import TruncatedLaplace
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.privacy import truncated_laplace
 from dphist.words import exactly, factor_of, percent, rounded_up
 from drawn_laws import recorded
+from word_sources import drawn_from
 
 quick = settings(max_examples=60, deadline=None)
 
@@ -187,9 +187,8 @@ def test_mode_of_buckets_can_be_anywhere() -> None:
 def test_sanitised_values_come_in_order_and_functions_apply() -> None:
     mechanism = TruncatedLaplace.for_budget(1, 1e-6)
     values = np.array([5.0, 1.0, 3.0])
-    with allow_test_entropy():
-        private = sanitise(values, np.array([100, 200, 1], dtype=np.int64), mechanism, SeededEntropy(1))
-        rows = sanitise(np.array([[1, 2], [0, 9], [1, 0]]), np.full(3, 99), mechanism, SeededEntropy(2))
+    private = drawn_from(SeededEntropy(1), sanitise, values, np.array([100, 200, 1], dtype=np.int64), mechanism)
+    rows = drawn_from(SeededEntropy(2), sanitise, np.array([[1, 2], [0, 9], [1, 0]]), np.full(3, 99), mechanism)
     assert list(private.values) == sorted(private.values)
     assert {1.0, 5.0} <= set(private.values)
     assert private.apply(lambda v, c: float((v * c).sum())) > 0

@@ -11,8 +11,8 @@ import numpy as np
 from harness import EVENTS, LIGHT, checks, cli, error, file, rows
 
 import dphist as dp
-from dphist.noise.entropy import allow_test_entropy
 from spark_sessions import frame
+from word_sources import drawn_from
 
 REQUESTS: dict[str, dict[str, Any]] = {
     "max-groups": {"max_groups": 3},
@@ -49,9 +49,8 @@ def _no_noise() -> Any:
 def _release(name: str) -> dict[str, Any]:
     options = {"unit": "user", "by": "item", "epsilon": 1.0, "delta": 1e-6, **REQUESTS[name]}
     phases: list[str] = []
-    with allow_test_entropy():
-        source = frame(options.pop("source", EVENTS), 2)
-        made = dp.release(source, progress=phases.append, entropy=_no_noise(), **options)
+    source = frame(options.pop("source", EVENTS), 2)
+    made = drawn_from(_no_noise(), dp.release, source, progress=phases.append, **options)
     with made:
         made.write(Path.cwd() / "out.csv")  # Spark's processes are in another folder
         metadata = made.metadata()

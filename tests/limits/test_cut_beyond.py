@@ -195,14 +195,14 @@ def test_shares_of_a_larger_epsilon_end_there_too() -> None:
 def test_more_people_than_there_are_count_as_the_public_limit() -> None:
     request = dp.plan(**BUDGET, max_groups=1, total=True).request
     with recorded(silence):
-        assert noisy_units([5, 2**40, 2**40 + 1, 2**62], request, None) == [5, 2**40, 2**40, 2**40]
+        assert noisy_units([5, 2**40, 2**40 + 1, 2**62], request) == [5, 2**40, 2**40, 2**40]
 
 
 def test_counts_end_at_a_public_limit() -> None:
     """With the finest lattice they still have room in 64 bits."""
     counts = np.array([5, 2**40, 2**40 + 1, 2**62])
     with recorded(silence):
-        noisy = add_noise(counts, RoundedGaussian(Fraction(3), 16), 16, None)
+        noisy = add_noise(counts, RoundedGaussian(Fraction(3), 16), 16)
     assert noisy.tolist() == [count << 16 for count in (5, 2**40, 2**40, 2**40)]
 
 

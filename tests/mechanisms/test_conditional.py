@@ -22,10 +22,10 @@ from dphist.mechanisms.base import GroupMechanism
 from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release, exact_quantile
 from dphist.mechanisms.discrete_gaussian import DiscreteGaussianThreshold
 from dphist.mechanisms.laplace import laplace_quantile
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dphist.noise.tails import log_pmf
 from dphist.noise.testing import SeededEntropy
+from word_sources import words_from
 
 Floats = NDArray[np.float64]
 Answer = Callable[[Floats], Estimates]
@@ -137,12 +137,11 @@ def test_the_law_is_the_one_that_is_drawn(name: str) -> None:
     mechanism = LAWS.get(name, CorrelatedGaussian(10, 10, 1.0, 3.0, 12.0, lattice_bits=4))
     noise, far, draws = mechanism.count_noise(), 10**6, 1500
     law = released(noise, 0.0, far)
-    with allow_test_entropy():
-        entropy = SeededEntropy(7)
+    with words_from(SeededEntropy(7)):
         if mechanism.correlation:  # one noise for all counts of a release
-            drawn = np.array([mechanism.perturb(np.array([far]), entropy).counts[0] for _ in range(draws)])
+            drawn = np.array([mechanism.perturb(np.array([far])).counts[0] for _ in range(draws)])
         else:
-            drawn = mechanism.perturb(np.full(draws, far), entropy).counts
+            drawn = mechanism.perturb(np.full(draws, far)).counts
     shares = np.searchsorted(np.sort(drawn), law.noisy, side="right") / draws
     assert np.abs(shares - np.cumsum(law.chances)).max() < 1.95 / math.sqrt(draws)
 

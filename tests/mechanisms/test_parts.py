@@ -13,8 +13,8 @@ from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold,
 from dphist.mechanisms.base import enforce_sparsity
 from dphist.mechanisms.discrete_correlated import DiscreteCorrelatedGaussian
 from dphist.mechanisms.discrete_gaussian import DiscreteGaussianThreshold
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
+from word_sources import words_from
 
 COUNTS = np.array([40, 9, 0, 55, 7, 12, 30, 2], np.int64)
 MECHANISMS = {
@@ -37,10 +37,10 @@ def test_parts_of_groups_without_noise_are_the_whole(name: str) -> None:
     mechanism: Any = MECHANISMS[name]
     most = mechanism.sparsity
     sparse = COUNTS if most is None else enforce_sparsity(COUNTS, most)
-    with allow_test_entropy():
-        shared = mechanism.draw_shared(ZeroEntropy())
-        whole = mechanism.perturb(COUNTS, ZeroEntropy())
-        parts = [mechanism.perturb_part(part, shared, ZeroEntropy()) for part in np.array_split(sparse, 3)]
+    with words_from(ZeroEntropy()):
+        shared = mechanism.draw_shared()
+        whole = mechanism.perturb(COUNTS)
+        parts = [mechanism.perturb_part(part, shared) for part in np.array_split(sparse, 3)]
     starts = np.cumsum([0, *(len(part) for part in np.array_split(sparse, 3))])
     index = np.concatenate([start + part.index for start, part in zip(starts, parts, strict=False)])
     assert index.tolist() == whole.index.tolist()
@@ -53,11 +53,10 @@ def test_parts_share_one_noise_and_draw_their_own(name: str) -> None:
     mechanism: Any = MECHANISMS[name]
     many = np.array([1000], np.int64)
     pairs = []
-    with allow_test_entropy():
-        for seed in range(600):
-            entropy = SeededEntropy(seed)
-            shared = mechanism.draw_shared(entropy)
-            pairs.append([int(mechanism.perturb_part(many, shared, entropy).noisy[0]) for _ in range(2)])
+    for seed in range(600):
+        with words_from(SeededEntropy(seed)):
+            shared = mechanism.draw_shared()
+            pairs.append([int(mechanism.perturb_part(many, shared).noisy[0]) for _ in range(2)])
     found = np.arctanh(np.corrcoef(np.array(pairs).T)[0, 1]) * np.sqrt(len(pairs) - 3)
     expected = np.arctanh(mechanism.correlation / (1 + mechanism.correlation)) * np.sqrt(len(pairs) - 3)
     assert abs(found - expected) < stats.norm.isf(5e-7)

@@ -10,9 +10,9 @@ from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms import TruncatedLaplace
 from dphist.mechanisms.base import MOST_DRAWS, SAMPLER_ERROR
 from dphist.noise import TruncatedDiscreteLaplace, log_pmf, sampler_error
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from drawn_laws import recorded
+from word_sources import drawn_from
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,7 @@ def test_calibrated_implies_target_and_one_step_less_fails(epsilon: float, delta
 def test_counts_are_too_small_by_at_most_q_and_empty_bars_never_appear() -> None:
     mechanism = TruncatedLaplace.for_budget(1, 2**-20)
     counts = np.array([0, 1, 5, 27, 28, 1000] * 2000, dtype=np.int64)
-    with allow_test_entropy():
-        kept = mechanism.perturb(counts, SeededEntropy(8))
+    kept = drawn_from(SeededEntropy(8), mechanism.perturb, counts)
     assert np.all(counts[kept.index] > 0)
     assert np.all(kept.noisy > 0)
     lost = counts[kept.index] - kept.noisy

@@ -14,11 +14,11 @@ from dphist.mechanisms.base import SAMPLER_ERROR, epsilon_at, sampler_surcharge
 from dphist.mechanisms.tuning import LATTICE_BITS
 from dphist.mechanisms.voting import MOST_SHARES, Voting, calibrate
 from dphist.noise import DiscreteLaplace, sampler_error
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.planning.request import Request
 from dphist.privacy.composition import mu_of_pure, rho_of_pure
 from dphist.privacy.voting import ONE, delta_of
+from word_sources import drawn_from
 
 BLIND = calibrate(1.0, 1e-8)
 LOOK = calibrate(1.0, 1e-8, look_share=0.1)
@@ -78,12 +78,11 @@ def test_costs() -> None:
 def test_coins_have_the_rule_as_their_chance() -> None:
     """alpha < 1e-8: 6 standard deviations of a binomial of 40,000."""
     mechanism, n = calibrate(1.0, 0.1, low_threshold=2), 40_000
-    with allow_test_entropy():
-        for votes in range(8):
-            kept = mechanism.perturb(np.full(n, votes), SeededEntropy(votes))
-            chance = mechanism.release_probability(votes)
-            assert abs(len(kept.index) / n - chance) <= 6 * (chance * (1 - chance) / n) ** 0.5
-            assert not kept.counts.any()
+    for votes in range(8):
+        kept = drawn_from(SeededEntropy(votes), mechanism.perturb, np.full(n, votes))
+        chance = mechanism.release_probability(votes)
+        assert abs(len(kept.index) / n - chance) <= 6 * (chance * (1 - chance) / n) ** 0.5
+        assert not kept.counts.any()
     assert [mechanism.release_probability(votes) for votes in (0, 1)] == [0, 0]
     assert mechanism.release_probability(2) == pytest.approx(0.1)
 

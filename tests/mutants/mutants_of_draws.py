@@ -1,8 +1,8 @@
 """Every number that is drawn: without noise, with 0.9 of it, and with twice the sensitivity.
 
-The list of draws is made from the code: every call of a function that takes entropy and the size of the noise, from the
-samplers of `dphist.noise` up to those that call them. `TESTS` says which tests must notice; a draw without tests fails
-`test_every_draw_has_tests`.
+The list of draws is made from the code: every call of a function that draws and takes the size of the noise, from the
+samplers of `dphist.noise`, which read words of a source, up to those that call them. `TESTS` says which tests must notice;
+a draw without tests fails `test_every_draw_has_tests`.
 """
 
 from __future__ import annotations
@@ -132,14 +132,31 @@ _SILENT: Final = {
 
 @cache
 def samplers() -> dict[str, tuple[str, tuple[str, ...]]]:
-    """The functions that draw, with their files and the names of their parameters: entropy, and the size of the noise."""
-    found = {}
-    for module in modules():
-        for node in module.tree.body if "entropy" in module.text else ():
-            names = tuple(arg.arg for arg in node.args.args) if isinstance(node, ast.FunctionDef) else ()
-            if "entropy" in names and set(names) & set(_SIZES):
-                found[node.name] = module.file, names  # type: ignore[attr-defined]
+    """The functions that draw noise of a size that they are given, with their files and the names of their parameters.
+
+    A function draws if it reads words itself, or if it uses a function or a private class that draws.
+    """
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    drawing, before = {"current_source", "next_word"}, 0
+    while len(drawing) > before:
+        before = len(drawing)
+        for file, node, names in _parts():
+            given = tuple(arg.arg for arg in node.args.args) if isinstance(node, ast.FunctionDef) else ()
+            if names & drawing and (set(_SIZES) & set(given) or isinstance(node, ast.ClassDef)):
+                drawing.add(node.name)
+                found |= {node.name: (file, given)} if given else {}
     return found
+
+
+def _parts() -> list[tuple[str, ast.FunctionDef | ast.ClassDef, set[str]]]:
+    """The functions and private classes of the package outside the audit, with their files and the names they use."""
+    return [
+        (module.file, node, {name.id for part in node.body for name in ast.walk(part) if isinstance(name, ast.Name)})
+        for module in modules()
+        for node in module.tree.body
+        if not module.file.startswith("audit/")
+        and (isinstance(node, ast.FunctionDef) or (isinstance(node, ast.ClassDef) and node.name.startswith("_")))
+    ]
 
 
 @cache

@@ -157,7 +157,7 @@ _EXPRESSIONS: Final = (
     ),
     *_in_file(
         "sql/script.py",
-        ("not-charged", "entropy=entropy, charge=charge)", "entropy=entropy, charge=None)",
+        ("not-charged", "charge=charge)", "charge=None)",
          "every private table is charged", f"{_STATEMENTS}test_the_unit_of_joined_tables_is_the_one_that_a_ledger_knows"),
         ("not-together", "if not whole.within(left):", "if False:", "all charges of a script fit together",
          f"{_STATEMENTS}test_selects_that_fit_alone_and_not_together_charge_nothing"),

@@ -53,7 +53,7 @@ def test_every_limit_has_tests() -> None:
 
 
 def test_nothing_reads_entropy_past_the_samplers() -> None:
-    """Random words are read in noise/ alone, so that the list of draws is complete."""
+    """Random words are read in noise/ alone, so that the list of draws is complete; no signature above it has their source."""
     readers = {
         module.file
         for module in modules()
@@ -64,6 +64,15 @@ def test_nothing_reads_entropy_past_the_samplers() -> None:
     }
     assert "noise/sampling.py" in readers
     assert {file for file in readers if not file.startswith(("noise/", "audit/"))} == set()
+    doors = {module.file for module in modules() if "current_source" in module.text or "drawing_from" in module.text}
+    assert {file for file in doors if not file.startswith(("noise/", "audit/"))} == {"engines/spark/groups.py"}
+    given = {
+        module.file
+        for module in modules()
+        for node in (module.parents if "ntropy" in module.text else ())
+        if isinstance(node, ast.arg) and (node.arg == "entropy" or "Entropy" in ast.dump(node))
+    }
+    assert {file for file in given if not file.startswith("noise/")} == set()
 
 
 SCRIPT = """

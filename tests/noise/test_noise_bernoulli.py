@@ -10,8 +10,8 @@ from scipy import stats
 from dphist.errors import InvalidParameter
 from dphist.noise import bernoulli_exp
 from dphist.noise.enclosure import COINS_AT_ONCE, exp_bounds
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import ScriptedEntropy, SeededEntropy
+from word_sources import drawn_from
 
 ALPHA, SIZE = 1e-6, 400_000
 LAST_WORD = (1 << 64) - 1
@@ -19,8 +19,7 @@ LAST_WORD = (1 << 64) - 1
 
 @pytest.mark.parametrize("gamma", [Fraction(1, 100), Fraction(1, 2), Fraction(1), Fraction(3), Fraction(7)])
 def test_coins_have_their_probability_and_no_other(gamma: Fraction) -> None:
-    with allow_test_entropy():
-        heads = int(bernoulli_exp(gamma, SIZE, SeededEntropy(30)).sum())
+    heads = int(drawn_from(SeededEntropy(30), bernoulli_exp, gamma, SIZE).sum())
     assert stats.binomtest(heads, SIZE, math.exp(-gamma)).pvalue > ALPHA
     for factor in (0.9, 1.1):
         assert stats.binomtest(heads, SIZE, math.exp(-gamma * factor)).pvalue < ALPHA
@@ -38,18 +37,17 @@ def test_a_tie_is_decided_by_further_words() -> None:
     gamma = Fraction(1, 3)
     leading = exp_bounds(gamma, 128)[0] >> 64
     second = exp_bounds(gamma, 192)[0] >> 64 & LAST_WORD
-    with allow_test_entropy():
-        for words, coin in (
-            ([leading - 2], True),
-            ([leading + 2], False),
-            ([leading, 0], True),
-            ([leading, LAST_WORD], False),
-            ([leading, second, 0], True),
-            ([leading, second, LAST_WORD], False),
-        ):
-            script = ScriptedEntropy(words)
-            assert bernoulli_exp(gamma, 1, script).tolist() == [coin]
-            assert script.left == 0
+    for words, coin in (
+        ([leading - 2], True),
+        ([leading + 2], False),
+        ([leading, 0], True),
+        ([leading, LAST_WORD], False),
+        ([leading, second, 0], True),
+        ([leading, second, LAST_WORD], False),
+    ):
+        script = ScriptedEntropy(words)
+        assert drawn_from(script, bernoulli_exp, gamma, 1).tolist() == [coin]
+        assert script.left == 0
 
 
 @pytest.mark.parametrize(("gamma", "n"), [(-1, 1), (0.5, 1), (True, 1), (1, -1), (1, 1.0)])

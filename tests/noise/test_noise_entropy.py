@@ -5,7 +5,9 @@ import multiprocessing
 import os
 import pickle
 import threading
+from contextvars import copy_context
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,8 +23,9 @@ from dphist.noise import (
     sample,
 )
 from dphist.noise import entropy as entropy_module
-from dphist.noise.entropy import WORDS_PER_KEY, allow_test_entropy, require_secure
+from dphist.noise.entropy import WORDS_PER_KEY, allow_test_entropy, current_source, drawing_from
 from dphist.noise.testing import ScriptedEntropy, SeededEntropy
+from word_sources import without_permission, words_from
 
 
 @pytest.mark.parametrize("with_cipher", [True, False])
@@ -98,20 +101,25 @@ def test_worker_processes_draw_different_noise(start: str) -> None:
 def test_public_functions_refuse_test_sources() -> None:
     law = DiscreteGaussian(Fraction(1))
     for source in (SeededEntropy(1), ScriptedEntropy([1, 2, 3])):
-        with pytest.raises(InvalidParameter, match="SystemEntropy"):
-            sample(law, 1, source)
-        with pytest.raises(InvalidParameter, match="allow_test_entropy"):
-            bernoulli_exp(Fraction(1), 1, source)
-        with pytest.raises(InvalidParameter, match=type(source).__name__):
-            exponential_top_k([1, 2], 1, 1, source)
+        with pytest.raises(InvalidParameter, match="SystemEntropy"), drawing_from(source):
+            sample(law, 1)
+        with without_permission(source):
+            with pytest.raises(InvalidParameter, match="SystemEntropy"):
+                sample(law, 1)
+            with pytest.raises(InvalidParameter, match="allow_test_entropy"):
+                bernoulli_exp(Fraction(1), 1)
+            with pytest.raises(InvalidParameter, match=type(source).__name__):
+                exponential_top_k([1, 2], 1, 1)
 
 
 def test_a_subclass_of_the_system_source_is_refused_too() -> None:
     class Predictable(SystemEntropy):
         pass
 
-    with pytest.raises(InvalidParameter):
-        require_secure(Predictable())
+    with pytest.raises(InvalidParameter), drawing_from(Predictable()):
+        pass
+    with without_permission(Predictable()), pytest.raises(InvalidParameter):
+        current_source()
 
 
 def test_the_switch_ends_with_its_block_and_stays_in_its_thread() -> None:
@@ -119,13 +127,15 @@ def test_the_switch_ends_with_its_block_and_stays_in_its_thread() -> None:
 
     def try_elsewhere() -> None:
         try:
-            require_secure(SeededEntropy(1))
+            with drawing_from(SeededEntropy(1)):
+                pass
         except InvalidParameter:
             refused.append(True)
 
     def try_here_and_elsewhere() -> None:
         with allow_test_entropy():
-            require_secure(SeededEntropy(1))
+            with drawing_from(SeededEntropy(1)):
+                pass
             thread = threading.Thread(target=try_elsewhere)
             thread.start()
             thread.join()
@@ -134,14 +144,40 @@ def test_the_switch_ends_with_its_block_and_stays_in_its_thread() -> None:
     with pytest.raises(KeyError):
         try_here_and_elsewhere()
     assert refused == [True]
-    with pytest.raises(InvalidParameter):
-        require_secure(SeededEntropy(1))
+    with pytest.raises(InvalidParameter), drawing_from(SeededEntropy(1)):
+        pass
+
+
+def test_a_source_ends_with_its_block_and_stays_in_its_thread() -> None:
+    """A thread that is started draws from the system; a context that is handed on by name keeps its source."""
+    script, inner, found = ScriptedEntropy([]), SeededEntropy(1), []
+
+    def look() -> None:
+        found.append(current_source())
+
+    def look_here_and_elsewhere() -> None:
+        with words_from(script):
+            with words_from(inner):
+                assert current_source() is inner
+            assert current_source() is script
+            for target in (look, partial(copy_context().run, look)):
+                thread = threading.Thread(target=target)
+                thread.start()
+                thread.join()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        look_here_and_elsewhere()
+    assert type(found[0]) is SystemEntropy
+    assert found[1] is script
+    assert type(current_source()) is SystemEntropy
 
 
 def test_the_system_source_is_the_default_and_always_allowed() -> None:
     source = SystemEntropy()
-    assert require_secure(source) is source
-    assert isinstance(require_secure(None), SystemEntropy)
+    with drawing_from(source):
+        assert current_source() is source
+    assert type(current_source()) is SystemEntropy
     assert isinstance(pickle.loads(pickle.dumps(source)), SystemEntropy)
 
 

@@ -14,9 +14,9 @@ from scipy import stats
 from dphist.errors import InvalidParameter
 from dphist.noise import DiscreteLaplace, add_exactly, exact, sample_exactly
 from dphist.noise.enclosure import exp_bounds
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.exact import CHUNK, LARGEST_NOISY, SATURATION
 from dphist.noise.testing import ScriptedEntropy, SeededEntropy
+from word_sources import drawn_from, without_permission
 
 SIZE = 70_000
 LAST_WORD = (1 << 64) - 1
@@ -28,8 +28,7 @@ LAST_WORD = (1 << 64) - 1
 )
 def test_samples_fit_their_law_and_no_other_scale(scale: Fraction) -> None:
     law = DiscreteLaplace(scale)
-    with allow_test_entropy():
-        samples = sample_exactly(law, SIZE, SeededEntropy(11))
+    samples = drawn_from(SeededEntropy(11), sample_exactly, law, SIZE)
     assert chi_square_p_value(samples, law) > ALPHA
     for factor in (Fraction(9, 10), Fraction(21, 20)):
         if scale * factor < 2**45:
@@ -78,10 +77,9 @@ def test_every_word_has_its_place() -> None:
         ([LAST_WORD, 1 << 63, going_on - 1, LAST_WORD], -2),
         ([LAST_WORD, 0, 0, 0, LAST_WORD], 3),
     ):
-        with allow_test_entropy():
-            script = ScriptedEntropy(words)
-            assert sample_exactly(law, 1, script).tolist() == [value]
-            assert script.left == 0
+        script = ScriptedEntropy(words)
+        assert drawn_from(script, sample_exactly, law, 1).tolist() == [value]
+        assert script.left == 0
 
 
 def test_a_tie_is_decided_by_further_words() -> None:
@@ -94,17 +92,15 @@ def test_a_tie_is_decided_by_further_words() -> None:
         ([second, 0], True),
         ([second, LAST_WORD], False),
     ):
-        with allow_test_entropy():
-            script = ScriptedEntropy([leading, *more])
-            assert exact._tossed(lambda bits: exact._zero_bounds(gamma, bits), 1, script).tolist() == [zero]
-            assert script.left == 0
+        script = ScriptedEntropy([leading, *more])
+        assert exact._tossed(lambda bits: exact._zero_bounds(gamma, bits), 1, script).tolist() == [zero]
+        assert script.left == 0
 
 
 def test_magnitudes_saturate_and_keep_their_law_below() -> None:
     law = DiscreteLaplace(Fraction(3))
-    with allow_test_entropy():
-        cut = sample_exactly(law, SIZE, SeededEntropy(5), saturation=8)
-        full = sample_exactly(law, SIZE, SeededEntropy(6))
+    cut = drawn_from(SeededEntropy(5), sample_exactly, law, SIZE, saturation=8)
+    full = drawn_from(SeededEntropy(6), sample_exactly, law, SIZE)
     assert np.abs(cut).max() == 8
     for value in (-8, -3, 0, 8):
         counts = [int((np.clip(one, -8, 8) == value).sum()) for one in (cut, full)]
@@ -115,7 +111,7 @@ def test_noisy_values_stay_in_a_public_range(monkeypatch: pytest.MonkeyPatch) ->
     """Cut after the noise: whatever noise at or beyond the saturation would have been, the result is the end of the range."""
     for value in (-(SATURATION - LARGEST_NOISY), -7, 0, SATURATION - LARGEST_NOISY):
         drawn = np.array([SATURATION, -SATURATION, 5 - value])
-        monkeypatch.setattr(exact, "sample_exactly", lambda law, n, entropy=None, drawn=drawn: drawn)
+        monkeypatch.setattr(exact, "sample_exactly", lambda law, n, drawn=drawn: drawn)
         noisy = add_exactly(np.full(3, value), DiscreteLaplace(Fraction(1)))
         assert noisy.tolist() == [LARGEST_NOISY, -LARGEST_NOISY, 5]
 
@@ -123,15 +119,14 @@ def test_noisy_values_stay_in_a_public_range(monkeypatch: pytest.MonkeyPatch) ->
 def test_noise_is_added_to_the_values_as_they_are() -> None:
     """What `sample_exactly` gives for the same words."""
     values, law = np.arange(-50, 50) * 10**9, DiscreteLaplace(Fraction(40))
-    with allow_test_entropy():
-        noise = sample_exactly(law, 100, SeededEntropy(3))
-        assert len(set(noise.tolist())) > 50
-        assert add_exactly(values, law, SeededEntropy(3)).tolist() == (values + noise).tolist()
+    noise = drawn_from(SeededEntropy(3), sample_exactly, law, 100)
+    assert len(set(noise.tolist())) > 50
+    assert drawn_from(SeededEntropy(3), add_exactly, values, law).tolist() == (values + noise).tolist()
 
 
 def test_nonsense_is_refused() -> None:
     with pytest.raises(InvalidParameter):
         sample_exactly(DiscreteLaplace(Fraction(1)), -1)
-    with pytest.raises(InvalidParameter):
-        sample_exactly(DiscreteLaplace(Fraction(1)), 1, SeededEntropy(1))
+    with without_permission(SeededEntropy(1)), pytest.raises(InvalidParameter):
+        sample_exactly(DiscreteLaplace(Fraction(1)), 1)
     assert sample_exactly(DiscreteLaplace(Fraction(1)), 0).shape == (0,)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -16,18 +15,12 @@ from scipy import stats
 
 from dphist.errors import InvalidParameter
 from dphist.noise import exponential_top_k
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.exponential import CHUNK, _ExactScore, _overlapping_runs, _score_bounds
 from dphist.noise.testing import ScriptedEntropy, SeededEntropy
+from word_sources import drawn_from, words_from
 
 ALPHA = 1e-6
 LAST_WORD = (1 << 64) - 1
-
-
-@pytest.fixture(autouse=True)
-def _test_entropy() -> Iterator[None]:
-    with allow_test_entropy():
-        yield
 
 
 def _peeling_probability(order: tuple[int, ...], utilities: list[int], coefficient: float) -> float:
@@ -54,8 +47,8 @@ def test_the_order_is_that_of_the_peeled_exponential_mechanism(
 ) -> None:
     """At α = 1e-6 these rounds reject coefficients that are wrong by the factor with a power of at least 0.994."""
     utilities = [0, 3, 1, 3]
-    source = SeededEntropy(40)
-    seen = Counter(tuple(exponential_top_k(utilities, coefficient, k, source).tolist()) for _ in range(rounds))
+    with words_from(SeededEntropy(40)):
+        seen = Counter(tuple(exponential_top_k(utilities, coefficient, k).tolist()) for _ in range(rounds))
     orders = list(itertools.permutations(range(4), k))
 
     def p_value(scale: float) -> float:
@@ -91,7 +84,7 @@ def test_the_stages_agree_with_brute_force(shape: str, coefficient: Fraction) ->
     }[shape].astype(np.int64)
     expected = _brute_force_order(utilities, coefficient, SeededEntropy(41).words(n))
     for k in (1, 10, n, n + 5):
-        assert exponential_top_k(utilities, coefficient, k, SeededEntropy(41)).tolist() == expected[:k]
+        assert drawn_from(SeededEntropy(41), exponential_top_k, utilities, coefficient, k).tolist() == expected[:k]
 
 
 @pytest.mark.parametrize("rising", [False, True])
@@ -102,7 +95,7 @@ def test_many_chunks_keep_the_best(rising: bool) -> None:
     words = np.concatenate([source.words(min(CHUNK, n - first)) for first in range(0, n, CHUNK)])
     scores = utilities / 3 - np.log(-np.log1p(-(words.astype(np.float64) + 0.5) / 2.0**64))
     expected = np.argsort(-scores)[:k]
-    assert exponential_top_k(utilities, Fraction(1, 3), k, SeededEntropy(42)).tolist() == expected.tolist()
+    assert drawn_from(SeededEntropy(42), exponential_top_k, utilities, Fraction(1, 3), k).tolist() == expected.tolist()
 
 
 def test_utilities_far_from_the_best_keep_their_own_differences() -> None:
@@ -110,33 +103,33 @@ def test_utilities_far_from_the_best_keep_their_own_differences() -> None:
     n = 300
     utilities = np.concatenate([[10**17], np.arange(n)]).astype(np.int64)
     expected = _brute_force_order(utilities, Fraction(1), SeededEntropy(43).words(n + 1))
-    assert exponential_top_k(utilities, 1, n + 1, SeededEntropy(43)).tolist() == expected
+    assert drawn_from(SeededEntropy(43), exponential_top_k, utilities, 1, n + 1).tolist() == expected
 
 
 def test_equal_words_are_told_apart_by_further_words() -> None:
     same = 123456789 << 30
     # The smaller uniform has the larger Gumbel noise.
     script = ScriptedEntropy([same, same, 5, 3])
-    assert exponential_top_k([7, 7], 1, 2, script).tolist() == [1, 0]
+    assert drawn_from(script, exponential_top_k, [7, 7], 1, 2).tolist() == [1, 0]
     assert script.left == 0
     script = ScriptedEntropy([same, same, 3, 3, 8, 20])
-    assert exponential_top_k([7, 7], 1, 1, script).tolist() == [0]
+    assert drawn_from(script, exponential_top_k, [7, 7], 1, 1).tolist() == [0]
     assert script.left == 0
 
 
 def test_words_are_not_wasted_on_items_behind_the_best() -> None:
     """Far from the best item floats are too coarse to drop the last two at first; their tie need not be resolved."""
     script = ScriptedEntropy([1 << 63, 1 << 50, 1 << 60, 1 << 60])
-    assert exponential_top_k([10**17, 0, 0, 0], 1, 2, script).tolist() == [0, 1]
+    assert drawn_from(script, exponential_top_k, [10**17, 0, 0, 0], 1, 2).tolist() == [0, 1]
 
 
 def test_extreme_words_are_decided_exactly() -> None:
     ordinary = 1 << 63
-    assert exponential_top_k([0, 0, 0], 1, 3, ScriptedEntropy([ordinary, 1, LAST_WORD - 1])).tolist() == [1, 0, 2]
-    assert exponential_top_k([0, 0, 0], 1, 3, ScriptedEntropy([LAST_WORD, ordinary, 5])).tolist() == [2, 1, 0]
+    for words, order in (([ordinary, 1, LAST_WORD - 1], [1, 0, 2]), ([LAST_WORD, ordinary, 5], [2, 1, 0])):
+        assert drawn_from(ScriptedEntropy(words), exponential_top_k, [0, 0, 0], 1, 3).tolist() == order
     # A first word of zero leaves the noise unbounded above: more of it is read.
-    assert exponential_top_k([0, 0], 1, 1, ScriptedEntropy([0, ordinary, 1 << 62])).tolist() == [0]
-    assert exponential_top_k([0, 100], 1, 1, ScriptedEntropy([0, ordinary, 1 << 62])).tolist() == [1]
+    assert drawn_from(ScriptedEntropy([0, ordinary, 1 << 62]), exponential_top_k, [0, 0], 1, 1).tolist() == [0]
+    assert drawn_from(ScriptedEntropy([0, ordinary, 1 << 62]), exponential_top_k, [0, 100], 1, 1).tolist() == [1]
 
 
 def test_float_bounds_hold_and_are_narrow() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 import tracemalloc
-from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -11,9 +10,9 @@ from noise_oracle import ALPHA, chi_square_p_value, rescaled
 
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, TruncatedDiscreteLaplace, sample
 from dphist.noise.enclosure import exp_bounds
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.sampling import CHUNK, BlockSampler, _Room, sampler_of
 from dphist.noise.testing import ScriptedEntropy, SeededEntropy
+from word_sources import drawn_from, words_from
 
 LAWS: list[Law] = [
     DiscreteGaussian(Fraction(9, 100)),
@@ -47,15 +46,9 @@ SIZE = 200_000
 LAST_WORD = (1 << 64) - 1
 
 
-@pytest.fixture(autouse=True)
-def _test_entropy() -> Iterator[None]:
-    with allow_test_entropy():
-        yield
-
-
 @pytest.mark.parametrize("law", LAWS)
 def test_samples_fit_their_law_and_no_other_scale(law: Law) -> None:
-    samples = sample(law, SIZE, SeededEntropy(20))
+    samples = drawn_from(SeededEntropy(20), sample, law, SIZE)
     assert chi_square_p_value(samples, law) > ALPHA
     if law != TruncatedDiscreteLaplace(Fraction(1), 1):  # a fair coin at any scale
         assert chi_square_p_value(samples, rescaled(law, Fraction(9, 10))) < ALPHA
@@ -65,13 +58,13 @@ def test_samples_fit_their_law_and_no_other_scale(law: Law) -> None:
 @pytest.mark.parametrize("law", [DiscreteGaussian(Fraction(10**12)), RoundedGaussian(Fraction(10**6), 10)])
 def test_the_last_digits_of_wide_gaussians_are_uniform(law: Law) -> None:
     """Wide bins would not see an error inside a block; a Gaussian of this width is uniform modulo 64 to within e^−10^9."""
-    residues = np.bincount(sample(law, SIZE, SeededEntropy(21)) & 63, minlength=64)
+    residues = np.bincount(drawn_from(SeededEntropy(21), sample, law, SIZE) & 63, minlength=64)
     statistic = float(np.sum((residues - SIZE / 64) ** 2) / (SIZE / 64))
     assert statistic < 63 + 10 * math.sqrt(2 * 63)
 
 
 def test_both_sides_and_the_middle_have_their_share() -> None:
-    samples = sample(DiscreteGaussian(Fraction(1)), SIZE, SeededEntropy(22))
+    samples = drawn_from(SeededEntropy(22), sample, DiscreteGaussian(Fraction(1)), SIZE)
     middle = 1 / sum(math.exp(-x * x / 2) for x in range(-20, 21))
     for share, expected in ((np.mean(samples == 0), middle), (np.mean(samples > 0), (1 - middle) / 2)):
         assert abs(float(share) - expected) < 5 * math.sqrt(expected * (1 - expected) / SIZE)
@@ -83,16 +76,16 @@ def test_a_tiny_scale_gives_zeros() -> None:
         RoundedGaussian(Fraction(1, 20), 0),
         DiscreteLaplace(Fraction(1, 50)),
     ):
-        assert not sample(law, 10_000, SeededEntropy(23)).any()
+        assert not drawn_from(SeededEntropy(23), sample, law, 10_000).any()
 
 
 @pytest.mark.parametrize("law", [LAWS[1], LAWS[5], LAWS[10], LAWS[17], LAWS[23]])
 def test_chunks_join_without_a_seam(law: Law) -> None:
     """Many small draws, draws across chunk borders and one large draw have the same law."""
-    source = SeededEntropy(24)
-    small = np.concatenate([sample(law, size, source) for size in range(1, 300)])
-    borders = np.concatenate([sample(law, CHUNK + extra, source) for extra in (-1, 0, 1, 5)])
-    large = sample(law, 4 * CHUNK, source)
+    with words_from(SeededEntropy(24)):
+        small = np.concatenate([sample(law, size) for size in range(1, 300)])
+        borders = np.concatenate([sample(law, CHUNK + extra) for extra in (-1, 0, 1, 5)])
+        large = sample(law, 4 * CHUNK)
     for samples in (small, borders, large):
         assert chi_square_p_value(samples, law, bins=50) > ALPHA
 
@@ -107,7 +100,7 @@ def test_sizes_and_types() -> None:
 
 def test_truncated_samples_stay_in_their_support() -> None:
     for q in (0, 1, 2, 5, 4096, 4097, 10**5, 10**5 + 1):
-        samples = sample(TruncatedDiscreteLaplace(Fraction(1, 10**5), q), SIZE, SeededEntropy(25))
+        samples = drawn_from(SeededEntropy(25), sample, TruncatedDiscreteLaplace(Fraction(1, 10**5), q), SIZE)
         assert samples.min() >= -q
         assert samples.max() <= 0
         if q <= 5:
@@ -144,7 +137,7 @@ def test_a_tie_in_the_alias_table_is_decided_by_the_next_word() -> None:
         (LAST_WORD, table.aliases[column]),
     ):
         script = ScriptedEntropy([tie, next_word])
-        assert sample(law, 1, script).tolist() == [values[symbol]]
+        assert drawn_from(script, sample, law, 1).tolist() == [values[symbol]]
         assert script.left == 0
 
 
@@ -154,7 +147,7 @@ def test_a_tie_in_a_full_column_changes_nothing() -> None:
     full = table.thresholds.index(1 << table.threshold_bits)
     for next_word in (0, LAST_WORD):
         word = full << table.word_bits | ((1 << table.word_bits) - 1)
-        assert sample(law, 1, ScriptedEntropy([word, next_word])).tolist() == [0]
+        assert drawn_from(ScriptedEntropy([word, next_word]), sample, law, 1).tolist() == [0]
 
 
 def _first_word_of_block(sampler: BlockSampler, block: int) -> int:
@@ -179,15 +172,15 @@ def test_a_close_call_of_a_discrete_law_is_decided_by_further_words(law: Law) ->
     second = _second_word(sampler, uniform, position)
     first, value = _first_word_of_block(sampler, block), start + position
     accepted = ScriptedEntropy([first, second, 0])
-    assert sample(law, 1, accepted).tolist() == [value]
+    assert drawn_from(accepted, sample, law, 1).tolist() == [value]
     assert accepted.left == 0
     easy = _second_word(sampler, 0, 0)
     rejected = ScriptedEntropy([first, second, LAST_WORD, first, easy])
-    assert sample(law, 1, rejected).tolist() == [start]
+    assert drawn_from(rejected, sample, law, 1).tolist() == [start]
     assert rejected.left == 0
     # The next 64 bits agree as well: one more word is read.
     further = exp_bounds(gamma, bits + 128)[0] >> 64 & LAST_WORD
-    assert sample(law, 1, ScriptedEntropy([first, second, further, 0])).tolist() == [value]
+    assert drawn_from(ScriptedEntropy([first, second, further, 0]), sample, law, 1).tolist() == [value]
     assert not sampler.accepts_exactly(start, second, ScriptedEntropy([further, LAST_WORD]))
 
 

@@ -21,8 +21,8 @@ from dphist.aggregates import Aggregate, merge
 from dphist.measures import Measure, NoisyMeasure, NoisySum
 from dphist.mechanisms.laplace import laplace_quantile
 from dphist.noise import RoundedGaussian
-from dphist.noise.entropy import allow_test_entropy
 from example_numbers import examples
+from word_sources import words_from
 
 
 class Middle:
@@ -35,9 +35,9 @@ class Middle:
 def quiet(source: pa.Table, **options: Any) -> dict[Any, dict[str, float]]:
     """Without noise, by the key: a public list, so that no group is hidden, and nothing is withheld for its noise."""
     keys = sorted(set(source["key"].to_pylist()))
-    with allow_test_entropy(), pytest.MonkeyPatch.context() as patch:
+    with words_from(Middle()), pytest.MonkeyPatch.context() as patch:
         patch.setattr(measures, "says_nothing", lambda errors, span: np.zeros(len(errors), np.bool_))
-        found = dp.release(source, unit="unit", by="key", keys=keys, epsilon=1, delta=1e-6, entropy=Middle(), **options)
+        found = dp.release(source, unit="unit", by="key", keys=keys, epsilon=1, delta=1e-6, **options)
     return {row["key"]: row for row in found.to_arrow().to_pylist()}
 
 

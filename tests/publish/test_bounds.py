@@ -23,13 +23,13 @@ from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.measures import Measure
 from dphist.noise import DiscreteLaplace
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.publish.charge import spend_of_plan
 from dphist.selection.bounds import choose_bounds, read_sizes
 from dphist.verification.verify import examine
 from drawn_laws import recorded
 from example_numbers import examples
+from word_sources import drawn_from
 
 ENGINES: dict[str, Engine] = {"duckdb": DuckDBEngine(), "spark": spark_sessions.LazySpark()}
 every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
@@ -131,8 +131,7 @@ def people(x: NDArray[np.float64] | list[float | None]) -> pa.Table:
 
 def seeded(table: pa.Table, **options: Any) -> dp.Release:
     """With noise that is the same in every run: one histogram in a thousand has a bucket that nobody is in."""
-    with allow_test_entropy():
-        return dp.release(table, entropy=SeededEntropy(7), **options)
+    return drawn_from(SeededEntropy(7), dp.release, table, **options)
 
 
 CASES: dict[str, NDArray[np.float64]] = {

@@ -78,7 +78,7 @@ def released(plan: Plan, counts: Integers = COUNTS) -> dp.Release:
     keys, listed = pa.table({"k": [f"{i:02}" for i in range(groups)]}), request.keys is not None
     histogram = Histogram(keys, counts, bounds, sums, request.measures, UNITS, listed)
     selection = Selection("unit", ("k",), order="key", allow_negative=True)
-    return Work(plan, selection, None).from_groups(replace(local_groups(histogram), coverage_of=lambda _: COVERAGE))
+    return Work(plan, selection).from_groups(replace(local_groups(histogram), coverage_of=lambda _: COVERAGE))
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +14,11 @@ import pytest
 import dphist as dp
 from dphist.aggregates import Aggregate
 from dphist.engines.buckets import BUCKETS, OF_A_SIGN
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.selection.bounds import choose_bounds, read_sizes
 from dphist.verification.verify import examine
 from drawn_laws import recorded, silence
+from word_sources import words_from
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from private_bounds import DISTRIBUTIONS, EPSILONS, KINDS, LEAST, SIZES, histogram, measure
@@ -92,19 +93,9 @@ def test_what_is_cut_off_is_in_the_error_and_is_verified(tmp_path: Path) -> None
     rng = np.random.default_rng(2)
     x = 10 * (1 + rng.pareto(1.5, 30_000))
     table = pa.table({"unit": np.arange(len(x)), "key": [f"k{i % 3}" for i in range(len(x))], "x": x})
-    with allow_test_entropy():
-        found = dp.release(
-            table,
-            unit="unit",
-            by="key",
-            epsilon=1,
-            delta=1e-6,
-            max_groups=1,
-            sums={"x": "auto"},
-            means={"x": "auto"},
-            intervals=0.95,
-            entropy=SeededEntropy(3),
-        )
+    auto: dict[str, Any] = {"sums": {"x": "auto"}, "means": {"x": "auto"}, "max_groups": 1, "intervals": 0.95}
+    with words_from(SeededEntropy(3)):
+        found = dp.release(table, unit="unit", by="key", epsilon=1, delta=1e-6, **auto)
     added, mean = found.plan.request.aggregates
     each, spread = added.excess
     assert 0 < each < spread

@@ -22,7 +22,6 @@ from dphist.cli.options import parse
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import TREE_DRAW_ERROR, Kept, tree_surcharge
 from dphist.noise import DiscreteLaplace, RoundedGaussian, sampler_error
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.laws import LARGEST_SCALE
 from dphist.noise.testing import SeededEntropy
 from dphist.planning import storage
@@ -34,6 +33,7 @@ from dphist.selection import counting
 from dphist.selection.bounds import cover_tails, read_sizes
 from dphist.verification.of_release import _check_quantiles
 from drawn_laws import recorded, silence
+from word_sources import drawn_from, words_from
 
 PROBABILITIES = (0.1, 0.5, 0.75)
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-8}
@@ -107,10 +107,8 @@ def test_without_a_bound_quantiles_are_those_of_the_selected_groups() -> None:
     source = pa.table(
         {"unit": np.arange(8_000) // 4, "key": np.tile(["a", "b", "c", "d"], 2_000), "x": np.tile([1.0, 3.0, 5.0, 11.9], 2_000)}
     )  # fmt: skip
-    with allow_test_entropy():
-        found = dp.release(
-            source, unit="unit", by="key", **BUDGET, medians={"x": (LOWER, UPPER)}, entropy=Middle(), intervals=0.9
-        )
+    with words_from(Middle()):
+        found = dp.release(source, unit="unit", by="key", **BUDGET, medians={"x": (LOWER, UPPER)}, intervals=0.9)
     assert found.plan.mechanism.name == "adaptive"
     rows = {row["key"]: row for row in found.to_arrow().to_pylist()}
     for key, value in (("a", 1.0), ("b", 3.0), ("c", 5.0), ("d", 11.9)):
@@ -125,10 +123,8 @@ def test_a_group_has_its_own_tree() -> None:
     source = pa.table(
         {"unit": units, "key": np.where(units < 20, units, units % 2 + 100), "x": (units % 2 * 4.0).tolist()}
     )
-    with allow_test_entropy():
-        found = dp.release(
-            source, unit="unit", by="key", **BUDGET, max_groups=1, medians={"x": (LOWER, UPPER)}, entropy=Middle()
-        )
+    with words_from(Middle()):
+        found = dp.release(source, unit="unit", by="key", **BUDGET, max_groups=1, medians={"x": (LOWER, UPPER)})
     rows = {row["key"]: row["p50_x"] for row in found.to_arrow().to_pylist()}
     assert rows == {100: pytest.approx(0.0, abs=BIN), 101: pytest.approx(4.0, abs=BIN)}
 
@@ -386,11 +382,10 @@ def test_intervals_of_quantiles_have_the_level_that_was_asked_for(level: float |
     bins = Bins.from_records(
         1, np.zeros(500, np.int64), np.arange(500) * 7, np.full(500, 1 << noisy.measure.tree.step_bits)
     )
-    with allow_test_entropy():
-        kept = Kept(np.zeros(1, np.int64), np.full(1, 500), 0)
-        found = noisy_trees(plan, kept, {"bins_1": bins}, level, SeededEntropy(3))[noisy.name]
-        law: Any = noisy.law
-        perturb = plan.mechanism.perturb_sums
-        want = noisy_quantiles(bins, noisy.measure.tree, law, [0.25, 0.75], level, SeededEntropy(3), perturb)
+    kept = Kept(np.zeros(1, np.int64), np.full(1, 500), 0)
+    found = drawn_from(SeededEntropy(3), noisy_trees, plan, kept, {"bins_1": bins}, level)[noisy.name]
+    law: Any = noisy.law
+    perturb = plan.mechanism.perturb_sums
+    want = drawn_from(SeededEntropy(3), noisy_quantiles, bins, noisy.measure.tree, law, [0.25, 0.75], level, perturb)
     for name in ("values", "std_errors", "low", "high"):
         np.testing.assert_array_equal(getattr(found, name), getattr(want, name))

@@ -23,12 +23,13 @@ import dphist as dp
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms import CorrelatedGaussian
 from dphist.mechanisms.base import enforce_sparsity
-from dphist.noise.entropy import allow_test_entropy
+from dphist.noise.entropy import drawing_from
 from dphist.noise.testing import SeededEntropy
 from dphist.publish.result import Selection
 from dphist.publish.run import prepare, privatise
 from dphist.verification.verify import examine
 from example_numbers import examples
+from word_sources import drawn_from
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "max_groups": 3}
 
@@ -51,8 +52,7 @@ def quiet(source: object, **options: object) -> dp.Release:
     }
     job = prepare(source, **chosen)
     bare = dp.Plan(job.plan.request, dp.SparseGaussian(max_groups=50, noise_std=1e-3, threshold=1.0))
-    with allow_test_entropy():
-        return replace(job, plan=bare).run(entropy=ZeroEntropy())
+    return drawn_from(ZeroEntropy(), replace(job, plan=bare).run)
 
 
 ROWS = st.lists(
@@ -228,8 +228,7 @@ def test_intervals_cover_what_they_say(mechanism: str) -> None:
     bounds, truth = ContributionBounds(max_groups=1), {"rows": np.full(groups, -400)}
     measures = plan.request.measures
     histogram = Histogram(pa.table({"k": np.arange(groups)}), np.full(groups, 400), bounds, truth, measures)
-    with allow_test_entropy():
-        found = privatise(histogram, plan, Selection("u", ("k",), intervals=0.9), SeededEntropy(5)).to_arrow()
+    found = drawn_from(SeededEntropy(5), privatise, histogram, plan, Selection("u", ("k",), intervals=0.9)).to_arrow()
     assert found.num_rows == groups
     least = 0.9 - 6 * math.sqrt(0.09 / groups)
     for name in ("count", "rows"):  # rows: 400 units with one record each, recentred at 1.5
@@ -268,8 +267,10 @@ def test_unbounded_histograms_are_refused() -> None:
 
 
 def test_test_noise_is_refused_by_the_public_api() -> None:
-    with pytest.raises(dp.InvalidParameter, match="SystemEntropy"):
-        dp.release(EVENTS, unit="user", by="item", entropy=SeededEntropy(1), **BUDGET)  # type: ignore[arg-type]
+    with pytest.raises((TypeError, dp.InvalidParameter), match="entropy"):
+        dp.release(EVENTS, unit="user", by="item", entropy=SeededEntropy(1), **BUDGET)  # type: ignore[call-arg, arg-type]
+    with pytest.raises(dp.InvalidParameter, match="SystemEntropy"), drawing_from(SeededEntropy(1)):
+        dp.release(EVENTS, unit="user", by="item", **BUDGET)  # type: ignore[arg-type]
 
 
 def test_two_releases_differ() -> None:

@@ -23,14 +23,14 @@ from dphist.lists.top_k import privatise_list
 from dphist.measures import LARGEST_SUM
 from dphist.mechanisms import CorrelatedGaussian, GroupMechanism
 from dphist.mechanisms.base import Kept
-from dphist.noise import DiscreteLaplace, Entropy, sample, sample_exactly
-from dphist.noise.entropy import allow_test_entropy
+from dphist.noise import DiscreteLaplace, sample, sample_exactly
 from dphist.noise.testing import SeededEntropy
 from dphist.publish.result import Selection
 from dphist.publish.run import Work, prepare, privatise
 from dphist.publish.stat import privatise_statistic
 from dphist.publish.table import noise_groups, noisy_columns, noisy_sums, published
 from dphist.publish.totals import noisy_units
+from word_sources import drawn_from, without_permission, words_from
 
 SELECTION = Selection("user", ("item",))
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
@@ -49,11 +49,10 @@ def table(**sizes: int) -> pa.Table:
     return pa.table({"user": range(len(items)), "item": items, "value": [float(sizes[item]) for item in items]})
 
 
-def released(source: pa.Table, mechanism: GroupMechanism, entropy: Entropy | None = None, **options: Any) -> dp.Release:
-    """A release by a mechanism of the test's own; without noise unless there is a source for it."""
+def released(source: pa.Table, mechanism: GroupMechanism, **options: Any) -> dp.Release:
+    """A release by a mechanism of the test's own; without noise."""
     job = prepare(source, **{"unit": "user", "by": "item", **BUDGET, **options})
-    with allow_test_entropy():
-        return replace(job, plan=dp.Plan(job.plan.request, mechanism)).run(entropy=entropy or Zero())
+    return drawn_from(Zero(), replace(job, plan=dp.Plan(job.plan.request, mechanism)).run)
 
 
 def rows(found: dp.Release, column: str = "count") -> dict[str, float]:
@@ -72,15 +71,15 @@ def test_the_total_has_the_noise_that_it_is_charged_for(options: dict[str, Any])
     assert 1 / scale + plan.request.choice_epsilon + plan.request.mechanism_epsilon <= plan.epsilon
     source = table(a=400, b=300)
     drawn = []
-    with allow_test_entropy():
-        for seed in range(8):
-            noise = sample_exactly(DiscreteLaplace(Fraction(scale)), 2, SeededEntropy(seed)).tolist()
-            assert noisy_units((600, 100), plan.request, SeededEntropy(seed)) == [600 + noise[0], 100 + noise[1]]
-            assert noise[0] != noise[1]
-        for seed in range(3):
-            run = prepare(source, unit="user", by="item", plan=plan)
-            drawn.append(run.run(entropy=SeededEntropy(seed)).total)
-        assert prepare(source, unit="user", by="item", plan=plan).run(entropy=Zero()).total == 700
+    for seed in range(8):
+        noise = drawn_from(SeededEntropy(seed), sample_exactly, DiscreteLaplace(Fraction(scale)), 2).tolist()
+        found = drawn_from(SeededEntropy(seed), noisy_units, (600, 100), plan.request)
+        assert found == [600 + noise[0], 100 + noise[1]]
+        assert noise[0] != noise[1]
+    for seed in range(3):
+        run = prepare(source, unit="user", by="item", plan=plan)
+        drawn.append(drawn_from(SeededEntropy(seed), run.run).total)
+    assert drawn_from(Zero(), prepare(source, unit="user", by="item", plan=plan).run).total == 700
     assert len(set(drawn)) > 1
 
 
@@ -89,11 +88,10 @@ def test_sums_have_the_noise_of_their_law() -> None:
     steps = np.arange(40) * 1000
     groups = {"units": np.full(40, 500), "steps_1": steps, "steps_2": -steps}
     kept = Kept(np.array([3, 1, 30]), np.full(3, 500), 0)
-    with allow_test_entropy():
-        source, again = SeededEntropy(4), SeededEntropy(4)
-        found = noisy_sums(plan, kept, groups, source)
+    found = drawn_from(SeededEntropy(4), noisy_sums, plan, kept, groups)
+    with words_from(SeededEntropy(4)):
         for position, noisy in enumerate(plan.measures, 1):
-            drawn = sample(noisy.law, 3, again)
+            drawn = sample(noisy.law, 3)
             assert len(set(drawn.tolist())) == 3
             assert found[noisy.name].tolist() == (groups[f"steps_{position}"][kept.index] + drawn).tolist()
 
@@ -101,8 +99,7 @@ def test_sums_have_the_noise_of_their_law() -> None:
 def test_sums_beyond_the_limit_saturate_before_noise() -> None:
     plan = dp.plan(**BUDGET, max_groups=3, sums={"value": (0, 9)})
     groups = {"units": np.full(3, 9), "steps_1": np.array([2**63 - 1, -(2**63), 7])}
-    with allow_test_entropy():
-        found = noisy_sums(plan, Kept(np.arange(3), np.full(3, 9), 0), groups, Zero())
+    found = drawn_from(Zero(), noisy_sums, plan, Kept(np.arange(3), np.full(3, 9), 0), groups)
     assert found["sum_value"].tolist() == [LARGEST_SUM, -LARGEST_SUM, 7]
 
 
@@ -158,14 +155,14 @@ def test_groups_share_the_common_noise() -> None:
     counts = np.full(8, 5000)
     histogram = Histogram(pa.table({"item": list("abcdefgh")}), counts, ContributionBounds(8))
     offsets = []
-    with allow_test_entropy():
-        for seed in range(5):
-            work = Work(plan, SELECTION, SeededEntropy(seed))
-            off = np.array(list(rows(work.from_groups(local_groups(histogram))).values())) - 5000
-            assert np.ptp(off) < 2
-            offsets.append(off[0])
-        shared = 777 << mechanism.lattice_bits
-        parts = noise_groups(plan, None, shared, SeededEntropy(9))
+    for seed in range(5):
+        found = drawn_from(SeededEntropy(seed), Work(plan, SELECTION).from_groups, local_groups(histogram))
+        off = np.array(list(rows(found).values())) - 5000
+        assert np.ptp(off) < 2
+        offsets.append(off[0])
+    shared = 777 << mechanism.lattice_bits
+    parts = noise_groups(plan, None, shared)
+    with words_from(SeededEntropy(9)):
         for part in (counts[:3], counts[3:]):
             assert parts({"units": part}).columns["count"] == pytest.approx(5777, abs=2)
     assert np.abs(offsets).max() > 20  # the common part has a standard deviation of 100
@@ -215,7 +212,7 @@ def test_whether_there_is_anyone_is_a_question_about_units() -> None:
         assert privatise_statistic(histogram, plan).value is empty
 
 
-def roads(folder: Path) -> dict[str, Callable[[object, Entropy], object]]:
+def roads(folder: Path) -> dict[str, Callable[..., object]]:
     """Everything that draws noise for a caller."""
     about: dict[str, Any] = {"unit": "user", "by": "item", **BUDGET}
     session = dp.Session.start(folder / "s.json", unit="user", results=5, queries=2, **BUDGET)
@@ -223,24 +220,25 @@ def roads(folder: Path) -> dict[str, Callable[[object, Entropy], object]]:
     counted = Histogram(pa.table({"item": ["a"]}), np.array([500]), ContributionBounds(1))
     largest = dp.plan_top_k(k=1, **BUDGET, method="from-top")
     return {
-        "release": lambda source, entropy: dp.release(source, max_groups=2, entropy=entropy, **about),
-        "job": lambda source, entropy: prepare(source, max_groups=2, **about).run(entropy=entropy),
-        "adaptive": lambda source, entropy: prepare(source, **about).run(entropy=entropy),
-        "top-k": lambda source, entropy: dp.top_k(source, k=1, entropy=entropy, **about),
-        "largest": lambda _, entropy: dp.release_largest(
-            pa.table({"item": ["a", "b"], "n": [300, 2]}), count="n", plan=largest, entropy=entropy
+        "release": lambda source, **more: dp.release(source, max_groups=2, **about, **more),
+        "job": lambda source, **more: prepare(source, max_groups=2, **about).run(**more),
+        "adaptive": lambda source, **more: prepare(source, **about).run(**more),
+        "top-k": lambda source, **more: dp.top_k(source, k=1, **about, **more),
+        "largest": lambda _, **more: dp.release_largest(
+            pa.table({"item": ["a", "b"], "n": [300, 2]}), count="n", plan=largest, **more
         ),
-        "stat": lambda source, entropy: dp.stat(
-            "max", source, unit="user", column="value", lower=0, upper=90, error=9, entropy=entropy, **BUDGET
+        "stat": lambda source, **more: dp.stat(
+            "max", source, unit="user", column="value", lower=0, upper=90, error=9, **BUDGET, **more
         ),
-        "session": lambda source, entropy: session.query(source, by="item", k=1, entropy=entropy),
-        "stream": lambda source, entropy: stream.add(source, "one", entropy=entropy),
-        "batch": lambda _, entropy: stream.add_histogram(counted, "one", entropy=entropy),
+        "session": lambda source, **more: session.query(source, by="item", k=1, **more),
+        "stream": lambda source, **more: stream.add(source, "one", **more),
+        "batch": lambda _, **more: stream.add_histogram(counted, "one", **more),
+        "bounds": lambda source, **more: dp.bounds(source, unit="user", column="value", epsilon=1, **more),
     }
 
 
 def test_no_road_takes_another_source_of_noise(tmp_path: Path) -> None:
-    """It is refused before a record is read: afterwards a refusal would already have cost something."""
+    """None has it as an argument, and none draws from a source whose permission has ended."""
     read: list[None] = []
     data = table(a=400, b=300)
 
@@ -249,9 +247,11 @@ def test_no_road_takes_another_source_of_noise(tmp_path: Path) -> None:
         yield from data.to_batches()
 
     for name, road in roads(tmp_path).items():
-        with pytest.raises(dp.InvalidParameter, match="SystemEntropy"):
-            road(pa.RecordBatchReader.from_batches(data.schema, batches()), SeededEntropy(1))
+        with pytest.raises((TypeError, dp.InvalidParameter), match="entropy"):
+            road(pa.RecordBatchReader.from_batches(data.schema, batches()), entropy=SeededEntropy(1))
         assert read == [], name
+        with without_permission(SeededEntropy(1)), pytest.raises(dp.InvalidParameter, match="SystemEntropy"):
+            road(data)
 
 
 @pytest.mark.parametrize("options", [{"max_groups": 2}, {"sketch": 3}, {"keys": ["a", "b"]}])

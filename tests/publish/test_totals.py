@@ -23,7 +23,6 @@ from dphist.cli.app import app
 from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.noise import DiscreteLaplace
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.tails import log_tail, log_two_tail
 from dphist.noise.testing import SeededEntropy
 from dphist.planning.request import Request
@@ -33,6 +32,7 @@ from dphist.publish.run import prepare, privatise
 from dphist.publish.text import table_text
 from dphist.publish.totals import Totals, contradiction, estimated, half_width, published_values
 from dphist.verification.verify import examine
+from word_sources import drawn_from
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 OF_USERS: dict[str, Any] = {"unit": "user", "by": "item"}
@@ -66,8 +66,7 @@ WAYS: dict[str, dict[str, Any]] = {
 def run(source: pa.Table, plan: dp.Plan | None = None, **options: Any) -> dp.Release:
     """A release without noise."""
     given: dict[str, Any] = {"plan": plan} if plan is not None else BUDGET
-    with allow_test_entropy():
-        return prepare(source, **OF_USERS, **given, **options).run(entropy=Zero())
+    return drawn_from(Zero(), prepare(source, **OF_USERS, **given, **options).run)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -239,15 +238,14 @@ def test_a_value_that_is_cut_is_covered_as_often(truth: int, noise: int, level: 
 def test_negative_numbers_are_published_only_if_they_are_asked_for() -> None:
     plan = dp.plan(epsilon=0.01, delta=1e-6, max_groups=1, total=True)
     seen = 0
-    with allow_test_entropy():
-        for seed in range(6):
-            drawn = []
-            for negative in (True, False):
-                job = prepare(overlapping().slice(0, 5), **OF_USERS, plan=plan, allow_negative=negative)
-                drawn.append([part.value for part in parts_of(job.run(entropy=SeededEntropy(seed)))])
-            seen += min(drawn[0]) < 0
-            assert drawn[0][0] == drawn[0][1] + drawn[0][2]
-            assert drawn[1] == [max(value, 0.0) for value in drawn[0]]
+    for seed in range(6):
+        drawn = []
+        for negative in (True, False):
+            job = prepare(overlapping().slice(0, 5), **OF_USERS, plan=plan, allow_negative=negative)
+            drawn.append([part.value for part in parts_of(drawn_from(SeededEntropy(seed), job.run))])
+        seen += min(drawn[0]) < 0
+        assert drawn[0][0] == drawn[0][1] + drawn[0][2]
+        assert drawn[1] == [max(value, 0.0) for value in drawn[0]]
     assert seen > 1
 
 

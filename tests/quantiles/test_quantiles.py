@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from dphist import quantiles
 from dphist.errors import InvalidParameter
 from dphist.noise import DiscreteLaplace, RoundedGaussian, sampler_error
-from dphist.noise.entropy import Entropy, allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.quantiles import Bins, NoisyQuantiles, Tree, TreeLaw, critical_value, noisy_quantiles
 from drawn_laws import recorded, silence
+from word_sources import drawn_from
 
 TINY = RoundedGaussian(Fraction(1, 1000), 0)
 PROBABILITIES = (0.01, 0.07, 0.1, 0.25, 0.5, 0.7, 0.9, 0.99)
@@ -31,8 +31,7 @@ records = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 15), st.integers(
 def drawn(
     bins: Bins, tree: Tree, law: TreeLaw, p: tuple[float, ...], level: float | None = None, seed: int = 0
 ) -> NoisyQuantiles:
-    with allow_test_entropy():
-        return noisy_quantiles(bins, tree, law, p, level, SeededEntropy(seed))
+    return drawn_from(SeededEntropy(seed), noisy_quantiles, bins, tree, law, p, level)
 
 
 def copies(tree: Tree, values: list[float], groups: int) -> Bins:
@@ -254,7 +253,7 @@ def output_law(weights: list[int], scale: Fraction, silent: tuple[int, ...] = ()
     probability = np.array([math.prod(row) for row in product(mass, repeat=4)])
     depth = iter(range(3))
 
-    def draw(law: TreeLaw, nodes: NDArray[np.int64], entropy: Entropy | None) -> NDArray[np.int64]:
+    def draw(law: TreeLaw, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
         level = next(depth)
         if level in silent:
             return np.zeros(len(nodes), np.int64)
@@ -339,7 +338,7 @@ def misses(shape: str, laplace: bool, groups: int, drawn_more: int = 1, height: 
     values, p = SHAPES[shape], (0.1, 0.5, 0.9)
     with pytest.MonkeyPatch.context() as patch:
         original = quantiles._draw
-        patch.setattr(quantiles, "_draw", lambda _, nodes, entropy: original(law, nodes, entropy))
+        patch.setattr(quantiles, "_draw", lambda _, nodes: original(law, nodes))
         found = drawn(copies(tree, values, groups), tree, told, p, 0.9, seed=groups)
     assert found.low is not None
     assert found.high is not None

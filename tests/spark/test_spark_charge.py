@@ -13,11 +13,11 @@ from spark_tables import EVENTS
 import dphist as dp
 from dphist.engines.spark.staging import Staging
 from dphist.ledger import DataSet, Ledger
-from dphist.noise.entropy import allow_test_entropy
 from dphist.publish.result import out_of_the_way
 from dphist.publish.run import prepare
 from dphist.verification.verify import examine
 from spark_sessions import frame, session
+from word_sources import words_from
 
 OPTIONS: dict[str, Any] = {"unit": "user", "by": "item", "epsilon": 1, "delta": 1e-6}
 
@@ -49,8 +49,8 @@ def test_nothing_is_counted_before_the_charge(
 
     monkeypatch.setattr(Staging, "write", written)
     job = prepare(source(place), **OPTIONS, **plan)
-    with allow_test_entropy(), pytest.raises(RuntimeError, match="nothing left"):
-        job.run(entropy=Watched(), charge=refused)
+    with words_from(Watched()), pytest.raises(RuntimeError, match="nothing left"):
+        job.run(charge=refused)
     assert events == ["charge"]
 
 

@@ -156,15 +156,15 @@ def test_tasks_draw_from_their_own_entropy(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_shared_noise_is_in_no_plan_and_no_event(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     secret = 987_654_321_012
-    monkeypatch.setattr(CorrelatedGaussian, "draw_shared", lambda self, entropy: secret)
+    monkeypatch.setattr(CorrelatedGaussian, "draw_shared", lambda self: secret)
     plans: list[str] = []
     original = spark_groups.SparkGroups.publish
 
-    def published(self: Any, function: Any, layout: Any, entropy: Any, **more: Any) -> Any:
-        work = spark_groups.on_each(function, layout.names, entropy, layout)
+    def published(self: Any, function: Any, layout: Any, **more: Any) -> Any:
+        work = spark_groups.on_each(function, layout.names, layout)
         self.frame.mapInArrow(work, "key_1 string, value_1 double, value_2 double").explain(True)
         plans.append(capsys.readouterr().out)
-        return original(self, function, layout, entropy, **more)
+        return original(self, function, layout, **more)
 
     monkeypatch.setattr(spark_groups.SparkGroups, "publish", published)
     found = quiet(frame(EVENTS), sparsity=9)

@@ -25,11 +25,11 @@ import pytest
 import dphist as dp
 from dphist.errors import DphistError
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian, sample, toss
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.exact import sample_exactly
 from dphist.publish.result import Release
 from example_numbers import some
 from spark_sessions import frame
+from word_sources import drawn_from
 
 DATA = tomllib.loads((Path(__file__).parent / "compliance.toml").read_text(encoding="utf-8"))
 CASES: list[dict[str, str]] = DATA["case"]
@@ -69,8 +69,7 @@ def connection(engine: str = "duckdb") -> dp.Connection:
 
 def run(text: str, engine: str = "duckdb") -> Any:
     """The answer of the last statement, without noise."""
-    with allow_test_entropy():
-        return connection(engine).prepare(text).run(entropy=zeros())[-1]
+    return drawn_from(zeros(), connection(engine).prepare(text).run)[-1]
 
 
 def lattice(release: Release) -> float:
@@ -190,11 +189,10 @@ def page() -> str:
 )
 def test_zeros_draw_no_noise_and_other_words_do(law: Any) -> None:
     """What every case above rests on."""
-    with allow_test_entropy():
-        assert not sample(law, 9, zeros()).any()
-        if isinstance(law, DiscreteLaplace):
-            assert not sample_exactly(law, 9, zeros()).any()
-        assert toss([0, 1 << 100], np.ones(3, np.int64), zeros()).all()
+    assert not drawn_from(zeros(), sample, law, 9).any()
+    if isinstance(law, DiscreteLaplace):
+        assert not drawn_from(zeros(), sample_exactly, law, 9).any()
+    assert drawn_from(zeros(), toss, [0, 1 << 100], np.ones(3, np.int64)).all()
     if math.isclose(float(getattr(law, "scale", 1)), 1e6) or isinstance(law, RoundedGaussian):
         assert sample(law, 9).any()
 

@@ -16,10 +16,10 @@ from scipy.stats import chi2
 
 from dphist.audit.laws import Floats, both_ways, top
 from dphist.mechanisms import CorrelatedTopK
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.privacy.correlated_gaussian import CommonNoise, tight_bound
 from dphist.privacy.gaussian import delta_gaussian
+from word_sources import words_from
 
 EPSILONS = (0.0, 0.3, 1.0, 2.0, 4.0)
 TINY = 1e-8
@@ -161,10 +161,9 @@ def test_the_enumerated_law_is_what_is_drawn() -> None:
     """Hidden or not against the sign of the base's noise, chi-square, alpha = 1e-6, n = 1,500; half a count off is rejected."""
     n, counts = 1500, np.array([24, 20], np.int64)
     seen = np.zeros((2, 2))
-    with allow_test_entropy():
-        entropy = SeededEntropy(8)
+    with words_from(SeededEntropy(8)):
         for _ in range(n):
-            kept, base = ONE.perturb(counts, entropy)
+            kept, base = ONE.perturb(counts)
             seen[len(kept.index), int(base > 20 << ONE.lattice_bits)] += 1
 
     def statistic(threshold: float) -> float:

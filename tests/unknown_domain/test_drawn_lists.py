@@ -172,7 +172,7 @@ def test_ranked_choices_are_what_they_cost(per_group: int, monkeypatch: pytest.M
     mechanism = ranked.calibrate(1.0, 1e-6, 3, 4, max_per_group=per_group)
     seen: list[Any] = []
 
-    def best(scores: Integers, coefficient: Fraction, k: int, entropy: object = None) -> Integers:
+    def best(scores: Integers, coefficient: Fraction, k: int) -> Integers:
         seen.append((scores.tolist(), coefficient, k))
         return np.array([1, 4, 0], np.int64)
 

@@ -19,12 +19,12 @@ from scipy.special import log_ndtr, ndtr
 from dphist.mechanisms import ContinualCounts, FromTop, continual, from_top, whole_gaussian
 from dphist.mechanisms.base import Mechanism
 from dphist.noise import RoundedGaussian, sample
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
 from dphist.privacy import unknown_domain
 from dphist.privacy.composition import smallest_std
 from dphist.privacy.search import smallest_whole
 from example_numbers import some
+from word_sources import drawn_from
 
 
 def masses(std: float, reach: int) -> np.ndarray:
@@ -103,8 +103,7 @@ def test_the_std_that_is_told_is_that_of_what_is_drawn(std: float) -> None:
 def test_the_drawn_noise_has_the_std_that_is_told() -> None:
     """n = 40,000, alpha = 1e-6: the standard error of an empirical std is std sqrt((kurtosis - 1)/(4 n)) < 0.0036 std."""
     law = RoundedGaussian(Fraction(3, 5), 0)
-    with allow_test_entropy():
-        drawn = float(np.std(sample(law, 40_000, SeededEntropy(3))))
+    drawn = float(np.std(drawn_from(SeededEntropy(3), sample, law, 40_000)))
     assert abs(drawn / law.drawn_std - 1) < 4.9 * 0.0045
     assert abs(drawn / 0.6 - 1) > 4.9 * 0.0045  # the std before rounding is rejected
 

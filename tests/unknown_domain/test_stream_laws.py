@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 import dphist as dp
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.lists.state import State
-from dphist.noise.entropy import allow_test_entropy
 from dphist.publish.private_files import LockedFile
+from word_sources import drawn_from
 
 
 class Zero:
@@ -36,11 +36,10 @@ def test_a_group_is_released_strictly_above_the_threshold(tmp_path: Path) -> Non
     """Noise is on a lattice, so that equality has a probability, which delta does not pay for."""
     made = stream(tmp_path / "s")
     at = made.mechanism.threshold
-    with allow_test_entropy():
-        shown = made.add_histogram(counted(below=at - 1, equal=at, above=at + 1), "one", entropy=Zero())
-        assert shown.table["page"].to_pylist() == ["above"]
-        assert shown.table["count"].to_pylist() == [at + 1]
-        shown = made.add_histogram(counted(equal=1), "two", entropy=Zero())
+    shown = drawn_from(Zero(), made.add_histogram, counted(below=at - 1, equal=at, above=at + 1), "one")
+    assert shown.table["page"].to_pylist() == ["above"]
+    assert shown.table["count"].to_pylist() == [at + 1]
+    shown = drawn_from(Zero(), made.add_histogram, counted(equal=1), "two")
     assert shown.table["page"].to_pylist() == ["above", "equal"]
 
 

@@ -20,24 +20,23 @@ from dphist.mechanisms.from_top import FromTop
 from dphist.mechanisms.ranked import Chosen, Ranked
 from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
 from dphist.noise import DiscreteGaussian, RoundedGaussian
-from dphist.noise.entropy import allow_test_entropy
 from dphist.noise.testing import SeededEntropy
+from word_sources import drawn_from, words_from
 
 
 def test_records_noise_positive_counts_and_keep_what_is_above() -> None:
     counts = np.array([0, 3, 500, 0, 900], dtype=np.int64)
-    with allow_test_entropy():
-        for mechanism in (
-            LaplaceRecords(3, 2, 4.0, 100.0),
-            GaussianRecords(3, 2, 9.0, 100.0, discrete=True),
-            GaussianRecords(3, 2, 9.0, 100.0),
-        ):
-            kept = mechanism.perturb(counts, SeededEntropy(7))
-            assert kept.index.tolist() == [2, 4]
-            assert np.abs(kept.counts - counts[[2, 4]]).max() < 60
-            assert "at most 3 groups, at most 2 times" in mechanism.assumption
-            assert mechanism.theorem
-            assert mechanism.rho > 0
+    for mechanism in (
+        LaplaceRecords(3, 2, 4.0, 100.0),
+        GaussianRecords(3, 2, 9.0, 100.0, discrete=True),
+        GaussianRecords(3, 2, 9.0, 100.0),
+    ):
+        kept = drawn_from(SeededEntropy(7), mechanism.perturb, counts)
+        assert kept.index.tolist() == [2, 4]
+        assert np.abs(kept.counts - counts[[2, 4]]).max() < 60
+        assert "at most 3 groups, at most 2 times" in mechanism.assumption
+        assert mechanism.theorem
+        assert mechanism.rho > 0
 
 
 @settings(max_examples=20, deadline=None)
@@ -59,15 +58,14 @@ def test_laplace_records_take_the_better_of_pure_and_concentrated() -> None:
 
 def test_from_top_releases_what_is_above_a_noisy_threshold() -> None:
     mechanism = FromTop(3, 2.0, 20, max_groups=2)
-    with allow_test_entropy():
-        kept, limit = mechanism.perturb(np.array([900, 500, 101, 100], dtype=np.int64), SeededEntropy(1))
-        assert kept.index.tolist() == [0, 1]
-        assert abs(limit - 120) < 20
-        kept, limit = mechanism.perturb(np.array([900, 15], dtype=np.int64), SeededEntropy(2))
-        assert kept.index.tolist() == [0]
-        assert abs(limit - 20) < 20
-        kept, _ = mechanism.perturb(np.array([], dtype=np.int64), SeededEntropy(2))
-        assert len(kept.index) == 0
+    kept, limit = drawn_from(SeededEntropy(1), mechanism.perturb, np.array([900, 500, 101, 100], dtype=np.int64))
+    assert kept.index.tolist() == [0, 1]
+    assert abs(limit - 120) < 20
+    kept, limit = drawn_from(SeededEntropy(2), mechanism.perturb, np.array([900, 15], dtype=np.int64))
+    assert kept.index.tolist() == [0]
+    assert abs(limit - 20) < 20
+    kept, _ = drawn_from(SeededEntropy(2), mechanism.perturb, np.array([], dtype=np.int64))
+    assert len(kept.index) == 0
     assert "at most 2 groups" in mechanism.assumption
     assert "at most 1 group" in FromTop(3, 2.0, 20, max_groups=1, max_per_group=4).assumption
     assert "any number" in FromTop(3, 2.0, 20).assumption
@@ -78,10 +76,9 @@ def test_from_top_draws_the_law_it_is_accounted_for() -> None:
     """Chance that a group exactly at the threshold passes: P(Z - Z0 > 0), alpha = 1e-6 by a normal bound."""
     mechanism = FromTop(1, 3.0, 10)
     n, passed = 4000, 0
-    with allow_test_entropy():
-        entropy = SeededEntropy(5)
+    with words_from(SeededEntropy(5)):
         for _ in range(n):
-            passed += len(mechanism.perturb(np.array([30, 20], dtype=np.int64), entropy)[0].index)
+            passed += len(mechanism.perturb(np.array([30, 20], dtype=np.int64))[0].index)
     tie = 1 / math.sqrt(2 * math.pi * 18)
     expected = (1 - tie) / 2
     assert abs(passed / n - expected) < 4.9 * math.sqrt(0.25 / n)
@@ -93,11 +90,10 @@ def test_peeling_is_the_exponential_mechanism() -> None:
     mechanism = Ranked(2, 3, 0.5, 4)
     counts = np.array([6, 5, 3, 2], dtype=np.int64)
     n = 2000
-    with allow_test_entropy():
-        entropy = SeededEntropy(11)
-        seen: Counter[tuple[str, ...]] = Counter()
+    seen: Counter[tuple[str, ...]] = Counter()
+    with words_from(SeededEntropy(11)):
         for _ in range(n):
-            chosen = mechanism.choose(counts, 2, entropy)
+            chosen = mechanism.choose(counts, 2)
             seen[(*(("A", "B", "C")[i] for i in chosen.index), *(["STOP"] if chosen.stopped else []))] += 1
             assert chosen.symbols == len(chosen.index) + chosen.stopped
 
@@ -132,11 +128,10 @@ class _Same:
 def test_correlated_top_k_cancels_the_common_noise() -> None:
     mechanism = CorrelatedTopK(3, 2.0, 400.0, 0.5, threshold=1.0 + 2.0**-12)
     counts = np.array([9000, 7000, 4000, 1000], dtype=np.int64)
-    with allow_test_entropy():
-        errors = []
-        entropy = SeededEntropy(3)
+    errors = []
+    with words_from(SeededEntropy(3)):
         for _ in range(200):
-            kept, base = mechanism.perturb(counts, entropy)
+            kept, base = mechanism.perturb(counts)
             assert kept.index.tolist() == [0, 1, 2]
             errors.append(kept.counts - counts[:3])
             assert abs(math.ldexp(base, -12) - 1000) < 400

@@ -18,11 +18,12 @@ from dphist.engines.sql import Dialect
 from dphist.mechanisms.tuning import LATTICE_BITS
 from dphist.mechanisms.voting import Voting, calibrate
 from dphist.noise import DiscreteLaplace
-from dphist.noise.entropy import allow_test_entropy
+from dphist.noise.entropy import SystemEntropy
 from dphist.noise.testing import SeededEntropy
 from dphist.selection.voting import noise_shares, vote
 from drawn_laws import recorded
 from duckdb_pairs import open_pairs
+from word_sources import drawn_from
 
 QUERY = GroupByQuery("who", (Key("what"), Key("where")))
 Named = dict[tuple[Any, ...], int]
@@ -157,8 +158,9 @@ def test_ties_of_the_hash_are_broken_by_unit_and_key(monkeypatch: pytest.MonkeyP
 
 
 def select(table: pa.Table, mechanism: Voting, seed: int | None = None) -> Named:
-    with open_pairs(table, QUERY, PerformanceSettings(threads=1), seed=5) as pairs, allow_test_entropy():
-        selected = vote(mechanism, pairs.voters(), None if seed is None else SeededEntropy(seed))
+    source = SystemEntropy() if seed is None else SeededEntropy(seed)
+    with open_pairs(table, QUERY, PerformanceSettings(threads=1), seed=5) as pairs:
+        selected = drawn_from(source, vote, mechanism, pairs.voters())
         assert isinstance(selected, LocalGroups)
         assert list(selected.columns) == ["first"]
         return by_name(selected, "first")
@@ -186,7 +188,7 @@ def test_the_look_noises_every_share_with_the_law_that_is_paid_for() -> None:
     assert mechanism.look_epsilon == pytest.approx(0.6)
     exact, _ = votes_of(table, informed=False)
     with recorded() as draws, open_pairs(table, QUERY, PerformanceSettings(threads=1), seed=5) as pairs:
-        shares = pairs.voters().shares().each(noise_shares(mechanism, None), ("first",))
+        shares = pairs.voters().shares().each(noise_shares(mechanism), ("first",))
         (draw,) = draws
         assert isinstance(draw.law, DiscreteLaplace)
         assert 2**LATTICE_BITS / draw.law.scale == Fraction(mechanism.look_epsilon)

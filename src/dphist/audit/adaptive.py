@@ -210,11 +210,11 @@ class View:
         weights = np.full(len(groups.codes), ONE)
         loss = np.zeros(len(groups.codes) // GROUPS)
         for number, share in enumerate(tuning.round_shares[:last]):
-            state = groups.each(noise_round(mechanism, number, None), ())
+            state = groups.each(noise_round(mechanism, number), ())
             noisy = (state.columns["total"] - groups.columns["total"]) // share
             loss += self._log_ratio(noisy, self._sums(weights), mechanism.round_stds[number])
             weights, groups = state.columns["weight"], self.truth.next_round(state)
-        selected = groups.each(noise_round(mechanism, last, None), ())
+        selected = groups.each(noise_round(mechanism, last), ())
         chosen = np.isin(groups.codes, selected.codes)
         choice = self._selection_ratio(groups.columns["total"], chosen, self._sums(weights))
         noise, noisy_sums = mechanism.counts, mechanism.noisy([SUM])
@@ -323,7 +323,7 @@ def counts_of(noise: CountNoise, classes: Classes, target: tuple[int, ...], kind
         weights = LocalGroups(np.arange(truth.groups), {"weight": np.full(truth.groups, ONE)}, truth.keys_of)
         aggregate = noisy_sum(noise)
         exact = truth.by_class(weights, classes.bounds, classes.light, classes.power, [sum_shift(SUM)])
-        counted = exact.each(noise_classes(noise, classes, [aggregate], None), ())
+        counted = exact.each(noise_classes(noise, classes, [aggregate]), ())
         norms = noise_norms(noise, _TUNING, np.zeros(len(CENTRES), np.int64), 1.0)
         noisy = Counting(norms, classes).noisy_counts([SUM.name], counted.columns)
         rows = np.stack(count_ratios(noise, aggregate, noisy, counted, without, with_), axis=1)

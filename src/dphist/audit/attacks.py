@@ -33,7 +33,7 @@ from dphist.ledger import DataSet, Ledger
 from dphist.lists.continual import Continual
 from dphist.lists.session import Session
 from dphist.lists.top_k import release_largest, top_k
-from dphist.noise.entropy import allow_test_entropy
+from dphist.noise.entropy import allow_test_entropy, drawing_from
 from dphist.planning import Plan, plan_for
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.top_k import METHODS, plan_top_k
@@ -345,8 +345,8 @@ def charge_first(engine: Engine) -> Outcome:
     for kind, how in (("gaussian", {"max_groups": 1}), ("adaptive", {"mechanism": "adaptive"}), ("automatic", {})):
         plan = plan_for(epsilon=1, delta=1e-6, total=True, **how)
         try:
-            with allow_test_entropy():
-                prepare(records, unit=UNIT, by=KEY, plan=plan, engine=engine).run(entropy=_NoWords(), charge=refuse)
+            with allow_test_entropy(), drawing_from(_NoWords()):
+                prepare(records, unit=UNIT, by=KEY, plan=plan, engine=engine).run(charge=refuse)
         except _Refused as first:
             problems += [f"{first} first in a release that is {kind}"] if "noise" in str(first) else []
         else:

@@ -38,8 +38,8 @@ from dphist.histogram import ContributionBounds, Histogram
 from dphist.measures import Measure
 from dphist.mechanisms import FromTop, Kept
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, WEIGHT_BITS
-from dphist.noise import DiscreteGaussian, Entropy, RoundedGaussian, SystemEntropy, TruncatedDiscreteLaplace
-from dphist.noise.entropy import allow_test_entropy
+from dphist.noise import DiscreteGaussian, RoundedGaussian, SystemEntropy, TruncatedDiscreteLaplace
+from dphist.noise.entropy import allow_test_entropy, drawing_from
 from dphist.noise.laws import Law
 from dphist.noise.testing import SeededEntropy
 from dphist.planning import Plan, plan_for
@@ -49,7 +49,6 @@ from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import ranked, truncated_laplace
 from dphist.privacy.gaussian import delta_gaussian
 from dphist.publish.result import Release
-from dphist.publish.run import prepare
 from dphist.publish.totals import noisy_units
 from dphist.selection.counting import Classes
 
@@ -239,8 +238,8 @@ class _Seeded:
 
 def _with_seed(engine: Engine, seed: Callable[[], int], records: pa.Table, plan: Plan) -> Release:
     """The words that follow from a seed."""
-    with allow_test_entropy():
-        return prepare(records, unit=UNIT, by=KEY, plan=plan, engine=engine).run(entropy=_Seeded(seed()))
+    with allow_test_entropy(), drawing_from(_Seeded(seed())):
+        return publish(records, plan, engine=engine)
 
 
 def _with_doubles(records: pa.Table, plan: Plan) -> Release:
@@ -307,15 +306,15 @@ def _of_release(
 def _pretending(
     plan: Plan,
     scene: Scene,
-    perturb: Callable[[Integers, int, Entropy | None], Kept],
+    perturb: Callable[[Integers, int], Kept],
     engine: Engine | None = None,
     runs: tuple[int, int] = MANY,
 ) -> Claim:
     """The claim of a plan, about releases that draw noise in another way."""
     mechanism: Any = plan.mechanism
 
-    def perturb_part(_: object, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
-        return perturb(counts, shared, entropy)
+    def perturb_part(_: object, counts: Integers, shared: int) -> Kept:
+        return perturb(counts, shared)
 
     pretender = type("Pretender", (type(mechanism),), {"__slots__": (), "perturb_part": perturb_part})
     weaker = Plan(plan.request, pretender(**mechanism.parameters()), plan.alternatives)
@@ -350,8 +349,8 @@ def quiet_where_empty() -> Claim:
     """Laplace noise on a public list, but for groups that seem to need none."""
     plan = plan_for(epsilon=BUDGET["epsilon"], delta=0.0, keys=1000, max_groups=2)
 
-    def perturb(counts: Integers, shared: int, entropy: Entropy | None) -> Kept:
-        kept = plan.mechanism.perturb_part(counts, shared, entropy)
+    def perturb(counts: Integers, shared: int) -> Kept:
+        kept = plan.mechanism.perturb_part(counts, shared)
         return replace(kept, noisy=np.where(counts == 0, 0, kept.noisy))
 
     return _pretending(plan, Scene(2, 0, 2), perturb)
@@ -438,8 +437,8 @@ def exact_numbers() -> Claim:
     mechanism: Any = plan.mechanism
     (law,) = (noisy.law for noisy in plan.measures if noisy.measure.whole)
 
-    def perturb_sums(_: object, steps: Integers, drawn: Law, entropy: Entropy | None = None) -> Integers:
-        return steps if drawn == law else mechanism.perturb_sums(steps, drawn, entropy)
+    def perturb_sums(_: object, steps: Integers, drawn: Law) -> Integers:
+        return steps if drawn == law else mechanism.perturb_sums(steps, drawn)
 
     pretender = type("Pretender", (type(mechanism),), {"__slots__": (), "perturb_sums": perturb_sums})
     weaker = Plan(plan.request, pretender(**mechanism.parameters()), plan.alternatives)
@@ -451,7 +450,7 @@ def exact_other() -> Claim:
     """Other units as the engine counted them, beside covered ones with noise."""
 
     def noisy(units: tuple[int, int], request: Request) -> Sequence[int]:
-        return [*noisy_units(units[:1], request, None), units[1]]
+        return [*noisy_units(units[:1], request), units[1]]
 
     return of_totals("without noise", (0, 0, 1), noisy=noisy)
 
@@ -460,7 +459,7 @@ def one_noise() -> Claim:
     """The same noise on both: their difference has none."""
 
     def noisy(units: tuple[int, int], request: Request) -> Sequence[int]:
-        (noise,) = noisy_units((0,), request, None)
+        (noise,) = noisy_units((0,), request)
         return [units[0] + noise, units[1] + noise]
 
     return of_totals("one noise", (0, 0, 1), noisy=noisy)

@@ -151,7 +151,7 @@ Noisy = Callable[[tuple[int, int], Request], Sequence[int]]
 
 def fresh_noise(units: tuple[int, int], request: Request) -> Sequence[int]:
     """Noise as a release draws it."""
-    return noisy_units(units, request, None)
+    return noisy_units(units, request)
 
 
 def many_totals(
@@ -169,7 +169,7 @@ def many_totals(
             job = prepare(table, unit=UNIT, by=KEY, plan=plan)
             with DuckDBEngine().open(table, job.query, seed=1) as records:
                 groups = records.groups(bounds_of(plan))
-                released = Work(plan, job.selection, None).from_groups(groups).table
+                released = Work(plan, job.selection).from_groups(groups).table
                 exact = coverage(groups, released)
             sides.append([noisy(exact, plan.request) for _ in range(n)])
         return Trials(*map(np.array, sides))

@@ -111,7 +111,7 @@ def elections(mechanism: Voting, scene: Scene) -> Run:
 
     def run(n: int) -> Trials:
         with DuckDBEngine().open(scene.table(n), QUERY) as records, records.pairs() as pairs:
-            table = vote(mechanism, pairs.voters()).publish(_keys_alone, Layout((), order="key"), None)
+            table = vote(mechanism, pairs.voters()).publish(_keys_alone, Layout((), order="key"))
         assert isinstance(table, pa.Table)
         keys = table.column(KEY).to_numpy()
         return scene.split(n, keys, [np.ones(len(keys))])

@@ -24,7 +24,7 @@ from dphist.engines.query import GroupByQuery
 from dphist.errors import InvalidParameter
 from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.mechanisms.base import enforce_sparsity
-from dphist.noise.entropy import Entropy, SystemEntropy
+from dphist.noise.entropy import SystemEntropy
 from dphist.quantiles import Bins
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Groups(Protocol):
         """Whether the groups are those of a public list."""
         ...
 
-    def each(self, function: OnGroups, names: Sequence[str], entropy: Entropy | None) -> Groups:
+    def each(self, function: OnGroups, names: Sequence[str]) -> Groups:
         """Apply a function to groups, some or all at a time, once: what comes back keeps the noise it drew."""
         ...
 
@@ -168,9 +168,7 @@ class Groups(Protocol):
         """How many groups there are. A true value, until they are selected."""
         ...
 
-    def publish(
-        self, function: OnGroups, layout: Layout, entropy: Entropy | None, *, together: bool = False
-    ) -> pa.Table | StoredTable:
+    def publish(self, function: OnGroups, layout: Layout, *, together: bool = False) -> pa.Table | StoredTable:
         """Apply the last function, draw its noise once, and put the table in an order that shows nothing else."""
         ...
 
@@ -396,7 +394,7 @@ class LocalGroups:
     listed: bool = False
     coverage_of: Callable[[pa.Table], tuple[int, int]] | None = None
 
-    def each(self, function: OnGroups, names: Sequence[str], entropy: Entropy | None = None) -> LocalGroups:
+    def each(self, function: OnGroups, names: Sequence[str]) -> LocalGroups:
         """A part of the groups at a time."""
         return self._chosen(self._in_parts(function))
 
@@ -430,9 +428,7 @@ class LocalGroups:
         """The length of the arrays."""
         return len(self.codes)
 
-    def publish(
-        self, function: OnGroups, layout: Layout, entropy: Entropy | None = None, *, together: bool = False
-    ) -> pa.Table:
+    def publish(self, function: OnGroups, layout: Layout, *, together: bool = False) -> pa.Table:
         """An Arrow table. A part of the groups at a time, unless the function needs all of them together."""
         rows = function(self.columns) if together else self._in_parts(function)
         return in_order(with_columns(self.keys_of(self.codes[rows.index]), rows, layout), layout)

@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.mechanisms import TruncatedLaplace
-from dphist.noise import Entropy
 
 Integers = NDArray[np.int64]
 T = TypeVar("T")
@@ -55,11 +54,9 @@ class PrivateHistogram:
         return function(self.values, self.counts)
 
 
-def sanitise(
-    values: NDArray[Any], counts: Integers, mechanism: TruncatedLaplace, entropy: Entropy | None = None
-) -> PrivateHistogram:
+def sanitise(values: NDArray[Any], counts: Integers, mechanism: TruncatedLaplace) -> PrivateHistogram:
     """Draw the noise. The only function here that sees true counts; what it returns is in the order of the values."""
-    kept = mechanism.perturb(counts, entropy)
+    kept = mechanism.perturb(counts)
     found = values[kept.index]
     order = np.argsort(found, kind="stable") if found.ndim == 1 else np.lexsort(found.T[::-1])
     return PrivateHistogram(found[order], kept.noisy[order])

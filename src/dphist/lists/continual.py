@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ from dphist.lists.running import RunningCounts, facts, is_recorded
 from dphist.lists.state import State
 from dphist.mechanisms import ContinualCounts
 from dphist.mechanisms.continual import calibrate
-from dphist.noise import Entropy
-from dphist.noise.entropy import require_secure
 from dphist.outputs import as_path, check_companion
 from dphist.planning.describe import check_neighbours, layout
 from dphist.planning.plan import STD_ERROR
@@ -187,7 +185,6 @@ class Continual:
         engine: Engine | None = None,
         ledger: str | Path | None = None,
         progress: Progress | None = None,
-        entropy: Entropy | None = None,
     ) -> RunningCounts:
         """Take in one batch under a name of its own and return the counts after it.
 
@@ -201,7 +198,6 @@ class Continual:
             engine: such as a `dphist.SparkEngine`.
             ledger: the stream is first compared with the entry that paid for it; nothing is charged.
             progress: is called with the name of each phase.
-            entropy: for tests alone.
 
         Returns:
             The counts after this round.
@@ -216,7 +212,6 @@ class Continual:
             >>> stream.batches
             ('2026-01-05',)
         """
-        require_secure(entropy)
         with locked(self.path / STATE) as file:
             state = self._checked(file, batch, ledger)
             asked = state.settings
@@ -224,19 +219,16 @@ class Continual:
             bounds = ContributionBounds(_mechanism(state).max_groups)
             with choose_engine(source, engine, settings).open(source, query, progress=progress) as records:
                 counted = records.histogram(bounds)
-            released = self._commit(file, state, batch, counted, entropy)
+            released = self._commit(file, state, batch, counted)
         return replace(released, inputs=files_of(source))
 
-    def add_histogram(
-        self, histogram: Histogram, batch: str, *, ledger: str | Path | None = None, entropy: Entropy | None = None
-    ) -> RunningCounts:
+    def add_histogram(self, histogram: Histogram, batch: str, *, ledger: str | Path | None = None) -> RunningCounts:
         """The same with a histogram that an engine has bounded already.
 
         Args:
             histogram: units per group.
             batch: its name.
             ledger: the stream is first compared with the entry that paid for it; nothing is charged.
-            entropy: for tests alone.
 
         Returns:
             The counts after this round.
@@ -252,11 +244,10 @@ class Continual:
             >>> stream.add_histogram(batch, "monday").to_arrow().column("item").to_pylist()
             ['tea']
         """
-        require_secure(entropy)
         with locked(self.path / STATE) as file:
             state = self._checked(file, batch, ledger)
             histogram.require(max_groups=_mechanism(state).max_groups)
-            return self._commit(file, state, batch, histogram, entropy)
+            return self._commit(file, state, batch, histogram)
 
     def _checked(self, file: LockedFile, batch: str, ledger: str | Path | None) -> State:
         """The state, if it can take this batch."""
@@ -275,9 +266,7 @@ class Continual:
             )
         return state
 
-    def _commit(
-        self, file: LockedFile, state: State, batch: str, histogram: Histogram, entropy: Entropy | None
-    ) -> RunningCounts:
+    def _commit(self, file: LockedFile, state: State, batch: str, histogram: Histogram) -> RunningCounts:
         """Draw the noise of the round, make it durable, and only then let anything out."""
         mechanism = _mechanism(state)
         names = [f"key_{i}" for i in range(1, histogram.keys.num_columns + 1)]
@@ -285,7 +274,7 @@ class Continual:
         # Saturated here, in the leaf of the tree: one event then moves the same nodes by at most 1 as without a limit. A limit
         # on running counts would not do: where they reach it, one event also moves the nodes of that later round.
         added = np.minimum(histogram.counts, mechanism.most_per_round)
-        after = state.advanced(batch, keys, added, partial(mechanism.draw, entropy=entropy))
+        after = state.advanced(batch, keys, added, mechanism.draw)
         words = f"{UNCHARGED} {_IN.format(batch=batch, round=after.round)}"
         file.replace(after.save, lambda: account_for(lambda: words))
         released = _release(after, self.path)

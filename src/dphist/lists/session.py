@@ -23,8 +23,6 @@ from dphist.errors import BudgetExceeded, InvalidParameter
 from dphist.histogram import ContributionBounds
 from dphist.mechanisms import Ranked
 from dphist.mechanisms.ranked import calibrate
-from dphist.noise import Entropy
-from dphist.noise.entropy import require_secure
 from dphist.outputs import as_path, near
 from dphist.planning.describe import check_neighbours, layout, sentence
 from dphist.publish.charge import (
@@ -259,7 +257,6 @@ class Session:
         engine: Engine | None = None,
         ledger: str | Path | None = None,
         progress: Progress | None = None,
-        entropy: Entropy | None = None,
     ) -> tuple[pa.Table, bool]:
         """At most k groups with the most units, in order. What is returned is paid for.
 
@@ -273,7 +270,6 @@ class Session:
             engine: such as a `dphist.SparkEngine`.
             ledger: the session is first compared with the entry that paid for it; nothing is charged.
             progress: is called with the name of each phase.
-            entropy: for tests alone.
 
         Returns:
             The keys with their rank as Arrow, and whether k groups were found.
@@ -288,7 +284,6 @@ class Session:
             >>> keys.to_pydict(), complete, session.account.left_results
             ({'rank': [1], 'url': ['/']}, True, 4)
         """
-        require_secure(entropy)
         names = (by,) if isinstance(by, str) else tuple(by)
         with locked(self.path) as file:
             account = self._load(file)
@@ -310,7 +305,7 @@ class Session:
                     reserved = f"One query and the {k} results it reserved stay spent. {_UNSEEN}"
                     _store(file, account, lambda: note(reserved))
                     largest = records.histogram(ContributionBounds(), account.mechanism.needed)
-                    chosen = account.mechanism.choose(largest.counts, k, entropy)
+                    chosen = account.mechanism.choose(largest.counts, k)
                 returned = f"One query and {chosen.symbols} results stay spent. {_UNSEEN}"
                 _store(file, account.settle(chosen.symbols), lambda: note(returned))
         table = largest.keys.take(pa.array(chosen.index))

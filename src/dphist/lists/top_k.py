@@ -17,8 +17,6 @@ from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, pa
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram, largest_groups
 from dphist.mechanisms.base import ListMechanism
-from dphist.noise import Entropy
-from dphist.noise.entropy import require_secure
 from dphist.planning.counted import left_out_of_list
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.planning.top_k import Method, TopKPlan, plan_top_k
@@ -123,7 +121,6 @@ def release_largest(
     unit: str | Sequence[str] = "",
     ledger: str | Path | None = None,
     dataset: str | None = None,
-    entropy: Entropy | None = None,
 ) -> TopK:
     """The largest groups from a table of groups with their true counts, as a plain ORDER BY ... LIMIT gives it.
 
@@ -146,7 +143,6 @@ def release_largest(
         unit: what was counted; needed to charge a ledger.
         ledger: where it is charged, before noise is drawn.
         dataset: the data set of the ledger that pays.
-        entropy: for tests alone.
 
     Returns:
         The list.
@@ -162,7 +158,6 @@ def release_largest(
         >>> dp.release_largest(groups, count="n", plan=plan).to_arrow().column("url").to_pylist()
         ['/', '/news']
     """
-    require_secure(entropy)
     if count not in groups.column_names or groups.num_columns < 2:
         raise InvalidParameter("a table with key columns and a column of counts", groups.column_names)
     bounds = ContributionBounds(max_groups)
@@ -179,22 +174,22 @@ def release_largest(
             )
         counts = groups.column(count).to_numpy().astype(np.int64)
         histogram = Histogram(groups.drop_columns([count]), counts, bounds)
-        return privatise_largest(histogram, plan, entropy)
+        return privatise_largest(histogram, plan)
 
     with charging(ledger, dataset, lambda: spend_of_top_k(plan, unit_of(unit) if unit else "")) as charge:
         return paid(charge, lambda: None, run)
 
 
-def privatise_largest(histogram: Histogram, plan: TopKPlan, entropy: Entropy | None = None) -> TopK:
+def privatise_largest(histogram: Histogram, plan: TopKPlan) -> TopK:
     """Draw the noise of the plan on the largest groups of a histogram in any order."""
-    return privatise_list(largest_groups(histogram, plan.needed), plan, entropy)
+    return privatise_list(largest_groups(histogram, plan.needed), plan)
 
 
-def privatise_list(largest: Histogram, plan: TopKPlan, entropy: Entropy | None = None) -> TopK:
+def privatise_list(largest: Histogram, plan: TopKPlan) -> TopK:
     """Draw the noise of the plan on the `needed` largest groups, largest first, equal counts in the order of their keys."""
     largest.require(max_groups=plan.max_groups)
     check_names(largest.key_names, plan.mechanism)
-    listed = plan.mechanism.listed(largest.counts, plan.k, entropy)
+    listed = plan.mechanism.listed(largest.counts, plan.k)
     table = largest.keys.take(pa.array(listed.index))
     if listed.counts is None:
         table = table.add_column(0, "rank", pa.array(np.arange(1, len(listed.index) + 1)))
@@ -237,7 +232,6 @@ def top_k(
     ledger: str | Path | None = None,
     dataset: str | None = None,
     progress: Progress | None = None,
-    entropy: Entropy | None = None,
 ) -> TopK:
     """The k groups with the most units. Only the largest groups leave the engine: ORDER BY and LIMIT are part of its query.
 
@@ -259,7 +253,6 @@ def top_k(
         ledger: where it is charged, before the first record is read.
         dataset: the data set of the ledger that pays.
         progress: is called with the name of each phase.
-        entropy: for tests alone.
 
     Returns:
         The list.
@@ -274,7 +267,6 @@ def top_k(
         >>> found.to_arrow().to_pydict()
         {'rank': [1, 2], 'url': ['/', '/news/today']}
     """
-    require_secure(entropy)
     if plan is None:
         if k is None or epsilon is None or delta is None:
             raise InvalidParameter("k, epsilon and delta, or a plan", "neither")
@@ -290,7 +282,7 @@ def top_k(
     def run(records: Records) -> TopK:
         largest = records.histogram(ContributionBounds(method_plan.max_groups), method_plan.needed)
         (progress or silent)(NOISING)
-        result = privatise_list(largest, method_plan, entropy)
+        result = privatise_list(largest, method_plan)
         return replace(result, unit=protected, where=where, inputs=files_of(source))
 
     with charging(ledger, dataset, lambda: spend_of_top_k(method_plan, protected)) as charge:

@@ -24,7 +24,7 @@ from dphist.measures import Measure, NoisyMeasure, squared_sensitivity
 from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import Tuning
-from dphist.noise import Entropy, RoundedGaussian, delta_surcharge, sample
+from dphist.noise import RoundedGaussian, delta_surcharge, sample
 from dphist.noise.laws import Law
 from dphist.privacy import sparse_gaussian as gshm
 from dphist.privacy.composition import PrivacyCost, mu_of_pure, of_pure, rho_of_pure, together
@@ -284,16 +284,16 @@ class GroupMechanism(Mechanism):
 
     # What is drawn.
 
-    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+    def perturb(self, counts: Integers) -> Kept:
         """Noise and threshold for all groups at once."""
         sparse = counts if self.sparsity is None else enforce_sparsity(counts, self.sparsity)
-        return self.perturb_part(sparse, self.draw_shared(entropy), entropy)
+        return self.perturb_part(sparse, self.draw_shared())
 
-    def draw_shared(self, entropy: Entropy | None = None) -> int:
+    def draw_shared(self) -> int:
         """The noise that all groups share, in lattice steps: once per release. 0 where there is none."""
         return 0
 
-    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int) -> Kept:
         """Own noise and threshold for some of the groups, whose sparsity has been enforced, around the shared noise.
 
         Each group's noise and threshold are its own affair, so the law does not depend on how the groups are divided.
@@ -309,9 +309,9 @@ class GroupMechanism(Mechanism):
         std = self.noise_std * aggregate.sensitivity / math.sqrt(aggregate.weight / aggregate.draws) * UP
         return RoundedGaussian(Fraction(std) / Fraction(aggregate.step), 0)
 
-    def perturb_sums(self, steps: Integers, law: Law, entropy: Entropy | None = None) -> Integers:
+    def perturb_sums(self, steps: Integers, law: Law) -> Integers:
         """Noise of a law of `aggregate_law` on recentred sums in steps, which are at most 2^61 in size."""
-        return steps + sample(law, len(steps), entropy)
+        return steps + sample(law, len(steps))
 
     def noisy(self, aggregates: Sequence[Measure]) -> tuple[NoisyMeasure, ...]:
         """Every aggregate with its noise: the budget is split by the weights."""
@@ -497,7 +497,7 @@ class ListMechanism(Mechanism):
         """How many of the largest groups the source has to give: the one behind the last is needed too."""
         return self.length + 1
 
-    def listed(self, largest: Integers, k: int, entropy: Entropy | None = None) -> Listed:
+    def listed(self, largest: Integers, k: int) -> Listed:
         """The private list from the `needed` largest counts, largest first."""
         raise NotImplementedError
 
@@ -542,10 +542,10 @@ def target_delta(request: Request) -> float:
     return target
 
 
-def add_noise(counts: Integers, law: Law, lattice_bits: int, entropy: Entropy | None, shared: int = 0) -> Integers:
+def add_noise(counts: Integers, law: Law, lattice_bits: int, shared: int = 0) -> Integers:
     """count + noise (+ a noise that all share), in lattice steps. Counts are saturated at the public limit first."""
     noisy = np.minimum(counts, LARGEST_COUNT) << lattice_bits
-    noisy += sample(law, len(counts), entropy)
+    noisy += sample(law, len(counts))
     noisy += shared
     return noisy
 
@@ -568,14 +568,14 @@ def enforce_sparsity(counts: Integers, sparsity: int) -> Integers:
     return np.asarray(np.maximum(counts - np.partition(counts, place)[place], 0))
 
 
-def shared_noise(independent_std: float, correlation: float, lattice_bits: int, entropy: Entropy | None) -> int:
+def shared_noise(independent_std: float, correlation: float, lattice_bits: int) -> int:
     """One draw of N(0, correlation * independent_std^2) on the lattice; 0 without correlation.
 
     The double nearest to sqrt(correlation) * independent_std stands for the shared noise: its square is off by at most
     a few 1e-16, which the rounding allowance of the profile covers.
     """
     law = common_law(independent_std, correlation, lattice_bits)
-    return 0 if law is None else int(sample(law, 1, entropy)[0])
+    return 0 if law is None else int(sample(law, 1)[0])
 
 
 def common_law(independent_std: float, correlation: float, lattice_bits: int) -> RoundedGaussian | None:

@@ -10,7 +10,7 @@ from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import LARGEST_EPSILON, Integers, sampler_surcharge, with_sampler_error
 from dphist.mechanisms.whole_gaussian import WholeGaussian, best_of_laws, least_std
-from dphist.noise import Entropy, RoundedGaussian, require_headroom, sample
+from dphist.noise import RoundedGaussian, require_headroom, sample
 from dphist.noise.tails import log_sum_tail
 from dphist.privacy import unknown_domain
 from dphist.privacy.composition import PrivacyCost, delta_from_rho
@@ -75,9 +75,9 @@ class ContinualCounts(WholeGaussian):
         """The standard deviation of the noise on a count after this many rounds."""
         return self.count_std * math.sqrt(round_.bit_count())
 
-    def draw(self, groups: int, entropy: Entropy | None = None) -> Integers:
+    def draw(self, groups: int) -> Integers:
         """The noise of one node for each of some groups."""
-        return sample(self.law, groups, entropy)
+        return sample(self.law, groups)
 
     def delta_infinity(self) -> float:
         """max_groups sum_t P(S_t > T - 1), S_t a sum of popcount(t) noises: a new group is ever released. Rounded up."""

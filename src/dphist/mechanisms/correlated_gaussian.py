@@ -34,7 +34,7 @@ from dphist.mechanisms.base import (
     with_sampler_error,
 )
 from dphist.mechanisms.conditional import Noise
-from dphist.noise import Entropy, RoundedGaussian
+from dphist.noise import RoundedGaussian
 from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy.composition import PrivacyCost, of_gaussian
@@ -132,14 +132,14 @@ class CorrelatedGaussian(GroupMechanism):
             )
         return at_most_non_empty(self.sparsity)
 
-    def draw_shared(self, entropy: Entropy | None = None) -> int:
+    def draw_shared(self) -> int:
         """The common noise of one release, in lattice steps."""
-        return shared_noise(self.independent_std, self.correlation, self.lattice_bits, entropy)
+        return shared_noise(self.independent_std, self.correlation, self.lattice_bits)
 
-    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int) -> Kept:
         """Own noise and threshold for some of the groups, whose sparsity has been enforced."""
         eligible = np.flatnonzero(counts >= self.low_threshold)
-        noisy = add_noise(counts[eligible], self._own, self.lattice_bits, entropy, shared)
+        noisy = add_noise(counts[eligible], self._own, self.lattice_bits, shared)
         return above(noisy, eligible, self.threshold, self.lattice_bits)
 
     @property

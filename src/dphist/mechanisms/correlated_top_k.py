@@ -33,7 +33,7 @@ from dphist.mechanisms.base import (
     with_sampler_error,
 )
 from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
-from dphist.noise import Entropy, RoundedGaussian
+from dphist.noise import RoundedGaussian
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy.composition import PrivacyCost, of_gaussian
 from dphist.privacy.correlated_design import calibrate_with_base
@@ -97,23 +97,23 @@ class CorrelatedTopK(ListMechanism):
         """What must hold for the data."""
         return "each unit is counted once in a group, in any number of groups"
 
-    def perturb(self, largest: Integers, entropy: Entropy | None = None) -> tuple[Kept, int]:
+    def perturb(self, largest: Integers) -> tuple[Kept, int]:
         """(released positions with their noisy counts, the noisy base in lattice steps), from the k + 1 largest counts."""
         counts = np.minimum(largest, LARGEST_COUNT)
         base = int(counts[self.k]) if len(counts) > self.k else 0
         above_base = counts[: self.k] - base
         eligible = np.flatnonzero(above_base > 0)
-        common = shared_noise(self.independent_std, self.correlation, self.lattice_bits, entropy)
-        of_base = shared_noise(self.independent_std, self.base_variance, self.lattice_bits, entropy)
+        common = shared_noise(self.independent_std, self.correlation, self.lattice_bits)
+        of_base = shared_noise(self.independent_std, self.base_variance, self.lattice_bits)
         own = RoundedGaussian(Fraction(self.independent_std), self.lattice_bits)
-        noisy = add_noise(above_base[eligible], own, self.lattice_bits, entropy, common)
+        noisy = add_noise(above_base[eligible], own, self.lattice_bits, common)
         passed = noisy > int(self.threshold * 2**self.lattice_bits)
         noisy_base = (base << self.lattice_bits) + of_base - common
         return Kept(eligible[passed], noisy[passed] + noisy_base, self.lattice_bits), noisy_base
 
-    def listed(self, largest: Integers, k: int, entropy: Entropy | None = None) -> Listed:
+    def listed(self, largest: Integers, k: int) -> Listed:
         """Keys with noisy counts."""
-        kept, base = self.perturb(largest, entropy)
+        kept, base = self.perturb(largest)
         return counted_list(kept, k, base + int(self.threshold * 2**self.lattice_bits))
 
     def given_cut_off(self, noisy: Floats, cut_off: Floats | float) -> Estimates:

@@ -30,7 +30,7 @@ from dphist.mechanisms.base import (
 )
 from dphist.mechanisms.conditional import Noise, exact_quantile
 from dphist.mechanisms.discrete_gaussian import NOISE_SHARES
-from dphist.noise import DiscreteGaussian, Entropy, sample
+from dphist.noise import DiscreteGaussian, sample
 from dphist.noise.tails import log_max_tail
 from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho, smallest_std
 from dphist.privacy.correlated_design import smallest_t
@@ -110,14 +110,14 @@ class DiscreteCorrelatedGaussian(GroupMechanism):
         """What must hold for the data."""
         return at_most_non_empty(self.sparsity)
 
-    def draw_shared(self, entropy: Entropy | None = None) -> int:
+    def draw_shared(self) -> int:
         """The common noise of one release, in halves."""
-        return int(sample(DiscreteGaussian(self.common_variance), 1, entropy)[0])
+        return int(sample(DiscreteGaussian(self.common_variance), 1)[0])
 
-    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int) -> Kept:
         """Own noise and threshold for some of the groups, whose sparsity has been enforced."""
         eligible = np.flatnonzero(counts >= self.low_threshold)
-        noisy = add_noise(counts[eligible], DiscreteGaussian(self.variance), self.lattice_bits, entropy, shared)
+        noisy = add_noise(counts[eligible], DiscreteGaussian(self.variance), self.lattice_bits, shared)
         return above(noisy, eligible, self.threshold, self.lattice_bits)
 
     @property

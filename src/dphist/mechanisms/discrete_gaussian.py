@@ -27,7 +27,7 @@ from dphist.mechanisms.base import (
     with_sampler_error,
 )
 from dphist.mechanisms.conditional import Noise, exact_quantile
-from dphist.noise import DiscreteGaussian, Entropy
+from dphist.noise import DiscreteGaussian
 from dphist.noise.tails import log_tail
 from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho, smallest_std
 from dphist.privacy.search import smallest_whole
@@ -102,10 +102,10 @@ class DiscreteGaussianThreshold(GroupMechanism):
         """The zCDP parameter of the noise: max_groups/(2 noise_std^2). Rounded up."""
         return math.nextafter(float(self.max_groups / (2 * self.variance)), math.inf)
 
-    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int) -> Kept:
         """Noise every count of at least low_threshold and keep what is strictly above the threshold."""
         eligible = np.flatnonzero(counts >= self.low_threshold)
-        noisy = add_noise(counts[eligible], DiscreteGaussian(self.variance), 0, entropy)
+        noisy = add_noise(counts[eligible], DiscreteGaussian(self.variance), 0)
         return above(noisy, eligible, self.threshold, 0)
 
     def delta(self, epsilon: float) -> float:

@@ -26,7 +26,7 @@ from dphist.mechanisms.base import (
 )
 from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
 from dphist.mechanisms.whole_gaussian import WholeGaussian, best_of_laws, least_std
-from dphist.noise import Entropy, RoundedGaussian, sample
+from dphist.noise import RoundedGaussian, sample
 from dphist.noise.tails import log_max_tail
 from dphist.privacy import unknown_domain
 from dphist.privacy.composition import PrivacyCost, delta_from_rho
@@ -85,20 +85,20 @@ class FromTop(WholeGaussian, ListMechanism):
         """The zCDP parameter of the noise."""
         return unknown_domain.rho_from_top(self.noise_std, self.most_groups, self.max_groups, self.max_per_group)
 
-    def perturb(self, largest: Integers, entropy: Entropy | None = None) -> tuple[Kept, int]:
+    def perturb(self, largest: Integers) -> tuple[Kept, int]:
         """(released positions with their noisy counts, the noisy threshold), from the largest counts, largest first."""
         listed = largest[: self.most_groups]
         base = int(min(largest[self.most_groups], LARGEST_COUNT)) if len(largest) > self.most_groups else 0
         law = self.law
-        limit = base + self.threshold + int(sample(law, 1, entropy)[0])
+        limit = base + self.threshold + int(sample(law, 1)[0])
         eligible = np.flatnonzero(listed > 0)
-        noisy = add_noise(listed[eligible], law, 0, entropy)
+        noisy = add_noise(listed[eligible], law, 0)
         passed = noisy > limit
         return Kept(eligible[passed], noisy[passed], 0), limit
 
-    def listed(self, largest: Integers, k: int, entropy: Entropy | None = None) -> Listed:
+    def listed(self, largest: Integers, k: int) -> Listed:
         """Keys with noisy counts."""
-        kept, limit = self.perturb(largest, entropy)
+        kept, limit = self.perturb(largest)
         return counted_list(kept, k, limit)
 
     def given_cut_off(self, noisy: Floats, cut_off: Floats | float) -> Estimates:

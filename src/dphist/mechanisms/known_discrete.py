@@ -26,7 +26,7 @@ from dphist.mechanisms.base import (
 )
 from dphist.mechanisms.conditional import Noise, exact_quantile
 from dphist.mechanisms.known_groups import ListedGroups
-from dphist.noise import DiscreteGaussian, Entropy
+from dphist.noise import DiscreteGaussian
 from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho
 from dphist.privacy.discrete_gaussian import delta_discrete_gaussian
 from dphist.privacy.search import smallest
@@ -74,9 +74,9 @@ class KnownDiscrete(ListedGroups):
         """The zCDP parameter of the noise: max_groups/(2 noise_std^2). Rounded up."""
         return round_up(self.max_groups / (2 * self.variance))
 
-    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int) -> Kept:
         """Own noise for some of the listed groups."""
-        noisy = add_noise(counts, DiscreteGaussian(self.variance), 0, entropy)
+        noisy = add_noise(counts, DiscreteGaussian(self.variance), 0)
         return Kept(np.arange(len(counts)), noisy, 0)
 
     def delta(self, epsilon: float) -> float:

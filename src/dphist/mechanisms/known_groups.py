@@ -28,7 +28,7 @@ from dphist.mechanisms.base import (
     with_sampler_error,
 )
 from dphist.mechanisms.correlated_gaussian import correlated_lattice_bits, correlated_mu
-from dphist.noise import Entropy, RoundedGaussian
+from dphist.noise import RoundedGaussian
 from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy.composition import PrivacyCost, of_gaussian
@@ -65,11 +65,11 @@ class ListedGroups(GroupMechanism):
             f" {self.max_groups:,} groups (a release enforces it)"
         )
 
-    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+    def perturb(self, counts: Integers) -> Kept:
         """Noise every listed group, the empty ones too; all are kept."""
         if len(counts) != self.groups:
             raise InvalidParameter(f"the counts of all {self.groups} listed groups", len(counts))
-        return GroupMechanism.perturb(self, counts, entropy)
+        return GroupMechanism.perturb(self, counts)
 
     def misfits(self, request: Request) -> list[str]:
         """Why this is not what the request paid for."""
@@ -125,14 +125,14 @@ class KnownGroups(ListedGroups):
         """The total noise on one count: s sqrt(1 + c)."""
         return self.independent_std * math.sqrt(1 + self.correlation)
 
-    def draw_shared(self, entropy: Entropy | None = None) -> int:
+    def draw_shared(self) -> int:
         """The common noise of one release, in lattice steps."""
-        return shared_noise(self.independent_std, self.correlation, self.lattice_bits, entropy)
+        return shared_noise(self.independent_std, self.correlation, self.lattice_bits)
 
-    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int) -> Kept:
         """Own noise for some of the listed groups."""
         own = RoundedGaussian(Fraction(self.independent_std), self.lattice_bits)
-        noisy = add_noise(counts, own, self.lattice_bits, entropy, shared)
+        noisy = add_noise(counts, own, self.lattice_bits, shared)
         return Kept(np.arange(len(counts)), noisy, self.lattice_bits)
 
     def delta(self, epsilon: float) -> float:

@@ -16,7 +16,7 @@ from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.base import COST_UP, LARGEST_COUNT, Builder, Integers, Kept, round_up
 from dphist.mechanisms.known_groups import ListedGroups
 from dphist.mechanisms.laplace import LaplaceNoise, scale_of_std
-from dphist.noise import DiscreteLaplace, Entropy, add_exactly
+from dphist.noise import DiscreteLaplace, add_exactly
 from dphist.noise.laws import Law
 from dphist.privacy.composition import PrivacyCost
 
@@ -56,15 +56,15 @@ class KnownLaplace(LaplaceNoise, ListedGroups):
         if not request.thresholded and request.correlation is None:
             yield partial(known_laplace, request)
 
-    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int) -> Kept:
         """Own noise for some of the listed groups. Counts are saturated at the public limit first."""
-        noisy = add_exactly(np.minimum(counts, LARGEST_COUNT), DiscreteLaplace(Fraction(self.scale)), entropy)
+        noisy = add_exactly(np.minimum(counts, LARGEST_COUNT), DiscreteLaplace(Fraction(self.scale)))
         return Kept(np.arange(len(counts)), noisy, 0)
 
-    def perturb_sums(self, steps: Integers, law: Law, entropy: Entropy | None = None) -> Integers:
+    def perturb_sums(self, steps: Integers, law: Law) -> Integers:
         """Exact noise on sums, too."""
         assert isinstance(law, DiscreteLaplace)
-        return add_exactly(steps, law, entropy)
+        return add_exactly(steps, law)
 
     @property
     def _rounding(self) -> float:

@@ -31,7 +31,7 @@ from dphist.mechanisms.base import (
     with_sampler_error,
 )
 from dphist.mechanisms.conditional import Noise
-from dphist.noise import DiscreteLaplace, Entropy
+from dphist.noise import DiscreteLaplace
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.unknown_domain import delta_laplace, smallest_gap_laplace
 
@@ -158,10 +158,10 @@ class LaplaceThreshold(LaplaceNoise):
         """What must hold for the data."""
         return in_at_most(self.max_groups)
 
-    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int) -> Kept:
         """Noise every count of at least low_threshold and keep what is strictly above the threshold."""
         eligible = np.flatnonzero(counts >= self.low_threshold)
-        noisy = add_noise(counts[eligible], DiscreteLaplace(Fraction(self.scale)), 0, entropy)
+        noisy = add_noise(counts[eligible], DiscreteLaplace(Fraction(self.scale)), 0)
         return above(noisy, eligible, self.threshold, 0)
 
     def delta(self, epsilon: float) -> float:

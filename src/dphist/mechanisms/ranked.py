@@ -12,7 +12,7 @@ import numpy as np
 from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import COST_UP, LARGEST_COUNT, LARGEST_EPSILON, Fact, Integers, Listed, ListMechanism
-from dphist.noise import Entropy, exponential_top_k
+from dphist.noise import exponential_top_k
 from dphist.privacy import ranked
 from dphist.privacy.composition import PrivacyCost, mu_of_range
 from dphist.privacy.search import edge
@@ -88,12 +88,12 @@ class Ranked(ListMechanism):
         """The shortlist, and the group behind it."""
         return self.shortlist + 1
 
-    def listed(self, largest: Integers, k: int, entropy: Entropy | None = None) -> Listed:
+    def listed(self, largest: Integers, k: int) -> Listed:
         """Keys in order, without counts."""
-        chosen = self.choose(largest, k, entropy)
+        chosen = self.choose(largest, k)
         return Listed(chosen.index, None, not chosen.stopped)
 
-    def choose(self, largest: Integers, symbols: int, entropy: Entropy | None = None) -> Chosen:
+    def choose(self, largest: Integers, symbols: int) -> Chosen:
         """At most `symbols` symbols from the shortlist + 1 largest counts, largest first; ties may stand in any order."""
         if not 1 <= symbols <= self.symbols:
             raise InvalidParameter(f"between 1 and {self.symbols} results", symbols)
@@ -102,7 +102,7 @@ class Ranked(ListMechanism):
         base = int(counts[self.shortlist]) if len(counts) > self.shortlist else 0
         scores = np.append(listed, base + self.threshold).astype(np.int64)
         coefficient = Fraction(self.symbol_epsilon) / self.max_per_group
-        order = exponential_top_k(scores, coefficient, symbols, entropy)
+        order = exponential_top_k(scores, coefficient, symbols)
         stops = np.flatnonzero(order == len(listed))
         return Chosen(order[: stops[0]] if len(stops) else order, bool(len(stops)))
 

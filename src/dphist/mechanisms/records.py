@@ -25,7 +25,7 @@ from dphist.mechanisms.base import (
     sampler_surcharge,
     with_sampler_error,
 )
-from dphist.noise import DiscreteGaussian, DiscreteLaplace, Entropy, RoundedGaussian
+from dphist.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dphist.noise.laws import Law
 from dphist.noise.tails import log_tail
 from dphist.privacy import sparse_gaussian, unknown_domain
@@ -47,10 +47,10 @@ def _check(max_groups: int, max_per_group: int, threshold: float, lattice_bits: 
         )
 
 
-def _released(counts: Integers, law: Law, threshold: float, lattice_bits: int, entropy: Entropy | None) -> Kept:
+def _released(counts: Integers, law: Law, threshold: float, lattice_bits: int) -> Kept:
     """Noise every positive count and keep what is strictly above the threshold."""
     eligible = np.flatnonzero(counts > 0)
-    return above(add_noise(counts[eligible], law, lattice_bits, entropy), eligible, threshold, lattice_bits)
+    return above(add_noise(counts[eligible], law, lattice_bits), eligible, threshold, lattice_bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,9 @@ class LaplaceRecords(Mechanism):
         """The zCDP parameter of the noise alone, for composition."""
         return unknown_domain.rho_laplace(self.max_per_group / self.scale, self.max_groups, self.max_per_group)
 
-    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+    def perturb(self, counts: Integers) -> Kept:
         """Noise every positive count and keep what is strictly above the threshold."""
-        return _released(counts, DiscreteLaplace(Fraction(self.scale)), self.threshold, 0, entropy)
+        return _released(counts, DiscreteLaplace(Fraction(self.scale)), self.threshold, 0)
 
     def delta_infinity(self) -> float:
         """The probability that a group of one unit is released."""
@@ -170,9 +170,9 @@ class GaussianRecords(Mechanism):
         """The zCDP parameter of the noise alone, for composition."""
         return unknown_domain.rho_records(self.noise_std, self.max_groups, self.max_per_group)
 
-    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+    def perturb(self, counts: Integers) -> Kept:
         """Noise every positive count and keep what is strictly above the threshold."""
-        return _released(counts, self.law, self.threshold, self.lattice_bits, entropy)
+        return _released(counts, self.law, self.threshold, self.lattice_bits)
 
     def delta_infinity(self) -> float:
         """The probability that a group of one unit is released. Rounded up."""

@@ -30,7 +30,7 @@ from dphist.mechanisms.base import (
     with_sampler_error,
 )
 from dphist.mechanisms.conditional import Noise
-from dphist.noise import Entropy, RoundedGaussian
+from dphist.noise import RoundedGaussian
 from dphist.privacy import sparse_gaussian as gshm
 from dphist.privacy.composition import PrivacyCost, of_gaussian
 
@@ -92,10 +92,10 @@ class SparseGaussian(GroupMechanism):
         """What must hold for the data."""
         return in_at_most(self.max_groups)
 
-    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int) -> Kept:
         """Noise every count of at least low_threshold and keep what is strictly above the threshold."""
         eligible = np.flatnonzero(counts >= self.low_threshold)
-        noisy = add_noise(counts[eligible], self._law, self.lattice_bits, entropy)
+        noisy = add_noise(counts[eligible], self._law, self.lattice_bits)
         return above(noisy, eligible, self.threshold, self.lattice_bits)
 
     @property

@@ -24,7 +24,7 @@ from dphist.mechanisms.base import (
     sampler_surcharge,
     with_sampler_error,
 )
-from dphist.noise import Entropy, TruncatedDiscreteLaplace, log_tail
+from dphist.noise import TruncatedDiscreteLaplace, log_tail
 from dphist.privacy import truncated_laplace
 from dphist.privacy.composition import PrivacyCost
 
@@ -85,10 +85,10 @@ class TruncatedLaplace(Mechanism):
         weights = np.exp(float(self.epsilon_per_group) * (np.minimum(self.q / 2 - np.abs(steps), self.q) - self.q / 2))
         return float(np.sqrt(np.sum(weights * steps * steps) / np.sum(weights)))
 
-    def perturb(self, counts: Integers, entropy: Entropy | None = None) -> Kept:
+    def perturb(self, counts: Integers) -> Kept:
         """Noise every non-empty group and keep what is above 0."""
         eligible = np.flatnonzero(counts > 0)
-        return above(add_noise(counts[eligible], self.law, 0, entropy), eligible, 0, 0)
+        return above(add_noise(counts[eligible], self.law, 0), eligible, 0, 0)
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon >= 0."""

@@ -28,7 +28,7 @@ from dphist.mechanisms.base import (
 )
 from dphist.mechanisms.counts import COUNTERS, COUNTS_IN_WORDS, CountNoise, Emphasis, laplace_counts
 from dphist.mechanisms.tuning import LATTICE_BITS, Tuning
-from dphist.noise import DiscreteLaplace, Entropy, toss
+from dphist.noise import DiscreteLaplace, toss
 from dphist.privacy import voting as theory
 from dphist.privacy.composition import PrivacyCost
 from dphist.words import enough, number, rounded_up
@@ -207,10 +207,10 @@ class Voting(GroupMechanism):
 
     # What is drawn.
 
-    def perturb_part(self, counts: Integers, shared: int, entropy: Entropy | None = None) -> Kept:
+    def perturb_part(self, counts: Integers, shared: int) -> Kept:
         """Coins for some of the groups, by their votes. What is kept has no count."""
         votes = np.maximum(counts - (self.low_threshold - 1), 0)
-        index = np.flatnonzero(toss(self.probabilities, np.minimum(votes, len(self.probabilities) - 1), entropy))
+        index = np.flatnonzero(toss(self.probabilities, np.minimum(votes, len(self.probabilities) - 1)))
         return Kept(index, np.zeros(len(index), np.int64), 0)
 
     # What a reader is told.

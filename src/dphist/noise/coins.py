@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist.errors import InvalidParameter
-from dphist.noise.entropy import Entropy, require_secure
+from dphist.noise.entropy import current_source
 
 COIN_BITS: Final = 128
 COINS_AT_ONCE: Final = 1 << 16
 _WORD: Final = 1 << 64
 
 
-def toss(probabilities: Sequence[int], choice: NDArray[np.int64], entropy: Entropy | None = None) -> NDArray[np.bool_]:
+def toss(probabilities: Sequence[int], choice: NDArray[np.int64]) -> NDArray[np.bool_]:
     """One independent coin for each element of `choice`, true with probability probabilities[choice]/2^128 exactly.
 
     A coin is U < k with U uniform on 128 bits, read a word at a time: the second word is asked for only where the first is
@@ -24,7 +24,7 @@ def toss(probabilities: Sequence[int], choice: NDArray[np.int64], entropy: Entro
     """
     if not all(0 <= k <= 1 << COIN_BITS for k in probabilities):
         raise InvalidParameter(f"probabilities between 0 and 1 in units of 2^-{COIN_BITS}", "others")
-    source = require_secure(entropy)
+    source = current_source()
     certain = np.array([k == 1 << COIN_BITS for k in probabilities], np.bool_)
     first = np.array([k // _WORD % _WORD for k in probabilities], np.uint64)
     second = np.array([k % _WORD for k in probabilities], np.uint64)

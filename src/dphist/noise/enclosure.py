@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist.errors import InvalidParameter
-from dphist.noise.entropy import Entropy, require_secure
+from dphist.noise.entropy import Entropy, current_source
 from dphist.noise.laws import LARGEST_SAMPLE, exact_fraction, whole_number
 
 COINS_AT_ONCE = 1 << 16
@@ -64,7 +64,7 @@ def below_exp(gamma: Fraction, leading: int, bits: int, entropy: Entropy) -> boo
         leading, bits = (leading << 64) | next_word(entropy), bits + 64
 
 
-def bernoulli_exp(gamma: Fraction | int, n: int, entropy: Entropy | None = None) -> NDArray[np.bool_]:
+def bernoulli_exp(gamma: Fraction | int, n: int) -> NDArray[np.bool_]:
     """Draw n independent coins, each true with probability exp(−gamma) exactly, for gamma ≥ 0.
 
     A coin is U < exp(−gamma) with U read one word at a time. All but two or so of the 2^64 first words settle it by a
@@ -73,7 +73,7 @@ def bernoulli_exp(gamma: Fraction | int, n: int, entropy: Entropy | None = None)
     exponent, count = exact_fraction("gamma", gamma), whole_number("n", n, 0, LARGEST_SAMPLE)
     if exponent < 0:
         raise InvalidParameter("gamma ≥ 0", gamma)
-    source = require_secure(entropy)
+    source = current_source()
     if exponent == 0:
         return np.ones(count, dtype=np.bool_)
     low, high = exp_bounds(exponent, 64)

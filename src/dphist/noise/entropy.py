@@ -3,8 +3,10 @@
 `SystemEntropy` keeps nothing between two calls: no buffer, no counter, no key. A process that forks, a worker that is
 started by a pool or a copied object therefore has nothing it could repeat.
 
-Sources for tests are other types, in `dphist.noise.testing`. `require_secure` is the gate that every public function
-passes its `entropy` argument through: it lets a test source in only inside `allow_test_entropy()`.
+No function above `dphist.noise` takes a source: each sampler asks `current_source` when it draws. The answer is the
+operating system's source, but for tests, which put another one in its place with `allow_test_entropy()` and
+`drawing_from(source)`. Both are context variables, so a block holds for its own thread and its own tasks alone: a new
+thread, a new process and an executor of Spark draw from the operating system.
 """
 
 from __future__ import annotations
@@ -63,13 +65,14 @@ class SystemEntropy:
 
 
 _TEST_ENTROPY_ALLOWED: ContextVar[bool] = ContextVar("dphist_test_entropy_allowed", default=False)
+_SOURCE: ContextVar[Entropy | None] = ContextVar("dphist_source_of_words", default=None)
 
 
 @contextmanager
 def allow_test_entropy() -> Iterator[None]:
-    """Let sources other than `SystemEntropy` through `require_secure` inside this block, for tests only.
+    """Allow `drawing_from` another source than `SystemEntropy` inside this block, for tests only.
 
-    The switch is code, not configuration: no environment variable, file or argument can turn it on in production. It
+    The permission is code, not configuration: no environment variable, file or argument can give it in production. It
     holds for the current context only, so other threads are not affected, and it ends with the block.
     """
     token = _TEST_ENTROPY_ALLOWED.set(True)
@@ -79,14 +82,28 @@ def allow_test_entropy() -> Iterator[None]:
         _TEST_ENTROPY_ALLOWED.reset(token)
 
 
-def require_secure(entropy: Entropy | None) -> Entropy:
-    """Return the source to draw from: the system's for None, and no other one outside `allow_test_entropy()`."""
-    if entropy is None:
-        return SystemEntropy()
-    if type(entropy) is SystemEntropy or _TEST_ENTROPY_ALLOWED.get():
-        return entropy
+@contextmanager
+def drawing_from(source: Entropy) -> Iterator[None]:
+    """Draw all noise inside this block from one source, for tests only: `allow_test_entropy()` has to be around it."""
+    token = _SOURCE.set(_require_secure(source))
+    try:
+        yield
+    finally:
+        _SOURCE.reset(token)
+
+
+def current_source() -> Entropy:
+    """The source that noise is drawn from here: a test source that outlives its permission is refused."""
+    source = _SOURCE.get()
+    return SystemEntropy() if source is None else _require_secure(source)
+
+
+def _require_secure(source: Entropy) -> Entropy:
+    """The source itself, if it is the operating system's or a test may use it."""
+    if type(source) is SystemEntropy or _TEST_ENTROPY_ALLOWED.get():
+        return source
     raise InvalidParameter(
-        "SystemEntropy() or None as the source of noise",
-        type(entropy).__name__,
+        "SystemEntropy() as the source of noise",
+        type(source).__name__,
         "a test source makes predictable noise; tests let it in with dphist.noise.entropy.allow_test_entropy()",
     )

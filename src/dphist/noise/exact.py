@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist.noise.enclosure import exp_bounds, next_word
-from dphist.noise.entropy import Entropy, require_secure
+from dphist.noise.entropy import Entropy, current_source
 from dphist.noise.laws import LARGEST_SAMPLE, DiscreteLaplace, whole_number
 
 SATURATION: Final = 1 << 62
@@ -36,24 +36,22 @@ _MORE_BITS: Final = 8
 _Bounds = Callable[[int], tuple[int, int]]
 
 
-def sample_exactly(
-    law: DiscreteLaplace, n: int, entropy: Entropy | None = None, saturation: int = SATURATION
-) -> NDArray[np.int64]:
+def sample_exactly(law: DiscreteLaplace, n: int, saturation: int = SATURATION) -> NDArray[np.int64]:
     """Draw n independent values of a discrete Laplace law, exactly; magnitudes above `saturation` are told as that.
 
     A sum of such a value and of a number up to SATURATION − LARGEST_NOISY, cut to ±LARGEST_NOISY, is the same whether or not
     the value was saturated. So `add_exactly` is post-processing of noise that knows no bound.
     """
-    source = require_secure(entropy)
+    source = current_source()
     out = np.empty(whole_number("n", n, 0, LARGEST_SAMPLE), dtype=np.int64)
     for first in range(0, out.size, CHUNK):
         _fill(out[first : first + CHUNK], law.scale, saturation, source)
     return out
 
 
-def add_exactly(values: NDArray[np.int64], law: DiscreteLaplace, entropy: Entropy | None = None) -> NDArray[np.int64]:
+def add_exactly(values: NDArray[np.int64], law: DiscreteLaplace) -> NDArray[np.int64]:
     """Values of at most SATURATION − LARGEST_NOISY in size with exact noise, cut to a public range."""
-    noisy = values + sample_exactly(law, len(values), entropy)
+    noisy = values + sample_exactly(law, len(values))
     return np.asarray(np.clip(noisy, -LARGEST_NOISY, LARGEST_NOISY), np.int64)
 
 

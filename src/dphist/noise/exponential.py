@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dphist.errors import InvalidParameter
 from dphist.noise.enclosure import decimal_context, next_word
-from dphist.noise.entropy import Entropy, require_secure
+from dphist.noise.entropy import Entropy, current_source
 from dphist.noise.laws import LARGEST_SAMPLE, exact_fraction, whole_number
 
 CHUNK = 1 << 15
@@ -41,9 +41,7 @@ _FIRST_PLAIN_WORD = np.uint64(1 << 20)
 _PLAIN_WORDS = np.uint64((1 << 64) - (1 << 34) - (1 << 20))
 
 
-def exponential_top_k(
-    utilities: ArrayLike, coefficient: Fraction | int, k: int, entropy: Entropy | None = None
-) -> NDArray[np.int64]:
+def exponential_top_k(utilities: ArrayLike, coefficient: Fraction | int, k: int) -> NDArray[np.int64]:
     """The positions of the min(k, n) largest coefficient·utility + Gumbel noise, largest first.
 
     `utilities` are integers of absolute value at most 2^61 (a public limit), `coefficient` ≥ 0 is exact; 0 gives a
@@ -57,7 +55,6 @@ def exponential_top_k(
     exact, wanted = exact_fraction("coefficient", coefficient), whole_number("k", k, 0, LARGEST_SAMPLE)
     if not 0 <= exact <= LARGEST_COEFFICIENT:
         raise InvalidParameter("coefficient in [0, 2^40]", coefficient)
-    source = require_secure(entropy)
     if scores.size == 0 or wanted == 0:
         return np.empty(0, dtype=np.int64)
     best, worst = int(scores.max()), int(scores.min())
@@ -65,7 +62,7 @@ def exponential_top_k(
         raise InvalidParameter(
             "utilities of absolute value at most 2^61", "a larger one", "clamp them to a public limit"
         )
-    race = _Race(exact, min(wanted, scores.size), source)
+    race = _Race(exact, min(wanted, scores.size), current_source())
     for first in range(0, scores.size, CHUNK):  # never empty: the race has at least one item when it ends
         race.enter(first, best - scores[first : first + CHUNK].astype(np.int64))
     return race.order()

@@ -37,7 +37,7 @@ from dphist.noise.blocks import (
     round_to_total,
 )
 from dphist.noise.enclosure import below_exp, exp_bounds, next_word
-from dphist.noise.entropy import Entropy, require_secure
+from dphist.noise.entropy import Entropy, current_source
 from dphist.noise.laws import LARGEST_SAMPLE, Law, whole_number
 
 CHUNK = 1 << 15
@@ -50,15 +50,14 @@ _TWO_64 = 2.0**64
 _BOUND_BITS = 256
 
 
-def sample(law: Law, n: int, entropy: Entropy | None = None) -> NDArray[np.int64]:
+def sample(law: Law, n: int) -> NDArray[np.int64]:
     """Draw n independent samples of a law, in its unit (lattice steps for a rounded Gaussian).
 
     The law of each is within `sampler_error(law)` of the exact one. Running time depends on how many proposals are
     rejected.
     """
-    source = require_secure(entropy)
     out = np.empty(whole_number("n", n, 0, LARGEST_SAMPLE), dtype=np.int64)
-    sampler_of(law).fill(out, source)
+    sampler_of(law).fill(out, current_source())
     return out
 
 

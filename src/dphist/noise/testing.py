@@ -1,4 +1,4 @@
-"""Predictable sources of words for tests. They protect nothing, and `require_secure` refuses them outside tests.
+"""Predictable sources of words for tests. They protect nothing, and `drawing_from` refuses them outside tests.
 
 They cannot be pickled or copied: two workers holding the same state would draw the same noise.
 """

@@ -56,7 +56,7 @@ def _error(aggregate: Aggregate, noisy: Mapping[str, NoisyMeasure], count_std: f
         assert isinstance(law, RoundedGaussian | DiscreteLaplace)
         ends = np.arange((1 << tree.height) + 1)
         even = Bins(ends[[0, -1]], ends[:-1], np.diff(ends * (units << tree.step_bits) >> tree.height))
-        found = noisy_quantiles(even, tree, law, aggregate.probabilities, perturb=lambda steps, law, entropy: steps)
+        found = noisy_quantiles(even, tree, law, aggregate.probabilities, perturb=lambda steps, law: steps)
         return float(found.std_errors.max())
     half = (aggregate.bounds[1] - aggregate.bounds[0]) / 2
     sums = {}

@@ -16,8 +16,6 @@ from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, parse_k
 from dphist.errors import InvalidParameter
 from dphist.measures import Measure
 from dphist.mechanisms.base import LARGEST_EPSILON
-from dphist.noise import Entropy
-from dphist.noise.entropy import require_secure
 from dphist.notebook import card
 from dphist.privacy.composition import of_pure
 from dphist.publish.charge import Receipt, Spend, charging, paid_run
@@ -103,7 +101,6 @@ def bounds(
     ledger: str | Path | None = None,
     dataset: str | None = None,
     progress: Progress | None = None,
-    entropy: Entropy | None = None,
 ) -> PrivateBounds:
     """Bounds of a column, from a noisy histogram over public buckets that grow by the square root of two.
 
@@ -124,7 +121,6 @@ def bounds(
         ledger: where it is charged, before the first record is read.
         dataset: the data set of the ledger that pays.
         progress: is called with the name of each phase.
-        entropy: for tests alone.
 
     Returns:
         The bounds, the noisy share of units outside, the guarantee.
@@ -140,7 +136,6 @@ def bounds(
         >>> found.lower <= 23 and 64 <= found.upper <= 128
         True
     """
-    require_secure(entropy)
     checks.check_epsilon(epsilon)
     checks.check_between("epsilon", epsilon, checks.SMALLEST_EPSILON, LARGEST_EPSILON)
     checks.check_choice("of", of, get_args(Of))
@@ -159,7 +154,7 @@ def bounds(
     scale = 1 / epsilon * (1 + 1e-12)
 
     def run(records: Records) -> PrivateBounds:
-        sizes = read_sizes(noise_sizes(records.sizes(1, of), scale, entropy), scale)
+        sizes = read_sizes(noise_sizes(records.sizes(1, of), scale), scale)
         if sizes is None:
             return PrivateBounds(who, column, of, lower, upper, None, epsilon)
         low, high = cover(sizes, outside, lower, upper)

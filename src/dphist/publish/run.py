@@ -32,8 +32,6 @@ from dphist.engines.base import (
 from dphist.engines.query import EVERYBODY, ONE_GROUP, EngineOptions, GroupByQuery, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
-from dphist.noise import Entropy
-from dphist.noise.entropy import require_secure
 from dphist.planning import Plan, plan_for
 from dphist.planning import storage as plan_storage
 from dphist.planning.options import (
@@ -85,7 +83,6 @@ class Job:
         self,
         *,
         progress: Progress | None = None,
-        entropy: Entropy | None = None,
         diagnose: Diagnose | None = None,
         charge: Callable[[], None] | None = None,
     ) -> Release:
@@ -93,7 +90,7 @@ class Job:
 
         `charge` is called once, before the first record is read.
         """
-        work = Work(self.plan, self.selection, require_secure(entropy), progress or silent, diagnose)
+        work = Work(self.plan, self.selection, progress or silent, diagnose)
         with self.engine.open(self.source, self.query, progress=progress) as records:
             records.require_noise()
             if charge is not None:
@@ -108,7 +105,6 @@ class Work:
 
     plan: Plan
     selection: Selection
-    entropy: Entropy | None
     tell: Progress = silent
     diagnose: Diagnose | None = None
 
@@ -116,14 +112,14 @@ class Work:
         """One pass over the records; or several over their pairs, for a choice from the data and for rounds."""
         request = self.plan.request
         if any(aggregate.open for aggregate in request.aggregates):
-            plan, records, bounds = settle_bounds(self.plan, records, self.entropy)
+            plan, records, bounds = settle_bounds(self.plan, records)
             return replace(replace(self, plan=plan).release(records), bounds=bounds)
         if request.sketch is not None:
             return self.from_groups(records.sketch(request.sketch))
         if not request.unbounded:
             return self.from_groups(records.groups(bounds_of(self.plan)))
         with records.pairs() as pairs:
-            return replace(self, plan=decide(self.plan, pairs, self.entropy)).from_rounds(pairs)
+            return replace(self, plan=decide(self.plan, pairs)).from_rounds(pairs)
 
     def from_groups(self, groups: Groups) -> Release:
         """Noise and threshold on groups, if there is evidence that they are bounded as the plan's guarantee assumes."""
@@ -134,9 +130,9 @@ class Work:
         self.tell(NOISING)
         if mechanism.sparsity is not None:
             groups = groups.less_next_largest(mechanism.sparsity)
-        shared = mechanism.draw_shared(self.entropy)
-        function = noise_groups(self.plan, self.selection.intervals, shared, self.entropy)
-        table = groups.publish(function, self._layout(), self.entropy)
+        shared = mechanism.draw_shared()
+        function = noise_groups(self.plan, self.selection.intervals, shared)
+        table = groups.publish(function, self._layout())
         request = self.plan.request
         if request.other:
             return self._released(table, groups.coverage(table))
@@ -148,13 +144,13 @@ class Work:
         if self.diagnose is not None:
             self.diagnose({"non-empty groups": pairs.non_empty_groups()})
         self.tell(ROUNDS if mechanism.counted else SELECTING)
-        selected, pairs_of_units = select_keys(mechanism, pairs, self.entropy)
+        selected, pairs_of_units = select_keys(mechanism, pairs)
         noise, tuning = mechanism.counts, mechanism.tuning
         if noise is None:
-            return self._released(selected.publish(keys_alone, self._layout(), self.entropy))
+            return self._released(selected.publish(keys_alone, self._layout()))
         level, probabilities = self.selection.intervals, self.plan.request.probabilities
         trees = Trees(probabilities, level) if probabilities else None
-        counted, counting = count(noise, tuning, pairs_of_units, selected, measures, self.entropy, trees)
+        counted, counting = count(noise, tuning, pairs_of_units, selected, measures, trees)
         names = [noisy.name for noisy in measures if noisy.measure.kind != "bins"]
         aggregates = self.plan.request.aggregates
 
@@ -164,7 +160,7 @@ class Work:
             columns = estimated_columns(noise, aggregates, measures, noisy, tuning, quantiles)
             return Rows(np.arange(len(columns[0].values)), published(columns, mechanism, level))
 
-        table = counted.publish(estimate_groups, self._layout(), self.entropy, together=True)
+        table = counted.publish(estimate_groups, self._layout(), together=True)
         if self.plan.request.other:  # the groups that were counted are those of the table
             return self._released(table, pairs_of_units.coverage(counted))
         return self._released(table, (pairs.total_units(),) if self.plan.request.total else ())
@@ -188,15 +184,15 @@ class Work:
         request, totals = self.plan.request, None
         if request.total:
             form = {"allow_negative": self.selection.allow_negative}
-            values = published_values(noisy_units(units, request, self.entropy), **form)
+            values = published_values(noisy_units(units, request), **form)
             totals = estimated(values, request, self.selection.intervals, **form)
         table, withheld = account_for(table, self.plan)
         return Release(table, self.plan, self.selection, totals, dt.datetime.now(dt.UTC), withheld=withheld)
 
 
-def privatise(histogram: Histogram, plan: Plan, selection: Selection, entropy: Entropy | None = None) -> Release:
+def privatise(histogram: Histogram, plan: Plan, selection: Selection) -> Release:
     """Draw the noise of a plan on a bounded histogram that somebody else counted."""
-    return Work(plan, selection, entropy).from_groups(local_groups(histogram))
+    return Work(plan, selection).from_groups(local_groups(histogram))
 
 
 def bounds_of(plan: Plan) -> ContributionBounds:
@@ -307,7 +303,6 @@ def release(
     settings: PerformanceSettings | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
-    entropy: Entropy | None = None,
     **options: Unpack[ReleaseOptions],
 ) -> Release:
     """Count units per group, add noise, hide small groups: a table that is safe to publish.
@@ -339,7 +334,6 @@ def release(
         ledger: where the release is charged before the first record is read; without it nothing is recorded.
         dataset: the data set of the ledger that pays.
         progress: is called with the name of each phase.
-        entropy: for tests alone.
 
     Returns:
         The private table with its plan and its guarantee.
@@ -356,9 +350,8 @@ def release(
         >>> release.to_arrow().column("url").to_pylist()[:3]
         ['/', '/news/today', '/books/today']
     """
-    require_secure(entropy)
     job = prepare(source, plan=plan, settings=settings, engine=engine, **options)
-    return _run(job, ledger, dataset, progress, entropy)
+    return _run(job, ledger, dataset, progress)
 
 
 @spelled_out(SelectOptions)
@@ -371,7 +364,6 @@ def select(
     settings: PerformanceSettings | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
-    entropy: Entropy | None = None,
     **options: Unpack[SelectOptions],
 ) -> Release:
     """Publish which groups exist, as far as that is private: keys alone, with all of the budget spent on finding them.
@@ -394,7 +386,6 @@ def select(
         ledger: where it is charged, before the first record is read.
         dataset: the data set of the ledger that pays.
         progress: is called with the name of each phase.
-        entropy: for tests alone.
 
     Returns:
         A release whose table has the keys, in their order, and no counts.
@@ -409,9 +400,8 @@ def select(
         >>> {"DE", "FR"} <= set(found.to_arrow().column("country").to_pylist())
         True
     """
-    require_secure(entropy)
     job = prepare_selection(source, plan=plan, settings=settings, engine=engine, **options)
-    return _run(job, ledger, dataset, progress, entropy)
+    return _run(job, ledger, dataset, progress)
 
 
 def _run(
@@ -419,10 +409,9 @@ def _run(
     ledger: str | Path | None,
     dataset: str | None,
     progress: Progress | None,
-    entropy: Entropy | None,
 ) -> Release:
     with charging(ledger, dataset, job.spend) as charge:
-        result = job.run(progress=progress, entropy=entropy, charge=charge)
+        result = job.run(progress=progress, charge=charge)
         if charge is None:
             return result
         charge.confirm()

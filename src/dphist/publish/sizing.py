@@ -12,7 +12,6 @@ from dphist.aggregates import Aggregate
 from dphist.engines.base import Records
 from dphist.engines.buckets import of_measure
 from dphist.measures import MOST_RECORDS
-from dphist.noise import Entropy
 from dphist.planning import Plan, storage
 from dphist.selection.bounds import (
     ChosenBounds,
@@ -29,9 +28,7 @@ _OUTSIDE: Final = 0.01
 """The share of units beyond each of the bounds of a quantile; less of them beyond one that is close to a quantile."""
 
 
-def settle_bounds(
-    plan: Plan, records: Records, entropy: Entropy | None
-) -> tuple[Plan, Records, tuple[ChosenBounds, ...]]:
+def settle_bounds(plan: Plan, records: Records) -> tuple[Plan, Records, tuple[ChosenBounds, ...]]:
     """The plan and the records with chosen bounds, and what they are expected to do. Aggregates of one histogram share it."""
     request, records = plan.request, records.keep()
     positions = {measure.name: position for position, measure in enumerate(request.measures, 1)}
@@ -45,7 +42,7 @@ def settle_bounds(
         if source not in noisy:
             measure = aggregate.measures[0]
             exact = records.sizes(positions[measure.name], of_measure(measure))
-            noisy[source] = noise_sizes(exact, request.bounds_scale, entropy)
+            noisy[source] = noise_sizes(exact, request.bounds_scale)
         chosen, bounds = chosen_from(plan, aggregate, noisy[source])
         aggregates.append(chosen)
         told.append(bounds)

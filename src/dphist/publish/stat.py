@@ -21,8 +21,6 @@ from dphist.flexible.bucketing import Buckets
 from dphist.flexible.plan import StatisticPlan, plan_statistic
 from dphist.flexible.statistics import PrivateHistogram, sanitise, statistic
 from dphist.histogram import ContributionBounds, Histogram
-from dphist.noise import Entropy
-from dphist.noise.entropy import require_secure
 from dphist.notebook import card, shortened
 from dphist.planning.options import StatisticOptions, read, spelled_out
 from dphist.publish.charge import Receipt, charging, paid_run, spend_of_statistic
@@ -143,7 +141,6 @@ def stat(
     ledger: str | Path | None = None,
     dataset: str | None = None,
     progress: Progress | None = None,
-    entropy: Entropy | None = None,
     **options: Unpack[StatisticOptions],
 ) -> PrivateStatistic:
     """A private statistic of a column: max, min, range, median, quantile, mean, std, support, mode, max-k or is-empty.
@@ -173,7 +170,6 @@ def stat(
         ledger: where it is charged, before the first record is read.
         dataset: the data set of the ledger that pays.
         progress: is called with the name of each phase.
-        entropy: for tests alone.
 
     Returns:
         The answer, with what is promised about it.
@@ -188,7 +184,6 @@ def stat(
         >>> 90 < oldest.value <= 112
         True
     """
-    require_secure(entropy)
     plan = plan_statistic(name, **read(StatisticOptions, options, stat))
     plan.require_feasible()
     query = build_query(plan, unit=unit_of(unit), column=column, where=where)
@@ -196,7 +191,7 @@ def stat(
 
     def run(records: Records) -> PrivateStatistic:
         histogram = records.histogram(ContributionBounds(plan.mechanism.max_groups))
-        return replace(privatise_statistic(histogram, plan, entropy), unit=query.unit)
+        return replace(privatise_statistic(histogram, plan), unit=query.unit)
 
     with charging(ledger, dataset, lambda: spend_of_statistic(plan, query.unit)) as charge:
         return paid_run(charge, chosen.open(source, query, progress=progress), run)
@@ -243,7 +238,7 @@ def bucket_expression(column: str, buckets: Buckets) -> str:
     )
 
 
-def privatise_statistic(histogram: Histogram, plan: StatisticPlan, entropy: Entropy | None = None) -> PrivateStatistic:
+def privatise_statistic(histogram: Histogram, plan: StatisticPlan) -> PrivateStatistic:
     """Noise on a bounded histogram, then the statistic. The only function that turns true counts into a published answer."""
     histogram.require(max_groups=plan.mechanism.max_groups)
     counts, kind = histogram.counts, histogram.keys.schema.field(0).type
@@ -253,7 +248,7 @@ def privatise_statistic(histogram: Histogram, plan: StatisticPlan, entropy: Entr
         values, counts = np.zeros(1, dtype=np.int64), np.array([counts.sum()], dtype=np.int64)
     elif plan.buckets is not None:
         values = plan.buckets.centre(values)
-    private = sanitise(values, counts, plan.mechanism, entropy)
+    private = sanitise(values, counts, plan.mechanism)
     found = statistic(plan.statistic, private, probability=plan.probability, k=plan.k)
     if isinstance(found, datetime.datetime) and pa.types.is_timestamp(kind) and kind.tz is not None:
         found = found.replace(tzinfo=datetime.UTC)  # numpy has no time zones

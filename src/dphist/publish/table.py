@@ -13,7 +13,7 @@ from dphist.errors import InvalidParameter
 from dphist.measures import LARGEST_SUM, Column, NoisySum
 from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.base import Floats, Integers, Kept
-from dphist.noise import DiscreteLaplace, Entropy, RoundedGaussian
+from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.planning import Plan
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 from dphist.quantiles import NoisyQuantiles, noisy_quantiles
@@ -68,36 +68,34 @@ def keys_alone(groups: Arrays) -> Rows:
     return Rows(np.arange(max(map(len, groups.values()))), {})
 
 
-def noise_groups(plan: Plan, level: float | None, shared: int, entropy: Entropy | None) -> OnGroups:
+def noise_groups(plan: Plan, level: float | None, shared: int) -> OnGroups:
     """Exact counts and sums in, the released groups with their noisy values out.
 
     The only function that turns the true values of one pass into published ones. `shared` is the noise that all groups share.
     """
 
     def add_noise_to_groups(groups: Arrays) -> Rows:
-        kept = plan.mechanism.perturb_part(groups["units"], shared, entropy)
-        sums = noisy_sums(plan, kept, groups, entropy)
-        quantiles = noisy_trees(plan, kept, groups, level, entropy)
+        kept = plan.mechanism.perturb_part(groups["units"], shared)
+        sums = noisy_sums(plan, kept, groups)
+        quantiles = noisy_trees(plan, kept, groups, level)
         columns = noisy_columns(plan, kept, sums, level, quantiles)
         return Rows(kept.index, published(columns, plan.mechanism, level))
 
     return add_noise_to_groups
 
 
-def noisy_sums(plan: Plan, kept: Kept, groups: Arrays, entropy: Entropy | None) -> dict[str, Integers]:
+def noisy_sums(plan: Plan, kept: Kept, groups: Arrays) -> dict[str, Integers]:
     """Fresh noise on the recentred sums of the released groups, in steps."""
     noisy_steps = {}
     for position, noisy in enumerate(plan.measures, 1):
         if noisy.measure.kind == "bins":
             continue
         steps = np.clip(groups[f"steps_{position}"][kept.index], -LARGEST_SUM, LARGEST_SUM)
-        noisy_steps[noisy.name] = plan.mechanism.perturb_sums(steps, noisy.law, entropy)
+        noisy_steps[noisy.name] = plan.mechanism.perturb_sums(steps, noisy.law)
     return noisy_steps
 
 
-def noisy_trees(
-    plan: Plan, kept: Kept, groups: Arrays, level: float | None, entropy: Entropy | None
-) -> dict[str, NoisyQuantiles]:
+def noisy_trees(plan: Plan, kept: Kept, groups: Arrays, level: float | None) -> dict[str, NoisyQuantiles]:
     """The quantiles of the released groups from trees with fresh noise: the tree of a group is drawn once for all of them."""
     probabilities = plan.request.probabilities
     found = {}
@@ -106,7 +104,7 @@ def noisy_trees(
             bins, asked = groups[f"bins_{position}"][kept.index], probabilities[noisy.name]
             assert isinstance(noisy.law, RoundedGaussian | DiscreteLaplace)
             tree, perturb = noisy.measure.tree, plan.mechanism.perturb_sums
-            found[noisy.name] = noisy_quantiles(bins, tree, noisy.law, asked, level, entropy, perturb)
+            found[noisy.name] = noisy_quantiles(bins, tree, noisy.law, asked, level, perturb)
     return found
 
 

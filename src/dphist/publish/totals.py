@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from dphist.mechanisms.base import LARGEST_COUNT
-from dphist.noise import DiscreteLaplace, Entropy, add_exactly
+from dphist.noise import DiscreteLaplace, add_exactly
 from dphist.noise.tails import log_tail, log_two_tail
 from dphist.planning.request import Request
 
@@ -40,7 +40,7 @@ class Totals:
     other: Estimate | None = None
 
 
-def noisy_units(buckets: Sequence[int], request: Request, entropy: Entropy | None) -> list[int]:
+def noisy_units(buckets: Sequence[int], request: Request) -> list[int]:
     """The units of every bucket, each with discrete Laplace noise of the scale s = `request.total_scale`.
 
     Theorem (docs/composition.md, *Totals*). Let K be what was published before, the released keys among it, and let every
@@ -53,7 +53,7 @@ def noisy_units(buckets: Sequence[int], request: Request, entropy: Entropy | Non
     """
     assert request.total_scale is not None, "the plan pays for it"
     exact = np.array([min(units, LARGEST_COUNT) for units in buckets], np.int64)
-    noisy: list[int] = add_exactly(exact, DiscreteLaplace(Fraction(request.total_scale)), entropy).tolist()
+    noisy: list[int] = add_exactly(exact, DiscreteLaplace(Fraction(request.total_scale))).tolist()
     return noisy
 
 

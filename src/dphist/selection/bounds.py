@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist.engines.buckets import BUCKETS, OF_A_SIGN, SMALLEST, upper_ends
-from dphist.noise import DiscreteLaplace, Entropy, add_exactly
+from dphist.noise import DiscreteLaplace, add_exactly
 from dphist.words import number
 
 Floats = NDArray[np.float64]
@@ -118,9 +118,9 @@ NoiseOf = Callable[[Floats, Floats], Floats]
 """The standard deviation of the noise on the sum of a group, for lower and upper bounds."""
 
 
-def noise_sizes(exact: Integers, scale: float, entropy: Entropy | None = None) -> Integers:
+def noise_sizes(exact: Integers, scale: float) -> Integers:
     """Noise on every bucket, also on the empty ones, without sampler error: one unit changes one of them by one."""
-    return add_exactly(exact, DiscreteLaplace(Fraction(scale)), entropy)
+    return add_exactly(exact, DiscreteLaplace(Fraction(scale)))
 
 
 def fewest_seen(scale: float) -> float:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dphist.engines.base import Pairs
 from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.tuning import Tuning
-from dphist.noise import DiscreteLaplace, Entropy, sample
+from dphist.noise import DiscreteLaplace, sample
 from dphist.planning import Plan, storage
 
 Integers = NDArray[np.int64]
@@ -34,10 +34,10 @@ DEGREE_CENTRES: Final = np.array([1, 2, 3, 4.9, 6.9, 9.4, 13.3, 19.2, 27.2, 38, 
 _DEFAULT: Final = Tuning()
 
 
-def noisy_degrees(exact: Integers, epsilon: float, entropy: Entropy | None = None, tuning: Tuning = _DEFAULT) -> Floats:
+def noisy_degrees(exact: Integers, epsilon: float, tuning: Tuning = _DEFAULT) -> Floats:
     """Discrete Laplace noise of scale 1/epsilon, rounded up, on each bucket; what is lost in the noise is set to 0."""
     scale = 1 / epsilon * (1 + 1e-15)
-    noisy = (exact + sample(DiscreteLaplace(Fraction(scale)), len(exact), entropy)).astype(np.float64)
+    noisy = (exact + sample(DiscreteLaplace(Fraction(scale)), len(exact))).astype(np.float64)
     return np.asarray(np.where(noisy < tuning.empty_below * math.sqrt(2) * scale, 0.0, noisy))
 
 
@@ -61,11 +61,11 @@ def best_balance(branches: Sequence[M], degrees: Floats) -> M:
     return max(branches, key=worth)
 
 
-def decide(plan: Plan, pairs: Pairs, entropy: Entropy | None = None) -> Plan:
+def decide(plan: Plan, pairs: Pairs) -> Plan:
     """The plan with the mechanism that the noisy histogram of degrees speaks for; unchanged if there is nothing to choose."""
     if not plan.request.undecided:
         return plan
-    degrees = noisy_degrees(pairs.degree_histogram(DEGREE_EDGES), plan.request.choice_epsilon, entropy)
+    degrees = noisy_degrees(pairs.degree_histogram(DEGREE_EDGES), plan.request.choice_epsilon)
     choose = most_releases if plan.request.emphasis == "groups" else best_balance
     decided = plan.decided(choose(plan.branches, degrees))
     storage.check(decided.request, decided.mechanism, "the chosen branch of the plan")

@@ -20,7 +20,7 @@ from dphist.engines.base import NOISY_VALUE, Arrays, Groups, Integers, OnGroups,
 from dphist.measures import NoisyMeasure
 from dphist.mechanisms.counts import CountNoise, sum_shift
 from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, ONE, SCALE_BITS, Tuning
-from dphist.noise import DiscreteLaplace, Entropy, RoundedGaussian, sample
+from dphist.noise import DiscreteLaplace, RoundedGaussian, sample
 from dphist.quantiles import Bins, NoisyQuantiles, noisy_quantiles
 
 Floats = NDArray[np.float64]
@@ -135,14 +135,14 @@ class Trees:
 
 
 def noise_trees(
-    noise: CountNoise, classes: Classes, noisy: NoisyMeasure, bins: Bins, trees: Trees | None, entropy: Entropy | None
+    noise: CountNoise, classes: Classes, noisy: NoisyMeasure, bins: Bins, trees: Trees | None
 ) -> dict[str, Floats]:
     """The quantiles of some of the selected groups, from trees with noise for units in `most_in_trees` of them."""
     assert trees is not None, "a plan with bins has probabilities"
     law = noise.sum_law(noisy, classes.most_in_trees, 0)
     assert isinstance(law, RoundedGaussian | DiscreteLaplace)
     asked = trees.probabilities[noisy.name]
-    return trees.columns(noisy.name, noisy_quantiles(bins, noisy.measure.tree, law, asked, trees.level, entropy))
+    return trees.columns(noisy.name, noisy_quantiles(bins, noisy.measure.tree, law, asked, trees.level))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,20 +190,19 @@ def count(
     pairs: SampledPairs,
     selected: Groups,
     aggregates: Sequence[NoisyMeasure] = (),
-    entropy: Entropy | None = None,
     trees: Trees | None = None,
 ) -> tuple[Groups, Counting]:
     """Histogram of norms, choice of classes, noisy counts and sums."""
     weights = selected.together(weigh_groups(noise, tuning), ("weight", "norm"))
     exact = pairs.norm_histogram(weights, edges(noise.power), noise.power)
-    norms = noise_norms(noise, tuning, exact, float(weights.sum_of("norm")), entropy)
+    norms = noise_norms(noise, tuning, exact, float(weights.sum_of("norm")))
     classes = choose_classes(norms, noise.power)
     shifts = [sum_shift(noisy.measure) for noisy in aggregates if noisy.measure.kind != "bins"]
     counted = pairs.by_class(weights, classes.bounds, classes.light, classes.power, shifts, classes.most_in_trees)
     names = ["weight", "scaled", *class_names(len(classes.bounds)), *sum_names(len(shifts))]
     names += [] if trees is None else trees.names
-    work = noise_classes(noise, classes, aggregates, entropy, trees)
-    return counted.each(work, names, entropy), Counting(norms, classes)
+    work = noise_classes(noise, classes, aggregates, trees)
+    return counted.each(work, names), Counting(norms, classes)
 
 
 def weigh_groups(noise: CountNoise, tuning: Tuning) -> OnGroups:
@@ -231,14 +230,12 @@ def group_weights(first_sums: Floats, tuning: Tuning) -> Integers:
     return np.asarray(np.maximum(np.floor(ratio * ONE), 1), np.int64)
 
 
-def noise_norms(
-    noise: CountNoise, tuning: Tuning, exact: Integers, most: float, entropy: Entropy | None = None
-) -> Norms:
+def noise_norms(noise: CountNoise, tuning: Tuning, exact: Integers, most: float) -> Norms:
     """Noise on the buckets: each unit is in one public bucket, so one unit changes one of them by one.
 
     most: the norm of all selected groups together, which is public: no unit can have more.
     """
-    noisy = (exact << LATTICE_BITS) + sample(noise.histogram_law(), len(exact), entropy)
+    noisy = (exact << LATTICE_BITS) + sample(noise.histogram_law(), len(exact))
     std = noise.std(noise.histogram_noise)
     return norms_from(np.ldexp(noisy.astype(np.float64), -LATTICE_BITS), std, most / ONE**noise.power, tuning)
 
@@ -286,7 +283,6 @@ def noise_classes(
     noise: CountNoise,
     classes: Classes,
     aggregates: Sequence[NoisyMeasure],
-    entropy: Entropy | None,
     trees: Trees | None = None,
 ) -> OnGroups:
     """Fresh noise on the counts and sums of some of the selected groups: each group by itself."""
@@ -298,17 +294,17 @@ def noise_classes(
             (groups[name] * factor for name, factor in zip(names, factors, strict=True)), np.zeros(size, np.int64)
         )
         scaled_law = noise.scaled_law(classes.scaled_bound)
-        columns = {"weight": groups["weight"], "scaled": scaled + sample(scaled_law, size, entropy)}
+        columns = {"weight": groups["weight"], "scaled": scaled + sample(scaled_law, size)}
         for name, bound in zip(names, classes.sizes, strict=True):
-            columns[name] = groups[name] + sample(noise.class_law(float(bound)), size, entropy)
+            columns[name] = groups[name] + sample(noise.class_law(float(bound)), size)
         for position, noisy in enumerate(aggregates, 1):
             if noisy.measure.kind == "bins":
-                columns |= noise_trees(noise, classes, noisy, groups[f"bins_{position}"], trees, entropy)
+                columns |= noise_trees(noise, classes, noisy, groups[f"bins_{position}"], trees)
                 continue
             for kind, bound in zip(("light", "heavy"), classes.split_bounds, strict=True):
                 law = noise.sum_law(noisy, bound, sum_shift(noisy.measure))
                 name = f"{kind}_{position}"
-                columns[name] = groups[name] + sample(law, size, entropy)
+                columns[name] = groups[name] + sample(law, size)
         return Rows(np.arange(size), columns)
 
     return add_noise_to_counts

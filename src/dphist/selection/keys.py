@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dphist.engines.base import Groups, Pairs, SampledPairs
 from dphist.mechanisms import AdaptiveGaussian, GroupMechanism, Voting
-from dphist.noise import Entropy
 from dphist.selection import rounds, voting
 
 
-def select_keys(mechanism: GroupMechanism, pairs: Pairs, entropy: Entropy | None = None) -> tuple[Groups, SampledPairs]:
+def select_keys(mechanism: GroupMechanism, pairs: Pairs) -> tuple[Groups, SampledPairs]:
     """The selected groups with their first noisy numbers, `first`; and the pairs as counting goes on with them."""
     if isinstance(mechanism, Voting):
         voters = pairs.voters()
-        return voting.vote(mechanism, voters, entropy), voters
+        return voting.vote(mechanism, voters), voters
     assert isinstance(mechanism, AdaptiveGaussian)  # the two that select from pairs
     sampled = pairs.sampled(mechanism.max_groups)
-    return rounds.select(mechanism, sampled, entropy), sampled
+    return rounds.select(mechanism, sampled), sampled

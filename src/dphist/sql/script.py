@@ -11,8 +11,6 @@ from pathlib import Path
 from dphist.engines.base import Progress
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import BudgetExceeded, DphistError, InvalidParameter
-from dphist.noise import Entropy
-from dphist.noise.entropy import require_secure
 from dphist.publish.answer import Answer
 from dphist.publish.charge import UNPUBLISHED, Charge, open_charge, telling
 from dphist.publish.result import Release
@@ -115,7 +113,6 @@ class Script:
         self,
         *,
         progress: Progress | None = None,
-        entropy: Entropy | None = None,
         write: Callable[[Sequence[Answer]], str | Path | None] | None = None,
     ) -> tuple[Answer, ...]:
         """Charge, read, add noise, and compute the answers; one for each statement.
@@ -123,7 +120,6 @@ class Script:
         write: gets the answers before the charges are confirmed, and gives the name of the file that it wrote, if any.
         If something fails, the error has the private tables that were paid for as `releases`.
         """
-        require_secure(entropy)
         if len(self.jobs) > 1:  # none is charged for if the types of another do not fit
             self._check_sources()
         with ExitStack() as stack:
@@ -136,7 +132,7 @@ class Script:
                     for job in statement.jobs:
                         charge = next(charges)
                         with self._located():
-                            release = job.run(progress=progress, entropy=entropy, charge=charge)
+                            release = job.run(progress=progress, charge=charge)
                         releases.append(release if charge is None else replace(release, receipt=charge.receipt))
                         stack.enter_context(releases[-1])
                     answers.append(self._answer(statement, releases[done:]))

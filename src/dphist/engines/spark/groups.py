@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ from dphist.engines.spark.engine import SparkRecords, check_elsewhere
 from dphist.engines.spark.session import without_leaks
 from dphist.engines.spark.staging import COMMITTER, Staging, delete_here
 from dphist.histogram import NO_BOUNDS, ContributionBounds
-from dphist.noise.entropy import Entropy, SystemEntropy, allow_test_entropy
+from dphist.noise.entropy import SystemEntropy, allow_test_entropy, current_source, drawing_from
 from dphist.spreadsheet import MARK, RISKY, escaped
 
 if TYPE_CHECKING:
@@ -63,9 +64,9 @@ class SparkGroups:
         """The table under a name for SQL."""
         return self.records.views.add(self.frame, f"groups_{self.records.views.number()}")
 
-    def each(self, function: OnGroups, names: Sequence[str], entropy: Entropy | None) -> SparkGroups:
+    def each(self, function: OnGroups, names: Sequence[str]) -> SparkGroups:
         """Task by task, batch by batch, written once. A group that is in it twice is found in the next table."""
-        return self._applied(self.frame, on_each(function, names, entropy), names)
+        return self._applied(self.frame, on_each(function, names), names)
 
     def together(self, function: OnGroups, names: Sequence[str]) -> SparkGroups:
         """One task."""
@@ -115,9 +116,7 @@ class SparkGroups:
         """One number."""
         return self.records.scalar(f"SELECT COUNT(*) FROM {self.view()}")
 
-    def publish(
-        self, function: OnGroups, layout: Layout, entropy: Entropy | None, *, together: bool = False
-    ) -> SparkTable:
+    def publish(self, function: OnGroups, layout: Layout, *, together: bool = False) -> SparkTable:
         """The released table; what stays of it is a copy laid out by the released keys alone.
 
         Which part of the first copy a group is in, and where Spark would therefore cut the files of a sorted table, depends on
@@ -130,7 +129,7 @@ class SparkGroups:
         schema = self._keys_and([StructField(f"value_{i}", kind) for i, kind in enumerate(kinds, 1)])
         frame = self.frame.coalesce(1) if together else self.frame
         names = layout.columns
-        work = on_all(function, names, layout) if together else on_each(function, names, entropy, layout)
+        work = on_all(function, names, layout) if together else on_each(function, names, layout)
         noised = self.records.staging().write(frame.mapInArrow(work, schema), "noised", distinct=None)
         keys = self.records.fields.key_names
         most = int(str(self.records.spark.conf.get("spark.sql.shuffle.partitions")))
@@ -145,13 +144,15 @@ class SparkGroups:
         return table
 
 
-def on_each(
-    function: OnGroups, names: Sequence[str], entropy: Entropy | None, layout: Layout | None = None
-) -> OnBatches:
-    """A function of some groups for `mapInArrow`, batch by batch."""
+def on_each(function: OnGroups, names: Sequence[str], layout: Layout | None = None) -> OnBatches:
+    """A function of some groups for `mapInArrow`, batch by batch. A source of a test goes along; no other source does."""
+    source = current_source()
+    blocks = () if type(source) is SystemEntropy else (allow_test_entropy, partial(drawing_from, source))
 
     def on_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with gate(entropy):
+        with ExitStack() as stack:
+            for block in blocks:
+                stack.enter_context(block())
             for batch in batches:
                 yield from _applied(function, pa.Table.from_batches([batch]), names, layout).to_batches()
 
@@ -167,11 +168,6 @@ def on_all(function: OnGroups, names: Sequence[str], layout: Layout | None = Non
             yield from _applied(function, table, names, layout).to_batches()
 
     return on_all_batches
-
-
-def gate(entropy: Entropy | None) -> AbstractContextManager[None]:
-    """A source for tests was let in on the driver, or it would not be here; the worker is another process."""
-    return nullcontext() if entropy is None or type(entropy) is SystemEntropy else allow_test_entropy()
 
 
 def _sorted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
