@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, Union
 
 from dphist.errors import InvalidParameter
 from dphist.outputs import near
+from dphist.version import __version__
 from dphist.words import canonical
 
 if TYPE_CHECKING:
@@ -87,6 +88,20 @@ def parse(content: bytes, source: str, *, most: int = MOST_BYTES, error: Failure
     if not isinstance(data, dict):
         raise error(f"one readable JSON object in {source}", "something else", "is it the right file?")
     return data
+
+
+def check_version(found: object, version: int, what: str, remedy: str, *, error: Failure = InvalidParameter) -> None:
+    """Refuse a file of an older or a newer format: none is converted."""
+    if type(found) is int and found == version:
+        return
+    got, writer = (
+        (f"version {found}", "an older" if found < version else "a newer")
+        if type(found) is int
+        else ("another", "another")
+    )
+    raise error(
+        f"{what} of version {version}", got, f"dphist {__version__} does not read what {writer} one wrote; {remedy}."
+    )
 
 
 def _finite(text: str) -> float:

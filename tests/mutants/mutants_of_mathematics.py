@@ -37,9 +37,7 @@ TOP_K_HIDDEN = _LISTS + "test_correlated_top_k_hides_a_residual_exactly_at_the_t
 TOP_K_COSTS = _LISTS + "test_correlated_top_k_costs_what_its_noise_does"
 RANKED = _LISTS + "test_ranked_choices_are_what_they_cost"
 STREAM = _LISTS + "test_a_node_of_a_stream_has_the_noise_it_costs"
-_STREAMS_OF_BEFORE = (
-    "tests/unknown_domain/test_continual.py::test_a_stream_of_before_goes_on_with_the_law_it_was_started_with"
-)
+_STREAMS_OF_BEFORE = "tests/unknown_domain/test_continual.py::test_a_stream_goes_on_with_the_law_it_was_started_with"
 _ROUNDED = "tests/unknown_domain/test_rounded_noise.py::"
 
 # What is estimated given release.

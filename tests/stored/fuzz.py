@@ -133,7 +133,7 @@ def _bytes(path: Path, rng: random.Random, number: int) -> None:
 
 def _state(path: Path, rng: random.Random, number: int) -> None:
     """Of the settings or a column, with a checksum that fits, or not; or of any byte."""
-    table, _ = read_sealed(path.read_bytes(), "")
+    table = read_sealed(path.read_bytes(), "")
     if rng.random() < 0.3:
         _bytes(path, rng, number)
         return

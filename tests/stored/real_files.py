@@ -1,4 +1,4 @@
-"""Real files of every kind that dphist reads back: what the tests damage, and how `tests/stored/before` was made."""
+"""Real files of every kind that dphist reads back: what the tests damage."""
 
 import json
 import shutil

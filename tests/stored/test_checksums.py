@@ -12,7 +12,7 @@ import dphist as dp
 from dphist.errors import InvalidParameter
 from dphist.ledger import DataSet, Ledger
 from dphist.lists import session as sessions
-from dphist.lists.sealed import read_sealed
+from dphist.lists.sealed import read_sealed, write_sealed
 from dphist.publish.private_files import LockedFile
 
 EVENTS = pa.table({"user": list(range(900)), "item": ["a", "b", "c"] * 300})
@@ -52,7 +52,7 @@ def test_every_flipped_bit_of_a_stream_is_told_before_it_is_parsed(
     stream.add(EVENTS, "one")
     state, past = tmp_path / "s" / "state.arrow", tmp_path / "s" / "rounds" / "0000001.arrow"
     tables = {path: path.read_bytes() for path in (state, past)}
-    assert all(read_sealed(content, "x")[1] for content in tables.values())
+    assert all(read_sealed(content, "x").num_rows for content in tables.values())
 
     def parse(_: object) -> NoReturn:
         pytest.fail("damaged bytes reached the parser")
@@ -99,6 +99,10 @@ def test_a_damaged_past_is_one_error(tmp_path: Path) -> None:
     other = pa.table({"x": [1]})
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, other.schema) as writer:
         writer.write_table(other)
+    with pytest.raises(InvalidParameter, match=r"the checksum of .*, got none"):
+        stream.show().html()
+    with path.open("wb") as sealed:
+        write_sealed(other, sealed)
     with pytest.raises(InvalidParameter, match="the released counts of a round"):
         stream.show().html()
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import fuzz
 import pytest
-from real_files import make_all, make_lists
+from real_files import make_all
 
 import dphist as dp
+from dphist.ledger import Ledger
 from dphist.verification.verify import examine
 
 HERE = Path(__file__).parent
@@ -26,15 +27,6 @@ SAMPLE = 220
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of the version before, and sessions and streams of this one."""
-    folder = Path(shutil.copytree(HERE / "before", tmp_path_factory.mktemp("real") / "files"))
-    shutil.rmtree(folder / "lists")
-    make_lists(folder / "lists")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def all_real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("real") / "all"
     make_all(folder)
     return folder
@@ -42,6 +34,19 @@ def all_real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def read_here(path: Path) -> bool:
     return not any(check.failed for check in examine(path))
+
+
+def test_undamaged_files_are_read_and_verified(real: Path, tmp_path: Path) -> None:
+    for plan in sorted((real / "plans").iterdir()):
+        dp.Plan.load(plan).save(tmp_path / plan.name)
+        assert (tmp_path / plan.name).read_text() == plan.read_text()
+    published = sorted(path for path in (real / "releases").iterdir() if not path.name.endswith(".dphist.json"))
+    address = real / "ledger" / "ledger.db"
+    for path, ledger in (*((path, None) for path in published), (real / "ledger" / "paid.parquet", address)):
+        assert not [check for check in examine(path, ledger=ledger) if check.failed]
+    with Ledger(address) as opened:
+        assert all(check.passed for name in opened.names() for check in opened.verify(name))
+    fuzz.read_session(Path(shutil.copy(real / "lists" / "session.json", tmp_path)))
 
 
 @pytest.mark.filterwarnings("ignore")  # of numbers out of range, which a user sees at worst beside the refusal
@@ -63,12 +68,12 @@ def test_a_sample_of_damaged_files_is_read_or_refused(real: Path, tmp_path: Path
 
 
 @pytest.mark.fuzz
-def test_thousands_of_damaged_files_are_read_or_refused(all_real: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_thousands_of_damaged_files_are_read_or_refused(real: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    last = len(fuzz.all_cases(all_real))
+    last = len(fuzz.all_cases(real))
     workers = [
         subprocess.Popen(
-            [sys.executable, str(HERE / "fuzz.py"), str(all_real), str(first), str(WORKERS), str(last)],
+            [sys.executable, str(HERE / "fuzz.py"), str(real), str(first), str(WORKERS), str(last)],
             stdout=subprocess.PIPE,
             env={**os.environ, **settings},
         )

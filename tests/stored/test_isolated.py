@@ -10,13 +10,19 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from fuzz import write_bomb
+from real_files import EVENTS
 
 import dphist as dp
 from dphist.checks import Check
 from dphist.verification import isolated
 from dphist.verification.verify import examine
 
-BEFORE = Path(__file__).parent / "before"
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("released") / "out.parquet"
+    dp.release(EVENTS, unit="user", by="item", epsilon=1, delta=1e-6, max_groups=3, sums={"spent": (0, 12)}).write(path)
+    return path
 
 
 @pytest.mark.parametrize(
@@ -38,8 +44,8 @@ def test_whatever_happens_there_is_one_error_here(monkeypatch: pytest.MonkeyPatc
         dp.verify("x.csv")
 
 
-def test_errors_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    path = BEFORE / "releases" / "known.json"
+def test_errors_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, released: Path) -> None:
+    path = released
     with pytest.raises(dp.InvalidParameter) as apart:
         dp.verify(path, head="0" * 64)
     with pytest.raises(dp.InvalidParameter) as here:
@@ -57,22 +63,21 @@ def test_errors_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_the_answer_is_that_of_this_process_whatever_lies_beside_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file may come with others, in the folder where somebody looks at it."""
-    here = examine(BEFORE / "releases" / "chosen.parquet")
+    here = examine(released)
     (tmp_path / "json.py").write_text("raise SystemExit")
     (tmp_path / "numpy.py").write_text("raise SystemExit")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
-    path = BEFORE / "releases" / "chosen.parquet"
-    assert dp.verify(path) == here
+    assert dp.verify(released) == here
 
 
-def test_a_small_file_cannot_ask_for_much_memory(tmp_path: Path) -> None:
+def test_a_small_file_cannot_ask_for_much_memory(released: Path, tmp_path: Path) -> None:
     """A table of 100 GB in a file of a megabyte."""
     path = tmp_path / "bomb.parquet"
-    write_bomb(path, pq.read_schema(BEFORE / "releases" / "laplace.parquet"), 100_000, 10)
+    write_bomb(path, pq.read_schema(released), 100_000, 10)
     assert path.stat().st_size < 2_000_000
     words = (
         "import resource, sys, dphist as dp\n"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_files import PLANS
 
 import dphist as dp
 from dphist import stored
@@ -33,8 +34,6 @@ from dphist.mechanisms.continual import calibrate as calibrate_rounds
 from dphist.mechanisms.from_top import calibrate as calibrate_from_top
 from dphist.mechanisms.ranked import calibrate as calibrate_ranked
 from dphist.planning.top_k import plan_top_k
-
-BEFORE = Path(__file__).parent / "before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +186,8 @@ def test_every_mechanism_comes_back_from_its_data() -> None:
         LaplaceRecords(3, 2, 20.0, 90.0),
     ]
     names = set()
-    before = [dp.Plan.load(path) for path in sorted((BEFORE / "plans").iterdir())]
-    for plan in (*before, dp.plan(epsilon=1, delta=1e-6, keys=9, max_groups=2)):
+    plans = [dp.plan(epsilon=1, delta=1e-6, **asked) for asked in PLANS.values()]
+    for plan in (*plans, dp.plan(epsilon=1, delta=1e-6, keys=9, max_groups=2)):
         mechanisms += [plan.mechanism, *plan.alternatives]
         names |= {plan.mechanism.name, *(other.name for other in plan.alternatives)}
     assert names == {kind.name for kind in GROUP_MECHANISMS}

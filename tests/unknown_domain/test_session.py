@@ -104,7 +104,8 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     changes: list[dict[str, object]] = [{"format": "x"}, {"version": 1}, {"version": 3}, {"account": {}}]
     for change in changes:
         path.write_text(json.dumps({**good, **change}))
-        with pytest.raises(InvalidParameter, match=r"as dphist wrote it|a valid digest"):
+        told = r"version [13]" if "version" in change else r"as dphist wrote it|a valid digest"
+        with pytest.raises(InvalidParameter, match=told):
             dp.Session(path)
         path.write_text(sealed({**good, **change}))
         with pytest.raises(InvalidParameter, match=r"s\.json"):

@@ -126,7 +126,7 @@ class RunningCounts(Published):
 
     def _past(self, path: Path) -> pa.Table:
         """What was released in a round: the keys, and counts with their errors."""
-        table, _ = read_sealed(stored.read_file(path, "a round", _MOST_BYTES), str(path))
+        table = read_sealed(stored.read_file(path, "a round", _MOST_BYTES), str(path))
         names = [*self.by, *self.table.column_names[-2:]]
         numbers = [table.field(name).type for name in names[-2:]] if table.column_names == names else []
         if numbers != [pa.int64(), pa.float64()]:

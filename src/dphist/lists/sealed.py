@@ -47,17 +47,14 @@ def write_sealed(table: pa.Table, sink: BinaryIO) -> None:
     hashed.seal()
 
 
-def read_sealed(content: bytes, source: str) -> tuple[pa.Table, bool]:
-    """(the table, whether it has a checksum). Files from before checksums have none; every flipped bit of others is told.
-
-    Nothing is parsed before the checksum is compared.
-    """
+def read_sealed(content: bytes, source: str) -> pa.Table:
+    """The table. Nothing is parsed before the checksum is compared, so that every flipped bit is told."""
     damaged = InvalidParameter(f"an undamaged file {source}", "another one", "it is not what dphist wrote.")
-    is_sealed = content[-_LENGTH:].startswith(_SEAL)
-    body = memoryview(content)[:-_LENGTH] if is_sealed else memoryview(content)
-    if is_sealed and content[-64:] != hashlib.sha256(body).hexdigest().encode():
-        raise damaged
-    if bytes(body[-len(_END) :]) != _END:
+    if content.endswith(_END):
+        hint = "it was cut off, or an older dphist wrote the file; start a new stream."
+        raise InvalidParameter(f"the checksum of {source}", "none", hint)
+    body = memoryview(content)[:-_LENGTH]
+    if content[-_LENGTH:] != _SEAL + hashlib.sha256(body).hexdigest().encode():
         raise damaged
     try:
         table = pa.ipc.open_file(pa.py_buffer(body)).read_all()
@@ -65,4 +62,4 @@ def read_sealed(content: bytes, source: str) -> tuple[pa.Table, bool]:
         _ = table.column_names  # may be no UTF-8
     except (pa.ArrowException, OSError, ValueError):
         raise damaged from None
-    return table, is_sealed
+    return table

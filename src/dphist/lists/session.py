@@ -42,8 +42,6 @@ from dphist.words import hash_of, number
 
 _FORMAT: Final = "dphist-session"
 _VERSION: Final = 2
-"""1 had no digest. It is still read, and gets one when it is used."""
-
 _DIGEST: Final = "digest"
 _UNSEEN: Final = "Nothing was published; another query pays again."
 
@@ -318,14 +316,16 @@ class _File:
     """What a session's file holds, but for the digest."""
 
     format: Literal["dphist-session"]
-    version: Literal[1, 2]
+    version: Literal[2]
     account: Account
 
 
 def _parse(content: bytes, source: str) -> Account:
     """The account, if it is as it was written and its guarantee holds."""
     data = stored.parse(content, source)
-    if data.get("version") != 1 and (data.pop(_DIGEST, None) is None or content != _text(data)):
+    if data.get("format") == _FORMAT:
+        stored.check_version(data.get("version"), _VERSION, f"a session in {source}", "start a new session")
+    if data.pop(_DIGEST, None) is None or content != _text(data):
         raise InvalidParameter(
             f"a session in {source} as dphist wrote it", "a changed one", "its budget is not known now."
         )

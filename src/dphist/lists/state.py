@@ -101,16 +101,13 @@ class State:
             raise InvalidParameter(f"a stream at {path.parent}", "none", hint) from None
         except OSError as problem:
             raise InvalidParameter(f"a readable state at {path}", type(problem).__name__) from None
-        table, is_sealed = read_sealed(content, str(path))
+        table = read_sealed(content, str(path))
         text = (table.schema.metadata or {}).get(_METADATA, b"")
         data = stored.parse(text, str(path), most=len(content))
+        if data.get("format") == _FORMAT:
+            stored.check_version(data.get("version"), _VERSION, f"a stream in {path}", "start a new stream")
         record = stored.build(_Record, data, str(path))
-        if is_sealed != (record.version >= _VERSION):
-            raise InvalidParameter(f"the checksum of {path}", "none")
-        state = cls._from_table(table, data["settings"], record, str(path), _time_of(record, path))
-        if not is_sealed:
-            state._check_keys(str(path))
-        return state
+        return cls._from_table(table, data["settings"], record, str(path), _time_of(record, path))
 
     @classmethod
     def _from_table(
@@ -132,15 +129,6 @@ class State:
         if most >= 2**63 or (len(counts) and counts.min() < 0) or (len(counts) and not rounds):
             raise InvalidParameter(f"counts in {source} that a stream can have", "others")
         return cls(settings, record.batches, table.select(keys).replace_schema_metadata(None), counts, noise, created)
-
-    def _check_keys(self, source: str) -> None:
-        """No group twice, which the checksum of later versions makes sure of."""
-        try:
-            distinct = self.keys.group_by(self.keys.column_names).aggregate([]).num_rows if self.round else 0
-        except pa.ArrowException:
-            distinct = -1
-        if distinct != len(self.counts):
-            raise InvalidParameter(f"different groups in {source}", "others")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +152,13 @@ class _Settings:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What stands beside the table. Version 1 had no checksum."""
+    """What stands beside the table."""
 
     format: Literal["dphist-continual"]
-    version: Literal[1, 2]
+    version: Literal[2]
     settings: _Settings
     batches: tuple[str, ...]
-    created: str | None = None
+    created: str
 
     def __post_init__(self) -> None:
         if len(set(self.batches)) < len(self.batches):
@@ -178,9 +166,7 @@ class _Record:
 
 
 def _time_of(record: _Record, path: Path) -> dt.datetime:
-    """When the stream began or its last round was drawn; of a state without a time, that of its file."""
-    if record.created is None:
-        return dt.datetime.fromtimestamp(path.stat().st_mtime, dt.UTC)
+    """When the stream began or its last round was drawn."""
     try:
         return dt.datetime.fromisoformat(record.created).astimezone(dt.UTC)
     except (ValueError, OverflowError):

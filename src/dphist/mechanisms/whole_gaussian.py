@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from dphist import checks
 from dphist.errors import InvalidParameter
@@ -22,8 +22,8 @@ class WholeGaussian(Mechanism):
     """A mechanism with noise of one law on counts that stay whole.
 
     rounded: N(0, noise_std^2) rounded to whole numbers. Counts are whole, so rounding is post-processing and the exact profile
-    of the Gaussian holds. This is what calibration gives. Otherwise a discrete Gaussian, accounted for by zCDP, which needs
-    more of it: the law of what was stored before there was a choice, and of what does not say which law it has.
+    of the Gaussian holds. Calibration gives it, but for very little noise. Otherwise a discrete Gaussian, accounted for by
+    zCDP, which needs more of it.
     """
 
     __slots__ = ()
@@ -63,13 +63,6 @@ class WholeGaussian(Mechanism):
             )
         law = "for discrete Gaussian noise and converted by [CKS20] Proposition 7"
         return f"[Rogers24] Theorem {self.theorem_number}, corrected, {law}"
-
-    def parameters(self) -> dict[str, Any]:
-        """The parameters by their names, as they are stored: discrete noise does not name its law."""
-        values = super().parameters()
-        if not self.rounded:
-            del values["rounded"]
-        return values
 
     def _cost_of(self, d: float, epsilon: float) -> PrivacyCost:
         """The noise, beside a bad event of probability d: mu^2 = 2 rho if it is rounded; else rho, and no mu of its own."""
