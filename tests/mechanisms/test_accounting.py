@@ -174,15 +174,15 @@ def test_limits_are_rounded_down() -> None:
     for accountant in filters.ACCOUNTANTS:
         limit = filters.limit(accountant, 1.0, 1e-6, 0.3)
         whole = Fraction(1, 10**6) if accountant == "basic" else Fraction(3, 10**7)
-        assert Fraction(limit.delta, filters.UNITS["decimal"]) <= whole
+        assert Fraction(limit.delta, filters.UNITS) <= whole
         if accountant != "basic":
             noise = filters.delta_of_noise(replace(limit, delta=0), accountant, 1.0)
             assert noise + filters.value(limit.delta) <= 1e-6 * (1 + 1e-12)
     tiny = 1e-70
     spend = filters.amount(PrivacyCost(tiny, tiny, tiny, tiny, tiny, tiny), "gdp")
-    assert Fraction(spend.noise, filters.UNITS["decimal"]) >= Fraction(tiny) ** 2
-    assert Fraction(spend.delta, filters.UNITS["decimal"]) >= Fraction(repr(tiny))
-    assert filters.amount(PrivacyCost(1.0, 0.0, 4.5, 0.0, 3.0, 0.0), "gdp").noise == 9 * filters.UNITS["decimal"]
+    assert Fraction(spend.noise, filters.UNITS) >= Fraction(tiny) ** 2
+    assert Fraction(spend.delta, filters.UNITS) >= Fraction(repr(tiny))
+    assert filters.amount(PrivacyCost(1.0, 0.0, 4.5, 0.0, 3.0, 0.0), "gdp").noise == 9 * filters.UNITS
     for over in (filters.Amount(5, 3), filters.Amount(3, 5), filters.Amount(5, 5)):
         assert not over.within(filters.Amount(4, 4))
     assert filters.Amount(4, 4).within(filters.Amount(4, 4))

@@ -37,7 +37,7 @@ TOP_K_HIDDEN = _LISTS + "test_correlated_top_k_hides_a_residual_exactly_at_the_t
 TOP_K_COSTS = _LISTS + "test_correlated_top_k_costs_what_its_noise_does"
 RANKED = _LISTS + "test_ranked_choices_are_what_they_cost"
 STREAM = _LISTS + "test_a_node_of_a_stream_has_the_noise_it_costs"
-_STREAMS_OF_BEFORE = "tests/unknown_domain/test_continual.py::test_a_stream_goes_on_with_the_law_it_was_started_with"
+_LAW_OF_STREAMS = "tests/unknown_domain/test_continual.py::test_a_stream_goes_on_with_the_law_it_was_started_with"
 _ROUNDED = "tests/unknown_domain/test_rounded_noise.py::"
 
 # What is estimated given release.
@@ -546,9 +546,7 @@ LISTS: Final = (
          "the drawn law is the accounted one", FROM_TOP),
         ("whole-rounded-by-default", "return RoundedGaussian(std, 0) if self.rounded else",
          "return RoundedGaussian(std, 0) if True else",
-         "what was stored before has its own law", _STREAMS_OF_BEFORE),
-        ("whole-law-not-stored", "        if not self.rounded:\n            del", "        if True:\n            del",
-         "what is stored says which law it has", _STREAMS_OF_BEFORE),
+         "what is stored has its own law", _LAW_OF_STREAMS),
         ("whole-discrete-charged-as-gaussian", "        if self.rounded:\n            return of_gaussian(",
          "        if True:\n            return of_gaussian(", "discrete noise has no mu of its own", STREAM),
         ("whole-mu-not-from-rho", "math.sqrt(2 * self.rho) * COST_UP", "math.sqrt(self.rho) * COST_UP",
@@ -749,6 +747,9 @@ PLANNING: Final = (
     ),
     *in_file(
         "mechanisms/base.py",
+        ("whole-law-not-stored", "return asdict(values)",
+         'return {name: value for name, value in asdict(values).items() if name != "rounded"}',
+         "what is stored says which law it has", _LAW_OF_STREAMS),
         ("nan-proves", "        return delta if delta >= 0 else 1.0\n", "        return delta\n",
          "a delta that is no number proves nothing", _STORED + "test_a_guarantee_that_cannot_be_computed_proves_nothing"),
         ("failure-proves", "        except (ArithmeticError, ValueError):\n            return 1.0\n",
@@ -876,21 +877,21 @@ PRIVACY: Final = (
          "self.noise <= limit.noise or self.delta <= limit.delta", "both sums stay below their limits",
          _ACCOUNTING + "test_limits_are_rounded_down"),
         ("spends-rounded-down",
-         "return math.ceil(exact * UNITS[numerals])", "return math.floor(exact * UNITS[numerals])",
+         "return math.ceil(exact * UNITS)", "return math.floor(exact * UNITS)",
          "spends are rounded up", _ACCOUNTING + "test_limits_are_rounded_down"),
         ("delta-given-twice", "left, below = _down(whole - for_events)", "left, below = _down(whole)",
          "the d's and the noise share delta", _ACCOUNTING + "test_limits_are_rounded_down"),
         ("limits-of-the-double", "left, below = _down(whole - for_events), _down(allowed)",
          "left, below = _down(whole - for_events), epsilon * (1 + 1e-9)", "limits hold for the decimal",
          _SUMS + "test_limits_hold_for_the_decimal_that_names_epsilon"),
-        ("mu-not-squared", "_up(Fraction(cost.mu) ** 2, numerals)", "_up(Fraction(cost.mu), numerals)", "squares of mus add up",
+        ("mu-not-squared", "_up(Fraction(cost.mu) ** 2)", "_up(Fraction(cost.mu))", "squares of mus add up",
          _ACCOUNTING + "test_limits_are_rounded_down"),
         ("limit-not-checked-again", "if not raise_for_rounding(float(delta_gaussian(mu, below))) <= left:", "if False:",
          "only the forward map is trusted", _SUMS + "test_a_limit_is_only_given_if_the_forward_map_allows_it"),
-        ("d-not-counted", "_up(_exact(cost.rho_delta, numerals), numerals)", "0",
+        ("d-not-counted", "_up(_exact(cost.rho_delta))", "0",
          "the d's add up", _COSTS + "test_two_thresholded_releases_are_within_every_bound_and_not_without_d"),
-        ("limits-rounded-up", "math.floor(noise * UNITS[numerals]), math.floor(for_events * UNITS[numerals])",
-         "math.ceil(noise * UNITS[numerals]) + 1, math.ceil(for_events * UNITS[numerals]) + 1", "limits are rounded down",
+        ("limits-rounded-up", "math.floor(noise * UNITS), math.floor(for_events * UNITS)",
+         "math.ceil(noise * UNITS) + 1, math.ceil(for_events * UNITS) + 1", "limits are rounded down",
          _ACCOUNTING + "test_limits_are_rounded_down"),
     ),
     *in_file(

@@ -1626,8 +1626,8 @@ _CHARGING: Final = (
     Mutant(
         "entries-may-be-replaced",
         "ledger/database.py",
-        "        _refuse_replacing(connection)\n    if version < SCHEMA",
-        "        pass\n    if version < SCHEMA",
+        'OR rowid = NEW.rowid) {_ABORT}"',
+        'OR rowid = NEW.rowid) AND 0 {_ABORT}"',
         "the database refuses to replace an entry",
         (f"{_LEDGER}test_an_entry_cannot_be_replaced",),
     ),

@@ -14,10 +14,10 @@ from sqlalchemy import event, exc
 
 from dphist.errors import MissingExtra, UnusableLedger
 from dphist.outputs import near
-from dphist.version import __version__
+from dphist.stored import check_version
 
 SCHEMA: Final = 3
-"""The version this code writes. 1: the tables. 2: triggers that refuse to change or delete entries. 3: or to replace them."""
+"""The version of the tables and of the triggers that refuse to change, delete or replace entries."""
 
 WAIT: Final = 60
 """Seconds a charge waits for others before it gives up."""
@@ -25,7 +25,7 @@ WAIT: Final = 60
 CREATE: Final = "dphist ledger create makes one."
 _JOURNAL: Final = "delete"
 _ABORT: Final = "BEGIN SELECT RAISE(ABORT, 'entries of a ledger are never changed'); END"
-_ADVISORY = 0x6470_6869  # "dphi": one lock for making and migrating the schema
+_ADVISORY = 0x6470_6869  # "dphi": one lock for making the schema
 
 metadata = sa.MetaData()
 schema_table = sa.Table("dphist_schema", metadata, sa.Column("version", sa.Integer, nullable=False))
@@ -116,20 +116,19 @@ class Database:
             self._check_in_file(connection)
             if alone:
                 self._lock_schema(connection)
-            if self._check_version(connection, dataset) < SCHEMA:
-                self._lock_schema(connection)
-                _migrate(connection, self._check_version(connection))
+            self._check_version(connection, dataset)
             yield connection
 
     def prepare(self) -> None:
-        """Make the tables if there are none, and bring older ones up to date."""
+        """Make the tables if there are none."""
         with self._transaction("BEGIN IMMEDIATE") as connection:
             self._check_in_file(connection)
             self._lock_schema(connection)
             if not sa.inspect(connection).has_table(schema_table.name):
                 metadata.create_all(connection)
-                connection.execute(sa.insert(schema_table).values(version=1))
-            _migrate(connection, self._check_version(connection))
+                connection.execute(sa.insert(schema_table).values(version=SCHEMA))
+                _refuse_changes(connection)
+            self._check_version(connection)
 
     def _check_in_file(self, connection: sa.Connection) -> None:
         """What this transaction writes will be in the one file of this name when it ends, and nowhere else."""
@@ -151,8 +150,8 @@ class Database:
         if not self.is_sqlite:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_ADVISORY)))
 
-    def _check_version(self, connection: sa.Connection, lock: str | None = None) -> int:
-        """The version of the schema, if this code can use it; `lock` names a data set to be locked."""
+    def _check_version(self, connection: sa.Connection, lock: str | None = None) -> None:
+        """Refuse a schema of another version; `lock` names a data set to be locked."""
         try:
             version = None
             if lock is not None:
@@ -163,11 +162,8 @@ class Database:
             if sa.inspect(self._engine).has_table(schema_table.name):
                 raise
             raise UnusableLedger(f"a ledger at {self.shown}", "a database without one", CREATE) from None
-        if type(version) is not int or not 1 <= version <= SCHEMA:
-            got = f"version {version}" if type(version) is int else "something else"
-            hint = f"it was written by a newer dphist than {__version__}; nothing was changed."
-            raise UnusableLedger(f"a ledger of version {SCHEMA} or older", got, hint)
-        return version
+        remedy = "nothing was changed; charge to a new ledger"
+        check_version(version, SCHEMA, "a ledger", remedy, error=UnusableLedger)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -293,22 +289,17 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get("dphist_begin", "BEGIN"))
 
 
-def _migrate(connection: sa.Connection, version: int) -> None:
-    """Bring the schema up to date, step by step, inside the transaction of the caller."""
-    if version < 2:
-        _refuse_changes(connection)
-    if version < 3 and connection.dialect.name == "sqlite":
-        _refuse_replacing(connection)
-    if version < SCHEMA:
-        connection.execute(sa.update(schema_table).values(version=SCHEMA))
-
-
 def _refuse_changes(connection: sa.Connection) -> None:
-    """Version 2: the database itself refuses to change or delete an entry. Who may drop a trigger can still do it."""
+    """The database itself refuses to change, delete or replace an entry. Who may drop a trigger can still do it."""
     name = entries.name
     if connection.dialect.name == "sqlite":
         for action in ("UPDATE", "DELETE"):
             connection.exec_driver_sql(f"CREATE TRIGGER {name}_no_{action.lower()} BEFORE {action} ON {name} {_ABORT}")
+        # INSERT OR REPLACE deletes without a trigger in SQLite. In PostgreSQL such a statement is an update already.
+        connection.exec_driver_sql(
+            f"CREATE TRIGGER {name}_no_replace BEFORE INSERT ON {name} WHEN EXISTS (SELECT 1 FROM {name}"  # noqa: S608
+            f" WHERE (dataset = NEW.dataset AND sequence = NEW.sequence) OR rowid = NEW.rowid) {_ABORT}"
+        )
         return
     connection.exec_driver_sql(
         f"CREATE FUNCTION {name}_refuse() RETURNS trigger LANGUAGE plpgsql AS"
@@ -317,13 +308,4 @@ def _refuse_changes(connection: sa.Connection) -> None:
     connection.exec_driver_sql(
         f"CREATE TRIGGER {name}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {name}"
         f" FOR EACH STATEMENT EXECUTE FUNCTION {name}_refuse()"
-    )
-
-
-def _refuse_replacing(connection: sa.Connection) -> None:
-    """Version 3: INSERT OR REPLACE deletes without a trigger in SQLite. In PostgreSQL such a statement is an update already."""
-    name = entries.name
-    connection.exec_driver_sql(
-        f"CREATE TRIGGER {name}_no_replace BEFORE INSERT ON {name} WHEN EXISTS (SELECT 1 FROM {name}"  # noqa: S608
-        f" WHERE (dataset = NEW.dataset AND sequence = NEW.sequence) OR rowid = NEW.rowid) {_ABORT}"
     )

@@ -14,7 +14,7 @@ from dphist.errors import InvalidParameter, UnusableLedger
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.privacy import filters
 from dphist.privacy.composition import PrivacyCost
-from dphist.privacy.filters import Accountant, Amount, Numerals
+from dphist.privacy.filters import Accountant, Amount
 from dphist.privacy.gaussian import largest_mu
 
 Protects = Literal["unit", "event"]
@@ -71,7 +71,6 @@ class DataSet:
         accountant: how spends are added up: ``basic``, ``gdp`` or ``zcdp``.
         protects: ``unit``, adding or removing all records of one unit; ``event``, what one unit adds in one round of a stream.
         delta_share: the part of delta for the d's, for gdp and zcdp.
-        numerals: how sums are kept; ``binary`` only in data sets from before decimals.
 
     Raises:
         InvalidParameter: a value outside its domain.
@@ -88,7 +87,6 @@ class DataSet:
     accountant: Accountant
     protects: Protects = "unit"
     delta_share: float = filters.DELTA_SHARE
-    numerals: Numerals = "decimal"
     noise_limit: int = field(init=False, repr=False)
     delta_limit: int = field(init=False, repr=False)
 
@@ -106,8 +104,7 @@ class DataSet:
         checks.check_choice("what is protected", self.protects, PROTECTS)
         if not 0 < self.delta_share < 1:
             raise InvalidParameter("a share of delta in (0, 1)", self.delta_share, "0.5 is the default.")
-        checks.check_choice("numerals", self.numerals, tuple(filters.UNITS))
-        self._set_limits(filters.limit(self.accountant, self.epsilon, self.delta, self.delta_share, self.numerals))
+        self._set_limits(filters.limit(self.accountant, self.epsilon, self.delta, self.delta_share))
 
     def _set_limits(self, limit: Amount) -> None:
         object.__setattr__(self, "noise_limit", limit.noise)
@@ -119,14 +116,21 @@ class DataSet:
         return Amount(self.noise_limit, self.delta_limit)
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON has it; the limits are longer than its numbers."""
-        return {**asdict(self), "noise_limit": str(self.noise_limit), "delta_limit": str(self.delta_limit)}
+        """As JSON has it; the limits are longer than its numbers, and decimal."""
+        return {
+            **asdict(self),
+            "numerals": "decimal",
+            "noise_limit": str(self.noise_limit),
+            "delta_limit": str(self.delta_limit),
+        }
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> DataSet:
         """The inverse of `to_data`; further fields are ignored. Limits above those of the budget are refused."""
         source = "the first entry of a data set"
-        data = {"numerals": "binary", **data}
+        if data.get("numerals") != "decimal":
+            hint = "an older dphist wrote it; charge to a new data set."
+            raise UnusableLedger("a data set whose sums are decimal", "one with others", hint)
         given = {field.name: data[field.name] for field in fields(cls) if field.init and field.name in data}
         dataset = stored.build(cls, given, source, error=UnusableLedger)
         kept = stored.build(_Limits, data, source, extra="ignore", error=UnusableLedger)
@@ -140,11 +144,11 @@ class DataSet:
 
     def amount(self, cost: PrivacyCost) -> Amount:
         """What a cost adds to the two sums."""
-        return filters.amount(cost, self.accountant, self.numerals)
+        return filters.amount(cost, self.accountant)
 
     def value(self, units: int) -> float:
         """A sum as a number."""
-        return filters.value(units, self.numerals)
+        return filters.value(units)
 
     def check_charge(self, unit: Unit, protects: Protects) -> None:
         """Only guarantees about the same neighbours add up."""

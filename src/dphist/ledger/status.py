@@ -52,8 +52,7 @@ class Status:
         return self._total(self.dataset.accountant)
 
     def _total(self, accountant: filters.Accountant) -> Amount:
-        numerals = self.dataset.numerals
-        return sum((amount(cost, accountant, numerals).times(number) for cost, number in self.costs.items()), Amount())
+        return sum((amount(cost, accountant).times(number) for cost, number in self.costs.items()), Amount())
 
     @property
     def left(self) -> Amount:
@@ -76,10 +75,8 @@ class Status:
 
     def comparison(self) -> dict[str, float | None]:
         """The epsilon at the budget's delta by every accountant and by a loss distribution; None where it cannot be told."""
-        delta, numerals = self.dataset.delta, self.dataset.numerals
-        epsilons = {
-            str(name): filters.composed_epsilon(self._total(name), name, delta, numerals) for name in ACCOUNTANTS
-        }
+        delta = self.dataset.delta
+        epsilons = {str(name): filters.composed_epsilon(self._total(name), name, delta) for name in ACCOUNTANTS}
         if not self.exceeded:  # recorded spends have no bound, and a grid of losses would have none
             with suppress(MissingExtra):
                 epsilons["pld"] = epsilon_of_losses(self.costs, delta) if self.spends else 0.0

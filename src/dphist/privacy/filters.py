@@ -11,7 +11,7 @@ what is left as d when the loss is low, and goes on with noise when it is high. 
 
 Budgets are kept in decimal, as people write them: ten times 0.1 is 1. An epsilon or a delta is the shortest decimal that names
 its double, and a cost is proved for that decimal (`Mechanism.cost`). Sums are whole multiples of 10^-100, each term rounded up:
-exact, whatever the order. Data sets from before counted the doubles themselves, in multiples of 2^-256, and still do.
+exact, whatever the order.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from dphist.privacy.search import edge
 Accountant = Literal["basic", "gdp", "zcdp"]
 ACCOUNTANTS: Final[tuple[Accountant, ...]] = get_args(Accountant)
 
-Numerals = Literal["decimal", "binary"]
-UNITS: Final[dict[Numerals, int]] = {"decimal": 10**100, "binary": 2**256}
+UNITS: Final = 10**100
 """How many units of a sum are 1."""
 
 DELTA_SHARE: Final = 0.5
@@ -61,13 +60,13 @@ class Amount:
         return self.noise <= limit.noise and self.delta <= limit.delta
 
 
-def amount(cost: PrivacyCost, accountant: Accountant, numerals: Numerals = "decimal") -> Amount:
+def amount(cost: PrivacyCost, accountant: Accountant) -> Amount:
     """What a cost adds to the two sums. Rounded up."""
     if accountant == "basic":
-        return Amount(_up(_exact(cost.epsilon, numerals), numerals), _up(_exact(cost.delta, numerals), numerals))
+        return Amount(_up(_exact(cost.epsilon)), _up(_exact(cost.delta)))
     if accountant == "zcdp":
-        return Amount(_up(Fraction(cost.rho), numerals), _up(_exact(cost.rho_delta, numerals), numerals))
-    return Amount(_up(Fraction(cost.mu) ** 2, numerals), _up(_exact(cost.mu_delta, numerals), numerals))
+        return Amount(_up(Fraction(cost.rho)), _up(_exact(cost.rho_delta)))
+    return Amount(_up(Fraction(cost.mu) ** 2), _up(_exact(cost.mu_delta)))
 
 
 def limit(
@@ -75,13 +74,12 @@ def limit(
     epsilon: float,
     delta: float,
     delta_share: float = DELTA_SHARE,
-    numerals: Numerals = "decimal",
 ) -> Amount:
     """The two limits of a budget. Rounded down. `delta_share` of delta is for the d's; basic has no such split."""
-    allowed, whole = _exact(epsilon, numerals), _exact(delta, numerals)
+    allowed, whole = _exact(epsilon), _exact(delta)
     if accountant == "basic":
-        return Amount(math.floor(allowed * UNITS[numerals]), math.floor(whole * UNITS[numerals]))
-    for_events = whole * _exact(delta_share, numerals)
+        return Amount(math.floor(allowed * UNITS), math.floor(whole * UNITS))
+    for_events = whole * _exact(delta_share)
     left, below = _down(whole - for_events), _down(allowed)
     if accountant == "gdp":
         mu = largest_mu(below, left / (1 + 2 * ROUNDING))
@@ -90,7 +88,7 @@ def limit(
             raise Infeasible("a budget that some mu meets", f"epsilon = {epsilon:g}, delta = {delta:g}", "raise it.")
     else:
         noise = Fraction(largest_rho(below, left))
-    return Amount(math.floor(noise * UNITS[numerals]), math.floor(for_events * UNITS[numerals]))
+    return Amount(math.floor(noise * UNITS), math.floor(for_events * UNITS))
 
 
 def largest_rho(epsilon: float, delta: float) -> float:
@@ -101,30 +99,30 @@ def largest_rho(epsilon: float, delta: float) -> float:
     return edge(lambda rho: delta_from_rho(rho, epsilon), delta, least, _LARGEST_NOISE)
 
 
-def delta_of_noise(total: Amount, accountant: Accountant, epsilon: float, numerals: Numerals = "decimal") -> float:
+def delta_of_noise(total: Amount, accountant: Accountant, epsilon: float) -> float:
     """What the noise of a sum has as delta at epsilon. Rounded up."""
     if accountant == "basic":
-        return 0.0 if total.noise <= _exact(epsilon, numerals) * UNITS[numerals] else 1.0
+        return 0.0 if total.noise <= _exact(epsilon) * UNITS else 1.0
     if accountant == "zcdp":
-        return delta_from_rho(value(total.noise, numerals), epsilon)
-    mu = math.nextafter(math.sqrt(value(total.noise, numerals)), math.inf)
+        return delta_from_rho(value(total.noise), epsilon)
+    mu = math.nextafter(math.sqrt(value(total.noise)), math.inf)
     return raise_for_rounding(float(delta_gaussian(mu, epsilon)))
 
 
-def composed_epsilon(total: Amount, accountant: Accountant, delta: float, numerals: Numerals = "decimal") -> float:
+def composed_epsilon(total: Amount, accountant: Accountant, delta: float) -> float:
     """The smallest epsilon at which a fixed list of spends with this sum has `delta` in all; infinite if there is none.
 
     For comparison: the list must not have been chosen in view of results for gdp and zcdp, whose filters hold at the
     epsilon and the split that were fixed before.
     """
-    left = delta - value(total.delta, numerals)
+    left = delta - value(total.delta)
     if accountant == "basic":
-        return value(total.noise, numerals) if left >= 0 else math.inf
+        return value(total.noise) if left >= 0 else math.inf
     if left <= 0:
         return math.inf
 
     def delta_at(epsilon: float) -> float:
-        return delta_of_noise(total, accountant, epsilon, numerals)
+        return delta_of_noise(total, accountant, epsilon)
 
     enough = 1.0
     while delta_at(enough) > left:
@@ -132,21 +130,21 @@ def composed_epsilon(total: Amount, accountant: Accountant, delta: float, numera
     return edge(delta_at, left, enough, 0.0)
 
 
-def value(units: int, numerals: Numerals = "decimal") -> float:
+def value(units: int) -> float:
     """A sum as a double: the one with this decimal, or else rounded up."""
-    exact = Fraction(units, UNITS[numerals])
+    exact = Fraction(units, UNITS)
     nearest = float(exact)
-    return nearest if _exact(nearest, numerals) >= exact else math.nextafter(nearest, math.inf)
+    return nearest if _exact(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
-def _exact(number: float, numerals: Numerals) -> Fraction:
-    """What a double stands for: the shortest decimal that names it, or its own value."""
-    return Fraction(repr(float(number))) if numerals == "decimal" else Fraction(number)
+def _exact(number: float) -> Fraction:
+    """What a double stands for: the shortest decimal that names it."""
+    return Fraction(repr(float(number)))
 
 
-def _up(exact: Fraction, numerals: Numerals) -> int:
+def _up(exact: Fraction) -> int:
     """In units of sums, rounded up."""
-    return math.ceil(exact * UNITS[numerals])
+    return math.ceil(exact * UNITS)
 
 
 def _down(exact: Fraction) -> float:
