@@ -16,7 +16,7 @@ import numpy as np
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.measures import Column, Floats, Measure, NoisyMeasure, NoisySum, Nulls, one_error, or_lost
+from dphist.measures import Column, Floats, Measure, NoisyMeasure, NoisySum, one_error, or_lost
 from dphist.quantiles import NoisyQuantiles
 from dphist.words import number
 
@@ -26,15 +26,8 @@ Chosen = Literal["given", "lower", "upper", "both", "nothing"]
 PRESENT_SHARE: Final = 0.2
 """The part of a mean's budget, or of a variance's, for the number of units, or records, that have a value."""
 
-_USUAL: Final = {
-    "nulls": "counted",
-    "records": 1,
-    "chosen": "given",
-    "expression": None,
-    "probabilities": (),
-    "excess": (),
-}
-"""What old plans do not say."""
+_STORED_IF_OTHER: Final = ("records", "chosen", "expression", "probabilities", "excess")
+"""Fields that a plan states where they differ from their defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +36,6 @@ class Aggregate:
 
     records: how much the records of one unit weigh in one group at most, where an aggregate is of records (variance, std,
     quantile). probabilities: which quantiles, in rising order; all are read off one tree.
-    nulls: "counted" only in plans of old versions, see `Measure`.
 
     chosen: which bounds a release chooses from the data, for a share of epsilon; they are None until then. "nothing": it saw
     no value, and the aggregate is left out. excess: what such bounds cut off of a unit's value, or of its square, on average,
@@ -56,7 +48,6 @@ class Aggregate:
     lower: float | None
     upper: float | None
     weight: float = 1.0
-    nulls: Nulls = "counted"
     records: int = 1
     chosen: Chosen = "given"
     expression: str | None = None
@@ -71,8 +62,6 @@ class Aggregate:
         for bound, sides in ((self.lower, ("lower", "both", "nothing")), (self.upper, ("upper", "both", "nothing"))):
             if bound is None and self.chosen not in sides:
                 raise InvalidParameter(f"both bounds of {self.name}", "one or none", "or auto, to have it chosen.")
-        if self.nulls == "counted" and self.kind not in ("sum", "mean", "rows"):
-            raise InvalidParameter(f"nulls left out of {self.name}", "counted")
         if self.kind == "count_of" and self.chosen != "given":
             raise InvalidParameter("no bounds to choose for a count of values", self.chosen)
         if (self.kind == "quantile") != bool(self.probabilities):
@@ -140,7 +129,7 @@ class Aggregate:
             return ()
         if self.kind == "count_of":
             return (self._part("filled", 1.0),)
-        if self.kind == "mean" and self.nulls == "left out":
+        if self.kind == "mean":
             return self._part("mean", 1 - PRESENT_SHARE), self._part("present", PRESENT_SHARE)
         if self.kind == "quantile":
             return (self._part("bins", 1.0),)
@@ -159,15 +148,16 @@ class Aggregate:
             self.column,
             *bounds,
             weight=self.weight * share,
-            nulls="left out" if whole else self.nulls,
             records=self.records if by_record else 1,
             expression=self.expression,
         )
 
     def to_data(self) -> dict[str, Any]:
-        """As plans store it: what is as in old plans is left out."""
-        data = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in data.items() if name not in _USUAL or value != _USUAL[name]}
+        """As plans store it."""
+        stated = [
+            one for one in fields(self) if one.name not in _STORED_IF_OTHER or getattr(self, one.name) != one.default
+        ]
+        return {one.name: getattr(self, one.name) for one in stated}
 
     def columns(
         self,
@@ -206,14 +196,10 @@ class Aggregate:
             for name, values, errors, totals, ends in rows
         ]
 
-    def _mean(self, deviation: tuple[NoisyMeasure, NoisySum], present: Any = None) -> Column:
+    def _mean(self, deviation: tuple[NoisyMeasure, NoisySum], present: tuple[NoisyMeasure, NoisySum]) -> Column:
         """centre + recentred sum/number of units with a value, cut to the bounds. Errors are of first order in the noise."""
         part = deviation[1]
-        noises: tuple[Floats, ...]
-        if present is None:
-            units, noises = part.units, (np.asarray(part.units_std),)
-        else:
-            units, noises = present[0].total(present[1])
+        units, noises = present[0].total(present[1])
         number, std = units, np.sqrt(sum(noise**2 for noise in noises))
         units = np.maximum(units, 1.0)
         centre = deviation[0].measure.centre
@@ -261,17 +247,13 @@ class Aggregate:
             values, noises = _root(variance, noises, math.sqrt(largest))
         return Column(self.name, values, noises, span=self.span, present=records)
 
-    def noises(self, values: Floats, noisy: Mapping[str, NoisyMeasure], count: NoisySum) -> tuple[Floats, ...] | None:
+    def noises(self, noisy: Mapping[str, NoisyMeasure], count: NoisySum) -> tuple[Floats, ...] | None:
         """The stds of the noises in published values, if they follow from the table; None if from unpublished sums, too."""
         measures = self.measures
         if len(measures) > 1 or self.kind == "quantile":
             return None
         own = np.full(len(count.units), noisy[measures[0].name].noise_std)
-        centre = measures[0].centre
-        if self.kind != "mean":
-            return own, np.asarray(abs(centre) * count.units_std), *self._cut(count.units)
-        units = np.maximum(count.units, 1.0)
-        return own / units, np.abs(values - centre) * count.units_std / units
+        return own, np.asarray(abs(measures[0].centre) * count.units_std), *self._cut(count.units)
 
     @property
     def estimand(self) -> str:
@@ -280,13 +262,12 @@ class Aggregate:
             return f"nothing: no value of {self.column or 'any unit'} but 0 could be told from noise, so no bounds were found"
         lower, upper = self.bounds
         clamped = "clamped to bounds that the data chooses" if self.open else f"clamped to [{lower:g}, {upper:g}]"
-        absent = "" if self.nulls == "left out" else "; a unit without a value has 0 in a sum and the centre in a mean"
         weight = "one" if self.records == 1 else f"{self.records:,}"
         values = "values" if self.expression is None else f"values of {self.expression}"
         records = f"of records' {values} {clamped}, those of one unit in one group weighing at most {weight} together"
         words = {
-            "sum": f"the sum over units of the sum of a unit's {values} in the group, {clamped}{absent}",
-            "mean": f"the mean over units with a value of the mean of a unit's {values} in the group, {clamped}{absent}",
+            "sum": f"the sum over units of the sum of a unit's {values} in the group, {clamped}",
+            "mean": f"the mean over units with a value of the mean of a unit's {values} in the group, {clamped}",
             "rows": f"the number of records, at most {'as many as the data chooses' if self.open else f'{upper:g}'} of a unit",
             "count_of": f"the number of units with a value in {self.column}",
             "distinct": (

@@ -20,7 +20,6 @@ from dphist.noise.laws import DiscreteLaplace, Law, RoundedGaussian
 from dphist.quantiles import LOST, STEP_BITS, Tree
 
 Kind = Literal["sum", "mean", "rows", "filled", "present", "records", "deviation", "square", "bins", "distinct"]
-Nulls = Literal["counted", "left out"]
 Floats: TypeAlias = NDArray[np.float64]
 
 MOST_MEASURES: Final = 16
@@ -62,8 +61,7 @@ class Measure:
     an `expression`, which gives a record's value, `column` is just its name.
 
     A unit without any value adds nothing, as in SQL. Its steps are then those of 0, and 0 lies inside the range of steps even
-    where it is outside the bounds: the measure is 0 for whoever is not there. (nulls "counted", as plans of old versions say:
-    such a unit adds 0, clamped, to a sum, and the centre to a mean.)
+    where it is outside the bounds: the measure is 0 for whoever is not there.
 
     One unit moves the sum of one group by at most `sensitivity_steps` steps, in either direction. `weight` is its share of the
     budget, relative to the count's.
@@ -75,13 +73,11 @@ class Measure:
     upper: float
     weight: float = 1.0
     lattice: Lattice | None = None
-    nulls: Nulls = "counted"
     records: int = 1
     expression: str | None = None
 
     def __post_init__(self) -> None:
         checks.check_choice("kind", self.kind, get_args(Kind))
-        checks.check_choice("nulls", self.nulls, get_args(Nulls))
         if (self.column is None) != (self.kind == "rows"):
             raise InvalidParameter("a column for sums and means, none for rows", repr(self.column))
         if self.kind == "distinct":
@@ -136,7 +132,7 @@ class Measure:
             return 0.0, float(self.records)
         if self.kind == "square":
             return 0.0, self.half**2
-        if self.kind == "sum" and self.nulls == "left out":
+        if self.kind == "sum":
             return min(self.lower, 0.0), max(self.upper, 0.0)
         return self.lower, self.upper
 

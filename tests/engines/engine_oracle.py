@@ -118,12 +118,8 @@ def steps(measure: Measure, records: Sequence[Record]) -> int:
     values = [value for value in given if value is not None and not (isinstance(value, float) and math.isnan(value))]
     if measure.whole:
         return _whole(measure, min(len(values), measure.records) - measure.centre)
-    if not values and (measure.nulls == "counted" or measure.kind == "sum"):
-        nothing = measure.centre if measure.kind == "mean" else 0.0
-        clamped = _clamp(nothing, measure) if measure.nulls == "counted" else nothing
-        return _whole(measure, clamped - measure.centre)
     if not values:
-        return 0
+        return _whole(measure, 0.0 - measure.centre) if measure.kind == "sum" else 0
     if measure.kind in ("sum", "mean"):
         total = float(sum(_record(float(value) / measure.record_step) for value in values)) * measure.record_step
         return _whole(measure, _clamp(total / (len(values) if measure.kind == "mean" else 1), measure) - measure.centre)

@@ -243,15 +243,15 @@ def test_a_unit_that_reading_would_shorten_is_refused(kind: str) -> None:
 
 
 LEFT_OUT = (
-    Measure("sum", "value", 2.0, 3.0, nulls="left out"),
-    Measure("mean", "value", 1.0, 5.0, nulls="left out"),
+    Measure("sum", "value", 2.0, 3.0),
+    Measure("mean", "value", 1.0, 5.0),
     Measure("filled", "text", 0.0, 1.0),
     Measure("present", "value", 0.0, 1.0),
     Measure("records", "value", 0.0, 1.0, records=3),
-    Measure("deviation", "value", -2.0, 6.0, nulls="left out", records=3),
-    Measure("square", "value", -2.0, 6.0, nulls="left out", records=3),
-    Measure("deviation", "other", -2.0, 6.0, nulls="left out"),
-    Measure("square", "other", -2.0, 6.0, nulls="left out"),
+    Measure("deviation", "value", -2.0, 6.0, records=3),
+    Measure("square", "value", -2.0, 6.0, records=3),
+    Measure("deviation", "other", -2.0, 6.0),
+    Measure("square", "other", -2.0, 6.0),
 )
 
 

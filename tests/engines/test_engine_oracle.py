@@ -32,13 +32,13 @@ MEAN = Measure("mean", "value", 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19))
 ROWS = Measure("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
 MEASURES = (SUM, MEAN, ROWS)
 AS_IN_SQL = (
-    Measure("sum", "value", 2.0, 3.0, nulls="left out", lattice=Lattice(1.5, 2.0**-19)),
-    Measure("mean", "value", 1.0, 5.0, nulls="left out", lattice=Lattice(3.0, 2.0**-19)),
+    Measure("sum", "value", 2.0, 3.0, lattice=Lattice(1.5, 2.0**-19)),
+    Measure("mean", "value", 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19)),
     Measure("filled", "text", 0.0, 1.0),
     Measure("present", "value", 0.0, 1.0),
     Measure("records", "value", 0.0, 1.0, records=2),
-    Measure("deviation", "value", -2.0, 6.0, nulls="left out", records=2),
-    Measure("square", "value", -2.0, 6.0, nulls="left out", records=2),
+    Measure("deviation", "value", -2.0, 6.0, records=2),
+    Measure("square", "value", -2.0, 6.0, records=2),
 )
 
 SCHEMA = pa.schema(

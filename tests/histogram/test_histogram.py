@@ -71,7 +71,7 @@ def test_taking_groups_takes_everything_along() -> None:
         {"lattice": Lattice(5.0, 0.0)},
         {"lattice": Lattice(5.0, 2.0**-39)},
         {"weight": 0.0},
-        {"lower": 1e12, "upper": 1e12 + 10},
+        {"kind": "mean", "lower": 1e12, "upper": 1e12 + 10},
     ],
 )
 def test_measures_are_checked(changed: dict[str, object]) -> None:
@@ -111,7 +111,8 @@ def test_the_far_bound_decides() -> None:
 
 def test_a_mean_is_cut_to_its_bounds() -> None:
     mean = Aggregate("mean", "v", 0.0, 10.0)
-    noisy = NoisyMeasure(mean.measures[0], RoundedGaussian(Fraction(3), 0))
     part = NoisySum(np.array([-900.0, 0.0, 900.0]), (np.ones(3),), np.full(3, 10.0), 1.0)
-    (column,) = mean.columns({noisy.name: (noisy, part)})
+    units = NoisySum(np.full(3, 5.0), (np.ones(3),), np.full(3, 10.0), 1.0)
+    noisy = [NoisyMeasure(measure, RoundedGaussian(Fraction(3), 0)) for measure in mean.measures]
+    (column,) = mean.columns({one.name: (one, of) for one, of in zip(noisy, (part, units), strict=True)})
     assert column.values.tolist() == [0.0, 5.0, 10.0]

@@ -142,11 +142,11 @@ def test_the_shares_of_an_aggregate_are_those_of_its_measures(
 ) -> None:
     for kind in ("sum", "mean", "variance", "std", "count_of"):
         bounds = (0.0, 1.0) if kind == "count_of" else (lower, lower + width)
-        one = Aggregate(kind, "x", *bounds, weight=weight, nulls="left out", records=records)
+        one = Aggregate(kind, "x", *bounds, weight=weight, records=records)
         assert sum(measure.weight for measure in one.measures) == pytest.approx(weight)
     both = [
-        Aggregate("variance", "x", lower, lower + width, 1.0, "left out", records),
-        Aggregate("std", "x", lower, lower + width, 2.0, "left out", records),
+        Aggregate("variance", "x", lower, lower + width, 1.0, records),
+        Aggregate("std", "x", lower, lower + width, 2.0, records),
     ]
     measures = merge(both)
     assert len(measures) == 3
@@ -156,13 +156,12 @@ def test_the_shares_of_an_aggregate_are_those_of_its_measures(
 def test_a_sum_reaches_to_zero() -> None:
     """Who has no value adds 0, also where that is outside the bounds: the sensitivity says so."""
     for lower, upper, sensitivity in ((2.0, 3.0, 1.5), (-3.0, -2.0, 1.5), (-1.0, 3.0, 2.0), (0.0, 4.0, 2.0)):
-        assert Measure("sum", "x", lower, upper, nulls="left out").sensitivity == sensitivity
-        assert Measure("sum", "x", lower, upper).sensitivity == (upper - lower) / 2
+        assert Measure("sum", "x", lower, upper).sensitivity == sensitivity
 
 
 def test_errors_of_a_spread_are_those_of_repeated_noise() -> None:
     """To first order: noise on the three sums moves the variance as far as its standard error says."""
-    one = Aggregate("variance", "x", 0.0, 10.0, nulls="left out")
+    one = Aggregate("variance", "x", 0.0, 10.0)
     noisy = {m.name: NoisyMeasure(m, RoundedGaussian(Fraction(1), 0)) for m in one.measures}
     generator = np.random.default_rng(1)
     n, runs = 400.0, 20_000
@@ -177,7 +176,7 @@ def test_errors_of_a_spread_are_those_of_repeated_noise() -> None:
         parts[measure.name] = noisy[measure.name], NoisySum(values, (np.full(runs, std),), counts, count_std)
     (column,) = one.columns(parts)
     assert column.values.std() == pytest.approx(column.std_errors.mean(), rel=0.05)
-    root = Aggregate("std", "x", 0.0, 10.0, nulls="left out").columns(parts)[0]
+    root = Aggregate("std", "x", 0.0, 10.0).columns(parts)[0]
     assert root.values.std() == pytest.approx(root.std_errors.mean(), rel=0.05)
 
 

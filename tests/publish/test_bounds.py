@@ -50,7 +50,7 @@ def bucket(size: float) -> int:
 
 def sizes(engine: Engine, table: pa.Table, of: Of, seed: int = 3) -> Counter[int]:
     kind: Any = {"record": "deviation"}.get(of, of)
-    measure = Measure(kind, None if of == "rows" else "x", 0.0, 1.0, nulls="left out")
+    measure = Measure(kind, None if of == "rows" else "x", 0.0, 1.0)
     with engine.open(table, GroupByQuery("unit", (Key("key"),), (measure,)), seed=seed) as records:
         found = records.sizes(1, of)
     assert len(found) == BUCKETS
@@ -258,7 +258,7 @@ def test_chosen_bounds_are_bounds_that_a_measure_takes(lower: float, size: float
         assert cut.lower < cut.upper
         assert cut.noise > 0
         assert min(cut.bias, cut.spread) >= 0
-        Measure("sum", "x", cut.lower, cut.upper, nulls="left out")
+        Measure("sum", "x", cut.lower, cut.upper)
 
 
 def test_what_no_release_can_use_is_refused_before_anything_is_read() -> None:

@@ -120,7 +120,7 @@ def test_plans_are_stored_and_read_with_it(tmp_path: Path) -> None:
 def test_an_aggregate_of_distinct_values_starts_at_zero() -> None:
     for lower, upper in ((1.0, 3.0), (0.0, 0.5)):
         with pytest.raises(DphistError):
-            Aggregate("distinct", "page", lower, upper, nulls="left out")
+            Aggregate("distinct", "page", lower, upper)
 
 
 def test_the_command_line_writes_and_verifies_it(tmp_path: Path) -> None:

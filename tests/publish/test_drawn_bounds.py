@@ -46,7 +46,7 @@ FULL, SPARSE = table(3.0, UNITS), table(40.0, 250)
 @cache
 def exact(scale: float, kept: int) -> Integers:
     """How many units have a value of which size."""
-    query = GroupByQuery("unit", (Key("key"),), (Measure("deviation", "x", 0.0, 1.0, nulls="left out"),))
+    query = GroupByQuery("unit", (Key("key"),), (Measure("deviation", "x", 0.0, 1.0),))
     with DuckDBEngine().open(table(scale, kept), query) as records:
         return records.sizes(1, "record")
 

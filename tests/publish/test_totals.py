@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,12 +18,11 @@ from typer.testing import CliRunner
 
 import dphist as dp
 from dphist.cli.app import app
-from dphist.errors import InvalidParameter, InvalidPlan
+from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.noise import DiscreteLaplace
 from dphist.noise.tails import log_tail, log_two_tail
 from dphist.noise.testing import SeededEntropy
-from dphist.planning.request import Request
 from dphist.publish.files import write_table
 from dphist.publish.result import Selection
 from dphist.publish.run import prepare, privatise
@@ -111,36 +108,12 @@ def test_a_complete_public_list_has_one_number_as_before() -> None:
     assert found.totals.total.std_error == math.sqrt(2) * scale
 
 
-def test_plans_from_before_keep_one_number_and_files_are_verified(tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    dp.plan(**BUDGET, max_groups=1, total=True).save(path)
-    data = json.loads(path.read_text())
-    assert data["request"].pop("other") is True
-    path.write_text(json.dumps(data))
-    old = dp.Plan.load(path)
-    assert old.request == replace(dp.plan(**BUDGET, max_groups=1, total=True).request, other=False)
-    found = run(overlapping(), old, intervals=0.9)
-    assert found.total == 640
-    assert found.totals is not None
-    assert found.totals.covered is None
-    file = tmp_path / "out.parquet"
-    found.write(file)
-    assert not [check for check in examine(file) if check.failed]
-    # As it was written then: without bounds, and as negative as noise made it.
-    before = {**found.metadata(), "total_units": {"value": -3.0, "std_error": found.totals.total.std_error}}
-    assert "other" not in before["plan"]["request"]
-    write_table(found.to_arrow(), before, file, overwrite=True)
-    assert not [check for check in examine(file) if check.failed]
-
-
 def test_other_units_need_a_total_and_groups_that_may_stay_hidden() -> None:
-    plain = dp.plan(**BUDGET, max_groups=1).request
-    for request in (plain, dp.plan(**BUDGET, keys=4, total=True).request, dp.plan(**BUDGET, sketch=4).request):
-        with pytest.raises(InvalidParameter, match="a total, of groups that may stay hidden"):
-            replace(request, other=True)
-    with pytest.raises(InvalidParameter, match="true or false as other"):
-        replace(plain, other=1)  # type: ignore[arg-type]
-    assert not dp.plan(**BUDGET, sketch=4, total=True).request.other
+    """Which follows from the rest of a request, and is not stored."""
+    for asked in ({"max_groups": 1}, {"keys": 4, "total": True}, {"sketch": 4}, {"sketch": 4, "total": True}):
+        assert not dp.plan(**BUDGET, **asked).request.other  # type: ignore[arg-type]
+    for asked in ({"max_groups": 1, "total": True}, {"keys": 4, "sparse": True, "total": True}):
+        assert dp.plan(**BUDGET, **asked).request.other  # type: ignore[arg-type]
 
 
 def test_a_histogram_without_its_pairs_is_refused() -> None:
@@ -152,7 +125,7 @@ def test_a_histogram_without_its_pairs_is_refused() -> None:
 
 def test_two_numbers_cost_what_one_did() -> None:
     two = dp.plan(**BUDGET, max_groups=1, total=True)
-    one = replace(two, request=replace(two.request, other=False))
+    one = dp.plan(**BUDGET, keys=4, total=True)
     assert two.request.total_scale == one.request.total_scale
     assert two.request.mechanism_epsilon == one.request.mechanism_epsilon
     assert 1 / (two.request.total_scale or 0) + two.request.mechanism_epsilon <= 1.0
@@ -195,6 +168,7 @@ def test_bounds_are_not_those_of_a_normal_law() -> None:
 
 
 REQUEST = dp.plan(**BUDGET, max_groups=1, total=True).request
+ONE_NUMBER = dp.plan(**BUDGET, keys=3, total=True).request
 whole = st.integers(-300, 300)
 
 
@@ -225,7 +199,7 @@ def test_a_value_that_is_cut_is_covered_as_often(truth: int, noise: int, level: 
     found = []
     for negative in (True, False):
         values = published_values((truth + noise,), allow_negative=negative)
-        total = estimated(values, replace(REQUEST, other=False), level, allow_negative=negative).total
+        total = estimated(values, ONE_NUMBER, level, allow_negative=negative).total
         assert total.low is not None
         assert total.high is not None
         found.append(total.low <= truth <= total.high)
@@ -322,14 +296,3 @@ def test_the_command_has_totals_and_their_sign(tmp_path: Path) -> None:
     assert not [check for check in examine(out) if check.failed]
     words = "the number of units, with noise of std 40, and of those in no released group, with noise of std 28.28"
     assert words in " ".join(str(dp.plan(**BUDGET, max_groups=1, total=True)).split())
-
-
-def test_a_damaged_plan_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    dp.plan(**BUDGET, max_groups=1).save(path)
-    data = json.loads(path.read_text())
-    data["request"]["other"] = True
-    path.write_text(json.dumps(data))
-    with pytest.raises(InvalidPlan, match="a total, of groups"):
-        dp.Plan.load(path)
-    assert not Request(1.0, 1e-6, max_groups=1, total=True).other

@@ -79,21 +79,12 @@ def test_a_table_that_its_plan_cannot_give_is_told(tmp_path: Path) -> None:
     assert failed(tmp_path, listed, listed.to_arrow().slice(0, 2)) == {"groups"}
 
 
-def test_a_file_from_before_counts_were_estimated_given_release(tmp_path: Path) -> None:
-    """It has noisy counts in their place, with the std of the noise; a new one may not."""
+def test_noisy_counts_are_not_published_in_the_place_of_estimates(tmp_path: Path) -> None:
     found = dp.release(EVENTS, **OPTIONS, max_groups=3)
-    table, std = found.to_arrow(), found.plan.mechanism.noise_std
-    old = with_column(table, "count", table["count_noisy"]).drop_columns(["count_noisy"])
-    old = with_column(old, "count_std_error", pa.array(np.full(old.num_rows, std)))
-    assert failed(tmp_path, found, old, version=2) == set()
-    assert failed(tmp_path, found, old) == {"columns"}
+    plain = with_column(found.to_arrow(), "count", found.to_arrow()["count_noisy"]).drop_columns(["count_noisy"])
+    assert failed(tmp_path, found, plain) == {"columns"}
     largest = dp.top_k(UNEQUAL, k=2, method="from-top", **OPTIONS)
-    table = largest.to_arrow().drop_columns(["count_std_error"]).rename_columns(["item", "x", "count"])
-    table = table.drop_columns(["x"]).append_column(
-        "count_std_error", pa.array(np.full(table.num_rows, largest.plan.mechanism.noise_std))
-    )
-    assert failed(tmp_path, largest, table, version=2) == set()
-    assert failed(tmp_path, largest, version=3, cut_off=None) == {"guarantee"}
+    assert failed(tmp_path, largest, cut_off=None) == {"guarantee"}
 
 
 def test_a_total_that_was_paid_for_is_there(tmp_path: Path) -> None:

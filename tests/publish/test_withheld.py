@@ -224,13 +224,6 @@ def test_verify_computes_anew_what_is_withheld(edit: Edit, written: Path, tmp_pa
         assert failed["withheld"].startswith("are not the values that say less than their bounds alone")
 
 
-def test_files_from_before_have_all_values() -> None:
-    """Version 4 published values that say nothing: they are not missed, and none may be null."""
-    from dphist.verification.claims import withholds
-
-    assert [withholds(version) for version in (1, 4, 5)] == [False, False, True]
-
-
 @pytest.mark.parametrize(
     "options", [{"max_groups": 1}, {"max_groups": 1, "mechanism": "laplace"}, {"keys": 7}], ids=str
 )

@@ -236,7 +236,7 @@ def test_a_plan_compares_a_few_mechanisms(tmp_path: Path) -> None:
         ({"alternatives": [{}]}, "an alternative of .* to be one of"),
         ({"mechanism": {**data["mechanism"], "name": ["x"]}}, "the mechanism of .* to be one of"),
         ({"extra": 1}, "a valid extra"),
-        ({"version": True}, "a plan of version 1"),
+        ({"version": True}, "of version 1"),
     ):
         path.write_text(json.dumps({**data, **change}))
         with pytest.raises(dp.InvalidPlan, match=told):

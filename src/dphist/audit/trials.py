@@ -179,7 +179,7 @@ def many_totals(
 
 def sizes_of(table: pa.Table) -> Integers:
     """The exact histogram of how large sums are, as the product counts it."""
-    query = GroupByQuery(UNIT, (Key(KEY),), (Measure("sum", "value", 0.0, 1.0, nulls="left out"),))
+    query = GroupByQuery(UNIT, (Key(KEY),), (Measure("sum", "value", 0.0, 1.0),))
     with DuckDBEngine().open(table, query, seed=1) as records:
         return records.sizes(1, "sum")
 

@@ -350,7 +350,7 @@ def _totals(measure: Measure, position: int, value: str, dialect: Dialect) -> di
 def _steps(measure: Measure, position: int, value: str, dialect: Dialect) -> str:
     """What one unit adds to the recentred sum of one group, in whole steps. `Measure` says what."""
     number = "number_of_records" if measure.kind == "rows" else f"number_of_{value}"
-    centre, counted = double(measure.centre), measure.nulls == "counted"
+    centre = double(measure.centre)
     least_one = f"GREATEST({number}, 1)"  # where nothing is divided, since nothing is there
     if measure.kind == "bins":  # rounded down, as `Tree.weight_steps` is: together at most sensitivity_steps
         share = dialect.truncated(f"{double(measure.sensitivity_steps)} / {least_one}")
@@ -360,12 +360,9 @@ def _steps(measure: Measure, position: int, value: str, dialect: Dialect) -> str
     if measure.whole:
         away = f"{clamped(f'CAST({number} AS DOUBLE)', *measure.span)} - {centre}"
     elif measure.kind == "sum":
-        inside = clamped(f"COALESCE({total}, 0)" if counted else total, measure.lower, measure.upper)
-        away = f"{inside if counted else f'CASE WHEN {number} = 0 THEN 0 ELSE {inside} END'} - {centre}"
+        away = f"CASE WHEN {number} = 0 THEN 0 ELSE {clamped(total, measure.lower, measure.upper)} END - {centre}"
     elif measure.kind == "mean":
-        mean = f"{total} / {least_one}"
-        inside = clamped(f"COALESCE({mean}, {centre})" if counted else mean, measure.lower, measure.upper)
-        away = f"{inside} - {centre}"
+        away = f"{clamped(f'{total} / {least_one}', measure.lower, measure.upper)} - {centre}"
     else:
         away = f"({total} - {number} * {centre})"
         away += f" * LEAST({double(1)}, {double(measure.records)} / {least_one})"
@@ -373,7 +370,7 @@ def _steps(measure: Measure, position: int, value: str, dialect: Dialect) -> str
     whole = dialect.truncated(f"({away}) / {double(measure.step)}")
     limit = float(measure.sensitivity_steps)
     steps = f"CAST({clamped(whole, -limit, limit)} AS BIGINT)"
-    if measure.kind in ("mean", "deviation", "square") and not counted:
+    if measure.kind in ("mean", "deviation", "square"):
         steps = f"CASE WHEN {number} = 0 THEN 0 ELSE {steps} END"
     return f"{steps} AS steps_{position}"
 

@@ -328,7 +328,6 @@ def _request(asked: PlanOptions) -> Request:
         keys_only=asked["keys_only"],
         emphasis=asked["emphasis"],
         choice="given" if settled else choice,
-        other=asked["total"] and asked["sketch"] is None and (keys is None or asked["sparse"]),
     )
 
 
@@ -400,7 +399,6 @@ def _aggregate(
         name,
         lower,
         upper,
-        nulls="left out",
         records=records,
         chosen=sides.get((lower is None, upper is None), "given"),
         probabilities=probabilities,

@@ -45,8 +45,6 @@ class Request:
 
     keys_only: no counts and nothing else beside the keys; all of the budget goes to selecting them. emphasis: what gets more of
     the budget where keys are selected and counted.
-
-    other: the total is measured as two numbers, units in some released group and in none. Plans from before it have one.
     """
 
     epsilon: float
@@ -68,7 +66,6 @@ class Request:
     choice: Choice = "given"
     keys_only: bool = False
     emphasis: Emphasis = "balanced"
-    other: bool = False
 
     def __post_init__(self) -> None:
         dense = self.keys is not None and not self.sparse_keys
@@ -80,14 +77,13 @@ class Request:
             if (value := getattr(self, name)) is not None:
                 checks.check_whole(name, value, hint="" if name == "keys" else "leave it out if you know no bound.")
         check_noise(self.noise_std, self.correlation)
-        for name in ("sparse_keys", "total", "keys_only", "other"):
+        for name in ("sparse_keys", "total", "keys_only"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidParameter(f"true or false as {name}", repr(getattr(self, name)))
         checks.check_choice("noise", self.noise, NOISES)
         checks.check_choice("choice", self.choice, CHOICES)
         checks.check_choice("emphasis", self.emphasis, EMPHASES)
         self._check_keys_only()
-        self._check_other()
         self._check_groups()
         self._check_choice()
         self._check_analysis()
@@ -113,11 +109,6 @@ class Request:
         if given:
             hint = "leave it out: no counts are published."
             raise InvalidParameter("keys only, without bounds, lists, sums or totals", ", ".join(given), hint)
-
-    def _check_other(self) -> None:
-        """Where every listed group is released nobody is in none, and a sketch has no units to look at."""
-        if self.other and not (self.total and self.thresholded and self.sketch is None):
-            raise InvalidParameter("a total, of groups that may stay hidden, with other units", "another request")
 
     def _check_groups(self) -> None:
         if self.sketch is not None:
@@ -205,6 +196,14 @@ class Request:
     def thresholded(self) -> bool:
         """Whether groups are hidden below a threshold: always, but for a dense public list of keys."""
         return self.keys is None or self.sparse_keys
+
+    @property
+    def other(self) -> bool:
+        """Whether a total is measured as two numbers, of units in some released group and in none.
+
+        Where every listed group is released nobody is in none, and a sketch has no units to look at.
+        """
+        return self.total and self.thresholded and self.sketch is None
 
     @property
     def groups_per_unit(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +17,6 @@ FORMAT: Final = "dphist-plan"
 VERSION: Final = 1
 MOST_OF_A_KIND: Final = 3
 """Mechanisms of one name in a plan: each has at most three analyses."""
-
-_LATER: Final = frozenset({"other"})
-"""Fields of a request that plans of version 1 lacked at first."""
 
 _KINDS: Final = {kind.name: kind for kind in GROUP_MECHANISMS}
 
@@ -42,16 +39,10 @@ def to_data(request: Request, mechanism: GroupMechanism, alternatives: tuple[Gro
     return {
         "format": FORMAT,
         "version": VERSION,
-        "request": {**_asked(request), "aggregates": [aggregate.to_data() for aggregate in request.aggregates]},
+        "request": {**asdict(request), "aggregates": [aggregate.to_data() for aggregate in request.aggregates]},
         "mechanism": mechanism.to_data(),
         "alternatives": [other.to_data() for other in alternatives],
     }
-
-
-def _asked(request: Request) -> dict[str, Any]:
-    """The fields of a request. One that came later is written where it is used: files from before have the rest."""
-    usual = {one.name: one.default for one in fields(request) if one.name in _LATER}
-    return {name: value for name, value in asdict(request).items() if name not in usual or value != usual[name]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +72,8 @@ def from_data(data: Any, source: str) -> tuple[Request, GroupMechanism, tuple[Gr
     """The inverse of `to_data`, checked. Whatever it holds, that takes bounded time and memory."""
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InvalidPlan(f"Expected a plan in {source}, got something else. Hint: dphist plan --save writes one.")
-    version = data.get("version")
-    if type(version) is not int or version != VERSION:
-        hint = "plan again with this version of dphist."
-        raise InvalidPlan(f"Expected a plan of version {VERSION} in {source}, got another version. Hint: {hint}")
     try:
+        stored.check_version(data.get("version"), VERSION, f"a plan in {source}", "plan again")
         file = stored.build(_File, data, source)
         mechanism = _mechanism(file.mechanism, f"the mechanism of {source}")
         alternatives = tuple(_mechanism(other, f"an alternative of {source}") for other in file.alternatives)

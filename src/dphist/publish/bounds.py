@@ -147,7 +147,7 @@ def bounds(
         got = "none" if column is None else repr(column)
         raise InvalidParameter("a column, or none for rows", got, "add --column NAME, or --of rows.")
     kinds: dict[str, Any] = {"record": "deviation"}
-    measure = Measure(kinds.get(of, of), column, 0.0, 1.0, nulls="left out")
+    measure = Measure(kinds.get(of, of), column, 0.0, 1.0)
     keys = tuple(map(parse_key, [by] if isinstance(by, str) else by)) or (Key("everything", "1"),)
     who = unit_of(unit)
     query = GroupByQuery(unit=who, by=keys, measures=(measure,), where=where)

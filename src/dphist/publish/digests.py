@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from dphist.words import canonical, hash_of
 
 VERSION: Final = 5
-"""Of the metadata. 1 had no digests, 2 no counts estimated given release, 4 withheld nothing; what they lack is not checked."""
+"""Of the metadata."""
 
 DIGEST: Final = "digest"
 TABLE: Final = "table"

@@ -21,11 +21,11 @@ from dphist.quantiles import NoisyQuantiles, noisy_quantiles
 ORDERS: tuple[Order, ...] = get_args(Order)
 
 
-def column_names(plan: Plan, level: float | None, *, plain: bool = False) -> list[str]:
-    """The names of all columns beside the keys, in order; `plain`: as they were before counts were estimated given release."""
+def column_names(plan: Plan, level: float | None) -> list[str]:
+    """The names of all columns beside the keys, in order."""
     suffixes = ["", STD_ERROR, *([] if level is None else [LOW, HIGH])]
     names = [name + suffix for name in plan.value_names for suffix in suffixes]
-    if plan.mechanism.hides_small_counts and not plain:
+    if plan.mechanism.hides_small_counts:
         names.insert(len(suffixes), "count" + NOISY)
     return names
 

@@ -15,7 +15,6 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from dphist.checks import MOST_GROUPS, Check
 from dphist.errors import DphistError
 from dphist.measures import Floats
-from dphist.planning.plan import NOISY
 from dphist.publish.charge import Receipt, Spend
 from dphist.publish.digests import DIGEST, FILE, TABLE
 from dphist.spreadsheet import ESCAPED
@@ -28,15 +27,6 @@ WORDS: Final = ("guarantee", "estimand", "assumption", "summary")
 
 UNREADABLE: Final = (DphistError, KeyError, TypeError, ValueError, ArithmeticError)
 """What metadata that contradicts itself may raise in the constructors of plans and mechanisms."""
-
-_SINCE_2: Final = ("keys", "null_keys")
-"""What metadata of a stream lacked in version 1; that of a release had both names of its own."""
-
-_SINCE_3: Final = ("cut_off", "summary")
-"""What metadata of a list and of a release lacked before."""
-
-_SINCE_4: Final = ("aggregates",)
-"""What metadata of a release lacked before."""
 
 CLOSE: Final = 1e-9
 """Another version of a numerical library may move the last digits of a number."""
@@ -98,7 +88,6 @@ class Charged(Model):
 class Stated(Charged):
     """What follows from no plan, in metadata of every kind: only a ledger or a digest could confirm it."""
 
-    version: int
     dphist: Text
     created: AwareDatetime
     by: Names
@@ -150,16 +139,6 @@ def columns_and_keys(
     ]
 
 
-def withholds(version: int) -> bool:
-    """Whether values that say less than their bounds alone are null in a table of this version."""
-    return version >= 5
-
-
-def is_plain(version: int, table: pa.Table) -> bool:
-    """Whether a table is from before counts were estimated given release: it has noisy ones in their place."""
-    return version < 3 and "count" + NOISY not in table.column_names
-
-
 def lattice(counts: Floats, bits: int) -> Check:
     """Whether every count is one that the noise can give."""
     steps = np.ldexp(counts, bits)
@@ -187,21 +166,11 @@ def same(stated: object, expected: object, tiny: float = 0.0) -> bool:
     return stated == expected
 
 
-def compare(metadata: dict[str, Any], expected: dict[str, Any], earlier: str | None = None) -> Iterator[Check]:
-    """One failed check for every field that differs, is unknown or is missing; else one that all agree.
-
-    An old file is not blamed for what came later. earlier: the guarantee in the words of before, where they are as true.
-    """
-    version = metadata["version"]
-    if earlier is not None and metadata.get("guarantee") == earlier:
-        expected = {**expected, "guarantee": earlier}
-    seals = (FILE,) if version == 1 else (FILE, DIGEST, TABLE)
+def compare(metadata: dict[str, Any], expected: dict[str, Any]) -> Iterator[Check]:
+    """One failed check for every field that differs, is unknown or is missing; else one that all agree."""
     how = {ESCAPED} if metadata.get(ESCAPED) is True else set()  # how it is written, not what it claims
-    stated = {name: value for name, value in metadata.items() if name not in seals and name not in how}
-    since = {2: _SINCE_2, 3: _SINCE_3, 4: _SINCE_4}
-    later = [name for first, names in since.items() if version < first for name in names]
-    expected = {name: value for name, value in expected.items() if name in stated or name not in later}
-    expected = {**json.loads(canonical(expected)), "version": version, "dphist": stated["dphist"]}
+    stated = {name: value for name, value in metadata.items() if name not in {FILE, DIGEST, TABLE, *how}}
+    expected = {**json.loads(canonical(expected)), "dphist": stated["dphist"]}
     differing, others = dict(_differences(stated, expected, "")), "every field"
     for name in WORDS:
         if name in differing and isinstance(stated.get(name), str) and stated["dphist"] != __version__:

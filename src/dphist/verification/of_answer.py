@@ -23,7 +23,6 @@ _MOST: Final = 1_000
 
 
 class _Answer(claims.Model):
-    version: int
     dphist: claims.Text
     created: AwareDatetime
     statement: claims.Text

@@ -12,7 +12,7 @@ from pydantic import Field
 from dphist.checks import MOST_GROUPS, Check
 from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter
-from dphist.lists.running import describe_stream, stream_guarantee
+from dphist.lists.running import describe_stream
 from dphist.lists.top_k import TopK
 from dphist.measures import Floats
 from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Ranked
@@ -46,22 +46,17 @@ class _TopK(_List):
 
 class _Stream(_List):
     unit: claims.UnitOfText
-    keys: Names = ()
-    null_keys: NullKeys = "group"
+    keys: Names
+    null_keys: NullKeys
     round: int = Field(ge=0, le=MOST_GROUPS)
-
-    @property
-    def is_old(self) -> bool:
-        """Version 1 had names for keys and nothing about nulls."""
-        return self.version == 1
 
     def settings(self, metadata: dict[str, Any]) -> dict[str, Any]:
         """The terms on which the stream was started, numbers as they are written: their hash tells 2 from 2.0."""
         return {
             "unit": self.unit,
-            "by": list(self.by if self.is_old else self.keys),
+            "by": list(self.keys),
             "where": self.where,
-            "null_keys": "group" if self.is_old else self.null_keys,
+            "null_keys": self.null_keys,
             **{name: metadata[name] for name in ("epsilon", "delta", "mechanism")},
         }
 
@@ -73,16 +68,15 @@ def check_top_k(stored: Stored, table: pa.Table) -> Findings:
         mechanism = _METHODS[stated.method].from_data(stated.mechanism, "the metadata")
         plan = TopKPlan(stated.epsilon, stated.delta, stated.k, stated.method, mechanism)
         proved = mechanism.proved_delta(plan.epsilon)
-        plain, cut_off = claims.is_plain(stated.version, table), stated.cut_off
-        if not plain and (cut_off is None) != (mechanism.noise_std is None):
+        cut_off = stated.cut_off
+        if (cut_off is None) != (mechanism.noise_std is None):
             raise InvalidParameter("a cut-off of counts, and none of a list without", "another")
         again = TopK(table, plan, stated.by, True, stated.created, stated.unit, stated.where, stated.receipt, cut_off)
         expected = again.metadata()
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, _NO_MECHANISM)
-    earlier = plan.guarantee if isinstance(stated.unit, str) else None
-    checks = [_proved(proved, stated), *claims.compare(stored.metadata, expected, earlier)]
-    checks += _check_list(table, plan, stated.by, None if plain else cut_off)
+    checks = [_proved(proved, stated), *claims.compare(stored.metadata, expected)]
+    checks += _check_list(table, plan, stated.by, cut_off)
     return Findings(checks, lambda: spend_of_top_k(plan, stated.unit or ""))
 
 
@@ -95,12 +89,9 @@ def _check_list(table: pa.Table, plan: TopKPlan, keys: tuple[str, ...], cut_off:
         return
     few = table.num_rows <= plan.k
     yield Check("groups", few, f"are at most {plan.k:,}" if few else f"are more than {plan.k:,}")
-    if mechanism.noise_std is None:
+    if mechanism.noise_std is None or cut_off is None:
         ranks = numbers(table, "rank").tolist() == list(range(1, table.num_rows + 1))
         yield Check("ranks", ranks, "are 1, 2, 3, …" if ranks else "are not 1, 2, 3, …")
-        return
-    if cut_off is None:
-        yield from _check_counts(table, mechanism.lattice_bits, mechanism.noise_std)
         return
     noisy, bits = numbers(table, "count" + NOISY), mechanism.lattice_bits
     yield claims.lattice(np.append(noisy, cut_off), bits)
@@ -122,15 +113,14 @@ def check_running(stored: Stored, table: pa.Table) -> Findings:
         expected = describe_stream(mechanism, {**settings, "ledger": ledger}, stated.round, stated.created)
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, _NO_MECHANISM)
-    earlier = stream_guarantee(mechanism, {**settings, "unit": "unit"}) if isinstance(stated.unit, str) else None
-    keys = settings["by"] if stated.is_old else [parse_key(name).name for name in settings["by"]]
+    keys = [parse_key(name).name for name in settings["by"]]
     checks = [
         _proved(proved, stated),
-        *claims.compare(stored.metadata, {**expected, "by": keys}, earlier),
+        *claims.compare(stored.metadata, expected),
         Check("round", stated.round <= mechanism.rounds, f"{stated.round:,} of {mechanism.rounds:,} declared"),
         *_check_running_counts(table, mechanism, stated.round, keys),
     ]
-    return Findings(checks, lambda: _spend_of_stream(mechanism, settings, old=stated.is_old))
+    return Findings(checks, lambda: _spend_of_stream(mechanism, settings))
 
 
 def _check_running_counts(table: pa.Table, mechanism: ContinualCounts, number: int, keys: list[str]) -> Iterator[Check]:
@@ -140,14 +130,16 @@ def _check_running_counts(table: pa.Table, mechanism: ContinualCounts, number: i
     threshold = mechanism.threshold
     above = bool((numbers(table, "count") > threshold).all())
     yield Check("threshold", above, f"every count exceeds {threshold:,}" if above else "a count is not above it")
-    yield from _check_counts(table, 0, mechanism.std_at(number))
+    yield claims.lattice(numbers(table, "count"), 0)
+    yield from _check_order_and_errors(table, np.full(table.num_rows, mechanism.std_at(number)))
 
 
-def _spend_of_stream(mechanism: ContinualCounts, settings: dict[str, Any], *, old: bool) -> Spend:
-    """What was charged when it started; its terms are known where the metadata has all of them."""
-    facts = {"delta": settings["delta"], "rounds": mechanism.rounds, "max_groups": mechanism.max_groups}
-    if not old:
-        facts["terms"] = terms_hash(settings)
+def _spend_of_stream(mechanism: ContinualCounts, settings: dict[str, Any]) -> Spend:
+    """What was charged when it started."""
+    facts = {
+        "delta": settings["delta"], "rounds": mechanism.rounds, "max_groups": mechanism.max_groups,
+        "terms": terms_hash(settings),
+    }  # fmt: skip
     return spend_of_mechanism(
         "continual", mechanism, settings["epsilon"], unit=settings["unit"], protects="event", facts=facts,
         calibrate=lambda _: mechanism,
@@ -158,11 +150,6 @@ def _proved(proved: float, stated: _List) -> Check:
     holds = proved <= stated.delta
     words = f"delta({stated.epsilon:g}) = {proved:.4g} {'<=' if holds else '>'} {stated.delta:g}, computed anew"
     return Check("guarantee", holds, words)
-
-
-def _check_counts(table: pa.Table, bits: int, std: float) -> Iterator[Check]:
-    yield claims.lattice(numbers(table, "count"), bits)
-    yield from _check_order_and_errors(table, np.full(table.num_rows, std))
 
 
 def _check_order_and_errors(table: pa.Table, errors: Floats) -> Iterator[Check]:

@@ -17,7 +17,6 @@ from dphist.engines.query import NullKeys, parse_key
 from dphist.errors import InvalidParameter
 from dphist.measures import Column, Floats, NoisySum
 from dphist.planning import Plan, storage
-from dphist.planning.describe import guarantee
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection, describe_release
@@ -42,7 +41,6 @@ def _check_whole(value: float) -> float:
 
 class _Total(claims.Model):
     value: Annotated[float, AfterValidator(_check_whole)]
-    low: float | None = None
 
 
 class _Bounds(claims.Model):
@@ -92,9 +90,7 @@ class _Release(claims.Stated):
             raise InvalidParameter("a noisy total, which the plan pays for", "none")
         if request.other and (problem := contradiction(values, allow_negative=self.allow_negative)):
             raise InvalidParameter("totals that fit together", problem)
-        # One number had no bounds before there were two.
-        bounded = request.other or (self.total_units is not None and self.total_units.low is not None)
-        return estimated(values, request, self.intervals if bounded else None, allow_negative=self.allow_negative)
+        return estimated(values, request, self.intervals, allow_negative=self.allow_negative)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +99,6 @@ class Claims:
 
     plan: Plan
     request: Selection
-    version: int
     checks: list[Check]
     withheld: tuple[Withheld, ...] = ()
 
@@ -136,16 +131,8 @@ def check_claims(metadata: dict[str, Any]) -> Claims:
     if not {name for one in withheld for name in one.names} <= set(plan.limited_names):
         raise InvalidParameter("withheld values of columns with bounds", "others")
     expected = describe_release(plan, request, totals, stated.created, stated.receipt, bounds, withheld)
-    # A column may be called like an expression, and was just the unit. A unit of several parts is always named.
-    earlier = guarantee(plan.request, plan.mechanism) if isinstance(request.unit, str) else None
     detail = f"delta({plan.request.mechanism_epsilon:g}) = {plan.delta:.4g} <= {plan.request.delta:g}, computed anew"
-    return Claims(
-        plan,
-        request,
-        stated.version,
-        [Check("guarantee", True, detail), *claims.compare(metadata, expected, earlier)],
-        withheld,
-    )
+    return Claims(plan, request, [Check("guarantee", True, detail), *claims.compare(metadata, expected)], withheld)
 
 
 def _bounds_of(plan: Plan, stated: Sequence[_Bounds]) -> tuple[ChosenBounds, ...]:
@@ -168,9 +155,9 @@ def _as_charged(plan: Plan) -> Plan:
 
 
 def _check_table(stored: Stored, table: pa.Table, found: Claims) -> Iterator[Check]:
-    plan, request, plain = found.plan, found.request, claims.is_plain(found.version, table)
+    plan, request = found.plan, found.request
     keys = [parse_key(key).name for key in request.by]
-    yield from (named := claims.columns_and_keys(table, keys, column_names(plan, request.intervals, plain=plain)))
+    yield from (named := claims.columns_and_keys(table, keys, column_names(plan, request.intervals)))
     if not named[0].passed:
         return
     if request.null_keys == "drop" and plan.request.keys is None:
@@ -182,18 +169,16 @@ def _check_table(stored: Stored, table: pa.Table, found: Claims) -> Iterator[Che
         yield _check_order(stored, table, np.zeros(0), keys, request)
         return
     counts = numbers(table, "count")
-    given = plan.mechanism.hides_small_counts and not plain
+    given = plan.mechanism.hides_small_counts
     noisy = numbers(table, "count" + NOISY) if given else counts
     if not (np.isfinite(counts).all() and np.isfinite(noisy).all()):
         yield Check("counts", False, "one is no number")
         return
     yield from _check_counts(noisy, plan, request.integers and not given)
     yield _check_order(stored, table, counts, keys, request)
-    null = {}
-    if claims.withholds(found.version):
-        null = nulls(table, plan)
-        if plan.limited_names:
-            yield check_withheld(table, plan, () if request.intervals is None else (LOW, HIGH), found.withheld)
+    null = nulls(table, plan)
+    if plan.limited_names:
+        yield check_withheld(table, plan, () if request.intervals is None else (LOW, HIGH), found.withheld)
     yield from _check_quantiles(table, plan, request, null)
     if given:
         estimated_counts = count_column(plan.mechanism, noisy, request.intervals)
@@ -318,7 +303,6 @@ def _noises(table: pa.Table, plan: Plan, request: Selection, count: Column) -> I
             yield name, Column(name, numbers(table, name), (numbers(table, name + STD_ERROR),))
         return
     yield "count", count
-    rounded = request.integers and request.intervals is None and count.plain is None
     noisy = {one.name: one for one in plan.measures}
     counted = NoisySum(np.zeros(0), (), count.values, count.std_errors)
     for aggregate in plan.request.aggregates:
@@ -327,9 +311,8 @@ def _noises(table: pa.Table, plan: Plan, request: Selection, count: Column) -> I
         if aggregate.probabilities:
             yield from ((name, None) for name in aggregate.names)
             continue
+        noises = aggregate.noises(noisy, counted)
         values = numbers(table, aggregate.name)
-        hidden = rounded and aggregate.kind == "mean"
-        noises = None if hidden else aggregate.noises(values, noisy, counted)
         yield aggregate.name, None if noises is None else Column(aggregate.name, values, noises)
 
 

@@ -17,6 +17,7 @@ from dphist.publish.charge import Spend
 from dphist.publish.digests import DIGEST, FILE, TABLE, VERSION, digest_of, table_digest
 from dphist.publish.files import sha256, sidecar
 from dphist.publish.pages import is_as_written
+from dphist.stored import check_version
 from dphist.verification.claims import Charged, Findings, excerpt, same, skipped
 from dphist.verification.isolated import check_head
 from dphist.verification.of_answer import check_answer
@@ -52,15 +53,13 @@ def examine(path: str | Path, *, ledger: str | Path | None = None, head: str | N
     kind, version, keys = (metadata.get(name) for name in ("format", "version", "by"))
     if str(kind) not in _KINDS:
         raise InvalidParameter("a file written by dphist release, sql, top-k or continual", ascii(kind)[:60])
-    if type(version) is not int or not 1 <= version <= VERSION:
-        hint = "it was written by a newer dphist, or changed."
-        raise InvalidParameter(f"metadata of version {VERSION} or older", excerpt(version), hint)
+    check_version(version, VERSION, "metadata", "verify it with that one, or publish it anew")
     table = stored.table(keys if isinstance(keys, list) else ())
     findings = _check_content(_KINDS[str(kind)], stored, table)
     content = [
         *_check_file(stored),
         *_check_agreement(stored),
-        *_check_digests(stored, table, version),
+        *_check_digests(stored, table),
         *findings.checks,
     ]
     paid = findings.paid or [(metadata, findings)]
@@ -71,7 +70,7 @@ def examine(path: str | Path, *, ledger: str | Path | None = None, head: str | N
     states = [state for _, state in payments]
     if any(check.failed for check in content):
         states.append(EDITED)
-    elif not _is_sealed(stored, version):
+    elif not _is_sealed(stored):
         states.append(UNSEALED)
     return Checks([*content, *(check for checks, _ in payments for check in checks)], worst(states))
 
@@ -129,29 +128,24 @@ def _check_agreement(stored: Stored) -> Iterator[Check]:
         yield skipped("metadata", "is inside the file, and none is beside it to compare with")
 
 
-def _check_digests(stored: Stored, table: pa.Table, version: int) -> Iterator[Check]:
+def _check_digests(stored: Stored, table: pa.Table) -> Iterator[Check]:
     """Of the metadata over itself, and of the table in it."""
-    if version == 1:
-        yield skipped("digest", "metadata of version 1 has none: whoever edited it left no trace")
-    else:
-        held = all(data.get(DIGEST) == digest_of(data) for data in (stored.inside, stored.beside) if data is not None)
-        yield Check("digest", held, "is that of the metadata" if held else "the metadata was changed")
+    held = all(data.get(DIGEST) == digest_of(data) for data in (stored.inside, stored.beside) if data is not None)
+    yield Check("digest", held, "is that of the metadata" if held else "the metadata was changed")
     if not (stored.is_typed or stored.is_folder):
         return  # the digest of the file is that of the table
     written = stored.metadata.get(TABLE)
-    if version == 1:
-        yield skipped("table", "metadata of version 1 has no digest of its content")
-    elif stored.is_folder and written is None:
+    if stored.is_folder and written is None:
         yield skipped("table", "Spark wrote it in parts, without a digest of their content")
     else:
         held = isinstance(written, dict) and written == {"sha256": table_digest(table)}
         yield Check("table", held, "has the content that was written" if held else "its content was changed")
 
 
-def _is_sealed(stored: Stored, version: int) -> bool:
+def _is_sealed(stored: Stored) -> bool:
     """Whether digests cover the metadata and the bytes of the table. That of the table alone leaves a file's statistics
     and names for other readers, by which they may show something else."""
-    return version > 1 and (stored.is_page or stored.beside is not None) and not stored.is_folder
+    return (stored.is_page or stored.beside is not None) and not stored.is_folder
 
 
 def _payment(ledger: str | Path | None, head: str | None, metadata: dict[str, Any], findings: Findings) -> _Payment:
