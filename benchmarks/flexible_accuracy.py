@@ -1,6 +1,6 @@
 """How fast are private statistics and distances?
 
-    python benchmarks/flexible_accuracy.py
+    PYTHONPATH=papers python benchmarks/flexible_accuracy.py
 
 Sanitising 10^7 bars and a quantile of them; the lossy infinity-Wasserstein distance of two distributions of 10^6 atoms each.
 """
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
+from flexible_on_line import lossy_infinity_on_line
 
-from dphist.flexible import lossy_infinity_on_line
 from dphist.flexible.statistics import quantile, sanitise
 from dphist.mechanisms import TruncatedLaplace
 

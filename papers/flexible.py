@@ -18,9 +18,9 @@ from typing import Final
 
 import numpy as np
 from flexible_baselines import CHOOSING, MECHANISMS, Integers, Mechanism, Question
+from flexible_composition import reachable_max_k, reachable_mode
 from output import DEFAULT_FOLDER, progress, write_csv, write_table
 
-from dphist.flexible.accuracy import reachable_max_k, reachable_mode
 from dphist.privacy.truncated_laplace import smallest_q
 from dphist.report.plots import save_figure
 

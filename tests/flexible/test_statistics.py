@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flexible_on_line import lossy_infinity_on_line
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.flexible import lossy_infinity_on_line
 from dphist.flexible.bucketing import NO_BUCKET, Buckets, Grid, count_rows
 from dphist.flexible.plan import StatisticPlan, plan_statistic, trade_offs
 from dphist.flexible.statistics import BUCKETED, OUTPUT_ERROR, PrivateHistogram, max_k, sanitise, statistic

@@ -16,9 +16,8 @@ from dphist.cli.profile import build
 from dphist.engines.base import check_sketch
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import DphistError
-from dphist.flexible.accuracy import own_function
 from dphist.flexible.plan import plan_statistic
-from dphist.flexible.statistics import PrivateHistogram, max_k
+from dphist.flexible.statistics import PrivateHistogram, max_k, own_function
 from dphist.histogram import ContributionBounds, Histogram, largest_groups
 from dphist.ledger.dataset import recommend
 from dphist.lists.session import Account

@@ -39,7 +39,7 @@ NO_LIMITS: Final[dict[str, tuple[str, ...]]] = {
         "sql/parse.py::_WIDEST", "stored.py::_LONGEST", "verification/claims.py::_LONGEST",
     ),
     "how finely something is computed: the answer is a bound or an estimate with either": (
-        "engines/buckets.py::LARGEST", "engines/buckets.py::SMALLEST", "flexible/distances.py::LARGEST_TOTAL",
+        "engines/buckets.py::LARGEST", "engines/buckets.py::SMALLEST",
         "mechanisms/conditional.py::_MOST_CONVOLVED", "mechanisms/whole_gaussian.py::_MOST_DISCRETE_STD",
         "noise/tails.py::_DEEPEST_EXPONENT", "noise/tails.py::_LARGEST_TABLE_STD", "noise/tails.py::_MOST_POINTS",
         "noise/tails.py::_SMALLEST_SMOOTH_VARIANCE", "privacy/composition.py::MOST_RESPONSES",

@@ -301,7 +301,7 @@ WHOLE: Final = ("tests/limits/test_whole_numbers.py",)
 CHECKED: Final = frozenset({
     'cli/options.py::_check_rows::"--show"', 'cli/profile.py::build::"low_threshold"', 'cli/profile.py::build::"sparsity"',
     'engines/base.py::check_sketch::"sparsity"', 'engines/query.py::PerformanceSettings.__post_init__::"threads"',
-    'flexible/accuracy.py::own_function::"q"', "flexible/accuracy.py::own_function::name",
+    'flexible/statistics.py::own_function::"q"', "flexible/statistics.py::own_function::name",
     'flexible/plan.py::_check_extras::"k"', 'flexible/plan.py::_check_share::"max_values"',
     'flexible/plan.py::_check_share::"min_records"', 'flexible/statistics.py::max_k::"k"',
     'histogram.py::ContributionBounds.__post_init__::"max_groups"',

@@ -39,6 +39,34 @@ OUTPUT_ERROR: Final = {name: 2 if name == "range" else 1 for name in BUCKETED}
 """The output error in units of the error of one value."""
 
 
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """An answer within beta of the function of an input at distortion <= alpha, but for a probability gamma."""
+
+    alpha: float
+    beta: float
+    gamma: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.check_not_negative("alpha", self.alpha)
+        checks.check_not_negative("beta", self.beta)
+        checks.check_between("gamma", self.gamma, 0, 1)
+
+
+def own_function(*, bars: int, q: int, records: int, error: float, eta: float) -> Accuracy:
+    """[BCDP22] Theorem 6: any function of the private histogram is exact for an input at distortion alpha + eta beta.
+
+    alpha = bars q/records, beta = error, the furthest that bucketing moves a record: bars * q records at most were dropped, all
+    others moved by at most beta. Distortion is `drop_and_move_distance` with the same eta; alpha is rounded up.
+    """
+    for name, value in (("bars", bars), ("records", records)):
+        checks.check_whole(name, value)
+    checks.check_whole("q", q, least=0)
+    checks.check_not_negative("error", error)
+    checks.check_positive("eta", eta)
+    return Accuracy(math.nextafter(min(1.0, bars * q / records) + eta * error, math.inf), 0.0)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateHistogram:
     """Values (or rows of coordinates) in order with noisy counts > 0. Holds no true count."""

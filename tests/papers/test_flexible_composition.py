@@ -9,28 +9,24 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.optimize import linear_sum_assignment
-from scipy.stats import wasserstein_distance
-
-from dphist.errors import InvalidParameter
-from dphist.flexible import (
-    Accuracy,
-    Buckets,
-    PrivateHistogram,
+from flexible_composition import (
     after_preprocessing,
     compose,
     distortion_sensitivity,
     drop_and_move_distance,
     drop_distance,
     error_sensitivity,
-    lossy_average_distance,
     metric_sensitivity,
     move_distance,
-    own_function,
-    statistic,
 )
+from flexible_distances import lossy_average_distance
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import wasserstein_distance
+
+from dphist.errors import InvalidParameter
+from dphist.flexible import Accuracy, Buckets, PrivateHistogram, own_function, statistic
 from dphist.flexible.statistics import BUCKETED, OUTPUT_ERROR
 from dphist.privacy.truncated_laplace import delta_profile
 

@@ -11,8 +11,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
-
-from dphist.flexible.distances import Floats, Masses, Points, on_line, share, to_common_total, total
+from flexible_distances import Floats, Masses, Points, on_line, share, to_common_total, total
 
 
 def lossy_infinity_on_line(first: Points, second: Points, gamma: float | Fraction = 0) -> float:

@@ -12,37 +12,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
+from flexible_on_line import bottleneck_into, lossy_infinity_on_line
 from numpy.typing import NDArray
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.flexible.distances import share
-from dphist.flexible.distances_on_line import bottleneck_into, lossy_infinity_on_line
+from dphist.flexible import Accuracy
 
 Histogram = Mapping[Any, int]
 Integers = NDArray[np.int64]
 Sensitivity = Callable[[float], float]
 X = TypeVar("X")
 Y = TypeVar("Y")
-
-
-@dataclass(frozen=True, slots=True)
-class Accuracy:
-    """An answer within beta of the function of an input at distortion <= alpha, but for a probability gamma."""
-
-    alpha: float
-    beta: float
-    gamma: float = 0.0
-
-    def __post_init__(self) -> None:
-        checks.check_not_negative("alpha", self.alpha)
-        checks.check_not_negative("beta", self.beta)
-        share("gamma", self.gamma)
 
 
 def identity(amount: float) -> float:
@@ -80,20 +65,6 @@ def compose(
     """
     alpha = first.alpha + distortion_sensitivity(second_alpha)
     return Accuracy(alpha, second_error(first.beta, first.gamma), second_gamma)
-
-
-def own_function(*, bars: int, q: int, records: int, error: float, eta: float) -> Accuracy:
-    """[BCDP22] Theorem 6: any function of the private histogram is exact for an input at distortion alpha + eta beta.
-
-    alpha = bars q/records, beta = error, the furthest that bucketing moves a record: bars * q records at most were dropped, all
-    others moved by at most beta. Distortion is `drop_and_move_distance` with the same eta; alpha is rounded up.
-    """
-    for name, value in (("bars", bars), ("records", records)):
-        checks.check_whole(name, value)
-    checks.check_whole("q", q, least=0)
-    checks.check_not_negative("error", error)
-    checks.check_positive("eta", eta)
-    return Accuracy(math.nextafter(min(1.0, bars * q / records) + eta * error, math.inf), 0.0)
 
 
 def after_preprocessing(epsilon: float, delta: float, *, neighbours_stay_neighbours: bool) -> tuple[float, float]:

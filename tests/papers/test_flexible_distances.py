@@ -7,28 +7,25 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from numpy.typing import NDArray
-from scipy.optimize import linprog
-
-from dphist.errors import InvalidParameter
-from dphist.flexible import (
-    Accuracy,
+from flexible_composition import (
+    after_preprocessing,
     compose,
     drop_and_move_distance,
     drop_distance,
     error_sensitivity,
     flexible_error_max_k,
     flexible_error_mode,
-    lossy_average_distance,
-    lossy_infinity_distance,
-    lossy_infinity_on_line,
     move_distance,
 )
-from dphist.flexible.accuracy import after_preprocessing
-from dphist.flexible.distances import maximum_flow, on_line
-from dphist.flexible.distances_on_line import _Chain, missing_mass
+from flexible_distances import lossy_average_distance, lossy_infinity_distance, maximum_flow, on_line
+from flexible_on_line import _Chain, lossy_infinity_on_line, missing_mass
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from dphist.errors import InvalidParameter
+from dphist.flexible import Accuracy
 from example_numbers import examples
 
 Histogram = dict[int, int]

@@ -1,7 +1,7 @@
 """Lossy Wasserstein distances [BCDP22, Definitions 1 and 7] on a finite metric, with exact masses.
 
 Masses are whole numbers or fractions: "mass >= 1 - gamma" is a comparison that floats would flip. On the line, where there are
-faster ways: `distances_on_line`.
+faster ways: `flexible_on_line`.
 """
 
 from __future__ import annotations
