@@ -1,8 +1,9 @@
 """How a command ends when SIGINT, SIGTERM or SIGHUP arrives: at a safe moment, in one sentence, with nothing left behind.
 
-An exception in the main thread would not do. It arrives between any two instructions, also between a charge and the note of
-it; a callback of an engine turns it into another error or swallows it; and while C code runs it does not arrive at all. So a
-thread of its own waits for the signals. It takes the lock that every step holds which must not be cut in two (`held`), undoes
+A handler in the main thread, with signal masks around the charge and the rename, would not do: outside of the masks a
+callback of an engine swallows its exception, and while C code runs it is not called at all. A mask on the whole process, with
+a thread in `sigwait`, would be inherited by every process that is started, such as a JVM, and Windows has none. So a thread
+waits for what Python writes to a socket. It takes the lock that every step holds which must not be cut in two (`held`), undoes
 what must not outlive the process (`undone`), says what was charged, and ends the process with 128 and the number of the signal.
 
 Without a watch, in somebody's program or notebook, the signals are theirs: `held` then only keeps a KeyboardInterrupt back
@@ -193,7 +194,7 @@ def watching(*, last: bool = False) -> Iterator[None]:
 
 
 def _leave_it_to_the_watch(_number: int, _frame: FrameType | None) -> None:
-    """Python writes the number of a signal to the socket, whatever the main thread is doing."""
+    """Python writes the number of a signal to the socket, whatever the main thread does."""
 
 
 def _wait(reader: socket.socket) -> None:

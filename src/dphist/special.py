@@ -1,9 +1,9 @@
 """Special functions of SciPy; a command loads them without all that stands around them.
 
-`import scipy.special` takes longer than anything else that a plan needs: it parses the documentation of every function and
-loads what other array libraries want. The functions themselves are compiled and want none of it. In a process of our own
-(`hurry`) their module is loaded alone, behind an empty package that is gone afterwards: whoever imports `scipy.special` later
-gets the whole of it, with the same functions. In somebody's program or notebook nothing is done to SciPy.
+`import scipy.special` takes 0.12 s of the 0.5 s of `dphist plan`, for documentation and other array libraries, and SciPy has
+no door to its compiled functions that does not go through it. So a process of our own (`hurry`) exchanges the package in
+`sys.modules` for an empty one while it loads them: whoever imports `scipy.special` later gets the whole of it. In somebody's
+program or notebook nothing is done to SciPy.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """How much of a source is read: for a bar on a terminal, never for a result, a log or an error.
 
-It is asked for, by whoever shows it, from a thread of its own: an engine calls nobody while it reads. The answer is a share of
-bytes, which says no more than the size of the files and the time that passes. The progress that DuckDB itself reports was
-looked at and is not shown: it mixes the scan with how full hash tables are, which is a matter of keys, and stood at 20 % when
-all of a file was read.
+It is asked for, by whoever shows it, from a thread of its own: an engine calls nobody while it reads. The answer is a share
+of bytes, which says no more than the size of the files and the time that passes.
+
+The bytes are the kernel's count in `/proc`. DuckDB's own progress is not shown: it mixes the scan with how full hash tables
+are, which follows from keys, and stood at 20 % when all of a file was read.
 """
 
 from __future__ import annotations
