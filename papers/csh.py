@@ -21,6 +21,7 @@ from scipy.special import ndtri
 from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import sparse_gaussian as gshm
+from dphist.privacy import weaker
 from dphist.privacy.search import edge
 from dphist.report.plots import draw_lines, new_figure, save_figure
 
@@ -189,7 +190,7 @@ def numbers(folder: Path) -> None:
         _, sparse_exact, added, tighter, exact, _ = curves(EPSILON_OF_7860, LARGE)
         asked = curves(EPSILON, LARGE)
         std = asked[2].best.independent_std
-        gauss = csh.paper_delta_gauss(EPSILON, LARGE, std)
+        gauss = weaker.paper_delta_gauss(EPSILON, LARGE, std)
         printed = gap_as_printed(gauss, std)
         louder = asked[5].at_noise(asked[1].best.noise_std)
         write_numbers(
@@ -254,7 +255,7 @@ def numbers(folder: Path) -> None:
                     "Lemma 3.4",
                     "δ by Theorem 3.3 of the gap with the sign corrected",
                     1e-5,
-                    csh.delta_theorem_33(EPSILON, LARGE, std, asked[2].best.gap),
+                    weaker.delta_theorem_33(EPSILON, LARGE, std, asked[2].best.gap),
                     ".3e",
                     f"gap {asked[2].best.gap:.2f} at σ = {std:.2f}",
                 ),
@@ -262,7 +263,7 @@ def numbers(folder: Path) -> None:
                     "Lemma 3.4",
                     "δ by Theorem 3.3 of the gap as printed",
                     1e-5,
-                    csh.delta_theorem_33(EPSILON, LARGE, std, printed),
+                    weaker.delta_theorem_33(EPSILON, LARGE, std, printed),
                     ".3e",
                     f"gap {printed:.2f}: δ + 2 δ_gauss, a sign lost in print",
                 ),

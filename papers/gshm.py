@@ -172,7 +172,7 @@ def section_6(folder: Path) -> None:
 def scenario_1() -> list[Number]:
     """Section 6 and 6.1: thresholds at a fixed budget."""
     mu = math.sqrt(MAX_GROUPS) / NOISE_STD
-    pure = NOISE_STD * gshm.quantile_for_infinity(DELTA, MAX_GROUPS) + LOW_THRESHOLD
+    pure = NOISE_STD * gaussian.quantile_for_infinity(DELTA, MAX_GROUPS) + LOW_THRESHOLD
     least, gap = gshm.best_pair(EPSILON, DELTA, max_groups=MAX_GROUPS)
     one, tenth = noise_where(0.01), noise_where(0.001)
     return [

@@ -30,7 +30,7 @@ from dphist.mechanisms.continual import LARGEST_RUNNING_COUNT
 from dphist.mechanisms.counts import CountNoise
 from dphist.planning import candidates as room
 from dphist.planning.request import Request
-from dphist.privacy import correlated_gaussian, filters, sparse_gaussian
+from dphist.privacy import correlated_gaussian, filters, sparse_gaussian, weaker
 from dphist.privacy.composition import PrivacyCost, of_declared_rho
 from dphist.privacy.gaussian import delta_gaussian, raise_for_rounding
 
@@ -121,7 +121,7 @@ def test_running_counts_have_headroom() -> None:
         assert ContinualCounts(rounds, 1, 5.0, 50).most_per_round * rounds <= LARGEST_RUNNING_COUNT
 
 
-@pytest.mark.parametrize("bound", [sparse_gaussian._exact, sparse_gaussian._f_dp])
+@pytest.mark.parametrize("bound", [sparse_gaussian._exact, weaker.f_dp])
 @pytest.mark.parametrize("gap", [1700.0, 2600.0])
 def test_many_splits_are_bounded_from_above(bound: Callable[..., NDArray[np.float64]], gap: float) -> None:
     """A range of splits of 3,000 groups into shared and new ones has no split above the bound of the range.

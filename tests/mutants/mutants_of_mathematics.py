@@ -799,6 +799,9 @@ PRIVACY: Final = (
          "aggregates cost in mixed splits", _ACCOUNTING + "test_mixed_splits_have_the_sums_too_and_deltas_add_up"),
         ("splits-at-their-best-end", "mu = np.sqrt(high * per_group)", "mu = np.sqrt(low * per_group)",
          "a range of splits is bounded by its worst end", _ACCOUNTING + "test_many_splits_are_bounded_from_above"),
+    ),
+    *in_file(
+        "privacy/weaker.py",
         ("added-deltas-not-added", "return min(1.0, gauss + infinity)", "return min(1.0, max(gauss, infinity))",
          "add-the-deltas adds", _ACCOUNTING + "test_mixed_splits_have_the_sums_too_and_deltas_add_up"),
     ),

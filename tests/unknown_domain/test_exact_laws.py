@@ -27,8 +27,7 @@ from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from dphist.noise.tails import log_max_tail, log_pmf
 from dphist.privacy import ranked, unknown_domain
-from dphist.privacy.gaussian import delta_gaussian
-from dphist.privacy.sparse_gaussian import quantile_for_infinity
+from dphist.privacy.gaussian import delta_gaussian, quantile_for_infinity
 from example_numbers import some
 
 EPSILONS = (0.0, 0.3, 1.0, 2.0, 4.0, 8.0)

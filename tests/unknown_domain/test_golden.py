@@ -17,7 +17,7 @@ from dphist.noise import DiscreteLaplace
 from dphist.noise.tails import log_pmf
 from dphist.privacy import ranked, unknown_domain
 from dphist.privacy.composition import delta_from_rho, epsilon_from_rho
-from dphist.privacy.sparse_gaussian import quantile_for_infinity
+from dphist.privacy.gaussian import quantile_for_infinity
 
 
 def test_theorem_7_thresholds_and_rho() -> None:

@@ -14,8 +14,8 @@ from dphist.noise import RoundedGaussian, require_headroom, sample
 from dphist.noise.tails import log_sum_tail
 from dphist.privacy import unknown_domain
 from dphist.privacy.composition import PrivacyCost, delta_from_rho
+from dphist.privacy.gaussian import quantile_for_infinity
 from dphist.privacy.search import smallest_whole
-from dphist.privacy.sparse_gaussian import quantile_for_infinity
 from dphist.special import ndtri
 
 MOST_ROUNDS = 2**20

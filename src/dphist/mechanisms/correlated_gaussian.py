@@ -37,6 +37,7 @@ from dphist.mechanisms.conditional import Noise
 from dphist.noise import RoundedGaussian
 from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
+from dphist.privacy import weaker
 from dphist.privacy.composition import PrivacyCost, of_gaussian
 from dphist.privacy.search import edge
 
@@ -170,7 +171,7 @@ class CorrelatedGaussian(GroupMechanism):
     def delta_noise(self, epsilon: float) -> float:
         """The part of the noise alone."""
         if self.analysis != "tight":
-            return csh.paper_delta_gauss(epsilon, self.sparsity, self.independent_std, 2.0**-self.lattice_bits)
+            return weaker.paper_delta_gauss(epsilon, self.sparsity, self.independent_std, 2.0**-self.lattice_bits)
         return csh.delta_gauss(
             epsilon,
             sparsity=self.sparsity,
@@ -184,7 +185,7 @@ class CorrelatedGaussian(GroupMechanism):
     def delta_infinity(self) -> float:
         """The probability that a group of one unit is released (by the paper's bound on it, for the paper's analyses)."""
         if self.analysis != "tight":
-            return csh.paper_delta_infinity(self.sparsity, self.independent_std, self.gap)
+            return weaker.paper_delta_infinity(self.sparsity, self.independent_std, self.gap)
         return csh.delta_infinity(self.gap, self.max_groups, self.independent_std, self.correlation)
 
     def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:

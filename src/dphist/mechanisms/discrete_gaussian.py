@@ -30,8 +30,8 @@ from dphist.mechanisms.conditional import Noise, exact_quantile
 from dphist.noise import DiscreteGaussian
 from dphist.noise.tails import log_tail
 from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho, smallest_std
+from dphist.privacy.gaussian import quantile_for_infinity
 from dphist.privacy.search import smallest_whole
-from dphist.privacy.sparse_gaussian import quantile_for_infinity
 
 if TYPE_CHECKING:
     from dphist.planning.choices import Objective

@@ -30,8 +30,8 @@ from dphist.noise import RoundedGaussian, sample
 from dphist.noise.tails import log_max_tail
 from dphist.privacy import unknown_domain
 from dphist.privacy.composition import PrivacyCost, delta_from_rho
+from dphist.privacy.gaussian import quantile_for_infinity
 from dphist.privacy.search import smallest_whole
-from dphist.privacy.sparse_gaussian import quantile_for_infinity
 from dphist.special import ndtri
 
 NOISE_SHARES = (0.5, 0.65, 0.8, 0.9, 0.95, 0.999)

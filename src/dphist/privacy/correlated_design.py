@@ -17,9 +17,9 @@ import numpy as np
 
 from dphist.errors import Infeasible
 from dphist.privacy import correlated_gaussian as csh
-from dphist.privacy.gaussian import largest_mu
+from dphist.privacy import weaker
+from dphist.privacy.gaussian import largest_mu, quantile_for_infinity
 from dphist.privacy.search import SPLIT_TOLERANCE, best_noise, edge, minimise, smallest
-from dphist.privacy.sparse_gaussian import quantile_for_infinity
 
 _MARGIN = 1 - 20 * SPLIT_TOLERANCE
 _LARGEST_T = 60.0
@@ -160,26 +160,13 @@ def _floor_of_gap(setting: Setting, independent_std: float, correlation: float) 
     if setting.analysis == "tight":
         # A few ulp up: gap/independent_std must not round to below t.
         return independent_std * smallest_t(setting.target_delta, setting.max_groups, correlation) * (1 + 1e-15)
-    pure = paper_gap_for_infinity(setting.target_delta * _MARGIN, setting.sparsity, independent_std)
+    pure = weaker.paper_gap_for_infinity(setting.target_delta * _MARGIN, setting.sparsity, independent_std)
     if setting.analysis == "paper-3.5":
         return pure
     try:
-        return gap_lemma_34(setting.epsilon, setting.target_delta * _MARGIN, setting.sparsity, independent_std)
+        return weaker.gap_lemma_34(setting.epsilon, setting.target_delta * _MARGIN, setting.sparsity, independent_std)
     except Infeasible:
         return pure
-
-
-def paper_gap_for_infinity(target_delta: float, sparsity: int, independent_std: float) -> float:
-    """The gap at which `csh.paper_delta_infinity` alone is target_delta."""
-    return quantile_for_infinity(target_delta, sparsity + 1) * independent_std * float(1 + sparsity**-0.25)
-
-
-def gap_lemma_34(epsilon: float, target_delta: float, sparsity: int, independent_std: float) -> float:
-    """[LR25] Lemma 3.4 with the sign lost in print: s (1 + k^(-1/4)) Phi^-1((1 - delta + delta_gauss)^(1/(k+1)))."""
-    left = target_delta - csh.paper_delta_gauss(epsilon, sparsity, independent_std)
-    if left <= 0:
-        raise Infeasible("noise whose delta leaves something for the threshold", f"independent_std = {independent_std}")
-    return paper_gap_for_infinity(left, sparsity, independent_std)
 
 
 def _fast_design(setting: Setting, correlation: float) -> Design:
@@ -189,7 +176,7 @@ def _fast_design(setting: Setting, correlation: float) -> Design:
         # Lemma 2.8 has no integer p and no lattice: its own smallest noise; add-the-deltas cannot attain its infimum.
         share = 0.99 if setting.analysis == "paper-3.3" and math.isinf(setting.weight) else 1.0
         mu = largest_mu(setting.epsilon, setting.target_delta * share * _MARGIN)
-        least = csh.paper_sensitivity(setting.sparsity, setting.lattice_step) / mu
+        least = weaker.paper_sensitivity(setting.sparsity, setting.lattice_step) / mu
     floor = 0.0 if setting.analysis == "paper-3.3" else _floor_of_gap(setting, least, correlation)
     t = 0.0  # gap/independent_std moves little from one noise to the next
 

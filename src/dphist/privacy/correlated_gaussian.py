@@ -27,6 +27,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from dphist.privacy import weaker
 from dphist.privacy.gaussian import ROUNDING, delta_gaussian, raise_for_rounding
 from dphist.privacy.search import worst_split
 from dphist.special import log_ndtr, ndtr, ndtri
@@ -181,9 +182,9 @@ def delta(
     alone is used, which is fast and close; without `close` its maximum is known to 1e-4 only, from above.
     """
     if analysis == "paper-3.3":
-        return delta_theorem_33(epsilon, sparsity, independent_std, gap, lattice_step)
+        return weaker.delta_theorem_33(epsilon, sparsity, independent_std, gap, lattice_step)
     if analysis == "paper-3.5":
-        return delta_theorem_35(epsilon, sparsity, independent_std, gap, lattice_step, enough)
+        return weaker.delta_theorem_35(epsilon, sparsity, independent_std, gap, lattice_step, enough)
     ratio = (sums_sensitivity * independent_std) ** 2
 
     def mu(new: Integers) -> Floats:
@@ -280,67 +281,3 @@ def delta_with_base(
 
     common = CommonNoise(correlation, gap / independent_std, k)
     return tight_bound(epsilon, mu, common, k, sharp=sharp, close=sharp, enough=enough)
-
-
-# The histogram as [LR25] analyse it: correlation 1/sqrt(k), every unit may change all k counters. Kept for comparison and
-# reproduction; `tight` is never looser. s is `independent_std`, k is `sparsity`.
-
-
-def paper_sensitivity(sparsity: int, lattice_step: float = 0.0) -> float:
-    """[LR25] Lemma 2.8 with correlation 1/sqrt(k): sqrt(k + sqrt(k))/2, in units of s.
-
-    On a lattice the common shift of 1/2 is off by at most g/2, which adds (k + sqrt k)(g/2)^2 to the square.
-    """
-    return math.sqrt((sparsity + math.sqrt(sparsity)) * (1 + lattice_step**2)) / 2
-
-
-def paper_delta_gauss(epsilon: float, sparsity: int, independent_std: float, lattice_step: float = 0.0) -> float:
-    """[LR25]: the delta of the noise alone. Rounded up."""
-    return raise_for_rounding(
-        float(delta_gaussian(paper_sensitivity(sparsity, lattice_step) / independent_std, epsilon))
-    )
-
-
-def _log_keep(sparsity: int, independent_std: float, gap: float) -> float:
-    """log Phi(gap/(s (1 + k^(-1/4)))): Lemma 3.2 gives the common noise k^(-1/4) of the gap and each counter the rest."""
-    return float(log_ndtr(gap / (independent_std * (1 + sparsity**-0.25))))
-
-
-def paper_delta_infinity(sparsity: int, independent_std: float, gap: float) -> float:
-    """[LR25] Lemma 3.2: 1 - Phi(gap/(s(1 + k^(-1/4))))^(k+1). Rounded up."""
-    return raise_for_rounding(-math.expm1((sparsity + 1) * _log_keep(sparsity, independent_std, gap)))
-
-
-def delta_theorem_33(
-    epsilon: float, sparsity: int, independent_std: float, gap: float, lattice_step: float = 0.0
-) -> float:
-    """[LR25] Theorem 3.3, add the deltas: delta_gauss + delta_infinity."""
-    gauss = paper_delta_gauss(epsilon, sparsity, independent_std, lattice_step)
-    return min(1.0, gauss + paper_delta_infinity(sparsity, independent_std, gap))
-
-
-def delta_theorem_35(
-    epsilon: float,
-    sparsity: int,
-    independent_std: float,
-    gap: float,
-    lattice_step: float = 0.0,
-    enough: float | None = None,
-) -> float:
-    """[LR25] Theorem 3.5. With gamma(j) = min(sqrt j, sqrt(j + sqrt k)/2) and psi(i) = Phi(gap/((1 + k^(-1/4)) s))^(i+1):
-
-    the largest of 1 - psi(k); delta_G(sqrt(k + sqrt k)/(2s), epsilon); and for j = 1..k-1
-    1 - psi(k-j) + delta_G(gamma(j)/s, epsilon) and delta_G(gamma(j)/s, epsilon + log psi(k-j)). Rounded up.
-    """
-    log_keep = _log_keep(sparsity, independent_std, gap)
-
-    def upper(low: Integers, high: Integers) -> Floats:
-        shared = np.sqrt((high + math.sqrt(sparsity)) * (1 + lattice_step**2)) / 2
-        gamma = np.minimum(np.sqrt(high), shared) / independent_std
-        log_psi = (sparsity - low + 1) * log_keep
-        added = -np.expm1(log_psi) + delta_gaussian(gamma, epsilon)
-        return np.asarray(np.maximum(added, delta_gaussian(gamma, epsilon + log_psi)) * (1 + ROUNDING))
-
-    gauss = paper_delta_gauss(epsilon, sparsity, independent_std, lattice_step)
-    pure = max(paper_delta_infinity(sparsity, independent_std, gap), gauss)
-    return min(1.0, worst_split(upper, 1, sparsity - 1, at_least=pure, enough=enough))

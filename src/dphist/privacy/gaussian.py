@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dphist.privacy.search import bisect_floats
-from dphist.special import erfcx, ndtr
+from dphist.special import erfcx, ndtr, ndtri
 
 Floats = NDArray[np.float64]
 
@@ -164,3 +164,8 @@ def largest_mu(epsilon: float, delta: float) -> float:
     Remembered: every calibration of a plan asks for the same few.
     """
     return float(bisect_floats(lambda mu: delta_gaussian(mu, epsilon) <= delta, np.zeros(()), np.array(1e6)))
+
+
+def quantile_for_infinity(target_delta: float, max_groups: int) -> float:
+    """The t that one of max_groups normal variables exceeds with this probability: Phi^-1((1 - delta)^(1/max_groups))."""
+    return -float(ndtri(-math.expm1(math.log1p(-target_delta) / max_groups)))

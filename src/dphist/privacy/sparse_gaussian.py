@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist.errors import Infeasible
-from dphist.privacy.gaussian import delta_gaussian, largest_mu, raise_for_rounding
+from dphist.privacy.gaussian import delta_gaussian, largest_mu, quantile_for_infinity, raise_for_rounding
 from dphist.privacy.search import SPLIT_TOLERANCE, best_noise, smallest, worst_split
+from dphist.privacy.weaker import add_the_deltas, f_dp
 from dphist.special import log_ndtr, ndtri
 
 Floats = NDArray[np.float64]
@@ -67,9 +68,9 @@ def delta(
     gauss = delta_gauss(epsilon, max_groups, noise_std, sums_sensitivity)
     infinity = delta_infinity(gap, max_groups, noise_std)
     if analysis == "add-the-deltas":
-        return min(1.0, gauss + infinity)
+        return add_the_deltas(gauss, infinity)
     bound = partial(
-        _exact if analysis == "exact" else _f_dp,
+        _exact if analysis == "exact" else f_dp,
         epsilon=epsilon,
         max_groups=max_groups,
         log_keep=float(log_ndtr(gap / noise_std)),
@@ -93,15 +94,6 @@ def _exact(
     added = -np.expm1(log_beta) + np.exp(log_beta) * delta_gaussian(mu, epsilon - log_beta)
     removed = delta_gaussian(mu, epsilon + log_beta)
     return np.asarray(np.maximum(added, removed) * (1 + 1e-11))
-
-
-def _f_dp(
-    low: Integers, high: Integers, *, epsilon: float, max_groups: int, log_keep: float, per_group: float
-) -> Floats:
-    """Theorem 7.1 for a range of a: 1 - beta + beta delta_G(mu(a), epsilon), with the letters of `_exact`."""
-    log_beta = (max_groups - low) * log_keep
-    noise = delta_gaussian(np.sqrt(high * per_group), epsilon)
-    return np.asarray((-np.expm1(log_beta) + np.exp(log_beta) * noise) * (1 + 1e-11))
 
 
 def smallest_noise(epsilon: float, target_delta: float, max_groups: int, sums_ratio: float = 0.0) -> float:
@@ -153,11 +145,6 @@ def smallest_gap(
         return least
     start = min(max(least, 0.0), largest)
     return smallest(delta_at, target_delta, start=start, low=0.0, high=largest, tolerance=tolerance / 10)
-
-
-def quantile_for_infinity(target_delta: float, max_groups: int) -> float:
-    """The t = gap/noise_std at which `delta_infinity` is target_delta: Phi^-1((1 - delta)^(1/max_groups))."""
-    return -float(ndtri(-math.expm1(math.log1p(-target_delta) / max_groups)))
 
 
 def _least_for(epsilon: float, target_delta: float, max_groups: int, sums_sensitivity: float) -> str:
