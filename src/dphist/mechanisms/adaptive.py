@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.measures import Measure
 from dphist.mechanisms.base import (
@@ -42,6 +43,7 @@ LIGHT: Final = Tuning(most_groups=100)
 """Where hardly any unit is in more groups than that, a smaller sample lowers the threshold."""
 
 
+@proved("adaptive.md#theorem-1")
 @dataclass(frozen=True, slots=True)
 class AdaptiveGaussian(GroupMechanism):
     """Select keys in rounds with weights that move to the undecided groups; then count the selected keys, if `counts` is there.

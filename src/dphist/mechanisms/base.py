@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist import checks, stored
+from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.measures import Measure, NoisyMeasure, squared_sensitivity
 from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
@@ -592,6 +593,7 @@ def with_sampler_error(delta_at: Callable[[float], float], epsilon: float, chang
     return min(1.0, (delta_at(capped) + sampler_surcharge(capped, changed_counters)) * (1 + 2.0**-49))
 
 
+@proved("composition.md#lemma-2")
 @lru_cache(maxsize=256)
 def sampler_surcharge(epsilon: float, changed_counters: int) -> float:
     """What is added to delta for the sampler, at an epsilon of at most `LARGEST_EPSILON`.
@@ -601,6 +603,7 @@ def sampler_surcharge(epsilon: float, changed_counters: int) -> float:
     return delta_surcharge(epsilon, changed_counters, SAMPLER_ERROR)
 
 
+@proved("composition.md#lemma-2")
 def tree_surcharge(epsilon: float, draws: int) -> float:
     """What is added to delta for the sampler of so many draws of trees, which one unit can change; 0 without any."""
     return delta_surcharge(min(epsilon, LARGEST_EPSILON), draws, TREE_DRAW_ERROR) if draws else 0.0

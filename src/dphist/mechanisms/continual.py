@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import LARGEST_EPSILON, Integers, sampler_surcharge, with_sampler_error
 from dphist.mechanisms.whole_gaussian import WholeGaussian, best_of_laws, least_std
@@ -26,6 +27,7 @@ LARGEST_RUNNING_COUNT = 2**61
 """A public limit: running counts stay below it, and int64 holds them with the noise of every node."""
 
 
+@proved("unknown-domain.md#theorem-streams")
 @dataclass(frozen=True, slots=True)
 class ContinualCounts(WholeGaussian):
     """A running count per group over at most `rounds` rounds: the true count plus one noise per node of the binary tree.

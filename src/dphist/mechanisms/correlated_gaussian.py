@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import (
     COST_UP,
@@ -52,6 +53,7 @@ _THEOREMS = {
 }
 
 
+@proved("correlated.md#4-both")
 @dataclass(frozen=True, slots=True)
 class CorrelatedGaussian(GroupMechanism):
     """Independent noise N(0, s^2) on every count plus one common N(0, c s^2); release what is above the threshold [LR25].

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.errors import Infeasible
 from dphist.mechanisms.base import (
     COST_UP,
@@ -43,6 +44,7 @@ from dphist.words import number
 LATTICE_BITS = 12
 
 
+@proved("correlated.md#4-both")
 @dataclass(frozen=True, slots=True)
 class CorrelatedTopK(ListMechanism):
     """Subtract the (k+1)-th largest count, noise what stays positive, keep what is above the threshold, add the noisy base.

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.measures import MOST_MEASURES, Measure, NoisyMeasure
 from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, MOST_RELEASED, SCALE_BITS
@@ -62,6 +63,7 @@ _UP: Final = 1 + 1e-14
 """Past the rounding of a few products and roots."""
 
 
+@proved("counting.md#theorem-1")
 @dataclass(frozen=True, slots=True)
 class CountNoise:
     """What counting the selected keys draws and costs.

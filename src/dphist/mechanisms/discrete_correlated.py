@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.errors import InvalidParameter
 from dphist.measures import Measure
 from dphist.mechanisms.base import (
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 _MANY: Final = 16.0
 
 
+@proved("[LR25] Theorem 7.7")
 @dataclass(frozen=True, slots=True)
 class DiscreteCorrelatedGaussian(GroupMechanism):
     """Release count + (Z_i + Z_c)/2 if above the threshold; Z_i ~ N_Z(0, 4 sigma^2), Z_c ~ N_Z(0, 4 sigma^2/sqrt(k)).

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.errors import InvalidParameter
 from dphist.measures import Measure
 from dphist.mechanisms.base import (
@@ -41,6 +42,7 @@ NOISE_SHARES: Final = (0.5, 0.65, 0.8, 0.9, 0.95)
 """The parts of delta that calibration tries for the noise; the rest is for the threshold."""
 
 
+@proved("[Rogers24] Theorem 7")
 @dataclass(frozen=True, slots=True)
 class DiscreteGaussianThreshold(GroupMechanism):
     """Noise N_Z(0, noise_std^2) on every count; release what is strictly above the threshold, a whole number.

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.mechanisms.base import (
     LARGEST_COUNT,
     LARGEST_EPSILON,
@@ -38,6 +39,7 @@ NOISE_SHARES = (0.5, 0.65, 0.8, 0.9, 0.95, 0.999)
 """The parts of delta that calibration tries for the noise: above 0.9 where new groups leave less to the noise, below else."""
 
 
+@proved("unknown-domain.md#theorem-lists")
 @dataclass(frozen=True, slots=True)
 class FromTop(WholeGaussian, ListMechanism):
     """Whole noise on the `most_groups` largest counts, against a noisy threshold above the next largest.

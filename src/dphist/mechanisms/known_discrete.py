@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.errors import Infeasible
 from dphist.measures import Measure
 from dphist.mechanisms.base import (
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from dphist.planning.request import Request
 
 
+@proved("[CKS20] Theorem 7")
 @dataclass(frozen=True, slots=True)
 class KnownDiscrete(ListedGroups):
     """Noise N_Z(0, noise_std^2) on every group of a public list. No sums: their formulas are of continuous noise.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.base import (
     UP,
@@ -77,6 +78,7 @@ class ListedGroups(GroupMechanism):
         return [*GroupMechanism.misfits(self, request), *listed]
 
 
+@proved("[BW18] Theorem 8")
 @dataclass(frozen=True, slots=True)
 class KnownGroups(ListedGroups):
     """Every group of a public list gets N(0, s^2) of its own plus one common N(0, c s^2), also where nobody is in it.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.base import COST_UP, LARGEST_COUNT, Builder, Integers, Kept, round_up
 from dphist.mechanisms.known_groups import ListedGroups
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from dphist.planning.request import Request
 
 
+@proved("[DMNS06] Proposition 1")
 @dataclass(frozen=True, slots=True)
 class KnownLaplace(LaplaceNoise, ListedGroups):
     """Discrete Laplace noise on every group of a public list, drawn without any sampler error.

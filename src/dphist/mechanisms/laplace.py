@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.measures import Measure, pure_epsilon
 from dphist.mechanisms.base import (
@@ -112,6 +113,7 @@ class LaplaceNoise(GroupMechanism):
         return float(max(0, math.ceil(-self.scale * math.log((1 - probability) * (1 + ratio)) - 1)))
 
 
+@proved("[Rogers24] Theorem 7")
 @dataclass(frozen=True, slots=True)
 class LaplaceThreshold(LaplaceNoise):
     """Release what is above the threshold after the noise. The counts and the threshold are integers.

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import COST_UP, LARGEST_COUNT, LARGEST_EPSILON, Fact, Integers, Listed, ListMechanism
 from dphist.noise import exponential_top_k
@@ -35,6 +36,7 @@ class Chosen:
         return len(self.index) + int(self.stopped)
 
 
+@proved("[Rogers24] Theorem 10")
 @dataclass(frozen=True, slots=True)
 class Ranked(ListMechanism):
     """At most `symbols` symbols over at most `queries` queries, each chosen among the `shortlist` largest groups and STOP.

@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import (
     COST_UP,
@@ -53,6 +54,7 @@ def _released(counts: Integers, law: Law, threshold: float, lattice_bits: int) -
     return above(add_noise(counts[eligible], law, lattice_bits), eligible, threshold, lattice_bits)
 
 
+@proved("[Rogers24] Theorem 7")
 @dataclass(frozen=True, slots=True)
 class LaplaceRecords(Mechanism):
     """Discrete Laplace noise, P(z) proportional to exp(-|z|/scale), on every count of records.
@@ -121,6 +123,7 @@ class LaplaceRecords(Mechanism):
         return replace(cost, rho=min(self.rho * COST_UP, cost.rho))
 
 
+@proved("[Rogers24] Theorem 7")
 @dataclass(frozen=True, slots=True)
 class GaussianRecords(Mechanism):
     """Gaussian noise on every count of records: rounded to 2^-lattice_bits, or discrete (whole counts).

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.mechanisms.base import (
     COST_UP,
     OBJECTIVE_WEIGHTS,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _THEOREMS = {"exact": "Theorem 5.4", "f-dp": "Theorem 7.1", "add-the-deltas": "Corollary 5.4.1"}
 
 
+@proved("[KKWZ24] Theorem 5.4")
 @dataclass(frozen=True, slots=True)
 class SparseGaussian(GroupMechanism):
     """Noise N(0, noise_std^2) on every count; release what is strictly above the threshold [KKWZ24].

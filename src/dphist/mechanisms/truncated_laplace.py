@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.base import (
     COST_UP,
@@ -29,6 +30,7 @@ from dphist.privacy import truncated_laplace
 from dphist.privacy.composition import PrivacyCost
 
 
+@proved("[BCDP22] Theorem 3")
 @dataclass(frozen=True, slots=True)
 class TruncatedLaplace(Mechanism):
     """max(0, count + z), z in {-q, ..., 0}, for every non-empty group; groups that become 0 are left out.

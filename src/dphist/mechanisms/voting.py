@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from dphist import checks
+from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.measures import Measure, pure_epsilon
 from dphist.mechanisms.base import (
@@ -51,6 +52,7 @@ MOST_SHARES: Final = 1 << LATTICE_BITS
 """The most groups of which one unit moves the shares: each by at least one step, by 2^LATTICE_BITS together."""
 
 
+@proved("voting.md#theorem-4")
 @dataclass(frozen=True, slots=True)
 class Voting(GroupMechanism):
     """Each unit votes for one of its groups; a group is shown by a coin whose probability grows with its votes.

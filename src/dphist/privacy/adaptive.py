@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dphist.checks import proved
 from dphist.privacy.gaussian import delta_gaussian, raise_for_rounding
 from dphist.privacy.search import edge, worst_split
 from dphist.special import gammaln, log_ndtr, ndtr, ndtri_exp, xlog1py, xlogy
@@ -62,6 +63,7 @@ class Rule:
         return combined_std(self.shares, self.noise)
 
 
+@proved("adaptive.md#lemma-1")
 def gdp(noise: Sequence[float]) -> float:
     """[DRS22] Corollary 2: Gaussian mechanisms, each chosen with the results of the others, are mu-GDP together.
 
@@ -70,6 +72,7 @@ def gdp(noise: Sequence[float]) -> float:
     return math.hypot(*(1 / std for std in noise)) * _UP
 
 
+@proved("adaptive.md#lemma-2")
 def combined_std(shares: Sequence[float], noise: Sequence[float]) -> float:
     """The standard deviation of sum_r share_r N(0, noise_r^2): what decides about a group that one unit brought.
 
@@ -78,6 +81,7 @@ def combined_std(shares: Sequence[float], noise: Sequence[float]) -> float:
     return math.hypot(*(share * std for share, std in zip(shares, noise, strict=True))) * _UP
 
 
+@proved("adaptive.md#lemma-2")
 def delta_full_weight(threshold: float, std: float, most_groups: int, lattice_step: float) -> float:
     """Lemma 2a: the probability that one of at most `most_groups` groups, sampled by one unit alone, is selected.
 
@@ -89,6 +93,7 @@ def delta_full_weight(threshold: float, std: float, most_groups: int, lattice_st
     return raise_for_rounding(-math.expm1(most_groups * float(log_ndtr(reach - 1e-13 * abs(reach)))))
 
 
+@proved("adaptive.md#lemma-2")
 def staying_levels(threshold: float, rule: Rule, later: int) -> tuple[float, float]:
     """Lemma 2b, the levels: noise of a group of one unit, from the first to the second, keeps it at weight 1 in that round.
 
@@ -102,6 +107,7 @@ def staying_levels(threshold: float, rule: Rule, later: int) -> tuple[float, flo
     return max(cut_off, 0.0) + rule.lattice_step / std + slack, goal - (1 + rule.lattice_step) / std - slack
 
 
+@proved("adaptive.md#lemma-2")
 def chances_to_stay(threshold: float, rule: Rule) -> tuple[float, ...]:
     """Lemma 2b, the rivals: for each round the probability that noise alone keeps a group of one unit at weight 1.
 
@@ -116,6 +122,7 @@ def chances_to_stay(threshold: float, rule: Rule) -> tuple[float, ...]:
     return tuple(chances)
 
 
+@proved("adaptive.md#lemma-2")
 def delta_shared_weight(threshold: float, rule: Rule) -> float:
     """Lemma 2b: the same probability, as other groups of the unit take their part of its weight.
 
@@ -167,6 +174,7 @@ def _convex_tail(reach: Floats) -> Floats:
     return np.where(reach >= 0, ndtr(-np.maximum(reach, 0.0)), 0.5 - reach / math.sqrt(2 * math.pi))
 
 
+@proved("adaptive.md#lemma-2")
 @lru_cache(maxsize=256)
 def delta_infinity(threshold: float, rule: Rule) -> float:
     """Lemma 2: the smaller of its two bounds. Rounded up."""
@@ -190,12 +198,14 @@ def smallest_threshold(target: float, rule: Rule, fine_bits: int) -> float:
     return math.ldexp(steps, -fine_bits)
 
 
+@proved("adaptive.md#lemma-3")
 def delta(epsilon: float, mu: float, infinity: float) -> float:
     """Lemma 3: 1 - (1 - delta_G)(1 - delta_infinity), delta_G the profile of a Gaussian mechanism with this mu. Rounded up."""
     gauss = raise_for_rounding(float(delta_gaussian(mu, epsilon)))
     return raise_for_rounding(gauss + infinity - gauss * infinity)
 
 
+@proved("adaptive.md#lemma-3")
 def delta_gauss_left(target: float, infinity: float) -> float:
     """What Lemma 3 leaves for the noise: (target - delta_infinity)/(1 - delta_infinity). Rounded down."""
     return (target - infinity) / (1 - infinity) * (1 - 1e-9)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
+from dphist.checks import proved
 from dphist.errors import InvalidParameter, MissingExtra
 from dphist.privacy.gaussian import raise_for_rounding
 from dphist.privacy.search import edge, minimise, smallest
@@ -52,6 +53,7 @@ class PrivacyCost:
         return self.mu_delta >= self.delta and self.mu >= mu_of_pure(self.epsilon)
 
 
+@proved("composition.md#lemma-3")
 def mu_of_pure(epsilon: float) -> float:
     """[DRS22] Section 2: an epsilon-DP mechanism is mu-GDP with mu = 2 Phi^-1(e^epsilon/(1 + e^epsilon)). Rounded up.
 
@@ -63,6 +65,7 @@ def mu_of_pure(epsilon: float) -> float:
     return -2 * float(ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon)))) * _UP + 1e-15
 
 
+@proved("composition.md#lemma-5")
 def mu_of_range(length: float) -> float:
     """The mu of a choice whose privacy loss lies in some range of this length (the exponential mechanism). Rounded up.
 
@@ -73,6 +76,7 @@ def mu_of_range(length: float) -> float:
     return mu_of_pure(length / 2)
 
 
+@proved("composition.md#lemma-3")
 def rho_of_pure(epsilon: float) -> float:
     """An epsilon-DP mechanism is epsilon tanh(epsilon/2)-zCDP: the KL divergence of randomised response. Rounded up.
 
@@ -82,6 +86,7 @@ def rho_of_pure(epsilon: float) -> float:
     return epsilon * math.tanh(epsilon / 2) * _UP
 
 
+@proved("[CKS20] Proposition 7")
 def delta_from_rho(rho: float, epsilon: float) -> float:
     """[CKS20] Proposition 7: the infimum over alpha > 1 of e^((alpha-1)(alpha rho - epsilon))/(alpha-1) (1 - 1/alpha)^alpha.
 
@@ -116,6 +121,7 @@ def smallest_std(epsilon: float, target_delta: float, rho_at_one: float) -> floa
     return math.exp(smallest(delta_at, target_delta, start=0.0, low=-30.0, high=60.0, tolerance=1e-8))
 
 
+@proved("composition.md#lemma-3")
 def of_pure(epsilon: float, delta: float = 0.0) -> PrivacyCost:
     """[KOV15] Theorem 3.1: an (epsilon, delta)-DP pair is a post-processing of "tell all with probability delta, else
     randomised response with epsilon": a pure epsilon with d = delta. All that is known where only this is proved.
@@ -123,6 +129,7 @@ def of_pure(epsilon: float, delta: float = 0.0) -> PrivacyCost:
     return PrivacyCost(epsilon, delta, rho_of_pure(epsilon), delta, mu_of_pure(epsilon), delta)
 
 
+@proved("composition.md#lemma-1")
 def of_gaussian(mu: float, d: float, *, epsilon: float, delta: float) -> PrivacyCost:
     """A mu-GDP mechanism with a bad event of probability d; (epsilon, delta) is what its own analysis proves.
 
@@ -131,11 +138,13 @@ def of_gaussian(mu: float, d: float, *, epsilon: float, delta: float) -> Privacy
     return PrivacyCost(epsilon, delta, mu * mu / 2 * _UP, d, mu, d)
 
 
+@proved("composition.md#lemma-1")
 def of_rho(rho: float, d: float, *, epsilon: float, delta: float) -> PrivacyCost:
     """A rho-zCDP mechanism with a bad event of probability d. No mu is proved for it: that comes from (epsilon, delta)."""
     return PrivacyCost(epsilon, delta, rho, d, mu_of_pure(epsilon), delta)
 
 
+@proved("[BS16] Section 8")
 def of_declared_rho(rho: float, d: float, *, convert_at: float) -> PrivacyCost:
     """[BS16] Section 8: a spend known as d-approximate rho-zCDP; `convert_at` is a further delta for other ways to add up.
 
@@ -146,6 +155,7 @@ def of_declared_rho(rho: float, d: float, *, convert_at: float) -> PrivacyCost:
     return of_rho(rho, d, epsilon=epsilon, delta=(d + convert_at) * _UP)
 
 
+@proved("composition.md#lemma-1")
 def together(costs: Iterable[PrivacyCost]) -> PrivacyCost:
     """The cost of several mechanisms that see each other's results. Rounded up."""
     listed = list(costs)
@@ -153,12 +163,14 @@ def together(costs: Iterable[PrivacyCost]) -> PrivacyCost:
     return PrivacyCost(**sums | {"mu": math.hypot(*(cost.mu for cost in listed)) * _UP})
 
 
+@proved("composition.md#lemma-1")
 def worst(costs: Iterable[PrivacyCost]) -> PrivacyCost:
     """What covers each of several mechanisms, one of which will be run: the largest of everything."""
     listed = list(costs)
     return PrivacyCost(*(max(getattr(cost, field.name) for cost in listed) for field in fields(PrivacyCost)))
 
 
+@proved("composition.md#three-ways-to-add-up")
 def epsilon_of_losses(costs: Iterable[PrivacyCost] | Counter[PrivacyCost], delta: float, grid: float = 1e-4) -> float:
     """The epsilon at delta of a fixed list of spends, by its privacy-loss distribution; infinite if the d's alone exceed it.
 

@@ -27,6 +27,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from dphist.checks import proved
 from dphist.privacy import weaker
 from dphist.privacy.gaussian import ROUNDING, delta_gaussian, raise_for_rounding
 from dphist.privacy.search import worst_split
@@ -46,6 +47,7 @@ _MOST_BINS = 128
 _MIXED_TOLERANCE = 1e-4
 
 
+@proved("correlated.md#2-no-new-group")
 def squared_sensitivity(
     sparsity: int,
     max_groups: int,
@@ -78,6 +80,7 @@ def squared_sensitivity(
     return np.asarray(np.minimum(linear, np.maximum(*values) + surcharge))
 
 
+@proved("correlated.md#3-only-new-groups")
 class CommonNoise:
     """Integrals over the common noise: E of Phi(t - sqrt(c) xi)^a for many a at one (c, t), t = gap/independent_std.
 
@@ -137,6 +140,7 @@ class CommonNoise:
         return np.asarray(delta_infinity + second @ mass + below)
 
 
+@proved("correlated.md#2-no-new-group")
 def delta_gauss(
     epsilon: float,
     *,
@@ -153,12 +157,14 @@ def delta_gauss(
     return raise_for_rounding(float(delta_gaussian(np.sqrt(squared) / independent_std, epsilon)))
 
 
+@proved("correlated.md#3-only-new-groups")
 def delta_infinity(gap: float, max_groups: int, independent_std: float, correlation: float) -> float:
     """The probability that one of max_groups groups that hold a single unit is released. Rounded up."""
     common = CommonNoise(correlation, gap / independent_std, max_groups)
     return raise_for_rounding(float(common.delta_infinity(np.array([max_groups]))[0]))
 
 
+@proved("correlated.md#4-both")
 def delta(
     epsilon: float,
     *,
@@ -198,6 +204,7 @@ def delta(
     return tight_bound(epsilon, mu, common, max_groups, sharp=sharp, close=close, enough=enough)
 
 
+@proved("correlated.md#4-both")
 def tight_bound(
     epsilon: float,
     mu: MuOfNew,
@@ -238,6 +245,7 @@ def tight_bound(
     return min(1.0, bound)
 
 
+@proved("[LR25] Algorithm 3")
 def squared_sensitivity_with_base(
     k: int, correlation: float, base_variance: float, new: Integers | int = 0, *, lattice_step: float = 0.0
 ) -> Floats:
@@ -258,6 +266,7 @@ def squared_sensitivity_with_base(
     return np.asarray(np.max(candidates, axis=0) + effective * lattice_step**2 / 4)
 
 
+@proved("correlated.md#4-both")
 def delta_with_base(
     epsilon: float,
     *,

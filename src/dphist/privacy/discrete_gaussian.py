@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from dphist.checks import proved
 from dphist.privacy.gaussian import raise_for_rounding
 
 _POINTS_PER_STD: Final = 20_000
@@ -34,6 +35,7 @@ def theta(variance: float) -> tuple[float, float]:
     return total / _UP, total * _UP
 
 
+@proved("[CKS20] Theorem 7")
 def delta_discrete_gaussian(epsilon: float, variance: float, counts: int) -> float:
     """The delta at epsilon of noise N_Z(0, variance) on `counts` counts that one unit moves by one each. Rounded up.
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal, get_args
 
+from dphist.checks import proved
 from dphist.errors import Infeasible
 from dphist.privacy.composition import PrivacyCost, delta_from_rho
 from dphist.privacy.gaussian import ROUNDING, delta_gaussian, largest_mu, raise_for_rounding
@@ -60,6 +61,7 @@ class Amount:
         return self.noise <= limit.noise and self.delta <= limit.delta
 
 
+@proved("composition.md#three-ways-to-add-up")
 def amount(cost: PrivacyCost, accountant: Accountant) -> Amount:
     """What a cost adds to the two sums. Rounded up."""
     if accountant == "basic":
@@ -69,6 +71,7 @@ def amount(cost: PrivacyCost, accountant: Accountant) -> Amount:
     return Amount(_up(Fraction(cost.mu) ** 2), _up(_exact(cost.mu_delta)))
 
 
+@proved("composition.md#filters")
 def limit(
     accountant: Accountant,
     epsilon: float,
@@ -99,6 +102,7 @@ def largest_rho(epsilon: float, delta: float) -> float:
     return edge(lambda rho: delta_from_rho(rho, epsilon), delta, least, _LARGEST_NOISE)
 
 
+@proved("composition.md#filters")
 def delta_of_noise(total: Amount, accountant: Accountant, epsilon: float) -> float:
     """What the noise of a sum has as delta at epsilon. Rounded up."""
     if accountant == "basic":
@@ -109,6 +113,7 @@ def delta_of_noise(total: Amount, accountant: Accountant, epsilon: float) -> flo
     return raise_for_rounding(float(delta_gaussian(mu, epsilon)))
 
 
+@proved("composition.md#filters")
 def composed_epsilon(total: Amount, accountant: Accountant, delta: float) -> float:
     """The smallest epsilon at which a fixed list of spends with this sum has `delta` in all; infinite if there is none.
 

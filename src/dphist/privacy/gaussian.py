@@ -23,6 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dphist.checks import proved
 from dphist.privacy.search import bisect_floats
 from dphist.special import erfcx, ndtr, ndtri
 
@@ -44,6 +45,7 @@ def raise_for_rounding(delta: float) -> float:
     return min(1.0, delta * (1.0 + ROUNDING))
 
 
+@proved("[BW18] Theorem 8")
 def delta_gaussian(mu: ArrayLike, epsilon: ArrayLike) -> Floats:
     """[BW18] Theorem 8: delta at epsilon of a Gaussian mechanism with sensitivity/noise_std = mu.
 

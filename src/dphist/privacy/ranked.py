@@ -20,6 +20,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from dphist.checks import proved
 from dphist.privacy.composition import delta_from_rho
 from dphist.privacy.gaussian import raise_for_rounding
 
@@ -29,6 +30,7 @@ _POINTS = 1 << 14
 _MOST_POINTS_PER_SYMBOL = 256
 
 
+@proved("[Rogers24] Theorem 9")
 def delta_infinity(threshold: float, symbol_epsilon: float, shortlist: int, max_per_group: int = 1) -> float:
     """[Rogers24] Theorem 9: d, the probability that a new group precedes STOP. Rounded up."""
     log_odds = symbol_epsilon * (threshold - max_per_group) / max_per_group - math.log(shortlist)
@@ -56,11 +58,13 @@ def smallest_threshold(target_delta: float, symbol_epsilon: float, shortlist: in
     return found
 
 
+@proved("[Rogers24] Theorem 10")
 def delta_of_session(per_query: float, queries: int, symbols: int) -> float:
     """[Rogers24] Theorem 10: 1 - (1 - d)^min(queries, symbols), since every query returns at least one symbol. Rounded up."""
     return raise_for_rounding(-math.expm1(min(queries, symbols) * math.log1p(-min(per_query, 1 - 1e-16))))
 
 
+@proved("unknown-domain.md#the-corrections")
 def rho(symbol_epsilon: float, symbols: int) -> float:
     """The tight zCDP parameter: symbols (x - 1 - ln x), x = e/(exp(e) - 1); the paper's is symbols e^2/8. Rounded up."""
     e = symbol_epsilon
@@ -71,6 +75,7 @@ def rho(symbol_epsilon: float, symbols: int) -> float:
     return symbols * (math.exp(log_x) - 1 - log_x) * (1 + 1e-9)
 
 
+@proved("unknown-domain.md#the-corrections")
 def delta_of_symbol(symbol_epsilon: float, epsilon: float) -> float:
     """The largest delta at any real epsilon of a choice whose privacy loss lies in some range of length e.
 
@@ -112,6 +117,7 @@ def _losses(symbol_epsilon: float, symbols: int) -> tuple[float, float, Floats]:
     return -symbol_epsilon * symbols, step, total
 
 
+@proved("unknown-domain.md#the-corrections")
 def delta_composed(symbol_epsilon: float, symbols: int, epsilon: float) -> float:
     """The delta of `symbols` choices, each chosen in view of those before: a pessimistic privacy-loss distribution.
 
@@ -124,6 +130,7 @@ def delta_composed(symbol_epsilon: float, symbols: int, epsilon: float) -> float
     return min(1.0, value * (1 + 1e-9) + 1e-18)
 
 
+@proved("unknown-domain.md#the-corrections")
 def delta_of_symbols(symbol_epsilon: float, symbols: int, epsilon: float) -> float:
     """The better of `delta_composed` and zCDP: what at most `symbols` symbols cost without d."""
     concentrated = delta_from_rho(rho(symbol_epsilon, symbols), epsilon)
@@ -132,6 +139,7 @@ def delta_of_symbols(symbol_epsilon: float, symbols: int, epsilon: float) -> flo
     return min(concentrated, delta_composed(symbol_epsilon, symbols, epsilon))
 
 
+@proved("[Rogers24] Theorem 10")
 def delta(
     epsilon: float,
     *,

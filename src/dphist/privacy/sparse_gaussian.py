@@ -17,6 +17,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from dphist.checks import proved
 from dphist.errors import Infeasible
 from dphist.privacy.gaussian import delta_gaussian, largest_mu, quantile_for_infinity, raise_for_rounding
 from dphist.privacy.search import SPLIT_TOLERANCE, best_noise, smallest, worst_split
@@ -35,12 +36,14 @@ _MARGIN = 1 - 4 * SPLIT_TOLERANCE
 _ROUGH = 1e-5
 
 
+@proved("[KKWZ24] Corollary 5.4.1")
 def delta_gauss(epsilon: float, max_groups: int, noise_std: float, sums_sensitivity: float = 0.0) -> float:
     """Corollary 5.4.1: the delta of the noise alone, every group of the unit being large. Rounded up."""
     mu = math.sqrt(max_groups * (1 / noise_std**2 + sums_sensitivity**2))
     return raise_for_rounding(float(delta_gaussian(mu, epsilon)))
 
 
+@proved("[KKWZ24] Corollary 5.4.1")
 def delta_infinity(gap: float, max_groups: int, noise_std: float) -> float:
     """Corollary 5.4.1: the probability that a group which holds only one unit is released.
 
@@ -49,6 +52,7 @@ def delta_infinity(gap: float, max_groups: int, noise_std: float) -> float:
     return raise_for_rounding(-math.expm1(max_groups * float(log_ndtr(gap / noise_std))))
 
 
+@proved("[KKWZ24] Theorem 5.4")
 def delta(
     epsilon: float,
     *,

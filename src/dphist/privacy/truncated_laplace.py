@@ -22,6 +22,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.special import gammaln
 
@@ -42,6 +43,7 @@ class LossOfOneBar:
     plus: float
 
 
+@proved("[BCDP22] Theorem 3")
 def delta_one_bar(epsilon: float, q: int) -> float:
     """The probability f(0) of the outermost atom, which is delta at epsilon and at every larger one. Rounded up.
 
@@ -61,6 +63,7 @@ def delta_one_bar(epsilon: float, q: int) -> float:
     return min(1.0, math.expm1(epsilon) / bottom * _UP)
 
 
+@proved("[BCDP22] Theorem 3")
 def loss_of_one_bar(epsilon: float, q: int) -> LossOfOneBar:
     """The law of the privacy loss when one bar grows or shrinks by one; it is the same in both directions."""
     if q == 0:
@@ -71,6 +74,7 @@ def loss_of_one_bar(epsilon: float, q: int) -> LossOfOneBar:
     return LossOfOneBar(outer, (1 - middle) / 2, 0.0, max(0.0, (1 + middle) / 2 - outer))
 
 
+@proved("[BCDP22] Theorem 3")
 def middle_atom(epsilon: float, q: int) -> float:
     """The probability of a largest atom, f(0) times e^(epsilon floor(q/2)). Rounded up.
 
@@ -84,6 +88,7 @@ def middle_atom(epsilon: float, q: int) -> float:
     return min(1.0, -math.expm1(-epsilon) / bottom * _UP)
 
 
+@proved("flexible-accuracy.md#several-bars-per-unit")
 def delta_profile(at: float, *, epsilon: Fraction, q: int, bars: int = 1) -> float:
     """delta at any epsilon' = `at` >= 0 for a unit that is in up to `bars` bars, once in each: exact, rounded up.
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from dphist.checks import proved
 from dphist.privacy import sparse_gaussian
 from dphist.privacy.gaussian import delta_gaussian, raise_for_rounding
 from dphist.privacy.search import worst_split
@@ -35,6 +36,7 @@ _LEAST_SMOOTH_STD = 2.0
 # is pure: epsilon = max_groups max_per_group/b. gap = threshold - (low_threshold - 1 + max_per_group).
 
 
+@proved("[Rogers24] Theorem 7")
 def delta_laplace(gap: int, scale: float, max_groups: int) -> float:
     """delta = 1 - (1 - tail)^max_groups for discrete Laplace noise, P(z) proportional to exp(-|z|/scale), gap >= 0.
 
@@ -53,6 +55,7 @@ def smallest_gap_laplace(target_delta: float, scale: float, max_groups: int) -> 
     return gap
 
 
+@proved("[Rogers24] Theorem 7")
 def rho_laplace(epsilon_per_group: float, max_groups: int, max_per_group: int = 1) -> float:
     """The tight zCDP parameter of discrete Laplace noise, for which the formula of the continuous one is too small.
 
@@ -69,11 +72,13 @@ def rho_laplace(epsilon_per_group: float, max_groups: int, max_per_group: int = 
 # typing errors: the l2 sensitivity is max_per_group sqrt(max_groups), and rho is as below.
 
 
+@proved("[Rogers24] Theorem 7")
 def rho_records(noise_std: float, max_groups: int, max_per_group: int = 1) -> float:
     """Theorem 7: the zCDP parameter of Gaussian noise, max_groups max_per_group^2/(2 noise_std^2). Rounded up."""
     return max_groups * max_per_group**2 / (2 * noise_std**2) * _UP
 
 
+@proved("[KKWZ24] Theorem 5.4")
 def delta_records(
     epsilon: float, *, noise_std: float, threshold: float, max_groups: int, max_per_group: int = 1
 ) -> float:
@@ -102,21 +107,25 @@ def delta_records(
 # most max_per_group above the (k+1)-th. Replacing a unit would need T = 2 max_per_group + ... and is not supported.
 
 
+@proved("[Rogers24] Theorem 8")
 def new_groups(most_groups: int, max_groups: int | None) -> int:
     """m: the most groups of the list that one unit can bring into it; None is no bound on the groups of a unit."""
     return most_groups if max_groups is None else min(max_groups, most_groups)
 
 
+@proved("[Rogers24] Theorem 8")
 def moved_groups(most_groups: int, max_groups: int | None) -> int:
     """min(max_groups, k + 1): the squared distance of two neighbouring lists, in units of max_per_group^2."""
     return most_groups + 1 if max_groups is None else min(max_groups, most_groups + 1)
 
 
+@proved("[Rogers24] Theorem 8")
 def rho_from_top(noise_std: float, most_groups: int, max_groups: int | None, max_per_group: int = 1) -> float:
     """Theorem 8: min(max_groups, k+1) max_per_group^2/(2 noise_std^2), for Gaussian noise. Rounded up."""
     return rho_records(noise_std, moved_groups(most_groups, max_groups), max_per_group)
 
 
+@proved("unknown-domain.md#theorem-lists")
 def new_group_passes(gap: int, noise_std: float, new: int) -> float:
     """d(new) = P(max R_i > gap + R_0): one of `new` groups, max_per_group above the next largest, passes the noisy threshold.
 
@@ -146,6 +155,7 @@ def new_group_passes(gap: int, noise_std: float, new: int) -> float:
     return raise_for_rounding(float(chance @ passed) + _LEFT_OUT)
 
 
+@proved("unknown-domain.md#theorem-lists")
 def delta_from_top(
     epsilon: float,
     *,
@@ -206,16 +216,19 @@ def rounds_by_popcount(rounds: int) -> list[int]:
     return numbers
 
 
+@proved("[Rogers24] Theorem 11")
 def rho_rounds(noise_std: float, max_groups: int, rounds: int) -> float:
     """Theorem 11: max_groups B/(2 noise_std^2). Rounded up."""
     return rho_records(noise_std, max_groups * levels(rounds))
 
 
+@proved("unknown-domain.md#theorem-streams")
 def mu_rounds(noise_std: float, max_groups: int, rounds: int) -> float:
     """Theorem 11: with rounded noise the nodes are a Gaussian mechanism, mu^2 = max_groups B/noise_std^2. Rounded up."""
     return math.sqrt(max_groups * levels(rounds)) / noise_std * _UP
 
 
+@proved("unknown-domain.md#theorem-streams")
 def sum_passes(gap: int, noise_std: float, terms: int) -> float:
     """P(R_1 + ... + R_p > gap), p = terms, gap >= 0, for independent N(0, noise_std^2) rounded to whole numbers. Rounded up.
 
@@ -253,6 +266,7 @@ def _tails_of_sums(noise_std: float, terms: int) -> tuple[Floats, ...]:
     return tuple(tails)
 
 
+@proved("unknown-domain.md#theorem-streams")
 def delta_rounds(epsilon: float, *, noise_std: float, threshold: int, max_groups: int, rounds: int) -> float:
     """Theorem 11 for Gaussian noise that is rounded to whole numbers: d + delta_G(mu, epsilon). Rounded up.
 
@@ -263,6 +277,7 @@ def delta_rounds(epsilon: float, *, noise_std: float, threshold: int, max_groups
     return raise_for_rounding(ever_released(threshold, noise_std, max_groups, rounds) + noise)
 
 
+@proved("unknown-domain.md#theorem-streams")
 def ever_released(threshold: int, noise_std: float, max_groups: int, rounds: int) -> float:
     """max_groups sum over t <= L of P(S_t > threshold - 1), S_t a sum of popcount(t) rounded noises. Rounded up."""
     total = math.fsum(

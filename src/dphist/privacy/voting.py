@@ -18,6 +18,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
+from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
 
 BITS: Final = 128
@@ -36,6 +37,7 @@ LARGEST_EPSILON: Final = 60.0
 """No delta is smaller than at this epsilon: a smaller factor e^epsilon makes every bound here larger, so it is safe."""
 
 
+@proved("voting.md#theorem-2")
 @lru_cache(maxsize=8)  # up to a million numbers each
 def release_probabilities(epsilon: float, delta: float) -> tuple[int, ...]:
     """[DVGM22]: the largest probabilities pi(n) of showing a group with n votes, in units of 2^-BITS.
@@ -64,6 +66,7 @@ def release_probabilities(epsilon: float, delta: float) -> tuple[int, ...]:
     return tuple(table)
 
 
+@proved("voting.md#theorem-2")
 def delta_of(probabilities: Sequence[int], epsilon: float) -> float:
     """The smallest delta at which a stored rule is (epsilon, delta)-private, for any epsilon >= 0. Rounded up.
 
@@ -86,6 +89,7 @@ def delta_of(probabilities: Sequence[int], epsilon: float) -> float:
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
+@proved("voting.md#theorem-2")
 def probability(probabilities: Sequence[int], votes: int, low_threshold: int = 1) -> int:
     """pi_k(n) = pi(n - k + 1), 0 below k = low_threshold, in units of 2^-BITS: the same steps, so the same profile."""
     return probabilities[min(max(votes - low_threshold + 1, 0), len(probabilities) - 1)]

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from dphist.checks import proved
 from dphist.errors import Infeasible
 from dphist.privacy.gaussian import ROUNDING, delta_gaussian, quantile_for_infinity, raise_for_rounding
 from dphist.privacy.search import worst_split
@@ -16,11 +17,13 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
+@proved("[KKWZ24] Corollary 5.4.1")
 def add_the_deltas(gauss: float, infinity: float) -> float:
     """[KKWZ24] Corollary 5.4.1: the delta of the noise and the chance that a new group is released, added up."""
     return min(1.0, gauss + infinity)
 
 
+@proved("[KKWZ24] Theorem 7.1")
 def f_dp(
     low: Integers, high: Integers, *, epsilon: float, max_groups: int, log_keep: float, per_group: float
 ) -> Floats:
@@ -34,6 +37,7 @@ def f_dp(
 # looser. s is `independent_std`, k is `sparsity`.
 
 
+@proved("[LR25] Lemma 2.8")
 def paper_sensitivity(sparsity: int, lattice_step: float = 0.0) -> float:
     """[LR25] Lemma 2.8 with correlation 1/sqrt(k): sqrt(k + sqrt(k))/2, in units of s.
 
@@ -42,6 +46,7 @@ def paper_sensitivity(sparsity: int, lattice_step: float = 0.0) -> float:
     return math.sqrt((sparsity + math.sqrt(sparsity)) * (1 + lattice_step**2)) / 2
 
 
+@proved("[LR25] Lemma 2.8")
 def paper_delta_gauss(epsilon: float, sparsity: int, independent_std: float, lattice_step: float = 0.0) -> float:
     """[LR25]: the delta of the noise alone. Rounded up."""
     return raise_for_rounding(
@@ -54,11 +59,13 @@ def _log_keep(sparsity: int, independent_std: float, gap: float) -> float:
     return float(log_ndtr(gap / (independent_std * (1 + sparsity**-0.25))))
 
 
+@proved("[LR25] Lemma 3.2")
 def paper_delta_infinity(sparsity: int, independent_std: float, gap: float) -> float:
     """[LR25] Lemma 3.2: 1 - Phi(gap/(s(1 + k^(-1/4))))^(k+1). Rounded up."""
     return raise_for_rounding(-math.expm1((sparsity + 1) * _log_keep(sparsity, independent_std, gap)))
 
 
+@proved("[LR25] Theorem 3.3")
 def delta_theorem_33(
     epsilon: float, sparsity: int, independent_std: float, gap: float, lattice_step: float = 0.0
 ) -> float:
@@ -67,6 +74,7 @@ def delta_theorem_33(
     return add_the_deltas(gauss, paper_delta_infinity(sparsity, independent_std, gap))
 
 
+@proved("[LR25] Theorem 3.5")
 def delta_theorem_35(
     epsilon: float,
     sparsity: int,
@@ -99,6 +107,7 @@ def paper_gap_for_infinity(target_delta: float, sparsity: int, independent_std: 
     return quantile_for_infinity(target_delta, sparsity + 1) * independent_std * float(1 + sparsity**-0.25)
 
 
+@proved("[LR25] Lemma 3.4")
 def gap_lemma_34(epsilon: float, target_delta: float, sparsity: int, independent_std: float) -> float:
     """[LR25] Lemma 3.4 with the sign lost in print: s (1 + k^(-1/4)) Phi^-1((1 - delta + delta_gauss)^(1/(k+1)))."""
     left = target_delta - paper_delta_gauss(epsilon, sparsity, independent_std)

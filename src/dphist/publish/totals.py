@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dphist.checks import proved
 from dphist.mechanisms.base import LARGEST_COUNT
 from dphist.noise import DiscreteLaplace, add_exactly
 from dphist.noise.tails import log_tail, log_two_tail
@@ -40,6 +41,7 @@ class Totals:
     other: Estimate | None = None
 
 
+@proved("composition.md#theorem-totals")
 def noisy_units(buckets: Sequence[int], request: Request) -> list[int]:
     """The units of every bucket, each with discrete Laplace noise of the scale s = `request.total_scale`.
 
