@@ -95,3 +95,14 @@ def codes_of(groups: Groups) -> Integers:
     """The numbers of some groups."""
     assert isinstance(groups, LocalGroups)
     return groups.codes
+
+
+def draw_sample(
+    unit: NDArray[np.int32], units: int, most_groups: int, priority: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """For each unit its `most_groups` pairs of smallest priority: a function of unit, group and a seed."""
+    order = np.lexsort((priority, unit))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(unit, minlength=units))[:-1]])
+    place = np.empty(len(unit), np.int64)
+    place[order] = np.arange(len(unit)) - starts[unit[order]]
+    return np.asarray(place < most_groups)

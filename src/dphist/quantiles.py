@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
@@ -56,18 +55,6 @@ class Bins:
     offsets: Integers
     bins: Integers
     steps: Integers
-
-    @classmethod
-    def from_records(cls, groups: int, group: ArrayLike, bins: ArrayLike, steps: ArrayLike) -> Self:
-        """Add up the steps of equal bins of equal groups, which are numbers below `groups`, in any order."""
-        of, at, weight = (np.asarray(part, np.int64) for part in (group, bins, steps))
-        order = np.lexsort((at, of))
-        of, at, weight = of[order], at[order], weight[order]
-        first = np.ones(len(of), np.bool_)
-        first[1:] = (of[1:] != of[:-1]) | (at[1:] != at[:-1])
-        starts = np.flatnonzero(first)
-        added = np.add.reduceat(weight, starts) if len(starts) else weight
-        return cls(np.searchsorted(of[starts], np.arange(groups + 1)), at[starts], added)
 
     @classmethod
     def from_lists(cls, bins: Any, steps: Any) -> Self:
@@ -165,23 +152,6 @@ class Tree:
     def values_at(self, position: Floats) -> Floats:
         """Values at positions counted in bins, inside the bounds."""
         return np.clip(self.lower + position * self.resolution, self.lower, self.upper)
-
-    def gaussian_law(self, noise_std: float, weight: float = 1.0) -> RoundedGaussian:
-        """The noise of each draw, rounded up, at the cost of counts with noise_std/sqrt(weight)."""
-        std = noise_std * math.sqrt(self.levels / weight) * _UP
-        return RoundedGaussian(Fraction(std) * self.sensitivity_steps, 0)
-
-    def laplace_law(self, scale: float, weight: float = 1.0) -> DiscreteLaplace:
-        """The noise of each draw at the cost of counts with discrete Laplace noise of scale/weight. Exact."""
-        return DiscreteLaplace(Fraction(scale) / Fraction(weight) * self.levels * self.sensitivity_steps)
-
-    def squared_sensitivity(self, law: RoundedGaussian) -> Fraction:
-        """How far one unit moves the tree of one group, in units of its Gaussian noise, squared. Exact."""
-        return self.levels * (self.sensitivity_steps / law.std) ** 2
-
-    def pure_epsilon(self, law: DiscreteLaplace) -> Fraction:
-        """The epsilon of the tree of one group under discrete Laplace noise. Exact."""
-        return self.levels * self.sensitivity_steps / law.scale
 
     def most_draws(self, quantiles: int) -> int:
         """How many draws there are for one group, at most: one unit can change no more, whatever its records are."""

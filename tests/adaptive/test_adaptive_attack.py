@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from adaptive_tables import chosen, codes_of, counted, loose, rounds, table
-from dphist.engines.memory import MemoryPairs, draw_sample
+from adaptive_tables import chosen, codes_of, counted, draw_sample, loose, rounds, table
+from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.tuning import LATTICE_BITS, SCALE_BITS, WEIGHT_BITS
 from dphist.noise.testing import SeededEntropy

@@ -12,14 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from adaptive_tables import codes_of, counted, loose, rounds, table, zipf
+from adaptive_tables import codes_of, counted, draw_sample, loose, rounds, table, zipf
 from dphist.engines import memory as adaptive_pairs
 from dphist.engines.base import LocalGroups
 from dphist.engines.memory import (
     MemoryPairs,
     bucket,
     clipped_steps,
-    draw_sample,
     norm_factors,
     unit_weights,
 )
@@ -183,19 +182,6 @@ def test_groups_that_nobody_sampled_are_never_selected() -> None:
     weights = np.full(pairs.groups, ONE)
     only = MemoryPairs(pairs.unit[hidden], pairs.group[hidden], pairs.units, pairs.groups)
     assert without.weighted_sums(weights).tolist() == only.weighted_sums(weights).tolist()
-
-
-def test_a_sample_has_at_most_that_many_and_ignores_other_units() -> None:
-    """H4: priorities are functions of unit and group, so removing a unit leaves the samples of the others as they were."""
-    pairs = zipf(200, 50, 12, 3)
-    priority = (
-        pairs.unit.astype(np.uint64) * np.uint64(2654435761) + pairs.group.astype(np.uint64) * np.uint64(40503)
-    ) % 997
-    sampled = draw_sample(pairs.unit, pairs.units, 5, priority)
-    assert np.bincount(pairs.unit[sampled]).max() <= 5
-    others = pairs.unit != 17
-    again = draw_sample(pairs.unit[others], pairs.units, 5, priority[others])
-    assert np.array_equal(again, sampled[others])
 
 
 def test_a_group_must_be_strictly_above_the_threshold() -> None:

@@ -1333,9 +1333,6 @@ QUANTILES: Final = in_file(
     ("quantile-total-not-paid", "        return self.height + 1\n", "        return self.height\n",
      "the total is paid for beside the balances",
      _QUANTILES + "test_a_unit_with_one_value_moves_every_level_by_all_of_it"),
-    ("quantile-levels-not-paid", "noise_std * math.sqrt(self.levels / weight) * _UP",
-     "noise_std / math.sqrt(weight) * _UP", "each level has its share",
-     _QUANTILES + "test_laws_cost_what_counts_of_that_noise_cost"),
     ("quantile-weights-rounded-up", "self.sensitivity_steps // np.maximum(number, 1)",
      "-(-self.sensitivity_steps // np.maximum(number, 1))", "a unit's weights add up to at most its records",
      _QUANTILES + "test_one_unit_moves_each_level_within_its_sensitivity"),
@@ -1361,6 +1358,11 @@ TREES: Final = (
          _PAID + "[sparse-gaussian]"),
         ("levels-not-in-epsilon", "total += noisy.measure.draws * noisy.measure.sensitivity_steps",
          "total += noisy.measure.sensitivity_steps", "every level of a tree is accounted for", _PAID + "[laplace]"),
+    ),
+    *in_file(
+        "mechanisms/base.py",
+        ("quantile-levels-not-paid", "math.sqrt(aggregate.weight / aggregate.draws) * UP",
+         "math.sqrt(aggregate.weight) * UP", "each level has its share", _PAID + "[sparse-gaussian]"),
     ),
     *in_file(
         "mechanisms/voting.py",

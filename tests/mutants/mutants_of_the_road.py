@@ -704,11 +704,11 @@ _PAIRS: Final = (
     ),
     Mutant(
         "sample-one-group-larger",
-        "engines/memory.py",
-        "return np.asarray(place < most_groups)",
-        "return np.asarray(place <= most_groups)",
+        "engines/duckdb/pairs.py",
+        "{joined} WHERE degree <= {most_groups}",
+        "{joined} WHERE degree <= {most_groups + 1}",
         "a sample has at most so many groups",
-        (f"{_HYPOTHESES}test_a_sample_has_at_most_that_many_and_ignores_other_units",),
+        (f"{_OF_PAIRS}test_each_unit_samples_as_many_of_its_groups_as_it_may",),
     ),
     Mutant(
         "weights-rounded-up-in-sql",

@@ -28,11 +28,12 @@ from dphist.planning import storage
 from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection
 from dphist.publish.table import noisy_trees
-from dphist.quantiles import Bins, noisy_quantiles
+from dphist.quantiles import noisy_quantiles
 from dphist.selection import counting
 from dphist.selection.bounds import cover_tails, read_sizes
 from dphist.verification.of_release import _check_quantiles
 from drawn_laws import recorded, silence
+from tree_tables import bins_of_records
 from word_sources import drawn_from, words_from
 
 PROBABILITIES = (0.1, 0.5, 0.75)
@@ -379,7 +380,7 @@ def test_private_bounds_of_quantiles() -> None:
 def test_intervals_of_quantiles_have_the_level_that_was_asked_for(level: float | None) -> None:
     plan = dp.plan(**BUDGET, max_groups=1, quantiles={"x": ([0.25, 0.75], 0.0, 10.0)})
     (noisy,) = plan.measures
-    bins = Bins.from_records(
+    bins = bins_of_records(
         1, np.zeros(500, np.int64), np.arange(500) * 7, np.full(500, 1 << noisy.measure.tree.step_bits)
     )
     kept = Kept(np.zeros(1, np.int64), np.full(1, 500), 0)

@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 
 from dphist import quantiles
 from dphist.errors import InvalidParameter
+from dphist.measures import Measure, NoisyMeasure, pure_epsilon, squared_sensitivity
 from dphist.noise import DiscreteLaplace, RoundedGaussian, sampler_error
 from dphist.noise.testing import SeededEntropy
 from dphist.quantiles import Bins, NoisyQuantiles, Tree, TreeLaw, critical_value, noisy_quantiles
 from drawn_laws import recorded, silence
+from tree_tables import bins_of_records, gaussian_law, laplace_law
 from word_sources import drawn_from
 
 TINY = RoundedGaussian(Fraction(1, 1000), 0)
@@ -37,7 +39,7 @@ def drawn(
 def copies(tree: Tree, values: list[float], groups: int) -> Bins:
     """So many groups that all hold these values, of one unit each."""
     of = np.repeat(np.arange(groups), len(values))
-    return Bins.from_records(groups, of, np.tile(tree.bins_of(values), groups), np.full(len(of), 1 << tree.step_bits))
+    return bins_of_records(groups, of, np.tile(tree.bins_of(values), groups), np.full(len(of), 1 << tree.step_bits))
 
 
 def quantile_bin(weights: dict[int, int], p: float) -> int:
@@ -55,7 +57,7 @@ def quantile_bin(weights: dict[int, int], p: float) -> int:
 
 @given(records)
 def test_bins_are_what_was_put_in(rows: list[tuple[int, int, int]]) -> None:
-    bins = Bins.from_records(5, *np.array(rows, np.int64).reshape(-1, 3).T)
+    bins = bins_of_records(5, *np.array(rows, np.int64).reshape(-1, 3).T)
     expected = [Counter[int]() for _ in range(5)]
     for group, place, steps in rows:
         expected[group][place] += steps
@@ -89,7 +91,7 @@ def test_a_null_is_an_empty_list() -> None:
 def test_without_noise_the_quantile_of_the_bins(rows: list[tuple[int, int, int]], height: int) -> None:
     rows = [(group, place % (1 << height), steps) for group, place, steps in rows]
     tree = Tree(-3.0, 5.0, height)
-    bins = Bins.from_records(5, *np.array(rows).T)
+    bins = bins_of_records(5, *np.array(rows).T)
     with recorded(silence):
         found = noisy_quantiles(bins, tree, TINY, PROBABILITIES, 0.9)
     assert found.low is not None
@@ -125,7 +127,7 @@ def test_answers_rise_with_the_probability_inside_bounds_and_intervals(
 ) -> None:
     tree = Tree(-7.0, 2.0, 4, step_bits=0)
     law = DiscreteLaplace(Fraction(size)) if laplace else RoundedGaussian(Fraction(size), 0)
-    found = drawn(Bins.from_records(5, *np.array(rows, np.int64).reshape(-1, 3).T), tree, law, PROBABILITIES, 0.9, seed)
+    found = drawn(bins_of_records(5, *np.array(rows, np.int64).reshape(-1, 3).T), tree, law, PROBABILITIES, 0.9, seed)
     assert found.low is not None
     assert found.high is not None
     assert (np.diff(found.values, axis=0) >= 0).all()
@@ -140,8 +142,8 @@ def test_answers_rise_with_the_probability_inside_bounds_and_intervals(
 def test_no_groups_and_groups_at_once_and_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     tree = Tree(0, 1, 3, step_bits=0)
     empty = np.array([], np.int64)
-    assert drawn(Bins.from_records(0, empty, empty, empty), tree, TINY, (0.5,), 0.9).values.shape == (1, 0)
-    bins = Bins.from_records(9, np.arange(9), np.arange(9) % 8, np.arange(1, 10))
+    assert drawn(bins_of_records(0, empty, empty, empty), tree, TINY, (0.5,), 0.9).values.shape == (1, 0)
+    bins = bins_of_records(9, np.arange(9), np.arange(9) % 8, np.arange(1, 10))
     whole = drawn(bins, tree, TINY, (0.5, 0.6), 0.9)
     monkeypatch.setattr(quantiles, "_WALKS_AT_ONCE", 25)
     np.testing.assert_allclose(drawn(bins, tree, TINY, (0.5, 0.6), 0.9).values, whole.values, atol=1e-9)
@@ -149,7 +151,7 @@ def test_no_groups_and_groups_at_once_and_in_parts(monkeypatch: pytest.MonkeyPat
 
 def test_a_constant_column_comes_out_at_its_bin() -> None:
     tree = Tree(0, 100)
-    found = drawn(copies(tree, [73.0] * 200, 50), tree, tree.gaussian_law(3.0), (0.1, 0.5, 0.9), 0.95)
+    found = drawn(copies(tree, [73.0] * 200, 50), tree, gaussian_law(tree, 3.0), (0.1, 0.5, 0.9), 0.95)
     assert found.low is not None
     assert found.high is not None
     assert (np.abs(found.values[1] - 73.0) <= 2 * tree.resolution).all()
@@ -194,18 +196,19 @@ def test_a_unit_with_one_value_moves_every_level_by_all_of_it() -> None:
     assert [int(np.abs(row).sum()) for row in rows] == [tree.sensitivity_steps] * tree.levels
 
 
-@given(st.floats(0.01, 1e3), st.floats(0.1, 100), st.integers(1, 20), st.integers(1, 100))
-def test_laws_cost_what_counts_of_that_noise_cost(noise: float, weight: float, height: int, most: int) -> None:
-    tree = Tree(0, 10, height, most)
+@given(st.floats(0.01, 1e3), st.floats(0.1, 100), st.integers(1, 100))
+def test_laws_cost_what_counts_of_that_noise_cost(noise: float, weight: float, most: int) -> None:
+    measure = Measure("bins", "x", 0, 10, records=most)
     paid = Fraction(weight) / Fraction(noise) ** 2
-    cost = tree.squared_sensitivity(tree.gaussian_law(noise, weight))
+    cost = squared_sensitivity([NoisyMeasure(measure, gaussian_law(measure.tree, noise, weight))])
     assert paid * (1 - Fraction(1, 10**13)) <= cost <= paid
-    assert tree.pure_epsilon(tree.laplace_law(noise, weight)) == Fraction(weight) / Fraction(noise)
+    laplace = NoisyMeasure(measure, laplace_law(measure.tree, noise, weight))
+    assert pure_epsilon([laplace]) == Fraction(weight) / Fraction(noise)
 
 
 def test_every_draw_is_of_the_law_and_each_node_has_one() -> None:
     tree = Tree(0, 10, 6)
-    law = tree.gaussian_law(4.0)
+    law = gaussian_law(tree, 4.0)
     with recorded() as draws:
         noisy_quantiles(copies(tree, [1.0, 5.0, 9.0], 7), tree, law, [0.1, 0.5, 0.9], 0.9)
     assert [draw.law for draw in draws] == [law] * tree.levels
@@ -216,7 +219,7 @@ def test_every_draw_is_of_the_law_and_each_node_has_one() -> None:
 
 def test_noise_is_added_to_the_steps_of_every_node() -> None:
     tree = Tree(0, 10, 3)
-    law, bins = tree.gaussian_law(4.0), copies(tree, [1.0, 5.0, 9.0], 7)
+    law, bins = gaussian_law(tree, 4.0), copies(tree, [1.0, 5.0, 9.0], 7)
     seen = []
     walk = quantiles._walk
 
@@ -237,7 +240,7 @@ def test_the_sampler_is_exact_enough_for_all_draws_of_a_group() -> None:
     tree = Tree(0, 10, quantiles.MOST_HEIGHT)
     draws = tree.most_draws(quantiles.MOST_QUANTILES)
     assert draws < 2**13
-    for law in (tree.gaussian_law(3.0), tree.laplace_law(3.0)):
+    for law in (gaussian_law(tree, 3.0), laplace_law(tree, 3.0)):
         assert draws * sampler_error(law) < Fraction(1, 2**100)
 
 
@@ -260,9 +263,7 @@ def output_law(weights: list[int], scale: Fraction, silent: tuple[int, ...] = ()
         return noises[nodes, level] if level < 2 else noises[nodes // 2, 2 + nodes % 2]
 
     groups = len(noises)
-    bins = Bins.from_records(
-        groups, np.repeat(np.arange(groups), 4), np.tile(range(4), groups), np.tile(weights, groups)
-    )
+    bins = bins_of_records(groups, np.repeat(np.arange(groups), 4), np.tile(range(4), groups), np.tile(weights, groups))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quantiles, "_draw", draw)
         patch.setattr(quantiles, "_WALKS_AT_ONCE", 1 << 40)
@@ -289,7 +290,8 @@ def test_the_law_of_what_is_published_on_neighbours(place: int) -> None:
     more = [weight + (index == place) for index, weight in enumerate(weights)]
     alone = 4 * 2 * math.exp(-2 * REACH) / (1 + math.exp(-2))
     laws = [output_law(counts, scale) for counts in (weights, more)]
-    assert Tree(0, 4, 2, step_bits=0).pure_epsilon(DiscreteLaplace(scale)) == epsilon
+    tree = Tree(0, 4, 2, step_bits=0)
+    assert tree.levels * tree.sensitivity_steps / DiscreteLaplace(scale).scale == epsilon
     for one, other in (laws, laws[::-1]):
         assert abs(1 - one.total()) < alone
         assert excess(one, other, epsilon) < alone
@@ -333,8 +335,8 @@ SHAPES = {
 def misses(shape: str, laplace: bool, groups: int, drawn_more: int = 1, height: int = 6) -> NDArray[np.float64]:
     """How often intervals of level 0.9 miss the quantiles 0.1, 0.5 and 0.9, at worst."""
     tree = Tree(0, 100, height)
-    told = tree.laplace_law(2.0) if laplace else tree.gaussian_law(3.0)
-    law: TreeLaw = tree.laplace_law(2.0 * drawn_more) if laplace else tree.gaussian_law(3.0 * drawn_more)
+    told = laplace_law(tree, 2.0) if laplace else gaussian_law(tree, 3.0)
+    law: TreeLaw = laplace_law(tree, 2.0 * drawn_more) if laplace else gaussian_law(tree, 3.0 * drawn_more)
     values, p = SHAPES[shape], (0.1, 0.5, 0.9)
     with pytest.MonkeyPatch.context() as patch:
         original = quantiles._draw
@@ -372,7 +374,7 @@ def test_intervals_cover_at_length(shape: str, laplace: bool, height: int) -> No
 def test_tiny_groups_tell_that_they_tell_nothing() -> None:
     tree = Tree(0, 100)
     for values in ([], [50.0]):
-        found = drawn(copies(tree, values, 300), tree, tree.gaussian_law(10.0), (0.5,), 0.95)
+        found = drawn(copies(tree, values, 300), tree, gaussian_law(tree, 10.0), (0.5,), 0.95)
         assert found.low is not None
         assert found.high is not None
         assert np.mean(found.high - found.low == 100) > 0.9
@@ -382,7 +384,7 @@ def test_tiny_groups_tell_that_they_tell_nothing() -> None:
 def test_standard_errors_are_the_size_of_errors() -> None:
     tree = Tree(0, 100)
     values = [float(value) for value in np.linspace(5, 60, 300)]
-    found = drawn(copies(tree, values, 1500), tree, tree.gaussian_law(3.0), (0.25, 0.5, 0.75))
+    found = drawn(copies(tree, values, 1500), tree, gaussian_law(tree, 3.0), (0.25, 0.5, 0.75))
     rms = np.sqrt(np.mean((found.values - np.quantile(values, [0.25, 0.5, 0.75])[:, None]) ** 2, axis=1))
     ratio = np.median(found.std_errors, axis=1) / rms
     assert (ratio > 0.75).all()

@@ -336,12 +336,3 @@ class MemoryPairs(CodedPairs):
 
 def _histogram(values: Integers, edges: Integers) -> Integers:
     return np.bincount(bucket(values, edges), minlength=len(edges)).astype(np.int64)
-
-
-def draw_sample(unit: Codes, units: int, most_groups: int, priority: NDArray[Any]) -> NDArray[np.bool_]:
-    """For each unit its `most_groups` pairs of smallest priority: a function of unit, group and a seed."""
-    order = np.lexsort((priority, unit))
-    starts = np.concatenate([[0], np.cumsum(np.bincount(unit, minlength=units))[:-1]])
-    place = np.empty(len(unit), np.int64)
-    place[order] = np.arange(len(unit)) - starts[unit[order]]
-    return np.asarray(place < most_groups)
