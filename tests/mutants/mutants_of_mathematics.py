@@ -1420,7 +1420,8 @@ TREES: Final = (
         ("withheld-by-half-the-range", "* 12**-0.5)", "* 0.5)", "what says less than its bounds alone is withheld",
          _WITHHELD + "test_the_rule_is_that_of_an_even_place_between_the_bounds"),
         ("divided-by-noise", "np.where(number < LOST * std + 0.5, span[1] - span[0], noise)", "noise",
-         "a mean of nobody is withheld", _WITHHELD + "test_groups_in_which_nobody_has_a_value_have_none[{'epsilon': 50.0}]"),
+         "a mean of nobody is withheld",
+         _WITHHELD + "test_groups_in_which_nobody_has_a_value_have_none[{'epsilon': 50.0, 'quantiles': None}]"),
     ),
     *in_file(
         "quantiles.py",

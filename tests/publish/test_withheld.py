@@ -86,14 +86,17 @@ def test_null_is_what_its_stated_error_says_and_nothing_else(
         assert [check.passed for check in checks if check.name == "withheld"] == [True]
 
 
-@pytest.mark.parametrize("options", [{}, {"mechanism": "laplace"}, {"epsilon": 50.0}], ids=str)
+LITTLE_NOISE: list[dict[str, Any]] = [{"epsilon": 50.0}, {"epsilon": 50.0, "quantiles": None}]
+
+
+@pytest.mark.parametrize("options", [{}, {"mechanism": "laplace"}, *LITTLE_NOISE], ids=str)
 def test_groups_in_which_nobody_has_a_value_have_none(options: dict[str, Any]) -> None:
     """However little noise there is: a number of people that is lost in its own noise divides nothing."""
     keys = [f"k{i}" for i in range(300)]
     nobody = pa.array([None], pa.float64())
     table = pa.table({"user": ["a"], "item": ["k0"], "x": nobody, "y": nobody})
-    budget = {**BUDGET, **options}
-    release = dp.release(table, unit="user", by="item", keys=keys, max_groups=1, **budget, **VALUES)
+    asked = {**BUDGET, **VALUES, **options}
+    release = dp.release(table, unit="user", by="item", keys=keys, max_groups=1, **asked)
     for name in release.plan.limited_names:
         assert release.to_arrow().column(name).null_count >= 280, name  # 2.3 % are above two standard errors
 
