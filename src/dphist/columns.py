@@ -42,6 +42,22 @@ def split_name(text: str) -> tuple[str, str | None]:
     return match["plain"] or match["quoted"].replace('""', '"'), match["expression"].strip()
 
 
+def joined_name(name: str, expression: str | None, *, unit: bool = False) -> str:
+    """The text that `split_name` takes apart like that, or `split_unit` for a part of a unit.
+
+    >>> joined_name("url", None), joined_name("k", "a=b"), joined_name("a=b", None)
+    ('url', '"k"=a=b', '"a=b"="a=b"')
+    """
+    if expression is None and (split_unit if unit else split_name)(name) == (name, None):
+        return name
+    return f"{quoted(name)}={quoted(name) if expression is None else expression}"
+
+
+def quoted(name: str) -> str:
+    """A column as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def split_unit(text: str) -> tuple[str, str | None]:
     """The same for a part of a unit, where an expression in brackets or a call needs no name: lower(email).
 
@@ -100,8 +116,7 @@ def joint_unit(units: Sequence[Unit]) -> Unit:
 
 
 def _spelled(texts: Sequence[str]) -> str:
-    name = split_unit(texts[0])[0].replace('"', '""')
-    return f'"{name}"={", ".join(split_unit(text)[1] or text for text in texts)}'
+    return joined_name(split_unit(texts[0])[0], ", ".join(split_unit(text)[1] or text for text in texts))
 
 
 def kind_in_words(unit: Unit) -> str:

@@ -11,7 +11,27 @@ from typing import Final, Literal
 
 from function_values import CONSTANTS, PLAINER, PLAINEST, SYNTAX_SQL, TYPES, VALUES
 
-from dphist.engines.functions import CASTS, FUNCTIONS, SYNTAX, Function
+from dphist.engines.functions import CASTS, FUNCTIONS, Function
+
+_PLAIN: Final = "text|number|boolean|date|time|timestamp|interval|uuid"
+_COMPARED: Final = (
+    "EQUAL", "NOTEQUAL", "LESSTHAN", "GREATERTHAN", "LESSTHANOREQUALTO", "GREATERTHANOREQUALTO", "DISTINCT_FROM",
+    "NOT_DISTINCT_FROM",
+)  # fmt: skip
+
+SYNTAX: Final = {
+    function.name: (function,)
+    for function in (
+        *(Function(f"COMPARE_{word}", ("any", "any")) for word in _COMPARED),
+        *(Function(f"COMPARE_{word}", (_PLAIN, _PLAIN), repeated=True) for word in ("IN", "NOT_IN")),
+        *(Function(f"CONJUNCTION_{word}", ("boolean",), repeated=True) for word in ("AND", "OR")),
+        Function("OPERATOR_NOT", ("boolean",)),
+        *(Function(f"OPERATOR_{word}", ("any",)) for word in ("IS_NULL", "IS_NOT_NULL")),
+        Function("OPERATOR_COALESCE", ("any",), repeated=True),
+        Function("CASE_EXPR", ("boolean", "any", "any")),
+    )
+}
+"""What the parser does not turn into functions, by the type of its node."""
 
 Argument = tuple[str, str | None]
 """The type of a column, or a literal."""

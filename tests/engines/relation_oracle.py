@@ -14,6 +14,7 @@ from engine_oracle import Engine, canonical
 from hypothesis import reject
 from hypothesis import strategies as st
 
+from dphist.engines.parser import read_expression
 from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.relations import (
     Combine,
@@ -90,11 +91,11 @@ def _rows(relation: Relation, tables: Mapping[str, Sequence[Row]], tree: Tree) -
         case Select():
             return [
                 {name: row[own] for name, own in relation.kept.items()}
-                | {name: canonical(tree.meanings[text](row)) for name, text in relation.computed.items()}
+                | {name: canonical(tree.meanings[one.text](row)) for name, one in relation.computed.items()}
                 for row in evaluate(relation.child, tables, tree)
             ]
         case Filter():
-            keep = tree.meanings[relation.condition]
+            keep = tree.meanings[relation.condition.text]
             return [row for row in evaluate(relation.child, tables, tree) if keep(row) is True]
         case Join():
             left, right = evaluate(relation.left, tables, tree), evaluate(relation.right, tables, tree)
@@ -324,7 +325,7 @@ class _Grower:
                 name = self.choice(list(child.kinds))
                 text, meaning = self.choice(_expressions(name, child.kinds[name])[0])
                 meanings = child.meanings | {text: lambda row: meaning(row[name])}
-                return Tree(Filter(child.relation, text), child.kinds, child.units, meanings)
+                return Tree(Filter(child.relation, read_expression(text)), child.kinds, child.units, meanings)
             case "select":
                 return self.selected(child)
             case "distinct":
@@ -355,7 +356,7 @@ class _Grower:
         meanings = child.meanings | {text: lambda row: meaning(row[own])}
         kinds = {new: child.kinds[old] for new, old in kept.items()} | {name: child.kinds[own]}
         units = tuple(new for new, old in kept.items() if old in child.units)
-        return Tree(Select(child.relation, kept, {name: text}), kinds, units, meanings)
+        return Tree(Select(child.relation, kept, {name: read_expression(text)}), kinds, units, meanings)
 
 
 def _fit(one: str, other: str) -> bool:

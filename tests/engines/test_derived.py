@@ -10,6 +10,7 @@ from hypothesis import given
 from relation_oracle import Row, Tree, cases, derived, engine_rows, evaluate, shown
 
 import spark_sessions
+from dphist.engines.parser import read_expression
 from dphist.engines.relations import Combine, Filter, Fold, Folded, Join, Matching, Scan, Select, Values, owner
 from example_numbers import examples
 
@@ -47,10 +48,10 @@ def test_a_tree_of_everything_equals_the_oracle(engine: Engine) -> None:
             "w_3": Folded("max", "w"),
         },
     )
-    public = Filter(Scan("urls", {"text_2": "text", "y": "x"}), "y IS NULL OR y > 0")
+    public = Filter(Scan("urls", {"text_2": "text", "y": "x"}), read_expression("y IS NULL OR y > 0"))
     beside = Join(folded, public, "inner", (("text", "text_2"),))
     few = Matching(beside, Values(("v",), (("0",), ("2.5",), ("NULL",))), "m", negated=False)
-    selected = Select(few, {"user": "user", "text": "text"}, {"z": "coalesce(s, 0) + y"})
+    selected = Select(few, {"user": "user", "text": "text"}, {"z": read_expression("coalesce(s, 0) + y")})
     others = Fold(Select(events, {"user": "user", "text": "text", "x": "x"}), ("user", "text", "x"))
     columns = (("user", "user", "user"), ("text", "text", "text"), ("z", "z", "x"))
     tree = Tree(Combine(selected, others, "union", columns), {"user": "text", "text": "text", "z": "number"}, ("user",))

@@ -20,6 +20,7 @@ from dphist.engines import engine_for
 from dphist.engines.base import BOUNDING
 from dphist.engines.duckdb.derived import public_rows
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.parser import read_expression
 from dphist.engines.query import EngineOptions, Files, GroupByQuery, Key, PerformanceSettings
 from dphist.engines.reading import Reading
 from dphist.engines.relations import (
@@ -369,9 +370,15 @@ def test_names_are_never_sql(engine: Engine) -> None:
     other = Scan('"', {f"{name}_2": name for name in NAMES})
     joined = Join(own, other, "left", tuple((name, f"{name}_2") for name in NAMES if name != "unit"))
     folded = Fold(
-        Filter(joined, '"x; DROP TABLE y" <> \'"; --\''), ("unit", *NAMES[:3]), {"two\nlines": Folded("count", 'a"b')}
+        Filter(joined, read_expression('"x; DROP TABLE y" <> \'"; --\'')),
+        ("unit", *NAMES[:3]),
+        {"two\nlines": Folded("count", 'a"b')},
     )
-    renamed = Select(folded, {"unit": "unit", "SELECT": 'a"b', "step_1": "step_1"}, {"relation_1": '"two\nlines" + 1'})
+    renamed = Select(
+        folded,
+        {"unit": "unit", "SELECT": 'a"b', "step_1": "step_1"},
+        {"relation_1": read_expression('"two\nlines" + 1')},
+    )
     derived = Derived(renamed, {"; --\n": users, '"': public})
     query = GroupByQuery("unit", tuple(map(Key, ("SELECT", "step_1", "relation_1"))))
     assert counted(derived, query, engine) == {("x", "x", 2): (1,), ("y", "y", 2): (1,)}

@@ -11,7 +11,7 @@ from engine_oracle import ENGINES, Engine, every_engine, groups_of
 
 import dphist as dp
 from dphist.engines.duckdb.engine import DuckDBEngine
-from dphist.engines.expressions import check_expression
+from dphist.engines.parser import read_expression
 from dphist.engines.query import GroupByQuery, Key, parse_key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds
@@ -93,20 +93,20 @@ NOT_ONE += ["(", "'", "x FROM record UNION SELECT 1", "x FROM record, other", "D
 
 @pytest.mark.parametrize("text", PURE)
 def test_pure_expressions(text: str) -> None:
-    assert check_expression(text, CONNECTION).columns == PURE[text]
+    assert read_expression(text).columns == PURE[text]
 
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_refused_expressions(text: str) -> None:
     with pytest.raises(InvalidParameter) as caught:
-        check_expression(text, CONNECTION)
+        read_expression(text)
     assert REFUSED[text] in str(caught.value)
 
 
 @pytest.mark.parametrize("text", NOT_ONE)
 def test_more_or_less_than_one_expression(text: str) -> None:
     with pytest.raises(InvalidParameter, match="Expected one SQL expression"):
-        check_expression(text, CONNECTION)
+        read_expression(text)
 
 
 def test_no_volatile_function_of_the_catalogue_gets_through() -> None:
@@ -119,7 +119,7 @@ def test_no_volatile_function_of_the_catalogue_gets_through() -> None:
         if not name.isidentifier():
             continue
         with pytest.raises(InvalidParameter):
-            check_expression(f'"{name}"(x)', CONNECTION)
+            read_expression(f'"{name}"(x)')
 
 
 MAKERS = [

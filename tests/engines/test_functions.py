@@ -9,12 +9,12 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from function_cases import LONGER, QUICK, THOROUGH, Case, Effort, all_cases
+from function_cases import LONGER, QUICK, SYNTAX, THOROUGH, Case, Effort, all_cases
 from function_fuzz import fuzz
 from function_values import TYPES
 
 from dphist.engines import literals
-from dphist.engines.functions import CASTS, FUNCTIONS, SYNTAX, Function, nearest
+from dphist.engines.functions import CASTS, FUNCTIONS, OPERATIONS, Function, nearest
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "expressions.md"
 
@@ -90,6 +90,10 @@ def test_names_are_those_of_the_parser_and_of_the_catalogue(connection: duckdb.D
     ).fetchall()
     assert set(FUNCTIONS) <= {name.lower() for (name,) in known}
     assert all(name == name.lower() and one.name == name for name, overloads in FUNCTIONS.items() for one in overloads)
+
+
+def test_every_operation_was_examined_or_is_written_as_others() -> None:
+    assert set(OPERATIONS) - set(SYNTAX) == {"COMPARE_BETWEEN", "OPERATOR_TRY", "ARRAY_EXTRACT", "ARRAY_SLICE"}
 
 
 def test_entries_fit_together() -> None:

@@ -12,6 +12,7 @@ from relation_oracle import engine_rows
 
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.joins import is_unique
+from dphist.engines.parser import read_expression
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.engines.relations import (
     Combine,
@@ -126,8 +127,10 @@ def test_what_is_unique_by_the_statement() -> None:
     pairs = Fold(MANY, ("user", "item"))
     assert is_unique(pairs, ["user", "item"])
     assert not is_unique(pairs, ["user"])
-    assert is_unique(Select(Filter(pairs, "item > 'a'"), {"u": "user", "i": "item"}), ["i", "u", "more"])
-    assert not is_unique(Select(pairs, {"u": "user"}, {"i": "lower(item)"}), ["u", "i"])
+    assert is_unique(
+        Select(Filter(pairs, read_expression("item > 'a'")), {"u": "user", "i": "item"}), ["i", "u", "more"]
+    )
+    assert not is_unique(Select(pairs, {"u": "user"}, {"i": read_expression("lower(item)")}), ["u", "i"])
     assert is_unique(Fold(PUBLIC, (), {"n": Folded("count")}), [])
     columns = (("user", "user", "user_2"),)
     assert is_unique(Combine(MANY, AGAIN, "union", columns), ["user"])
@@ -150,7 +153,7 @@ def test_unique_keys_of_two_types_may_be_equal() -> None:
     assert engine_rows(DuckDBEngine(), source, "user").total() == 1
 
 
-UNITS = Select(Filter(AGAIN, "item_2 > 'i'"), {"user_3": "user_2"})
+UNITS = Select(Filter(AGAIN, read_expression("item_2 > 'i'")), {"user_3": "user_2"})
 SAME = (("user", "user", "user_2"), ("item", "item", "item_2"))
 SUMS = {name: Folded(name, "item_2") for name in ("count distinct", "min", "max")}
 HEAVY: dict[str, Relation] = {

@@ -12,7 +12,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -23,8 +22,8 @@ from dphist.cli.ledger import declared_cost
 from dphist.cli.sql import read_query
 from dphist.engines import frames
 from dphist.engines.duckdb.engine import DuckDBEngine
-from dphist.engines.expressions import check_expression
 from dphist.engines.literals import format_of, pattern, short
+from dphist.engines.parser import read_expression
 from dphist.engines.query import Files, GroupByQuery, Key, PerformanceSettings, memory_beside_python
 from dphist.errors import DphistError
 from dphist.flexible.bucketing import Buckets, Grid
@@ -64,8 +63,7 @@ def stored_text(text: str) -> object:
 
 
 def expression(text: str) -> None:
-    with duckdb.connect() as connection:
-        check_expression(text, connection)
+    read_expression(text)
 
 
 def resolved(text: str) -> object:

@@ -25,6 +25,7 @@ from nasty_tables import UNIT
 from oracle import tag_of, values_of
 from record_expressions import Value
 
+from dphist.engines.parser import read_expression
 from dphist.engines.query import Files
 from dphist.engines.relations import Combine, Derived, Filter, Join, Scan, Values
 
@@ -334,7 +335,7 @@ def _beside(write: Write, see: See) -> Write:
 
     def derive(table: pa.Table, folder: Path) -> Derived:
         rows = Join(_scan(see(table)), Values(("one",), (("1",),)), "inner", ())
-        return Derived(Filter(rows, "one = 1"), {"table": write(table, folder)})
+        return Derived(Filter(rows, read_expression("one = 1")), {"table": write(table, folder)})
 
     return derive
 
@@ -344,7 +345,8 @@ def _above(write: Write, see: See) -> Write:
 
     def derive(table: pa.Table, folder: Path) -> Derived:
         scan = _scan(see(table))
-        rows = Combine(scan, Filter(scan, "FALSE"), "union all", tuple((name, name, name) for name in scan.names))
+        none = Filter(scan, read_expression("FALSE"))
+        rows = Combine(scan, none, "union all", tuple((name, name, name) for name in scan.names))
         return Derived(rows, {"table": write(table, folder)})
 
     return derive

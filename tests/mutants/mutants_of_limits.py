@@ -64,10 +64,10 @@ NOT_LIMITED: Final[dict[str, tuple[str, ...]]] = {
         "engines/sql.py::ranked_sql::plenty(most)",
     ),
     "what is longer is null in the next step": (
-        "engines/duckdb/expressions.py::_Writer._call::LONGEST_KEY",
+        "engines/duckdb/expressions.py::_Writer._applied::LONGEST_KEY",
         "engines/duckdb/parquet.py::_short::LONGEST_KEY",
         "engines/functions.py::module::LONGEST_KEY",
-        "engines/spark/expressions.py::module::LONGEST_KEY",
+        "engines/spark/functions.py::module::LONGEST_KEY",
     ),
     "how many digits a quotient may have: of more it is written as one": (
         "engines/frames.py::_number::_MOST_DIGITS-3",

@@ -483,9 +483,9 @@ _PLAN_OF_ENGINES: Final = (
     ),
     Mutant(
         "subquery-let-through",
-        "engines/expressions.py",
-        '"CONSTANT", "FUNCTION", "OPERATOR", "TYPE"}',
-        '"CONSTANT", "FUNCTION", "OPERATOR", "TYPE", "SUBQUERY", "WINDOW"}',
+        "engines/parser.py",
+        '        case "CASE":\n',
+        '        case "SUBQUERY" | "WINDOW":\n            return Literal("NULL_LITERAL", "")\n        case "CASE":\n',
         "a key is a function of one record",
         ("tests/engines/test_engine_expressions.py::test_refused_expressions",),
     ),
@@ -2227,7 +2227,7 @@ _STATEMENTS: Final = (
     ),
     Mutant(
         "an-ordinary-size-for-that-of-a-group",
-        "sql/published.py",
+        "sql/outer.py",
         "if seen is None or grouped else",
         "if seen is None else",
         "a report tells no size of a group that nobody measured",

@@ -15,7 +15,7 @@ from scipy import stats
 import dphist as dp
 from dphist.engines.duckdb.expressions import Steps
 from dphist.engines.duckdb.sources import described
-from dphist.engines.expressions import check_expression
+from dphist.engines.parser import read_expression
 from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.spark.engine import SparkDialect, SparkEngine
 from dphist.engines.spark.expressions import quote_text, spark_expression
@@ -116,9 +116,9 @@ def test_expressions_mean_what_they_mean_in_duckdb() -> None:
     with duckdb.connect() as connection:
         connection.register("record", rows)
         steps = Steps(connection, described(connection, "record"))
-        here = [f"{steps.write(check_expression(text, connection)).sql} AS c{i}" for i, text in enumerate(EXPRESSIONS)]
+        here = [f"{steps.write(read_expression(text)).sql} AS c{i}" for i, text in enumerate(EXPRESSIONS)]
         there = [
-            f"{spark_expression(text, connection, lambda name: f'`{name}`', _kind)} AS c{i}"
+            f"{spark_expression(read_expression(text), lambda name: f'`{name}`', _kind)} AS c{i}"
             for i, text in enumerate(EXPRESSIONS)
         ]
         want = connection.sql(f"SELECT {', '.join(here)} FROM {steps.source('record')}").to_arrow_table().to_pylist()
@@ -159,8 +159,8 @@ def _plain(value: object) -> object:
     ],
 )
 def test_what_spark_means_otherwise_is_refused(text: str, message: str) -> None:
-    with duckdb.connect() as connection, pytest.raises(dp.InvalidParameter) as caught:
-        spark_expression(text, connection, lambda name: name, lambda sql: "string")
+    with pytest.raises(dp.InvalidParameter) as caught:
+        spark_expression(read_expression(text), lambda name: name, lambda sql: "string")
     assert message in str(caught.value)
 
 

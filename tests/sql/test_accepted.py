@@ -28,9 +28,10 @@ def drawn(relation: Relation, depth: int = 0) -> list[str]:
         case Values():
             words = "values"
         case Select(child=child):
-            words, children = f"select {', '.join([*relation.kept, *relation.computed.values()])}", (child,)
+            computed = [one.text for one in relation.computed.values()]
+            words, children = f"select {', '.join([*relation.kept, *computed])}", (child,)
         case Filter(child=child):
-            words, children = f"filter {relation.condition}", (child,)
+            words, children = f"filter {relation.condition.text}", (child,)
         case Join():
             pairs = " and ".join(f"{one} = {other}" for one, other in relation.pairs)
             words, children = f"{relation.kind} join {pairs}".rstrip(), (relation.left, relation.right)

@@ -14,10 +14,10 @@ import duckdb
 import pytest
 from sqlglot import exp
 
-from dphist.engines.expressions import check_expression
+from dphist.engines.parser import read_expression
 from dphist.errors import InvalidParameter
-from dphist.sql.brackets import written_as_read
-from dphist.sql.parse import parse, written
+from dphist.sql.dialect import written, written_as_read
+from dphist.sql.parse import parse
 
 ROW = """
 SELECT 'ab c' AS s, -7 AS i, NULL::BIGINT AS n, NULL::VARCHAR AS empty, 2.5::DOUBLE AS f, -2.5::DOUBLE AS g, 0 AS zero,
@@ -107,15 +107,15 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield opened
 
 
-def text_of(expression: str, connection: duckdb.DuckDBPyConnection) -> str:
+def text_of(expression: str) -> str:
     (statement,) = parse(f"SELECT {expression} FROM t")
-    return written_as_read(statement.expressions[0], connection)
+    return written_as_read(statement.expressions[0])
 
 
 @pytest.mark.parametrize("expression", ANSWERS, ids=str)
 def test_an_expression_means_what_it_means_in_bigquery(expression: str, connection: duckdb.DuckDBPyConnection) -> None:
-    text = text_of(expression, connection)
-    check_expression(text, connection)
+    text = text_of(expression)
+    read_expression(text)
     ((found,),) = connection.execute(f"SELECT {text} FROM t").fetchall()
     expected = ANSWERS[expression]
     assert found == (pytest.approx(expected) if isinstance(expected, float) else expected)
@@ -135,9 +135,9 @@ def test_an_expression_means_what_it_means_in_bigquery(expression: str, connecti
         "LAST_DAY(d, YEAR)",
     ],
 )
-def test_what_has_no_rule_is_refused(expression: str, connection: duckdb.DuckDBPyConnection) -> None:
+def test_what_has_no_rule_is_refused(expression: str) -> None:
     with pytest.raises(InvalidParameter):
-        check_expression(text_of(expression, connection), connection)
+        read_expression(text_of(expression))
 
 
 def test_a_tree_is_left_as_it_was() -> None:

@@ -18,10 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-import duckdb
-
-from dphist.engines.expressions import Expressions, check_unit
+from dphist.engines.expressions import Column, Expression
 from dphist.engines.joins import MOST_ROWS, Side, Words, is_unique, joined_sql, limited_sql
+from dphist.engines.parser import read_unit
 from dphist.engines.query import GroupByQuery, Key, parse_unit
 from dphist.engines.relations import (
     Combine,
@@ -57,17 +56,12 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a scan reads of its table. own: columns of the tree by the table's names. unit: where it is wanted, and `checked` if
-    it is an expression."""
+    """What a scan reads of its table. own: columns of the tree by the table's names. unit: where it is wanted, and its
+    `expressions` if it is computed."""
 
     own: Mapping[str, str]
     unit: str | None
-    checked: Expressions
-
-    @property
-    def of_expression(self) -> list[str]:
-        """The table's columns that the expression of the unit names."""
-        return [name for expression in self.checked.values() for name in expression.columns]
+    expressions: tuple[Expression, ...]
 
     @property
     def of_unit(self) -> list[str]:
@@ -75,19 +69,21 @@ class Reads:
         return [self.own[self.unit]] if self.unit is not None and self.unit in self.own else self.of_expression
 
     @property
+    def of_expression(self) -> list[str]:
+        """The table's columns that the expression of the unit names."""
+        return [name for one in self.expressions for name in one.columns]
+
+    @property
     def needed(self) -> list[str]:
-        """All of them."""
+        """All of the table's columns that are read."""
         return [*self.own.values(), *self.of_expression]
 
 
-def reads_of(relation: Scan, wanted: Sequence[str], connection: duckdb.DuckDBPyConnection) -> Reads:
+def reads_of(relation: Scan, wanted: Sequence[str]) -> Reads:
     """By names alone."""
     own = {name: relation.columns[name] for name in wanted if name in relation.columns}
-    unit = relation.unit if relation.unit in wanted else None
-    checked: Expressions = {}
-    if unit is not None and relation.unit_expression is not None:
-        checked[relation.unit_expression] = check_unit(Key(unit, relation.unit_expression), connection)
-    return Reads(own, unit, checked)
+    unit, text = relation.unit if relation.unit in wanted else None, relation.unit_expression
+    return Reads(own, unit, () if unit is None or text is None else (read_unit(Key(unit, text)),))
 
 
 class Writer(Words, Protocol):
@@ -109,10 +105,6 @@ class Writer(Words, Protocol):
         """A column as an identifier of the engine's."""
         ...
 
-    def reads(self, expression: str) -> Sequence[str]:
-        """The columns that an expression names, in any case."""
-        ...
-
     def scan(self, relation: Scan, wanted: Sequence[str]) -> Written:
         """Some columns of a table, guarded."""
         ...
@@ -121,11 +113,11 @@ class Writer(Words, Protocol):
         """Some columns of constants."""
         ...
 
-    def select(self, child: Written, kept: Mapping[str, str], computed: Mapping[str, str]) -> Written:
+    def select(self, child: Written, kept: Mapping[str, str], computed: Mapping[str, Expression]) -> Written:
         """Columns of a view under new names, and expressions over them, guarded."""
         ...
 
-    def filter(self, child: Written, condition: str, wanted: Sequence[str]) -> Written:
+    def filter(self, child: Written, condition: Expression, wanted: Sequence[str]) -> Written:
         """The rows of a view for which a condition is true."""
         ...
 
@@ -168,7 +160,7 @@ def write(relation: Relation, wanted: Iterable[str], writer: Writer) -> Written:
         raise
 
 
-def check_owner(derived: Derived, query: GroupByQuery, checked: Expressions) -> None:
+def check_owner(derived: Derived, query: GroupByQuery, expressions: Mapping[str, Expression]) -> None:
     """Refuse any unit but the one that the rows of a tree are proved to belong to."""
     found = owner(derived.relation)
     if found.public:
@@ -178,8 +170,8 @@ def check_owner(derived: Derived, query: GroupByQuery, checked: Expressions) -> 
     for part in (parts := parse_unit(query.unit)):
         name: str | None = part.name
         if part.expression is not None:
-            node = checked[part.expression].tree
-            name = node["column_names"][0] if node["class"] == "COLUMN_REF" and len(node["column_names"]) == 1 else None
+            node = expressions[part.expression].tree
+            name = node.names[0] if isinstance(node, Column) and len(node.names) == 1 else None
         if len(parts) > 1 or name is None or name.casefold() not in map(str.casefold, found.columns):
             raise InvalidParameter(
                 f"{' or '.join(found.columns)} as the unit, whose rows these are",
@@ -196,11 +188,11 @@ def _write(relation: Relation, wanted: Sequence[str], writer: Writer) -> Written
             return writer.constants(relation, wanted)
         case Select():
             kept = {name: source for name, source in relation.kept.items() if name in wanted}
-            computed = {name: text for name, text in relation.computed.items() if name in wanted}
-            read = [name for text in computed.values() for name in writer.reads(text)]
+            computed = {name: one for name, one in relation.computed.items() if name in wanted}
+            read = [name for one in computed.values() for name in one.columns]
             return writer.select(write(relation.child, [*kept.values(), *read], writer), kept, computed)
         case Filter():
-            child = write(relation.child, [*wanted, *writer.reads(relation.condition)], writer)
+            child = write(relation.child, [*wanted, *relation.condition.columns], writer)
             return writer.filter(child, relation.condition, wanted)
         case Join():
             return _join(relation, wanted, writer)

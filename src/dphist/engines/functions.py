@@ -61,6 +61,11 @@ def _with(
     return [Function(name, arguments, frozenset(constants), repeated, guard, check) for name in names.split()]
 
 
+def _parted(names: str, parts: frozenset[str], whole: str, *arguments: str) -> list[Function]:
+    """Functions of a literal part of a date, a time or an interval."""
+    return _with(names, "text", *arguments, constants=(0,), check=literals.words(0, parts, f"a part of {whole}"))
+
+
 def _between(least: int, most: int) -> str:
     return f"{{0}} BETWEEN {least} AND {most}"
 
@@ -101,10 +106,7 @@ _TEXT: Final = [
     *_with("concat", _PLAIN, repeated=True),
     *_with("concat_ws", "text", _PLAIN, repeated=True),
     *_with(
-        "replace",
-        "text",
-        "text",
-        "text",
+        "replace", "text", "text", "text",
         guard="strlen({0}) + (strlen({0}) - strlen(replace({0}, {1}, ''))) // greatest(strlen({1}), 1)"
         f" * (strlen({{2}}) - strlen({{1}})) <= {LONGEST_KEY}",
     ),
@@ -115,63 +117,41 @@ _TEXT: Final = [
     *_with("split_part", "text", "text", "whole", guard=_FEW_PIECES),
     *_each("~~ !~~ ~~* !~~*", ("text", "text")),
     *_with(
-        "like_escape ilike_escape not_like_escape not_ilike_escape",
-        "text",
-        "text",
-        "text",
-        constants=(1, 2),
-        check=literals.escaped(1, 2),
+        "like_escape ilike_escape not_like_escape not_ilike_escape", "text", "text", "text",
+        constants=(1, 2), check=literals.escaped(1, 2),
     ),
     *_each("url_encode url_decode", ("text",)),
     *_each("hex to_hex", ("text|blob|whole",)),
     *_each("unhex from_hex from_base64", ("text",)),
     *_each("base64 to_base64 decode octet_length md5 sha1 sha256", ("blob",)),
     *_each("encode", ("text",)),
-]
+]  # fmt: skip
 
 _PATTERNS: Final = [
     *_with(
         "regexp_matches regexp_full_match regexp_extract", "text", "text", constants=(1,), check=literals.pattern(1)
     ),
     *_with(
-        "regexp_matches regexp_full_match",
-        "text",
-        "text",
-        "text",
-        constants=(1, 2),
-        check=literals.pattern(1, options=2),
+        "regexp_matches regexp_full_match", "text", "text", "text",
+        constants=(1, 2), check=literals.pattern(1, options=2),
     ),
     *_with(
-        "regexp_extract",
-        "text",
-        "text",
-        "whole",
-        constants=(1, 2),
-        check=every(literals.pattern(1), literals.whole(2, 0, 9)),
+        "regexp_extract", "text", "text", "whole",
+        constants=(1, 2), check=every(literals.pattern(1), literals.whole(2, 0, 9)),
     ),
     *_with(
-        "regexp_extract",
-        "text",
-        "text",
-        "whole",
-        "text",
-        constants=(1, 2, 3),
-        check=every(literals.pattern(1, options=3), literals.whole(2, 0, 9)),
+        "regexp_extract", "text", "text", "whole", "text",
+        constants=(1, 2, 3), check=every(literals.pattern(1, options=3), literals.whole(2, 0, 9)),
     ),
     *_with(
         "regexp_replace", "text", "text", "text", constants=(1, 2), check=every(literals.pattern(1), literals.short(2))
     ),
     *_with(
-        "regexp_replace",
-        "text",
-        "text",
-        "text",
-        "text",
-        constants=(1, 2, 3),
-        guard=_FEW_MATCHES,
+        "regexp_replace", "text", "text", "text", "text",
+        constants=(1, 2, 3), guard=_FEW_MATCHES,
         check=every(literals.pattern(1, options=3, everywhere=True), literals.short(2)),
     ),
-]
+]  # fmt: skip
 
 _TIMES: Final = [
     *_each(
@@ -181,50 +161,12 @@ _TIMES: Final = [
     *_each("decade century millennium era julian dayname monthname last_day days_in_month", (_MOMENT,)),
     *_each("hour minute second millisecond microsecond", ("date|time|timestamp",)),
     *_each("epoch epoch_ms epoch_us", ("date|timestamp|interval",)),
-    *_with(
-        "date_trunc datetrunc",
-        "text",
-        "date|timestamp|interval",
-        constants=(0,),
-        check=literals.words(0, literals.TRUNCATED_PARTS, "a part of a date"),
-    ),
-    *_with(
-        "date_part datepart",
-        "text",
-        _MOMENT,
-        constants=(0,),
-        check=literals.words(0, literals.DATE_PARTS, "a part of a date"),
-    ),
-    *_with(
-        "date_part datepart",
-        "text",
-        "time",
-        constants=(0,),
-        check=literals.words(0, literals.CLOCK_PARTS, "a part of a time"),
-    ),
-    *_with(
-        "date_part datepart",
-        "text",
-        "interval",
-        constants=(0,),
-        check=literals.words(0, literals.INTERVAL_PARTS, "a part of an interval"),
-    ),
-    *_with(
-        "date_diff datediff date_sub datesub",
-        "text",
-        _MOMENT,
-        _MOMENT,
-        constants=(0,),
-        check=literals.words(0, literals.COUNTED_PARTS, "a part of a date"),
-    ),
-    *_with(
-        "date_diff datediff date_sub datesub",
-        "text",
-        "time",
-        "time",
-        constants=(0,),
-        check=literals.words(0, literals.CLOCK_PARTS, "a part of a time"),
-    ),
+    *_parted("date_trunc datetrunc", literals.TRUNCATED_PARTS, "a date", "date|timestamp|interval"),
+    *_parted("date_part datepart", literals.DATE_PARTS, "a date", _MOMENT),
+    *_parted("date_part datepart", literals.CLOCK_PARTS, "a time", "time"),
+    *_parted("date_part datepart", literals.INTERVAL_PARTS, "an interval", "interval"),
+    *_parted("date_diff datediff date_sub datesub", literals.COUNTED_PARTS, "a date", _MOMENT, _MOMENT),
+    *_parted("date_diff datediff date_sub datesub", literals.CLOCK_PARTS, "a time", "time", "time"),
     *_each("age", (_MOMENT, _MOMENT)),
     *_each(
         "+",
@@ -295,25 +237,31 @@ FUNCTIONS: Final[Mapping[str, tuple[Function, ...]]] = _by_name(
 )
 """Overloads by the name DuckDB's parser gives them, in lower case."""
 
-SYNTAX: Final[Mapping[str, tuple[Function, ...]]] = _by_name(
-    [
-        *_each(
-            "COMPARE_EQUAL COMPARE_NOTEQUAL COMPARE_LESSTHAN COMPARE_GREATERTHAN COMPARE_LESSTHANOREQUALTO"
-            " COMPARE_GREATERTHANOREQUALTO COMPARE_DISTINCT_FROM COMPARE_NOT_DISTINCT_FROM",
-            ("any", "any"),
-        ),
-        *_with("COMPARE_IN COMPARE_NOT_IN", _PLAIN, _PLAIN, repeated=True),
-        *_with("CONJUNCTION_AND CONJUNCTION_OR", "boolean", repeated=True),
-        *_each("OPERATOR_NOT", ("boolean",)),
-        *_each("OPERATOR_IS_NULL OPERATOR_IS_NOT_NULL", ("any",)),
-        *_with("OPERATOR_COALESCE", "any", repeated=True),
-        *_each("CASE_EXPR", ("boolean", "any", "any")),
-    ]
-)
-"""What the parser does not turn into functions, by the type of its node. [n] and [a:b] are array_extract and array_slice.
+OPERATIONS: Final[Mapping[str, str]] = {
+    "COMPARE_EQUAL": "{} = {}",
+    "COMPARE_NOTEQUAL": "{} <> {}",
+    "COMPARE_GREATERTHAN": "{} > {}",
+    "COMPARE_GREATERTHANOREQUALTO": "{} >= {}",
+    "COMPARE_LESSTHAN": "{} < {}",
+    "COMPARE_LESSTHANOREQUALTO": "{} <= {}",
+    "COMPARE_NOT_DISTINCT_FROM": "{} IS NOT DISTINCT FROM {}",
+    "COMPARE_DISTINCT_FROM": "{} IS DISTINCT FROM {}",
+    "COMPARE_IN": "{} IN ({others})",
+    "COMPARE_BETWEEN": "{} AND {}",
+    "CONJUNCTION_AND": " AND ",
+    "CONJUNCTION_OR": " OR ",
+    "OPERATOR_NOT": "NOT {}",
+    "OPERATOR_IS_NULL": "{} IS NULL",
+    "OPERATOR_IS_NOT_NULL": "{} IS NOT NULL",
+    "OPERATOR_COALESCE": "coalesce({all})",
+    "OPERATOR_TRY": "{}",
+    "ARRAY_EXTRACT": "array_extract",
+    "ARRAY_SLICE": "array_slice",
+}
+"""What the parser does not turn into functions, and how DuckDB writes it: over operands, between them, or as a function.
 
-BETWEEN is missing: it is to be written as two comparisons, each a step of its own. DuckDB drops the second one when the
-statistics of the whole column decide the first, and with it the error of a cast: the result depended on the other rows.
+BETWEEN is written over two comparisons, each a step of its own. DuckDB drops the second one when the statistics of the whole
+column decide the first, and with it the error of a cast: the result depended on the other rows.
 """
 
 _WHOLE: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
@@ -341,6 +289,3 @@ def nearest(name: str) -> list[str]:
     'datetrunc'
     """
     return difflib.get_close_matches(name.lower(), FUNCTIONS, n=3, cutoff=0.7)
-
-
-__all__ = ["CASTS", "FUNCTIONS", "SYNTAX", "Function", "nearest"]

@@ -6,11 +6,11 @@
     Combine           UNION, INTERSECT, EXCEPT
     Fold              GROUP BY, or DISTINCT
 
-A tree is data: names and checked texts, no SQL of a user. `owner` decides whether rows of a tree belong to units; engines
+A tree is data: names and checked expressions, no SQL of a user. `owner` decides whether rows of a tree belong to units; engines
 write a tree in their own SQL (`write`, with a `Writer` each).
 
-Columns of a relation have names that differ, whatever case they are in. Expressions are texts in DuckDB's SQL over these names,
-which `engines.expressions` checks as everywhere: functions of one row, from the list of examined ones.
+Columns of a relation have names that differ, whatever case they are in. Expressions over these names are read and checked as
+everywhere (`parser`): functions of one row, from the list of examined ones.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
+from dphist.engines.expressions import Expression
 from dphist.errors import InvalidParameter
 
 Place: TypeAlias = tuple[int, int] | None
@@ -70,7 +71,7 @@ class Select:
 
     child: Relation
     kept: Mapping[str, str]
-    computed: Mapping[str, str] = field(default_factory=dict)
+    computed: Mapping[str, Expression] = field(default_factory=dict)
     place: Place = None
 
     @property
@@ -84,7 +85,7 @@ class Filter:
     """The rows for which a condition is true."""
 
     child: Relation
-    condition: str
+    condition: Expression
     place: Place = None
 
     @property

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlglot import exp
 
 from dphist.aggregates import percent_in_name
-from dphist.columns import split_name
+from dphist.columns import joined_name
 from dphist.errors import InvalidParameter
 from dphist.sql.options import Arguments, Clause, number_of, read_arguments
 from dphist.sql.parse import PrivacyClause, called
@@ -128,7 +128,7 @@ class Aggregates:
             raise self.refuse(call, f"{name} of a column", "DISTINCT or nothing", "leave DISTINCT out.")
         if isinstance(inside, exp.Order | exp.Limit | exp.IgnoreNulls | exp.RespectNulls | exp.HavingMax):
             raise self.refuse(call, f"{name} of a column", "a clause of its own", "leave it out; nulls are ignored.")
-        text = relating.expression(inside, rows)
+        text = relating.expression(inside, rows).text
         if name == "SUM" and only:
             return self._equal_totals(text, rows, arguments, only)
         if only is not None and name in _OPTION:
@@ -164,7 +164,7 @@ class Aggregates:
         if isinstance(inside, exp.Distinct):
             if len(inside.expressions) != 1 or name != "COUNT":
                 raise self.refuse(call, "COUNT(DISTINCT column)", "several columns", "count one.")
-            text = self.relating.expression(inside.expressions[0], rows)
+            text = self.relating.expression(inside.expressions[0], rows).text
             if plain_column(text, rows.relation.names) in units:
                 return Aggregated(name, "count", "", arguments)
             if self.grouped and self.clause.max_groups is None and not self.clause.public_groups:
@@ -176,7 +176,7 @@ class Aggregates:
             return Aggregated(name, "count" if most == 1 else "rows", "", arguments)
         if not isinstance(inside, exp.Expr) or isinstance(inside, exp.Order | exp.Limit | exp.HavingMax):
             raise self.refuse(call, f"{name} of a column", "a clause of its own", "leave it out.")
-        text = self.relating.expression(inside, rows)
+        text = self.relating.expression(inside, rows).text
         condition = text if name == "COUNTIF" else f"({text}) IS NOT NULL"
         if name == "COUNT" and plain_column(text, rows.relation.names) in units and most == 1:
             return Aggregated(name, "count", "", arguments)
@@ -213,9 +213,7 @@ class Aggregates:
     def _written(self, label: str, rows: Rows) -> str:
         """A label as a release takes it: a column by its name, anything else as name=expression."""
         text = self._texts[label]
-        if plain_column(text, rows.relation.names) == label and split_name(label)[1] is None:
-            return label
-        return '"' + label.replace('"', '""') + '"=' + text
+        return joined_name(label, None if plain_column(text, rows.relation.names) == label else text)
 
     def options(self, rows: Rows) -> dict[str, Any]:
         """The options of the release, without its budget."""

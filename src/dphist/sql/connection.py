@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,11 +25,10 @@ from dphist.publish.answer import Answer
 from dphist.publish.files import files_of
 from dphist.publish.run import Job, prepare, prepare_selection
 from dphist.sql.options import in_words_of_sql
-from dphist.sql.outer import bind, check_outer, outer_sql
+from dphist.sql.outer import bind, check_outer, empty_table, outer_sql
 from dphist.sql.parse import PrivacyClause, located, parse, place_of
-from dphist.sql.published import empty_table
 from dphist.sql.relate import Relating
-from dphist.sql.scope import Definition, Scope
+from dphist.sql.scope import Definition, Scope, ancestors
 from dphist.sql.script import Script, Statement
 from dphist.sql.tables import Table, doubtful, tables_of
 from dphist.sql.translate import PrivateSelect, Translating
@@ -41,15 +38,6 @@ _HINT_OF_POLICY: Final = (
     " (epsilon, delta, max_groups_contributed, min_privacy_units_per_group); a ledger keeps the budget (dphist ledger create)."
 )
 """In the place of a view with OPTIONS(privacy_policy = ...)."""
-
-
-@cache
-def _parser(process: int) -> duckdb.DuckDBPyConnection:
-    """A database without tables, whose parser reads expressions: to open one takes longer than to read a statement.
-
-    process: a database does not outlive a fork.
-    """
-    return duckdb.connect(":memory:")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -182,8 +170,7 @@ class Connection:
         """
         nodes = parse(text)
         try:
-            with _parser(os.getpid()).cursor() as connection:
-                found = [self._read(text, node, connection) for node in nodes]
+            found = [self._read(text, node) for node in nodes]
         except RecursionError:
             problem = InvalidParameter(
                 "a statement that is not so deep", "a deeper one", "use fewer parts, or WITH for them."
@@ -197,11 +184,9 @@ class Connection:
             statements.append(Statement(own, tuple(privates), jobs, outer, public))
         return Script(tuple(statements), self.ledger, self.dataset, self._attach, self.settings, text)
 
-    def _read(
-        self, text: str, node: exp.Expr, connection: duckdb.DuckDBPyConnection
-    ) -> tuple[list[PrivateSelect], str, tuple[Table, ...]]:
+    def _read(self, text: str, node: exp.Expr) -> tuple[list[PrivateSelect], str, tuple[Table, ...]]:
         """The private SELECTs of a statement, and the rest of it in SQL."""
-        blank = Relating(text, self.tables, connection, columns_of=self.columns)
+        blank = Relating(text, self.tables, columns_of=self.columns)
         if not isinstance(node, exp.Query):
             hint = "a statement is a SELECT and changes nothing; tables are files: --table NAME=FILE, or tables= in Python."
             word, *_ = own = text[slice(*place_of(node))].split(maxsplit=1)
@@ -220,10 +205,10 @@ class Connection:
         privates: list[PrivateSelect] = []
         released: dict[str, pa.Table] = {}
         for select in selects:
-            if _inside_another(select, selects):
+            if any(around is other for around in ancestors(select) for other in selects):
                 continue
             name = _unused(f"private_{len(privates) + 1}", text, self.tables)
-            relating = Relating(text, self.tables, connection, columns_of=self.columns, asked=asked)
+            relating = Relating(text, self.tables, columns_of=self.columns, asked=asked)
             apart = Translating(relating, select, _scope_of(select), name, _in_set_operation(select))
             private, outer = apart.translate()
             privates.append(private)
@@ -237,7 +222,7 @@ class Connection:
             raise blank.refuse(node, "a private SELECT in the statement", "none", hint)
         tables = tuple(self.tables[name] for name in sorted(public))
         try:
-            sql = outer_sql(root.this, connection)
+            sql = outer_sql(root.this)
             bind(sql, released, tables, self._attach)
         except InvalidParameter as problem:
             raise located(problem, text, problem.place or place_of(node)) from None
@@ -410,29 +395,14 @@ def _unused(name: str, text: str, tables: Mapping[str, Table]) -> str:
     return name
 
 
-def _inside_another(select: exp.Expr, selects: Sequence[exp.Expr]) -> bool:
-    parent = select.parent
-    while parent is not None:
-        if any(parent is other for other in selects):
-            return True
-        parent = parent.parent
-    return False
-
-
 def _in_set_operation(select: exp.Expr) -> bool:
-    parent = select.parent
-    while isinstance(parent, exp.Subquery) and not parent.alias:
-        parent = parent.parent
-    return isinstance(parent, exp.SetOperation)
+    around = (one for one in ancestors(select) if not isinstance(one, exp.Subquery) or one.alias)
+    return isinstance(next(around, None), exp.SetOperation)
 
 
 def _scope_of(select: exp.Select) -> Scope:
     """The queries of WITH that a SELECT can see: those of the queries around it, before the one that it stands in."""
-    around: list[exp.Expr] = []
-    parent: exp.Expr | None = select
-    while parent is not None:
-        around.append(parent)
-        parent = parent.parent
+    around = [select, *ancestors(select)]
     scope: dict[str, Definition] = {}
     for node in reversed(around):
         clause = node.args.get("with_")

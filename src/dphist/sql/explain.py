@@ -63,12 +63,8 @@ def command_of(private: PrivateSelect, job: Job) -> str:
     if private.public_keys is not None:
         words += ["--keys", "KEYS.parquet"]
     words += ["-o", "out.parquet"]
-    note = (
-        ""
-        if private.command_source is not None
-        else "\n# ROWS.parquet stands for the rows below; they are not written down"
-    )
-    return " ".join(map(shlex.quote, words)) + note
+    note = "\n# ROWS.parquet stands for the rows below; they are not written down"
+    return " ".join(map(shlex.quote, words)) + (note if private.command_source is None else "")
 
 
 def _paths(source: object) -> list[str]:
@@ -100,11 +96,9 @@ def _number(value: float) -> str:
 
 
 def _bounds(bounds: Sequence[Any]) -> str:
-    return (
-        "auto"
-        if tuple(bounds) == ("auto", "auto")
-        else ":".join(one if isinstance(one, str) else _number(one) for one in bounds)
-    )
+    if tuple(bounds) == ("auto", "auto"):
+        return "auto"
+    return ":".join(one if isinstance(one, str) else _number(one) for one in bounds)
 
 
 def _lines(relation: Relation, depth: int = 1) -> Iterator[str]:
@@ -135,10 +129,10 @@ def _words(relation: Relation) -> str:
         case Values():
             return f"{len(relation.rows)} listed rows"
         case Select():
-            computed = [f"{text} AS {name}" for name, text in relation.computed.items()]
+            computed = [f"{one.text} AS {name}" for name, one in relation.computed.items()]
             return f"columns {', '.join([*relation.kept, *computed])}"
         case Filter():
-            return f"rows where {relation.condition}"
+            return f"rows where {relation.condition.text}"
         case Join():
             pairs = " and ".join(f"{one} = {other}" for one, other in relation.pairs) or "every pair"
             return f"{relation.kind} join on {pairs}"

@@ -1,7 +1,7 @@
-"""Expressions of a statement: each is one of a single row, written out again and read by DuckDB's own parser.
+"""Expressions of a statement: each is one of a single row, written out for DuckDB and read by its own parser, once.
 
 DuckDB must find the same columns in the text as sqlglot did in the tree, and only examined functions. So no text has two
-readings, and nothing reaches an engine that `engines.expressions` has not seen.
+readings, and engines get the very tree that was checked here.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import duckdb
 from sqlglot import exp
 
-from dphist.engines.expressions import check_expression
+from dphist.engines.duckdb.names import letters_of
+from dphist.engines.expressions import Expression
+from dphist.engines.parser import read_expression
 from dphist.engines.relations import Owner, Relation, Unproved, owner
 from dphist.errors import InvalidParameter
-from dphist.sql.brackets import written_as_read
-from dphist.sql.parse import called, located, place_of, written
-from dphist.sql.scope import Rows, has_aggregate, letters_of, words_of
+from dphist.sql.dialect import written, written_as_read
+from dphist.sql.parse import called, located, place_of
+from dphist.sql.scope import Rows, has_aggregate, words_of
 from dphist.sql.tables import Table
 from dphist.words import did_you_mean
 
@@ -34,11 +35,11 @@ _CLAUSES: Final = {
     "locks": "FOR UPDATE", "match": "MATCH_RECOGNIZE", "connect": "CONNECT BY", "cluster": "CLUSTER BY",
     "sort": "SORT BY", "distribute": "DISTRIBUTE BY", "operation_modifiers": "a modifier", "exclude": "EXCLUDE",
     "limit_options": "PERCENT or WITH TIES",
-    "db": "dots in its name", "catalog": "dots in its name",
+    "db": "dots in its name", "catalog": "dots in its name"
 }  # fmt: skip
 _VOLATILE: Final = (
     exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.CurrentDatetime, exp.CurrentUser, exp.SessionUser,
-    exp.Rand, exp.Randn, exp.Uuid,
+    exp.Rand, exp.Randn, exp.Uuid
 )  # fmt: skip
 NEVER: Final = {
     "all": "list the keys.",
@@ -65,7 +66,6 @@ class Expressions:
 
     text: str
     tables: Mapping[str, Table]
-    connection: duckdb.DuckDBPyConnection
     used: dict[str, Table] = field(default_factory=dict)
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
@@ -93,8 +93,8 @@ class Expressions:
         *,
         keys: Mapping[str, str] | None = None,
         fold: Callable[[exp.Expr], str] | None = None,
-    ) -> str:
-        """An expression of one row as DuckDB's SQL over the columns of the tree, checked.
+    ) -> Expression:
+        """An expression of one row over the columns of the tree, checked.
 
         keys: the texts of GROUP BY with their columns, where an expression is one of groups. fold: what gives the column of an
         aggregate there.
@@ -108,7 +108,7 @@ class Expressions:
         def replaced(one: exp.Expr) -> exp.Expr:
             if keys is not None and not has_aggregate(one) and isinstance(one, exp.Condition | exp.Func | exp.Column):
                 try:
-                    text = written(one) if isinstance(one, exp.Literal) else self.expression(one, rows)
+                    text = written(one) if isinstance(one, exp.Literal) else self.expression(one, rows).text
                 except InvalidParameter:
                     text = ""
                 if text in keys:
@@ -126,14 +126,13 @@ class Expressions:
                 return self._listed(one).transform(replaced)
             return one
 
-        text = self._checked(node, node.copy().transform(replaced), columns)
-        self.places.setdefault(text, place_of(node))
-        return text
+        found = self._checked(node, node.copy().transform(replaced), columns)
+        self.places.setdefault(found.text, place_of(node))
+        return found
 
-    def _checked(self, node: exp.Expr, tree: exp.Expr, columns: set[str]) -> str:
+    def _checked(self, node: exp.Expr, tree: exp.Expr, columns: set[str]) -> Expression:
         try:
-            text = written_as_read(tree, self.connection)
-            found = check_expression(text, self.connection)
+            found = read_expression(written_as_read(tree))
         except InvalidParameter as problem:
             place = problem.place or place_of(_culprit(problem, node))
             raise located(_of_statement(problem), self.text, place) from None
@@ -144,7 +143,7 @@ class Expressions:
                 "one with two readings",
                 "write it another way.",
             )
-        return text
+        return found
 
     def _spelled(self, column: exp.Column, rows: Rows, named: Callable[[str], exp.Expr]) -> exp.Expr:
         """A column, or a field of one."""
@@ -186,25 +185,8 @@ class Expressions:
         if isinstance(node, exp.GroupingSets | exp.Rollup | exp.Cube):
             raise self.refuse(node, "GROUP BY columns and expressions", words_of(node), NEVER["rollup"])
 
-    def search(self, column: exp.Column, rows: Rows) -> list[tuple[str, int]]:
-        """The columns that a name may mean, each with how many of its parts are fields."""
-        parts = [part.name.casefold() for part in column.parts]
-        found: list[tuple[str, int]] = []
-        if len(parts) > 1:
-            for one in rows.visible:
-                if one.alias.casefold() == parts[0]:
-                    found += [(inside, len(parts) - 2) for name, inside in one.columns if name.casefold() == parts[1]]
-        if not found and not (len(parts) > 1 and any(one.alias.casefold() == parts[0] for one in rows.visible)):
-            found = [(inside, len(parts) - 1) for name, inside in rows.columns if name.casefold() == parts[0]]
-        if not found and len(parts) > 1:  # a name with a dot, which sqlglot takes apart whatever quotes it has
-            found = [(inside, 0) for name, inside in rows.columns if name.casefold() == ".".join(parts)]
-            for one in rows.visible:
-                if one.alias.casefold() == parts[0]:
-                    found += [(inside, 0) for name, inside in one.columns if name.casefold() == ".".join(parts[1:])]
-        return found
-
     def _resolved(self, column: exp.Column, rows: Rows, at: exp.Expr | None = None) -> tuple[str, int]:
-        found = self.search(column, rows)
+        found = rows.search(column)
         if len(found) == 1:
             return found[0]
         name = ".".join(part.name for part in column.parts)

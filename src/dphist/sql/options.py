@@ -30,7 +30,7 @@ LARGEST_DELTA: Final = math.nextafter(1.0, 0.0)
 NAMES: Final = (
     "epsilon", "delta", "max_groups_contributed", "max_rows_contributed", "privacy_unit_column",
     "min_privacy_units_per_group", "group_selection_strategy", "group_selection_epsilon", "std_errors",
-    "max_joined_rows",
+    "max_joined_rows"
 )  # fmt: skip
 _ELSEWHERE: Final = {"kappa": "max_groups_contributed", "threshold": "min_privacy_units_per_group"}
 """Options of clauses that are not ours, and what does the same."""
@@ -121,10 +121,7 @@ def read_clause(clause: PrivacyClause, refuse: Refuse) -> Clause:
     if found.public_groups and found.min_units is not None:
         hint = "all public groups are shown, whoever is in them."
         raise refuse(
-            given["min_privacy_units_per_group"],
-            "no min_privacy_units_per_group with PUBLIC_GROUPS",
-            "both",
-            hint,
+            given["min_privacy_units_per_group"], "no min_privacy_units_per_group with PUBLIC_GROUPS", "both", hint
         )
     if found.public_groups and found.selection_epsilon is not None:
         hint = "public groups need no selection; leave it out."

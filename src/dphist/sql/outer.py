@@ -1,4 +1,4 @@
-"""What a statement computes from private tables: outer queries, HAVING, ORDER BY, LIMIT. It costs nothing.
+"""What a statement computes from published tables: outer queries, HAVING, ORDER BY, LIMIT. It costs nothing.
 
 It runs in a session of its own that holds the published tables and the public ones, and nothing else: no file, no setting, no
 function with a side effect. The text is written from sqlglot's tree and read by DuckDB's own parser before it runs.
@@ -7,25 +7,30 @@ function with a side effect. The text is written from sqlglot's tree and read by
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from dphist.engines.duckdb.session import execute, session
 from dphist.engines.duckdb.sources import described, quote_identifier
 from dphist.engines.functions import FUNCTIONS
+from dphist.engines.parser import raw_nodes, serialized
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import InvalidParameter
-from dphist.sql.brackets import written_as_read
+from dphist.planning.plan import HIGH, LOW, STD_ERROR
+from dphist.publish.result import Release
+from dphist.sql.aggregates import Aggregated
+from dphist.sql.dialect import written_as_read
 from dphist.sql.expressions import Expressions
 from dphist.sql.parse import called
+from dphist.sql.scope import ancestors
 from dphist.sql.tables import Table
-from dphist.sql.translate import RELEASED
+from dphist.sql.translate import RELEASED, PrivateSelect
 
 _CASTS: Final = {"DOUBLE": "double", "FLOAT64": "double", "INT64": "bigint", "STRING": "text", "BOOL": "boolean"}
 """Functions that read a value out of JSON: reports are objects here, whose fields have types."""
@@ -38,10 +43,7 @@ KEPT: Final = "the error has them as `releases`"
 """Where the private tables are whose outer query failed."""
 
 _LONG_TEXTS: Final = ("repeat", "lpad", "rpad", "list_resize", "array_resize")
-_GROWING: Final = {
-    **dict.fromkeys(("generate_series", "range"), 1_000_000),
-    **dict.fromkeys(_LONG_TEXTS, 10_000),
-}
+_GROWING: Final = {**dict.fromkeys(("generate_series", "range"), 1_000_000), **dict.fromkeys(_LONG_TEXTS, 10_000)}
 """Functions whose result is as large as a number says, and the largest number."""
 _REFUSED: Final = frozenset(
     {"getenv", "getvariable", "current_setting", "pg_typeof", "query", "query_table", "error", "json_serialize_plan"}
@@ -80,7 +82,7 @@ def check_outer(statement: exp.Expr, relating: Expressions) -> set[str]:
 def _is_defined(node: exp.Expr, name: str) -> bool:
     """Whether a name is one of a WITH around it. A query of WITH sees those before it, not itself."""
     own: exp.Expr | None = None
-    for parent in _ancestors(node):
+    for parent in ancestors(node):
         own = parent if isinstance(parent, exp.CTE) else own
         clause = parent.args.get("with_")
         listed = [] if clause is None else clause.expressions
@@ -98,20 +100,13 @@ def _drop_unread(statement: exp.Expr) -> None:
             assert holder is not None
             name = one.alias.casefold()
             read = [table for table in holder.find_all(exp.Table) if table.name.casefold() == name]
-            if all(any(one is around for around in _ancestors(table)) for table in read):
+            if all(any(one is around for around in ancestors(table)) for table in read):
                 one.pop()
         if not clause.expressions:
             clause.pop()
 
 
-def _ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
-    parent = node.parent
-    while parent is not None:
-        yield parent
-        parent = parent.parent
-
-
-def outer_sql(statement: exp.Expr, connection: duckdb.DuckDBPyConnection) -> str:
+def outer_sql(statement: exp.Expr) -> str:
     """The outer query in DuckDB's SQL."""
 
     def plain(node: exp.Expr) -> exp.Expr:
@@ -127,20 +122,20 @@ def outer_sql(statement: exp.Expr, connection: duckdb.DuckDBPyConnection) -> str
             return exp.Cast(this=node.this, to=exp.DataType.build("double"))
         return node
 
-    return written_as_read(statement.copy().transform(plain), connection, quoted=True)
+    return written_as_read(statement.copy().transform(plain), quoted=True)
 
 
-def check_sql(sql: str, connection: duckdb.DuckDBPyConnection, tables: set[str]) -> None:
+def check_sql(sql: str, tables: set[str]) -> None:
     """One SELECT of these tables and of functions without side effects, as DuckDB itself reads it."""
-    parsed = json.loads(connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
+    parsed = serialized(sql)
     if parsed["error"] or len(parsed["statements"]) != 1:
         raise InvalidParameter("an outer query that DuckDB can read", "another", "write it another way.")
     allowed = _allowed()
     defined = {name.casefold() for name in tables}
-    for node in _nodes(parsed["statements"][0]):
+    for node in raw_nodes(parsed["statements"][0]):
         for one in (node.get("cte_map") or {}).get("map", ()):
             defined.add(str(one["key"]).casefold())
-    for node in _nodes(parsed["statements"][0]):
+    for node in raw_nodes(parsed["statements"][0]):
         if node.get("type") == "BASE_TABLE":
             known = node["table_name"].casefold() in defined and not node["schema_name"] and not node["catalog_name"]
             if not known:
@@ -150,7 +145,7 @@ def check_sql(sql: str, connection: duckdb.DuckDBPyConnection, tables: set[str])
         if node.get("type") == "TABLE_FUNCTION" and node["function"]["function_name"].lower() != "unnest":
             raise InvalidParameter("tables in an outer query", f"the function {node['function']['function_name']}")
         name = str(node.get("function_name") or "").lower()
-        if name and name not in allowed and not _is_operator(name) and name != "unnest":
+        if name and name not in allowed and name.replace("_", "").isalnum() and name != "unnest":
             raise InvalidParameter("functions without side effects in an outer query", f"the function {name}")
         if name in _GROWING:
             _check_size(node, name)
@@ -160,9 +155,11 @@ def _check_size(node: dict[str, Any], name: str) -> None:
     """Refuse what would be built of nothing: DuckDB computes constants while it only looks at a query."""
     arguments = [one["expression"] for one in node["arguments"]]
     sizes = arguments[1:] if name in _LONG_TEXTS else arguments
-    parts = [one for size in sizes for one in _nodes(size) if "class" in one]
+    parts = [one for size in sizes for one in raw_nodes(size) if "class" in one]
     numbers = [one["literal"] for one in parts if one["class"] == "CONSTANT" and one["literal"]["kind"] != "STRING"]
-    inner = any(str(one.get("function_name") or "").lower() in _GROWING for part in arguments for one in _nodes(part))
+    inner = any(
+        str(one.get("function_name") or "").lower() in _GROWING for part in arguments for one in raw_nodes(part)
+    )
     plain = all(one["class"] in ("CONSTANT", "CAST", "TYPE") for one in parts)
     if inner or not plain or any(_size(one) > _GROWING[name] for one in numbers):
         expected = f"{name} in an outer query with sizes of at most {_GROWING[name]:,}, written down"
@@ -184,19 +181,6 @@ def _allowed() -> frozenset[str]:
         return frozenset({*FUNCTIONS, *(name for name in names if not name.startswith("__"))})  # for the engine itself
 
 
-def _is_operator(name: str) -> bool:
-    return not name.replace("_", "").isalnum()
-
-
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(tree, dict):
-        yield tree
-        tree = list(tree.values())
-    if isinstance(tree, list):
-        for child in tree:
-            yield from _nodes(child)
-
-
 Attach: TypeAlias = Callable[[duckdb.DuckDBPyConnection, Table, str], None]
 """Makes a public table readable under a name of ours, once."""
 
@@ -211,11 +195,7 @@ def bind(sql: str, released: Mapping[str, pa.Table], public: Sequence[Table], at
 
 
 def compute(
-    sql: str,
-    released: Mapping[str, pa.Table],
-    public: Sequence[Table],
-    attach: Attach,
-    settings: PerformanceSettings,
+    sql: str, released: Mapping[str, pa.Table], public: Sequence[Table], attach: Attach, settings: PerformanceSettings
 ) -> pa.Table:
     """The answer."""
     with _opened(sql, released, public, attach, settings, rows=True) as connection:
@@ -253,7 +233,7 @@ def _opened(
             read = f"TABLE {name} AS SELECT * FROM {view}" if rows else f"VIEW {name} AS SELECT {nulls}"  # noqa: S608
             # With care: a failure of ours carries what is paid for, one of the engine would lose it.
             execute(connection, f"CREATE TEMP {read}")
-        check_sql(sql, connection, {*released, *(one.name for one in public)})
+        check_sql(sql, {*released, *(one.name for one in public)})
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         yield connection
@@ -265,8 +245,7 @@ def _as_text(connection: duckdb.DuckDBPyConnection, table: pa.Table) -> pa.Table
     if not nested:
         return table
     connection.register("answer_with_objects", table)
-    quoted = ['"' + name.replace('"', '""') + '"' for name in nested]
-    columns = ", ".join(f"CAST(to_json({name}) AS VARCHAR) AS {name}" for name in quoted)
+    columns = ", ".join(f"CAST(to_json({name}) AS VARCHAR) AS {name}" for name in map(quote_identifier, nested))
     return connection.sql(f"SELECT * REPLACE ({columns}) FROM answer_with_objects").to_arrow_table()  # noqa: S608
 
 
@@ -274,3 +253,72 @@ def _holds_struct(kind: pa.DataType) -> bool:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _holds_struct(kind.value_type)
     return bool(pa.types.is_struct(kind))
+
+
+def published_table(private: PrivateSelect, release: Release) -> pa.Table:
+    """The table of a release under the names that the outer query has for its columns."""
+    table = release.table
+    columns: dict[str, Any] = {}
+    for place, name in enumerate(private.key_names, 1):
+        columns[f"key_{place}"] = table.column(name)
+    for number, one in enumerate(private.aggregates, 1):
+        columns |= _columns_of(one, number, release, table, grouped=bool(private.key_names))
+    if not columns:
+        raise AssertionError("a private SELECT has keys or aggregates")
+    return pa.table(columns)
+
+
+def empty_table(private: PrivateSelect) -> pa.Table:
+    """The same without rows, before it is known what types the keys have: null stands for any."""
+    columns: dict[str, Any] = {f"key_{place}": pa.nulls(0) for place in range(1, private.keys + 1)}
+    for number, one in enumerate(private.aggregates, 1):
+        columns |= {name: pa.nulls(0, pa.float64()) for name in _names(one, number)}
+    return pa.table(columns)
+
+
+def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table, *, grouped: bool) -> dict[str, Any]:
+    """Value, error and interval of an aggregate; null where no bounds could be found."""
+    names, places = ["count"], [""]
+    columns: dict[str, Any] = {}
+    if one.constant is not None:
+        return {
+            name: pa.array([0.0 if name.startswith("error") else one.constant] * table.num_rows, pa.float64())
+            for name in _names(one, number)
+        }
+    if one.kind != "count":
+        kind = next(
+            found
+            for found in release.plan.request.aggregates
+            if found.kind == one.kind and (found.kind == "rows" or found.column == one.label)
+        )
+        names = [kind.name]
+        if one.probabilities:
+            by_probability = dict(zip(kind.probabilities, kind.names, strict=False))
+            names = [by_probability.get(probability, "") for probability in one.probabilities]
+            places = [f"_{place}" for place in range(1, len(names) + 1)]
+        lower, upper = (None, None) if kind.chosen == "nothing" else kind.bounds
+        seen = next((bounds for bounds in release.bounds if bounds.name == kind.name), None)
+        units = None if seen is None or grouped else seen.units  # of groups, it is the size of an ordinary one
+        outside = None if seen is None or seen.outside is None or units is None else seen.outside * units
+        facts = {"lower": lower, "upper": upper, "inputs": units, "outside": outside}
+        for name, value in facts.items():
+            columns[f"{name}_{number}"] = pa.array([value] * table.num_rows, pa.float64())
+    for name, place in zip(names, places, strict=True):
+        for word, suffix in (("value", ""), ("error", STD_ERROR), ("low", LOW), ("high", HIGH)):
+            found = table.column(name + suffix) if name and name + suffix in table.column_names else None
+            columns[f"{word}_{number}{place}"] = pa.nulls(table.num_rows, pa.float64()) if found is None else found
+    if one.factor != 1:
+        value, error, *ends = (
+            pc.multiply(columns[f"{word}_{number}"], one.factor) for word in ("value", "error", "low", "high")
+        )
+        low, high = ends if one.factor > 0 else reversed(ends)
+        columns |= {f"value_{number}": value, f"error_{number}": pc.abs(error)}
+        columns |= {f"low_{number}": low, f"high_{number}": high}
+    return columns
+
+
+def _names(one: Aggregated, number: int) -> list[str]:
+    """What the columns of an aggregate are called."""
+    places = [f"_{place}" for place in range(1, len(one.probabilities) + 1)] or [""]
+    names = [f"{word}_{number}{place}" for word in ("value", "error", "low", "high") for place in places]
+    return names + [f"{word}_{number}" for word in ("lower", "upper", "inputs", "outside")]

@@ -4,7 +4,7 @@
     SUM(x, contribution_bounds_per_group => (0, 1))               the call, with its named arguments in "named"
 
 Every node knows its place in the text, so that a refusal can show it. The tree decides what a statement is. None of the text
-goes on to an engine: expressions are written out again, and read by the engine's own parser (`sql.relate`).
+goes on to an engine: expressions are written out again (`sql.dialect`), and read by DuckDB's own parser (`engines.parser`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ from typing import Any, Final
 from dphist.errors import InvalidParameter, MissingExtra
 
 try:
-    import sqlglot
     from sqlglot import exp
     from sqlglot.dialects.bigquery import BigQuery
     from sqlglot.errors import ParseError, SqlglotError, TokenError
     from sqlglot.parsers.bigquery import BigQueryParser
     from sqlglot.tokenizer_core import TokenType
-
-    from dphist.sql.dialect import NoForm, as_duckdb
 except ModuleNotFoundError:
     raise MissingExtra("sql", "SQL statements") from None
 
@@ -55,7 +52,7 @@ _PLACED: Final = (
     "statement", "select_query", "subquery", "cte", "with", "table", "join", "lateral", "unnest", "where", "group",
     "having", "qualify", "order", "limit", "table_sample", "pivot", "expression", "alias", "disjunction",
     "conjunction", "equality", "comparison", "range", "bitwise", "term", "factor", "unary", "type", "column",
-    "primary", "set_operations", "ordered", "from",
+    "primary", "set_operations", "ordered", "from"
 )  # fmt: skip
 """The methods of the parser that make nodes, without `_parse_`."""
 
@@ -298,25 +295,3 @@ def _unreadable(text: str, problem: ParseError) -> InvalidParameter:
         hint = "write SUM(x, contribution_bounds_per_group => (0, 9)) for SUM(x CLAMPED BETWEEN 0 AND 9)."
     got = f"{shown!r} where it does not fit" if shown.strip() else "a text that ends too early"
     return located(_not_sql(got, hint), text, (max(0, last - length), last))
-
-
-def written(node: exp.Expr, *, quoted: bool = False) -> str:
-    """A node as DuckDB's SQL. quoted: every name in quotes, whatever it is.
-
-    Raises:
-        InvalidParameter: it has no form there.
-    """
-    try:
-        return str(
-            as_duckdb(node).sql(
-                dialect="duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, comments=False, identify=quoted
-            )
-        )
-    except NoForm as problem:
-        found = InvalidParameter("SQL that can be written for the engine", problem.got, problem.hint)
-        found.place = place_of(problem.node)
-        raise found from None
-    except (SqlglotError, ValueError, TypeError, AttributeError, LookupError, RecursionError):
-        raise InvalidParameter(
-            "SQL that can be written for the engine", called(node), "write it another way."
-        ) from None

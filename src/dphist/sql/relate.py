@@ -14,6 +14,7 @@ from typing import Final
 from sqlglot import exp
 
 from dphist.columns import split_unit
+from dphist.engines.expressions import Expression
 from dphist.engines.relations import (
     Combination,
     Combine,
@@ -31,14 +32,15 @@ from dphist.engines.relations import (
     private_list,
 )
 from dphist.errors import InvalidParameter
+from dphist.sql.dialect import written
 from dphist.sql.expressions import NEVER, Expressions
-from dphist.sql.parse import PrivacyClause, called, located, place_of, written
+from dphist.sql.parse import PrivacyClause, called, located, place_of
 from dphist.sql.scope import Definition, Rows, Scope, Visible, conjuncts, has_aggregate, plain_column, words_of
 from dphist.sql.tables import Table
 from dphist.words import did_you_mean
 
 _FOLDS: Final[dict[type[exp.Expr], FoldFunction]] = {
-    exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max",
+    exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max"
 }  # fmt: skip
 
 
@@ -310,7 +312,7 @@ class Relating(Expressions):
     def _shared_name(self, condition: exp.Expr, first: Rows, second: Rows) -> exp.Column | None:
         """A name that both sides of a join have."""
         names = condition.find_all(exp.Column)
-        return next((one for one in names if self.search(one, first) and self.search(one, second)), None)
+        return next((one for one in names if first.search(one) and second.search(one)), None)
 
     def _before_outer(self, second: Rows, rest: list[exp.Expr]) -> tuple[Rows, list[exp.Expr]]:
         """What an outer join compares on its optional side alone is done before it."""
@@ -325,17 +327,16 @@ class Relating(Expressions):
     def _within(self, node: exp.Expr, rows: Rows) -> bool:
         """Whether an expression names columns of these rows, and no others."""
         columns = [*node.find_all(exp.Column)]
-        return bool(columns) and all(self.search(column, rows) for column in columns)
+        return bool(columns) and all(map(rows.search, columns))
 
     def _column(self, rows: Rows, node: exp.Expr) -> tuple[Rows, str]:
         """A column with the value of an expression: one of those that are there, or a computed one more."""
         node = node.unnest() if isinstance(node, exp.Paren) else node
-        if isinstance(node, exp.Column) and (found := self.search(node, rows)) and not found[0][1]:
+        if isinstance(node, exp.Column) and (found := rows.search(node)) and not found[0][1]:
             return rows, self.find(node, rows, node)
-        text = self.expression(node, rows)
-        name = self.fresh("value")
+        computed, name = self.expression(node, rows), self.fresh("value")
         kept = {one: one for one in rows.relation.names}
-        return replace(rows, relation=Select(rows.relation, kept, {name: text}, place_of(node))), name
+        return replace(rows, relation=Select(rows.relation, kept, {name: computed}, place_of(node))), name
 
     # Queries inside of FROM
 
@@ -422,27 +423,27 @@ class Relating(Expressions):
         )
         if not grouped and node.args.get("having") is not None:
             raise self.refuse(node.args["having"], "HAVING with GROUP BY", "HAVING alone", "WHERE compares rows.")
-        read: Callable[[exp.Expr], str]
+        read: Callable[[exp.Expr], Expression]
         if grouped:
             rows, read = self._folded(node, rows)
         else:
             current = rows
 
-            def read(item: exp.Expr) -> str:
+            def read(item: exp.Expr) -> Expression:
                 return self.expression(item, current)
 
         items = [*self._items(node, rows, grouped=grouped)]
         kept, computed, visible = {}, {}, []
         for name, item in items:
-            text = item if isinstance(item, str) else read(item)
-            column = item if isinstance(item, str) else plain_column(text, rows.relation.names)
+            found = item if isinstance(item, str) else read(item)
+            column = found if isinstance(found, str) else plain_column(found.text, rows.relation.names)
             # A column keeps its name in the tree, unless it is there twice.
             fresh = self.fresh(name or "value") if column is None or column in kept else column
             visible.append((name, fresh))
-            if column is None:
-                computed[fresh] = text
-            else:
+            if column is not None:
                 kept[fresh] = column
+            elif not isinstance(found, str):
+                computed[fresh] = found
         relation: Relation = Select(rows.relation, kept, computed, place_of(node))
         if distinct := node.args.get("distinct"):
             if distinct.args.get("on"):
@@ -476,13 +477,12 @@ class Relating(Expressions):
                 raise self.refuse(item, "columns that exist in EXCEPT", repr(min(missing)), hint)
             yield from ((name, inside) for name, inside in columns if name.casefold() not in left_out)
 
-    def _folded(self, node: exp.Select, rows: Rows) -> tuple[Rows, Callable[[exp.Expr], str]]:
+    def _folded(self, node: exp.Select, rows: Rows) -> tuple[Rows, Callable[[exp.Expr], Expression]]:
         """GROUP BY: the groups, and how an expression over them is written."""
         keys: dict[str, str] = {}
         for expression in self.keys_of(node):
-            text = self.expression(expression, rows)
-            rows, column = self._column(rows, expression)
-            keys[text] = column
+            text = self.expression(expression, rows).text
+            rows, keys[text] = self._column(rows, expression)
         aggregates: dict[str, Folded] = {}
         names: dict[str, str] = {}
 
@@ -496,16 +496,16 @@ class Relating(Expressions):
         source = rows
         having = self._having(node)
         parts = [*node.expressions, *([] if having is None else [having])]
-        texts: dict[int, str] = {}
+        found: dict[int, Expression] = {}
         for part in parts:
             inner = part.this if isinstance(part, exp.Alias) else part
             if not isinstance(inner, exp.Star):
-                texts[id(inner)] = self.expression(inner, source, keys=keys, fold=fold)
+                found[id(inner)] = self.expression(inner, source, keys=keys, fold=fold)
         relation: Relation = Fold(rows.relation, tuple(dict.fromkeys(keys.values())), aggregates, place_of(node))
         self.owner(relation)
         if having is not None:
-            relation = Filter(relation, texts[id(having)], place_of(having))
-        return Rows(self.counted(relation, node), ()), lambda item: texts[id(item)]
+            relation = Filter(relation, found[id(having)], place_of(having))
+        return Rows(self.counted(relation, node), ()), lambda item: found[id(item)]
 
     def _having(self, node: exp.Select) -> exp.Expr | None:
         """The condition of HAVING; a name of SELECT in it stands for what it names."""

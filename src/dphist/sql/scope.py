@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 
+from dphist.columns import quoted
 from dphist.engines.relations import Relation
 from dphist.sql.parse import called
 
@@ -40,6 +41,19 @@ class Rows:
         """The same under one name."""
         return Rows(self.relation, (Visible(alias, tuple(self.columns)),))
 
+    def search(self, column: exp.Column) -> list[tuple[str, int]]:
+        """The columns that a name may mean, each with how many of its parts are fields."""
+        parts = [part.name.casefold() for part in column.parts]
+        owned = [one for one in self.visible if len(parts) > 1 and one.alias.casefold() == parts[0]]
+        listed = [pair for one in owned for pair in one.columns]
+        found = [(inside, len(parts) - 2) for name, inside in listed if name.casefold() == parts[1]]
+        if not found and not owned:
+            found = [(inside, len(parts) - 1) for name, inside in self.columns if name.casefold() == parts[0]]
+        if not found and len(parts) > 1:  # a name with a dot, which sqlglot takes apart whatever quotes it has
+            found = [(inside, 0) for name, inside in self.columns if name.casefold() == ".".join(parts)]
+            found += [(inside, 0) for name, inside in listed if name.casefold() == ".".join(parts[1:])]
+        return found
+
 
 Scope: TypeAlias = Mapping[str, "Definition"]
 
@@ -50,6 +64,13 @@ class Definition:
 
     query: exp.Expr
     scope: Scope
+
+
+def ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
+    """What a node stands in, from the inside outwards."""
+    while (parent := node.parent) is not None:
+        yield parent
+        node = parent
 
 
 def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -74,12 +95,7 @@ def has_aggregate(node: Any) -> bool:
 
 def plain_column(text: str, names: Sequence[str]) -> str | None:
     """The column that a text is, if it is just one."""
-    return next((name for name in names if text == '"' + name.replace('"', '""') + '"'), None)
-
-
-def letters_of(name: str) -> str:
-    """A name without case and signs."""
-    return "".join(letter for letter in name.casefold() if letter.isalnum())
+    return next((name for name in names if text == quoted(name)), None)
 
 
 def words_of(node: exp.Expr) -> str:

@@ -18,9 +18,8 @@ from dphist.publish.run import Job
 from dphist.sql.explain import explain_statement
 from dphist.sql.expressions import in_statement
 from dphist.sql.options import in_words_of_sql
-from dphist.sql.outer import Attach, compute
+from dphist.sql.outer import Attach, compute, published_table
 from dphist.sql.parse import located
-from dphist.sql.published import published_table
 from dphist.sql.tables import Table
 from dphist.sql.translate import PrivateSelect
 

@@ -14,14 +14,15 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from dphist.columns import split_name, split_unit
-from dphist.engines.expressions import check_expression
+from dphist.columns import joined_name, quoted, split_unit
+from dphist.engines.parser import read_expression
 from dphist.engines.relations import Derived, Filter, Relation, Scan, Select
 from dphist.errors import InvalidParameter
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 from dphist.sql.aggregates import LEVEL, Aggregated, Aggregates
+from dphist.sql.dialect import written
 from dphist.sql.options import Clause, number_of, read_clause
-from dphist.sql.parse import PrivacyClause, place_of, written
+from dphist.sql.parse import PrivacyClause, place_of
 from dphist.sql.relate import Relating
 from dphist.sql.reports import bounding_report, report, reports
 from dphist.sql.scope import Rows, Scope, plain_column
@@ -157,11 +158,10 @@ class Translating:
         if len(parts) > 1 and parts[0].casefold() in aliases:
             parts = parts[1:]
         self._check_alias(column, parts)
-        quoted = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
         # A field of a column is an expression; its name is the path. Of files, a column may have such a name itself.
-        path = ".".join(parts)
-        text = _unit_text(path) if len(parts) == 1 or self._is_column(path, parts[0]) else f'"{path}"={quoted}'
-        self.relating.unit, self.relating.unit_place = text, place_of(column)
+        path, itself = ".".join(parts), len(parts) == 1
+        field_of = None if itself or self._is_column(path, parts[0]) else ".".join(map(quoted, parts))
+        self.relating.unit, self.relating.unit_place = joined_name(path, field_of, unit=True), place_of(column)
 
     def _check_alias(self, column: exp.Column, parts: Sequence[str]) -> None:
         """Refuse the name of a table in FROM that has another one there."""
@@ -189,7 +189,7 @@ class Translating:
             return
         kind = self.relating.owner(rows.relation).kind
         path = split_unit(self.relating.unit or "")[0]  # a field of a column, by its path
-        found = [inside if not fields else path for inside, fields in self.relating.search(column, rows)]
+        found = [inside if not fields else path for inside, fields in rows.search(column)]
         if not found and len(column.parts) == 1:
             hint = "select it in the subquery."
             raise self.refuse(column, "the unit among the columns of FROM", repr(column.name), hint)
@@ -204,7 +204,7 @@ class Translating:
         keys: list[tuple[str, str]] = []
         names = {id(one.this): one.alias for one in self.select.expressions if isinstance(one, exp.Alias)}
         for place, key in enumerate(relating.keys_of(self.select), 1):
-            text = relating.expression(key, rows)
+            text = relating.expression(key, rows).text
             name = names.get(id(key)) or (key.name if isinstance(key, exp.Column) else "") or f"key_{place}"
             if plain_column(text, units) is not None:
                 hint = "a group of one unit is never shown. Leave it out, or group by something that units share."
@@ -231,8 +231,7 @@ class Translating:
         """Whether an expression reads a unit that is computed, by its name: the table has no such column."""
         if scan.unit is None or scan.unit_expression is None:
             return False
-        connection = self.relating.connection
-        read = (check_expression(text, connection).columns for text in [*texts, *self.aggregates.texts])
+        read = (read_expression(text).columns for text in [*texts, *self.aggregates.texts])
         return scan.unit.casefold() in {name.casefold() for names in read for name in names}
 
     def _source(
@@ -241,7 +240,7 @@ class Translating:
         """The unit, the source and the condition of the release: of the table itself where FROM is one table."""
         relation, conditions = rows.relation, []
         while isinstance(relation, Filter):
-            conditions.append(relation.condition)
+            conditions.append(relation.condition.text)
             relation = relation.child
         itself = isinstance(relation, Scan) and all(inside == column for inside, column in relation.columns.items())
         if isinstance(relation, Scan) and itself and not self._names_unit(relation, [*conditions, *keys]):
@@ -253,7 +252,12 @@ class Translating:
                 where = conditions[0]
             return unit, table.source, table, where
         sources = {name: table.source for name, table in self.relating.used.items()}
-        return _unit_text(units[0]), Derived(rows.relation, sources, self.clause.most_rows), None, None
+        return (
+            joined_name(units[0], None, unit=True),
+            Derived(rows.relation, sources, self.clause.most_rows),
+            None,
+            None,
+        )
 
     def _protected(self, kind: str) -> str:
         """The unit of several tables in one text: as each declares it, or what each takes for it.
@@ -305,7 +309,7 @@ class Translating:
                 raise self.refuse(item, "keys and aggregates in a private SELECT", "a star", "list them.")
             value = computed(inner)
             values.append(value)
-            alone = self._alone(inner)
+            alone = self.aggregates.known(inner)
             name = item.alias if isinstance(item, exp.Alias) else self._name(inner, alone, place)
             if name.casefold() in {one.casefold() for one in names}:
                 if isinstance(item, exp.Alias):
@@ -356,9 +360,6 @@ class Translating:
         number = number_of(clause.expression) if isinstance(clause.expression, exp.Expr) else None
         if number is None or not number.is_integer() or number < 0:
             raise self.refuse(clause, "a whole number of rows", "something else", "write it down, as in LIMIT 10.")
-
-    def _alone(self, node: exp.Expr) -> Aggregated | None:
-        return self.aggregates.known(node)
 
     def _name(self, node: exp.Expr, alone: Aggregated | None, place: int) -> str:
         if alone is not None:
@@ -416,7 +417,7 @@ class Translating:
                 return aliases[one.name.casefold()].copy()
             if isinstance(one, exp.Condition | exp.Func | exp.Column) and not one.find(exp.AggFunc):
                 try:
-                    text = written(one) if isinstance(one, exp.Literal) else relating.expression(one, rows)
+                    text = written(one) if isinstance(one, exp.Literal) else relating.expression(one, rows).text
                 except InvalidParameter:
                     if isinstance(one, exp.Column):
                         raise
@@ -461,17 +462,6 @@ def _sources(select: exp.Select) -> list[exp.Expr]:
     return [*([] if source is None else [source.this]), *(join.this for join in select.args.get("joins") or ())]
 
 
-def _unit_text(column: str) -> str:
-    """A column of a tree as a unit: written so that nothing in its name is read as an expression."""
-    if split_unit(column) == (column, None):
-        return column
-    quoted = '"' + column.replace('"', '""') + '"'
-    return f"{quoted}={quoted}"
-
-
 def _named(name: str, text: str, rows: Rows) -> str:
     """A key as a release takes it: a column, or an expression under a name."""
-    plain = plain_column(text, rows.relation.names)
-    if plain == name and split_name(name)[1] is None:
-        return name
-    return '"' + name.replace('"', '""') + '"=' + text
+    return joined_name(name, None if plain_column(text, rows.relation.names) == name else text)

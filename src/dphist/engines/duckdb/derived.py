@@ -22,7 +22,8 @@ from dphist.engines.duckdb.expressions import Piece, Steps
 from dphist.engines.duckdb.names import check_columns
 from dphist.engines.duckdb.session import execute, fetch, session, without_leaks
 from dphist.engines.duckdb.sources import SOURCE, Attached, attach, described, quote_identifier
-from dphist.engines.expressions import Expressions, check_expression
+from dphist.engines.expressions import Expression
+from dphist.engines.parser import read_expression
 from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.relations import Derived, Scan, Values, owner
 from dphist.errors import EngineFailure, InvalidParameter
@@ -38,12 +39,12 @@ def attach_derived(
     connection: duckdb.DuckDBPyConnection,
     derived: Derived,
     query: GroupByQuery,
-    checked: Expressions,
+    expressions: Mapping[str, Expression],
     needed: Sequence[str],
     seed: int,
 ) -> Attached:
     """Make a tree readable under the name SOURCE. Refusals are by names and types; no record is read."""
-    check_owner(derived, query, checked)
+    check_owner(derived, query, expressions)
     relation, folded = derived.relation, {name.casefold() for name in needed}
     wanted = [name for name in relation.names if name.casefold() in folded]
     writer = DuckDBWriter(connection, derived.tables, seed, derived.most_rows)
@@ -100,24 +101,20 @@ class DuckDBWriter:
         """The name itself."""
         return quote_identifier(name)
 
-    def reads(self, expression: str) -> Sequence[str]:
-        """By DuckDB's parser."""
-        return check_expression(expression, self.connection).columns
-
     def scan(self, relation: Scan, wanted: Sequence[str]) -> Written:
         """An attachment of its own."""
-        reads = reads_of(relation, wanted, self.connection)
+        reads = reads_of(relation, wanted)
         table = self.tables[relation.table]
         self._check_once(table, relation.table)
         view = self._attach(table, reads.needed, f"the table {relation.table}")
         attached = self.attached[-1]
-        check_columns(list(reads.own.values()), reads.checked, list(attached.columns), attached.form)
+        check_columns(list(reads.own.values()), reads.expressions, list(attached.columns), attached.form)
         types = {name.casefold(): kind for name, kind in attached.columns.items()}
         for name in reads.of_unit:
             keytypes.check_unit(types[name.casefold()], name)
         steps = self._steps(attached, reads.needed)
         pieces = {name: steps.column(source) for name, source in reads.own.items()}
-        pieces |= {str(reads.unit): steps.write(expression) for expression in reads.checked.values()}
+        pieces |= {str(reads.unit): steps.write(expression) for expression in reads.expressions}
         return self._define(steps, view, pieces)
 
     def constants(self, relation: Values, wanted: Sequence[str]) -> Written:
@@ -126,18 +123,17 @@ class DuckDBWriter:
         steps = self._steps(self.attached[-1], wanted)
         return self._define(steps, view, {name: steps.column(name) for name in wanted})
 
-    def select(self, child: Written, kept: Mapping[str, str], computed: Mapping[str, str]) -> Written:
+    def select(self, child: Written, kept: Mapping[str, str], computed: Mapping[str, Expression]) -> Written:
         """Steps over the view."""
         steps = Steps(self.connection, child.types, guarded=True)
         pieces = {name: steps.column(source) for name, source in kept.items()}
-        for name, text in computed.items():
-            pieces[name] = steps.write(check_expression(text, self.connection))
+        pieces |= {name: steps.write(expression) for name, expression in computed.items()}
         return self._define(steps, child.view, pieces)
 
-    def filter(self, child: Written, condition: str, wanted: Sequence[str]) -> Written:
+    def filter(self, child: Written, condition: Expression, wanted: Sequence[str]) -> Written:
         """The condition is the last step."""
         steps = Steps(self.connection, child.types, guarded=True)
-        where = steps.condition(check_expression(condition, self.connection))
+        where = steps.condition(condition)
         return self._define(steps, child.view, {name: steps.column(name) for name in wanted}, f"\nWHERE {where}")
 
     def define(self, sql: str) -> Written:
@@ -234,7 +230,7 @@ def constants(relation: Values, connection: duckdb.DuckDBPyConnection) -> pa.Tab
     """Literals as a table: whole numbers of 64 bits, other numbers as doubles, anything else of one type in each column."""
     steps, pieces = Steps(connection, {}), dict[str, Piece]()
     for text in dict.fromkeys(text for row in relation.rows for text in row):
-        expression = check_expression(text, connection)
+        expression = read_expression(text)
         if expression.columns:
             raise InvalidParameter("constants alone", repr(text), "it reads a column.")
         pieces[text] = steps.write(expression)

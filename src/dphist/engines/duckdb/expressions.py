@@ -13,26 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 
 from dphist.engines.duckdb import types as keytypes
 from dphist.engines.duckdb.sources import quote_identifier, quote_text
-from dphist.engines.expressions import RecordExpression, at, hint_of_cast
-from dphist.engines.functions import CASTS, FUNCTIONS, Function
+from dphist.engines.expressions import Call, Case, Cast, Column, Expression, Literal, Operation, Visitor, hint_of_cast
+from dphist.engines.functions import CASTS, FUNCTIONS, OPERATIONS, Function
 from dphist.errors import InvalidParameter
 
-_COMPARISONS: Final = {
-    "COMPARE_EQUAL": "=",
-    "COMPARE_NOTEQUAL": "<>",
-    "COMPARE_GREATERTHAN": ">",
-    "COMPARE_GREATERTHANOREQUALTO": ">=",
-    "COMPARE_LESSTHAN": "<",
-    "COMPARE_LESSTHANOREQUALTO": "<=",
-    "COMPARE_NOT_DISTINCT_FROM": "IS NOT DISTINCT FROM",
-    "COMPARE_DISTINCT_FROM": "IS DISTINCT FROM",
-}
+_COMPARED: Final = frozenset(kind for kind in OPERATIONS if kind.startswith("COMPARE_") and kind != "COMPARE_BETWEEN")
 _COMPARABLE: Final = frozenset(
     {"text", "whole", "number", "boolean", "date", "time", "timestamp", "blob", "uuid", "null"}
 )
@@ -96,11 +87,11 @@ class Steps:
         actual = self._names[name.casefold()]
         return Piece(quote_identifier(actual), self._types[actual], 0)
 
-    def write(self, expression: RecordExpression) -> Piece:
+    def write(self, expression: Expression) -> Piece:
         """Add the steps of an expression; the last one is its value."""
-        return _Writer(self, expression.text).write(expression.tree)
+        return _Writer(self).write(expression)
 
-    def condition(self, expression: RecordExpression) -> str:
+    def condition(self, expression: Expression) -> str:
         """The same for one that must be true or false."""
         piece = self.write(expression)
         if piece.family not in ("boolean", "null"):
@@ -176,63 +167,54 @@ _AS_TEXT: Final = ("number", "whole", "date", "timestamp", "boolean")
 _OPERATORS: Final = {"~~": "LIKE", "!~~": "NOT LIKE", "~~*": "ILIKE", "!~~*": "NOT ILIKE"}
 
 
-class _Writer:
-    """Writes one tree."""
+class _Writer(Visitor[Piece]):
+    """Each node as a step."""
 
-    def __init__(self, steps: Steps, text: str) -> None:
-        self._steps, self._text = steps, text
-
-    def write(self, node: dict[str, Any]) -> Piece:
-        try:
-            return self._piece(node)
-        except InvalidParameter as problem:
-            located = at(problem, self._text, node)
-        raise located
-
-    def _piece(self, node: dict[str, Any]) -> Piece:
-        match node["class"]:
-            case "COLUMN_REF":
-                return self._column(node["column_names"])
-            case "CONSTANT":
-                return self._steps.add(_literal(node["literal"], self._text), (), self._text)
-            case "COMPARISON":
-                return self._compare(_COMPARISONS[node["type"]], self._all([node["left"], node["right"]]))
-            case "BETWEEN":
-                value, lower, upper = self._all([node["input"], node["lower"], node["upper"]])
-                ends = [self._compare(">=", [value, lower]), self._compare("<=", [value, upper])]
-                return self._add(f"{ends[0].sql} AND {ends[1].sql}", ends)
-            case "CONJUNCTION":
-                word = " AND " if node["type"] == "CONJUNCTION_AND" else " OR "
-                parts = self._all(node["children"])
-                return self._add(word.join(part.sql for part in parts), parts)
-            case "CASE":
-                return self._case(node)
-            case "CAST":
-                return self._cast(self.write(node["child"]), node["type_expr"])
-            case "OPERATOR":
-                return self._operator(node["type"], self._all(node["children"]))
-            case _:
-                return self._call(node["function_name"].lower(), self._all(a["expression"] for a in node["arguments"]))
-
-    def _all(self, nodes: Iterable[dict[str, Any]]) -> list[Piece]:
-        return [self.write(node) for node in nodes]
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
 
     def _add(self, sql: str, parts: Sequence[Piece]) -> Piece:
-        return self._steps.add(sql, parts, self._text)
+        return self._steps.add(sql, parts, self.text)
 
-    def _column(self, names: Sequence[str]) -> Piece:
-        piece = self._steps.column(names[0])
+    def _column(self, node: Column) -> Piece:
+        name, *fields = node.names
+        piece = self._steps.column(name)
         if piece.family == "other":
-            raise self._refusal(f"{names[0]!r} of the type {piece.type_name}", "no function was examined with it.")
-        for field_name in names[1:]:
+            raise self._refusal(f"{name!r} of the type {piece.type_name}", "no function was examined with it.")
+        for field_name in fields:
             if piece.family != "struct":
-                raise self._refusal("a field of something that has none", f"{names[0]!r} is of type {piece.type_name}.")
+                raise self._refusal("a field of something that has none", f"{name!r} is of type {piece.type_name}.")
             piece = self._add(f"struct_extract({piece.sql}, {quote_text(field_name)})", [piece])
         return piece
 
-    def _compare(self, operator: str, parts: Sequence[Piece]) -> Piece:
-        parts = self._comparable(parts)
-        return self._add(f"{parts[0].sql} {operator} {parts[1].sql}", parts)
+    def _literal(self, node: Literal) -> Piece:
+        return self._add(_literal(node, self.text), ())
+
+    def _operation(self, node: Operation) -> Piece:
+        parts, form = self.every(node.parts), OPERATIONS[node.kind]
+        match node.kind:
+            case "OPERATOR_TRY":
+                return parts[0]  # every step is tried
+            case "ARRAY_EXTRACT" if parts[0].family == "struct":
+                return self._applied("struct_extract", parts)
+            case "ARRAY_EXTRACT" | "ARRAY_SLICE":
+                return self._applied(form, parts)
+            case "CONJUNCTION_AND" | "CONJUNCTION_OR":
+                return self._add(form.join(part.sql for part in parts), parts)
+            case "COMPARE_BETWEEN":
+                value, lower, upper = parts
+                parts = [
+                    self._compare("COMPARE_GREATERTHANOREQUALTO", [value, lower]),
+                    self._compare("COMPARE_LESSTHANOREQUALTO", [value, upper]),
+                ]
+        return self._compare(node.kind, parts) if node.kind in _COMPARED else self._formed(form, parts)
+
+    def _formed(self, form: str, parts: Sequence[Piece]) -> Piece:
+        texts = [part.sql for part in parts]
+        return self._add(form.format(*texts, all=", ".join(texts), others=", ".join(texts[1:])), parts)
+
+    def _compare(self, kind: str, parts: Sequence[Piece]) -> Piece:
+        return self._formed(OPERATIONS[kind], self._comparable(parts))
 
     def _comparable(self, parts: Sequence[Piece]) -> list[Piece]:
         """Simple values; a quoted literal beside another type is read as that type, so that 'NaN' is null here too."""
@@ -246,7 +228,7 @@ class _Writer:
         text = next((part for part in parts if part.family == "text" and not part.constant), None)
         if text is not None and others:
             raise InvalidParameter(
-                f"values of one type beside each other in {self._text!r}",
+                f"values of one type beside each other in {self.text!r}",
                 f"text beside {_WORDS.get(others[0], 'another type')}",
                 _hint_of_cast(text, others).strip(),
             )
@@ -254,50 +236,29 @@ class _Writer:
             return list(parts)
         return [self._add(f"CAST({p.sql} AS {kinds[0]})", [p]) if p.is_text_literal else p for p in parts]
 
-    def _case(self, node: dict[str, Any]) -> Piece:
-        parts: list[Piece] = []
-        branches = []
-        for check in node["case_checks"]:
-            when, then = self.write(check["when_expr"]), self.write(check["then_expr"])
-            branches.append(f"WHEN {when.sql} THEN {then.sql}")
-            parts += [when, then]
-        otherwise = self.write(node["else_expr"])
-        return self._add(f"CASE {' '.join(branches)} ELSE {otherwise.sql} END", [*parts, otherwise])
+    def _case(self, node: Case) -> Piece:
+        parts = self.every(node.parts)
+        pairs = zip(parts[:-1:2], parts[1::2], strict=True)
+        branches = " ".join(f"WHEN {when.sql} THEN {then.sql}" for when, then in pairs)
+        return self._add(f"CASE {branches} ELSE {parts[-1].sql} END", parts)
 
-    def _cast(self, part: Piece, target: dict[str, Any]) -> Piece:
-        name = self._steps.type_named(target["type_name"])
-        parameters = [str(child.get("literal", {}).get("text", "")) for child in target["children"]]
+    def _cast(self, node: Cast) -> Piece:
+        (part,) = self.every(node.parts)
+        name = self._steps.type_named(node.type_name)
         examined = CASTS.get(name)
-        if examined is None or not all(parameter.isdigit() for parameter in parameters):
+        if examined is None or not all(parameter.isdigit() for parameter in node.parameters):
             raise self._refusal(f"a cast to {name}", f"casts work to {', '.join(sorted(CASTS))}.")
         if not _fits(part, "|".join(examined)):
             raise self._refusal(
                 f"a cast from {part.type_name} to {name}", f"it works from {', '.join(sorted(examined))}."
             )
-        wanted = f"{name}({', '.join(parameters)})" if parameters and name == "DECIMAL" else name
+        wanted = f"{name}({', '.join(node.parameters)})" if node.parameters and name == "DECIMAL" else name
         return self._add(f"CAST({part.sql} AS {wanted})", [part])
 
-    def _operator(self, kind: str, parts: list[Piece]) -> Piece:
-        match kind:
-            case "OPERATOR_IS_NULL":
-                return self._add(f"{parts[0].sql} IS NULL", parts)
-            case "OPERATOR_IS_NOT_NULL":
-                return self._add(f"{parts[0].sql} IS NOT NULL", parts)
-            case "OPERATOR_NOT":
-                return self._add(f"NOT {parts[0].sql}", parts)
-            case "OPERATOR_COALESCE":
-                return self._add(f"coalesce({', '.join(part.sql for part in parts)})", parts)
-            case "COMPARE_IN":
-                parts = self._comparable(parts)
-                return self._add(f"{parts[0].sql} IN ({', '.join(part.sql for part in parts[1:])})", parts)
-            case "ARRAY_SLICE":
-                return self._call("array_slice", parts)
-            case "ARRAY_EXTRACT":
-                return self._call("struct_extract" if parts[0].family == "struct" else "array_extract", parts)
-            case _:
-                return parts[0]  # TRY: every step is tried
+    def _call(self, node: Call) -> Piece:
+        return self._applied(node.name, self.every(node.parts))
 
-    def _call(self, name: str, parts: list[Piece]) -> Piece:
+    def _applied(self, name: str, parts: list[Piece]) -> Piece:
         function = self._examined(name, parts)
         arguments = [part.sql for part in parts]
         call = f'"{name}"({", ".join(arguments)})'
@@ -336,7 +297,7 @@ class _Writer:
 
     def _refusal(self, got: str, hint: str) -> InvalidParameter:
         return InvalidParameter(
-            f"examined functions of fitting types in {self._text!r}", got, f"{hint} docs/expressions.md has the list."
+            f"examined functions of fitting types in {self.text!r}", got, f"{hint} docs/expressions.md has the list."
         )
 
 
@@ -382,26 +343,22 @@ def _spelled(function: Function) -> str:
     return f"{function.name}({', '.join(words)}{', …' if function.repeated else ''})"
 
 
-def _literal(literal: dict[str, str], text: str) -> str:
-    kind, written = literal["kind"], literal["text"]
-    match kind:
+def _literal(node: Literal, text: str) -> str:
+    match node.kind:
         case "STRING":
-            return quote_text(written)
-        case "INTEGER" | "NUMERIC":
-            return repr(int(written)) if kind == "INTEGER" else _number(written, text)
+            return quote_text(node.text)
+        case "INTEGER":
+            return repr(int(node.text))
+        case "NUMERIC":  # digits, a point and an exponent, nothing else
+            try:
+                float(node.text)
+            except ValueError:
+                raise InvalidParameter(f"a number in {text!r}", repr(node.text)) from None
+            return node.text
         case "BOOLEAN":
-            return "TRUE" if written == "true" else "FALSE"
+            return "TRUE" if node.text == "true" else "FALSE"
         case "NULL_LITERAL":
             return "NULL"
         case "HEX":
-            return f"CAST(unhex({quote_text(written)}) AS BLOB)"
-    raise InvalidParameter(f"numbers, texts, true, false or NULL as literals in {text!r}", kind.lower())
-
-
-def _number(written: str, text: str) -> str:
-    """Digits, a point and an exponent, nothing else."""
-    try:
-        float(written)
-    except ValueError:
-        raise InvalidParameter(f"a number in {text!r}", repr(written)) from None
-    return written
+            return f"CAST(unhex({quote_text(node.text)}) AS BLOB)"
+    raise InvalidParameter(f"numbers, texts, true, false or NULL as literals in {text!r}", node.kind.lower())

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from dphist.engines.duckdb.sources import NO_HEADER
-from dphist.engines.expressions import Expressions, at_column
+from dphist.engines.expressions import Expression, at_column
 from dphist.engines.lines import CsvFormat
 from dphist.errors import InvalidParameter
 from dphist.words import did_you_mean
 
 
-def check_columns(plain: Sequence[str], checked: Expressions, names: Sequence[str], form: CsvFormat | None) -> None:
+def check_columns(
+    plain: Sequence[str], expressions: Collection[Expression], names: Sequence[str], form: CsvFormat | None
+) -> None:
     """Refuse a column that does not exist, with the closest ones that do.
 
     form: of CSV files whose first line has the names. It is a record if they have no header, so of its words none is shown but
@@ -20,11 +22,11 @@ def check_columns(plain: Sequence[str], checked: Expressions, names: Sequence[st
     """
     there = {column: column in names for column in plain}
     folded = {name.casefold() for name in names}
-    for expression in checked.values():
+    for expression in expressions:
         there = {**{column: column.casefold() in folded for column in expression.columns}, **there}
     for missing in (name for name, found in there.items() if not found):
         others = [found for name, found in there.items() if name != missing]
-        same = [name for name in names if _letters(name) == _letters(missing) != ""]
+        same = [name for name in names if letters_of(name) == letters_of(missing) != ""]
         shown = names if form is None or (others and all(others)) else same
         listed = "," in missing  # several names in one
         hint = "" if listed else did_you_mean(missing, same or shown, cutoff=0.5 if form is None else 0.6).strip()
@@ -39,7 +41,7 @@ def check_columns(plain: Sequence[str], checked: Expressions, names: Sequence[st
             problem = InvalidParameter("a column that exists", repr(missing), hint)
         elif not hint and form is not None:
             problem = _not_in_header(missing, list(there), names, form)
-        raise at_column(problem, missing, checked)
+        raise at_column(problem, missing, expressions)
 
 
 def _not_in_header(missing: str, asked: Sequence[str], names: Sequence[str], form: CsvFormat) -> InvalidParameter:
@@ -54,7 +56,8 @@ def _not_in_header(missing: str, asked: Sequence[str], names: Sequence[str], for
     return InvalidParameter("a column that exists", repr(missing), hint + hint_of_name(missing))
 
 
-def _letters(name: str) -> str:
+def letters_of(name: str) -> str:
+    """A name without case and signs."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import duckdb
@@ -13,7 +13,8 @@ from dphist.engines.duckdb.derived import attach_derived
 from dphist.engines.duckdb.expressions import Piece, Steps
 from dphist.engines.duckdb.names import check_columns
 from dphist.engines.duckdb.sources import SOURCE, Attached, attach, described, quote_text
-from dphist.engines.expressions import Expressions, check_query, hint_of_cast
+from dphist.engines.expressions import Expression, hint_of_cast
+from dphist.engines.parser import read_query
 from dphist.engines.query import GroupByQuery, Key, parse_unit
 from dphist.engines.relations import Derived
 from dphist.engines.sql import Fields
@@ -37,14 +38,14 @@ def resolve(
     connection: duckdb.DuckDBPyConnection, source: object, query: GroupByQuery, seed: int
 ) -> tuple[Fields, Attached]:
     """Check everything that can be checked without reading a record. seed: of what is drawn from the rows of a unit."""
-    plain, checked = check_query(query, connection)
-    read = [name for expression in checked.values() for name in expression.columns]
+    plain, expressions = read_query(query)
+    read = [name for expression in expressions.values() for name in expression.columns]
     if isinstance(source, Derived):
-        attached = attach_derived(connection, source, query, checked, [*plain, *read], seed)
+        attached = attach_derived(connection, source, query, expressions, [*plain, *read], seed)
     else:
         attached = attach(connection, source, [*plain, *read])
     _close_doors(connection, attached)
-    check_columns(plain, checked, list(attached.columns), attached.form)
+    check_columns(plain, expressions.values(), list(attached.columns), attached.form)
     for key in query.by:
         if key.numbers_in is not None:
             _check_numbers(key.numbers_in, attached)
@@ -52,9 +53,9 @@ def resolve(
     steps = Steps(connection, {name: kind for name, kind in attached.columns.items() if name.casefold() in folded})
 
     def piece_of(name: str, expression: str | None) -> Piece:
-        return steps.column(name) if expression is None else steps.write(checked[expression])
+        return steps.column(name) if expression is None else steps.write(expressions[expression])
 
-    unit = [_unit(part, piece_of(part.name, part.expression), checked, attached) for part in parse_unit(query.unit)]
+    unit = [_unit(part, piece_of(part.name, part.expression), expressions, attached) for part in parse_unit(query.unit)]
     keys = [piece_of(key.name, key.expression) for key in query.by]
     canonical = tuple(_canonical(piece, key) for piece, key in zip(keys, query.by, strict=True))
     return Fields(
@@ -65,7 +66,7 @@ def resolve(
             for m in query.measures
         ),
         measures=query.measures,
-        where=None if query.where is None else steps.condition(checked[query.where]),
+        where=None if query.where is None else steps.condition(expressions[query.where]),
         source=steps.source(SOURCE),  # last: by now it has all steps
         drop_null_keys=query.null_keys == "drop",
         listed=None if query.public_keys is None else _list_keys(connection, query, steps, canonical),
@@ -74,9 +75,9 @@ def resolve(
     ), attached
 
 
-def _unit(part: Key, piece: Piece, checked: Expressions, attached: Attached) -> str:
+def _unit(part: Key, piece: Piece, expressions: Mapping[str, Expression], attached: Attached) -> str:
     """The canonical form of a part of the unit, by its type and those of the columns that it reads."""
-    read = [part.name] if part.expression is None else checked[part.expression].columns
+    read = [part.name] if part.expression is None else expressions[part.expression].columns
     folded = {name.casefold(): kind for name, kind in attached.columns.items()}
     for name in read:
         keytypes.check_unit(folded[name.casefold()], name)

@@ -15,7 +15,7 @@ from dphist.engines.derived import Written, check_owner, reads_of, write
 from dphist.engines.duckdb.derived import constants
 from dphist.engines.duckdb.names import check_columns
 from dphist.engines.duckdb.sources import check_unique
-from dphist.engines.expressions import Expressions, check_expression
+from dphist.engines.expressions import Expression
 from dphist.engines.query import GroupByQuery
 from dphist.engines.relations import Derived, Scan, Values
 from dphist.engines.spark import types as spark_types
@@ -33,12 +33,16 @@ _FLOATS: Final = frozenset({"float", "double"})
 
 
 def derived_frame(
-    writer: SparkWriter, derived: Derived, query: GroupByQuery, checked: Expressions, needed: Sequence[str]
+    writer: SparkWriter,
+    derived: Derived,
+    query: GroupByQuery,
+    expressions: Mapping[str, Expression],
+    needed: Sequence[str],
 ) -> DataFrame:
     """The rows of a tree with the columns that are needed, under their own names. No record is read."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    check_owner(derived, query, checked)
+    check_owner(derived, query, expressions)
     folded = {name.casefold() for name in needed}
     wanted = [name for name in derived.relation.names if name.casefold() in folded]
     written = write(derived.relation, wanted, writer)
@@ -52,7 +56,6 @@ class SparkWriter:
 
     spark: SparkSession
     tables: Mapping[str, Any]
-    connection: duckdb.DuckDBPyConnection
     views: ViewNames
     seed: int
     most_rows: int | None
@@ -74,45 +77,43 @@ class SparkWriter:
         """A name of ours."""
         return self.names.setdefault(name, f"item_{len(self.names)}")
 
-    def reads(self, expression: str) -> Sequence[str]:
-        """By DuckDB's parser."""
-        return check_expression(expression, self.connection).columns
-
     def scan(self, relation: Scan, wanted: Sequence[str]) -> Written:
         """A frame of its own."""
-        reads = reads_of(relation, wanted, self.connection)
+        reads = reads_of(relation, wanted)
         table, own = self.tables[relation.table], list(reads.own.values())
         check_times(table, reads.of_unit)
-        frame, _ = read_frame(self.spark, table, own, reads.checked)
+        frame, _ = read_frame(self.spark, table, own, reads.expressions)
         check_unique(frame.columns)
-        check_columns(own, reads.checked, frame.columns, None)
+        check_columns(own, reads.expressions, frame.columns, None)
         view, named = self._attach(frame, reads.needed, f"the table {relation.table}")
         pieces = {name: named(source) for name, source in reads.own.items()}
-        pieces |= {str(reads.unit): self._expression(text, view, named) for text in reads.checked}
+        pieces |= {str(reads.unit): self._expression(one, view, named) for one in reads.expressions}
         return self._define(view, pieces)
 
     def constants(self, relation: Values, wanted: Sequence[str]) -> Written:
         """As a table of the driver: nothing of a statement is in the SQL."""
-        frame, _ = read_frame(self.spark, constants(relation, self.connection), wanted, {})
+        with duckdb.connect(":memory:") as connection:
+            listed = constants(relation, connection)
+        frame, _ = read_frame(self.spark, listed, wanted, [])
         view, named = self._attach(frame, wanted, "constants of the statement")
         return self._define(view, {name: named(name) for name in wanted})
 
-    def select(self, child: Written, kept: Mapping[str, str], computed: Mapping[str, str]) -> Written:
+    def select(self, child: Written, kept: Mapping[str, str], computed: Mapping[str, Expression]) -> Written:
         """In one step."""
         pieces = {name: self.quote(source) for name, source in kept.items()}
         named = self._named(child)
-        for name, text in computed.items():
-            sql = self._expression(text, child.view, named)
+        for name, expression in computed.items():
+            sql = self._expression(expression, child.view, named)
             void = types_of(self.spark, child.view, [sql]) == ["void"]
             pieces[name] = f"CAST({sql} AS STRING)" if void else sql
         return self._define(child.view, pieces)
 
-    def filter(self, child: Written, condition: str, wanted: Sequence[str]) -> Written:
+    def filter(self, child: Written, condition: Expression, wanted: Sequence[str]) -> Written:
         """By its own type, as a condition of a query."""
         sql = self._expression(condition, child.view, self._named(child))
         if (kind := types_of(self.spark, child.view, [sql])[0]) not in ("boolean", "void"):
             hint = "compare it with something, as in amount > 5."
-            raise InvalidParameter(f"a condition that is true or false in {condition!r}", kind, hint)
+            raise InvalidParameter(f"a condition that is true or false in {condition.text!r}", kind, hint)
         return self._define(child.view, {name: self.quote(name) for name in wanted}, f"\nWHERE {sql}")
 
     def define(self, sql: str) -> Written:
@@ -167,8 +168,8 @@ class SparkWriter:
         folded = {name.casefold(): name for name in child.types}
         return lambda name: self.quote(folded[name.casefold()])
 
-    def _expression(self, text: str, view: str, named: Callable[[str], str]) -> str:
-        return spark_expression(text, self.connection, named, lambda sql: types_of(self.spark, view, [sql])[0])
+    def _expression(self, expression: Expression, view: str, named: Callable[[str], str]) -> str:
+        return spark_expression(expression, named, lambda sql: types_of(self.spark, view, [sql])[0])
 
     def _define(self, view: str, pieces: Mapping[str, str], where: str = "") -> Written:
         columns = ", ".join(f"{sql} AS {self.quote(name)}" for name, sql in pieces.items())

@@ -1,70 +1,45 @@
-"""Users' expressions in Spark SQL: the same text, the same meaning, written out from the same syntax tree.
+"""Users' expressions in Spark SQL: the same tree, the same meaning, written in Spark's words (`spark.functions`).
 
-An expression is first checked as for every engine (`expressions`): a pure function of one record. What passes is written
-in Spark's words, node by node; a function that is not listed here, because Spark lacks it or means something else by it, is
-refused. Arithmetic and casts use the forms that give null where they fail: whether a run succeeds must not depend on a record.
-Every step hands on what `spark_types.guarded` lets through: no NaN, no text over the limit, no time outside the years 1 to
-9999. An error is null for its step alone.
+Whether a run succeeds must not depend on a record. Every step hands on what `spark.types.guarded` lets through: no NaN, no text
+over the limit, no time outside the years 1 to 9999. An error is null for its step alone.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
-import duckdb
-
-from dphist.engines.duckdb.types import LONGEST_KEY
-from dphist.engines.expressions import at, check_expression, columns_of, hint_of_cast
-from dphist.engines.spark.types import NUMBERS, dated, family, guarded, in_range, is_moment, is_text, short
+from dphist.engines.expressions import (
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    Literal,
+    Node,
+    Operation,
+    Visitor,
+    hint_of_cast,
+    nodes_of,
+)
+from dphist.engines.spark.functions import FUNCTIONS, OPERATIONS, PARTS
+from dphist.engines.spark.types import NUMBERS, dated, family, guarded, is_moment, is_text, short
 from dphist.errors import InvalidParameter
 
 _DATED: Final = re.compile(r"\s*[+-]?[0-9]{4}")
-_COMPARISONS: Final = {
-    "COMPARE_EQUAL": "=",
-    "COMPARE_NOTEQUAL": "<>",
-    "COMPARE_GREATERTHAN": ">",
-    "COMPARE_GREATERTHANOREQUALTO": ">=",
-    "COMPARE_LESSTHAN": "<",
-    "COMPARE_LESSTHANOREQUALTO": "<=",
-    "COMPARE_NOT_DISTINCT_FROM": "<=>",
-}
 _TYPES: Final = {
     "BOOLEAN": "BOOLEAN", "TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INTEGER": "INT", "BIGINT": "BIGINT",
     "FLOAT": "FLOAT", "DOUBLE": "DOUBLE", "VARCHAR": "STRING", "BLOB": "BINARY", "DATE": "DATE",
     "TIMESTAMP": "TIMESTAMP_NTZ", "TIMESTAMP WITH TIME ZONE": "TIMESTAMP_LTZ",
 }  # fmt: skip
 _FAMILIES: Final = {"TIMESTAMP_LTZ": "timestamp"}
-_MAY_OVERFLOW: Final = ("+", "-", "*", "%")
-"""Their results may be NaN or leave the years 1 to 9999, by the types they are applied to."""
-_PARTS: Final = {"year", "quarter", "month", "week", "day", "hour", "minute"}
-_BINARY: Final = {
-    "+": "try_add({}, {})", "-": "try_subtract({}, {})", "*": "try_multiply({}, {})",
-    "||": "({} || {})",
-    "/": "try_divide(CAST({} AS DOUBLE), {})", "%": "try_mod({}, {})", "starts_with": "startswith({}, {})",
-    "ends_with": "endswith({}, {})", "suffix": "endswith({}, {})", "prefix": "startswith({}, {})",
-    "contains": "contains({}, {})", "nullif": "nullif({}, {})",
-}  # fmt: skip
-_SAME_NAME: Final = {
-    1: ("lower", "upper", "trim", "ltrim", "rtrim", "abs"),
-    3: ("if",),
-}
-_MAY_GROW: Final = ("lower", "upper", "||")
-_REPLACED: Final = (
-    "transform(array(named_struct('s', {}, 'f', {}, 't', {})), v -> CASE WHEN octet_length(v.s)"
-    " + coalesce((octet_length(v.s) - octet_length(replace(v.s, v.f, ''))) DIV nullif(octet_length(v.f), 0), 0)"
-    f" * (octet_length(v.t) - octet_length(v.f)) <= {LONGEST_KEY} THEN replace(v.s, v.f, v.t) END)[0]"
-)
-"""The length is known before the text is built: replace(url, 'a', url) could ask for all the memory there is."""
 
 
-def spark_expression(
-    text: str, connection: duckdb.DuckDBPyConnection, name: Callable[[str], str], kind: Callable[[str], str]
-) -> str:
-    """A checked expression in Spark SQL; `name` turns a column of the record, which is guarded, into an identifier, `kind`
-    tells Spark's type of an expression."""
-    return _Writer(text, name, kind).write(check_expression(text, connection).tree)
+def spark_expression(expression: Expression, name: Callable[[str], str], kind: Callable[[str], str]) -> str:
+    """An expression in Spark SQL; `name` turns a column of the record, which is guarded, into an identifier, `kind` tells
+    Spark's type of an expression."""
+    return _Writer(name, kind).write(expression)
 
 
 def spark_type(name: str, column: str) -> str:
@@ -78,224 +53,135 @@ def spark_type(name: str, column: str) -> str:
     return _TYPES[name]
 
 
-class _Writer:
-    """Writes one tree."""
+class _Writer(Visitor[str]):
+    """All of a tree in one text."""
 
-    def __init__(self, text: str, name: Callable[[str], str], kind: Callable[[str], str]) -> None:
-        self._text, self._name, self._kind = text, name, kind
+    def __init__(self, name: Callable[[str], str], kind: Callable[[str], str]) -> None:
+        self._name, self._kind = name, kind
 
-    def write(self, node: dict[str, Any]) -> str:
-        try:
-            return self._sql(node)
-        except InvalidParameter as problem:
-            located = at(problem, self._text, node)
-        raise located
+    def _column(self, node: Column) -> str:
+        if len(node.names) > 1:
+            raise self._refusal("a field of a column")
+        return self._name(node.names[0])
 
-    def _sql(self, node: dict[str, Any]) -> str:
-        kind = node["class"]
-        if kind == "COLUMN_REF":
-            if len(node["column_names"]) > 1:
-                raise self._refusal("a field of a column")
-            return self._name(node["column_names"][0])
-        if kind == "CONSTANT":
-            return self._constant(node["literal"])
-        if kind == "COMPARISON":
-            left, right = self._together([node["left"], node["right"]])
-            if node["type"] == "COMPARE_DISTINCT_FROM":
-                return f"(NOT ({left} <=> {right}))"
-            return f"({left} {_COMPARISONS[node['type']]} {right})"
-        if kind == "CONJUNCTION":
-            word = " AND " if node["type"] == "CONJUNCTION_AND" else " OR "
-            return "(" + word.join(map(self.write, node["children"])) + ")"
-        if kind == "BETWEEN":
-            value, lower, upper = self._together([node["input"], node["lower"], node["upper"]])
-            return f"({value} BETWEEN {lower} AND {upper})"
-        if kind == "CASE":
-            *values, other = self._together([*(one["then_expr"] for one in node["case_checks"]), node["else_expr"]])
-            conditions = [self.write(one["when_expr"]) for one in node["case_checks"]]
-            branches = " ".join(f"WHEN {when} THEN {then}" for when, then in zip(conditions, values, strict=True))
-            return f"CASE {branches} ELSE {other} END"
-        if kind == "CAST":
-            return self._cast(node["child"], self._type(node["type_expr"]))
-        if kind == "OPERATOR":
-            return self._operator(node)
-        if kind == "FUNCTION":
-            return self._call(node)
-        raise self._refusal(f"a {kind.lower()}")
+    def _literal(self, node: Literal) -> str:
+        match node.kind:
+            case "STRING":
+                return quote_text(node.text)
+            case "INTEGER":
+                return str(int(node.text))
+            case "NUMERIC":
+                number = float(node.text)  # digits, a point and an exponent, nothing else
+                return node.text if "e" not in node.text.lower() else f"CAST('{number!r}' AS DOUBLE)"
+            case "BOOLEAN":
+                return "TRUE" if node.text == "true" else "FALSE"
+            case "NULL_LITERAL":
+                return "NULL"
+        raise self._refusal(f"a constant of the kind {node.kind.lower()}")
 
-    def _cast(self, node: dict[str, Any], wanted: str) -> str:
-        child, kind = self.write(node), _FAMILIES.get(wanted, wanted)
+    def _operation(self, node: Operation) -> str:
+        alike = node.kind.startswith("COMPARE_") or node.kind == "OPERATOR_COALESCE"
+        parts = self._together(node.parts) if alike else self.every(node.parts)
+        if (form := OPERATIONS.get(node.kind)) is None:
+            raise self._refusal(f"the operator {node.kind.lower()}")
+        if node.kind.startswith("CONJUNCTION_"):
+            return f"({form.join(parts)})"
+        return form.format(*parts, all=", ".join(parts), others=", ".join(parts[1:]))
+
+    def _case(self, node: Case) -> str:
+        *values, other = self._together([*(value for _, value in node.branches), node.parts[-1]])
+        conditions = self.every(condition for condition, _ in node.branches)
+        branches = " ".join(f"WHEN {when} THEN {then}" for when, then in zip(conditions, values, strict=True))
+        return f"CASE {branches} ELSE {other} END"
+
+    def _cast(self, node: Cast) -> str:
+        (operand,), wanted = node.parts, self._type(node)
+        child, kind = self.visit(operand), _FAMILIES.get(wanted, wanted)
         if is_moment(kind) and is_text(self._kind(child)):
-            self._check_moment(node)
+            self._check_moment(operand)
             child = dated(child) if kind == "timestamp" else child
         return guarded(f"TRY_CAST({child} AS {wanted})", kind)
 
-    def _together(self, nodes: Sequence[dict[str, Any]]) -> list[str]:
+    def _type(self, node: Cast) -> str:
+        name = node.type_name.upper()
+        if name == "DECIMAL" and all(digits.isdigit() for digits in node.parameters):
+            return f"DECIMAL({', '.join(str(int(digits)) for digits in node.parameters or ('18', '3'))})"
+        if name not in _TYPES or node.parameters:
+            raise self._refusal(f"the type {name}")
+        return _TYPES[name]
+
+    def _call(self, node: Call) -> str:
+        function = FUNCTIONS.get((node.name, len(node.parts)))
+        first = len(node.parts) if function is None or function.alike is None else function.alike
+        arguments = [*self.every(node.parts[:first]), *self._together(node.parts[first:])]
+        if function is None or not function.fits(node.parts):
+            raise self._refusal(f"the function {node.name}")
+        if function.part:
+            arguments[0] = self._part(node.parts[0])
+        if function.moment and not is_moment(kind := self._kind(arguments[-1])):
+            raise self._refusal(f"{node.name} of the type {kind}")  # Spark would make a time of a number or of a text
+        sql = function.sql.format(*arguments)
+        match function.result:
+            case "text":
+                return short(sql)
+            case "double":
+                return guarded(sql, "double")
+            case "any":
+                return guarded(sql, self._kind(sql))
+        return sql
+
+    def _part(self, node: Node) -> str:
+        given = node.text.lower() if isinstance(node, Literal) else ""
+        if given not in PARTS:
+            raise self._refusal(f"the part {given!r} of a date")
+        return given.upper()
+
+    def _together(self, nodes: Sequence[Node]) -> list[str]:
         """What becomes of one type. Spark would read text beside times as a time, and some of it by its clock."""
-        written = [self.write(node) for node in nodes]
-        kinds = ["string" if _text_of(one) is not None else "" for one in nodes]
+        written = self.every(nodes)
         kinds = [
-            kind or ("" if one["class"] == "CONSTANT" else self._kind(sql))
-            for one, sql, kind in zip(nodes, written, kinds, strict=True)
+            "string" if _is_text(node) else "" if isinstance(node, Literal) else self._kind(sql)
+            for node, sql in zip(nodes, written, strict=True)
         ]
-        numbers = [_is_number(one) or family(kind) in NUMBERS for one, kind in zip(nodes, kinds, strict=True)]
+        numbers = [_is_number(node) or family(kind) in NUMBERS for node, kind in zip(nodes, kinds, strict=True)]
         for node, kind in zip(nodes, kinds, strict=True):
-            if any(numbers) and is_text(kind) and _text_of(node) is None:  # which Spark would cast, and DuckDB refuses
-                column = node["class"] == "COLUMN_REF"
-                hint = hint_of_cast(node["column_names"][0] if column else "...", ["number"], column=column)
+            if any(numbers) and is_text(kind) and not _is_text(node):  # which Spark would cast, and DuckDB refuses
+                column = node.names[0] if isinstance(node, Column) else None
+                hint = hint_of_cast(column or "...", ["number"], column=column is not None)
                 raise InvalidParameter(
-                    f"values of one type beside each other in {self._text!r}", "text beside a number", hint.strip()
+                    f"values of one type beside each other in {self.text!r}", "text beside a number", hint.strip()
                 )
         if any(map(is_moment, kinds)):
             for node, kind in zip(nodes, kinds, strict=True):
-                if is_text(kind) and _text_of(node) is None:
+                if is_text(kind) and not _is_text(node):
                     raise self._refusal("a text beside a date or a time: cast it to one")
                 if is_text(kind):
                     self._check_moment(node)
         return written
 
-    def _check_moment(self, node: dict[str, Any]) -> None:
+    def _check_moment(self, node: Node) -> None:
         """A text that is read as a date or a time: of a constant Spark takes 'now' and 'today' for the clock."""
-        text = _text_of(node)
+        text = node.text if isinstance(node, Literal) and _is_text(node) else None
         if text is not None and not _DATED.match(text):
             raise self._refusal(f"{text!r} as a date or a time")
-        if text is None and not any(True for _ in columns_of(node, self._text)):
+        if text is None and not any(isinstance(one, Column) for one in nodes_of(node)):
             raise self._refusal("a text that is computed of constants, as a date or a time")
-
-    def _operator(self, node: dict[str, Any]) -> str:
-        alike = node["type"] in ("OPERATOR_COALESCE", "COMPARE_IN")
-        written = self._together(node["children"]) if alike else [self.write(child) for child in node["children"]]
-        match node["type"]:
-            case "OPERATOR_IS_NULL":
-                return f"({written[0]} IS NULL)"
-            case "OPERATOR_IS_NOT_NULL":
-                return f"({written[0]} IS NOT NULL)"
-            case "OPERATOR_NOT":
-                return f"(NOT {written[0]})"
-            case "OPERATOR_COALESCE":
-                return f"coalesce({', '.join(written)})"
-            case "COMPARE_IN":
-                return f"({written[0]} IN ({', '.join(written[1:])}))"
-        raise self._refusal(f"the operator {node['type'].lower()}")
-
-    def _call(self, node: dict[str, Any]) -> str:
-        name = node["function_name"].lower()
-        given = [argument["expression"] for argument in node["arguments"]]
-        alike = given[1:] if name == "if" else given if name in ("+", "-", "*", "/", "%", "nullif") else []
-        written = [*map(self.write, given[: len(given) - len(alike)]), *self._together(alike)]
-        if len(written) in _SAME_NAME and name in _SAME_NAME[len(written)]:
-            return self._bounded(f"{name}({', '.join(written)})", name)
-        if name == "replace" and len(written) == 3:
-            return _REPLACED.format(*written)
-        if len(written) == 2 and name in _BINARY:
-            return self._bounded(_BINARY[name].format(*written), name)
-        if name in ("date_trunc", "datetrunc") and len(written) == 2:
-            part = self._part(given[0])
-            self._require_moment(name, written[1])
-            return f"date_trunc('{part}', {in_range(f'TRY_CAST({written[1]} AS TIMESTAMP_LTZ)', 'timestamp')})"
-        if name in ("date_part", "datepart") and len(written) == 2:
-            self._require_moment(name, written[1])
-            return f"CAST(extract({self._part(given[0])} FROM {written[1]}) AS BIGINT)"
-        if name == "isnan" and len(written) == 1:
-            return f"nullif({written[0]} IS NULL, TRUE)"  # NaN is null by now, and DuckDB's answer to null is null
-        if name == "-" and len(written) == 1:
-            return f"try_subtract(0, {written[0]})"
-        if name in ("length", "len") and len(written) == 1:
-            return f"CAST(char_length({written[0]}) AS BIGINT)"
-        if name == "//" and all(map(_is_whole, given)):
-            return f"({written[0]} DIV nullif({written[1]}, 0))"
-        if name in ("~~", "!~~") and _is_simple_pattern(str(given[1].get("literal", {}).get("text", "\\"))):
-            return f"({written[0]} {'LIKE' if name == '~~' else 'NOT LIKE'} {written[1]})"
-        if name in _PARTS and len(written) == 1:
-            self._require_moment(name, written[0])
-            return (
-                f"CAST({name}({written[0]}) AS BIGINT)"
-                if name != "week"
-                else f"CAST(weekofyear({written[0]}) AS BIGINT)"
-            )
-        if name in ("substring", "substr", "left") and all(_is_count(argument) for argument in given[1:]):
-            return f"{'left' if name == 'left' else 'substring'}({', '.join(written)})"
-        if name == "split_part" and len(written) == 3 and _is_count(given[2]):
-            return f"split_part({', '.join(written)})"
-        raise self._refusal(f"the function {name}")
-
-    def _require_moment(self, name: str, sql: str) -> None:
-        """Spark would make a time of a number or of a text."""
-        if not is_moment(kind := self._kind(sql)):
-            raise self._refusal(f"{name} of the type {kind}")
-
-    def _bounded(self, sql: str, name: str) -> str:
-        """A result without NaN, texts over the limit and times out of range, where a function can make such."""
-        if name in _MAY_GROW:
-            return short(sql)
-        if name == "/":
-            return guarded(sql, "double")
-        return guarded(sql, self._kind(sql)) if name in _MAY_OVERFLOW else sql
-
-    def _part(self, node: dict[str, Any]) -> str:
-        given = str(node.get("literal", {}).get("text", "")).lower()
-        if given not in _PARTS:
-            raise self._refusal(f"the part {given!r} of a date")
-        return given.upper()
-
-    def _type(self, node: dict[str, Any]) -> str:
-        name = node["type_name"].upper()
-        if name == "DECIMAL":
-            digits = [child["literal"]["text"] for child in node["children"]] or ["18", "3"]
-            return f"DECIMAL({', '.join(str(int(digit)) for digit in digits)})"
-        if name not in _TYPES or node["children"]:
-            raise self._refusal(f"the type {name}")
-        return _TYPES[name]
-
-    def _constant(self, literal: dict[str, str]) -> str:
-        kind, text = literal["kind"], literal["text"]
-        if kind == "STRING":
-            return quote_text(text)
-        if kind == "INTEGER":
-            return str(int(text))
-        if kind == "NUMERIC":
-            float(text)  # digits, a point and an exponent, nothing else
-            return text if "e" not in text.lower() else f"CAST('{float(text)!r}' AS DOUBLE)"
-        if kind == "BOOLEAN":
-            return "TRUE" if text == "true" else "FALSE"
-        if kind == "NULL_LITERAL":
-            return "NULL"
-        raise self._refusal(f"a constant of the kind {kind.lower()}")
 
     def _refusal(self, got: str) -> InvalidParameter:
         return InvalidParameter(
-            f"an expression that Spark evaluates like DuckDB in {self._text!r}",
+            f"an expression that Spark evaluates like DuckDB in {self.text!r}",
             got,
             "derive the column in Spark itself, with DataFrame.withColumn, and name it here.",
         )
 
 
-def _text_of(node: dict[str, Any]) -> str | None:
-    """The text of a quoted literal."""
-    literal = node.get("literal", {})
-    return str(literal["text"]) if literal.get("kind") == "STRING" else None
+def _is_text(node: Node) -> bool:
+    """Whether it is a quoted literal."""
+    return isinstance(node, Literal) and node.kind == "STRING"
 
 
-def _is_number(node: dict[str, Any]) -> bool:
-    return node.get("literal", {}).get("kind") in ("INTEGER", "NUMERIC")
-
-
-def _is_whole(node: dict[str, Any]) -> bool:
-    """A whole number by its form: Spark would cut the fraction off other numbers before it divides."""
-    if node["class"] == "CAST":
-        return node["type_expr"]["type_name"].upper() in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
-    return bool(node.get("literal", {}).get("kind") == "INTEGER")
-
-
-def _is_count(node: dict[str, Any]) -> bool:
-    """A positive constant: negative positions and zero mean different things to the two engines."""
-    literal = node.get("literal", {})
-    return literal.get("kind") == "INTEGER" and int(literal["text"]) > 0
-
-
-def _is_simple_pattern(pattern: str) -> bool:
-    """Matched in one pass. Spark backtracks over other patterns, and one record of 65,536 letters could last for days."""
-    return "\\" not in pattern and (pattern.count("%") <= 1 or "%" not in pattern[1:-1])
+def _is_number(node: Node) -> bool:
+    return isinstance(node, Literal) and node.kind in ("INTEGER", "NUMERIC")
 
 
 def quote_text(value: str) -> str:

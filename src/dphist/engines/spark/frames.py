@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dphist.engines.duckdb.names import check_columns
 from dphist.engines.duckdb.sources import check_folders, check_types, folders_of, form_of, format_of_files, json_columns
-from dphist.engines.expressions import Expressions
+from dphist.engines.expressions import Expression
 from dphist.engines.query import Files
 from dphist.engines.relations import Derived
 from dphist.engines.spark import is_frame
@@ -101,17 +101,17 @@ def _file_columns(spark: SparkSession, files: Files, found: Sequence[str]) -> li
 
 
 def read_frame(
-    spark: SparkSession, source: object, plain: Sequence[str], checked: Expressions
+    spark: SparkSession, source: object, plain: Sequence[str], expressions: Collection[Expression]
 ) -> tuple[DataFrame, bool]:
     """A DataFrame, and whether its types were declared by itself. plain: columns that the query names itself."""
     if isinstance(source, pa.Table):
-        needed = [*plain, *(name for expression in checked.values() for name in expression.columns)]
+        needed = [*plain, *(name for expression in expressions for name in expression.columns)]
         return without_leaks(lambda: frame_of(spark, source, needed)), True
     return _opened(
         spark,
         source,
         lambda frame: (frame, True),
-        lambda files, found: _read_files(spark, files, found, plain, checked),
+        lambda files, found: _read_files(spark, files, found, plain, expressions),
     )
 
 
@@ -148,10 +148,10 @@ def _read_files(
     files: Files,
     found: Sequence[str],
     plain: Sequence[str],
-    checked: Expressions,
+    expressions: Collection[Expression],
 ) -> tuple[DataFrame, bool]:
     kind, paths = format_of_files(files, found), [str(path) for path in files.paths]
-    needed = [*plain, *(name for expression in checked.values() for name in expression.columns)]
+    needed = [*plain, *(name for expression in expressions for name in expression.columns)]
     folder = folders_of(found)[0]
     wanted = {name.casefold() for name in needed}
     used = [name for name in folder if name.casefold() in wanted]
@@ -168,7 +168,7 @@ def _read_files(
     header = csv_header(spark, paths, files, form)
     check_folders(folder, header)
     check_types(files, [*header, *folder])
-    check_columns(plain, checked, [*header, *folder], form if form.header else None)
+    check_columns(plain, expressions, [*header, *folder], form if form.header else None)
     return _declared(read_csv(spark, paths, form, header, needed, used), files), False
 
 

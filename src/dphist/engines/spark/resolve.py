@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-
 from dphist.engines.duckdb.names import check_columns
 from dphist.engines.duckdb.sources import check_unique
-from dphist.engines.expressions import check_query
+from dphist.engines.parser import read_query
 from dphist.engines.query import GroupByQuery, parse_unit
 from dphist.engines.relations import Derived
 from dphist.engines.spark import types as spark_types
@@ -33,38 +31,37 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: Vie
     def named(column: str) -> str:
         return names.setdefault(column.casefold(), f"column_{len(names)}")
 
-    with duckdb.connect(":memory:") as connection:
-        columns, checked = check_query(query, connection)
-        parts, plain = parse_unit(query.unit), list(columns)
-        for part in parts:
-            check_times(source, [part.name] if part.expression is None else checked[part.expression].columns)
-        columns += [name for expression in checked.values() for name in expression.columns]
-        definitions: tuple[str, ...] = ()
-        if isinstance(source, Derived):
-            writer = SparkWriter(spark, source.tables, connection, views, seed, source.most_rows)
-            frame, typed = derived_frame(writer, source, query, checked, columns), True
-            definitions = writer.definitions
-        else:
-            frame, typed = read_frame(spark, source, plain, checked)
-        check_unique(frame.columns)
-        check_columns(plain, checked, frame.columns, None)
-        for column in columns:
-            named(column)
-        view = views.add(narrowed(frame, names), "source")
-        if definitions:
-            shown = {name.casefold(): name for name in frame.columns}
-            listed = ", ".join(f"{ours}: {printable(shown[name])}" for name, ours in names.items())
-            definitions += (f"-- {view}: the last relation, with {listed}",)
+    columns, expressions = read_query(query)
+    parts, plain = parse_unit(query.unit), list(columns)
+    for part in parts:
+        check_times(source, [part.name] if part.expression is None else expressions[part.expression].columns)
+    columns += [name for expression in expressions.values() for name in expression.columns]
+    definitions: tuple[str, ...] = ()
+    if isinstance(source, Derived):
+        writer = SparkWriter(spark, source.tables, views, seed, source.most_rows)
+        frame, typed = derived_frame(writer, source, query, expressions, columns), True
+        definitions = writer.definitions
+    else:
+        frame, typed = read_frame(spark, source, plain, expressions.values())
+    check_unique(frame.columns)
+    check_columns(plain, expressions.values(), frame.columns, None)
+    for column in columns:
+        named(column)
+    view = views.add(narrowed(frame, names), "source")
+    if definitions:
+        shown = {name.casefold(): name for name in frame.columns}
+        listed = ", ".join(f"{ours}: {printable(shown[name])}" for name, ours in names.items())
+        definitions += (f"-- {view}: the last relation, with {listed}",)
 
-        def written(name: str, text: str | None) -> str:
-            if text is None:
-                return named(name)
-            return spark_expression(text, connection, named, lambda sql: types_of(spark, view, [sql])[0])
+    def written(name: str, text: str | None) -> str:
+        if text is None:
+            return named(name)
+        return spark_expression(expressions[text], named, lambda sql: types_of(spark, view, [sql])[0])
 
-        units = [written(part.name, part.expression) for part in parts]
-        keys = [written(key.name, key.expression) for key in query.by]
-        where = None if query.where is None else written("", query.where)
-        values = [None if m.column is None else written(m.column, m.expression) for m in query.measures]
+    units = [written(part.name, part.expression) for part in parts]
+    keys = [written(key.name, key.expression) for key in query.by]
+    where = None if query.where is None else written("", query.where)
+    values = [None if m.column is None else written(m.column, m.expression) for m in query.measures]
     types = types_of(spark, view, [*units, *keys])
     canonical = tuple(
         spark_types.canonical(expression, kind, f"the key {key.name!r}")
