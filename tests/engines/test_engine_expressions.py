@@ -8,8 +8,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 from engine_oracle import ENGINES, Engine, every_engine, groups_of
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dphist as dp
+from dphist.columns import joined_name, quoted, split_name, split_unit
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.parser import read_expression
 from dphist.engines.query import GroupByQuery, Key, parse_key
@@ -219,6 +222,16 @@ def test_an_error_in_one_record_is_a_null(engine: Engine) -> None:
 )
 def test_parsing_keys(text: str, key: Key) -> None:
     assert parse_key(text) == key
+
+
+@given(
+    st.text(min_size=1),
+    st.none() | st.text(min_size=1).filter(lambda text: text.strip() == text != "" and text[0] != "="),
+)
+def test_a_name_and_its_expression_are_joined_as_they_are_split(name: str, expression: str | None) -> None:
+    text = joined_name(name, expression)
+    assert split_name(text) in ((name, expression), (name, quoted(name) if expression is None else expression))
+    assert split_unit(joined_name(name, None, unit=True)) in ((name, None), (name, quoted(name)))
 
 
 def test_queries_are_checked() -> None:

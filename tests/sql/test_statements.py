@@ -16,6 +16,7 @@ import pytest
 
 import dphist as dp
 from command_line import dphist
+from dphist.engines import parser
 
 PEOPLE = 3_000
 EVENTS = pa.table(
@@ -34,6 +35,27 @@ PRIVATE = f"SELECT {CLAUSE})"
 @pytest.fixture
 def con() -> Any:
     return dp.connect(tables={"events": EVENTS, "urls": dp.public(URLS)}, unit="user_id")
+
+
+def test_a_statement_is_read_once(con: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines get the trees that were checked: to run a statement, DuckDB's parser reads no expression of it again."""
+    texts: list[str] = []
+
+    def noted(sql: str) -> dict[str, Any]:
+        texts.append(sql)
+        return read(sql)
+
+    read = parser.serialized
+    monkeypatch.setattr(parser, "serialized", noted)
+    parser.read_expression.cache_clear()
+    rest = "UPPER(url) AS u, SUM(likes * 2, contribution_bounds_per_group => (0, 2)) FROM events WHERE amount < 9"
+    script = con.prepare(f"{PRIVATE} {rest} GROUP BY 1")
+    before = set(texts)
+    assert len(before) == len(texts) == 4
+    script.check()
+    script.run()
+    assert set(texts) == before
+    assert len(texts) == len(before)
 
 
 @pytest.mark.parametrize(

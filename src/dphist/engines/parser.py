@@ -120,17 +120,17 @@ def read_unit(part: Key) -> Expression:
 
 def serialized(sql: str) -> dict[str, Any]:
     """DuckDB's syntax tree of a statement, which is not run; where it cannot be read, `error` is true."""
-    return dict(json.loads(_serialized(sql)))
+    try:
+        return dict(json.loads(_serialized(sql)))
+    except (duckdb.Error, UnicodeEncodeError):
+        return {"error": True}
 
 
 @lru_cache(maxsize=2)
 def _serialized(sql: str) -> str:
     """As DuckDB gives it. Two are kept: two texts are compared before one of them is read."""
-    try:
-        with _database(os.getpid()).cursor() as connection:
-            return str(connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
-    except (duckdb.Error, UnicodeEncodeError):
-        return '{"error": true}'
+    with _database(os.getpid()).cursor() as connection:
+        return str(connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
 
 
 def read_alike(text: str, other: str, *, queries: bool) -> bool:

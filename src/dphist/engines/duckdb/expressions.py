@@ -64,12 +64,12 @@ class Steps:
         self, connection: duckdb.DuckDBPyConnection, columns: Mapping[str, str], *, guarded: bool = False
     ) -> None:
         self._connection = connection
-        self._names = {name.casefold(): name for name in columns}
-        self._types: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._types: dict[str, str] = {}  # by quoted names, as levels are
         self._levels: list[dict[str, str]] = [{}]
         for name, kind in columns.items():
-            quoted = quote_identifier(name)
-            self._levels[0][name], self._types[name] = (quoted, kind) if guarded else keytypes.column(quoted, kind)
+            quoted = self._names[name.casefold()] = quote_identifier(name)
+            self._levels[0][quoted], self._types[quoted] = (quoted, kind) if guarded else keytypes.column(quoted, kind)
 
     def source(self, table: str) -> str:
         """All of it as a table expression over `table`."""
@@ -84,8 +84,8 @@ class Steps:
 
     def column(self, name: str) -> Piece:
         """A column of the source, without regard to case, as SQL reads names."""
-        actual = self._names[name.casefold()]
-        return Piece(quote_identifier(actual), self._types[actual], 0)
+        quoted = self._names[name.casefold()]
+        return Piece(quoted, self._types[quoted], 0)
 
     def write(self, expression: Expression) -> Piece:
         """Add the steps of an expression; the last one is its value."""
@@ -111,13 +111,13 @@ class Steps:
             self._levels.append({})
         raw = self._new_name()
         self._levels[level][raw] = f"TRY({sql})"
-        guarded, kind = keytypes.column(quote_identifier(raw), kind)
-        if guarded == quote_identifier(raw):
-            self._types[raw] = kind
-            return Piece(guarded, kind, level)
-        name = self._new_name()
-        self._levels[level + 1][name], self._types[name] = guarded, kind
-        return Piece(quote_identifier(name), kind, level + 1)
+        guarded, kind = keytypes.column(raw, kind)
+        name = raw
+        if guarded != raw:
+            level, name = level + 1, self._new_name()
+            self._levels[level][name] = guarded
+        self._types[name] = kind
+        return Piece(name, kind, level)
 
     def type_named(self, name: str) -> str:
         """The type that a name or an alias stands for, without its parameters; the name itself if there is none."""
@@ -128,11 +128,11 @@ class Steps:
 
     def _new_name(self) -> str:
         taken = {name.casefold() for level in self._levels for name in level}
-        return next(name for number in count(1) if (name := f"step_{number}") not in taken)
+        return next(name for number in count(1) if (name := f'"step_{number}"') not in taken)
 
     def _type_of(self, sql: str, text: str, parts: Sequence[Piece]) -> str:
         """From the types of columns and earlier steps alone."""
-        nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote_identifier(name)}" for name, kind in self._types.items())
+        nulls = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in self._types.items())
         types = list(dict.fromkeys(part.type_name for part in parts))
         return self._described(f"SELECT {sql} AS step FROM (SELECT {nulls}) AS record", text, types)
 
@@ -311,7 +311,7 @@ def _hint_of_cast(part: Piece, families: Iterable[str]) -> str:
 
 def _listed(columns: Mapping[str, str], depth: int) -> str:
     start = "\n" + _INDENT * (depth + 1)
-    return start + f",{start}".join(f"{sql} AS {quote_identifier(name)}" for name, sql in columns.items())
+    return start + f",{start}".join(f"{sql} AS {name}" for name, sql in columns.items())
 
 
 def _families(function: Function, number: int) -> Sequence[str] | None:
