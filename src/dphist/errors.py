@@ -65,10 +65,12 @@ class InvalidParameter(DphistError, ValueError):
     """A parameter outside its domain.
 
     pointer: where in a text of the user's own something is wrong: the line, and under it a caret. place: where in a statement,
-    from its first character to the one behind the last; who has the statement makes a pointer of it.
+    from its first character to the one behind the last; who has the statement makes a pointer of it. inside: of a problem in an
+    expression its text, the letter where the problem begins, and the problem without that place.
     """
 
     pointer: str = ""
+    inside: tuple[str, int, InvalidParameter] | None = None
     place: tuple[int, int] | None = None
 
     def __init__(self, expected: str, got: object, hint: str = "") -> None:

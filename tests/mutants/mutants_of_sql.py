@@ -77,6 +77,15 @@ _RELATING: Final = _in_file(
     ("natural-join", "        if method:\n", "        if False:\n", "columns that are compared are written down", _JOINS),
     ("recursive", 'if clause.args.get("recursive"):', "if False:", "no query repeats itself", _WITH),
     ("renamed-by-cte", 'if one.args["alias"].args.get("columns"):', "if False:", "names of columns are those of SELECT", _WITH),
+    ("private-inside-private", 'if isinstance(node.args.get("hint"), PrivacyClause):', "if False:",
+     "a private SELECT is not read as a table", _OPEN),
+    ("public-scan", "        if not table.public:\n            scan = self._owned",
+     "        if False:\n            scan = self._owned",
+     "a private table has a unit", f"{_ACCEPTED}[a count of people]"),
+)  # fmt: skip
+
+_GROUPING: Final = _in_file(
+    "sql/grouping.py",
     ("replaced-star", 'if star.args.get("replace") or star.args.get("rename"):', "if False:",
      "a star is the columns that are there", _LOST),
     ("computed-unit-kept", "if isinstance(node, exp.Column) and (found := rows.search(node)) and not found[0][1]:",
@@ -85,12 +94,7 @@ _RELATING: Final = _in_file(
     ("any-fold", "if function is None or", "function = function or \"max\"\n        if",
      "aggregates of a subquery are listed ones",
      _AGGREGATES),
-    ("private-inside-private", 'if isinstance(node.args.get("hint"), PrivacyClause):', "if False:",
-     "a private SELECT is not read as a table", _OPEN),
     ("distinct-on", 'if distinct.args.get("on"):', "if False:", "no row is chosen by its order", _FROM),
-    ("public-scan", "        if not table.public:\n            scan = self._owned",
-     "        if False:\n            scan = self._owned",
-     "a private table has a unit", f"{_ACCEPTED}[a count of people]"),
 )  # fmt: skip
 
 _EXPRESSIONS: Final = (
@@ -200,4 +204,4 @@ _OUTER: Final = _in_file(
      _GROWN),
 )  # fmt: skip
 
-MUTANTS: Final[tuple[Mutant, ...]] = (*_RULES, *_RELATING, *_EXPRESSIONS, *_OUTER)
+MUTANTS: Final[tuple[Mutant, ...]] = (*_RULES, *_RELATING, *_GROUPING, *_EXPRESSIONS, *_OUTER)

@@ -1,4 +1,4 @@
-"""Trees of relations (`relations`) as SQL: every relation a view over the views below it, with the columns that somebody wants.
+"""Trees of relations (`relations`) as SQL: every relation is a view over the views below it, with the columns that are wanted.
 
 What holds for every view, by induction over the tree:
 
@@ -80,14 +80,14 @@ class Reads:
 
 
 def reads_of(relation: Scan, wanted: Sequence[str]) -> Reads:
-    """By names alone."""
+    """Find what a scan reads, by names alone."""
     own = {name: relation.columns[name] for name in wanted if name in relation.columns}
     unit, text = relation.unit if relation.unit in wanted else None, relation.unit_expression
     return Reads(own, unit, () if unit is None or text is None else (read_unit(Key(unit, text)),))
 
 
 class Writer(Words, Protocol):
-    """Where engines differ. Names are those of the tree. most_rows: see `joins`."""
+    """What engines write differently. Names are names of the tree. most_rows: see `joins`."""
 
     most_rows: int | None
 
@@ -102,7 +102,7 @@ class Writer(Words, Protocol):
         ...
 
     def quote(self, name: str) -> str:
-        """A column as an identifier of the engine's."""
+        """A column as an identifier of the engine."""
         ...
 
     def scan(self, relation: Scan, wanted: Sequence[str]) -> Written:
@@ -126,7 +126,7 @@ class Writer(Words, Protocol):
         ...
 
     def key(self, column: str, kind: str, role: str) -> tuple[str, str]:
-        """A column so that equal values have equal bits, as keys of groups have, and its type; or a refusal by its type."""
+        """A column with equal bits for equal values, as keys of groups have, and its type; or a refusal by its type."""
         ...
 
     def addable(self, kind: str) -> bool:
@@ -143,7 +143,7 @@ class Writer(Words, Protocol):
 
 
 def write(relation: Relation, wanted: Iterable[str], writer: Writer) -> Written:
-    """The view of a relation with the columns that are wanted, and one if there are none: rows are counted, too.
+    """The view of a relation with the columns that are wanted. At least one column stays, as rows are counted, too.
 
     Raises:
         InvalidParameter: types that do not fit, with the place of the relation.
@@ -161,7 +161,7 @@ def write(relation: Relation, wanted: Iterable[str], writer: Writer) -> Written:
 
 
 def check_owner(derived: Derived, query: GroupByQuery, expressions: Mapping[str, Expression]) -> None:
-    """Refuse any unit but the one that the rows of a tree are proved to belong to."""
+    """Refuse any other unit than the one to which the rows of a tree are proved to belong."""
     found = owner(derived.relation)
     if found.public:
         raise InvalidParameter(
@@ -205,7 +205,7 @@ def _write(relation: Relation, wanted: Sequence[str], writer: Writer) -> Written
 
 
 def _join(relation: Join, wanted: Sequence[str], writer: Writer) -> Written:
-    """Rows beside each other: of a unit, so many as `joins` allows."""
+    """Rows beside each other, of each unit at most as many as `joins` allows."""
     sides, owners = (relation.left, relation.right), (owner(relation.left), owner(relation.right))
     views = []
     for number, side in enumerate(sides):
@@ -306,7 +306,7 @@ def _fold(relation: Fold, wanted: Sequence[str], writer: Writer) -> Written:
 
 
 def _folded(folded: Folded, child: Written, writer: Writer) -> str:
-    """Of the values that are not null. A whole sum that 64 bits cannot hold is null."""
+    """An aggregate of the values that are not null. A whole sum that 64 bits cannot hold is null."""
     if folded.column is None:
         return "COUNT(*)"
     sql, kind = f"a.{writer.quote(folded.column)}", child.types[folded.column]

@@ -169,6 +169,7 @@ def at(problem: InvalidParameter, text: str, place: Place) -> InvalidParameter:
     where = "at the end" if start >= len(text) else f"at character {start + 1}"
     located = type(problem)(problem.expected, f"{problem.got} {where}", problem.hint)
     carets = max(1, min(end, line_start + len(line)) - start)
+    located.inside = text, start, problem
     located.pointer = f"{line}\n{' ' * (start - line_start)}{'^' * carets}"
     return located
 

@@ -23,15 +23,15 @@ from typing import Final, Protocol
 from dphist.engines.relations import Combine, Filter, Fold, Matching, Relation, Select, Values
 
 MOST_ROWS: Final = 65_536
-"""Of one unit, that a join makes of rows with several partners, unless a statement says otherwise."""
+"""How many rows of one unit a join makes of rows with several partners, unless a statement says otherwise."""
 
 
 class Words(Protocol):
-    """What engines call differently."""
+    """Words that differ from engine to engine."""
 
     @property
     def materialized(self) -> str:
-        """Let a stage of a query be computed once: its source may be there once only."""
+        """The word that lets a stage of a query be computed once: some sources can be read only once."""
         ...
 
     def exact_sum(self, whole: str) -> str:
@@ -39,7 +39,7 @@ class Words(Protocol):
         ...
 
     def ordered(self, column: str, kind: str) -> str:
-        """A column of any type as one that can be hashed and ordered."""
+        """A column of any type in a form that can be hashed and ordered."""
         ...
 
     def priority(self, columns: Sequence[str]) -> str:
@@ -75,7 +75,7 @@ def is_unique(relation: Relation, columns: Sequence[str]) -> bool:
 
 
 def joined_sql(left: Side, right: Side, word: str, wanted: Mapping[str, str]) -> str:
-    """A join as it is. wanted: the columns, each with its name."""
+    """A join without a limit. wanted: the columns, each with its name."""
     condition = " AND ".join(f"{one} = {other}" for one, other in zip(left.keys, right.keys, strict=True))
     columns = ", ".join(f"{column} AS {name}" for column, name in wanted.items())
     return (

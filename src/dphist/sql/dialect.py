@@ -28,13 +28,13 @@ _DELIMITED: Final = (
     exp.Paren, exp.Dot, exp.Case, exp.If, exp.Cast, exp.AggFunc, exp.Anonymous, exp.Bracket, exp.Array, exp.Unnest,
     exp.PropertyEQ, exp.Kwarg, exp.Slice, exp.SubqueryPredicate, exp.Struct, exp.WeekStart
 )  # fmt: skip
-"""What has an end of its own."""
+"""Nodes whose text ends with a sign of their own, so that they need no brackets."""
 
 _FROM_THE_LEFT: Final = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.DPipe)
 
 
 class NoForm(ValueError):
-    """What DuckDB cannot say, with what to write instead."""
+    """A node that DuckDB cannot express, with what to write instead."""
 
     def __init__(self, node: exp.Expr, got: str, hint: str) -> None:
         super().__init__(got)
@@ -97,7 +97,7 @@ def _is_operation(node: exp.Expr) -> bool:
 
 
 def as_duckdb(tree: exp.Expr) -> exp.Expr:
-    """A copy of a tree in which what DuckDB would read otherwise is written as it has to be."""
+    """A copy of a tree in which the rules have replaced every node that DuckDB would read otherwise."""
     tree = tree.copy()
     for node in reversed(list(tree.walk())):  # what is inside comes first
         rule = _RULES.get(type(node))
@@ -121,12 +121,12 @@ def _case(condition: exp.Expr, value: exp.Expr, otherwise: exp.Expr | None = Non
 
 
 def _length(node: Any) -> exp.Expr:
-    """Of a text; sqlglot asks for the type, as BigQuery has one of bytes, too."""
+    """LENGTH of a text. sqlglot would ask for the type, as BigQuery has a LENGTH of bytes, too."""
     return _call("length", node.this)
 
 
 def _extract(node: Any) -> exp.Expr | None:
-    """Weeks begin on Sundays, and days of the week with 1."""
+    """EXTRACT, where weeks begin on Sundays and days of the week with 1."""
     part, value = node.this, node.expression
     name = f"WEEK({part.this.name})" if isinstance(part, exp.WeekStart) else part.name
     match name.upper():
@@ -146,12 +146,12 @@ def _extract(node: Any) -> exp.Expr | None:
 
 
 def _timestamp_diff(node: Any) -> exp.Expr:
-    """Whole hours and days; `date_diff` counts how often the clock strikes between the two."""
+    """TIMESTAMP_DIFF counts whole hours and days; `date_diff` counts how often the clock strikes between the two."""
     return _call("date_sub", exp.Literal.string(node.args["unit"].name.lower()), node.expression, node.this)
 
 
 def _substring(node: Any) -> exp.Expr | None:
-    """The place 0 is the first, as 1 is, and so is one before the text."""
+    """SUBSTR, where the place 0 is the first, as 1 is, and so is a place before the text."""
     start = node.args.get("start")
     if not isinstance(start, exp.Expr) or (isinstance(start, exp.Literal) and start.name != "0"):
         return None
@@ -164,14 +164,14 @@ def _substring(node: Any) -> exp.Expr | None:
 
 
 def _like(node: Any) -> None:
-    """A backslash escapes in BigQuery, and is a letter in DuckDB."""
+    """LIKE, where a backslash escapes in BigQuery and is a letter in DuckDB."""
     if any("\\" in str(one.this) for one in node.expression.find_all(exp.Literal, exp.RawString)):
         hint = "write STARTS_WITH(x, '50%'), ENDS_WITH(x, '_') or STRPOS(x, '50%') > 0, where % and _ are letters."
         raise NoForm(node, "LIKE with a backslash in its pattern", hint)
 
 
 def _last_day(node: Any) -> None:
-    """Of a month: DuckDB has no other."""
+    """LAST_DAY of a month: DuckDB has no other."""
     unit = node.args.get("unit")
     if unit is not None and unit.name.upper() != "MONTH":
         name = f"WEEK({unit.this.name})" if isinstance(unit, exp.WeekStart) else unit.name.upper()
@@ -182,7 +182,7 @@ def _last_day(node: Any) -> None:
 
 
 def _regexp_extract(node: Any) -> exp.Expr | None:
-    """The group, or the whole where there is none; null where nothing matches."""
+    """REGEXP_EXTRACT gives the group, or the whole match where there is no group; null where nothing matches."""
     pattern = node.expression
     if not isinstance(pattern, exp.Literal | exp.RawString) or node.args.get("position") or node.args.get("occurrence"):
         return None

@@ -111,15 +111,8 @@ def _lines(relation: Relation, depth: int = 1) -> Iterator[str]:
 
 
 def _children(relation: Relation) -> list[Relation]:
-    match relation:
-        case Scan() | Values():
-            return []
-        case Join() | Combine():
-            return [relation.left, relation.right]
-        case Matching():
-            return [relation.child, relation.listed]
-        case _:
-            return [relation.child]
+    names = ("child", "listed", "left", "right")
+    return [getattr(relation, name) for name in names if hasattr(relation, name)]
 
 
 def _words(relation: Relation) -> str:

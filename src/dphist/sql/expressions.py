@@ -1,4 +1,4 @@
-"""Expressions of a statement: each is one of a single row, written out for DuckDB and read by its own parser, once.
+"""Expressions of a statement: each is a function of one row, written for DuckDB and read by DuckDB's parser, once.
 
 DuckDB must find the same columns in the text as sqlglot did in the tree, and only examined functions. So no text has two
 readings, and engines get the very tree that was checked here.
@@ -6,7 +6,6 @@ readings, and engines get the very tree that was checked here.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from dphist.sql.tables import Table
 from dphist.words import did_you_mean
 
 MOST_RELATIONS: Final = 200
-"""Of one statement, with every use of a WITH counted."""
+"""How many relations one statement may have. Each use of a query of WITH counts."""
 
 _CLAUSES: Final = {
     "distinct": "DISTINCT", "group": "GROUP BY", "having": "HAVING", "qualify": "QUALIFY", "windows": "WINDOW",
@@ -76,14 +75,14 @@ class Expressions:
         return located(InvalidParameter(expected, got, hint), self.text, place_of(node))
 
     def owner(self, relation: Relation) -> Owner:
-        """Whose rows they are, or a refusal with its place."""
+        """Find whose rows a relation has, or refuse it at its place."""
         try:
             return owner(relation)
         except Unproved as problem:
             raise located(problem, self.text, problem.place) from None
 
     def table_named(self, name: str) -> Table | None:
-        """A table without regard to case."""
+        """Find a table by its name in any case."""
         return next((one for one in self.tables.values() if one.name.casefold() == name.casefold()), None)
 
     def expression(
@@ -118,7 +117,7 @@ class Expressions:
             self._check_node(one)
             if isinstance(one, exp.Column):
                 if keys is not None:
-                    self.find(one, rows, one)
+                    self.find(one, rows)
                     hint = "put it into GROUP BY, or into an aggregate."
                     raise self.refuse(one, "columns of GROUP BY and aggregates", repr(one.name), hint)
                 return self._spelled(one, rows, named)
@@ -131,11 +130,12 @@ class Expressions:
         return found
 
     def _checked(self, node: exp.Expr, tree: exp.Expr, columns: set[str]) -> Expression:
+        text = ""
         try:
-            found = read_expression(written_as_read(tree))
+            found = read_expression(text := written_as_read(tree))
         except InvalidParameter as problem:
             place = problem.place or place_of(_culprit(problem, node))
-            raise located(_of_statement(problem), self.text, place) from None
+            raise located(_of_statement(problem, text), self.text, place) from None
         if {name.casefold() for name in found.columns} != columns:
             raise self.refuse(
                 node,
@@ -146,16 +146,16 @@ class Expressions:
         return found
 
     def _spelled(self, column: exp.Column, rows: Rows, named: Callable[[str], exp.Expr]) -> exp.Expr:
-        """A column, or a field of one."""
+        """The column of the tree that a column of the statement means, with its fields."""
         parts = [part.name for part in column.parts]
-        inside, fields = self._resolved(column, rows)
+        inside, fields = self.find(column, rows)
         found = named(inside)
         for name in parts[len(parts) - fields :] if fields else ():
             found = exp.Dot(this=found, expression=exp.to_identifier(name, quoted=True))
         return found
 
     def _listed(self, node: exp.In) -> exp.In:
-        """x IN UNNEST([1, 2]) as x IN (1, 2)."""
+        """Write x IN UNNEST([1, 2]) as x IN (1, 2)."""
         unnest = node.args["unnest"]
         array = unnest.expressions[0] if isinstance(unnest, exp.Unnest) and len(unnest.expressions) == 1 else None
         if not isinstance(array, exp.Array):
@@ -163,7 +163,7 @@ class Expressions:
         return exp.In(this=node.this.copy(), expressions=[one.copy() for one in array.expressions])
 
     def _check_node(self, node: exp.Expr) -> None:
-        """What is no function of one row, by its own name."""
+        """Refuse a node that is no function of one row, by the name of the node."""
         if isinstance(node, exp.Query | exp.Exists):
             hint = "join the table, or write IN (SELECT ...) as a condition of its own in WHERE."
             raise self.refuse(node, "an expression of one row", "a subquery", hint)
@@ -185,7 +185,8 @@ class Expressions:
         if isinstance(node, exp.GroupingSets | exp.Rollup | exp.Cube):
             raise self.refuse(node, "GROUP BY columns and expressions", words_of(node), NEVER["rollup"])
 
-    def _resolved(self, column: exp.Column, rows: Rows, at: exp.Expr | None = None) -> tuple[str, int]:
+    def find(self, column: exp.Column, rows: Rows, at: exp.Expr | None = None) -> tuple[str, int]:
+        """The column of the tree that a name means, and how many parts of the name are fields."""
         found = rows.search(column)
         if len(found) == 1:
             return found[0]
@@ -224,10 +225,6 @@ class Expressions:
         listed = f"the columns are {', '.join(names[:20])}." if names else ""
         return (did_you_mean(name, names) or listed).strip()
 
-    def find(self, column: exp.Column, rows: Rows, at: exp.Expr) -> str:
-        """The column of the tree that a name means."""
-        return self._resolved(column, rows, at)[0]
-
     def fresh(self, name: str) -> str:
         """A name that no other column of the statement has."""
         found, number = name, 1
@@ -238,7 +235,7 @@ class Expressions:
         return found
 
     def counted(self, relation: Relation, node: exp.Expr) -> Relation:
-        """The same relation, one more of a number that is limited."""
+        """Count a relation, and refuse it if the statement has too many."""
         self._relations += 1
         if self._relations > MOST_RELATIONS:
             hint = "each use of a WITH is one more."
@@ -257,24 +254,21 @@ class Expressions:
 
 
 def in_statement(problem: InvalidParameter, text: str, places: Mapping[str, tuple[int, int]]) -> InvalidParameter:
-    """What an engine says of an expression by its types, at the place in the statement that the expression comes from."""
-    written_as = re.search(r" in ('.*'|\".*\")$", problem.expected, flags=re.DOTALL)
-    found = re.search(r" at character (\d+)$", str(problem.got))
-    if written_as is None or found is None:
+    """Show what an engine says of an expression at the place in the statement where the expression stands."""
+    if problem.inside is None:
         return problem
-    whole, at = ast.literal_eval(written_as[1]), int(found[1]) - 1
+    whole, at, _ = problem.inside
     around = [one for one in places if any(m.start() <= at < m.end() for m in re.finditer(re.escape(one), whole))]
-    return located(_of_statement(problem), text, places[max(around, key=len)]) if around else problem
+    return located(_of_statement(problem, whole), text, places[max(around, key=len)]) if around else problem
 
 
-def _of_statement(problem: InvalidParameter) -> InvalidParameter:
-    """A problem with an expression, without the text that was written for the engine: its place in the statement is shown."""
-    expected = re.sub(r" in ('|\").*\1$", "", problem.expected, flags=re.DOTALL)
-    got = re.sub(r" at (the end|character \d+)$", "", str(problem.got))
+def _of_statement(problem: InvalidParameter, text: str) -> InvalidParameter:
+    """Say a problem with an expression without DuckDB's text of it: the place in the statement is shown instead."""
+    plain = problem if problem.inside is None else problem.inside[2]
+    expected = plain.expected.removesuffix(f" in {text!r}")
     if expected == "one SQL expression":
-        expected, got, hint = "an expression that DuckDB can read", "another", "write it another way."
-        return InvalidParameter(expected, got, hint)
-    return InvalidParameter(expected, got, problem.hint or "make it shorter.")
+        return InvalidParameter("an expression that DuckDB can read", "another", "write it another way.")
+    return InvalidParameter(expected, plain.got, plain.hint or "make it shorter.")
 
 
 def _culprit(problem: InvalidParameter, node: exp.Expr) -> exp.Expr:

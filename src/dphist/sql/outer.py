@@ -40,11 +40,11 @@ _ALLOWED: Final = (
     " AND NOT coalesce(has_side_effects, false)"
 )
 KEPT: Final = "the error has them as `releases`"
-"""Where the private tables are whose outer query failed."""
+"""Where the user finds the private tables after their outer query failed."""
 
 _LONG_TEXTS: Final = ("repeat", "lpad", "rpad", "list_resize", "array_resize")
 _GROWING: Final = {**dict.fromkeys(("generate_series", "range"), 1_000_000), **dict.fromkeys(_LONG_TEXTS, 10_000)}
-"""Functions whose result is as large as a number says, and the largest number."""
+"""Functions that make a result as large as a number says, each with the largest number allowed."""
 _REFUSED: Final = frozenset(
     {"getenv", "getvariable", "current_setting", "pg_typeof", "query", "query_table", "error", "json_serialize_plan"}
 )
@@ -80,7 +80,7 @@ def check_outer(statement: exp.Expr, relating: Expressions) -> set[str]:
 
 
 def _is_defined(node: exp.Expr, name: str) -> bool:
-    """Whether a name is one of a WITH around it. A query of WITH sees those before it, not itself."""
+    """Whether a WITH around a node defines a name. A query of WITH sees the queries before it, not itself."""
     own: exp.Expr | None = None
     for parent in ancestors(node):
         own = parent if isinstance(parent, exp.CTE) else own
@@ -93,7 +93,7 @@ def _is_defined(node: exp.Expr, name: str) -> bool:
 
 
 def _drop_unread(statement: exp.Expr) -> None:
-    """Take out queries of WITH that no table names, the last first."""
+    """Take out queries of WITH that no table names. The last goes first: it may be the only reader of another."""
     for clause in list(statement.find_all(exp.With)):
         for one in reversed(list(clause.expressions)):
             holder = clause.parent
@@ -126,7 +126,7 @@ def outer_sql(statement: exp.Expr) -> str:
 
 
 def check_sql(sql: str, tables: set[str]) -> None:
-    """One SELECT of these tables and of functions without side effects, as DuckDB itself reads it."""
+    """Refuse a text unless DuckDB reads it as one SELECT of these tables and of functions without side effects."""
     parsed = serialized(sql)
     if parsed["error"] or len(parsed["statements"]) != 1:
         raise InvalidParameter("an outer query that DuckDB can read", "another", "write it another way.")
@@ -152,7 +152,7 @@ def check_sql(sql: str, tables: set[str]) -> None:
 
 
 def _check_size(node: dict[str, Any], name: str) -> None:
-    """Refuse what would be built of nothing: DuckDB computes constants while it only looks at a query."""
+    """Refuse large results of constants alone: DuckDB computes them while it only looks at a query."""
     arguments = [one["expression"] for one in node["arguments"]]
     sizes = arguments[1:] if name in _LONG_TEXTS else arguments
     parts = [one for size in sizes for one in raw_nodes(size) if "class" in one]
@@ -175,7 +175,7 @@ def _size(literal: dict[str, Any]) -> float:
 
 @functools.cache
 def _allowed() -> frozenset[str]:
-    """The functions that DuckDB says to have no side effects; asked once, as it lists thousands."""
+    """The functions that have no side effects, as DuckDB says. It lists thousands, so that it is asked once."""
     with duckdb.connect(":memory:") as connection:
         names = {str(name) for (name,) in connection.execute(_ALLOWED).fetchall()} - _REFUSED
         return frozenset({*FUNCTIONS, *(name for name in names if not name.startswith("__"))})  # for the engine itself
@@ -197,7 +197,7 @@ def bind(sql: str, released: Mapping[str, pa.Table], public: Sequence[Table], at
 def compute(
     sql: str, released: Mapping[str, pa.Table], public: Sequence[Table], attach: Attach, settings: PerformanceSettings
 ) -> pa.Table:
-    """The answer."""
+    """Run an outer query on the published tables."""
     with _opened(sql, released, public, attach, settings, rows=True) as connection:
         try:
             return _as_text(connection, connection.sql(sql).to_arrow_table())
@@ -220,7 +220,7 @@ def _opened(
     *,
     rows: bool,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A session that holds these tables and can read nothing else. rows: public ones are read, else they are columns alone."""
+    """A session that holds these tables and can read nothing else. Without `rows` public tables are columns without rows."""
     with session(settings) as connection:
         connection.execute("SET preserve_insertion_order = true")
         for name, table in released.items():
@@ -240,7 +240,7 @@ def _opened(
 
 
 def _as_text(connection: duckdb.DuckDBPyConnection, table: pa.Table) -> pa.Table:
-    """Objects, as reports are, become JSON: files and people read that."""
+    """Write objects, such as reports, as JSON, which files can hold and people can read."""
     nested = [field.name for field in table.schema if _holds_struct(field.type)]
     if not nested:
         return table
@@ -269,7 +269,7 @@ def published_table(private: PrivateSelect, release: Release) -> pa.Table:
 
 
 def empty_table(private: PrivateSelect) -> pa.Table:
-    """The same without rows, before it is known what types the keys have: null stands for any."""
+    """The same table without rows. Nobody knows the types of the keys yet: the type of null stands for any."""
     columns: dict[str, Any] = {f"key_{place}": pa.nulls(0) for place in range(1, private.keys + 1)}
     for number, one in enumerate(private.aggregates, 1):
         columns |= {name: pa.nulls(0, pa.float64()) for name in _names(one, number)}
@@ -277,7 +277,7 @@ def empty_table(private: PrivateSelect) -> pa.Table:
 
 
 def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table, *, grouped: bool) -> dict[str, Any]:
-    """Value, error and interval of an aggregate; null where no bounds could be found."""
+    """Value, error and interval of an aggregate; null where the release found no bounds."""
     names, places = ["count"], [""]
     columns: dict[str, Any] = {}
     if one.constant is not None:
@@ -318,7 +318,7 @@ def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table,
 
 
 def _names(one: Aggregated, number: int) -> list[str]:
-    """What the columns of an aggregate are called."""
+    """The names of the columns of an aggregate."""
     places = [f"_{place}" for place in range(1, len(one.probabilities) + 1)] or [""]
     names = [f"{word}_{number}{place}" for word in ("value", "error", "low", "high") for place in places]
     return names + [f"{word}_{number}" for word in ("lower", "upper", "inputs", "outside")]

@@ -1,4 +1,4 @@
-"""From the FROM and WHERE of a statement to a tree of relations: names, scopes, and nothing but listed clauses.
+"""FROM and WHERE of a statement become a tree of relations: names, scopes, and nothing but listed clauses.
 
 Whose rows they are is decided by the tree (`engines.relations.owner`), not here. What is not listed here is refused by its
 name, with its place in the text.
@@ -7,21 +7,17 @@ name, with its place in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from sqlglot import exp
 
 from dphist.columns import split_unit
-from dphist.engines.expressions import Expression
 from dphist.engines.relations import (
     Combination,
     Combine,
     Filter,
     Fold,
-    Folded,
-    FoldFunction,
     Join,
     Matching,
     Relation,
@@ -33,19 +29,16 @@ from dphist.engines.relations import (
 )
 from dphist.errors import InvalidParameter
 from dphist.sql.dialect import written
-from dphist.sql.expressions import NEVER, Expressions
+from dphist.sql.expressions import NEVER
+from dphist.sql.grouping import Grouping
 from dphist.sql.parse import PrivacyClause, called, located, place_of
-from dphist.sql.scope import Definition, Rows, Scope, Visible, conjuncts, has_aggregate, plain_column, words_of
+from dphist.sql.scope import Definition, Rows, Scope, Visible, conjuncts, words_of
 from dphist.sql.tables import Table
 from dphist.words import did_you_mean
 
-_FOLDS: Final[dict[type[exp.Expr], FoldFunction]] = {
-    exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max"
-}  # fmt: skip
-
 
 @dataclass(slots=True, eq=False)
-class Relating(Expressions):
+class Relating(Grouping):
     """One statement on its way to relations. unit: the column of OPTIONS, for tables whose unit is not declared.
 
     asked: the names in the statement, without case. unnamed: columns that it does not name, of tables whose first line may be a
@@ -64,7 +57,7 @@ class Relating(Expressions):
     # FROM and WHERE
 
     def rows_of(self, select: exp.Select, scope: Scope) -> Rows:
-        """What FROM and WHERE leave."""
+        """The rows that FROM and WHERE leave."""
         source = select.args.get("from_")
         if source is None:
             raise self.refuse(select, "a FROM clause", "none", "name a table: FROM events.")
@@ -87,7 +80,7 @@ class Relating(Expressions):
         inside = condition.this if isinstance(condition, exp.Not) else condition
         inside = inside.unnest() if isinstance(inside, exp.Paren) else inside
         if isinstance(inside, exp.In) and inside.args.get("query") is not None:
-            rows, column = self._column(rows, inside.this)
+            rows, column = self.column(rows, inside.this)
             try:
                 listed = self.query(inside.args["query"], scope, rows)
             except Unproved:  # a private table that has lost its unit: to add it would not help here
@@ -186,7 +179,7 @@ class Relating(Expressions):
         return replace(scan, unit=self.fresh(kind), unit_expression=expression, unit_kind=kind)
 
     def _unnested(self, node: exp.Unnest) -> Rows:
-        """UNNEST of listed constants: a public table of one column."""
+        """UNNEST of listed constants as a public table of one column."""
         self.only(node, "UNNEST", "expressions", "alias")
         listed = node.expressions[0] if len(node.expressions) == 1 else None
         if not isinstance(listed, exp.Array):
@@ -283,7 +276,7 @@ class Relating(Expressions):
         for name in join.args["using"]:
             column = exp.column(exp.to_identifier(name.name, quoted=True))
             column.meta.update(span=place_of(join))
-            one, other = (self.find(column, side, join) for side in (first, second))
+            one, other = (self.find(column, side, join)[0] for side in (first, second))
             pairs.append((one, other))
             merged.add(other)
         return first, second, pairs, frozenset(merged)
@@ -291,7 +284,7 @@ class Relating(Expressions):
     def _on(
         self, first: Rows, second: Rows, conditions: Sequence[exp.Expr]
     ) -> tuple[Rows, Rows, list[tuple[str, str]], list[exp.Expr]]:
-        """Equalities of one side with the other become pairs of columns; the rest stays."""
+        """Turn equalities of one side with the other into pairs of columns. The other conditions are returned last."""
         pairs, rest = [], []
         for condition in conditions:
             condition = condition.unnest() if isinstance(condition, exp.Paren) else condition
@@ -304,18 +297,18 @@ class Relating(Expressions):
             if sides is None or not (self._within(sides[0], first) and self._within(sides[1], second)):
                 rest.append(condition)
                 continue
-            first, one = self._column(first, sides[0])
-            second, other = self._column(second, sides[1])
+            first, one = self.column(first, sides[0])
+            second, other = self.column(second, sides[1])
             pairs.append((one, other))
         return first, second, pairs, rest
 
     def _shared_name(self, condition: exp.Expr, first: Rows, second: Rows) -> exp.Column | None:
-        """A name that both sides of a join have."""
+        """A column whose name both sides of a join have."""
         names = condition.find_all(exp.Column)
         return next((one for one in names if first.search(one) and second.search(one)), None)
 
     def _before_outer(self, second: Rows, rest: list[exp.Expr]) -> tuple[Rows, list[exp.Expr]]:
-        """What an outer join compares on its optional side alone is done before it."""
+        """Filter the optional side of an outer join before the join, by the conditions about that side alone."""
         for condition in rest:
             if not self._within(condition, second):
                 hint = "only equalities, and conditions on the optional side."
@@ -329,19 +322,10 @@ class Relating(Expressions):
         columns = [*node.find_all(exp.Column)]
         return bool(columns) and all(map(rows.search, columns))
 
-    def _column(self, rows: Rows, node: exp.Expr) -> tuple[Rows, str]:
-        """A column with the value of an expression: one of those that are there, or a computed one more."""
-        node = node.unnest() if isinstance(node, exp.Paren) else node
-        if isinstance(node, exp.Column) and (found := rows.search(node)) and not found[0][1]:
-            return rows, self.find(node, rows, node)
-        computed, name = self.expression(node, rows), self.fresh("value")
-        kept = {one: one for one in rows.relation.names}
-        return replace(rows, relation=Select(rows.relation, kept, {name: computed}, place_of(node))), name
-
     # Queries inside of FROM
 
     def query(self, node: exp.Expr, scope: Scope, outer: Rows | None = None) -> Rows:
-        """A subquery, a query of WITH or one side of a set operation, under no name."""
+        """The rows of a subquery, of a query of WITH or of one side of a set operation, under no name."""
         while isinstance(node, exp.Subquery):
             self.only(node, "a subquery", "this", "alias", "with_")
             scope = self.defined(node, scope)
@@ -359,15 +343,17 @@ class Relating(Expressions):
             return self._constants(node)
         try:
             rows = self.rows_of(node, scope)
-            return self._selected(node, rows)
+            return self.selected(node, rows)
         except InvalidParameter as problem:
             if outer is None or not problem.expected.startswith("a column that exists"):
                 raise
-            problem = replaced_hint(problem, f"{problem.hint} A subquery sees its own tables alone.".strip())
-            raise problem from None
+            hint = f"{problem.hint} A subquery sees its own tables alone.".strip()
+            found = type(problem)(problem.expected, problem.got, hint)
+            found.pointer = problem.pointer
+            raise found from None
 
     def defined(self, node: exp.Expr, scope: Scope) -> Scope:
-        """What a query can see with its own WITH."""
+        """The queries of WITH that a query can see, its own among them."""
         clause = node.args.get("with_")
         if clause is None:
             return scope
@@ -389,7 +375,7 @@ class Relating(Expressions):
         return found
 
     def _constants(self, node: exp.Select) -> Rows:
-        """SELECT of constants, without FROM: one public row."""
+        """SELECT of constants without FROM as one public row."""
         self.only(node, "a SELECT without FROM", "expressions")
         names = [one.alias_or_name for one in node.expressions]
         inside = tuple(self.fresh(name or "value") for name in names)
@@ -415,170 +401,3 @@ class Relating(Expressions):
         relation = Combine(left.relation, right.relation, kinds.get(word, "except"), inside, place_of(node))
         self.owner(relation)
         return Rows(self.counted(relation, node), (Visible("", tuple((name, one) for name, one, _ in columns)),))
-
-    def _selected(self, node: exp.Select, rows: Rows) -> Rows:
-        """The columns of SELECT, after GROUP BY and HAVING."""
-        grouped = node.args.get("group") is not None or any(
-            map(has_aggregate, [*node.expressions, node.args.get("having")])
-        )
-        if not grouped and node.args.get("having") is not None:
-            raise self.refuse(node.args["having"], "HAVING with GROUP BY", "HAVING alone", "WHERE compares rows.")
-        read: Callable[[exp.Expr], Expression]
-        if grouped:
-            rows, read = self._folded(node, rows)
-        else:
-            current = rows
-
-            def read(item: exp.Expr) -> Expression:
-                return self.expression(item, current)
-
-        items = [*self._items(node, rows, grouped=grouped)]
-        kept, computed, visible = {}, {}, []
-        for name, item in items:
-            found = item if isinstance(item, str) else read(item)
-            column = found if isinstance(found, str) else plain_column(found.text, rows.relation.names)
-            # A column keeps its name in the tree, unless it is there twice.
-            fresh = self.fresh(name or "value") if column is None or column in kept else column
-            visible.append((name, fresh))
-            if column is not None:
-                kept[fresh] = column
-            elif not isinstance(found, str):
-                computed[fresh] = found
-        relation: Relation = Select(rows.relation, kept, computed, place_of(node))
-        if distinct := node.args.get("distinct"):
-            if distinct.args.get("on"):
-                raise self.refuse(
-                    node, "SELECT DISTINCT", "DISTINCT ON", "which row is the first depends on their order."
-                )
-            relation = Fold(relation, tuple(name for _, name in visible), place=place_of(node))
-        self.owner(relation)
-        return Rows(self.counted(relation, node), (Visible("", tuple(visible)),))
-
-    def _items(self, node: exp.Select, rows: Rows, *, grouped: bool) -> Iterator[tuple[str, exp.Expr | str]]:
-        """Name and expression of each column; of those that a star stands for, the column."""
-        for item in node.expressions:
-            star = item.this if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else item
-            if not isinstance(star, exp.Star):
-                yield item.alias_or_name, item.this if isinstance(item, exp.Alias) else item
-                continue
-            if grouped:
-                raise self.refuse(item, "columns of GROUP BY and aggregates", "a star", "list the columns.")
-            if star.args.get("replace") or star.args.get("rename"):
-                raise self.refuse(item, "* or * EXCEPT (...)", "another star", "list the columns.")
-            alias = item.table if isinstance(item, exp.Column) else ""
-            found = [one for one in rows.visible if not alias or one.alias.casefold() == alias.casefold()]
-            if alias and not found:
-                hint = f"the names in FROM are {', '.join(one.alias for one in rows.visible if one.alias)}."
-                raise self.refuse(item, "a table in FROM", repr(alias), hint)
-            left_out = {one.name.casefold() for one in star.args.get("except_") or ()}
-            columns = found[0].columns if alias else rows.columns
-            if missing := left_out - {name.casefold() for name, _ in columns}:
-                hint = self.near(min(missing), [name for name, _ in columns]) or "leave it out."
-                raise self.refuse(item, "columns that exist in EXCEPT", repr(min(missing)), hint)
-            yield from ((name, inside) for name, inside in columns if name.casefold() not in left_out)
-
-    def _folded(self, node: exp.Select, rows: Rows) -> tuple[Rows, Callable[[exp.Expr], Expression]]:
-        """GROUP BY: the groups, and how an expression over them is written."""
-        keys: dict[str, str] = {}
-        for expression in self.keys_of(node):
-            text = self.expression(expression, rows).text
-            rows, keys[text] = self._column(rows, expression)
-        aggregates: dict[str, Folded] = {}
-        names: dict[str, str] = {}
-
-        def fold(call: exp.Expr) -> str:
-            nonlocal rows
-            rows, folded = self._fold(call, rows)
-            name = names.setdefault(repr(folded), self.fresh("folded"))
-            aggregates[name] = folded
-            return name
-
-        source = rows
-        having = self._having(node)
-        parts = [*node.expressions, *([] if having is None else [having])]
-        found: dict[int, Expression] = {}
-        for part in parts:
-            inner = part.this if isinstance(part, exp.Alias) else part
-            if not isinstance(inner, exp.Star):
-                found[id(inner)] = self.expression(inner, source, keys=keys, fold=fold)
-        relation: Relation = Fold(rows.relation, tuple(dict.fromkeys(keys.values())), aggregates, place_of(node))
-        self.owner(relation)
-        if having is not None:
-            relation = Filter(relation, found[id(having)], place_of(having))
-        return Rows(self.counted(relation, node), ()), lambda item: found[id(item)]
-
-    def _having(self, node: exp.Select) -> exp.Expr | None:
-        """The condition of HAVING; a name of SELECT in it stands for what it names."""
-        if node.args.get("having") is None:
-            return None
-        items = {one.alias.casefold(): one.this for one in node.expressions if isinstance(one, exp.Alias)}
-
-        def meant(one: exp.Expr) -> exp.Expr:
-            if isinstance(one, exp.AggFunc):
-                return one.copy()  # inside, names are those of the rows
-            named = isinstance(one, exp.Column) and not one.table
-            return items[one.name.casefold()].copy() if named and one.name.casefold() in items else one
-
-        found: exp.Expr = node.args["having"].this.copy().transform(meant)
-        return found
-
-    def keys_of(self, node: exp.Select) -> list[exp.Expr]:
-        """The expressions of GROUP BY; a number or an alias stands for a column of SELECT."""
-        group = node.args.get("group")
-        if group is None:
-            return []
-        self.only(group, "GROUP BY", "expressions")
-        items = {one.alias.casefold(): one.this for one in node.expressions if isinstance(one, exp.Alias) and one.alias}
-        keys = []
-        for key in group.expressions:
-            if isinstance(key, exp.Literal) and not key.is_string:
-                places = range(1, len(node.expressions) + 1)
-                if not key.this.isdigit() or int(key.this) not in places:
-                    hint = "numbers in GROUP BY are places in SELECT; names are clearer."
-                    raise self.refuse(key, f"a column of SELECT from 1 to {len(node.expressions)}", key.this, hint)
-                item = node.expressions[int(key.this) - 1]
-                keys.append(item.this if isinstance(item, exp.Alias) else item)
-            elif isinstance(key, exp.Column) and not key.table and key.name.casefold() in items:
-                keys.append(items[key.name.casefold()])
-            else:
-                keys.append(key)
-            if has_aggregate(keys[-1]) or isinstance(keys[-1], exp.Star):
-                hint = "group by columns; for groups of aggregates, aggregate by the unit in a subquery first."
-                raise self.refuse(key, "GROUP BY columns of a row", "an aggregate or a star", hint)
-        return keys
-
-    def _fold(self, call: exp.Expr, rows: Rows) -> tuple[Rows, Folded]:
-        """An aggregate in a subquery: exact, of one unit's rows."""
-        inside = call.this
-        if isinstance(call, exp.CountIf):
-            value = exp.Case(ifs=[exp.If(this=inside.copy(), true=exp.Literal.number(1))])
-            value.meta.update(span=place_of(call))
-            rows, column = self._column(rows, value)
-            return rows, Folded("count", column)
-        function = _FOLDS.get(type(call))
-        if function is None or call.args.get("named") or call.args.get("expressions"):
-            raise self.refuse(
-                call,
-                f"{', '.join(one.key.upper() for one in _FOLDS)} or COUNTIF in a subquery",
-                called(call),
-                "other aggregates of a subquery are not exact, or depend on the order of rows.",
-            )
-        if isinstance(inside, exp.Distinct):
-            if function != "count" or len(inside.expressions) != 1:
-                raise self.refuse(call, "COUNT(DISTINCT column)", f"{called(call)} of several, or of another kind")
-            function, inside = "count distinct", inside.expressions[0]
-        if isinstance(inside, exp.Star):
-            return rows, Folded("count")
-        if not isinstance(inside, exp.Expr) or isinstance(
-            inside, exp.Order | exp.Limit | exp.IgnoreNulls | exp.HavingMax
-        ):
-            raise self.refuse(call, f"{called(call)} of a column", "a clause of its own", "leave it out.")
-        rows, column = self._column(rows, inside)
-        return rows, Folded(function, column)
-
-
-def replaced_hint(problem: InvalidParameter, hint: str) -> InvalidParameter:
-    """The same problem at the same place with another hint."""
-    found = type(problem)(problem.expected, problem.got, hint)
-    found.pointer = problem.pointer
-    return found

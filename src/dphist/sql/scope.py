@@ -1,4 +1,4 @@
-"""What names mean: the columns that an expression may name, and small questions about sqlglot's trees."""
+"""What names mean: the columns that an expression may name. Also small questions about sqlglot's trees."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Rows:
 
     @property
     def columns(self) -> list[tuple[str, str]]:
-        """All that `*` stands for, in order."""
+        """The columns that `*` stands for, in order."""
         return [pair for one in self.visible for pair in one.columns if pair[1] not in one.merged]
 
     def called(self, alias: str) -> Rows:
-        """The same under one name."""
+        """The same rows with all columns under one name."""
         return Rows(self.relation, (Visible(alias, tuple(self.columns)),))
 
     def search(self, column: exp.Column) -> list[tuple[str, int]]:
@@ -60,21 +60,21 @@ Scope: TypeAlias = Mapping[str, "Definition"]
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A query of WITH, and what it can see itself."""
+    """A query of WITH, and the queries of WITH that it can see itself."""
 
     query: exp.Expr
     scope: Scope
 
 
 def ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
-    """What a node stands in, from the inside outwards."""
+    """The nodes around a node, from the inside outwards."""
     while (parent := node.parent) is not None:
         yield parent
         node = parent
 
 
 def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The conditions that AND joins."""
+    """The conditions that AND puts together."""
     while isinstance(node, exp.Paren):
         node = node.this
     if isinstance(node, exp.And):
@@ -85,7 +85,7 @@ def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def has_aggregate(node: Any) -> bool:
-    """Whether an expression has an aggregate in it, outside of subqueries and windows."""
+    """Whether an expression holds an aggregate outside of subqueries and windows."""
     if not isinstance(node, exp.Expr):
         return False
     if isinstance(node, exp.AggFunc):
@@ -94,12 +94,12 @@ def has_aggregate(node: Any) -> bool:
 
 
 def plain_column(text: str, names: Sequence[str]) -> str | None:
-    """The column that a text is, if it is just one."""
+    """The column that a text names, if the text is nothing but its quoted name."""
     return next((name for name in names if text == quoted(name)), None)
 
 
 def words_of(node: exp.Expr) -> str:
-    """What a node is, for somebody who wrote SQL."""
+    """A node in the words of somebody who writes SQL."""
     if isinstance(node, exp.Func):
         return f"the function {called(node)}"
     return {"groupingsets": "GROUPING SETS"}.get(node.key, node.key.upper())

@@ -1,4 +1,4 @@
-"""Trees of relations in DuckDB: a view `source_i` for each table, a view `relation_i` for each relation.
+"""Trees of relations in DuckDB: a view `source_i` for each table and a view `relation_i` for each relation.
 
 A table that comes twice is attached twice: of many sources there is one pass only. Where DuckDB's reader does not take a value
 of one Parquet file, everything is attached anew, since the others have been read by then, and the files are read with
@@ -82,7 +82,7 @@ def public_rows(derived: Derived, settings: PerformanceSettings) -> pa.Table:
 
 @dataclass(slots=True, eq=False)
 class DuckDBWriter:
-    """How DuckDB says it: see `derived.Writer`."""
+    """Writes relations for DuckDB: see `derived.Writer`."""
 
     connection: duckdb.DuckDBPyConnection
     tables: Mapping[str, Any]
@@ -179,7 +179,7 @@ class DuckDBWriter:
         return f"CAST(trunc({number}) AS BIGINT)"
 
     def rereading(self) -> Callable[[], None] | None:
-        """What reads everything once more. It is done at once where a reader of the user's own has only one pass."""
+        """A function that attaches everything anew. It runs at once where the user gave a reader with only one pass."""
         if all(table.reread is None for table in self.attached):
             return None
         again = tuple(self.again)
@@ -227,7 +227,7 @@ class DuckDBWriter:
 
 
 def constants(relation: Values, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    """Literals as a table: whole numbers of 64 bits, other numbers as doubles, anything else of one type in each column."""
+    """Literals as a table. A column holds whole numbers of 64 bits, or doubles, or values of one other type."""
     steps, pieces = Steps(connection, {}), dict[str, Piece]()
     for text in dict.fromkeys(text for row in relation.rows for text in row):
         expression = read_expression(text)

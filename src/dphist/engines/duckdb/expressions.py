@@ -1,4 +1,4 @@
-"""Users' expressions in DuckDB: each node of the syntax tree a step, each step a column of its own.
+"""Users' expressions in DuckDB: each node of the tree is a step, and each step a column of its own.
 
     source -> level 0: the columns that are needed, guarded -> level 1: calls on those -> level 2: calls on these -> ...
 
@@ -48,17 +48,17 @@ class Piece:
 
     @property
     def family(self) -> str:
-        """What functions see in it."""
+        """The family of its type, by which functions are chosen."""
         return keytypes.family(self.type_name)
 
     @property
     def is_text_literal(self) -> bool:
-        """A quoted literal, which DuckDB reads as whatever it stands beside."""
+        """Whether it is a quoted literal, which DuckDB reads as the type of whatever stands beside it."""
         return self.constant and self.family == "text"
 
 
 class Steps:
-    """The columns of a source, and the steps that expressions add to them. guarded: they are so already."""
+    """The columns of a source, and the steps that expressions add to them. guarded: whether the columns are guarded already."""
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, columns: Mapping[str, str], *, guarded: bool = False
@@ -92,7 +92,7 @@ class Steps:
         return _Writer(self).write(expression)
 
     def condition(self, expression: Expression) -> str:
-        """The same for one that must be true or false."""
+        """Add the steps of a condition, which must be true or false."""
         piece = self.write(expression)
         if piece.family not in ("boolean", "null"):
             hint = "compare it with something, as in amount > 5."
@@ -131,7 +131,7 @@ class Steps:
         return next(name for number in count(1) if (name := f'"step_{number}"') not in taken)
 
     def _type_of(self, sql: str, text: str, parts: Sequence[Piece]) -> str:
-        """From the types of columns and earlier steps alone."""
+        """The type of a step, from the types of columns and earlier steps alone."""
         nulls = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in self._types.items())
         types = list(dict.fromkeys(part.type_name for part in parts))
         return self._described(f"SELECT {sql} AS step FROM (SELECT {nulls}) AS record", text, types)
@@ -168,7 +168,7 @@ _OPERATORS: Final = {"~~": "LIKE", "!~~": "NOT LIKE", "~~*": "ILIKE", "!~~*": "N
 
 
 class _Writer(Visitor[Piece]):
-    """Each node as a step."""
+    """Writes each node as a step."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -217,7 +217,7 @@ class _Writer(Visitor[Piece]):
         return self._formed(OPERATIONS[kind], self._comparable(parts))
 
     def _comparable(self, parts: Sequence[Piece]) -> list[Piece]:
-        """Simple values; a quoted literal beside another type is read as that type, so that 'NaN' is null here too."""
+        """Values that can be compared. A quoted literal is cast to the type beside it, so that 'NaN' is null here, too."""
         for part in parts:
             if part.family not in _COMPARABLE:
                 raise self._refusal(
@@ -302,7 +302,7 @@ class _Writer(Visitor[Piece]):
 
 
 def _hint_of_cast(part: Piece, families: Iterable[str]) -> str:
-    """How a text becomes what is wanted in its place."""
+    """How to turn a text into what is wanted in its place."""
     if part.constant or part.level:
         return hint_of_cast("...", families, column=False)
     text = part.sql[1:-1] if part.sql[1:-1].isidentifier() else part.sql
@@ -315,7 +315,7 @@ def _listed(columns: Mapping[str, str], depth: int) -> str:
 
 
 def _families(function: Function, number: int) -> Sequence[str] | None:
-    """The family of each of so many arguments; None if there cannot be so many."""
+    """The family of each argument, or None if the function does not take so many."""
     given = function.arguments
     if number == len(given):
         return given
@@ -332,7 +332,7 @@ def _fits(part: Piece, wanted: str) -> bool:
 
 
 def _called(name: str) -> str:
-    """A function by the word that people write."""
+    """The word that people write for a function."""
     return _OPERATORS.get(name, name)
 
 

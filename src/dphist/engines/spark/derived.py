@@ -52,7 +52,7 @@ def derived_frame(
 
 @dataclass(slots=True, eq=False)
 class SparkWriter:
-    """How Spark says it: see `derived.Writer`."""
+    """Writes relations for Spark: see `derived.Writer`."""
 
     spark: SparkSession
     tables: Mapping[str, Any]

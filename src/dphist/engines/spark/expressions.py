@@ -37,8 +37,8 @@ _FAMILIES: Final = {"TIMESTAMP_LTZ": "timestamp"}
 
 
 def spark_expression(expression: Expression, name: Callable[[str], str], kind: Callable[[str], str]) -> str:
-    """An expression in Spark SQL; `name` turns a column of the record, which is guarded, into an identifier, `kind` tells
-    Spark's type of an expression."""
+    """An expression in Spark SQL. name: makes an identifier of a column of the record, which is guarded. kind: tells the type
+    that Spark gives an expression."""
     return _Writer(name, kind).write(expression)
 
 
@@ -54,7 +54,7 @@ def spark_type(name: str, column: str) -> str:
 
 
 class _Writer(Visitor[str]):
-    """All of a tree in one text."""
+    """Writes a whole tree as one text."""
 
     def __init__(self, name: Callable[[str], str], kind: Callable[[str], str]) -> None:
         self._name, self._kind = name, kind
