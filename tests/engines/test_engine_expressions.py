@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import duckdb
 import pyarrow as pa
@@ -16,6 +17,7 @@ from dphist.columns import joined_name, quoted, split_name, split_unit
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.parser import read_expression
 from dphist.engines.query import GroupByQuery, Key, parse_key
+from dphist.engines.spark.expressions import spark_expression
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds
 from dphist.measures import Lattice, Measure
@@ -193,6 +195,21 @@ def test_deep_expressions_are_linear_in_their_depth() -> None:
     assert lengths[2] - lengths[1] < 1.2 * (lengths[1] - lengths[0])
     got = groups_of(DuckDBEngine().histogram(table, GroupByQuery("user", (Key("k", text(20)),)), ContributionBounds(1)))
     assert got == {("a" + "y" * 20,): (1,), ("b" * 60_000 + "y" * 20,): (1,)}
+
+
+@pytest.mark.parametrize("levels", [150, 210, 250, 330, 500])
+def test_a_deep_expression_is_written_or_refused(levels: int) -> None:
+    """Whoever runs out of stack first, the reader or a writer, says so."""
+    table = pa.table({"user": [1]})
+    for text in ("1" + " + 1" * levels, "CASE WHEN TRUE THEN " * levels + "1" + " END" * levels):
+        query = GroupByQuery("user", (Key("k", text),))
+        here = partial(DuckDBEngine().explain, query, ContributionBounds(1), table)
+        there = partial(lambda text: spark_expression(read_expression(text), str, lambda sql: "int"), text)
+        for write in (here, there):
+            try:
+                assert write()
+            except InvalidParameter as problem:
+                assert problem.expected == "an expression that is not so deep"  # noqa: PT017
 
 
 @every_engine

@@ -111,6 +111,12 @@ _EXPRESSIONS: Final = (
          "an expression sees one row", _LISTS),
     ),
     *_in_file(
+        "sql/dialect.py",
+        ("short-text-believed", "return plain if read_alike(plain, safe, queries=isinstance(node, exp.Query)) else safe",
+         "return plain", "DuckDB reads what the statement says",
+         "tests/sql/test_brackets.py::test_the_text_for_the_engine_means_what_the_statement_says"),
+    ),
+    *_in_file(
         "sql/outer.py",
         ("truth-outside", "        if not table.public:\n", "        if False:\n",
          "an outer query reads no private table", _OPEN),

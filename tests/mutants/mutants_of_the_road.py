@@ -490,6 +490,14 @@ _PLAN_OF_ENGINES: Final = (
         ("tests/engines/test_engine_expressions.py::test_refused_expressions",),
     ),
     Mutant(
+        "operator-let-through",
+        "engines/parser.py",
+        '"CONJUNCTION" | "OPERATOR" if raw["type"] in OPERATIONS:',
+        '"CONJUNCTION" | "OPERATOR":',
+        "a key is a function of one record",
+        ("tests/engines/test_engine_expressions.py::test_refused_expressions",),
+    ),
+    Mutant(
         "open-quote-swallows-lines",
         "engines/lines.py",
         "odd.append(line[np.where(opens, ~opened | last_of_line, ~closed)])",
