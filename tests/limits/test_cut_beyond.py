@@ -44,10 +44,10 @@ from dphist.privacy.voting import _growth, release_probabilities
 from dphist.publish import heads
 from dphist.publish.files import SIDECAR
 from dphist.publish.keys import public_keys
+from dphist.publish.record import AnswerRecord, PaidEntry, ReleaseRecord, StreamRecord, TopKRecord
 from dphist.publish.totals import noisy_units
 from dphist.quantiles import Bins, Tree, noisy_quantiles
 from dphist.selection.counting import Classes
-from dphist.verification import claims, of_answer, of_lists
 from drawn_laws import recorded, silence
 
 ONE_GROUP = ContributionBounds(1)
@@ -283,7 +283,7 @@ def limited(model: Any, field: str) -> TypeAdapter[Any]:
 
 
 @pytest.mark.parametrize(("model", "field"), [
-    (of_lists._TopK, "k"), (of_lists._Stream, "round"), (claims._Entry, "entry"),
+    (TopKRecord, "k"), (StreamRecord, "round"), (PaidEntry, "entry"),
 ])  # fmt: skip
 def test_numbers_of_published_files_end_where_those_of_plans_do(model: Any, field: str) -> None:
     checked = limited(model, field)
@@ -293,10 +293,10 @@ def test_numbers_of_published_files_end_where_those_of_plans_do(model: Any, fiel
 
 
 def test_an_answer_has_so_many_private_tables() -> None:
-    checked = limited(of_answer._Answer, "releases")
-    assert len(checked.validate_python([{}] * 1_000)) == 1_000
+    checked, one = limited(AnswerRecord, "releases"), ReleaseRecord.model_construct()
+    assert len(checked.validate_python((one,) * 1_000)) == 1_000
     with pytest.raises(ValidationError):
-        checked.validate_python([{}] * 1_001)
+        checked.validate_python((one,) * 1_001)
 
 
 def test_the_newest_files_of_a_folder_are_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1301,7 +1301,7 @@ PUBLIC_LISTS: Final = (
     ),
     *in_file(
         "verification/of_release.py",
-        ("keyless-file-of-any-plan", "if not request.by and (", "if False and (", "a table without keys has one row",
+        ("keyless-file-of-any-plan", "if not record.keys and (", "if False and (", "a table without keys has one row",
          _PUBLIC + "test_a_file_without_keys_needs_a_plan_of_one_group"),
     ),
 )  # fmt: skip

@@ -152,10 +152,13 @@ _EXPRESSIONS: Final = (
          f"{_REFUSED}[Other statements]"),
     ),
     *_in_file(
-        "publish/answer.py",
-        ("unit-of-the-first", 'joint_unit([one["unit"] for one in releases])', 'releases[0]["unit"]',
+        "publish/record.py",
+        ("unit-of-the-first", "joint_unit([one.unit for one in self.releases])", "self.releases[0].unit",
          "a file that adds up costs of different units is no answer",
          f"{_APART}test_a_file_that_adds_up_different_units_is_no_answer"),
+    ),
+    *_in_file(
+        "publish/answer.py",
         ("citation-of-the-first", "        if others:  # what readers", "        if False:  # what readers",
          "a report cites the cost of all private tables",
          f"{_APART}test_a_report_of_several_private_tables_cites_their_cost_together"),

@@ -1126,9 +1126,9 @@ _PUBLISHING: Final = (
     ),
     Mutant(
         "metadata-tells-the-number-of-inputs",
-        "publish/result.py",
-        '"dphist": __version__,\n        "created"',
-        '"dphist": f"{__version__}+{total}",\n        "created"',
+        "publish/record.py",
+        '"dphist": self.dphist}',
+        '"dphist": f"{self.dphist}+{self.by}"}',
         "metadata holds public parameters and noisy values alone",
         (f"{_VERIFY}test_every_leaf_is_compared_even_with_digests_computed_anew[release]",),
     ),
@@ -1824,8 +1824,8 @@ _LISTS: Final = (
         "round-shown-before-it-is-stored",
         "lists/continual.py",
         "        file.replace(after.save, lambda: account_for(lambda: words))\n"
-        "        released = _release(after, self.path)\n        released.record()\n",
-        "        released = _release(after, self.path)\n        released.record()\n        file.replace(after.save)\n",
+        "        released = _release(after, self.path)\n        released.keep()\n",
+        "        released = _release(after, self.path)\n        released.keep()\n        file.replace(after.save)\n",
         "nothing of a round is let out before its noise is on disk",
         (f"{_NODES}test_a_round_is_on_disk_before_anything_of_it_is_let_out",),
     ),
@@ -1989,7 +1989,7 @@ _VERIFICATION: Final = tuple(
             (f"{_LAWS}test_a_table_that_its_plan_cannot_give_is_told",),
         ),
         (
-            "a-missing-total", "of_release.py", "if len(values) < len(parts):", "if len(values) < len(parts) and not plan:",
+            "a-missing-total", "of_release.py", "if len(values) < len(paid):", "if len(values) < len(paid) and not paid:",
             "a total that was paid for is there", (f"{_LAWS}test_a_total_that_was_paid_for_is_there",),
         ),
         (
@@ -2006,12 +2006,12 @@ _VERIFICATION: Final = tuple(
             "ranks = True", "ranks are 1, 2, 3", (f"{_LAWS}test_a_list_that_its_plan_cannot_give_is_told",),
         ),
         (
-            "any-delta", "of_lists.py", "    holds = proved <= stated.delta\n", "    holds = True\n",
+            "any-delta", "of_lists.py", "    holds = proved <= record.delta\n", "    holds = True\n",
             "the guarantee of a list or a stream is computed anew",
             (f"{_VERIFY_LAWS}test_a_stream_that_states_less_than_it_proves_is_told",),
         ),
         (
-            "any-round", "of_lists.py", 'Check("round", stated.round <= mechanism.rounds,', 'Check("round", True,',
+            "any-round", "of_lists.py", 'Check("round", record.round <= mechanism.rounds,', 'Check("round", True,',
             "a stream has no more rounds than declared", (f"{_STREAM}test_files_can_be_verified",),
         ),
         (

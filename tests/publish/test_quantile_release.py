@@ -26,7 +26,6 @@ from dphist.noise.laws import LARGEST_SCALE
 from dphist.noise.testing import SeededEntropy
 from dphist.planning import storage
 from dphist.publish.charge import spend_of_plan
-from dphist.publish.result import Selection
 from dphist.publish.table import noisy_trees
 from dphist.quantiles import noisy_quantiles
 from dphist.selection import counting
@@ -332,9 +331,8 @@ def published(**changes: list[float]) -> tuple[pa.Table, dp.Plan]:
     ],
 )
 def test_quantiles_that_no_tree_gives_are_not_verified(changes: dict[str, list[float]]) -> None:
-    selection = Selection("unit", ("key",), intervals=0.9)
-    assert [check.passed for check in _check_quantiles(*published(), selection, {})] == [True]
-    assert [check.passed for check in _check_quantiles(*published(**changes), selection, {})] == [False]
+    assert [check.passed for check in _check_quantiles(*published(), 0.9, {})] == [True]
+    assert [check.passed for check in _check_quantiles(*published(**changes), 0.9, {})] == [False]
 
 
 def test_bounds_of_quantiles_cover_nearly_all_units() -> None:

@@ -53,7 +53,7 @@ def show_paid(problem: DphistError) -> Sequence[Release]:
 
 def cost(releases: Sequence[Release]) -> str:
     """Epsilon and delta of private SELECTs, in words: of each unit apart, as costs of different units do not add up."""
-    from dphist.publish.answer import total_of
+    from dphist.publish.record import total_of
 
     kinds: dict[tuple[str, ...], list[Release]] = {}
     for release in releases:

@@ -255,7 +255,7 @@ class Continual:
         terms = {name: value for name, value in state.settings.items() if name != "ledger"}
         check_paid(ledger, state.settings.get("ledger"), terms, "stream")
         if not is_recorded(self.path, state.round):  # the process died behind its round
-            _release(state, self.path).record()
+            _release(state, self.path).keep()
         if not batch:
             raise InvalidParameter("a name for the batch", "nothing")
         if batch in state.batches:
@@ -278,7 +278,7 @@ class Continual:
         words = f"{UNCHARGED} {_IN.format(batch=batch, round=after.round)}"
         file.replace(after.save, lambda: account_for(lambda: words))
         released = _release(after, self.path)
-        released.record()
+        released.keep()
         return released
 
     def show(self) -> RunningCounts:
@@ -293,7 +293,7 @@ class Continual:
         """
         with locked(self.path / STATE) as file:
             released = _release(self._durable(file), self.path)
-            released.record()
+            released.keep()
         return released
 
     def __repr__(self) -> str:

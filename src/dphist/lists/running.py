@@ -13,18 +13,15 @@ import pyarrow as pa
 
 from dphist import stored
 from dphist.columns import unit_in_words, unit_of
-from dphist.engines.query import parse_key
 from dphist.errors import InvalidParameter
 from dphist.lists.sealed import read_sealed, write_sealed
 from dphist.mechanisms import ContinualCounts
-from dphist.planning.counted import left_out_of_rounds
-from dphist.planning.describe import sentence
-from dphist.publish.digests import VERSION
+from dphist.planning.describe import stream_guarantee
 from dphist.publish.private_files import remove_partial, replace_private
+from dphist.publish.record import StreamRecord, names_of, paid_entry
 from dphist.publish.result import Published
 from dphist.report.content import Content
 from dphist.report.of_lists import content_of_running
-from dphist.version import __version__
 from dphist.words import enough, number
 
 ROUNDS: Final = "rounds"
@@ -59,31 +56,17 @@ class RunningCounts(Published):
     @property
     def by(self) -> tuple[str, ...]:
         """The names of the keys."""
-        return tuple(parse_key(name).name for name in self.settings["by"])
+        return names_of(self.settings["by"])
 
-    def metadata(self) -> dict[str, Any]:
-        """Round, mechanism, guarantee, version and time: public parameters only.
-
-        Returns:
-            A dictionary that JSON can hold.
-
-        Example:
-            >>> running.metadata()["round"]
-            1
-        """
-        return describe_stream(self.mechanism, self.settings, self.round, self.created)
-
-    def left_out(self) -> str:
-        """Which units counts leave out: see `Published.left_out`.
-
-        Returns:
-            The sentence.
-
-        Example:
-            >>> running.left_out()
-            'A count adds up the rounds, each of units with each unit in one of its groups: ...'
-        """
-        return left_out_of_rounds(self.mechanism)
+    @property
+    def record(self) -> StreamRecord:
+        """Round, mechanism, guarantee, version and time: public parameters only."""
+        told = self.settings
+        return StreamRecord.model_construct(
+            created=self.created, unit=unit_of(told["unit"]), by=self.by, keys=tuple(told["by"]), where=told["where"],
+            null_keys=told["null_keys"], round=self.round, epsilon=told["epsilon"], delta=told["delta"],
+            mechanism=self.mechanism.parameters(), ledger=paid_entry(told.get("ledger")),
+        )  # fmt: skip
 
     def content(self) -> Content:
         """What a report says, whatever it is written as.
@@ -96,13 +79,13 @@ class RunningCounts(Published):
             True
         """
         told = facts(self.mechanism, self.settings, self.round)[:4]
-        return content_of_running(self.table, self.mechanism, self.metadata(), told, self.history())
+        return content_of_running(self.table, self.record, told, self.history())
 
-    def record(self) -> None:
+    def keep(self) -> None:
         """Keep the largest counts for pictures of later rounds, once; they are published already and cost nothing.
 
         Example:
-            >>> running.record()
+            >>> running.keep()
         """
         path = _file(self.folder, self.round)
         if not is_recorded(self.folder, self.round):
@@ -161,7 +144,7 @@ def facts(mechanism: ContinualCounts, settings: Mapping[str, Any], rounds_used: 
             f"a group is released when its noisy running count exceeds {mechanism.threshold:,}: now with probability 95 % at"
             f" {enough(mechanism.count_released_with(0.95, max(rounds_used, 1)))} units",
         ),
-        ("guarantee", stream_guarantee(mechanism, settings)),
+        ("guarantee", stream_guarantee(mechanism, settings["epsilon"], settings["delta"], unit_of(settings["unit"]))),
         ("provided", f"the unit is {unit_in_words(settings['unit'])}; {mechanism.assumption}."),
         ("keep safe", "the folder holds true counts and the noise; only its owner may read it"),
     ]
@@ -169,36 +152,3 @@ def facts(mechanism: ContinualCounts, settings: Mapping[str, Any], rounds_used: 
 
 def _file(folder: Path, number: int) -> Path:
     return folder / ROUNDS / f"{number:07}.arrow"
-
-
-PROTECTED: Final = "what one unit adds in one round"
-
-
-def stream_guarantee(mechanism: ContinualCounts, settings: Mapping[str, Any]) -> str:
-    """The guarantee of all rounds together, in one sentence."""
-    words = sentence(mechanism, settings["epsilon"], settings["delta"], unit_of(settings["unit"]), PROTECTED)
-    return f"over all rounds, {words}"
-
-
-def describe_stream(
-    mechanism: ContinualCounts, settings: Mapping[str, Any], round_: int, created: dt.datetime
-) -> dict[str, Any]:
-    """Round, mechanism, guarantee, version and time: public parameters only."""
-    return {
-        "format": "dphist-continual-release",
-        "version": VERSION,
-        "dphist": __version__,
-        "created": created.isoformat(timespec="seconds"),
-        "unit": settings["unit"],
-        "by": [parse_key(name).name for name in settings["by"]],
-        "keys": list(settings["by"]),
-        "where": settings["where"],
-        "null_keys": settings["null_keys"],
-        "round": round_,
-        "epsilon": settings["epsilon"],
-        "delta": settings["delta"],
-        "mechanism": mechanism.parameters(),
-        "guarantee": stream_guarantee(mechanism, settings),
-        "assumption": mechanism.assumption,
-        "ledger": settings.get("ledger"),
-    }

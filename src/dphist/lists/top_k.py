@@ -6,7 +6,6 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +16,15 @@ from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, pa
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram, largest_groups
 from dphist.mechanisms.base import ListMechanism
-from dphist.planning.counted import left_out_of_list
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.planning.top_k import Method, TopKPlan, plan_top_k
 from dphist.publish.charge import Receipt, charging, paid, paid_run, spend_of_top_k
-from dphist.publish.digests import VERSION
 from dphist.publish.files import files_of
+from dphist.publish.record import TopKRecord, paid_entry
 from dphist.publish.result import Published
 from dphist.publish.run import choose_engine
 from dphist.report.content import Content
 from dphist.report.of_lists import content_of_largest
-from dphist.version import __version__
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -57,46 +54,15 @@ class TopK(Published):
     cut_off: float | None = None
     inputs: tuple[Path, ...] = field(default=(), repr=False)
 
-    def metadata(self) -> dict[str, Any]:
-        """Method, mechanism, guarantee, version and time: public parameters only.
-
-        Returns:
-            A dictionary that JSON can hold.
-
-        Example:
-            >>> dp.top_k("events.parquet", unit="user_id", by="url", k=3, epsilon=1, delta=1e-8).metadata()["k"]
-            3
-        """
-        return {
-            "format": "dphist-top-k",
-            "version": VERSION,
-            "dphist": __version__,
-            "created": self.created.isoformat(timespec="seconds"),
-            "unit": self.unit,
-            "by": list(self.by),
-            "where": self.where,
-            "method": self.plan.method,
-            "k": self.plan.k,
-            "epsilon": self.plan.epsilon,
-            "delta": self.plan.delta,
-            "mechanism": self.plan.mechanism.parameters(),
-            "cut_off": self.cut_off,
-            "guarantee": self.plan.guarantee_for(self.unit),
-            "assumption": self.plan.mechanism.assumption,
-            "ledger": None if self.receipt is None else self.receipt.to_data(),
-        }
-
-    def left_out(self) -> str:
-        """Which units counts leave out: see `Published.left_out`.
-
-        Returns:
-            The sentence; nothing where all units of a group are counted.
-
-        Example:
-            >>> dp.top_k("events.parquet", unit="user_id", by="url", k=3, epsilon=1, delta=1e-8).left_out()
-            ''
-        """
-        return left_out_of_list(self.plan)
+    @property
+    def record(self) -> TopKRecord:
+        """Method, mechanism, guarantee, version and time: public parameters only."""
+        plan = self.plan
+        return TopKRecord.model_construct(
+            created=self.created, unit=self.unit, by=self.by, where=self.where, method=plan.method, k=plan.k,
+            epsilon=plan.epsilon, delta=plan.delta, mechanism=plan.mechanism.parameters(), cut_off=self.cut_off,
+            ledger=paid_entry(self.receipt),
+        )  # fmt: skip
 
     def content(self) -> Content:
         """What a report says, whatever it is written as.
@@ -108,7 +74,7 @@ class TopK(Published):
             >>> "/news/today" in str(dp.top_k("events.parquet", unit="user_id", by="url", k=3, epsilon=1, delta=1e-8).content())
             True
         """
-        return content_of_largest(self.table, self.plan, self.metadata(), complete=self.complete)
+        return content_of_largest(self.table, self.record, complete=self.complete)
 
 
 def release_largest(

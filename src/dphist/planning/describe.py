@@ -45,6 +45,11 @@ def sentence(
     return bounded_change(named, epsilon, proved, delta, mechanism.theorem, columns.not_protected(unit))
 
 
+def stream_guarantee(mechanism: Mechanism, epsilon: float, delta: float, unit: Unit) -> str:
+    """The guarantee of all rounds of a stream together, in one sentence."""
+    return f"over all rounds, {sentence(mechanism, epsilon, delta, unit, 'what one unit adds in one round')}"
+
+
 def guarantee(request: Request, mechanism: GroupMechanism, unit: Unit | None = None) -> str:
     """The guarantee of a release in one sentence, with its theorem. A plan knows no unit yet."""
     delta, named, other = stated_delta(request, mechanism), columns.protected(unit), columns.not_protected(unit)

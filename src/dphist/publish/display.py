@@ -18,6 +18,7 @@ from dphist.words import budget, with_error
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from dphist.publish.record import Record
     from dphist.publish.result import Published
 
 _ROWS: Final = 10
@@ -28,19 +29,19 @@ _ELSEWHERE: Final = "The table is where Spark wrote it: first(10) brings ten row
 
 def line(published: Published) -> str:
     """Type, groups and budget; of a table that is elsewhere its size is not asked for."""
-    told, name = published.metadata(), type(published).__name__
+    told, name = published.record, type(published).__name__
     where = _size(published.table.num_rows) if published.at_hand else "a table on Spark"
-    by = f" by {', '.join(told['by'])}" if told["by"] else ""
-    return f"{name}({where}{by}; {budget(told['epsilon'], told['delta'])})"
+    by = f" by {', '.join(told.by)}" if told.by else ""
+    return f"{name}({where}{by}; {budget(told.epsilon, told.delta)})"
 
 
 def card(published: Published) -> str:
     """The first rows with ±, a bar for each count, and the guarantee in one sentence."""
-    told = published.metadata()
+    told = published.record
     if not published.at_hand:
-        return notebook.card(line(published), [("table", _ELSEWHERE), ("guarantee", told["guarantee"])])
+        return notebook.card(line(published), [("table", _ELSEWHERE), ("guarantee", told.guarantee)])
     first, groups = published.first(_ROWS)
-    keys = [name for name in first.column_names if name in told["by"] or name == "rank"]
+    keys = [name for name in first.column_names if name in told.by or name == "rank"]
     names = [*keys, *_values(first, keys)]
     rows = [[_cell(row, name) for name in names] for row in first.to_pylist()]
     reaches = [notebook.Reach(*reach) for reach in _reaches(first)] if "count" in names else []
@@ -48,9 +49,9 @@ def card(published: Published) -> str:
     whiskers = f"± is one standard error. {_whiskers(told)}" if reaches else ""
     totals = getattr(published, "totals", None)
     shown = [more, whiskers] if rows else ["No group was released: none was large enough."]
-    notes = [*shown, *published.without_value(), published.left_out(), "" if totals is None else totals_text(totals)]
+    notes = [*shown, *told.without_value, told.left_out, "" if totals is None else totals_text(totals)]
     title = f"{type(published).__name__}: {_size(groups)}"
-    return notebook.listing(title, names, rows, reaches, keys=len(keys), notes=notes, guarantee=told["guarantee"])
+    return notebook.listing(title, names, rows, reaches, keys=len(keys), notes=notes, guarantee=told.guarantee)
 
 
 def plot(published: Published, most: int, axes: Axes | None) -> Axes:
@@ -59,7 +60,7 @@ def plot(published: Published, most: int, axes: Axes | None) -> Axes:
     table = published.table
     if "count" not in table.column_names:
         raise InvalidParameter("a table with counts to draw", "keys alone", "print them, or release counts.")
-    keys = [name for name in table.column_names if name in published.metadata()["by"]]
+    keys = [name for name in table.column_names if name in published.record.by]
     timed = len(keys) == 1 and pa.types.is_temporal(table.schema.field(keys[0]).type)
     if timed:
         shown = table.filter(table.column(keys[0]).is_valid()).sort_by(keys[0])
@@ -68,7 +69,7 @@ def plot(published: Published, most: int, axes: Axes | None) -> Axes:
     axes = plots.new_axes() if axes is None else axes
     places = shown.column(keys[0]).to_pylist() if timed else [_label(row, keys) for row in shown.to_pylist()]
     plots.draw_reaches(axes, places, _reaches(shown), timed=timed)
-    title = textwrap.wrap(f"{_whiskers(published.metadata())} {published.left_out()}", _LINE)
+    title = textwrap.wrap(f"{_whiskers(published.record)} {published.left_out()}", _LINE)
     axes.set_title("\n".join(title), fontsize=9, loc="left")
     return axes
 
@@ -89,8 +90,8 @@ def _reaches(table: pa.Table) -> list[tuple[float, float, float]]:
     return [(count, count - error, count + error) for count, error in zip(counts, errors, strict=True)]
 
 
-def _whiskers(told: dict[str, Any]) -> str:
-    level = told.get("intervals")
+def _whiskers(told: Record) -> str:
+    level = told.intervals
     return "Whiskers reach one standard error." if level is None else f"Whiskers are intervals of {100 * level:g} %."
 
 

@@ -7,7 +7,7 @@ import json
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,28 +18,24 @@ import pyarrow as pa
 from dphist import checks
 from dphist.columns import Unit
 from dphist.engines.base import Order, StoredTable
-from dphist.engines.query import NullKeys, parse_key
+from dphist.engines.query import NullKeys
 from dphist.errors import InvalidParameter, MissingExtra
 from dphist.interruption import held, note_output, undone
 from dphist.outputs import write_text
 from dphist.planning import Plan
-from dphist.planning import storage as plan_storage
-from dphist.planning.counted import estimand, left_out
-from dphist.planning.describe import guarantee, rates
 from dphist.publish import display, files, pages
-from dphist.publish.account import what_was_done
 from dphist.publish.charge import Receipt
-from dphist.publish.digests import VERSION, without_content
+from dphist.publish.digests import without_content
+from dphist.publish.record import Record, ReleaseRecord, names_of, paid_entry
 from dphist.publish.table import ORDERS
 from dphist.publish.totals import Totals
-from dphist.publish.withheld import Withheld, in_words, to_data
+from dphist.publish.withheld import Withheld
 from dphist.report import page
 from dphist.report.content import Content
 from dphist.report.of_release import content_of
 from dphist.report.summary import as_markdown, as_text
 from dphist.selection.bounds import ChosenBounds
 from dphist.spreadsheet import ESCAPED
-from dphist.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,9 +56,13 @@ class Published(ABC):
         def table(self) -> pa.Table:
             """The table as Arrow."""
 
+    @property
     @abstractmethod
+    def record(self) -> Record:
+        """Everything public about how the table was made, as it is stored, shown and verified."""
+
     def metadata(self) -> dict[str, Any]:
-        """Everything public about how the table was made.
+        """Everything public about how the table was made, as a file has it.
 
         Returns:
             A dictionary that JSON can hold: plan, guarantee, noise, version, time.
@@ -71,6 +71,7 @@ class Published(ABC):
             >>> release.metadata()["by"]
             ['country']
         """
+        return self.record.to_data()
 
     @abstractmethod
     def content(self) -> Content:
@@ -86,7 +87,7 @@ class Published(ABC):
             >>> release.left_out()
             'A count is of units with each unit in one of its groups: units in more are missing from some of them, ...'
         """
-        return ""
+        return self.record.left_out
 
     def without_value(self) -> list[str]:
         """In how many groups a mean, a variance or a quantile is null, since noise says less than its bounds alone, and why.
@@ -98,7 +99,7 @@ class Published(ABC):
             >>> release.without_value()
             []
         """
-        return []
+        return self.record.without_value
 
     def html(self) -> str:
         """The report as text, with the metadata in it.
@@ -128,12 +129,17 @@ class Published(ABC):
         return as_markdown(self.content()) if markdown else as_text(self.content())
 
     @property
+    def stored(self) -> StoredTable | None:
+        """The table where an engine holds it; None if it is here."""
+        return None
+
+    @property
     def at_hand(self) -> bool:
         """Whether the table is in this process; one that Spark made is not, until it is asked for."""
-        return True
+        return self.stored is None
 
     def first(self, most: int) -> tuple[pa.Table, int]:
-        """The first rows, and how many there are in all.
+        """The first rows, and how many there are in all; of a release on Spark only these rows come to this machine.
 
         Args:
             most: how many rows at most.
@@ -146,7 +152,7 @@ class Published(ABC):
             >>> rows.num_rows, groups > 2
             (2, True)
         """
-        return self.table.slice(0, most), self.table.num_rows
+        return (self.table.slice(0, most), self.table.num_rows) if self.stored is None else self.stored.first(most)
 
     def __repr__(self) -> str:
         return display.line(self)
@@ -248,10 +254,15 @@ class Published(ABC):
             >>> release.write("countries.csv")
             >>> Path("countries.csv").read_text().splitlines()[0]
             'country,count,count_std_error,count_noisy'
+            >>> release.write("countries.csv")
+            Traceback (most recent call last):
+            dphist.errors.InvalidParameter: Expected a new file for the output, got countries.csv, which exists. ...
         """
-        files.write_table(
-            self.table, self.metadata(), Path(path), inputs=self.inputs, overwrite=overwrite, raw_csv=raw_csv
-        )
+        options: dict[str, Any] = {"inputs": self.inputs, "overwrite": overwrite, "raw_csv": raw_csv}
+        if self.stored is None:
+            files.write_table(self.table, self.metadata(), Path(path), **options)
+        else:
+            write_folder(self.stored, self.metadata(), str(path), **options)
 
     def report(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write a report: one HTML file that needs no network or, by the name of the file, a summary as .md or .txt.
@@ -321,11 +332,6 @@ class Release(Published):
         return None if self.totals is None else self.totals.total.value
 
     @property
-    def at_hand(self) -> bool:
-        """Whether the table is in this process."""
-        return self.stored is None
-
-    @property
     def stored(self) -> StoredTable | None:
         """The table where an engine holds it; None if it is here."""
         return None if isinstance(self.held, pa.Table) else self.held
@@ -334,23 +340,6 @@ class Release(Published):
     def table(self) -> pa.Table:
         """The table as Arrow."""
         return self.held if self.stored is None else self.stored.to_arrow()
-
-    def first(self, most: int) -> tuple[pa.Table, int]:
-        """The first rows, and how many there are; of a release on Spark only these rows come to this machine.
-
-        Args:
-            most: how many rows at most.
-
-        Returns:
-            The rows as Arrow, and the number of groups.
-
-        Example:
-            >>> release.first(3)[0].column("country").to_pylist()
-            ['DE', 'FR', 'CH']
-        """
-        if self.stored is not None:
-            return self.stored.first(most)
-        return self.table.slice(0, most), self.table.num_rows
 
     def to_spark(self) -> DataFrame:
         """The table of a release on Spark as a DataFrame, in its order; nothing of it comes to this machine.
@@ -385,42 +374,17 @@ class Release(Published):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def metadata(self) -> dict[str, Any]:
-        """Plan, guarantee, noise, threshold, version and time. Nothing but public parameters and noisy values.
-
-        Returns:
-            A dictionary that JSON can hold.
-
-        Example:
-            >>> release.metadata()["unit"]
-            'user_id'
-        """
-        beside = (self.receipt, self.bounds, self.withheld)
-        return describe_release(self.plan, self.selection, self.totals, self.created, *beside)
-
-    def without_value(self) -> list[str]:
-        """What is withheld, since it says less than its bounds alone: see `Published.without_value`.
-
-        Returns:
-            A line for each column in which something is.
-
-        Example:
-            >>> release.without_value()
-            []
-        """
-        return [in_words(one, self.plan) for one in self.withheld]
-
-    def left_out(self) -> str:
-        """Which units counts leave out: see `Published.left_out`.
-
-        Returns:
-            The sentence; nothing where all units of a group are counted.
-
-        Example:
-            >>> release.left_out().startswith("A count is of units with each unit in one of its groups")
-            True
-        """
-        return left_out(self.plan)
+    @property
+    def record(self) -> ReleaseRecord:
+        """Plan, guarantee, noise, threshold, version and time. Nothing but public parameters and noisy values."""
+        chosen, totals = self.selection, self.totals
+        return ReleaseRecord.model_construct(
+            created=self.created, unit=chosen.unit, by=names_of(chosen.by), keys=chosen.by, where=chosen.where,
+            null_keys=chosen.null_keys, order=chosen.order, intervals=chosen.intervals, integers=chosen.integers,
+            allow_negative=chosen.allow_negative, bounds=self.bounds, withheld=self.withheld,
+            total_units=totals and totals.total, covered_units=totals and totals.covered,
+            other_units=totals and totals.other, ledger=paid_entry(self.receipt), plan=self.plan,
+        )  # fmt: skip
 
     def content(self) -> Content:
         """What a report says, whatever it is written as.
@@ -432,30 +396,7 @@ class Release(Published):
             >>> "user_id" in str(release.content())
             True
         """
-        return content_of(self.table, self.plan, self.metadata())
-
-    def write(self, path: str | Path, *, overwrite: bool = False, raw_csv: bool = False) -> None:
-        """Write the table: see `Published.write`. Spark writes a folder.
-
-        Args:
-            path: a name that ends in .parquet, .csv or .json.
-            overwrite: replace what dphist wrote there; never what was read for this table.
-            raw_csv: leave texts that a spreadsheet would run as they are.
-
-        Raises:
-            InvalidParameter: it exists, or cannot be written.
-
-        Example:
-            >>> release.write("released.parquet")
-            >>> release.write("released.parquet")
-            Traceback (most recent call last):
-            dphist.errors.InvalidParameter: Expected a new file for the output, got released.parquet, which exists. ...
-        """
-        if self.stored is None:
-            Published.write(self, path, overwrite=overwrite, raw_csv=raw_csv)
-        else:
-            options = {"overwrite": overwrite, "raw_csv": raw_csv}
-            write_folder(self.stored, self.metadata(), str(path), inputs=self.inputs, **options)
+        return content_of(self.table, self.record)
 
 
 def write_folder(
@@ -504,66 +445,3 @@ def out_of_the_way(folder: Path | None) -> Iterator[None]:
         with held():
             done = True
             note_output(folder)
-
-
-def describe_release(
-    plan: Plan,
-    selection: Selection,
-    totals: Totals | None,
-    created: dt.datetime,
-    receipt: Receipt | None = None,
-    bounds: Sequence[ChosenBounds] = (),
-    withheld: Sequence[Withheld] = (),
-) -> dict[str, Any]:
-    """The metadata of a release, wherever its table is."""
-    noisy = {one.name: one for one in plan.measures}
-    return {
-        "format": "dphist-release",
-        "version": VERSION,
-        "dphist": __version__,
-        "created": created.isoformat(timespec="seconds"),
-        "unit": selection.unit,
-        "by": [parse_key(key).name for key in selection.by],
-        "keys": list(selection.by),
-        "where": selection.where,
-        "null_keys": selection.null_keys,
-        "order": selection.order,
-        "intervals": selection.intervals,
-        "integers": selection.integers,
-        "guarantee": guarantee(plan.request, plan.mechanism, selection.unit),
-        "epsilon": plan.epsilon,
-        "delta": plan.delta,
-        "noise_std": plan.mechanism.noise_std if plan.mechanism.counted else None,
-        "threshold": None if plan.mechanism.in_rounds else plan.mechanism.threshold,
-        "total_units": None if totals is None else totals.total.to_data(),
-        **_of_parts(selection, totals),
-        "summary": what_was_done(plan),
-        "estimand": estimand(plan),
-        "aggregates": [
-            {
-                "name": aggregate.name,
-                "estimand": aggregate.estimand + plan.request.sampled_in_words(aggregate),
-                "noise_std": {measure.name: noisy[measure.name].noise_std for measure in aggregate.measures},
-            }
-            for aggregate in plan.request.aggregates
-        ],
-        **({"bounds": [one.to_data() for one in bounds]} if bounds else {}),
-        **({"withheld": to_data(withheld, plan)} if withheld else {}),
-        **_of_keys_alone(plan),
-        "ledger": None if receipt is None else receipt.to_data(),
-        "plan": plan_storage.to_data(plan.request, plan.mechanism, plan.alternatives),
-    }
-
-
-def _of_parts(selection: Selection, totals: Totals | None) -> dict[str, Any]:
-    """The parts of a total that is measured as two numbers, and whether any may be negative."""
-    if totals is None:
-        return {}
-    parts = {"covered_units": totals.covered, "other_units": totals.other}
-    told: dict[str, Any] = {name: part.to_data() for name, part in parts.items() if part is not None}
-    return {**told, **({"allow_negative": True} if selection.allow_negative else {})}
-
-
-def _of_keys_alone(plan: Plan) -> dict[str, Any]:
-    """What is told of a selection beside its plan: what it is expected to lose."""
-    return {"expected": rates(plan.mechanism)} if plan.request.keys_only else {}

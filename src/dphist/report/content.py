@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from dphist.columns import Unit, not_protected, one_of, unit_in_words
 from dphist.report.cells import Cells
 from dphist.report.charts import Chart
 from dphist.words import factor_of, rounded_up
+
+if TYPE_CHECKING:
+    from dphist.publish.record import Record
 
 Fact: TypeAlias = tuple[str, str]
 """A label and its sentence."""
@@ -63,11 +66,11 @@ def counted(unit: Unit | None) -> str:
     )
 
 
-def for_whom(metadata: dict[str, Any], protected: str) -> Fact:
+def for_whom(record: Record, protected: str) -> Fact:
     """Whose records were read, and who is protected."""
-    read = f"Only records where {metadata['where']} were read" if metadata["where"] else "All records were read"
-    dropped = ", without those that have no key" if metadata.get("null_keys") == "drop" else ""
-    unit = f"; unit of privacy: {unit_in_words(metadata['unit'])}" if metadata["unit"] else ""
+    read = f"Only records where {record.where} were read" if record.where else "All records were read"
+    dropped = ", without those that have no key" if record.null_keys == "drop" else ""
+    unit = f"; unit of privacy: {unit_in_words(record.unit)}" if record.unit else ""
     return "For whom", f"{read}{dropped}{unit}. What is protected: {protected}."
 
 
@@ -76,24 +79,22 @@ def records_of(unit: Unit | None) -> str:
     return f"all records of {'one unit' if unit is None else one_of(unit)}"
 
 
-def guarantee_of(metadata: dict[str, Any], protected: str) -> str:
+def guarantee_of(record: Record, protected: str) -> str:
     """The guarantee in one plain sentence, with what it leaves out and the cautions that it deserves."""
-    epsilon, delta = metadata["epsilon"], metadata["delta"]
+    epsilon, delta = record.epsilon, record.delta
     further = f" plus a probability of {rounded_up(delta)} (delta)" if delta else ""
     plain = (
         f"Adding or removing {protected} changes how likely any result is by at most a factor of"
         f" {factor_of(epsilon).rpartition(' = ')[2]} (epsilon {epsilon:g}){further}."
     )
-    _, mark, cautions = metadata["guarantee"].partition("CAUTION: ")
-    return " ".join(part for part in (plain, not_protected(metadata["unit"]), mark + cautions) if part)
+    _, mark, cautions = record.guarantee.partition("CAUTION: ")
+    return " ".join(part for part in (plain, not_protected(record.unit), mark + cautions) if part)
 
 
-def explanation_of(
-    metadata: dict[str, Any], protected: str, assumption: str, takes_part: str = "is in the data"
-) -> list[str]:
+def explanation_of(record: Record, protected: str, assumption: str, takes_part: str = "is in the data") -> list[str]:
     """The guarantee for readers who never heard of one, and then to the letter. What is hidden: that a unit `takes_part`."""
-    epsilon, delta = metadata["epsilon"], metadata["delta"]
-    one = "a unit" if metadata["unit"] is None else one_of(metadata["unit"])
+    epsilon, delta = record.epsilon, record.delta
+    one = "a unit" if record.unit is None else one_of(record.unit)
     sure = "all but certain" if epsilon > 20 else f"{rounded_up(100 / (1 + math.exp(-epsilon)), 3)} % sure"
     paragraphs = [
         f"Think of two tables, one made with {protected} and one made without. Random noise makes it hard to tell which of"
@@ -110,23 +111,23 @@ def explanation_of(
         *paragraphs,
         "Not protected is what is true of many: that a group is large may be learnt, and is meant to be. Every further table"
         " from the same data adds to epsilon and delta.",
-        f"To the letter: {metadata['guarantee']}",
+        f"To the letter: {record.guarantee}",
         f"This holds provided {assumption}.",
     ]
 
 
-def citation_of(what: str, metadata: dict[str, Any], also: str = "") -> str:
+def citation_of(what: str, record: Record, also: str = "") -> str:
     """A line to cite the table by."""
-    unit = f" per {unit_in_words(metadata['unit'])}{also}" if metadata["unit"] else ""
+    unit = f" per {unit_in_words(record.unit)}{also}" if record.unit else ""
     return (
-        f"{what}{by_words(metadata['by'])}, released with (ε = {metadata['epsilon']:g}, δ ="
-        f" {metadata['delta']:.3g})-differential privacy{unit} by dphist {metadata['dphist']} on {metadata['created'][:10]}."
+        f"{what}{by_words(record.by)}, released with (ε = {record.epsilon:g}, δ ="
+        f" {record.delta:.3g})-differential privacy{unit} by dphist {record.dphist} on {record.created:%Y-%m-%d}."
     )
 
 
-def maker_of(metadata: dict[str, Any]) -> str:
+def maker_of(record: Record) -> str:
     """Who made it, and when."""
-    return f"dphist {metadata['dphist']}, {metadata['created']}"
+    return f"dphist {record.dphist}, {record.created.isoformat(timespec='seconds')}"
 
 
 def counted_in_words(unit: Unit | None, by: Sequence[str], *, largest: bool = False) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from dphist.mechanisms import ContinualCounts
-from dphist.planning.counted import left_out_of_list, left_out_of_rounds
-from dphist.planning.top_k import TopKPlan
 from dphist.report import content, pictures
 from dphist.report.cells import cells_of, cut_apart, key_text, numbers
 from dphist.report.charts import Chart, chart
 from dphist.report.content import Appendix, Content, Fact
+
+if TYPE_CHECKING:
+    from dphist.publish.record import StreamRecord, TopKRecord
 
 _PLUS_MINUS = "± is one standard error of the noise."
 _GIVEN_LIST = (
@@ -23,39 +24,39 @@ _GIVEN_LIST = (
 )
 
 
-def content_of_largest(table: pa.Table, plan: TopKPlan, metadata: dict[str, Any], *, complete: bool) -> Content:
+def content_of_largest(table: pa.Table, record: TopKRecord, *, complete: bool) -> Content:
     """Everything that is told of the largest groups."""
-    by, protected = metadata["by"], content.records_of(metadata["unit"])
+    plan, by, protected = record.plan, record.by, content.records_of(record.unit)
     ranked = plan.mechanism.noise_std is None
     shown = f"{content.groups_shown(table.num_rows)}; at most {plan.k:,} were asked for."
-    counts = content.counted_in_words(metadata["unit"], by, largest=True)
+    counts = content.counted_in_words(record.unit, by, largest=True)
     if ranked:
-        units = content.counted(metadata["unit"])
+        units = content.counted(record.unit)
         counts = f"Which {' and '.join(by)} have most {units}, in their order. Units count, not rows."
     ended = "" if complete else " The list ended early: no other group was clearly larger than the rest."
     missing = "A group that is missing may be nearly as large as the last one."
     reading = (
         "The list is an order without counts."
         if ranked
-        else f"{left_out_of_list(plan) or 'A count estimates the number of units in the group.'} {_GIVEN_LIST}"
+        else f"{record.left_out or 'A count estimates the number of units in the group.'} {_GIVEN_LIST}"
     )
     return Content(
         title=f"{'The largest groups, ranked,' if ranked else 'Private counts of the largest groups'}{content.by_words(by)}",
         headline=[
             ("Counted", f"{counts} {shown}"),
-            content.for_whom(metadata, protected),
+            content.for_whom(record, protected),
             ("How sure", "The list is an order without counts; noise may have exchanged groups of similar size."
              if ranked else _PLUS_MINUS),
-            ("Missing", " ".join(part for part in (f"{missing}{ended}", left_out_of_list(plan)) if part)),
+            ("Missing", " ".join(part for part in (f"{missing}{ended}", record.left_out) if part)),
         ],
-        guarantee=content.guarantee_of(metadata, protected),
-        explanation=content.explanation_of(metadata, protected, metadata["assumption"]),
+        guarantee=content.guarantee_of(record, protected),
+        explanation=content.explanation_of(record, protected, plan.mechanism.assumption),
         cells=cells_of(table, ["rank", *by], [], None) if ranked else cells_of(table, by, ["count"], None),
         table_note="Ranks, largest first." if ranked else _PLUS_MINUS,
         seen=[],
         reading=[reading, missing],
-        citation=content.citation_of("Groups", metadata),
-        maker=content.maker_of(metadata),
+        citation=content.citation_of("Groups", record),
+        maker=content.maker_of(record),
         charts=lambda: _charts(None if ranked else chart(table, by, None)),
         curve=lambda: None,
         appendix=lambda: [Appendix("The plan", plan.mechanism.facts(plan.k))],
@@ -64,28 +65,25 @@ def content_of_largest(table: pa.Table, plan: TopKPlan, metadata: dict[str, Any]
 
 def content_of_running(
     table: pa.Table,
-    mechanism: ContinualCounts,
-    metadata: dict[str, Any],
+    record: StreamRecord,
     facts: Sequence[Fact],
     history: Sequence[tuple[int, pa.Table]],
 ) -> Content:
     """Everything that is told of running counts: the largest groups over the rounds, and the counts now."""
-    by, unit = metadata["by"], metadata["unit"]
+    by, unit, mechanism = record.by, record.unit, record.mechanism
     protected = content.records_of(unit).replace("all records of", "what") + " adds in one round"
-    shown = f"{content.groups_shown(table.num_rows)}; round {metadata['round']:,} of {mechanism.rounds:,}."
+    shown = f"{content.groups_shown(table.num_rows)}; round {record.round:,} of {mechanism.rounds:,}."
     threshold = dict(facts)["threshold"]
     return Content(
         title=f"Private running counts{content.by_words(by)}",
         headline=[
             ("Counted", f"{content.counted_in_words(unit, by)} The rounds are added up. {shown}"),
-            content.for_whom(metadata, protected),
+            content.for_whom(record, protected),
             ("How sure", _PLUS_MINUS),
-            ("Missing", f"Small groups: {threshold}. {left_out_of_rounds(mechanism)}"),
+            ("Missing", f"Small groups: {threshold}. {record.left_out}"),
         ],
-        guarantee=content.guarantee_of(metadata, protected),
-        explanation=content.explanation_of(
-            metadata, protected, metadata["assumption"], "adds anything in a given round"
-        ),
+        guarantee=content.guarantee_of(record, protected),
+        explanation=content.explanation_of(record, protected, mechanism.assumption, "adds anything in a given round"),
         cells=cells_of(table, by, ["count"], None),
         table_note=_PLUS_MINUS,
         seen=[],
@@ -94,8 +92,8 @@ def content_of_running(
             " number of the round has set bits.",
             "Protected is what one unit adds in one round; for all rounds of a unit together epsilon adds up.",
         ],
-        citation=content.citation_of("Groups", metadata, " and round"),
-        maker=content.maker_of(metadata),
+        citation=content.citation_of("Groups", record, " and round"),
+        maker=content.maker_of(record),
         charts=lambda: _charts(_over_rounds(table, by, mechanism, history), chart(table, by, None)),
         curve=lambda: None,
         appendix=lambda: [Appendix("The plan", facts)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,48 +19,52 @@ from dphist.report.charts import Chart, chart
 from dphist.report.content import Appendix, Content, Fact, capital
 from dphist.words import enough, number, percent, with_error
 
+if TYPE_CHECKING:
+    from dphist.publish.record import ReleaseRecord
+    from dphist.publish.totals import Estimate
+
 _GIVEN_RELEASE = (
     "Counts are estimated given that their groups were released, which noise helped them to; the plain noisy counts are the"
     " column count_noisy of the table file."
 )
 
 
-def content_of(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> Content:
+def content_of(table: pa.Table, record: ReleaseRecord) -> Content:
     """Everything that is told of a release."""
-    by, level, protected = metadata["by"], metadata["intervals"], content.records_of(metadata["unit"])
+    plan, by, level, protected = record.plan, record.by, record.intervals, content.records_of(record.unit)
     what = "Keys" if plan.request.keys_only else "Counts"
     heading = f"Private {what.lower()}{content.by_words(by)}"
     return Content(
         title=heading,
         headline=[
-            ("Counted", _counted(table, plan, metadata)),
-            content.for_whom(metadata, protected),
+            ("Counted", _counted(table, record)),
+            content.for_whom(record, protected),
             ("How sure", _sure(table, plan, level)),
-            ("Missing", _missing(plan, metadata)),
+            ("Missing", _missing(record)),
         ],
-        guarantee=content.guarantee_of(metadata, protected),
-        explanation=content.explanation_of(metadata, protected, plan.mechanism.assumption),
+        guarantee=content.guarantee_of(record, protected),
+        explanation=content.explanation_of(record, protected, plan.mechanism.assumption),
         cells=cells_of(table, by, plan.value_names, level),
         table_note=_note(plan, level),
-        seen=_seen(plan, metadata),
-        reading=_reading(plan, metadata),
-        citation=content.citation_of(what, metadata),
-        maker=content.maker_of(metadata),
+        seen=_seen(record),
+        reading=_reading(record),
+        citation=content.citation_of(what, record),
+        maker=content.maker_of(record),
         charts=lambda: [one for one in (chart(table, by, level),) if one is not None],
         curve=lambda: _curve(plan) if by else None,
-        appendix=lambda: _appendix(table, plan, metadata),
-        share=_share(metadata),
+        appendix=lambda: _appendix(table, record),
+        share=_share(record),
     )
 
 
-def _counted(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> str:
-    units = content.counted(metadata["unit"])
-    if not metadata["by"]:
+def _counted(table: pa.Table, record: ReleaseRecord) -> str:
+    units = content.counted(record.unit)
+    if not record.by:
         return f"How many {units} there are, all units together; units, not rows."
     shown = content.groups_shown(table.num_rows)
-    if plan.request.keys_only:
-        return f"Which {' and '.join(metadata['by'])} have enough {units}; nothing was counted. {shown}."
-    return f"{content.counted_in_words(metadata['unit'], metadata['by'])} {shown}."
+    if record.plan.request.keys_only:
+        return f"Which {' and '.join(record.by)} have enough {units}; nothing was counted. {shown}."
+    return f"{content.counted_in_words(record.unit, record.by)} {shown}."
 
 
 def _sure(table: pa.Table, plan: Plan, level: float | None) -> str:
@@ -88,15 +92,13 @@ def _note(plan: Plan, level: float | None) -> str:
     return standard_error_in_words(plan.mechanism) if level is None else f"With {percent(level)} % intervals."
 
 
-def _missing(plan: Plan, metadata: dict[str, Any]) -> str:
-    mechanism, request = plan.mechanism, plan.request
+def _missing(record: ReleaseRecord) -> str:
     parts = ["No unit with a record that was read."]
-    if metadata["by"]:
-        parts = [_lost(mechanism, keys_only=request.keys_only)]
-    if (words := _units_in_all(metadata)) is not None:
+    if record.by:
+        parts = [_lost(record.plan.mechanism, keys_only=record.plan.request.keys_only)]
+    if (words := _units_in_all(record)) is not None:
         parts.append(words)
-    parts += [str(one["in_words"]) for one in metadata.get("withheld", ())]
-    return " ".join(part for part in (*parts, left_out(plan)) if part)
+    return " ".join(part for part in (*parts, *record.without_value, record.left_out) if part)
 
 
 def _lost(mechanism: GroupMechanism, *, keys_only: bool) -> str:
@@ -108,9 +110,9 @@ def _lost(mechanism: GroupMechanism, *, keys_only: bool) -> str:
     return f"Small groups: one of {half} units{alone} is shown with 50 % probability, one of {most} with 95 %{size}."
 
 
-def _units_in_all(metadata: dict[str, Any]) -> str | None:
+def _units_in_all(record: ReleaseRecord) -> str | None:
     """How many units there are, and how many of them the table does not show at all."""
-    total, other = metadata["total_units"], metadata.get("other_units")
+    total, other = record.total_units, record.other_units
     if total is None:
         return None
     words = f"There are about {_with_error(total)} units in all"
@@ -121,28 +123,28 @@ def _units_in_all(metadata: dict[str, Any]) -> str | None:
     )
 
 
-def _with_error(estimate: dict[str, float]) -> str:
-    return f"{estimate['value']:,.0f} ± {estimate['std_error']:,.0f}"
+def _with_error(estimate: Estimate) -> str:
+    return f"{estimate.value:,.0f} ± {estimate.std_error:,.0f}"
 
 
-def _share(metadata: dict[str, Any]) -> float | None:
-    total, part = metadata["total_units"], metadata.get("covered_units")
-    if total is None or part is None or total["value"] <= 0:
+def _share(record: ReleaseRecord) -> float | None:
+    total, part = record.total_units, record.covered_units
+    if total is None or part is None or total.value <= 0:
         return None
-    return float(min(max(part["value"] / total["value"], 0.0), 1.0))
+    return min(max(part.value / total.value, 0.0), 1.0)
 
 
-def _seen(plan: Plan, metadata: dict[str, Any]) -> list[str]:
+def _seen(record: ReleaseRecord) -> list[str]:
     """Which groups could be seen, and how many people that leaves out."""
-    if not metadata["by"]:
+    if not record.by:
         return []
     words = []
-    if (share := _share(metadata)) is not None:
-        covered = _with_error(metadata["covered_units"])
+    if (share := _share(record)) is not None and record.covered_units is not None:
+        covered = _with_error(record.covered_units)
         words.append(f"About {100 * share:.0f} % of the units are in at least one of the groups shown: {covered}.")
-    if (total := _units_in_all(metadata)) is not None:
+    if (total := _units_in_all(record)) is not None:
         words.append(total)
-    mechanism = plan.mechanism
+    plan, mechanism = record.plan, record.plan.mechanism
     if mechanism.threshold is None:
         return [*words, "All groups of the public list are released."]
     half, most = (enough(mechanism.count_released_with(p)) for p in (0.5, 0.95))
@@ -183,25 +185,25 @@ def _shares_released(mechanism: GroupMechanism) -> Chart:
     return Chart("", pictures.curve(grid, heights, points, "The share of groups that are released"), caption)
 
 
-def _reading(plan: Plan, metadata: dict[str, Any]) -> list[str]:
-    if plan.request.keys_only:
-        return [f"{capital(metadata['estimand'])}."]
-    words = [f"A count estimates {metadata['estimand']}."]
-    words += [f"{one['name']} estimates {one['estimand']}." for one in metadata["aggregates"]]
-    words += [str(one["in_words"]) for one in metadata.get("bounds", ())]
-    if plan.mechanism.hides_small_counts:
+def _reading(record: ReleaseRecord) -> list[str]:
+    if record.plan.request.keys_only:
+        return [f"{capital(record.estimand)}."]
+    words = [f"A count estimates {record.estimand}."]
+    words += [f"{one['name']} estimates {one['estimand']}." for one in record.aggregates]
+    words += map(str, record.bounds)
+    if record.plan.mechanism.hides_small_counts:
         words.append(_GIVEN_RELEASE)
     return words
 
 
-def _appendix(table: pa.Table, plan: Plan, metadata: dict[str, Any]) -> list[Appendix]:
-    plain = ("guarantee", "provided")
+def _appendix(table: pa.Table, record: ReleaseRecord) -> list[Appendix]:
+    plan, plain = record.plan, ("guarantee", "provided")
     sentences: list[Fact] = [
         ("mechanism", title(plan.mechanism)),
-        *facts(plan.request, plan.mechanism, metadata["unit"]),
+        *facts(plan.request, plan.mechanism, record.unit),
     ]
     found = [
-        Appendix("What was done", [("", metadata["summary"])]),
+        Appendix("What was done", [("", record.summary)]),
         Appendix("The plan", [fact for fact in sentences if fact[0] not in plain]),
         Appendix("What the alternatives would have cost", rows=_alternatives(plan)),
     ]

@@ -6,19 +6,17 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
-from dphist.checks import MOST_GROUPS, Check
+from dphist.checks import Check
 from dphist.errors import DphistError
 from dphist.measures import Floats
-from dphist.publish.charge import Receipt, Spend
+from dphist.publish.charge import Spend
 from dphist.publish.digests import DIGEST, FILE, TABLE
 from dphist.spreadsheet import ESCAPED
-from dphist.stored import validate
 from dphist.version import __version__
 from dphist.words import canonical
 
@@ -32,66 +30,6 @@ CLOSE: Final = 1e-9
 """Another version of a numerical library may move the last digits of a number."""
 
 _LONGEST: Final = 60
-
-
-def _check_different(names: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(names)) < len(names):
-        raise ValueError("names should be different")
-    return names
-
-
-Text = Annotated[str, Field(min_length=1)]
-MaybeNames = Annotated[tuple[Text, ...], AfterValidator(_check_different)]
-Names = Annotated[MaybeNames, Field(min_length=1)]
-
-
-def _check_several(parts: tuple[str, ...]) -> tuple[str, ...]:
-    if len(parts) < 2:
-        raise ValueError("a unit of one part is a text")
-    return parts
-
-
-UnitOfText = Text | Annotated[Names, AfterValidator(_check_several)]
-"""A unit: the text of its only part, or those of several."""
-
-
-class Model(BaseModel):
-    """Data from a file of anyone, with exactly these types: a text is no number, and true is not 1."""
-
-    model_config = ConfigDict(strict=True, frozen=True)
-
-    @classmethod
-    def read(cls, data: dict[str, Any]) -> Self:
-        """The fields of the model; others are compared later. The error names the first that is wrong."""
-        found: Self = validate(cls, data, "the metadata", extra=None)
-        return found
-
-
-class _Entry(Model):
-    model_config = ConfigDict(extra="forbid")
-    dataset: Text
-    entry: int = Field(ge=0, le=MOST_GROUPS)
-    hash: str = Field(pattern="^[0-9a-f]{64}$")
-
-
-class Charged(Model):
-    """Which entry of a ledger paid for a file."""
-
-    ledger: _Entry | None = None
-
-    @property
-    def receipt(self) -> Receipt | None:
-        """The same as the release had it."""
-        return None if self.ledger is None else Receipt(**self.ledger.model_dump())
-
-
-class Stated(Charged):
-    """What follows from no plan, in metadata of every kind: only a ledger or a digest could confirm it."""
-
-    dphist: Text
-    created: AwareDatetime
-    by: Names
-    where: Text | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Final
+from typing import Final
 
 import pyarrow as pa
-from pydantic import AwareDatetime, Field
 
 from dphist.checks import Check
-from dphist.publish.answer import describe_answer
+from dphist.publish.record import AnswerRecord
 from dphist.verification import claims
 from dphist.verification.claims import Findings, skipped
 from dphist.verification.of_release import check_claims
@@ -18,31 +17,22 @@ from dphist.verification.stored import Stored
 
 _TABLE: Final = re.compile(r'FROM "(private_[0-9]+_*)"')
 _TEXT: Final = re.compile(r"'(?:[^']|'')*'")
-_MOST: Final = 1_000
-"""Private tables behind one answer."""
-
-
-class _Answer(claims.Model):
-    dphist: claims.Text
-    created: AwareDatetime
-    statement: claims.Text
-    outer: claims.Text
-    releases: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=_MOST)]
 
 
 def check_answer(stored: Stored, table: pa.Table) -> Findings:
     """The guarantees of its private tables, computed anew. Its own rows follow from tables that are not in the file."""
+    metadata = stored.metadata
     try:
-        stated = _Answer.read(stored.metadata)
-        found = [check_claims(one) for one in stated.releases]
-        parts = [one.findings() for one in found]
-        names = stored.metadata.get("columns") if table.num_columns == 0 else table.column_names
-        expected = describe_answer(stated.statement, stated.outer, stated.releases, stated.created, list(names or ()))
+        record = AnswerRecord.read(metadata)
+        parts = [check_claims(*one).findings() for one in zip(record.releases, metadata["releases"], strict=True)]
+        if table.num_columns:
+            record = record.model_copy(update={"columns": tuple(table.column_names)})
+        expected = {**record.to_data(), "releases": metadata["releases"]}
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, "the metadata lacks what it should say")
-    checks = [*_named(parts), *claims.compare(stored.metadata, expected), _check_tables(stated.outer, len(parts))]
+    checks = [*_named(parts), *claims.compare(metadata, expected), _check_tables(record.outer, len(parts))]
     checks.append(skipped("rows", "are computed from private tables that are not in this file"))
-    return Findings(checks, paid=list(zip(stated.releases, parts, strict=True)))
+    return Findings(checks, paid=list(zip(metadata["releases"], parts, strict=True)))
 
 
 def _check_tables(outer: str, releases: int) -> Check:

@@ -2,85 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final, Literal
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field
 
-from dphist.checks import MOST_GROUPS, Check
-from dphist.engines.query import NullKeys, parse_key
+from dphist.checks import Check
 from dphist.errors import InvalidParameter
-from dphist.lists.running import describe_stream
-from dphist.lists.top_k import TopK
 from dphist.measures import Floats
-from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Ranked
+from dphist.mechanisms import ContinualCounts
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.planning.top_k import TopKPlan
 from dphist.publish.charge import Spend, spend_of_mechanism, spend_of_top_k, terms_hash
+from dphist.publish.record import StreamRecord, TopKRecord
 from dphist.verification import claims
-from dphist.verification.claims import Findings, Names, numbers
+from dphist.verification.claims import Findings, numbers
 from dphist.verification.stored import Stored
 
-_METHODS: Final[dict[str, type[CorrelatedTopK] | type[FromTop] | type[Ranked]]] = {
-    "correlated": CorrelatedTopK,
-    "from-top": FromTop,
-    "ranked": Ranked,
-}
 _NO_MECHANISM = "the metadata does not say by which mechanism"
-
-
-class _List(claims.Stated):
-    epsilon: float = Field(gt=0)
-    delta: float = Field(gt=0, lt=1)
-    mechanism: dict[str, Any]
-
-
-class _TopK(_List):
-    unit: claims.UnitOfText | None = None
-    method: Literal["correlated", "from-top", "ranked"]
-    k: int = Field(ge=1, le=MOST_GROUPS)
-    cut_off: float | None = None
-
-
-class _Stream(_List):
-    unit: claims.UnitOfText
-    keys: Names
-    null_keys: NullKeys
-    round: int = Field(ge=0, le=MOST_GROUPS)
-
-    def settings(self, metadata: dict[str, Any]) -> dict[str, Any]:
-        """The terms on which the stream was started, numbers as they are written: their hash tells 2 from 2.0."""
-        return {
-            "unit": self.unit,
-            "by": list(self.keys),
-            "where": self.where,
-            "null_keys": self.null_keys,
-            **{name: metadata[name] for name in ("epsilon", "delta", "mechanism")},
-        }
 
 
 def check_top_k(stored: Stored, table: pa.Table) -> Findings:
     """The plan computed anew from its parameters, and a table such a plan can give."""
     try:
-        stated = _TopK.read(stored.metadata)
-        mechanism = _METHODS[stated.method].from_data(stated.mechanism, "the metadata")
-        plan = TopKPlan(stated.epsilon, stated.delta, stated.k, stated.method, mechanism)
-        proved = mechanism.proved_delta(plan.epsilon)
-        cut_off = stated.cut_off
-        if (cut_off is None) != (mechanism.noise_std is None):
+        record = TopKRecord.read(stored.metadata)
+        plan, expected = record.plan, record.to_data()
+        proved = plan.mechanism.proved_delta(plan.epsilon)
+        cut_off = record.cut_off
+        if (cut_off is None) != (plan.mechanism.noise_std is None):
             raise InvalidParameter("a cut-off of counts, and none of a list without", "another")
-        again = TopK(table, plan, stated.by, True, stated.created, stated.unit, stated.where, stated.receipt, cut_off)
-        expected = again.metadata()
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, _NO_MECHANISM)
-    checks = [_proved(proved, stated), *claims.compare(stored.metadata, expected)]
-    checks += _check_list(table, plan, stated.by, cut_off)
-    return Findings(checks, lambda: spend_of_top_k(plan, stated.unit or ""))
+    checks = [_proved(proved, record), *claims.compare(stored.metadata, expected)]
+    checks += _check_list(table, plan, record.by, cut_off)
+    return Findings(checks, lambda: spend_of_top_k(plan, record.unit or ""))
 
 
-def _check_list(table: pa.Table, plan: TopKPlan, keys: tuple[str, ...], cut_off: float | None) -> Iterator[Check]:
+def _check_list(table: pa.Table, plan: TopKPlan, keys: Sequence[str], cut_off: float | None) -> Iterator[Check]:
     mechanism = plan.mechanism
     before, after = (["rank"], []) if mechanism.noise_std is None else ([], ["count", "count" + STD_ERROR])
     after += [] if cut_off is None else ["count" + NOISY]
@@ -106,24 +64,23 @@ def _check_list(table: pa.Table, plan: TopKPlan, keys: tuple[str, ...], cut_off:
 def check_running(stored: Stored, table: pa.Table) -> Findings:
     """The mechanism computed anew from its parameters, and counts above its threshold."""
     try:
-        stated = _Stream.read(stored.metadata)
-        mechanism = ContinualCounts.from_data(stated.mechanism, "the metadata")
-        settings, proved = stated.settings(stored.metadata), mechanism.proved_delta(stated.epsilon)
-        ledger = None if stated.receipt is None else stated.receipt.to_data()
-        expected = describe_stream(mechanism, {**settings, "ledger": ledger}, stated.round, stated.created)
+        record = StreamRecord.read(stored.metadata)
+        mechanism, expected = record.mechanism, record.to_data()
+        proved = mechanism.proved_delta(record.epsilon)
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, _NO_MECHANISM)
-    keys = [parse_key(name).name for name in settings["by"]]
     checks = [
-        _proved(proved, stated),
+        _proved(proved, record),
         *claims.compare(stored.metadata, expected),
-        Check("round", stated.round <= mechanism.rounds, f"{stated.round:,} of {mechanism.rounds:,} declared"),
-        *_check_running_counts(table, mechanism, stated.round, keys),
+        Check("round", record.round <= mechanism.rounds, f"{record.round:,} of {mechanism.rounds:,} declared"),
+        *_check_running_counts(table, mechanism, record.round, record.by),
     ]
-    return Findings(checks, lambda: _spend_of_stream(mechanism, settings))
+    return Findings(checks, lambda: _spend_of_stream(record))
 
 
-def _check_running_counts(table: pa.Table, mechanism: ContinualCounts, number: int, keys: list[str]) -> Iterator[Check]:
+def _check_running_counts(
+    table: pa.Table, mechanism: ContinualCounts, number: int, keys: Sequence[str]
+) -> Iterator[Check]:
     yield from (named := claims.columns_and_keys(table, keys, ["count", "count" + STD_ERROR]))
     if not named[0].passed:
         return
@@ -134,21 +91,22 @@ def _check_running_counts(table: pa.Table, mechanism: ContinualCounts, number: i
     yield from _check_order_and_errors(table, np.full(table.num_rows, mechanism.std_at(number)))
 
 
-def _spend_of_stream(mechanism: ContinualCounts, settings: dict[str, Any]) -> Spend:
+def _spend_of_stream(record: StreamRecord) -> Spend:
     """What was charged when it started."""
+    mechanism = record.mechanism
     facts = {
-        "delta": settings["delta"], "rounds": mechanism.rounds, "max_groups": mechanism.max_groups,
-        "terms": terms_hash(settings),
+        "delta": record.delta, "rounds": mechanism.rounds, "max_groups": mechanism.max_groups,
+        "terms": terms_hash(record.terms),
     }  # fmt: skip
     return spend_of_mechanism(
-        "continual", mechanism, settings["epsilon"], unit=settings["unit"], protects="event", facts=facts,
+        "continual", mechanism, record.epsilon, unit=record.unit, protects="event", facts=facts,
         calibrate=lambda _: mechanism,
     )  # fmt: skip
 
 
-def _proved(proved: float, stated: _List) -> Check:
-    holds = proved <= stated.delta
-    words = f"delta({stated.epsilon:g}) = {proved:.4g} {'<=' if holds else '>'} {stated.delta:g}, computed anew"
+def _proved(proved: float, record: TopKRecord | StreamRecord) -> Check:
+    holds = proved <= record.delta
+    words = f"delta({record.epsilon:g}) = {proved:.4g} {'<=' if holds else '>'} {record.delta:g}, computed anew"
     return Check("guarantee", holds, words)
 
 

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import AfterValidator
 
-from dphist.checks import Check
-from dphist.engines.base import Order, row_order
-from dphist.engines.query import NullKeys, parse_key
+from dphist.checks import Check, check_share
+from dphist.engines.base import row_order
 from dphist.errors import InvalidParameter
 from dphist.measures import Column, Floats, NoisySum
-from dphist.planning import Plan, storage
+from dphist.planning import Plan
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 from dphist.publish.charge import spend_of_plan
-from dphist.publish.result import Selection, describe_release
+from dphist.publish.record import ReleaseRecord
 from dphist.publish.table import check_form, column_names, count_column
-from dphist.publish.totals import Totals, contradiction, estimated
-from dphist.publish.withheld import Withheld
+from dphist.publish.totals import Estimate, contradiction, estimated
 from dphist.selection.bounds import ChosenBounds
 from dphist.verification import claims
-from dphist.verification.claims import Findings, MaybeNames, close, numbers, skipped
+from dphist.verification.claims import Findings, close, numbers, skipped
 from dphist.verification.stored import Stored
 from dphist.verification.withheld import check_withheld, nulls
 
@@ -33,118 +30,73 @@ _LEAST_ERROR: Final = 12**-0.5 * (1 - 1e-9)
 """Of a quantile, in bins: that of a uniform place in one."""
 
 
-def _check_whole(value: float) -> float:
-    if not value.is_integer():
-        raise ValueError("a noisy total is a whole number")
-    return value
-
-
-class _Total(claims.Model):
-    value: Annotated[float, AfterValidator(_check_whole)]
-
-
-class _Bounds(claims.Model):
-    name: str
-    outside: float | None
-    bias: float | None
-    noise: float | None
-    units: float | None
-
-
-class _Withheld(claims.Model):
-    names: claims.Names
-    groups: int
-    of_groups: int
-    units: int
-    with_a_value: int
-
-
-class _Release(claims.Stated):
-    unit: claims.UnitOfText
-    by: MaybeNames
-    keys: MaybeNames
-    null_keys: NullKeys
-    order: Order
-    intervals: float | None = None
-    integers: bool
-    total_units: _Total | None = None
-    bounds: tuple[_Bounds, ...] = ()
-    withheld: tuple[_Withheld, ...] = ()
-    covered_units: _Total | None = None
-    other_units: _Total | None = None
-    allow_negative: bool = False
-
-    def selection(self) -> Selection:
-        """What was released beside the plan."""
-        form = (self.null_keys, self.order, self.intervals, self.integers, self.allow_negative)
-        return Selection(self.unit, self.keys, self.where, *form)
-
-    def totals(self, plan: Plan) -> Totals | None:
-        """The numbers of units that the plan pays for, with the errors that it gives them."""
-        request = plan.request
-        if not request.total:
-            return None
-        parts = (self.total_units, *((self.covered_units, self.other_units) if request.other else ()))
-        values = [part.value for part in parts if part is not None]
-        if len(values) < len(parts):
-            raise InvalidParameter("a noisy total, which the plan pays for", "none")
-        if request.other and (problem := contradiction(values, allow_negative=self.allow_negative)):
-            raise InvalidParameter("totals that fit together", problem)
-        return estimated(values, request, self.intervals, allow_negative=self.allow_negative)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Claims:
-    """What the metadata of a release states, as far as its plan gives it."""
+    """What a record states, as far as its plan gives it."""
 
-    plan: Plan
-    request: Selection
+    record: ReleaseRecord
     checks: list[Check]
-    withheld: tuple[Withheld, ...] = ()
 
     def findings(self, table: Iterable[Check] = ()) -> Findings:
         """The checks of its claims and of its table."""
-        given = self.plan.request.choice == "given"
-        spend = lambda: spend_of_plan(_as_charged(self.plan), self.request.unit)  # noqa: E731 - asked for later, if at all
+        record = self.record
+        given = record.plan.request.choice == "given"
+        spend = lambda: spend_of_plan(_as_charged(record.plan), record.unit)  # noqa: E731 - asked for later, if at all
         return Findings([*self.checks, *table], spend, same_words=given)
 
 
 def check_release(stored: Stored, table: pa.Table) -> Findings:
     """Everything about a release that follows from its plan."""
     try:
-        found = check_claims(stored.metadata)
+        found = check_claims(ReleaseRecord.read(stored.metadata), stored.metadata)
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, "the metadata lacks what it should say")
-    return found.findings(_check_table(stored, table, found))
+    return found.findings(_check_table(stored, table, found.record))
 
 
-def check_claims(metadata: dict[str, Any]) -> Claims:
-    """What metadata states against its plan, whose guarantee is computed anew. Raises one of `claims.UNREADABLE`."""
-    plan = Plan(*storage.from_data(metadata.get("plan"), "the metadata"))
-    stated = _Release.read(metadata)
-    request, totals = stated.selection(), stated.totals(plan)
-    if not request.by and (plan.request.thresholded or plan.request.keys != 1):
+def check_claims(record: ReleaseRecord, metadata: dict[str, Any]) -> Claims:
+    """What metadata states against the record that was read from it. Raises one of `claims.UNREADABLE`."""
+    plan = record.plan
+    if not record.keys and (plan.request.thresholded or plan.request.keys != 1):
         raise InvalidParameter("columns that make the groups, which the plan has", "none")
-    check_form(plan, request.order, request.intervals, request.integers)
-    bounds = _bounds_of(plan, stated.bounds)
-    withheld = tuple(Withheld(*one.model_dump().values()) for one in stated.withheld)
-    if not {name for one in withheld for name in one.names} <= set(plan.limited_names):
+    if record.intervals is not None:
+        check_share("intervals", record.intervals)
+    check_form(plan, record.order, record.intervals, record.integers)
+    withheld = [name for one in record.withheld for name in one.names]
+    if len(set(withheld)) < len(withheld) or not all(one.names for one in record.withheld):
+        raise InvalidParameter("different withheld columns", "others")
+    if not set(withheld) <= set(plan.limited_names):
         raise InvalidParameter("withheld values of columns with bounds", "others")
-    expected = describe_release(plan, request, totals, stated.created, stated.receipt, bounds, withheld)
+    again = record.model_copy(update={**_totals_of(record), "bounds": _bounds_of(record)})
     detail = f"delta({plan.request.mechanism_epsilon:g}) = {plan.delta:.4g} <= {plan.request.delta:g}, computed anew"
-    return Claims(plan, request, [Check("guarantee", True, detail), *claims.compare(metadata, expected)], withheld)
+    return Claims(record, [Check("guarantee", True, detail), *claims.compare(metadata, again.to_data())])
 
 
-def _bounds_of(plan: Plan, stated: Sequence[_Bounds]) -> tuple[ChosenBounds, ...]:
+def _totals_of(record: ReleaseRecord) -> dict[str, Estimate | None]:
+    """The numbers of units that the plan pays for, with the errors that it gives them."""
+    request, names = record.plan.request, ("total_units", "covered_units", "other_units")
+    paid = names if request.other else names[:1] if request.total else ()
+    values = [part.value for name in paid if (part := getattr(record, name)) is not None]
+    if len(values) < len(paid):
+        raise InvalidParameter("a noisy total, which the plan pays for", "none")
+    if not all(value.is_integer() for value in values):
+        raise InvalidParameter("a whole number as a noisy total", "another one")
+    if request.other and (problem := contradiction(values, allow_negative=record.allow_negative)):
+        raise InvalidParameter("totals that fit together", problem)
+    found = None
+    if record.total_units is not None and paid:
+        found = estimated(values, request, record.intervals, allow_negative=record.allow_negative)
+    parts = (found.total, found.covered, found.other) if found else (None,) * 3
+    return dict(zip(names, parts, strict=True))
+
+
+def _bounds_of(record: ReleaseRecord) -> tuple[ChosenBounds, ...]:
     """What is stated about chosen bounds, with the bounds that the plan went on with."""
-    chosen = [one for one in plan.request.aggregates if one.chosen != "given"]
-    if [one.name for one in stated] != [one.name for one in chosen] or any(one.open for one in chosen):
+    chosen = [one for one in record.plan.request.aggregates if one.chosen != "given"]
+    if [one.name for one in record.bounds] != [one.name for one in chosen] or any(one.open for one in chosen):
         raise InvalidParameter("bounds for each aggregate that has them chosen", "others")
-    pairs = zip(stated, chosen, strict=True)
-    return tuple(
-        ChosenBounds(one.name, aggregate.lower, aggregate.upper, one.outside, one.bias, one.noise, one.units)
-        for one, aggregate in pairs
-    )
+    pairs = zip(record.bounds, chosen, strict=True)
+    return tuple(replace(one, lower=aggregate.lower, upper=aggregate.upper) for one, aggregate in pairs)
 
 
 def _as_charged(plan: Plan) -> Plan:
@@ -154,19 +106,18 @@ def _as_charged(plan: Plan) -> Plan:
     return Plan(replace(plan.request, max_groups=None), plan.mechanism, plan.alternatives)
 
 
-def _check_table(stored: Stored, table: pa.Table, found: Claims) -> Iterator[Check]:
-    plan, request = found.plan, found.request
-    keys = [parse_key(key).name for key in request.by]
-    yield from (named := claims.columns_and_keys(table, keys, column_names(plan, request.intervals)))
+def _check_table(stored: Stored, table: pa.Table, record: ReleaseRecord) -> Iterator[Check]:
+    plan, keys = record.plan, list(record.by)
+    yield from (named := claims.columns_and_keys(table, keys, column_names(plan, record.intervals)))
     if not named[0].passed:
         return
-    if request.null_keys == "drop" and plan.request.keys is None:
+    if record.null_keys == "drop" and plan.request.keys is None:
         none = not any(table.column(key).null_count for key in keys)
         yield Check("nulls", none, "no key is null" if none else "a key is null, where such records were dropped")
     if stored.is_typed:
-        yield _check_types(table, keys, request)
+        yield _check_types(table, keys, record)
     if plan.request.keys_only:
-        yield _check_order(stored, table, np.zeros(0), keys, request)
+        yield _check_order(stored, table, np.zeros(0), keys, record)
         return
     counts = numbers(table, "count")
     given = plan.mechanism.hides_small_counts
@@ -174,25 +125,25 @@ def _check_table(stored: Stored, table: pa.Table, found: Claims) -> Iterator[Che
     if not (np.isfinite(counts).all() and np.isfinite(noisy).all()):
         yield Check("counts", False, "one is no number")
         return
-    yield from _check_counts(noisy, plan, request.integers and not given)
-    yield _check_order(stored, table, counts, keys, request)
+    yield from _check_counts(noisy, plan, record.integers and not given)
+    yield _check_order(stored, table, counts, keys, record)
     null = nulls(table, plan)
     if plan.limited_names:
-        yield check_withheld(table, plan, () if request.intervals is None else (LOW, HIGH), found.withheld)
-    yield from _check_quantiles(table, plan, request, null)
+        yield check_withheld(table, plan, () if record.intervals is None else (LOW, HIGH), record.withheld)
+    yield from _check_quantiles(table, plan, record.intervals, null)
     if given:
-        estimated_counts = count_column(plan.mechanism, noisy, request.intervals)
-        yield _check_estimates(counts, estimated_counts.values, 0.5 if request.integers else 0.0)
-        yield from _check_errors(table, plan, request, estimated_counts, null)
+        estimated_counts = count_column(plan.mechanism, noisy, record.intervals)
+        yield _check_estimates(counts, estimated_counts.values, 0.5 if record.integers else 0.0)
+        yield from _check_errors(table, plan, record, estimated_counts, null)
         return
-    if request.integers and request.intervals is not None:  # an interval lies around the count before it was rounded
+    if record.integers and record.intervals is not None:  # an interval lies around the count before it was rounded
         counts = (numbers(table, "count" + LOW) + numbers(table, "count" + HIGH)) / 2
     std = np.full(len(counts), plan.mechanism.noise_std)
-    yield from _check_errors(table, plan, request, Column("count", counts, (std,)), null)
+    yield from _check_errors(table, plan, record, Column("count", counts, (std,)), null)
 
 
 def _check_quantiles(
-    table: pa.Table, plan: Plan, request: Selection, null: Mapping[str, NDArray[np.bool_]]
+    table: pa.Table, plan: Plan, level: float | None, null: Mapping[str, NDArray[np.bool_]]
 ) -> Iterator[Check]:
     """Inside the bounds, in the order of their probabilities, each inside its own interval, with a positive error."""
     wrong = []
@@ -201,7 +152,7 @@ def _check_quantiles(
             continue
         before = np.full(table.num_rows, aggregate.bounds[0])
         for name in aggregate.names:
-            ends = [] if request.intervals is None else [name + LOW, name + HIGH]
+            ends = [] if level is None else [name + LOW, name + HIGH]
             values, *interval = (numbers(table, one) for one in (name, *ends))
             low, high = interval or (values, values)
             inside = (aggregate.bounds[0] <= low) & (low <= values) & (values <= high) & (high <= aggregate.bounds[1])
@@ -222,9 +173,9 @@ def _check_estimates(counts: Floats, expected: Floats, rounding: float) -> Check
     return Check("estimates", right, "counts are those of the noisy ones, given release" if right else "are others")
 
 
-def _check_types(table: pa.Table, keys: list[str], request: Selection) -> Check:
+def _check_types(table: pa.Table, keys: list[str], record: ReleaseRecord) -> Check:
     """Whole numbers only where they were asked for."""
-    whole = ("count", "rows") if request.integers else ()
+    whole = ("count", "rows") if record.integers else ()
     expected = {name: pa.int64() if name in whole else pa.float64() for name in table.column_names[len(keys) :]}
     wrong = [name for name, kind in expected.items() if table.schema.field(name).type != kind]
     return Check("types", not wrong, f"are others in {wrong}" if wrong else "are those of the metadata")
@@ -245,25 +196,25 @@ def _check_counts(counts: Floats, plan: Plan, integers: bool) -> Iterator[Check]
     yield claims.lattice(counts, 0 if integers else mechanism.lattice_bits)
 
 
-def _check_order(stored: Stored, table: pa.Table, counts: Floats, keys: list[str], request: Selection) -> Check:
+def _check_order(stored: Stored, table: pa.Table, counts: Floats, keys: list[str], record: ReleaseRecord) -> Check:
     if stored.is_typed and not stored.is_folder:  # Spark orders some keys in another way
-        places = row_order(table, keys, request.order).to_numpy() if keys else np.arange(table.num_rows)
+        places = row_order(table, keys, record.order).to_numpy() if keys else np.arange(table.num_rows)
         right = bool((places == np.arange(len(places))).all())
-    elif request.order == "key":
+    elif record.order == "key":
         return skipped("order", "by keys, whose types this format does not keep")
     else:
         right = bool((np.diff(counts) <= 0).all())
-    return Check("order", right, f"is by {request.order}" if right else f"is not by {request.order}")
+    return Check("order", right, f"is by {record.order}" if right else f"is not by {record.order}")
 
 
 def _check_errors(
-    table: pa.Table, plan: Plan, request: Selection, count: Column, null: Mapping[str, NDArray[np.bool_]]
+    table: pa.Table, plan: Plan, record: ReleaseRecord, count: Column, null: Mapping[str, NDArray[np.bool_]]
 ) -> Iterator[Check]:
     """Standard errors and intervals, column by column, as the noise of the plan gives them."""
-    level = request.intervals
+    level = record.intervals
     wrong, unknown = [], []
     whole_table = table
-    for name, column in _noises(table, plan, request, count):
+    for name, column in _noises(table, plan, record, count):
         if column is None:
             unknown.append(name)
             continue
@@ -277,7 +228,7 @@ def _check_errors(
             ends = zip((LOW, HIGH), column.bounds, strict=True)
             wrong += [name + end for end, bound in ends if not close(numbers(table, name + end), bound)]
         elif level is not None:
-            whole = request.integers and name in ("count", "rows")
+            whole = record.integers and name in ("count", "rows")
             reach = plan.mechanism.half_width(column.noises, level)
             wrong += _wrong_bounds(table, name, reach, 0.5 if whole else 0.0)
     if wrong:
@@ -292,7 +243,7 @@ def _check_errors(
         )
 
 
-def _noises(table: pa.Table, plan: Plan, request: Selection, count: Column) -> Iterator[tuple[str, Column | None]]:
+def _noises(table: pa.Table, plan: Plan, record: ReleaseRecord, count: Column) -> Iterator[tuple[str, Column | None]]:
     """The independent noises of every column; those of an adaptive release are known from the table alone."""
     trees = {name for aggregate in plan.request.aggregates if aggregate.probabilities for name in aggregate.names}
     if plan.mechanism.in_rounds:

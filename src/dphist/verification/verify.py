@@ -17,8 +17,9 @@ from dphist.publish.charge import Spend
 from dphist.publish.digests import DIGEST, FILE, TABLE, VERSION, digest_of, table_digest
 from dphist.publish.files import sha256, sidecar
 from dphist.publish.pages import is_as_written
+from dphist.publish.record import Charged
 from dphist.stored import check_version
-from dphist.verification.claims import Charged, Findings, excerpt, same, skipped
+from dphist.verification.claims import Findings, excerpt, same, skipped
 from dphist.verification.isolated import check_head
 from dphist.verification.of_answer import check_answer
 from dphist.verification.of_lists import check_running, check_top_k
@@ -151,7 +152,7 @@ def _is_sealed(stored: Stored) -> bool:
 def _payment(ledger: str | Path | None, head: str | None, metadata: dict[str, Any], findings: Findings) -> _Payment:
     """Whether the entry is there, unchanged, in a chain that holds, and paid for what the file states."""
     try:
-        receipt = Charged.read(metadata).receipt
+        receipt = Charged.read(metadata).ledger
     except DphistError as problem:
         return [Check("ledger", False, str(problem))], EDITED
     if ledger is None:

@@ -1,0 +1,433 @@
+"""The one record of what was published: written into a file, read from it, shown, and computed anew by `verify`.
+
+A record has fields and claims. Fields are what its plan does not give: they are read strictly, since anyone may have made the
+file. Claims (guarantee, noise, sentences) follow from the fields and are computed wherever they are asked for. `to_data` is
+both, in the order of a file. Whoever made a table builds the record without a check, which could fail after the charge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainValidator
+
+from dphist.checks import MOST_GROUPS
+from dphist.columns import joint_unit
+from dphist.engines.base import Order
+from dphist.engines.query import NullKeys, parse_key
+from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Ranked
+from dphist.planning import Plan, storage
+from dphist.planning.counted import estimand, left_out, left_out_of_list, left_out_of_rounds
+from dphist.planning.describe import guarantee, rates, stream_guarantee
+from dphist.planning.top_k import TopKPlan
+from dphist.publish.account import what_was_done
+from dphist.publish.charge import Receipt
+from dphist.publish.digests import VERSION
+from dphist.publish.totals import Estimate
+from dphist.publish.withheld import Withheld, in_words, to_data
+from dphist.selection.bounds import ChosenBounds
+from dphist.stored import validate
+from dphist.version import __version__
+from dphist.words import budget, rounded_up
+
+_MOST: Final = 1_000
+"""Private tables behind one answer."""
+
+_METHODS: Final[dict[str, type[CorrelatedTopK] | type[FromTop] | type[Ranked]]] = {
+    "correlated": CorrelatedTopK,
+    "from-top": FromTop,
+    "ranked": Ranked,
+}
+
+
+def _check_different(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) < len(names):
+        raise ValueError("names should be different")
+    return names
+
+
+def _check_several(parts: tuple[str, ...]) -> tuple[str, ...]:
+    if len(parts) < 2:
+        raise ValueError("a unit of one part is a text")
+    return parts
+
+
+Text = Annotated[str, Field(min_length=1)]
+MaybeNames = Annotated[tuple[Text, ...], AfterValidator(_check_different)]
+Names = Annotated[MaybeNames, Field(min_length=1)]
+Number = int | float
+"""A number as it is written: terms of a stream are hashed, and 2 is not 2.0 there."""
+
+UnitOfText = Text | Annotated[Names, AfterValidator(_check_several)]
+"""A unit: the text of its only part, or those of several."""
+
+StoredPlan = Annotated[Plan, PlainValidator(lambda data: Plan(*storage.from_data(data, "the metadata")))]
+"""A plan from a file of anyone, whose guarantee is computed anew."""
+
+
+class Model(BaseModel):
+    """Data from a file of anyone, with exactly these types: a text is no number, and true is not 1."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    @classmethod
+    def read(cls, data: dict[str, Any]) -> Self:
+        """The fields of the model; claims are compared later. The error names the first field that is wrong."""
+        found: Self = validate(cls, data, "the metadata", extra=None)
+        return found
+
+
+class PaidEntry(Model):
+    """The entry of a ledger that paid."""
+
+    model_config = ConfigDict(extra="forbid")
+    dataset: Text
+    entry: int = Field(ge=0, le=MOST_GROUPS)
+    hash: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+class Charged(Model):
+    """Which entry of a ledger paid for a table."""
+
+    ledger: PaidEntry | None = None
+
+
+class Record(Charged):
+    """What is told of every published table."""
+
+    format: ClassVar[str]
+    version: ClassVar[int] = VERSION
+    dphist: Text = __version__
+    created: AwareDatetime
+    unit: UnitOfText | None = None
+    by: MaybeNames
+    where: Text | None = None
+    null_keys: NullKeys = "group"
+    intervals: float | None = None
+
+    if TYPE_CHECKING:
+
+        @property
+        def epsilon(self) -> float:
+            """Of the guarantee."""
+
+        @property
+        def delta(self) -> float:
+            """Of the guarantee."""
+
+    @property
+    def guarantee(self) -> str:
+        """What is guaranteed, in one sentence."""
+        raise NotImplementedError
+
+    @property
+    def left_out(self) -> str:
+        """Which units counts leave out; nothing where all units of a group are counted."""
+        return ""
+
+    @property
+    def without_value(self) -> list[str]:
+        """A line for each column in which values are withheld."""
+        return []
+
+    def to_data(self) -> dict[str, Any]:
+        """Fields and claims, as a file has them."""
+        raise NotImplementedError
+
+    @property
+    def _head(self) -> dict[str, Any]:
+        head = {"format": self.format, "version": self.version, "dphist": self.dphist}
+        return {**head, "created": self.created.isoformat(timespec="seconds")}
+
+    @property
+    def _paid(self) -> dict[str, Any]:
+        return {"ledger": None if self.ledger is None else self.ledger.model_dump()}
+
+
+def paid_entry(receipt: Receipt | Mapping[str, Any] | None) -> PaidEntry | None:
+    """The entry that a receipt names."""
+    data = receipt.to_data() if isinstance(receipt, Receipt) else receipt
+    return None if data is None else PaidEntry.model_construct(**data)
+
+
+class ReleaseRecord(Record):
+    """A release, or a selection of keys alone."""
+
+    format = "dphist-release"
+    unit: UnitOfText
+    keys: MaybeNames
+    null_keys: NullKeys
+    order: Order
+    integers: bool
+    total_units: Estimate | None = None
+    covered_units: Estimate | None = None
+    other_units: Estimate | None = None
+    allow_negative: bool = False
+    bounds: tuple[ChosenBounds, ...] = ()
+    withheld: tuple[Withheld, ...] = ()
+    plan: StoredPlan
+
+    @property
+    def epsilon(self) -> float:
+        """Of the guarantee."""
+        return self.plan.epsilon
+
+    @cached_property
+    def delta(self) -> float:
+        """Of the guarantee."""
+        return self.plan.delta
+
+    @cached_property
+    def guarantee(self) -> str:
+        """What is guaranteed, in one sentence."""
+        return guarantee(self.plan.request, self.plan.mechanism, self.unit)
+
+    @property
+    def estimand(self) -> str:
+        """What a count estimates."""
+        return estimand(self.plan)
+
+    @property
+    def summary(self) -> str:
+        """What was done."""
+        return what_was_done(self.plan)
+
+    @property
+    def aggregates(self) -> list[dict[str, Any]]:
+        """What the other columns estimate, and their noise."""
+        request, noisy = self.plan.request, {one.name: one for one in self.plan.measures}
+        return [
+            {
+                "name": one.name,
+                "estimand": one.estimand + request.sampled_in_words(one),
+                "noise_std": {measure.name: noisy[measure.name].noise_std for measure in one.measures},
+            }
+            for one in request.aggregates
+        ]
+
+    @property
+    def left_out(self) -> str:
+        """Which units counts leave out; nothing where all units of a group are counted."""
+        return left_out(self.plan)
+
+    @property
+    def without_value(self) -> list[str]:
+        """A line for each column in which values are withheld."""
+        return [in_words(one, self.plan) for one in self.withheld]
+
+    def to_data(self) -> dict[str, Any]:
+        """Fields and claims, as a file has them."""
+        plan, totals = self.plan, ("covered_units", "other_units")
+        parts = {name: part.to_data() for name in totals if (part := getattr(self, name)) is not None}
+        return {
+            **self._head,
+            "unit": self.unit,
+            "by": list(names_of(self.keys)),
+            "keys": list(self.keys),
+            "where": self.where,
+            "null_keys": self.null_keys,
+            "order": self.order,
+            "intervals": self.intervals,
+            "integers": self.integers,
+            "guarantee": self.guarantee,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "noise_std": plan.mechanism.noise_std if plan.mechanism.counted else None,
+            "threshold": None if plan.mechanism.in_rounds else plan.mechanism.threshold,
+            "total_units": None if self.total_units is None else self.total_units.to_data(),
+            **parts,
+            **({"allow_negative": True} if self.allow_negative and self.total_units is not None else {}),
+            "summary": self.summary,
+            "estimand": self.estimand,
+            "aggregates": self.aggregates,
+            **({"bounds": [one.to_data() for one in self.bounds]} if self.bounds else {}),
+            **({"withheld": to_data(self.withheld, plan)} if self.withheld else {}),
+            **({"expected": rates(plan.mechanism)} if plan.request.keys_only else {}),
+            **self._paid,
+            "plan": storage.to_data(plan.request, plan.mechanism, plan.alternatives),
+        }
+
+
+class TopKRecord(Record):
+    """The largest groups."""
+
+    format = "dphist-top-k"
+    by: Names
+    method: Literal["correlated", "from-top", "ranked"]
+    k: int = Field(ge=1, le=MOST_GROUPS)
+    epsilon: float = Field(gt=0)
+    delta: float = Field(gt=0, lt=1)
+    parameters: dict[str, Any] = Field(alias="mechanism")
+    cut_off: float | None = None
+
+    @cached_property
+    def plan(self) -> TopKPlan:
+        """The plan, whose guarantee is computed anew."""
+        mechanism = _METHODS[self.method].from_data(self.parameters, "the metadata")
+        return TopKPlan(self.epsilon, self.delta, self.k, self.method, mechanism)
+
+    @property
+    def guarantee(self) -> str:
+        """What is guaranteed, in one sentence."""
+        return self.plan.guarantee_for(self.unit)
+
+    @property
+    def left_out(self) -> str:
+        """Which units counts leave out; nothing where all units of a group are counted."""
+        return left_out_of_list(self.plan)
+
+    def to_data(self) -> dict[str, Any]:
+        """Fields and claims, as a file has them."""
+        return {
+            **self._head,
+            "unit": self.unit,
+            "by": list(self.by),
+            "where": self.where,
+            "method": self.method,
+            "k": self.k,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "mechanism": self.plan.mechanism.parameters(),
+            "cut_off": self.cut_off,
+            "guarantee": self.guarantee,
+            "assumption": self.plan.mechanism.assumption,
+            **self._paid,
+        }
+
+
+class StreamRecord(Record):
+    """The running counts of a stream after a round."""
+
+    format = "dphist-continual-release"
+    unit: UnitOfText
+    by: Names
+    keys: Names
+    null_keys: NullKeys
+    round: int = Field(ge=0, le=MOST_GROUPS)
+    epsilon: Annotated[Number, Field(gt=0)]
+    delta: Annotated[Number, Field(gt=0, lt=1)]
+    parameters: dict[str, Any] = Field(alias="mechanism")
+
+    @cached_property
+    def mechanism(self) -> ContinualCounts:
+        """Noise and threshold, whose guarantee is computed anew."""
+        return ContinualCounts.from_data(self.parameters, "the metadata")
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """On which the stream was started."""
+        return {
+            "unit": self.unit,
+            "by": list(self.keys),
+            "where": self.where,
+            "null_keys": self.null_keys,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "mechanism": self.parameters,
+        }
+
+    @property
+    def guarantee(self) -> str:
+        """What is guaranteed of all rounds together, in one sentence."""
+        return stream_guarantee(self.mechanism, self.epsilon, self.delta, self.unit)
+
+    @property
+    def left_out(self) -> str:
+        """Which units counts leave out; nothing where all units of a group are counted."""
+        return left_out_of_rounds(self.mechanism)
+
+    def to_data(self) -> dict[str, Any]:
+        """Fields and claims, as a file has them."""
+        return {
+            **self._head,
+            "unit": self.unit,
+            "by": list(names_of(self.keys)),
+            "keys": list(self.keys),
+            "where": self.where,
+            "null_keys": self.null_keys,
+            "round": self.round,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "mechanism": self.mechanism.parameters(),
+            "guarantee": self.guarantee,
+            "assumption": self.mechanism.assumption,
+            **self._paid,
+        }
+
+
+class AnswerRecord(Record):
+    """The answer to a statement, and the private tables that it is computed from. by: columns called like a key of these."""
+
+    format = "dphist-answer"
+    statement: Text
+    outer: Text
+    columns: tuple[str, ...] = ()
+    releases: Annotated[tuple[ReleaseRecord, ...], Field(min_length=1, max_length=_MOST)]
+
+    @property
+    def epsilon(self) -> float:
+        """Of all private tables together, which protect the same unit."""
+        return total_of([one.epsilon for one in self.releases])
+
+    @property
+    def delta(self) -> float:
+        """Of all private tables together, which protect the same unit."""
+        return total_of([one.plan.request.delta for one in self.releases])
+
+    @property
+    def guarantee(self) -> str:
+        """What is guaranteed by each private table, and together."""
+        if len(self.releases) == 1:
+            return self.releases[0].guarantee
+        each = "; ".join(f"({number}) {one.guarantee}" for number, one in enumerate(self.releases, 1))
+        return f"{len(self.releases)} private tables, together {budget(self.epsilon, self.delta)}. {each}"
+
+    @property
+    def left_out(self) -> str:
+        """Which units the counts of its private tables leave out."""
+        return " ".join(dict.fromkeys(words for one in self.releases if (words := one.left_out)))
+
+    @property
+    def without_value(self) -> list[str]:
+        """A line for each column of a private table in which values are withheld."""
+        return [line for one in self.releases for line in one.without_value]
+
+    def to_data(self) -> dict[str, Any]:
+        """Fields and claims, as a file has them.
+
+        Raises:
+            InvalidParameter: its private tables protect different units, so that they have no cost together.
+        """
+        return {
+            **self._head,
+            "statement": self.statement,
+            "outer": self.outer,
+            "unit": joint_unit([one.unit for one in self.releases]),
+            "by": list(keys_among(self.columns, self.releases)),
+            "columns": list(self.columns),
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "guarantee": self.guarantee,
+            **(self.releases[0]._paid if len(self.releases) == 1 else {"ledger": None}),
+            "releases": [one.to_data() for one in self.releases],
+        }
+
+
+def names_of(keys: Sequence[str]) -> tuple[str, ...]:
+    """The names of keys."""
+    return tuple(parse_key(key).name for key in keys)
+
+
+def keys_among(columns: Sequence[str], releases: Sequence[ReleaseRecord]) -> tuple[str, ...]:
+    """The columns of an answer that are called like a key of a private table."""
+    keys = {name.casefold() for one in releases for name in one.by}
+    return tuple(name for name in columns if name.casefold() in keys)
+
+
+def total_of(parts: Sequence[float]) -> float:
+    """The sum, never below it: parts of a budget are decimal numbers, and equal shares of it make a whole again."""
+    whole = sum(Fraction(repr(float(one))) for one in parts)
+    return parts[0] if len(parts) == 1 else float(rounded_up(Fraction(whole), 12))
