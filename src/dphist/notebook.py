@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from dphist.words import number, printable
+from dphist.words import cut, number, printable
 
 Fact = tuple[str, str]
 
@@ -118,25 +118,17 @@ def curve(points: Sequence[tuple[float, float]], caption: str, label: str) -> st
     )
 
 
-def shortened(text: str, most: int = _WIDEST) -> str:
-    """The text, or its two ends: keys that begin alike often differ at the end."""
-    if len(text) <= most:
-        return text
-    head = (most - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (most - 1 - head) :]}"
-
-
 def _frame(title: str, body: str) -> str:
     return f'<div style="{_CARD}"><div><b>{_text(title)}</b></div>{body}</div>'
 
 
 def _cut(text: str) -> str:
-    return shortened(printable(text))
+    return cut(printable(text), _WIDEST)
 
 
 def _whole(text: str) -> str:
     """The whole of a text that is shown in part."""
-    return f' title="{_text(text)}"' if len(printable(text)) > _WIDEST else ""
+    return f' title="{_text(text)}"' if _cut(text) != printable(text) else ""
 
 
 def _text(text: str) -> str:

@@ -142,13 +142,6 @@ def test_no_key_becomes_markup(keys: list[str], value: float, error: float) -> N
     assert seen.attributes - {"title"} == harmless.attributes
 
 
-@given(st.text(max_size=200), st.integers(5, 60))
-def test_a_long_text_keeps_its_two_ends(text: str, most: int) -> None:
-    cut = notebook.shortened(text, most)
-    assert len(cut) <= most
-    assert cut == text or (text.startswith(cut.split("…")[0]) and text.endswith(cut.rsplit("…", 1)[1]))
-
-
 class _Untouched:
     """A table that is elsewhere: whoever asks for anything of it fails."""
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from dphist.publish.grid import Column, Screen, cut, grid, told_apart
-from dphist.words import printable, range_of, rounded_down
+from dphist.publish.grid import Column, Screen, grid
+from dphist.words import cut, printable, range_of, rounded_down, told_apart
 from example_numbers import examples
 
 TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from("日本e\u0301/\\…() 2"), max_size=60)

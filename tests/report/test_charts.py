@@ -14,9 +14,9 @@ from published_tables import keys_alone, of_keys, of_two_keys, one_number, over_
 
 from dphist.publish.result import Release
 from dphist.report import svg
-from dphist.report.cells import cut, cut_apart, reaches
+from dphist.report.cells import labels, reaches
 from dphist.report.charts import MOST_BARS, Chart, chart, moments
-from dphist.words import printable
+from dphist.words import cut, printable
 
 LONG = [f"https://example.com/shop/a-category-with-a-long-name/{i}/reviews-of-the-product" for i in range(30)]
 
@@ -34,7 +34,7 @@ def picture(published: Release) -> str:
 
 @given(st.lists(st.text(min_size=1), unique_by=printable, max_size=12), st.integers(12, 40))
 def test_labels_of_different_keys_differ(keys: list[str], most: int) -> None:
-    assert len(set(cut_apart(keys, most))) == len(keys)
+    assert len(set(labels(keys, most))) == len(keys)
 
 
 @given(st.text("ab漢", max_size=90), st.integers(3, 40))

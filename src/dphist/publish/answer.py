@@ -11,7 +11,6 @@ from typing import Final
 import pyarrow as pa
 
 from dphist.columns import joint_unit
-from dphist.notebook import shortened
 from dphist.planning.plan import STD_ERROR
 from dphist.publish.charge import Receipt
 from dphist.publish.record import AnswerRecord, keys_among
@@ -19,6 +18,7 @@ from dphist.publish.result import Published, Release
 from dphist.report.cells import cells_of
 from dphist.report.content import Appendix, Content, citation_of, explanation_of, records_of
 from dphist.report.of_release import content_of
+from dphist.words import cut
 
 _LONGEST: Final = 240
 """Letters of a statement at the head of a report, which has all of it further down."""
@@ -90,7 +90,7 @@ class Answer(Published):
         values = value_names(self.table.column_names)
         keys = [name for name in self.table.column_names if not _is_beside(name, self.table.column_names)]
         keys = [name for name in keys if name not in values]
-        asked = shortened(" ".join(self.statement.split()), _LONGEST)
+        asked = cut(" ".join(self.statement.split()), _LONGEST)
 
         def appendix() -> Sequence[Appendix]:
             steps = [Appendix("The statement", [("", self.statement)]), Appendix("The outer query", [("", self.outer)])]

@@ -13,7 +13,7 @@ from dphist.errors import InvalidParameter
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 from dphist.publish.text import totals_text
 from dphist.report import plots
-from dphist.words import budget, with_error
+from dphist.words import budget, cut, with_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,7 +103,7 @@ def _cell(row: dict[str, Any], name: str) -> str:
 
 
 def _label(row: dict[str, Any], keys: Sequence[str]) -> str:
-    return notebook.shortened(", ".join(_cell(row, key) for key in keys) or "all", 40)
+    return cut(", ".join(_cell(row, key) for key in keys) or "all", 40)
 
 
 def _size(groups: int) -> str:

@@ -1,4 +1,4 @@
-"""Tables for terminals: columns that fit the width, long texts cut in the middle and still distinct, nothing lost in silence.
+"""Tables for terminals: columns that fit the width, long keys cut and still distinct, nothing lost in silence.
 
 Rich draws them. It is imported when the first table is drawn, not before.
 """
@@ -6,11 +6,11 @@ Rich draws them. It is imported when the first table is drawn, not before.
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from dphist.words import printable
+from dphist.words import printable, told_apart
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,10 +22,6 @@ _NARROW: Final = 12
 """Cells that a column of texts keeps, however many columns there are. With less, rows are stacked."""
 _NARROWEST: Final = 40
 """Cells of a screen: on one with less, lines run over the edge."""
-_SHARES: Final = (0.5, 0.25, 0.75, 0.0, 1.0)
-"""How much of a long text stays before the cut: half, or another share where two texts would look the same."""
-_UNSEEN: Final = 6
-"""Cells: two cuts that differ in less are the same to a reader."""
 _RULE: Final = "    \n    \n ── \n    \n    \n    \n    \n    \n"
 """A line below the headings and no other, as Rich writes boxes."""
 
@@ -175,85 +171,3 @@ def _draw(table: Table, screen: Screen) -> list[str]:
     with console.capture() as drawn:
         console.print(table)
     return [(_INDENT + line).rstrip() for line in drawn.get().splitlines()]
-
-
-def cut(text: str, width: int, share: float = 0.5) -> str:
-    """The text in at most so many cells, with an ellipsis for what is left out; `share` of what stays is before it.
-
-    A cell is what a terminal counts in: wide letters take two, marks that combine with another letter none. No mark loses its
-    letter.
-    """
-    from rich.cells import cell_len
-
-    if len(text) <= 4 * width and cell_len(text) <= width:
-        return text
-    before = int((width - 1) * share)
-    behind = width - 1 - before
-    head, tail = text[: 4 * before], text[max(len(text) - 4 * behind, 0) :]
-    while cell_len(head) > before:
-        head = head[:-1]
-    while tail and (cell_len(tail) > behind or cell_len(tail[0]) == 0):
-        tail = tail[1:]
-    return f"{head}…{tail}"
-
-
-def told_apart(
-    values: Sequence[str], texts: Sequence[str], widths: Sequence[int], taken: Collection[str] = ()
-) -> list[str]:
-    """The texts, cut to their widths, such that different values never look the same; `taken` stands for something else.
-
-    Those that would look alike are cut at another place: where they differ, if there is one. Else they are numbered.
-    """
-    first = {value: (text, width) for value, text, width in zip(values, texts, widths, strict=True)}
-    alike: dict[str, list[str]] = {}
-    for value, (text, width) in first.items():
-        alike.setdefault(_glance(text, width), []).append(value)
-    shown: dict[str, str] = {}
-    used = set(taken)
-    for group in sorted(alike.values(), key=lambda group: len(group) > 1):  # those that need no help choose first
-        found = _apart([first[value] for value in group], used)
-        used.update(found)
-        shown.update(zip(group, found, strict=True))
-    return [shown[value] for value in values]
-
-
-def _glance(text: str, width: int, share: float = 0.5) -> str:
-    """What one sees of a cut text without counting letters: a shift by one or two is not seen."""
-    shown = cut(text, width, share)
-    return shown if shown == text else cut(text, width - _UNSEEN, share)
-
-
-def _apart(texts: Sequence[tuple[str, int]], used: Collection[str]) -> list[str]:
-    """Texts that may look alike, cut so that they differ from each other and from those in use."""
-    for found in _ways(texts):
-        if len(set(found)) == len(found) and not set(found) & set(used):
-            return found
-    found, number = [], 1
-    for text, width in texts:
-        numbered = cut(text, width)
-        while numbered in used or numbered in found:
-            number += 1
-            numbered = f"{cut(text, width - len(f' ({number})'))} ({number})"
-        found.append(numbered)
-    return found
-
-
-def _ways(texts: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
-    """Cut at one place after the other: first where the difference is seen at a glance, then where there is any."""
-    seen = [share for share in _SHARES if len({_glance(text, width, share) for text, width in texts}) == len(texts)]
-    start = _same_letters([text for text, _ in texts]) - _UNSEEN // 2
-    for share in seen:
-        yield [cut(text, width, share) for text, width in texts]
-    is_cut = any(cut(text, width) != text for text, width in texts)
-    if (
-        is_cut and start > max(width for _, width in texts) // 3
-    ):  # the beginning, and what is around the first difference
-        yield [cut(f"{text[: width // 3]}…{text[start:]}", width, 1.0) for text, width in texts]
-    for share in _SHARES:
-        yield [cut(text, width, share) for text, width in texts]
-
-
-def _same_letters(texts: Sequence[str]) -> int:
-    """How many letters all of them begin with."""
-    least, most = min(texts), max(texts)
-    return next((place for place, letter in enumerate(least) if letter != most[place]), len(least))

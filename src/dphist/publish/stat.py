@@ -21,11 +21,11 @@ from dphist.flexible.bucketing import Buckets
 from dphist.flexible.plan import StatisticPlan, plan_statistic
 from dphist.flexible.statistics import PrivateHistogram, sanitise, statistic
 from dphist.histogram import ContributionBounds, Histogram
-from dphist.notebook import card, shortened
+from dphist.notebook import card
 from dphist.planning.options import StatisticOptions, read, spelled_out
 from dphist.publish.charge import Receipt, charging, paid_run, spend_of_statistic
 from dphist.publish.run import choose_engine
-from dphist.words import budget, exactly
+from dphist.words import budget, cut, exactly
 
 _BUCKET = "dphist_bucket"
 
@@ -53,7 +53,7 @@ class PrivateStatistic:
 
     def __repr__(self) -> str:
         plan = self.plan
-        shown = shortened(str(self.value), 60)
+        shown = cut(str(self.value), 60)
         return f"PrivateStatistic({plan.statistic} {shown}; {budget(plan.epsilon, plan.delta)})"
 
     def _repr_html_(self) -> str:

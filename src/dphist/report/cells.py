@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -14,7 +12,7 @@ import pyarrow as pa
 
 from dphist.planning.plan import HIGH, LOW, STD_ERROR
 from dphist.report.svg import Floats
-from dphist.words import percent, printable, with_error
+from dphist.words import cut, percent, printable, told_apart, with_error
 
 MOST_ROWS: Final = 20_000
 """So many rows a report holds at the most: a page of a few megabytes, which opens at once. The table file has all."""
@@ -119,42 +117,6 @@ def shown(value: Any) -> str:
     return NULL if value is None else str(value)
 
 
-def cut(text: str, most: int) -> str:
-    """A text without its middle where it is wider than so many letters; a wide letter counts as two."""
-    if len(text) * 2 <= most or _width(text) <= most:
-        return text
-    head = _fitting(text, (most - 1) - (most - 1) // 2)
-    tail = _fitting(text[::-1], (most - 1) // 2)[::-1]
-    return f"{head}…{tail}"
-
-
-def _fitting(text: str, most: int) -> str:
-    """As many letters from the start as fit."""
-    taken = 0
-    for position, letter in enumerate(text[: most + 1]):
-        taken += _width(letter)
-        if taken > most:
-            return text[:position]
-    return text[:most]
-
-
-def _width(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
-
-
-def cut_apart(texts: Sequence[str], most: int) -> list[str]:
-    """Different texts stay different when they are cut: without what they begin with, then with a number."""
-    printed = [printable(text) for text in texts]
-    short = [cut(text, most) for text in printed]
-    for label in {label for label in short if short.count(label) > 1}:
-        alike = [row for row, other in enumerate(short) if other == label]
-        same = takewhile(lambda letters: len(set(letters)) == 1, zip(*(printed[row] for row in alike), strict=False))
-        start = max(len(list(same)) - 3, 0)
-        for row in alike:
-            short[row] = cut(f"…{printed[row][start:]}", most)
-    for row, label in enumerate(short):
-        number = 1
-        while short[row] in short[:row]:
-            number += 1
-            short[row] = f"{cut(label, most - 5)} ({number})"
-    return short
+def labels(texts: Sequence[str], most: int) -> list[str]:
+    """A short text for each row, no two of them alike."""
+    return told_apart([str(row) for row in range(len(texts))], [printable(text) for text in texts], [most] * len(texts))

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from dphist.report import svg
-from dphist.report.cells import cut_apart, key_text, numbers, reaches, spread_in_words
+from dphist.report.cells import key_text, labels, numbers, reaches, spread_in_words
 
 MOST_BARS: Final = 20
 MOST_MOMENTS: Final = 1000
@@ -103,7 +103,7 @@ def _bars(table: pa.Table, by: Sequence[str], level: float | None) -> Chart:
     scale = svg.Scale(min(0.0, float(low.min())), float(high.max()), 0.0, 100.0, most=4)
     row_height, base = 40, 40 * len(top) + 4
     parts = [svg.line((scale(tick), 0), (scale(tick), base), "grid") for tick in scale.ticks]
-    for row, (label, whole) in enumerate(zip(cut_apart(full, _LABEL), full, strict=True)):
+    for row, (label, whole) in enumerate(zip(labels(full, _LABEL), full, strict=True)):
         y, value = row * row_height, float(counts[top[row]])
         drawn = [
             svg.words((0, y + 15), label, "ink halo"),
@@ -226,7 +226,7 @@ def _ends(table: pa.Table, name: str, counts: svg.Floats, most: int) -> list[Any
 
 def _cell_head(keys: Sequence[Any]) -> list[str]:
     full = ["(null)" if key is None else _moment_text(key) for key in keys]
-    short = cut_apart(full, 18)
+    short = labels(full, 18)
     return [
         f'<span title="{svg.escape(whole)}">{svg.escape(text)}</span>' for whole, text in zip(full, short, strict=True)
     ]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dphist.mechanisms import ContinualCounts
 from dphist.report import content, pictures
-from dphist.report.cells import cells_of, cut_apart, key_text, numbers
+from dphist.report.cells import cells_of, key_text, labels, numbers
 from dphist.report.charts import Chart, chart
 from dphist.report.content import Appendix, Content, Fact
 
@@ -113,10 +113,10 @@ def _over_rounds(
     reaches = np.array([mechanism.std_at(number) for number, _ in history])
     counted = [dict(zip(_keys(past, by), numbers(past, "count").tolist(), strict=True)) for _, past in history]
     top = table.slice(0, pictures.COLOURS)
-    labels = cut_apart([key_text(top, by, row) for row in range(top.num_rows)], 34)
+    names = labels([key_text(top, by, row) for row in range(top.num_rows)], 34)
     lines = [
         pictures.Line(label, np.array([counts.get(key, np.nan) for counts in counted]), reaches)
-        for label, key in zip(labels, _keys(top, by), strict=True)
+        for label, key in zip(names, _keys(top, by), strict=True)
         if any(key in counts for counts in counted)
     ]
     caption = (

@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Iterable
 from typing import Final
 
-from dphist.report.cells import Cells, cut
+from dphist.report.cells import Cells
 from dphist.report.content import Content
-from dphist.words import printable
+from dphist.words import cut, printable
 
 FIRST_ROWS: Final = 20
 _WIDTH: Final = 100
