@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 import dphist as dp
-from dphist.report.plots import draw_lines, new_figure, save_figure
+from dphist.show.plots import draw_lines, new_figure, save_figure
 
 Floats = NDArray[np.float64]
 Z = float(ndtri(0.975))

@@ -23,7 +23,7 @@ from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import sparse_gaussian as gshm
 from dphist.privacy import weaker
 from dphist.privacy.search import edge
-from dphist.report.plots import draw_lines, new_figure, save_figure
+from dphist.show.plots import draw_lines, new_figure, save_figure
 
 EPSILON, DELTA = 0.35, 1e-5
 EPSILON_OF_7860 = 0.349  # the paper's numbers in the text are for this epsilon

@@ -22,7 +22,7 @@ from flexible_composition import reachable_max_k, reachable_mode
 from output import DEFAULT_FOLDER, progress, write_csv, write_table
 
 from dphist.privacy.truncated_laplace import smallest_q
-from dphist.report.plots import save_figure
+from dphist.show.plots import save_figure
 
 EPSILONS: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 SEED: Final = 2021

@@ -18,7 +18,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from dphist.privacy import gaussian
 from dphist.privacy import sparse_gaussian as gshm
 from dphist.privacy.search import smallest
-from dphist.report.plots import draw_lines, new_figure, save_figure
+from dphist.show.plots import draw_lines, new_figure, save_figure
 
 Floats = NDArray[np.float64]
 

@@ -44,7 +44,7 @@ def test_errors_say_expected_got_hint_and_survive_processes() -> None:
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dphist.report import plots
+    from dphist.show import plots
 
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtra, match=r"pip install 'dphist\[plot\]'"):

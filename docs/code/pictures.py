@@ -13,7 +13,7 @@ import numpy as np
 
 import dphist as dp
 from dphist.privacy.gaussian import delta_gaussian, largest_mu
-from dphist.report.plots import draw_lines, save_figure
+from dphist.show.plots import draw_lines, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2183,9 +2183,9 @@ _KEYS_ALONE: Final = (
 _PRINTED: Final = (
     Mutant(
         "keys-as-they-are-on-a-terminal",
-        "publish/grid.py",
-        'return printable("(null)" if cell is None else str(cell))',
-        'return "(null)" if cell is None else str(cell)',
+        "show/grid.py",
+        "return printable(NULL if cell is None else str(cell))",
+        "return NULL if cell is None else str(cell)",
         "no terminal acts on a key",
         ("tests/publish/test_grid.py::test_nothing_in_a_key_is_a_style_or_an_escape",),
     ),
@@ -2303,7 +2303,7 @@ _TOLD: Final = (
     ),
     Mutant(
         "script-that-a-key-ends",
-        "report/page.py",
+        "show/page.py",
         'for letter in "<>&\'"})',
         'for letter in ">&\'"})',
         "no key becomes markup",

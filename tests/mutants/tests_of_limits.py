@@ -338,7 +338,7 @@ CHECKED: Final = frozenset({
     'planning/request.py::Request.__post_init__::"low_threshold"', "planning/request.py::Request.__post_init__::name",
     'planning/top_k.py::plan_top_k::"k"', 'planning/top_k.py::plan_top_k::"max_groups"',
     'planning/top_k.py::plan_top_k::"shortlist"', 'publish/charge.py::Receipt.__post_init__::"the entry of a ledger"',
-    'publish/display.py::plot::"most"', "quantiles.py::Tree.__post_init__::name",
+    'show/view.py::View.plot::"most"', "quantiles.py::Tree.__post_init__::name",
     'sketch.py::MisraGries.__init__::"sparsity"',
 })  # fmt: skip
 """Where a whole number is checked: each place has its line in the tables of that file."""

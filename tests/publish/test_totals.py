@@ -26,8 +26,8 @@ from dphist.noise.testing import SeededEntropy
 from dphist.publish.files import write_table
 from dphist.publish.result import Selection
 from dphist.publish.run import prepare, privatise
-from dphist.publish.text import table_text
 from dphist.publish.totals import Totals, contradiction, estimated, half_width, published_values
+from dphist.show.text import table_text
 from dphist.verification.verify import examine
 from word_sources import drawn_from
 

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from published_tables import HOSTILE, KINDS, many, of_keys, of_two_keys, over_time
 
 from dphist.publish.result import Published
-from dphist.report.cells import MOST_LETTERS, MOST_ROWS, NULL
+from dphist.show.table import MOST_LETTERS, MOST_ROWS, NULL
 from dphist.words import cut, printable
 from example_numbers import some
 

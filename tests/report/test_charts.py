@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from published_tables import keys_alone, of_keys, of_two_keys, one_number, over_time, release
 
 from dphist.publish.result import Release
-from dphist.report import svg
-from dphist.report.cells import labels, reaches
-from dphist.report.charts import MOST_BARS, Chart, chart, moments
+from dphist.show import svg
+from dphist.show.charts import MOST_BARS, Chart, chart, moments
+from dphist.show.table import labels, reaches
 from dphist.words import cut, printable
 
 LONG = [f"https://example.com/shop/a-category-with-a-long-name/{i}/reviews-of-the-product" for i in range(30)]

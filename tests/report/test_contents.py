@@ -18,7 +18,7 @@ import dphist as dp
 from dphist.cli.app import app
 from dphist.columns import not_protected
 from dphist.publish.result import Published, Release, Selection
-from dphist.report.page import FIRST_ROWS, as_json
+from dphist.show.page import FIRST_ROWS, as_json
 
 CHEAP = [kind for kind in KINDS if kind != "keys"]
 
@@ -73,8 +73,8 @@ def test_the_share_of_people_is_told_where_it_was_paid_for() -> None:
 
 
 def test_intervals_are_shown_where_there_are_any() -> None:
-    assert over_time().content().cells.names == ("day", "count", "95 % interval")
-    assert many(3).content().cells.names == ("item", "size", "count")
+    assert over_time().content().table.names == ("day", "count", "95 % interval")
+    assert many(3).content().table.names == ("item", "size", "count")
 
 
 def test_cautions_and_what_is_not_protected_stand_in_the_guarantee() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from dphist.audit.judge import Finding
 from dphist.audit.run import Audit, Caught
 from dphist.audit.run import audit as run_audit
-from dphist.report import page
+from dphist.show import page
 from dphist.version import __version__
 
 _BEGIN, _END = "<!-- audit{}: begin -->", "<!-- audit{}: end -->"

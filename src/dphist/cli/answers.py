@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def show(talk: Talk, answer: Answer, most: int | None) -> int:
     """The first rows, all of them without a number, and the guarantee of each private SELECT. Gives how many rows there are."""
     from dphist.planning.describe import guarantee
-    from dphist.publish.text import answer_text
+    from dphist.show.text import answer_text
 
     first, rows = answer.first(answer.table.num_rows if most is None else most)
     talk.table(answer_text(first, rows, screen()))
@@ -35,7 +35,7 @@ def show(talk: Talk, answer: Answer, most: int | None) -> int:
 
 def show_paid(problem: DphistError) -> Sequence[Release]:
     """Print the private tables that were paid for before something failed, whatever is quiet; and give them back."""
-    from dphist.publish.text import rows_text
+    from dphist.show.text import rows_text
     from dphist.sql.outer import KEPT
 
     talk = Talk(quiet=False)

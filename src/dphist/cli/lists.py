@@ -143,7 +143,7 @@ def _show(
     as_json: bool,
 ) -> None:
     """The first rows; as JSON everything public about the result, and all rows unless they were written."""
-    from dphist.publish.text import rows_text
+    from dphist.show.text import rows_text
 
     if as_json:
         groups = {"groups": result.table.to_pylist()} if output is None else {}
@@ -217,7 +217,7 @@ def query(
 
     Example: dphist session query session.json events.parquet --by url --k 5
     """
-    from dphist.publish.text import rows_text
+    from dphist.show.text import rows_text
 
     session = dphist.Session(file)
     records = files_to_read(source, reading)

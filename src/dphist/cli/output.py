@@ -23,7 +23,7 @@ from dphist.words import exactly, printable, rounded_down
 
 if TYPE_CHECKING:
     from dphist.publish.charge import Receipt
-    from dphist.publish.grid import Screen
+    from dphist.show.grid import Screen
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -32,7 +32,7 @@ def say(text: str, *, err: bool = False) -> None:
 
 
 def show_table(text: str) -> None:
-    """Print a table as `publish.grid` draws it for `screen()`: its cells are printable, its colours are ours."""
+    """Print a table as `show.grid` draws it for `screen()`: its cells are printable, its colours are ours."""
     _print(text)
 
 
@@ -55,7 +55,7 @@ def on_terminal() -> bool:
 
 def screen() -> Screen:
     """Where tables are printed. What is no terminal gets 80 columns and no colour, whatever the environment says."""
-    from dphist.publish.grid import Screen
+    from dphist.show.grid import Screen
 
     encoding = str(getattr(sys.stdout, "encoding", None) or "utf-8").lower()
     unicode = encoding.startswith("utf")

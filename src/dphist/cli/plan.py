@@ -35,7 +35,7 @@ def command(
 
     check_outputs(save, plot, inputs=[Path(name) for name in asked.get("keys", ())], overwrite=overwrite)
     if plot is not None:
-        from dphist.report.plots import check_picture, plot_plan
+        from dphist.show.plots import check_picture, plot_plan
 
         check_picture(plot)
     parsed = options.parse(asked)

@@ -93,7 +93,7 @@ def command(
             say(f"  {rounded_up(e, _DIGITS):>12}  {rounded_up(d, _DIGITS):>12}")
         say(f"\n  provided {assumption}.")
     if plot is not None:
-        from dphist.report.plots import plot_profile
+        from dphist.show.plots import plot_profile
 
         plot_profile(chosen, title(chosen), [max(e, 1e-3) for e, _ in points], plot, overwrite=overwrite)
         say(f"\nPicture written to {plot}", err=as_json)

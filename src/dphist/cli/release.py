@@ -194,7 +194,7 @@ class Outputs:
     def _print(self, talk: Talk, release: Release, first: pa.Table, groups: int, ledger: str | None) -> None:
         from dphist.planning.describe import guarantee, rates_in_words
         from dphist.publish.account import what_was_done
-        from dphist.publish.text import table_text
+        from dphist.show.text import table_text
 
         if self.as_json:
             print_json({**release.metadata(), "released_groups": groups})

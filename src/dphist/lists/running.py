@@ -20,8 +20,6 @@ from dphist.planning.describe import stream_guarantee
 from dphist.publish.private_files import remove_partial, replace_private
 from dphist.publish.record import StreamRecord, names_of, paid_entry
 from dphist.publish.result import Published
-from dphist.report.content import Content
-from dphist.report.of_lists import content_of_running
 from dphist.words import enough, number
 
 ROUNDS: Final = "rounds"
@@ -67,19 +65,6 @@ class RunningCounts(Published):
             null_keys=told["null_keys"], round=self.round, epsilon=told["epsilon"], delta=told["delta"],
             mechanism=self.mechanism.parameters(), ledger=paid_entry(told.get("ledger")),
         )  # fmt: skip
-
-    def content(self) -> Content:
-        """What a report says, whatever it is written as.
-
-        Returns:
-            Headline, guarantee, table and the rest, for `dphist.report`.
-
-        Example:
-            >>> "bread" in str(running.content())
-            True
-        """
-        told = facts(self.mechanism, self.settings, self.round)[:4]
-        return content_of_running(self.table, self.record, told, self.history())
 
     def keep(self) -> None:
         """Keep the largest counts for pictures of later rounds, once; they are published already and cost nothing.

@@ -23,8 +23,6 @@ from dphist.publish.files import files_of
 from dphist.publish.record import TopKRecord, paid_entry
 from dphist.publish.result import Published
 from dphist.publish.run import choose_engine
-from dphist.report.content import Content
-from dphist.report.of_lists import content_of_largest
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -63,18 +61,6 @@ class TopK(Published):
             epsilon=plan.epsilon, delta=plan.delta, mechanism=plan.mechanism.parameters(), cut_off=self.cut_off,
             ledger=paid_entry(self.receipt),
         )  # fmt: skip
-
-    def content(self) -> Content:
-        """What a report says, whatever it is written as.
-
-        Returns:
-            Headline, guarantee, table and the rest, for `dphist.report`.
-
-        Example:
-            >>> "/news/today" in str(dp.top_k("events.parquet", unit="user_id", by="url", k=3, epsilon=1, delta=1e-8).content())
-            True
-        """
-        return content_of_largest(self.table, self.record, complete=self.complete)
 
 
 def release_largest(

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 
 from dphist.columns import joint_unit
-from dphist.planning.plan import STD_ERROR
 from dphist.publish.charge import Receipt
 from dphist.publish.record import AnswerRecord, keys_among
 from dphist.publish.result import Published, Release
-from dphist.report.cells import cells_of
-from dphist.report.content import Appendix, Content, citation_of, explanation_of, records_of
-from dphist.report.of_release import content_of
-from dphist.words import cut
-
-_LONGEST: Final = 240
-"""Letters of a statement at the head of a report, which has all of it further down."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -74,61 +64,3 @@ class Answer(Published):
             created=self.created, unit=unit, by=keys_among(names, releases), statement=self.statement,
             outer=self.outer, columns=names, releases=releases,
         )  # fmt: skip
-
-    def content(self) -> Content:
-        """What a report says: that of its private tables, with the table of the answer.
-
-        Returns:
-            Headline, guarantee, table and the rest, for `dphist.report`.
-
-        Example:
-            >>> "SELECT WITH DIFFERENTIAL_PRIVACY" in str(answer.content().headline)
-            True
-        """
-        first, *others = [content_of(one.table, one.record) for one in self.releases]
-        told = self.record
-        values = value_names(self.table.column_names)
-        keys = [name for name in self.table.column_names if not _is_beside(name, self.table.column_names)]
-        keys = [name for name in keys if name not in values]
-        asked = cut(" ".join(self.statement.split()), _LONGEST)
-
-        def appendix() -> Sequence[Appendix]:
-            steps = [Appendix("The statement", [("", self.statement)]), Appendix("The outer query", [("", self.outer)])]
-            return [*steps, *first.appendix(), *(part for other in others for part in other.appendix())]
-
-        if others:  # what readers are told to think of, and to cite, is the cost of all of them
-            assumptions = dict.fromkeys(release.plan.mechanism.assumption for release in self.releases)
-            protected = records_of(told.unit)
-            explanation = explanation_of(told, protected, ", and ".join(assumptions))
-            first = replace(first, explanation=explanation, citation=citation_of("Private tables", told))
-        return replace(
-            first,
-            title="Private answer",
-            headline=[
-                ("Asked", asked),
-                ("Answered", self._rows_in_words()),
-                *first.headline,
-            ],
-            guarantee=" ".join(
-                [*([told.guarantee] if others else []), first.guarantee, *(o.guarantee for o in others)]
-            ),
-            cells=cells_of(self.table, keys, values, None),
-            table_note="± is one standard error." if values else "Values have no errors of their own.",
-            reading=[*first.reading, *(line for other in others for line in other.reading)],
-            appendix=appendix,
-        )
-
-    def _rows_in_words(self) -> str:
-        rows = f"{self.table.num_rows:,} {'row' if self.table.num_rows == 1 else 'rows'}"
-        groups = [f"{one.table.num_rows:,} {'group' if one.table.num_rows == 1 else 'groups'}" for one in self.releases]
-        tables = f"a private table of {groups[0]}" if len(groups) == 1 else f"private tables of {' and '.join(groups)}"
-        return f"The answer has {rows}. It is computed from {tables}, described below."
-
-
-def value_names(names: Sequence[str]) -> list[str]:
-    """The columns that have a standard error beside them."""
-    return [name for name in names if name + STD_ERROR in names]
-
-
-def _is_beside(name: str, names: Sequence[str]) -> bool:
-    return name.endswith(STD_ERROR) and name.removesuffix(STD_ERROR) in names

@@ -23,17 +23,13 @@ from dphist.errors import InvalidParameter, MissingExtra
 from dphist.interruption import held, note_output, undone
 from dphist.outputs import write_text
 from dphist.planning import Plan
-from dphist.publish import display, files, pages
+from dphist.publish import files
 from dphist.publish.charge import Receipt
 from dphist.publish.digests import without_content
 from dphist.publish.record import Record, ReleaseRecord, names_of, paid_entry
 from dphist.publish.table import ORDERS
 from dphist.publish.totals import Totals
 from dphist.publish.withheld import Withheld
-from dphist.report import page
-from dphist.report.content import Content
-from dphist.report.of_release import content_of
-from dphist.report.summary import as_markdown, as_text
 from dphist.selection.bounds import ChosenBounds
 from dphist.spreadsheet import ESCAPED
 
@@ -42,6 +38,9 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.axes import Axes
     from pyspark.sql import DataFrame
+
+    from dphist.show.content import Content
+    from dphist.show.view import View
 
 
 class Published(ABC):
@@ -73,9 +72,24 @@ class Published(ABC):
         """
         return self.record.to_data()
 
-    @abstractmethod
+    @property
+    def _view(self) -> View:
+        """How it is shown: the one import upwards, to the room that shows."""
+        from dphist.show.view import View
+
+        return View(self)
+
     def content(self) -> Content:
-        """What a report says, whatever it is written as."""
+        """What a report says, whatever it is written as.
+
+        Returns:
+            Headline, guarantee, table and the rest, for `dphist.show`.
+
+        Example:
+            >>> "user_id" in str(release.content())
+            True
+        """
+        return self._view.content()
 
     def left_out(self) -> str:
         """Which units counts leave out: one sentence, which stands wherever they are shown.
@@ -111,7 +125,7 @@ class Published(ABC):
             >>> release.html().startswith("<!DOCTYPE html>") or release.html().startswith("<!doctype html>")
             True
         """
-        return pages.with_metadata(page.render(self.content()), self.metadata())
+        return self._view.html()
 
     def summary(self, *, markdown: bool = False) -> str:
         """The report for those without a browser, with the first rows of the table.
@@ -126,7 +140,7 @@ class Published(ABC):
             >>> "Guarantee" in release.summary() or "guarantee" in release.summary()
             True
         """
-        return as_markdown(self.content()) if markdown else as_text(self.content())
+        return self._view.summary(markdown=markdown)
 
     @property
     def stored(self) -> StoredTable | None:
@@ -155,10 +169,10 @@ class Published(ABC):
         return (self.table.slice(0, most), self.table.num_rows) if self.stored is None else self.stored.first(most)
 
     def __repr__(self) -> str:
-        return display.line(self)
+        return self._view.line()
 
     def _repr_html_(self) -> str:
-        return display.card(self)
+        return self._view.card()
 
     def plot(self, most: int = 20, *, axes: Axes | None = None) -> Axes:
         """Draw the largest counts with their errors: bars, or a line where the only key is a date or a time.
@@ -181,7 +195,7 @@ class Published(ABC):
             >>> axes.get_title(loc="left")
             'Whiskers reach one standard error...'
         """
-        return display.plot(self, most, axes)
+        return self._view.plot(most, axes)
 
     def to_arrow(self) -> pa.Table:
         """The table as Arrow.
@@ -385,18 +399,6 @@ class Release(Published):
             total_units=totals and totals.total, covered_units=totals and totals.covered,
             other_units=totals and totals.other, ledger=paid_entry(self.receipt), plan=self.plan,
         )  # fmt: skip
-
-    def content(self) -> Content:
-        """What a report says, whatever it is written as.
-
-        Returns:
-            Headline, guarantee, table and the rest, for `dphist.report`.
-
-        Example:
-            >>> "user_id" in str(release.content())
-            True
-        """
-        return content_of(self.table, self.record)
 
 
 def write_folder(

@@ -15,7 +15,7 @@ from pathlib import Path
 from dphist.errors import DphistError, EngineFailure, InvalidParameter, UnusableLedger
 from dphist.outputs import reason_of
 from dphist.publish.files import FOLDER_METADATA, SIDECAR
-from dphist.publish.pages import PAGES
+from dphist.show.page import PAGES
 from dphist.verification import isolated
 from dphist.verification.state import INTACT, PAID, UNREADABLE, State
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from dphist.errors import InvalidParameter
 from dphist.outputs import near
 from dphist.publish.files import FOLDER_METADATA, METADATA_KEY, format_of, sidecar
-from dphist.publish.pages import PAGES, metadata_in
+from dphist.show.page import PAGES, metadata_in
 from dphist.spreadsheet import ESCAPED, escaped, restored_table
 from dphist.stored import MOST_BYTES, parse
 

@@ -16,8 +16,8 @@ from dphist.errors import DphistError, InvalidParameter
 from dphist.publish.charge import Spend
 from dphist.publish.digests import DIGEST, FILE, TABLE, VERSION, digest_of, table_digest
 from dphist.publish.files import sha256, sidecar
-from dphist.publish.pages import is_as_written
 from dphist.publish.record import Charged
+from dphist.show.page import is_as_written
 from dphist.stored import check_version
 from dphist.verification.claims import Findings, excerpt, same, skipped
 from dphist.verification.isolated import check_head

@@ -2,6 +2,9 @@
 
 Keys are whatever somebody typed. They are text wherever they stand: escaped in HTML and SVG, and in the JSON that the script
 reads, which puts them into the page as text. A content security policy allows this script and this style and nothing else.
+
+A page carries the metadata of its table, sealed with the rest of the page: `dphist verify` reads it. The numbers in a page are
+rounded and may be the first of many, so that they are not compared with the plan: the digest covers them as they are.
 """
 
 from __future__ import annotations
@@ -13,16 +16,25 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-from dphist.report import pictures
-from dphist.report.cells import Cells
-from dphist.report.charts import Chart
-from dphist.report.content import Appendix, Content, Fact, capital
+from dphist.publish.digests import FILE, seal
+from dphist.show import pictures
+from dphist.show.charts import Chart
+from dphist.show.content import Appendix, Content, Fact, capital
+from dphist.show.table import Table
 from dphist.words import printable
 
 FIRST_ROWS: Final = 25
 """So many rows are in the page itself; a script shows the others."""
+
+PAGES: Final = (".html", ".htm")
+"""How names of pages end."""
+
+_BEGIN: Final = '<script type="application/json" id="metadata">'
+_CLOSE: Final = "</script>"
+_END: Final = "</body></html>\n"
 
 _DANGEROUS: Final = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&'"})
 
@@ -34,7 +46,7 @@ def render(content: Content) -> str:
     parts = [
         f"<header><h1>{_text(content.title)}</h1>{_headline(content.headline)}{_guarantee(content.guarantee)}</header>",
         *charts,
-        _section("The table", _table(content.cells, content.title, content.table_note)),
+        _section("The table", _table(content.table, content.title, content.table_note)),
         _section("Which groups could be seen", _seen(content, curve)),
         _section("How to read this", _paragraphs(content.reading)),
         _section("What the guarantee means", _paragraphs(content.explanation), "guarantee"),
@@ -61,7 +73,7 @@ def document(title: str, parts: Iterable[str], *, script: bool = False) -> str:
 
 @cache
 def _asset(name: str) -> str:
-    return "\n" + files("dphist.report").joinpath(name).read_text(encoding="utf-8")
+    return "\n" + files("dphist.show").joinpath(name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:
@@ -107,24 +119,28 @@ def _seen(content: Content, curve: Chart | None) -> str:
     return bar + _paragraphs(content.seen) + ("" if curve is None else _figure(curve))
 
 
-def _table(cells: Cells, title: str, note: str) -> str:
+_KINDS: Final[dict[str, str]] = {"number": "value", "number key": "number"}
+"""How the style sheet and the script call columns; others are text."""
+
+
+def _table(table: Table, title: str, note: str) -> str:
     """The first rows, the controls that the script wakes up, and all rows for it."""
-    if not cells.rows:
+    if not (rows := table.rows):
         return ""
+    kinds = [_KINDS.get(column.kind, "text") for column in table.columns]
     head = "".join(
-        f'<th scope="col" class="{kind}">{_text(name)}</th>'
-        for name, kind in zip(cells.names, cells.kinds, strict=True)
+        f'<th scope="col" class="{kind}">{_text(name)}</th>' for name, kind in zip(table.names, kinds, strict=True)
     )
-    body = "".join("<tr>" + "".join(map(_cell, row, cells.kinds)) + "</tr>" for row in cells.rows[:FIRST_ROWS])
-    held, data = len(cells.rows), {"kinds": cells.kinds, "rows": cells.rows}
-    whole = "" if held == cells.total else (
-        f"<p>This page holds the first {held:,} of {cells.total:,} rows; the table file has all of them.</p>"
+    body = "".join("<tr>" + "".join(map(_cell, row, kinds)) + "</tr>" for row in rows[:FIRST_ROWS])
+    held, data = len(rows), {"kinds": kinds, "rows": rows}
+    whole = "" if held == table.total else (
+        f"<p>This page holds the first {held:,} of {table.total:,} rows; the table file has all of them.</p>"
     )  # fmt: skip
     first = "" if held <= FIRST_ROWS else (
         f'<noscript><p>The first {FIRST_ROWS} of {held:,} rows. Search and paging need JavaScript.</p></noscript>'
     )  # fmt: skip
     return (
-        f"{_controls(cells.keys)}"
+        f"{_controls([name for name, kind in zip(table.names, kinds, strict=True) if kind != 'value'])}"
         f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(title)}: the table">'
         f'<table id="table"><caption>{_text(title)}. {_text(note)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
@@ -192,3 +208,23 @@ def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]], name: str) -
         f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(name)}"><table class="plain">'
         f"<thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table></div>"
     )
+
+
+def with_metadata(page: str, metadata: dict[str, Any]) -> str:
+    """A page with the metadata as its last part, where the digest of all before is."""
+    digest = hashlib.sha256(page.encode()).hexdigest()
+    record = seal({**metadata, FILE: {"sha256": digest}})
+    return f"{page.removesuffix(_END)}{_BEGIN}{as_json(record)}{_CLOSE}{_END}"
+
+
+def metadata_in(page: bytes) -> bytes | None:
+    """What stands where a page has its metadata; None if there is no such place."""
+    _, begin, after = page.rpartition(_BEGIN.encode())
+    return after.partition(_CLOSE.encode())[0] if begin else None
+
+
+def is_as_written(path: Path, metadata: dict[str, Any]) -> bool:
+    """Whether a page with this metadata has every byte with which it was written."""
+    page = path.read_bytes()
+    before = page.rpartition(_BEGIN.encode())[0] + _END.encode()
+    return with_metadata(before.decode("utf-8", "replace"), metadata).encode() == page

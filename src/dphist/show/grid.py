@@ -8,8 +8,9 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
+from dphist.show.table import NULL, Column
 from dphist.words import printable, told_apart
 
 if TYPE_CHECKING:
@@ -33,19 +34,6 @@ class Screen:
     width: int = 80
     styled: bool = False
     unicode: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A heading and cells. key: any values, cut to fit; number, word: never cut, to the right and to the left; text: wrapped.
-
-    last: a cell below all others, such as that of all other groups. No key is shown with the same text.
-    """
-
-    name: str
-    kind: Literal["key", "number", "word", "text"]
-    cells: Sequence[object]
-    last: str | None = None
 
 
 def grid(columns: Sequence[Column], screen: Screen, more: str = "") -> str:
@@ -80,13 +68,13 @@ def _widths(columns: Sequence[Column], width: int) -> list[int] | None:
 
 
 def _text_of(cell: object) -> str:
-    return printable("(null)" if cell is None else str(cell))
+    return printable(NULL if cell is None else str(cell))
 
 
 def _cells(column: Column, width: int) -> list[str]:
     """The texts of a column from top to bottom, its last one among them; keys in at most so many cells."""
     texts = list(map(_text_of, column.cells))
-    if column.kind == "key":
+    if column.kind.endswith("key"):
         taken = () if column.last is None else (column.last,)
         texts = told_apart(list(map(repr, column.cells)), texts, [width] * len(texts), taken)
     return texts if column.last is None else [*texts, column.last]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dphist.report import svg
-from dphist.report.svg import Floats
+from dphist.show import svg
+from dphist.show.svg import Floats
 from dphist.words import enough
 
 _HEIGHT, _BASE, _TOP = 284, 250, 22

@@ -11,12 +11,12 @@ import pyarrow as pa
 from dphist.planning import Plan
 from dphist.planning.describe import standard_error_in_words
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
-from dphist.publish.grid import Column, Screen, grid
 from dphist.publish.totals import Estimate, Totals
+from dphist.show.grid import Screen, grid
+from dphist.show.table import NULL, Column, is_number, with_its_error
 from dphist.words import percent, range_of, with_error
 
 PIPE: Final = Screen()
-_NULL: Final = "(null)"
 
 
 def table_text(
@@ -72,16 +72,12 @@ def answer_text(first: pa.Table, rows: int, screen: Screen = PIPE) -> str:
     """The first of so many rows of the answer to a statement: columns in their order, values with their standard errors."""
     if rows == 0:
         return "No row was released."
-    numbers = [field.name for field in first.schema if _is_number(field.type)]
+    numbers = [field.name for field in first.schema if is_number(field.type)]
     errors = {name: name + STD_ERROR for name in numbers if name + STD_ERROR in numbers}
     shown = [name for name in first.column_names if name not in errors.values()]
     columns = [_answered(first, name, errors.get(name), name in numbers) for name in shown]
     told = ["", "± is one standard error of the noise."] if errors else []
     return "\n".join([grid(columns, screen, _more(rows - first.num_rows, "row")), *told])
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _answered(table: pa.Table, name: str, error: str | None, number: bool) -> Column:
@@ -98,7 +94,7 @@ def _answered(table: pa.Table, name: str, error: str | None, number: bool) -> Co
 
 def _plus_minus(value: Any, error: Any) -> str:
     if error is None or not math.isfinite(error):
-        return f"{value} ± {'(null)' if error is None else error}"
+        return f"{value} ± {NULL if error is None else error}"
     return with_error(value, float(error))
 
 
@@ -125,19 +121,12 @@ def _values(
     columns = []
     for name in names:
         below = None if other is None else other if name == "count" else ""
-        columns.append(Column(name, "number", [_with_error(row, name) for row in rows], below))
+        columns.append(Column(name, "number", [with_its_error(row, name) for row in rows], below))
         if level is not None and name + LOW in table.column_names:
             cells = [_interval(row, name) for row in rows]
             columns.append(Column(f"{name}, {percent(level)} %", "number", cells, None if other is None else ""))
     return columns
 
 
-def _with_error(row: dict[str, Any], name: str) -> str:
-    error = row.get(name + STD_ERROR)
-    if row[name] is None:
-        return _NULL
-    return str(row[name]) if error is None else with_error(row[name], error)
-
-
 def _interval(row: dict[str, Any], name: str) -> str:
-    return _NULL if row[name] is None else range_of(row[name + LOW], row[name + HIGH], row[name + STD_ERROR])
+    return NULL if row[name] is None else range_of(row[name + LOW], row[name + HIGH], row[name + STD_ERROR])

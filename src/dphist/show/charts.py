@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dphist.report import svg
-from dphist.report.cells import key_text, labels, numbers, reaches, spread_in_words
+from dphist.show import svg
+from dphist.show.table import key_text, labels, numbers, reaches, spread_in_words
 
 MOST_BARS: Final = 20
 MOST_MOMENTS: Final = 1000

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from dphist.columns import Unit, not_protected, one_of, unit_in_words
-from dphist.report.cells import Cells
-from dphist.report.charts import Chart
+from dphist.publish.record import Record
+from dphist.show.charts import Chart
+from dphist.show.table import Table
 from dphist.words import factor_of, rounded_up
-
-if TYPE_CHECKING:
-    from dphist.publish.record import Record
 
 Fact: TypeAlias = tuple[str, str]
 """A label and its sentence."""
@@ -37,7 +35,7 @@ class Content:
     headline: Sequence[Fact]
     guarantee: str
     explanation: Sequence[str]
-    cells: Cells
+    table: Table
     table_note: str
     seen: Sequence[str]
     reading: Sequence[str]

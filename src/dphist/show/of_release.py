@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,15 +12,13 @@ from dphist.planning import Plan
 from dphist.planning.counted import left_out
 from dphist.planning.describe import facts, rates_in_words, standard_error_in_words, standing, title
 from dphist.planning.plan import STD_ERROR
-from dphist.report import content, pictures
-from dphist.report.cells import cells_of, numbers
-from dphist.report.charts import Chart, chart
-from dphist.report.content import Appendix, Content, Fact, capital
+from dphist.publish.record import ReleaseRecord
+from dphist.publish.totals import Estimate
+from dphist.show import content, pictures
+from dphist.show.charts import Chart, chart
+from dphist.show.content import Appendix, Content, Fact, capital
+from dphist.show.table import numbers, table_of
 from dphist.words import enough, number, percent, with_error
-
-if TYPE_CHECKING:
-    from dphist.publish.record import ReleaseRecord
-    from dphist.publish.totals import Estimate
 
 _GIVEN_RELEASE = (
     "Counts are estimated given that their groups were released, which noise helped them to; the plain noisy counts are the"
@@ -44,7 +41,7 @@ def content_of(table: pa.Table, record: ReleaseRecord) -> Content:
         ],
         guarantee=content.guarantee_of(record, protected),
         explanation=content.explanation_of(record, protected, plan.mechanism.assumption),
-        cells=cells_of(table, by, plan.value_names, level),
+        table=table_of(table, by, plan.value_names, level),
         table_note=_note(plan, level),
         seen=_seen(record),
         reading=_reading(record),

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dphist.mechanisms import ContinualCounts
-from dphist.report import content, pictures
-from dphist.report.cells import cells_of, key_text, labels, numbers
-from dphist.report.charts import Chart, chart
-from dphist.report.content import Appendix, Content, Fact
-
-if TYPE_CHECKING:
-    from dphist.publish.record import StreamRecord, TopKRecord
+from dphist.publish.record import StreamRecord, TopKRecord
+from dphist.show import content, pictures
+from dphist.show.charts import Chart, chart
+from dphist.show.content import Appendix, Content, Fact
+from dphist.show.table import key_text, labels, numbers, table_of
 
 _PLUS_MINUS = "± is one standard error of the noise."
 _GIVEN_LIST = (
@@ -51,7 +49,7 @@ def content_of_largest(table: pa.Table, record: TopKRecord, *, complete: bool) -
         ],
         guarantee=content.guarantee_of(record, protected),
         explanation=content.explanation_of(record, protected, plan.mechanism.assumption),
-        cells=cells_of(table, ["rank", *by], [], None) if ranked else cells_of(table, by, ["count"], None),
+        table=table_of(table, ["rank", *by], [], None) if ranked else table_of(table, by, ["count"], None),
         table_note="Ranks, largest first." if ranked else _PLUS_MINUS,
         seen=[],
         reading=[reading, missing],
@@ -84,7 +82,7 @@ def content_of_running(
         ],
         guarantee=content.guarantee_of(record, protected),
         explanation=content.explanation_of(record, protected, mechanism.assumption, "adds anything in a given round"),
-        cells=cells_of(table, by, ["count"], None),
+        table=table_of(table, by, ["count"], None),
         table_note=_PLUS_MINUS,
         seen=[],
         reading=[

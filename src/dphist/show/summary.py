@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Iterable
 from typing import Final
 
-from dphist.report.cells import Cells
-from dphist.report.content import Content
+from dphist.show.content import Content
+from dphist.show.table import NULL, Table
 from dphist.words import cut, printable
 
 FIRST_ROWS: Final = 20
@@ -24,7 +24,7 @@ def as_text(content: Content) -> str:
     lines = [title, "=" * len(title), ""]
     for label, words in content.headline:
         lines += [*_wrapped(f"{label}: {words}"), ""]
-    lines += [*_wrapped(f"Guarantee: {content.guarantee}"), "", *_text_table(content.cells), "", *_below(content), ""]
+    lines += [*_wrapped(f"Guarantee: {content.guarantee}"), "", *_text_table(content.table), "", *_below(content), ""]
     for heading, paragraphs in _sections(content):
         lines += [heading, "-" * len(heading)]
         for words in paragraphs:
@@ -37,7 +37,7 @@ def as_markdown(content: Content) -> str:
     lines = [f"# {_plain(content.title)}", ""]
     for label, words in content.headline:
         lines += [f"**{label}.** {_plain(words)}", ""]
-    lines += [f"> **Guarantee.** {_plain(content.guarantee)}", "", *_markdown_table(content.cells), ""]
+    lines += [f"> **Guarantee.** {_plain(content.guarantee)}", "", *_markdown_table(content.table), ""]
     lines += [_plain(" ".join(_below(content))), ""]
     for heading, paragraphs in _sections(content):
         lines += [f"## {heading}", ""]
@@ -58,22 +58,22 @@ def _sections(content: Content) -> list[tuple[str, list[str]]]:
 
 def _below(content: Content) -> list[str]:
     """What is said of a table below it, if there is one."""
-    total = content.cells.total
+    total = content.table.total
     more = [f"The first {FIRST_ROWS} of {total:,} rows; the table file has all of them."] if total > FIRST_ROWS else []
     return [*more, content.table_note] if total else []
 
 
-def _head(cells: Cells) -> Iterable[list[str]]:
+def _head(table: Table) -> Iterable[list[str]]:
     """The names, then the first rows; long keys without their middle."""
-    yield [cut(name, _LONGEST_KEY) for name in cells.names]
-    for row in cells.rows[:FIRST_ROWS]:
-        yield [cut(cells.text(cell), _LONGEST_KEY) for cell in row]
+    yield [cut(name, _LONGEST_KEY) for name in table.names]
+    for row in table.rows[:FIRST_ROWS]:
+        yield [cut(NULL if cell is None else cell, _LONGEST_KEY) for cell in row]
 
 
-def _text_table(cells: Cells) -> list[str]:
-    rows = list(_head(cells))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(cells.names))]
-    left = [kind == "text" for kind in cells.kinds]
+def _text_table(table: Table) -> list[str]:
+    rows = list(_head(table))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
+    left = [column.kind == "key" for column in table.columns]
     lines = []
     for row in rows:
         padded = (
@@ -81,14 +81,13 @@ def _text_table(cells: Cells) -> list[str]:
             for cell, width, to_left in zip(row, widths, left, strict=True)
         )
         lines.append(f"  {'  '.join(padded)}".rstrip())
-    return [lines[0], "  " + "  ".join("-" * width for width in widths), *lines[1:]] if cells.rows else []
+    return [lines[0], "  " + "  ".join("-" * width for width in widths), *lines[1:]] if lines[1:] else []
 
 
-def _markdown_table(cells: Cells) -> list[str]:
-    if not cells.rows:
-        return []
-    head, *rows = (f"| {' | '.join(map(_plain, row))} |" for row in _head(cells))
-    return [head, "|" + "".join(" --- |" if kind == "text" else " ---: |" for kind in cells.kinds), *rows]
+def _markdown_table(table: Table) -> list[str]:
+    head, *rows = (f"| {' | '.join(map(_plain, row))} |" for row in _head(table))
+    rule = "|" + "".join(" --- |" if column.kind == "key" else " ---: |" for column in table.columns)
+    return [head, rule, *rows] if rows else []
 
 
 def _wrapped(words: str) -> list[str]:

@@ -1,1 +1,0 @@
-"""What people look at: pictures of plans, and the report of a release."""

@@ -1,0 +1,128 @@
+"""The one model of a table that people read, and what is in its cells: terminal, page, Markdown and text draw it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from dphist.planning.plan import HIGH, LOW, STD_ERROR
+from dphist.show.svg import Floats
+from dphist.words import cut, percent, printable, told_apart, with_error
+
+MOST_ROWS: Final = 20_000
+"""So many rows a report holds at the most: a page of a few megabytes, which opens at once. The table file has all."""
+
+MOST_LETTERS: Final = 400
+"""Of a key in a report; longer ones lose their middle."""
+
+NULL: Final = "(null)"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A heading and cells. key, number key: cut to fit; number, word: never cut, to the right and to the left; text: wrapped.
+
+    last: a cell below all others, such as that of all other groups. No key is shown with the same text.
+    """
+
+    name: str
+    kind: Literal["key", "number key", "number", "word", "text"]
+    cells: Sequence[object]
+    last: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The first rows of a table, and how many rows it has. None is a key that is missing."""
+
+    columns: Sequence[Column]
+    total: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The headings."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The cells from top to bottom."""
+        return list(zip(*(column.cells for column in self.columns), strict=True))
+
+
+def table_of(table: pa.Table, keys: Sequence[str], values: Sequence[str], level: float | None) -> Table:
+    """Keys as they are; values ± one standard error or, where the release has intervals, with these."""
+    head = table.slice(0, MOST_ROWS)
+    columns = []
+    for name in keys:
+        cells = [None if key is None else cut(printable(str(key)), MOST_LETTERS) for key in head[name].to_pylist()]
+        columns.append(Column(printable(name), "number key" if is_number(head[name].type) else "key", cells))
+    rows = head.select([name for name in head.column_names if name not in keys]).to_pylist() if values else []
+    for name in values:
+        shown = printable(name)
+        told = [with_its_error(row, name) for row in rows]
+        if level is None:
+            columns.append(Column(shown, "number", told))
+            continue
+        columns.append(Column(shown, "number", [cell.partition(" ± ")[0] for cell in told]))
+        interval = f"{percent(level)} % interval" + (f" of {shown}" if len(values) > 1 else "")
+        columns.append(Column(interval, "number", [_interval(row, name) for row in rows]))
+    return Table(columns, table.num_rows)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether values of a type are numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def with_its_error(row: dict[str, Any], name: str) -> str:
+    """A value of a row with its standard error, if it has one."""
+    value, error = row[name], row.get(name + STD_ERROR)
+    if value is None:
+        return NULL
+    return str(value) if error is None else with_error(value, error)
+
+
+def _interval(row: dict[str, Any], name: str) -> str:
+    """The interval of a value, with the digits of the value."""
+    if row[name] is None:
+        return NULL
+    return " to ".join(with_error(row[name + end], row[name + STD_ERROR]).partition(" ")[0] for end in (LOW, HIGH))
+
+
+def spread_in_words(level: float | None, what: str) -> str:
+    """What whiskers, or ± in a table, are."""
+    if level is None:
+        return f"{what} reach one standard error to both sides, as in the table."
+    return f"{what} are {percent(level)} % intervals, as in the table."
+
+
+def reaches(table: pa.Table, name: str, level: float | None) -> tuple[Floats, Floats]:
+    """How far down and up values may be: as the cells say."""
+    if level is None:
+        values, errors = numbers(table, name), numbers(table, name + STD_ERROR)
+        return values - errors, values + errors
+    return numbers(table, name + LOW), numbers(table, name + HIGH)
+
+
+def numbers(table: pa.Table, name: str) -> Floats:
+    """A column as doubles."""
+    return np.asarray(table.column(name).to_numpy(), np.float64)
+
+
+def key_text(table: pa.Table, by: Sequence[str], row: int) -> str:
+    """The key of a row in one line."""
+    return " · ".join(shown(table.column(name)[row].as_py()) for name in by)
+
+
+def shown(value: Any) -> str:
+    """A key as text."""
+    return NULL if value is None else str(value)
+
+
+def labels(texts: Sequence[str], most: int) -> list[str]:
+    """A short text for each row, no two of them alike."""
+    return told_apart([str(row) for row in range(len(texts))], [printable(text) for text in texts], [most] * len(texts))
