@@ -1127,8 +1127,8 @@ _PUBLISHING: Final = (
     Mutant(
         "metadata-tells-the-number-of-inputs",
         "publish/record.py",
-        '"dphist": self.dphist}',
-        '"dphist": f"{self.dphist}+{self.by}"}',
+        "else _plain(value) for name, value in kept.items()}",
+        'else _plain(value) for name, value in kept.items()} | {"dphist": f"{self.dphist}+{len(self.by)}"}',
         "metadata holds public parameters and noisy values alone",
         (f"{_VERIFY}test_every_leaf_is_compared_even_with_digests_computed_anew[release]",),
     ),

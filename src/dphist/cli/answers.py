@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 def show(talk: Talk, answer: Answer, most: int | None) -> int:
     """The first rows, all of them without a number, and the guarantee of each private SELECT. Gives how many rows there are."""
-    from dphist.planning.describe import guarantee
     from dphist.show.text import answer_text
 
     first, rows = answer.first(answer.table.num_rows if most is None else most)
     talk.table(answer_text(first, rows, screen()))
-    for words in filter(None, (*answer.without_value(), answer.left_out())):
+    record = answer.record
+    for words in filter(None, (*record.without_value, record.left_out)):
         talk.line(f"\n{words}")
-    for number, release in enumerate(answer.releases, 1):
+    for number, release in enumerate(record.releases, 1):
         for bounds in release.bounds:
             talk.line(f"Bounds of {bounds}")
-        label = "Guarantee" if len(answer.releases) == 1 else f"Guarantee of SELECT {number}"
-        talk.line(f"\n{label}: {guarantee(release.plan.request, release.plan.mechanism, release.selection.unit)}")
+        label = "Guarantee" if len(record.releases) == 1 else f"Guarantee of SELECT {number}"
+        talk.line(f"\n{label}: {release.guarantee}")
     return rows
 
 

@@ -101,7 +101,7 @@ def _comparison(release: Release, table: pa.Table) -> str:
             f"{covering} of {len(rows)} intervals of 95 % cover the true count. We can look because this table is made up:",
             "of your own data nobody may see the column `true`.",
             "",
-            f"Guarantee: {release.metadata()['guarantee']}",
+            f"Guarantee: {release.record.guarantee}",
         ]
     )
 

@@ -121,7 +121,7 @@ def top_k(
     if not result.complete:
         talk.line(_ENDED_EARLY)
     words = paid(at_most(epsilon, delta), ledger, receipt)
-    talk.closing(f"Guarantee: {plan.guarantee_for(result.unit)}", output, report, words)
+    talk.closing(f"Guarantee: {result.record.guarantee}", output, report, words)
 
 
 def _write(

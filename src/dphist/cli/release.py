@@ -192,25 +192,25 @@ class Outputs:
                 charge.confirm(self.report)
 
     def _print(self, talk: Talk, release: Release, first: pa.Table, groups: int, ledger: str | None) -> None:
-        from dphist.planning.describe import guarantee, rates_in_words
-        from dphist.publish.account import what_was_done
+        from dphist.planning.describe import rates_in_words
         from dphist.show.text import table_text
 
+        record = release.record
         if self.as_json:
-            print_json({**release.metadata(), "released_groups": groups})
+            print_json({**record.to_data(), "released_groups": groups})
         if talk.quiet:
             return
-        form = {"level": release.selection.intervals, "screen": screen()}
+        form = {"level": record.intervals, "screen": screen()}
         talk.table(table_text(first, release.plan, groups, release.totals, **form))  # type: ignore[arg-type]
-        for words in release.without_value():
+        for words in record.without_value:
             talk.line(f"\n{words}")
-        for bounds in release.bounds:
+        for bounds in record.bounds:
             talk.line(f"Bounds of {bounds}")
-        request, mechanism = release.plan.request, release.plan.mechanism
-        talk.line(f"\n{what_was_done(release.plan)}")
-        for label, words in rates_in_words(mechanism) if request.keys_only else []:
+        request = release.plan.request
+        talk.line(f"\n{record.summary}")
+        for label, words in rates_in_words(release.plan.mechanism) if request.keys_only else []:
             talk.line(f"{label.capitalize()}: {words}.")
-        words = f"Guarantee: {guarantee(request, mechanism, release.selection.unit)}"
+        words = f"Guarantee: {record.guarantee}"
         spent = paid(at_most(request.epsilon, request.delta), ledger, release.receipt)
         talk.closing(words, self.table, self.report, *([UNKEPT] if self.unkept else []), spent)
 

@@ -61,7 +61,7 @@ class RunningCounts(Published):
         """Round, mechanism, guarantee, version and time: public parameters only."""
         told = self.settings
         return StreamRecord.model_construct(
-            created=self.created, unit=unit_of(told["unit"]), by=self.by, keys=tuple(told["by"]), where=told["where"],
+            created=self.created, unit=unit_of(told["unit"]), keys=tuple(told["by"]), where=told["where"],
             null_keys=told["null_keys"], round=self.round, epsilon=told["epsilon"], delta=told["delta"],
             mechanism=self.mechanism.parameters(), ledger=paid_entry(told.get("ledger")),
         )  # fmt: skip

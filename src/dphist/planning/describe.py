@@ -169,21 +169,26 @@ def _choice(request: Request) -> list[Fact]:
     return [("choice", f"{share} (noise of std {std} on each bucket), from which the way to select keys is chosen")]
 
 
-def _table(request: Request, mechanism: GroupMechanism, alternatives: Sequence[GroupMechanism]) -> list[str]:
-    header = ("", "noise std", "threshold", "50 % at", "95 % at", "against the plan")
-    rows: list[tuple[str, ...]] = [header]
+def compared(
+    request: Request, mechanism: GroupMechanism, alternatives: Sequence[GroupMechanism], chosen: str, none: str
+) -> list[tuple[str, ...]]:
+    """What a plan chose among, below headings; the mechanism of the plan is told as `chosen`, what one lacks as `none`."""
+    rows: list[tuple[str, ...]] = [("", "noise std", "threshold", "50 % at", "95 % at", "against the plan")]
     for candidate in (mechanism, *alternatives):
-        cells = ["-", "-", "-"]
+        cells = [none] * 3
         if candidate.threshold is not None:
             sizes = [enough(candidate.count_released_with(probability)) for probability in (0.5, 0.95)]
             cells = [number(candidate.threshold), *sizes]
-        verdict = standing(request, candidate, mechanism, "the plan")
-        noise = number(candidate.noise_std) if candidate.counted else "-"
-        rows.append((title(candidate), noise, *cells, verdict))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
+        noise = number(candidate.noise_std) if candidate.counted else none
+        rows.append((title(candidate), noise, *cells, standing(request, candidate, mechanism, chosen)))
+    return rows
+
+
+def _table(request: Request, mechanism: GroupMechanism, alternatives: Sequence[GroupMechanism]) -> list[str]:
+    rows = compared(request, mechanism, alternatives, "the plan", "-")
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     return [
-        "  "
-        + f"{row[0]:<{widths[0]}}  "
+        f"  {row[0]:<{widths[0]}}  "
         + "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
         for row in rows
     ]

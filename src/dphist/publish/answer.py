@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dphist.columns import joint_unit
 from dphist.publish.charge import Receipt
-from dphist.publish.record import AnswerRecord, keys_among
+from dphist.publish.record import AnswerRecord
 from dphist.publish.result import Published, Release
 
 
@@ -59,8 +58,7 @@ class Answer(Published):
     def record(self) -> AnswerRecord:
         """The statement, what is computed from the private tables, and everything public about each of these."""
         releases = tuple(release.record for release in self.releases)
-        unit, names = joint_unit([one.unit for one in releases]), tuple(self.table.column_names)
         return AnswerRecord.model_construct(
-            created=self.created, unit=unit, by=keys_among(names, releases), statement=self.statement,
-            outer=self.outer, columns=names, releases=releases,
+            created=self.created, statement=self.statement, outer=self.outer,
+            columns=tuple(self.table.column_names), releases=releases,
         )  # fmt: skip

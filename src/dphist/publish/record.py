@@ -7,6 +7,7 @@ both, in the order of a file. Whoever made a table builds the record without a c
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -15,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainValidator
 
 from dphist.checks import MOST_GROUPS
-from dphist.columns import joint_unit
+from dphist.columns import Unit, joint_unit
 from dphist.engines.base import Order
 from dphist.engines.query import NullKeys, parse_key
-from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Ranked
+from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Mechanism, Ranked
 from dphist.planning import Plan, storage
 from dphist.planning.counted import estimand, left_out, left_out_of_list, left_out_of_rounds
 from dphist.planning.describe import guarantee, rates, stream_guarantee
@@ -41,6 +42,10 @@ _METHODS: Final[dict[str, type[CorrelatedTopK] | type[FromTop] | type[Ranked]]] 
     "from-top": FromTop,
     "ranked": Ranked,
 }
+
+
+_SOMETIMES: Final = ("covered_units", "other_units", "allow_negative", "bounds", "withheld", "expected")
+"""What a file has only where there is something to tell."""
 
 
 def _check_different(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -99,16 +104,23 @@ class Record(Charged):
     """What is told of every published table."""
 
     format: ClassVar[str]
+    told: ClassVar[tuple[str, ...]]
     version: ClassVar[int] = VERSION
     dphist: Text = __version__
     created: AwareDatetime
-    unit: UnitOfText | None = None
-    by: MaybeNames
     where: Text | None = None
     null_keys: NullKeys = "group"
     intervals: float | None = None
 
     if TYPE_CHECKING:
+
+        @property
+        def unit(self) -> Unit | None:
+            """Who is protected; None where the groups were counted elsewhere."""
+
+        @property
+        def by(self) -> Sequence[str]:
+            """The names of the keys."""
 
         @property
         def epsilon(self) -> float:
@@ -134,17 +146,23 @@ class Record(Charged):
         return []
 
     def to_data(self) -> dict[str, Any]:
-        """Fields and claims, as a file has them."""
-        raise NotImplementedError
+        """Fields and claims, in the order of a file."""
+        found = {name: getattr(self, name) for name in ("format", "version", "dphist", "created", *self.told)}
+        kept = {name: value for name, value in found.items() if value or name not in _SOMETIMES}
+        return {name: value if name == "unit" else _plain(value) for name, value in kept.items()}
 
-    @property
-    def _head(self) -> dict[str, Any]:
-        head = {"format": self.format, "version": self.version, "dphist": self.dphist}
-        return {**head, "created": self.created.isoformat(timespec="seconds")}
 
-    @property
-    def _paid(self) -> dict[str, Any]:
-        return {"ledger": None if self.ledger is None else self.ledger.model_dump()}
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, dt.datetime):
+        return value.isoformat(timespec="seconds")
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, BaseModel):
+        return value.to_data() if isinstance(value, Record) else value.model_dump()
+    if isinstance(value, Mechanism):
+        return value.parameters()
+    return value.to_data() if isinstance(value, Estimate | ChosenBounds) else value
 
 
 def paid_entry(receipt: Receipt | Mapping[str, Any] | None) -> PaidEntry | None:
@@ -157,7 +175,13 @@ class ReleaseRecord(Record):
     """A release, or a selection of keys alone."""
 
     format = "dphist-release"
+    told = (
+        "unit", "by", "keys", "where", "null_keys", "order", "intervals", "integers", "guarantee", "epsilon", "delta",
+        "noise_std", "threshold", "total_units", "covered_units", "other_units", "allow_negative", "summary", "estimand",
+        "aggregates", "bounds", "withheld", "expected", "ledger", "plan",
+    )  # fmt: skip
     unit: UnitOfText
+    stated_by: MaybeNames = Field(alias="by")
     keys: MaybeNames
     null_keys: NullKeys
     order: Order
@@ -169,6 +193,11 @@ class ReleaseRecord(Record):
     bounds: tuple[ChosenBounds, ...] = ()
     withheld: tuple[Withheld, ...] = ()
     plan: StoredPlan
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The names of the keys."""
+        return names_of(self.keys)
 
     @property
     def epsilon(self) -> float:
@@ -218,43 +247,36 @@ class ReleaseRecord(Record):
         """A line for each column in which values are withheld."""
         return [in_words(one, self.plan) for one in self.withheld]
 
+    @property
+    def noise_std(self) -> float | None:
+        """Of the noise on a count."""
+        return self.plan.mechanism.noise_std if self.plan.mechanism.counted else None
+
+    @property
+    def threshold(self) -> float | None:
+        """That the noisy count of every group exceeds."""
+        return None if self.plan.mechanism.in_rounds else self.plan.mechanism.threshold
+
+    @property
+    def expected(self) -> dict[str, Any]:
+        """What a selection is expected to lose."""
+        return rates(self.plan.mechanism) if self.plan.request.keys_only else {}
+
     def to_data(self) -> dict[str, Any]:
-        """Fields and claims, as a file has them."""
-        plan, totals = self.plan, ("covered_units", "other_units")
-        parts = {name: part.to_data() for name in totals if (part := getattr(self, name)) is not None}
-        return {
-            **self._head,
-            "unit": self.unit,
-            "by": list(names_of(self.keys)),
-            "keys": list(self.keys),
-            "where": self.where,
-            "null_keys": self.null_keys,
-            "order": self.order,
-            "intervals": self.intervals,
-            "integers": self.integers,
-            "guarantee": self.guarantee,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "noise_std": plan.mechanism.noise_std if plan.mechanism.counted else None,
-            "threshold": None if plan.mechanism.in_rounds else plan.mechanism.threshold,
-            "total_units": None if self.total_units is None else self.total_units.to_data(),
-            **parts,
-            **({"allow_negative": True} if self.allow_negative and self.total_units is not None else {}),
-            "summary": self.summary,
-            "estimand": self.estimand,
-            "aggregates": self.aggregates,
-            **({"bounds": [one.to_data() for one in self.bounds]} if self.bounds else {}),
-            **({"withheld": to_data(self.withheld, plan)} if self.withheld else {}),
-            **({"expected": rates(plan.mechanism)} if plan.request.keys_only else {}),
-            **self._paid,
-            "plan": storage.to_data(plan.request, plan.mechanism, plan.alternatives),
-        }
+        """Fields and claims, in the order of a file."""
+        plan, found = self.plan, super().to_data()
+        told = {"withheld": to_data(self.withheld, plan)} if self.withheld else {}
+        return {**found, **told, "plan": storage.to_data(plan.request, plan.mechanism, plan.alternatives)}
 
 
 class TopKRecord(Record):
     """The largest groups."""
 
     format = "dphist-top-k"
+    told = (
+        "unit", "by", "where", "method", "k", "epsilon", "delta", "mechanism", "cut_off", "guarantee", "assumption", "ledger"
+    )  # fmt: skip
+    unit: UnitOfText | None = None
     by: Names
     method: Literal["correlated", "from-top", "ranked"]
     k: int = Field(ge=1, le=MOST_GROUPS)
@@ -266,8 +288,17 @@ class TopKRecord(Record):
     @cached_property
     def plan(self) -> TopKPlan:
         """The plan, whose guarantee is computed anew."""
-        mechanism = _METHODS[self.method].from_data(self.parameters, "the metadata")
-        return TopKPlan(self.epsilon, self.delta, self.k, self.method, mechanism)
+        return TopKPlan(self.epsilon, self.delta, self.k, self.method, self.mechanism)
+
+    @cached_property
+    def mechanism(self) -> CorrelatedTopK | FromTop | Ranked:
+        """Noise and threshold."""
+        return _METHODS[self.method].from_data(self.parameters, "the metadata")
+
+    @property
+    def assumption(self) -> str:
+        """On which the guarantee rests."""
+        return self.mechanism.assumption
 
     @property
     def guarantee(self) -> str:
@@ -279,37 +310,28 @@ class TopKRecord(Record):
         """Which units counts leave out; nothing where all units of a group are counted."""
         return left_out_of_list(self.plan)
 
-    def to_data(self) -> dict[str, Any]:
-        """Fields and claims, as a file has them."""
-        return {
-            **self._head,
-            "unit": self.unit,
-            "by": list(self.by),
-            "where": self.where,
-            "method": self.method,
-            "k": self.k,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "mechanism": self.plan.mechanism.parameters(),
-            "cut_off": self.cut_off,
-            "guarantee": self.guarantee,
-            "assumption": self.plan.mechanism.assumption,
-            **self._paid,
-        }
-
 
 class StreamRecord(Record):
     """The running counts of a stream after a round."""
 
     format = "dphist-continual-release"
+    told = (
+        "unit", "by", "keys", "where", "null_keys", "round", "epsilon", "delta", "mechanism", "guarantee", "assumption",
+        "ledger",
+    )  # fmt: skip
     unit: UnitOfText
-    by: Names
+    stated_by: Names = Field(alias="by")
     keys: Names
     null_keys: NullKeys
     round: int = Field(ge=0, le=MOST_GROUPS)
     epsilon: Annotated[Number, Field(gt=0)]
     delta: Annotated[Number, Field(gt=0, lt=1)]
     parameters: dict[str, Any] = Field(alias="mechanism")
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The names of the keys."""
+        return names_of(self.keys)
 
     @cached_property
     def mechanism(self) -> ContinualCounts:
@@ -330,6 +352,11 @@ class StreamRecord(Record):
         }
 
     @property
+    def assumption(self) -> str:
+        """On which the guarantee rests."""
+        return self.mechanism.assumption
+
+    @property
     def guarantee(self) -> str:
         """What is guaranteed of all rounds together, in one sentence."""
         return stream_guarantee(self.mechanism, self.epsilon, self.delta, self.unit)
@@ -339,33 +366,27 @@ class StreamRecord(Record):
         """Which units counts leave out; nothing where all units of a group are counted."""
         return left_out_of_rounds(self.mechanism)
 
-    def to_data(self) -> dict[str, Any]:
-        """Fields and claims, as a file has them."""
-        return {
-            **self._head,
-            "unit": self.unit,
-            "by": list(names_of(self.keys)),
-            "keys": list(self.keys),
-            "where": self.where,
-            "null_keys": self.null_keys,
-            "round": self.round,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "mechanism": self.mechanism.parameters(),
-            "guarantee": self.guarantee,
-            "assumption": self.mechanism.assumption,
-            **self._paid,
-        }
-
 
 class AnswerRecord(Record):
-    """The answer to a statement, and the private tables that it is computed from. by: columns called like a key of these."""
+    """The answer to a statement, and the private tables that it is computed from."""
 
     format = "dphist-answer"
+    told = ("statement", "outer", "unit", "by", "columns", "epsilon", "delta", "guarantee", "ledger", "releases")
     statement: Text
     outer: Text
     columns: tuple[str, ...] = ()
     releases: Annotated[tuple[ReleaseRecord, ...], Field(min_length=1, max_length=_MOST)]
+
+    @property
+    def unit(self) -> Unit:
+        """Who is protected by all private tables. Of different units there is no cost together, which is an error."""
+        return joint_unit([one.unit for one in self.releases])
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The columns that are called like a key of a private table."""
+        keys = {name.casefold() for one in self.releases for name in one.by}
+        return tuple(name for name in self.columns if name.casefold() in keys)
 
     @property
     def epsilon(self) -> float:
@@ -396,35 +417,14 @@ class AnswerRecord(Record):
         return [line for one in self.releases for line in one.without_value]
 
     def to_data(self) -> dict[str, Any]:
-        """Fields and claims, as a file has them.
-
-        Raises:
-            InvalidParameter: its private tables protect different units, so that they have no cost together.
-        """
-        return {
-            **self._head,
-            "statement": self.statement,
-            "outer": self.outer,
-            "unit": joint_unit([one.unit for one in self.releases]),
-            "by": list(keys_among(self.columns, self.releases)),
-            "columns": list(self.columns),
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "guarantee": self.guarantee,
-            **(self.releases[0]._paid if len(self.releases) == 1 else {"ledger": None}),
-            "releases": [one.to_data() for one in self.releases],
-        }
+        """Fields and claims, in the order of a file. Of several private tables each has an entry of its own."""
+        told = super().to_data()
+        return {**told, "ledger": told["releases"][0]["ledger"] if len(self.releases) == 1 else None}
 
 
 def names_of(keys: Sequence[str]) -> tuple[str, ...]:
     """The names of keys."""
     return tuple(parse_key(key).name for key in keys)
-
-
-def keys_among(columns: Sequence[str], releases: Sequence[ReleaseRecord]) -> tuple[str, ...]:
-    """The columns of an answer that are called like a key of a private table."""
-    keys = {name.casefold() for one in releases for name in one.by}
-    return tuple(name for name in columns if name.casefold() in keys)
 
 
 def total_of(parts: Sequence[float]) -> float:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 
 from dphist.mechanisms import GroupMechanism
 from dphist.planning import Plan
 from dphist.planning.counted import left_out
-from dphist.planning.describe import facts, rates_in_words, standard_error_in_words, standing, title
+from dphist.planning.describe import compared, facts, rates_in_words, standard_error_in_words, title
 from dphist.planning.plan import STD_ERROR
 from dphist.publish.record import ReleaseRecord
 from dphist.publish.totals import Estimate
@@ -18,12 +16,14 @@ from dphist.show import content, pictures
 from dphist.show.charts import Chart, chart
 from dphist.show.content import Appendix, Content, Fact, capital
 from dphist.show.table import numbers, table_of
-from dphist.words import enough, number, percent, with_error
+from dphist.words import enough, percent, with_error
 
 _GIVEN_RELEASE = (
     "Counts are estimated given that their groups were released, which noise helped them to; the plain noisy counts are the"
     " column count_noisy of the table file."
 )
+
+_HEAD = ("mechanism", "noise std", "threshold", "95 % released at", "against the plan")
 
 
 def content_of(table: pa.Table, record: ReleaseRecord) -> Content:
@@ -199,10 +199,11 @@ def _appendix(table: pa.Table, record: ReleaseRecord) -> list[Appendix]:
         ("mechanism", title(plan.mechanism)),
         *facts(plan.request, plan.mechanism, record.unit),
     ]
+    _, *rows = compared(plan.request, plan.mechanism, plan.alternatives, "chosen", "–")
     found = [
         Appendix("What was done", [("", record.summary)]),
         Appendix("The plan", [fact for fact in sentences if fact[0] not in plain]),
-        Appendix("What the alternatives would have cost", rows=_alternatives(plan)),
+        Appendix("What the alternatives would have cost", rows=[_HEAD, *(row[:3] + row[4:] for row in rows)]),
     ]
     if plan.request.keys_only or table.num_rows < 2:
         return found
@@ -211,17 +212,3 @@ def _appendix(table: pa.Table, record: ReleaseRecord) -> list[Appendix]:
         *found,
         Appendix("All released counts", picture=Chart("", picture, "How many released groups have which count.")),
     ]
-
-
-def _alternatives(plan: Plan) -> Sequence[Sequence[str]]:
-    rows = [("mechanism", "noise std", "threshold", "95 % released at", "against the plan")]
-    for mechanism in (plan.mechanism, *plan.alternatives):
-        hides = mechanism.threshold is not None
-        rows.append((
-            title(mechanism),
-            number(mechanism.noise_std) if mechanism.counted else "–",
-            number(mechanism.threshold) if mechanism.threshold is not None else "–",
-            enough(mechanism.count_released_with(0.95)) if hides else "–",
-            standing(plan.request, mechanism, plan.mechanism, "chosen"),
-        ))  # fmt: skip
-    return rows

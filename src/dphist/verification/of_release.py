@@ -72,7 +72,7 @@ def check_claims(record: ReleaseRecord, metadata: dict[str, Any]) -> Claims:
     return Claims(record, [Check("guarantee", True, detail), *claims.compare(metadata, again.to_data())])
 
 
-def _totals_of(record: ReleaseRecord) -> dict[str, Estimate | None]:
+def _totals_of(record: ReleaseRecord) -> dict[str, Estimate | bool | None]:
     """The numbers of units that the plan pays for, with the errors that it gives them."""
     request, names = record.plan.request, ("total_units", "covered_units", "other_units")
     paid = names if request.other else names[:1] if request.total else ()
@@ -87,7 +87,7 @@ def _totals_of(record: ReleaseRecord) -> dict[str, Estimate | None]:
     if record.total_units is not None and paid:
         found = estimated(values, request, record.intervals, allow_negative=record.allow_negative)
     parts = (found.total, found.covered, found.other) if found else (None,) * 3
-    return dict(zip(names, parts, strict=True))
+    return {**dict(zip(names, parts, strict=True)), "allow_negative": record.allow_negative and found is not None}
 
 
 def _bounds_of(record: ReleaseRecord) -> tuple[ChosenBounds, ...]:
