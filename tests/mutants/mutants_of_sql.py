@@ -158,7 +158,7 @@ _EXPRESSIONS: Final = (
          f"{_APART}test_a_file_that_adds_up_different_units_is_no_answer"),
     ),
     *_in_file(
-        "show/of_answer.py",
+        "show/of_release.py",
         ("citation-of-the-first", "    if others:  # what readers", "    if False:  # what readers",
          "a report cites the cost of all private tables",
          f"{_APART}test_a_report_of_several_private_tables_cites_their_cost_together"),

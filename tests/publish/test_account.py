@@ -8,8 +8,7 @@ import pytest
 
 import dphist as dp
 from dphist.planning import Plan
-from dphist.planning.counted import bounded_counts, estimand
-from dphist.publish.account import what_was_done
+from dphist.planning.counted import bounded_counts, estimand, what_was_done
 
 SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 LIMITED = (

@@ -21,10 +21,9 @@ from dphist.engines.base import Order
 from dphist.engines.query import NullKeys, parse_key
 from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Mechanism, Ranked
 from dphist.planning import Plan, storage
-from dphist.planning.counted import estimand, left_out, left_out_of_list, left_out_of_rounds
+from dphist.planning.counted import estimand, left_out, left_out_of_list, left_out_of_rounds, what_was_done
 from dphist.planning.describe import guarantee, rates, stream_guarantee
 from dphist.planning.top_k import TopKPlan
-from dphist.publish.account import what_was_done
 from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION
 from dphist.publish.totals import Estimate

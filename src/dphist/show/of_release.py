@@ -1,6 +1,10 @@
-"""The report of a release: counts by a key, keys alone, or one number for all units together."""
+"""The reports of a release (counts by a key, keys alone, one number for all units together), and of an answer of SQL."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -10,18 +14,21 @@ from dphist.planning import Plan
 from dphist.planning.counted import left_out
 from dphist.planning.describe import compared, facts, rates_in_words, standard_error_in_words, title
 from dphist.planning.plan import STD_ERROR
-from dphist.publish.record import ReleaseRecord
+from dphist.publish.record import AnswerRecord, ReleaseRecord
 from dphist.publish.totals import Estimate
 from dphist.show import content, pictures
 from dphist.show.charts import Chart, chart
 from dphist.show.content import Appendix, Content, Fact, capital
 from dphist.show.table import numbers, table_of
-from dphist.words import enough, percent, with_error
+from dphist.words import cut, enough, percent, with_error
 
 _GIVEN_RELEASE = (
     "Counts are estimated given that their groups were released, which noise helped them to; the plain noisy counts are the"
     " column count_noisy of the table file."
 )
+
+_LONGEST: Final = 240
+"""Letters of a statement at the head of a report, which has all of it further down."""
 
 _HEAD = ("mechanism", "noise std", "threshold", "95 % released at", "against the plan")
 
@@ -52,6 +59,44 @@ def content_of(table: pa.Table, record: ReleaseRecord) -> Content:
         appendix=lambda: _appendix(table, record),
         share=_share(record),
     )
+
+
+def content_of_answer(table: pa.Table, record: AnswerRecord, privates: Sequence[pa.Table]) -> Content:
+    """Everything that is told of an answer, which is computed from private tables."""
+    first, *others = [content_of(*one) for one in zip(privates, record.releases, strict=True)]
+    names = table.column_names
+    values = [name for name in names if name + STD_ERROR in names]
+    keys = [name for name in names if name not in values and name.removesuffix(STD_ERROR) not in values]
+
+    def appendix() -> Sequence[Appendix]:
+        steps = [Appendix("The statement", [("", record.statement)]), Appendix("The outer query", [("", record.outer)])]
+        return [*steps, *first.appendix(), *(part for other in others for part in other.appendix())]
+
+    if others:  # what readers are told to think of, and to cite, is the cost of all of them
+        assumptions = dict.fromkeys(release.plan.mechanism.assumption for release in record.releases)
+        explanation = content.explanation_of(record, content.records_of(record.unit), ", and ".join(assumptions))
+        first = replace(first, explanation=explanation, citation=content.citation_of("Private tables", record))
+    return replace(
+        first,
+        title="Private answer",
+        headline=[
+            ("Asked", cut(" ".join(record.statement.split()), _LONGEST)),
+            ("Answered", _rows_in_words(table, privates)),
+            *first.headline,
+        ],
+        guarantee=" ".join([*([record.guarantee] if others else []), *(one.guarantee for one in (first, *others))]),
+        table=table_of(table, keys, values, None),
+        table_note="± is one standard error." if values else "Values have no errors of their own.",
+        reading=[*first.reading, *(line for other in others for line in other.reading)],
+        appendix=appendix,
+    )
+
+
+def _rows_in_words(table: pa.Table, privates: Sequence[pa.Table]) -> str:
+    rows = f"{table.num_rows:,} {'row' if table.num_rows == 1 else 'rows'}"
+    groups = [f"{one.num_rows:,} {'group' if one.num_rows == 1 else 'groups'}" for one in privates]
+    tables = f"a private table of {groups[0]}" if len(groups) == 1 else f"private tables of {' and '.join(groups)}"
+    return f"The answer has {rows}. It is computed from {tables}, described below."
 
 
 def _counted(table: pa.Table, record: ReleaseRecord) -> str:
