@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -77,7 +77,7 @@ class Receipt:
 
     def to_data(self) -> dict[str, Any]:
         """As metadata has it: the address of the ledger is not told."""
-        return {"dataset": self.dataset, "entry": self.entry, "hash": self.hash}
+        return asdict(self)
 
     def __str__(self) -> str:
         return f"Charged to {self.dataset!r}, entry {self.entry:,}, head {self.hash}"

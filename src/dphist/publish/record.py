@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
@@ -27,7 +28,7 @@ from dphist.planning.top_k import TopKPlan
 from dphist.publish.charge import Receipt
 from dphist.publish.digests import VERSION
 from dphist.publish.totals import Estimate
-from dphist.publish.withheld import Withheld, in_words, to_data
+from dphist.publish.withheld import Withheld, in_words
 from dphist.selection.bounds import ChosenBounds
 from dphist.stored import validate
 from dphist.version import __version__
@@ -264,8 +265,10 @@ class ReleaseRecord(Record):
     def to_data(self) -> dict[str, Any]:
         """Fields and claims, in the order of a file."""
         plan, found = self.plan, super().to_data()
-        told = {"withheld": to_data(self.withheld, plan)} if self.withheld else {}
-        return {**found, **told, "plan": storage.to_data(plan.request, plan.mechanism, plan.alternatives)}
+        if self.withheld:
+            lines = zip(map(asdict, self.withheld), self.without_value, strict=True)
+            found["withheld"] = [{**one, "names": list(one["names"]), "in_words": words} for one, words in lines]
+        return {**found, "plan": storage.to_data(plan.request, plan.mechanism, plan.alternatives)}
 
 
 class TopKRecord(Record):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -43,21 +41,6 @@ def account_for(table: pa.Table | StoredTable, plan: Plan) -> tuple[pa.Table | S
 def whole(number: float) -> int:
     """A noisy number of units as it is told."""
     return max(round(number), 0)
-
-
-def to_data(withheld: Sequence[Withheld], plan: Plan) -> list[dict[str, Any]]:
-    """As metadata has it, each with its line."""
-    return [
-        {
-            "names": list(one.names),
-            "groups": one.groups,
-            "of_groups": one.of_groups,
-            "units": one.units,
-            "with_a_value": one.with_a_value,
-            "in_words": in_words(one, plan),
-        }
-        for one in withheld
-    ]
 
 
 def in_words(one: Withheld, plan: Plan) -> str:

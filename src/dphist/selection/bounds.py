@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Final
 
@@ -87,8 +87,7 @@ class ChosenBounds:
 
     def to_data(self) -> dict[str, Any]:
         """As metadata has it."""
-        names = ("name", "lower", "upper", "outside", "bias", "noise", "units")
-        return {**{name: getattr(self, name) for name in names}, "in_words": str(self)}
+        return {**asdict(self), "in_words": str(self)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -134,6 +134,14 @@ def counted_in_words(unit: Unit | None, by: Sequence[str], *, largest: bool = Fa
     return f"For each {' and '.join(by)}{listed}: how many {counted(unit)} there are. Units are counted, not rows."
 
 
+def given_that(happened: str) -> str:
+    """What counts are where noise decided which groups there are."""
+    return (
+        f"Counts are estimated given that their groups were {happened}, which noise helped them to; the plain noisy counts are"
+        " the column count_noisy of the table file."
+    )
+
+
 def groups_shown(count: int) -> str:
     """How many groups are shown."""
     if count == 0:

@@ -16,10 +16,6 @@ from dphist.show.content import Appendix, Content, Fact
 from dphist.show.table import key_text, labels, numbers, table_of
 
 _PLUS_MINUS = "± is one standard error of the noise."
-_GIVEN_LIST = (
-    "Counts are estimated given that their groups were listed, which noise helped them to; the plain noisy counts are the"
-    " column count_noisy of the table file."
-)
 
 
 def content_of_largest(table: pa.Table, record: TopKRecord, *, complete: bool) -> Content:
@@ -36,7 +32,7 @@ def content_of_largest(table: pa.Table, record: TopKRecord, *, complete: bool) -
     reading = (
         "The list is an order without counts."
         if ranked
-        else f"{record.left_out or 'A count estimates the number of units in the group.'} {_GIVEN_LIST}"
+        else f"{record.left_out or 'A count estimates the number of units in the group.'} {content.given_that('listed')}"
     )
     return Content(
         title=f"{'The largest groups, ranked,' if ranked else 'Private counts of the largest groups'}{content.by_words(by)}",

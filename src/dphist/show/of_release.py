@@ -22,11 +22,6 @@ from dphist.show.content import Appendix, Content, Fact, capital
 from dphist.show.table import numbers, table_of
 from dphist.words import cut, enough, percent, with_error
 
-_GIVEN_RELEASE = (
-    "Counts are estimated given that their groups were released, which noise helped them to; the plain noisy counts are the"
-    " column count_noisy of the table file."
-)
-
 _LONGEST: Final = 240
 """Letters of a statement at the head of a report, which has all of it further down."""
 
@@ -234,7 +229,7 @@ def _reading(record: ReleaseRecord) -> list[str]:
     words += [f"{one['name']} estimates {one['estimand']}." for one in record.aggregates]
     words += map(str, record.bounds)
     if record.plan.mechanism.hides_small_counts:
-        words.append(_GIVEN_RELEASE)
+        words.append(content.given_that("released"))
     return words
 
 
