@@ -1430,7 +1430,7 @@ TREES: Final = (
          _WITHHELD + "test_groups_in_which_nobody_has_a_value_have_none[{'epsilon': 50.0}]"),
     ),
     *in_file(
-        "verification/withheld.py",
+        "verification/of_release.py",
         ("null-whatever-the-error", "(null <= may).all()", "True", "what is withheld follows from what is published",
          _WITHHELD + "test_verify_computes_anew_what_is_withheld[a value left out]"),
         ("a-number-whatever-the-error", "(must <= null).all()", "True", "what is withheld follows from what is published",

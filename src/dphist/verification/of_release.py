@@ -1,8 +1,12 @@
-"""Check a file of `release`: what its metadata states against its plan, and a table that such a plan can give."""
+"""Check a file of `release`: what its metadata states against its plan, and a table that such a plan can give.
+
+Of a file of `dphist sql`: the claims of every private table that it is computed from, and what it says of itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -11,20 +15,23 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dphist.checks import Check, check_share
-from dphist.engines.base import row_order
+from dphist.engines.base import missing_in, row_order
 from dphist.errors import InvalidParameter
-from dphist.measures import Column, Floats, NoisySum
+from dphist.measures import Column, Floats, NoisySum, says_nothing
 from dphist.planning import Plan
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 from dphist.publish.charge import spend_of_plan
-from dphist.publish.record import ReleaseRecord
+from dphist.publish.record import AnswerRecord, ReleaseRecord
 from dphist.publish.table import check_form, column_names, count_column
 from dphist.publish.totals import Estimate, contradiction, estimated
+from dphist.publish.withheld import Withheld, whole
 from dphist.selection.bounds import ChosenBounds
 from dphist.verification import claims
-from dphist.verification.claims import Findings, close, numbers, skipped
+from dphist.verification.claims import CLOSE, Findings, close, numbers, skipped
 from dphist.verification.stored import Stored
-from dphist.verification.withheld import check_withheld, nulls
+
+_TABLE: Final = re.compile(r'FROM "(private_[0-9]+_*)"')
+_TEXT: Final = re.compile(r"'(?:[^']|'')*'")
 
 _LEAST_ERROR: Final = 12**-0.5 * (1 - 1e-9)
 """Of a quantile, in bins: that of a uniform place in one."""
@@ -52,6 +59,37 @@ def check_release(stored: Stored, table: pa.Table) -> Findings:
     except claims.UNREADABLE as problem:
         return claims.unreadable(problem, "the metadata lacks what it should say")
     return found.findings(_check_table(stored, table, found.record))
+
+
+def check_answer(stored: Stored, table: pa.Table) -> Findings:
+    """The guarantees of its private tables, computed anew. Its own rows follow from tables that are not in the file."""
+    metadata = stored.metadata
+    try:
+        record = AnswerRecord.read(metadata)
+        parts = [check_claims(*one).findings() for one in zip(record.releases, metadata["releases"], strict=True)]
+        if table.num_columns:
+            record = record.model_copy(update={"columns": tuple(table.column_names)})
+        expected = {**record.to_data(), "releases": metadata["releases"]}
+    except claims.UNREADABLE as problem:
+        return claims.unreadable(problem, "the metadata lacks what it should say")
+    checks = [*_named(parts), *claims.compare(metadata, expected), _check_tables(record.outer, len(parts))]
+    checks.append(skipped("rows", "are computed from private tables that are not in this file"))
+    return Findings(checks, paid=list(zip(metadata["releases"], parts, strict=True)))
+
+
+def _check_tables(outer: str, releases: int) -> Check:
+    """Whether the outer query reads as many private tables as are described: none is left out, none is added."""
+    read = len(set(_TABLE.findall(_TEXT.sub("''", outer))))
+    words = f"the outer query reads {read}, and {releases} are described" if read != releases else "all are described"
+    return Check("tables", read == releases, words)
+
+
+def _named(parts: list[Findings]) -> Iterator[Check]:
+    """The checks of each private table, with its number where there are several."""
+    for number, part in enumerate(parts, 1):
+        for check in part.checks:
+            name = check.name if len(parts) == 1 else f"{check.name} {number}"
+            yield Check(name, check.passed, check.detail)
 
 
 def check_claims(record: ReleaseRecord, metadata: dict[str, Any]) -> Claims:
@@ -127,9 +165,9 @@ def _check_table(stored: Stored, table: pa.Table, record: ReleaseRecord) -> Iter
         return
     yield from _check_counts(noisy, plan, record.integers and not given)
     yield _check_order(stored, table, counts, keys, record)
-    null = nulls(table, plan)
+    null = _nulls(table, plan)
     if plan.limited_names:
-        yield check_withheld(table, plan, () if record.intervals is None else (LOW, HIGH), record.withheld)
+        yield _check_withheld(table, plan, () if record.intervals is None else (LOW, HIGH), record.withheld)
     yield from _check_quantiles(table, plan, record.intervals, null)
     if given:
         estimated_counts = count_column(plan.mechanism, noisy, record.intervals)
@@ -140,6 +178,31 @@ def _check_table(stored: Stored, table: pa.Table, record: ReleaseRecord) -> Iter
         counts = (numbers(table, "count" + LOW) + numbers(table, "count" + HIGH)) / 2
     std = np.full(len(counts), plan.mechanism.noise_std)
     yield from _check_errors(table, plan, record, Column("count", counts, (std,)), null)
+
+
+def _nulls(table: pa.Table, plan: Plan) -> dict[str, NDArray[np.bool_]]:
+    """Where columns are null that may be: no other check looks there."""
+    return {name: np.isnan(numbers(table, name)) for name in plan.limited_names}
+
+
+def _check_withheld(table: pa.Table, plan: Plan, ends: Sequence[str], told: Sequence[Withheld]) -> Check:
+    """Which values are null, with the ends of their intervals, and whether the metadata tells as many."""
+    wrong = []
+    for name, null in _nulls(table, plan).items():
+        low, high = plan.limited_names[name].span or (0.0, 0.0)
+        errors, slack = numbers(table, name + STD_ERROR), (high - low) * CLOSE
+        must, may = (says_nothing(errors, (low, high + further)) for further in (slack, -slack))
+        with_ends = all(np.array_equal(np.isnan(numbers(table, name + end)), null) for end in ends)
+        if not (with_ends and bool((must <= null).all() and (null <= may).all())):
+            wrong.append(name)
+    if wrong:
+        return Check("withheld", False, f"are not the values that say less than their bounds alone in {wrong}")
+    rows, missing = missing_in(table, list(plan.limited_names))
+    expected = {name: (one.groups, rows, whole(one.units)) for name, one in missing.items() if one.groups}
+    stated = {name: (one.groups, one.of_groups, one.units) for one in told for name in one.names}
+    if set(stated) != set(expected) or not all(np.allclose(stated[name], expected[name], 1e-9, 1) for name in stated):
+        return Check("withheld", False, "are not as many values as the metadata says")
+    return Check("withheld", True, "are the values that say less than their bounds alone, and no others")
 
 
 def _check_quantiles(
