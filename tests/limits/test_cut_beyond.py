@@ -42,9 +42,10 @@ from dphist.mechanisms.tuning import ONE
 from dphist.noise.laws import DiscreteLaplace, RoundedGaussian
 from dphist.privacy.voting import _growth, release_probabilities
 from dphist.publish import heads
+from dphist.publish.charge import Receipt
 from dphist.publish.files import SIDECAR
 from dphist.publish.keys import public_keys
-from dphist.publish.record import AnswerRecord, PaidEntry, ReleaseRecord, StreamRecord, TopKRecord
+from dphist.publish.record import AnswerRecord, ReleaseRecord, StreamRecord, TopKRecord
 from dphist.publish.totals import noisy_units
 from dphist.quantiles import Bins, Tree, noisy_quantiles
 from dphist.selection.counting import Classes
@@ -283,13 +284,21 @@ def limited(model: Any, field: str) -> TypeAdapter[Any]:
 
 
 @pytest.mark.parametrize(("model", "field"), [
-    (TopKRecord, "k"), (StreamRecord, "round"), (PaidEntry, "entry"),
+    (TopKRecord, "k"), (StreamRecord, "round"),
 ])  # fmt: skip
 def test_numbers_of_published_files_end_where_those_of_plans_do(model: Any, field: str) -> None:
     checked = limited(model, field)
     assert checked.validate_python(2**40) == 2**40
     with pytest.raises(ValidationError):
         checked.validate_python(2**40 + 1)
+
+
+def test_entries_that_files_name_end_there_too() -> None:
+    checked: TypeAdapter[Receipt] = TypeAdapter(Receipt)
+    entry = {"dataset": "d", "entry": 2**40, "hash": "0" * 64}
+    assert checked.validate_python(entry).entry == 2**40
+    with pytest.raises(ValidationError):
+        checked.validate_python({**entry, "entry": 2**40 + 1})
 
 
 def test_an_answer_has_so_many_private_tables() -> None:

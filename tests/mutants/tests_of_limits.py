@@ -210,7 +210,6 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "stored.py::parse::MOST_BYTES": _end("bytes of what is stored"),
     "stored.py::parse::MOST_DEPTH": _end("depth of what is stored"),
     "stored.py::read_file::MOST_BYTES": (f"{_REFUSED}test_of_a_file_little_more_is_read_than_it_may_have",),
-    "publish/record.py::PaidEntry::MOST_GROUPS": _OF_FILES,
     "verification/isolated.py::_limit::_LEAST_MEMORY": _APART,
     "verification/isolated.py::_limit::_LEAST_SECONDS": _APART,
     "publish/record.py::AnswerRecord::_MOST": (f"{_CUT}test_an_answer_has_so_many_private_tables",),

@@ -17,8 +17,9 @@ from dphist.errors import InvalidParameter
 from dphist.lists.sealed import read_sealed, write_sealed
 from dphist.mechanisms import ContinualCounts
 from dphist.planning.describe import stream_guarantee
+from dphist.publish.charge import Receipt
 from dphist.publish.private_files import remove_partial, replace_private
-from dphist.publish.record import StreamRecord, names_of, paid_entry
+from dphist.publish.record import StreamRecord, names_of
 from dphist.publish.result import Published
 from dphist.words import enough, number
 
@@ -59,11 +60,11 @@ class RunningCounts(Published):
     @property
     def record(self) -> StreamRecord:
         """Round, mechanism, guarantee, version and time: public parameters only."""
-        told = self.settings
+        told, paid = self.settings, self.settings.get("ledger")
         return StreamRecord.model_construct(
             created=self.created, unit=unit_of(told["unit"]), keys=tuple(told["by"]), where=told["where"],
             null_keys=told["null_keys"], round=self.round, epsilon=told["epsilon"], delta=told["delta"],
-            mechanism=self.mechanism.parameters(), ledger=paid_entry(told.get("ledger")),
+            mechanism=self.mechanism.parameters(), ledger=paid and Receipt(**paid),
         )  # fmt: skip
 
     def keep(self) -> None:

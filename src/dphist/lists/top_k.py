@@ -20,7 +20,7 @@ from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.planning.top_k import Method, TopKPlan, plan_top_k
 from dphist.publish.charge import Receipt, charging, paid, paid_run, spend_of_top_k
 from dphist.publish.files import files_of
-from dphist.publish.record import TopKRecord, paid_entry
+from dphist.publish.record import TopKRecord
 from dphist.publish.result import Published
 from dphist.publish.run import choose_engine
 
@@ -59,7 +59,7 @@ class TopK(Published):
         return TopKRecord.model_construct(
             created=self.created, unit=self.unit, by=self.by, where=self.where, method=plan.method, k=plan.k,
             epsilon=plan.epsilon, delta=plan.delta, mechanism=plan.mechanism.parameters(), cut_off=self.cut_off,
-            ledger=paid_entry(self.receipt),
+            ledger=self.receipt,
         )  # fmt: skip
 
 

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeVar
+
+from pydantic import Field
 
 from dphist.checks import check_whole
 from dphist.columns import Unit
@@ -68,9 +70,10 @@ class Spend:
 class Receipt:
     """Which entry of which data set paid for a result. Its hash fixes everything before it."""
 
-    dataset: str
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    dataset: Annotated[str, Field(min_length=1)]
     entry: int
-    hash: str
+    hash: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
     def __post_init__(self) -> None:
         check_whole("the entry of a ledger", self.entry, 0)

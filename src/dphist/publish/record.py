@@ -8,7 +8,7 @@ both, in the order of a file. Whoever made a table builds the record without a c
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from functools import cached_property
@@ -85,19 +85,10 @@ class Model(BaseModel):
         return found
 
 
-class PaidEntry(Model):
-    """The entry of a ledger that paid."""
-
-    model_config = ConfigDict(extra="forbid")
-    dataset: Text
-    entry: int = Field(ge=0, le=MOST_GROUPS)
-    hash: str = Field(pattern="^[0-9a-f]{64}$")
-
-
 class Charged(Model):
     """Which entry of a ledger paid for a table."""
 
-    ledger: PaidEntry | None = None
+    ledger: Receipt | None = None
 
 
 class Record(Charged):
@@ -158,17 +149,9 @@ def _plain(value: Any) -> Any:
         return value.isoformat(timespec="seconds")
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    if isinstance(value, BaseModel):
-        return value.to_data() if isinstance(value, Record) else value.model_dump()
     if isinstance(value, Mechanism):
         return value.parameters()
-    return value.to_data() if isinstance(value, Estimate | ChosenBounds) else value
-
-
-def paid_entry(receipt: Receipt | Mapping[str, Any] | None) -> PaidEntry | None:
-    """The entry that a receipt names."""
-    data = receipt.to_data() if isinstance(receipt, Receipt) else receipt
-    return None if data is None else PaidEntry.model_construct(**data)
+    return value.to_data() if isinstance(value, Record | Receipt | Estimate | ChosenBounds) else value
 
 
 class ReleaseRecord(Record):

@@ -26,7 +26,7 @@ from dphist.planning import Plan
 from dphist.publish import files
 from dphist.publish.charge import Receipt
 from dphist.publish.digests import without_content
-from dphist.publish.record import Record, ReleaseRecord, paid_entry
+from dphist.publish.record import Record, ReleaseRecord
 from dphist.publish.table import ORDERS
 from dphist.publish.totals import Totals
 from dphist.publish.withheld import Withheld
@@ -397,7 +397,7 @@ class Release(Published):
             null_keys=chosen.null_keys, order=chosen.order, intervals=chosen.intervals, integers=chosen.integers,
             allow_negative=chosen.allow_negative and totals is not None, bounds=self.bounds, withheld=self.withheld,
             total_units=totals and totals.total, covered_units=totals and totals.covered,
-            other_units=totals and totals.other, ledger=paid_entry(self.receipt), plan=self.plan,
+            other_units=totals and totals.other, ledger=self.receipt, plan=self.plan,
         )  # fmt: skip
 
 
