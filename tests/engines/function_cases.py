@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from function_values import CONSTANTS, PLAINER, PLAINEST, SYNTAX_SQL, TYPES, VALUES
 
+from dphist.engines.duckdb.types import LONGEST_KEY
 from dphist.engines.functions import CASTS, FUNCTIONS, Function
 
 _PLAIN: Final = "text|number|boolean|date|time|timestamp|interval|uuid"
@@ -147,5 +148,5 @@ def _case(function: Function, arguments: Sequence[Argument]) -> Case:
     call = (
         SYNTAX_SQL[function.name](*texts) if function.name in SYNTAX_SQL else f'"{function.name}"({", ".join(texts)})'
     )
-    guard = None if function.guard is None else function.guard.format(*texts)
+    guard = None if function.guard is None else function.guard.format(*texts, longest=LONGEST_KEY)
     return Case(function.name, call, guard, tuple(kind for kind, text in arguments if text is None))

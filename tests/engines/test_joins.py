@@ -28,6 +28,7 @@ from dphist.engines.relations import (
     Values,
     owner,
 )
+from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds
 
 MANY = Scan("rows", {"user": "user", "item": "item"}, "user", unit_kind="user")
@@ -192,3 +193,96 @@ def test_the_rows_of_one_unit_do_not_stay_in_memory(name: str) -> None:
 @pytest.mark.parametrize("name", HEAVY)
 def test_ten_million_rows_of_one_unit_do_not_stay_in_memory(name: str) -> None:
     count(HEAVY[name], heavy(10_000_000, "ann"), "400MB")
+
+
+def sized(texts: dict[str, list[str]], engine: Engine, relation: Relation, *keys: str) -> Counter[Any]:
+    """The lengths in a relation over rows of one unit each, with one partner."""
+    users = [f"user {number}" for number in range(len(texts["item"]))]
+    source = Derived(relation, {"rows": pa.table({"user": users, **texts}), "public": SITE_TABLE})
+    query = GroupByQuery("user", tuple(Key(f"key_{place}", key) for place, key in enumerate(keys)))
+    found = engine.histogram(source, query, ContributionBounds(len(keys)))
+    columns = [column.to_pylist() for column in found.keys.columns]
+    return Counter(dict(zip(zip(*columns, strict=True), found.counts.tolist(), strict=True)))
+
+
+WIDE = Scan("rows", {"user": "user", "item": "item", "x": "x", "y": "y"}, "user", unit_kind="user")
+BESIDE = Join(WIDE, Values(("n",), (("1",),)), "inner", ())
+GROUPED = Fold(BESIDE, ("user", "x", "y"), {"n": Folded("count")})
+BELOW = (("user", "user", "user"), ("x", "x", "x"), ("y", "y", "y"))
+
+
+@every_engine
+def test_texts_of_a_row_behind_a_join_are_short_together(engine: Engine) -> None:
+    """1,024 bytes; where there are more, a text that has more than its share is null. A letter has two bytes."""
+    texts = {
+        "item": ["a"] * 5,
+        "x": ["é" * 512, "é" * 512 + "x", "x" * 24, "x" * 512, "x" * 1_024],
+        "y": ["", "", "y" * 1_000, "y" * 513, "y"],
+    }
+    stay = {(512, 0): 1, (None, 0): 1, (24, 1_000): 1, (512, None): 1, (None, 1): 1}
+    before = {(512, 0): 1, (513, 0): 1, (24, 1_000): 1, (512, 513): 1, (1_024, 1): 1}
+    lengths = ("length(x)", "length(y)")
+    assert sized(texts, engine, WIDE, *lengths) == before
+    assert sized(texts, engine, BESIDE, *lengths) == stay
+    if not quick(engine):
+        assert sized(texts, engine, Join(LISTED, WIDE, "inner", ()), *lengths) == stay
+        once = Combine(WIDE, WIDE, "union", BELOW)
+        for relation in (GROUPED, Combine(BESIDE, WIDE, "union", BELOW), Combine(WIDE, BESIDE, "intersect", BELOW)):
+            assert sized(texts, engine, relation, *lengths) == stay
+        assert sized(texts, engine, once, *lengths) == before
+
+
+@every_engine
+def test_steps_and_keys_behind_a_join_are_short(engine: Engine) -> None:
+    texts = {"item": ["a", "b"], "x": ["x" * 512, "x" * 513], "y": ["y" * 512, "y"]}
+    twice = Select(
+        BESIDE, {"user": "user", "x": "x"}, {"double": read_expression("x || x"), "upper": read_expression("upper(x)")}
+    )
+    found = sized(texts, engine, twice, "length(double)", "length(upper)")
+    assert found == {(1_024, 512): 1, (None, 513): 1}
+    assert sized(texts, engine, BESIDE, "length(x || x)") == {(1_024,): 1, (None,): 1}
+    assert sized(texts, engine, BESIDE, "x", "x || 'z'") == {("x" * 512, None): 1, (None, None): 1}
+
+
+@every_engine
+def test_the_least_and_largest_texts_behind_a_join_share(engine: Engine) -> None:
+    texts = {"item": ["a", "b"], "x": ["x" * 512, "x" * 513], "y": ["", ""]}
+    ends = Fold(BESIDE, ("user",), {"low": Folded("min", "x"), "high": Folded("max", "x")})
+    assert sized(texts, engine, ends, "length(low)", "length(high)") == {(512, 512): 1, (None, None): 1}
+    alone = Fold(BESIDE, ("user",), {"low": Folded("min", "x")})
+    assert sized(texts, engine, alone, "length(low)") == {(512,): 1, (513,): 1}
+
+
+@every_engine
+def test_a_literal_behind_a_join_is_short(engine: Engine) -> None:
+    texts = {"item": ["a"], "x": ["x"], "y": [""]}
+    for place in ("'{}' || x", "CASE WHEN x = 'x' THEN '{}' END"):
+        assert sized(texts, engine, BESIDE, f"length({place.format('l' * 1_023)})").total() == 1
+        assert sized(texts, engine, WIDE, f"length({place.format('l' * 1_025)})").total() == 1
+        with pytest.raises(InvalidParameter, match="texts of at most 1,024 bytes behind a join, got one of 1,025"):
+            sized(texts, engine, BESIDE, f"length({place.format('l' * 1_025)})")
+
+
+def test_lists_behind_a_join_are_short() -> None:
+    """They are as long as their text."""
+    texts = {"item": ["a,b", ",".join(["x" * 100] * 11)], "x": ["", ""], "y": ["", ""]}
+    lists = Select(WIDE, {"user": "user"}, {"parts": read_expression("string_split(item, ',')")})
+    assert sized(texts, DuckDBEngine(), lists, "len(parts)") == {(2,): 1, (11,): 1}
+    joined = Join(lists, Values(("n",), (("1",),)), "inner", ())
+    assert sized(texts, DuckDBEngine(), joined, "len(parts)") == {(2,): 1, (None,): 1}
+
+
+def test_a_joined_row_leaves_room_for_its_text() -> None:
+    """One record beside 20,000 rows, with columns that are longer than all memory if each of them is kept."""
+    long = {f"x_{place}": f"repeat_{place}" for place in range(8)}
+    scan = Scan("rows", {"user": "user", "one": "one", **dict.fromkeys(long, "text")}, "user", unit_kind="user")
+    relation: Relation = Join(scan, Scan("public", {"key": "one", "n": "n"}), "left", (("one", "key"),))
+    relation = Join(relation, Scan("public", {"key_2": "one", "n_2": "n"}), "left", (("one", "key_2"),))
+    relation = Filter(relation, read_expression(" AND ".join(f"{name} IS NOT NULL OR n > 0" for name in long)))
+    tables = {
+        "rows": pa.table({"user": ["ann", "bob"], "one": [1, 0], "text": ["x" * 1_000, "x"]}),
+        "public": pa.table({"one": [1] * 20_000, "n": range(20_000)}),
+    }
+    query = GroupByQuery("user", (Key("everything", "0"),))
+    engine = DuckDBEngine(PerformanceSettings(threads=1, memory_limit="60MB"))
+    assert engine.histogram(Derived(relation, tables, 20_000), query, ContributionBounds(1)).counts.tolist() == [2]

@@ -23,7 +23,7 @@ from dphist.engines.duckdb.session import leave_room, memory_limit
 from dphist.engines.lines import CsvFormat, first_line
 from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.spark.sources import fields_of
-from dphist.engines.spark.types import _is_short
+from dphist.engines.spark.types import _is_short, guarded, short
 from dphist.engines.sums import exact_total
 from dphist.histogram import ContributionBounds
 from dphist.measures import Measure
@@ -67,6 +67,12 @@ def groups(table: pa.Table, key: str, *measures: Measure) -> dict[Any, Any]:
 def test_a_long_text_is_null(kind: pa.DataType, measured: str) -> None:
     table = pa.table({"u": ["a", "b"], "x": pa.array([b"x" * 65_536, b"x" * 65_537]).cast(kind)})
     assert groups(table, f"{measured}(x)") == {65_536: [1], None: [1]}
+
+
+def test_a_long_step_is_null() -> None:
+    table = pa.table({"u": ["a", "b"], "x": ["x" * 32_768, "x" * 32_769]})
+    for step in ("x || x", "concat(x, x)", "replace(x, 'x', 'yy')", "hex(x)"):
+        assert groups(table, f"strlen({step})") == {65_536: [1], None: [1]}
 
 
 def test_a_long_list_is_null() -> None:
@@ -234,6 +240,7 @@ def test_what_spark_takes_for_short() -> None:
         for size in (65_536, 65_537):
             found = connection.execute(f"SELECT {_is_short('x')} FROM (SELECT CAST(repeat('x', {size}) AS BLOB) AS x)")
             assert found.fetchall() == [(size == 65_536,)]
+    assert short("x") == guarded("x", "binary") == f"CASE WHEN {_is_short('x')} THEN x END"
 
 
 def test_a_delta_of_one_is_the_largest_below() -> None:

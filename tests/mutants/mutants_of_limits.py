@@ -64,10 +64,17 @@ NOT_LIMITED: Final[dict[str, tuple[str, ...]]] = {
         "engines/sql.py::ranked_sql::plenty(most)",
     ),
     "what is longer is null in the next step": (
-        "engines/duckdb/expressions.py::_Writer._applied::LONGEST_KEY",
+        "engines/derived.py::Written::LONGEST_KEY",
         "engines/duckdb/parquet.py::_short::LONGEST_KEY",
-        "engines/functions.py::module::LONGEST_KEY",
-        "engines/spark/functions.py::module::LONGEST_KEY",
+        "engines/duckdb/sources.py::Attached::LONGEST_KEY",
+        "engines/duckdb/types.py::guarded::LONGEST_KEY",
+        "engines/spark/derived.py::SparkWriter._expression::LONGEST_KEY",
+        "engines/spark/expressions.py::spark_expression::LONGEST_KEY",
+        "engines/spark/resolve.py::resolve::LONGEST_KEY-1",
+    ),
+    "which texts are behind a join: those have a limit of their own": (
+        "engines/duckdb/resolve.py::resolve::LONGEST_KEY",
+        "engines/spark/resolve.py::resolve::LONGEST_KEY-2",
     ),
     "how many digits a quotient may have: of more it is written as one": (
         "engines/frames.py::_number::_MOST_DIGITS-3",

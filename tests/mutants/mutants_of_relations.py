@@ -15,7 +15,59 @@ _MANY: Final = "tests/engines/test_joins.py::test_rows_with_several_partners_bec
 _OWN: Final = "tests/engines/test_joins.py::test_what_stays_of_a_unit_follows_from_its_own_rows"
 _HELD: Final = "tests/engines/test_joins.py::test_the_rows_of_one_unit_do_not_stay_in_memory"
 
+_SHORT: Final = "tests/engines/test_joins.py::test_texts_of_a_row_behind_a_join_are_short_together[duckdb]"
+_STEPS: Final = "tests/engines/test_joins.py::test_steps_and_keys_behind_a_join_are_short[duckdb]"
+_ROOM: Final = "tests/engines/test_joins.py::test_a_joined_row_leaves_room_for_its_text"
+
 MUTANTS: Final = (
+    Mutant(
+        "each-joined-text-alone",
+        "engines/joins.py",
+        "share = most // max(len(lengths), 1)",
+        "share = most",
+        "whether a run fails does not tell what one record has, however many columns a statement computes of it",
+        (_ROOM,),
+    ),
+    Mutant(
+        "joined-texts-of-any-length",
+        "engines/derived.py",
+        "views.append(_shortened(write(side, own, writer), owners[number].columns, writer))",
+        "views.append(write(side, own, writer))",
+        "texts behind a join are short",
+        (_ROOM, _SHORT),
+    ),
+    Mutant(
+        "long-text-counted-as-short",
+        "engines/joins.py",
+        'total = " + ".join(f"COALESCE({length}, 0)" for length in lengths)',
+        'total = " + ".join(f"COALESCE({length}, 0)" for length in lengths[:-1])',
+        "all texts of a row share what it may have",
+        (_SHORT,),
+    ),
+    Mutant(
+        "long-steps-behind-a-join",
+        "engines/derived.py",
+        "return replace(written, longest=LONGEST_JOINED) if has_join(relation) else written",
+        "return written",
+        "what is computed behind a join is short",
+        (_STEPS,),
+    ),
+    Mutant(
+        "lists-behind-a-join",
+        "engines/duckdb/types.py",
+        'kind in ("NULL", "UUID", "INTERVAL")',
+        'kind in ("NULL", "UUID", "INTERVAL", "LIST")',
+        "lists behind a join are short",
+        ("tests/engines/test_joins.py::test_lists_behind_a_join_are_short",),
+    ),
+    Mutant(
+        "long-keys-behind-a-join",
+        "engines/duckdb/resolve.py",
+        "canonical = together(list(zip(canonical, lengths, strict=True)), attached.longest)",
+        "together(list(zip(canonical, lengths, strict=True)), attached.longest)",
+        "the keys of a group behind a join are short together",
+        (_STEPS,),
+    ),
     Mutant(
         "units-of-two-types-meet",
         "engines/derived.py",

@@ -356,7 +356,7 @@ _PLAN_OF_ENGINES: Final = (
     Mutant(
         "endless-text-kept",
         "engines/duckdb/types.py",
-        'return f"CASE WHEN strlen({sql}) <= {LONGEST_KEY} THEN {sql} END"',
+        'return f"CASE WHEN strlen({sql}) <= {longest} THEN {sql} END"',
         "return sql",
         "text without end is null, so that no record decides whether a run succeeds",
         ("tests/engines/test_engine_types.py::test_the_longest_text_is_kept_and_a_longer_one_is_null",),
@@ -468,7 +468,7 @@ _PLAN_OF_ENGINES: Final = (
     Mutant(
         "guard-not-called",
         "engines/duckdb/expressions.py",
-        "guards = [] if function.guard is None else [function.guard.format(*arguments)]",
+        "guards = [] if function.guard is None else [function.guard.format(*arguments, longest=self._steps.longest)]",
         "guards: list[str] = []",
         "a function is called only with arguments for which it was examined",
         (f"{_BOUNDING}test_what_a_guard_rules_out_is_null_and_ends_no_run",),

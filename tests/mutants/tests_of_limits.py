@@ -9,6 +9,7 @@ from mutants_of_mathematics import FROM_TOP_HIDDEN, RANKED
 _REFUSED: Final = "tests/limits/test_refused_beyond.py::"
 _CUT: Final = "tests/limits/test_cut_beyond.py::"
 _HOSTILE: Final = "tests/spark/test_spark_hostile.py::test_no_more_groups_are_selected_than_the_guarantee_is_stated_for"
+_JOINS: Final = "tests/engines/test_joins.py::"
 _LINES: Final = "tests/engines/test_engine_lines.py::"
 _SPARK_LINES: Final = "tests/spark/test_spark_locality.py::test_a_line_costs_itself_alone"
 
@@ -45,15 +46,22 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "cli/sql.py::read_query::MOST_BYTES-2": (f"{_REFUSED}test_a_file_of_statements_has_a_length",),
     "engines/buckets.py::_sums::LARGEST_RECORD-1": _ADDED,
     "engines/buckets.py::_sums::LARGEST_RECORD-2": _ADDED,
+    "engines/derived.py::_fold::LONGEST_JOINED": (
+        f"{_JOINS}test_the_least_and_largest_texts_behind_a_join_share[duckdb]",
+    ),
     "engines/derived.py::_join::MOST_ROWS": ("tests/engines/test_joins.py::test_a_limit_that_nobody_gives",),
+    "engines/derived.py::_shortened::LONGEST_JOINED": (
+        f"{_JOINS}test_texts_of_a_row_behind_a_join_are_short_together[duckdb]",
+    ),
+    "engines/derived.py::_write::LONGEST_JOINED": (f"{_JOINS}test_steps_and_keys_behind_a_join_are_short[duckdb]",),
     "engines/duckdb/distinct.py::_elect::MOST_RELEASED": (f"{_CUT}test_an_election_has_room_for_so_many_values",),
     "engines/duckdb/expressions.py::Steps.add::_MOST_LEVELS": _end("levels of an expression"),
+    "engines/duckdb/expressions.py::Steps.__init__::LONGEST_KEY": (f"{_CUT}test_a_long_step_is_null",),
     "engines/duckdb/pairs.py::DuckDBPairs._number_groups::MOST_RELEASED": (
         f"{_CUT}test_codes_have_room_for_so_many_units",
     ),
     "engines/duckdb/session.py::leave_room::LEAST": (f"{_CUT}test_the_engine_keeps_what_it_needs",),
-    "engines/duckdb/types.py::guarded::LONGEST_KEY-1": (f"{_CUT}test_a_long_text_is_null",),
-    "engines/duckdb/types.py::guarded::LONGEST_KEY-2": (f"{_CUT}test_a_long_text_is_null",),
+    "engines/duckdb/types.py::column::LONGEST_KEY": (f"{_CUT}test_a_long_text_is_null",),
     "engines/duckdb/types.py::guarded::LONGEST_LIST": (f"{_CUT}test_a_long_list_is_null",),
     "engines/parser.py::_node::LONGEST_NUMBER": _end("digits in an expression"),
     "engines/parser.py::read_expression::LONGEST_EXPRESSION": _end("letters of an expression"),
@@ -85,6 +93,8 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "engines/spark/sources.py::module::LONGEST_LINE": (_SPARK_LINES,),
     "engines/spark/types.py::_is_short::LONGEST_KEY": (f"{_CUT}test_what_spark_takes_for_short",),
+    "engines/spark/types.py::guarded::LONGEST_KEY": (f"{_CUT}test_what_spark_takes_for_short",),
+    "engines/spark/types.py::short::LONGEST_KEY": (f"{_CUT}test_what_spark_takes_for_short",),
     "engines/sql.py::_totals::LARGEST_RECORD-1": _ADDED,
     "engines/sql.py::_totals::LARGEST_RECORD-2": _ADDED,
     "engines/sql.py::saturated::LARGEST_SUM-1": _SATURATED,
@@ -265,6 +275,7 @@ BOUNDS: Final[dict[str, tuple[str, ...]]] = {
     "engines/joins.py::limited_sql::most": (
         "tests/engines/test_joins.py::test_rows_with_several_partners_become_so_many_of_one_unit",
     ),
+    "engines/joins.py::together::most": (f"{_JOINS}test_texts_of_a_row_behind_a_join_are_short_together[duckdb]",),
     "engines/spark/groups.py::SparkGroups.less_next_largest::most": _CUT_ON_SPARK,
     "engines/spark/groups.py::SparkGroups.less_next_largest::most + 1": _CUT_ON_SPARK,
     "engines/spark/pairs.py::SparkPairs.sampled::most_groups": (

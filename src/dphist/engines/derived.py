@@ -15,11 +15,12 @@ Engines differ in how they read a table, compute an expression and name types: `
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from dphist.engines.duckdb.types import LONGEST_JOINED, LONGEST_KEY
 from dphist.engines.expressions import Column, Expression
-from dphist.engines.joins import MOST_ROWS, Side, Words, is_unique, joined_sql, limited_sql
+from dphist.engines.joins import MOST_ROWS, Side, Words, has_join, is_unique, joined_sql, limited_sql, together
 from dphist.engines.parser import read_unit
 from dphist.engines.query import GroupByQuery, Key, parse_unit
 from dphist.engines.relations import (
@@ -48,10 +49,11 @@ _HINT_OF_UNITS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A view, and the engine's types of its columns by their names in the tree."""
+    """A view, and the engine's types of its columns by their names in the tree. longest: the bytes of a text made of them."""
 
     view: str
     types: Mapping[str, str]
+    longest: int = LONGEST_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,10 @@ class Writer(Words, Protocol):
         """A column with equal bits for equal values, as keys of groups have, and its type; or a refusal by its type."""
         ...
 
+    def length(self, column: str, kind: str) -> str | None:
+        """The bytes of a value; None for types whose values are all short."""
+        ...
+
     def addable(self, kind: str) -> bool:
         """Whether `exact_sum` takes a type."""
         ...
@@ -181,6 +187,11 @@ def check_owner(derived: Derived, query: GroupByQuery, expressions: Mapping[str,
 
 
 def _write(relation: Relation, wanted: Sequence[str], writer: Writer) -> Written:
+    written = _written(relation, wanted, writer)
+    return replace(written, longest=LONGEST_JOINED) if has_join(relation) else written
+
+
+def _written(relation: Relation, wanted: Sequence[str], writer: Writer) -> Written:
     match relation:
         case Scan():
             return writer.scan(relation, wanted)
@@ -210,7 +221,7 @@ def _join(relation: Join, wanted: Sequence[str], writer: Writer) -> Written:
     views = []
     for number, side in enumerate(sides):
         own = [name for name in wanted if name in side.names] + [pair[number] for pair in relation.pairs]
-        views.append(write(side, own, writer))
+        views.append(_shortened(write(side, own, writer), owners[number].columns, writer))
     keys: tuple[list[str], list[str]] = ([], [])
     once = [is_unique(side, [pair[number] for pair in relation.pairs]) for number, side in enumerate(sides)]
     for one, other in relation.pairs:
@@ -240,6 +251,19 @@ def _join(relation: Join, wanted: Sequence[str], writer: Writer) -> Written:
     )
 
 
+def _shortened(written: Written, units: Sequence[str], writer: Writer) -> Written:
+    """The view with rows so short that a unit may have many: a unit has as many bytes as all other columns together."""
+    lengths = {name: writer.length(writer.quote(name), kind) for name, kind in written.types.items()}
+    if not any(lengths.values()):
+        return written
+    short = dict[str, str]()
+    for names in ([name for name in lengths if name not in units], *([name] for name in lengths if name in units)):
+        columns = [(writer.quote(name), lengths[name]) for name in names]
+        short |= zip(names, together(columns, LONGEST_JOINED), strict=True)
+    listed = ", ".join(f"{short[name]} AS {writer.quote(name)}" for name in lengths)
+    return replace(writer.define(f"SELECT {listed}\nFROM {written.view}"), longest=written.longest)
+
+
 def _match(relation: Matching, wanted: Sequence[str], writer: Writer) -> Written:
     """SQL's IN: unknown, and so not kept, where only a null could decide. A null is in no list of units.
 
@@ -265,6 +289,8 @@ def _combine(relation: Combine, wanted: Sequence[str], writer: Writer) -> Writte
     left = write(relation.left, [one for _, one, _ in columns], writer)
     right = write(relation.right, [other for _, _, other in columns], writer)
     units = (owner(relation.left).columns, owner(relation.right).columns)
+    if has_join(relation):
+        left, right = _shortened(left, units[0], writer), _shortened(right, units[1], writer)
     sides: tuple[list[str], list[str]] = ([], [])
     for place, (_, one, other) in enumerate(columns, 1):
         same = one in units[0] and other in units[1]
@@ -295,18 +321,26 @@ def _fold(relation: Fold, wanted: Sequence[str], writer: Writer) -> Written:
     aggregates = {name: folded for name, folded in relation.aggregates.items() if name in wanted}
     read = [folded.column for folded in aggregates.values() if folded.column is not None]
     child = write(relation.child, [*relation.keys, *read], writer)
+    if has_join(relation):
+        child = _shortened(child, owner(relation.child).columns, writer)
     columns = {}
     for name in relation.keys:
         role = f"{name!r} of GROUP BY or DISTINCT"
         columns[name] = writer.key(f"a.{writer.quote(name)}", child.types[name], role)[0]
-    columns |= {name: _folded(folded, child, writer) for name, folded in aggregates.items()}
+    # The least and the largest may be of rows of their own.
+    kept = len([folded for folded in aggregates.values() if folded.function in ("min", "max")])
+    longest = LONGEST_JOINED // max(kept, 1) if has_join(relation) else None
+    columns |= {name: _folded(folded, child, writer, longest) for name, folded in aggregates.items()}
     listed = ", ".join(f"{sql} AS {writer.quote(name)}" for name, sql in columns.items())
     groups = ", ".join(str(place) for place in range(1, len(relation.keys) + 1))
     return writer.define(f"SELECT {listed}\nFROM {child.view} AS a" + (f"\nGROUP BY {groups}" if groups else ""))
 
 
-def _folded(folded: Folded, child: Written, writer: Writer) -> str:
-    """An aggregate of the values that are not null. A whole sum that 64 bits cannot hold is null."""
+def _folded(folded: Folded, child: Written, writer: Writer, longest: int | None) -> str:
+    """An aggregate of the values that are not null. A whole sum that 64 bits cannot hold is null.
+
+    longest: the bytes of a value that is kept.
+    """
     if folded.column is None:
         return "COUNT(*)"
     sql, kind = f"a.{writer.quote(folded.column)}", child.types[folded.column]
@@ -315,7 +349,10 @@ def _folded(folded: Folded, child: Written, writer: Writer) -> str:
         return f"COUNT({sql})"
     if folded.function in ("min", "max", "count distinct"):
         key, _ = writer.key(sql, kind, f"{folded.column!r} in {name}")
-        return f"COUNT(DISTINCT {key})" if folded.function == "count distinct" else f"{name}({key})"
+        if folded.function == "count distinct":
+            return f"COUNT(DISTINCT {key})"
+        (key,) = [key] if longest is None else together([(key, writer.length(sql, kind))], longest)
+        return f"{name}({key})"
     if writer.addable(kind):
         total = writer.exact_sum(sql)
         if folded.function == "sum":

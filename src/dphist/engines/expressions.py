@@ -197,6 +197,16 @@ _CASTS_OF_TEXT: Final = {
 }  # fmt: skip
 
 
+def check_literal(size: int, longest: int) -> None:
+    """Refuse a text or binary value that no step could hand on."""
+    if size > longest:
+        raise InvalidParameter(
+            f"texts of at most {longest:,} bytes behind a join",
+            f"one of {size:,}",
+            "compute it before the join.",
+        )
+
+
 def hint_of_cast(text: str, families: Iterable[str], *, column: bool) -> str:
     """How a text becomes something of the first family that it can become; nothing if there is none.
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from dphist.engines import literals
-from dphist.engines.duckdb.types import LONGEST_KEY
 from dphist.engines.literals import Check, every
 
 
@@ -32,7 +31,7 @@ class Function:
     check: Check | None = None
 
 
-_FEW_MATCHES: Final = "strlen({0}) * (strlen({2}) + 1) <= 262144"
+_FEW_MATCHES: Final = "strlen({0}) * (strlen({2}) + 1) <= 4 * {longest}"
 """Every letter may be a match, and every reference in the replacement repeats it."""
 
 _PLAIN: Final = "text|number|boolean|date|time|timestamp|interval|uuid"
@@ -108,7 +107,7 @@ _TEXT: Final = [
     *_with(
         "replace", "text", "text", "text",
         guard="strlen({0}) + (strlen({0}) - strlen(replace({0}, {1}, ''))) // greatest(strlen({1}), 1)"
-        f" * (strlen({{2}}) - strlen({{1}})) <= {LONGEST_KEY}",
+        " * (strlen({2}) - strlen({1})) <= {longest}",
     ),
     *_with("translate", "text", "text", "text"),
     *_with("lpad rpad", "text", "whole", "text", constants=(1,), check=literals.whole(1, 0, literals.WIDEST)),

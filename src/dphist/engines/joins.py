@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from dphist.engines.relations import Combine, Filter, Fold, Matching, Relation, Select, Values
+from dphist.engines.relations import Combine, Filter, Fold, Join, Matching, Relation, Select, Values
 
 MOST_ROWS: Final = 65_536
 """How many rows of one unit a join makes of rows with several partners, unless a statement says otherwise."""
@@ -72,6 +72,31 @@ def is_unique(relation: Relation, columns: Sequence[str]) -> bool:
             return len(relation.rows) <= 1
         case _:
             return False
+
+
+def has_join(relation: Relation) -> bool:
+    """Whether rows may have been multiplied before."""
+    match relation:
+        case Join():
+            return True
+        case Fold() | Select() | Filter() | Matching():
+            return has_join(relation.child)
+        case Combine():
+            return has_join(relation.left) or has_join(relation.right)
+        case _:
+            return False
+
+
+def together(columns: Sequence[tuple[str, str | None]], most: int) -> list[str]:
+    """Columns, each with its length in bytes or None, so that they have at most so many bytes together.
+
+    Where a row has more, values of at most an equal share stay, and longer ones are null.
+    """
+    lengths = [length for _, length in columns if length is not None]
+    total = " + ".join(f"COALESCE({length}, 0)" for length in lengths)
+    fits = f" OR {total} <= {most}" if len(lengths) > 1 else ""
+    share = most // max(len(lengths), 1)
+    return [sql if length is None else f"CASE WHEN {length} <= {share}{fits} THEN {sql} END" for sql, length in columns]
 
 
 def joined_sql(left: Side, right: Side, word: str, wanted: Mapping[str, str]) -> str:

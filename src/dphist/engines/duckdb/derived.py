@@ -59,6 +59,7 @@ def attach_derived(
         reread=writer.rereading(),
         tables=tables,
         definitions=tuple(writer.definitions),
+        longest=written.longest,
     )
 
 
@@ -125,14 +126,14 @@ class DuckDBWriter:
 
     def select(self, child: Written, kept: Mapping[str, str], computed: Mapping[str, Expression]) -> Written:
         """Steps over the view."""
-        steps = Steps(self.connection, child.types, guarded=True)
+        steps = Steps(self.connection, child.types, guarded=True, longest=child.longest)
         pieces = {name: steps.column(source) for name, source in kept.items()}
         pieces |= {name: steps.write(expression) for name, expression in computed.items()}
         return self._define(steps, child.view, pieces)
 
     def filter(self, child: Written, condition: Expression, wanted: Sequence[str]) -> Written:
         """The condition is the last step."""
-        steps = Steps(self.connection, child.types, guarded=True)
+        steps = Steps(self.connection, child.types, guarded=True, longest=child.longest)
         where = steps.condition(condition)
         return self._define(steps, child.view, {name: steps.column(name) for name in wanted}, f"\nWHERE {where}")
 
@@ -151,6 +152,10 @@ class DuckDBWriter:
     def key(self, column: str, kind: str, role: str) -> tuple[str, str]:
         """As the keys of groups."""
         return keytypes.canonical(column, kind, role), _KEYS.get(keytypes.base(kind), kind)
+
+    def length(self, column: str, kind: str) -> str | None:
+        """By its type."""
+        return keytypes.length(column, kind)
 
     def exact_sum(self, whole: str) -> str:
         """128 bits."""

@@ -19,7 +19,18 @@ import duckdb
 
 from dphist.engines.duckdb import types as keytypes
 from dphist.engines.duckdb.sources import quote_identifier, quote_text
-from dphist.engines.expressions import Call, Case, Cast, Column, Expression, Literal, Operation, Visitor, hint_of_cast
+from dphist.engines.expressions import (
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    Literal,
+    Operation,
+    Visitor,
+    check_literal,
+    hint_of_cast,
+)
 from dphist.engines.functions import CASTS, FUNCTIONS, OPERATIONS, Function
 from dphist.errors import InvalidParameter
 
@@ -32,8 +43,9 @@ _WORDS: Final = {
     "timestamp": "a time",
 }  # fmt: skip
 _MOST_LEVELS: Final = 64
+_BYTES: Final = {"text": "strlen", "blob": "octet_length"}
 _INDENT: Final = "  "
-_JOINING: Final = frozenset({"concat", "concat_ws", "list_value"})
+_JOINING: Final = frozenset({"concat", "concat_ws", "list_value", "||"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +70,21 @@ class Piece:
 
 
 class Steps:
-    """The columns of a source, and the steps that expressions add to them. guarded: whether the columns are guarded already."""
+    """The columns of a source, and the steps that expressions add to them.
+
+    guarded: whether the columns are guarded already. longest: the bytes of a text that a step makes.
+    """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, columns: Mapping[str, str], *, guarded: bool = False
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        columns: Mapping[str, str],
+        *,
+        guarded: bool = False,
+        longest: int = keytypes.LONGEST_KEY,
     ) -> None:
         self._connection = connection
+        self.longest = longest
         self._names: dict[str, str] = {}
         self._types: dict[str, str] = {}  # by quoted names, as levels are
         self._levels: list[dict[str, str]] = [{}]
@@ -111,7 +132,7 @@ class Steps:
             self._levels.append({})
         raw = self._new_name()
         self._levels[level][raw] = f"TRY({sql})"
-        guarded, kind = keytypes.column(raw, kind)
+        guarded, kind = keytypes.column(raw, kind, self.longest)
         name = raw
         if guarded != raw:
             level, name = level + 1, self._new_name()
@@ -142,13 +163,17 @@ class Steps:
             return Piece(sql, "NULL", -1, constant=True)
         plain = keytypes.family(kind) in ("text", "whole", "number", "boolean")
         guarded = keytypes.guarded(sql, kind)
+        size = keytypes.length(guarded, kind) or "0"
         try:
-            rows = self._connection.execute(f"SELECT {guarded if plain else f'CAST({guarded} AS VARCHAR)'}").fetchall()
+            rows = self._connection.execute(
+                f"SELECT {guarded if plain else f'CAST({guarded} AS VARCHAR)'}, {size}"
+            ).fetchall()
         except duckdb.Error:  # of the user's own literals
             rows = []
         if not rows:
             raise InvalidParameter(f"literals that can be read in {text!r}", sql)
         value = rows[0][0]
+        check_literal(rows[0][1] or 0, self.longest)
         return Piece(f"CAST(NULL AS {kind})" if value is None else sql, kind, -1, constant=True, value=value)
 
     def _described(self, query: str, text: str, types: Sequence[str] = ()) -> str:
@@ -262,10 +287,10 @@ class _Writer(Visitor[Piece]):
         function = self._examined(name, parts)
         arguments = [part.sql for part in parts]
         call = f'"{name}"({", ".join(arguments)})'
-        guards = [] if function.guard is None else [function.guard.format(*arguments)]
+        guards = [] if function.guard is None else [function.guard.format(*arguments, longest=self._steps.longest)]
         if name in _JOINING:  # what is longer would be built for nothing, of as many arguments as somebody writes
-            lengths = [f"coalesce(strlen({part.sql}), 0)" for part in parts if part.family == "text"]
-            guards += [f"{' + '.join([*lengths, '0'])} <= {keytypes.LONGEST_KEY}"]
+            lengths = [f"coalesce({_BYTES[part.family]}({part.sql}), 0)" for part in parts if part.family in _BYTES]
+            guards += [f"{' + '.join([*lengths, '0'])} <= {self._steps.longest}"]
         if guards:
             call = f"CASE WHEN {' AND '.join(f'({guard})' for guard in guards)} THEN {call} END"
         return self._add(call, parts)

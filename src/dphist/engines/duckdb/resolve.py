@@ -14,6 +14,7 @@ from dphist.engines.duckdb.expressions import Piece, Steps
 from dphist.engines.duckdb.names import check_columns
 from dphist.engines.duckdb.sources import SOURCE, Attached, attach, described, quote_text
 from dphist.engines.expressions import Expression, hint_of_cast
+from dphist.engines.joins import together
 from dphist.engines.parser import read_query
 from dphist.engines.query import GroupByQuery, Key, parse_unit
 from dphist.engines.relations import Derived
@@ -50,17 +51,21 @@ def resolve(
         if key.numbers_in is not None:
             _check_numbers(key.numbers_in, attached)
     folded = {name.casefold() for name in (*plain, *read)}
-    steps = Steps(connection, {name: kind for name, kind in attached.columns.items() if name.casefold() in folded})
+    columns = {name: kind for name, kind in attached.columns.items() if name.casefold() in folded}
+    steps = Steps(connection, columns, longest=attached.longest)
 
     def piece_of(name: str, expression: str | None) -> Piece:
         return steps.column(name) if expression is None else steps.write(expressions[expression])
 
     unit = [_unit(part, piece_of(part.name, part.expression), expressions, attached) for part in parse_unit(query.unit)]
     keys = [piece_of(key.name, key.expression) for key in query.by]
-    canonical = tuple(_canonical(piece, key) for piece, key in zip(keys, query.by, strict=True))
+    canonical = [_canonical(piece, key) for piece, key in zip(keys, query.by, strict=True)]
+    if attached.longest < keytypes.LONGEST_KEY:
+        lengths = [keytypes.length(piece.sql, piece.type_name) for piece in keys]
+        canonical = together(list(zip(canonical, lengths, strict=True)), attached.longest)
     return Fields(
         unit=tuple(unit),
-        keys=canonical,
+        keys=tuple(canonical),
         values=tuple(
             None if m.column is None else _value(m, piece_of(m.column, m.expression), steps, attached)
             for m in query.measures

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from dphist.engines.duckdb.pages import fit
 from dphist.engines.duckdb.parquet import is_read_by_arrow, parquet_columns, readable_parquet, stored_types
+from dphist.engines.duckdb.types import LONGEST_KEY
 from dphist.engines.frames import Arrow, as_arrow
 from dphist.engines.lines import CsvFormat, check_no_array, csv_batches, first_line, json_lines
 from dphist.engines.query import Files, Format
@@ -56,7 +57,7 @@ class Attached:
     typed: the types were declared by the source itself. form: how the lines of a CSV file are divided whose first line names
     the columns: they may be a record, if there is no header, and are not shown. reread: reads the source
     another way, slowly, with null for values that DuckDB's reader would not take. tables: those that a derived source is made
-    of. definitions: the views that it is made by, for people to read.
+    of. definitions: the views that it is made by, for people to read. longest: the bytes of a text that is made of its columns.
     """
 
     columns: dict[str, str]
@@ -66,6 +67,7 @@ class Attached:
     reread: Callable[[], None] | None = None
     tables: tuple[Attached, ...] = ()
     definitions: tuple[str, ...] = ()
+    longest: int = LONGEST_KEY
 
     @property
     def inputs(self) -> list[tuple[str, list[str]]]:

@@ -16,6 +16,13 @@ from dphist.errors import InvalidParameter
 LONGEST_KEY: Final = 65_536
 """Bytes of a text or binary value; a longer one becomes null."""
 
+LONGEST_JOINED: Final = 1_024
+"""Bytes of a text or binary value that is made behind a join; those of a row have so many together where rows are held.
+
+A join makes tens of thousands of rows of one record. With longer texts a statement could make gigabytes of it, and a failure
+for lack of memory would tell of that record.
+"""
+
 LONGEST_LIST: Final = 4_096
 """Elements of a list; a longer one becomes null."""
 
@@ -62,15 +69,18 @@ def family(type_name: str) -> str:
     return _FAMILIES.get(base(type_name), "other")
 
 
-def guarded(sql: str, type_name: str) -> str:
-    """A column or a step of an expression, with null for what must not go on. `sql` is written out up to three times."""
+def guarded(sql: str, type_name: str, longest: int = LONGEST_KEY) -> str:
+    """A column or a step of an expression, with null for what must not go on. `sql` is written out up to three times.
+
+    longest: the bytes of a text or binary value.
+    """
     kind = base(type_name)
     if kind in _FLOATS:
         return f"CASE WHEN isnan({sql}) THEN NULL WHEN {sql} = 0 THEN CAST(0 AS {kind}) ELSE {sql} END"
     if kind == "VARCHAR":
-        return f"CASE WHEN strlen({sql}) <= {LONGEST_KEY} THEN {sql} END"
+        return f"CASE WHEN strlen({sql}) <= {longest} THEN {sql} END"
     if kind == "BLOB":
-        return f"CASE WHEN octet_length({sql}) <= {LONGEST_KEY} THEN {sql} END"
+        return f"CASE WHEN octet_length({sql}) <= {longest} THEN {sql} END"
     if kind == "LIST":
         return f"CASE WHEN len({sql}) <= {LONGEST_LIST} THEN {sql} END"
     if kind in _RANGES:
@@ -79,11 +89,23 @@ def guarded(sql: str, type_name: str) -> str:
     return sql
 
 
-def column(sql: str, type_name: str) -> tuple[str, str]:
-    """A column of the source as every later step sees it, and its type."""
+def column(sql: str, type_name: str, longest: int = LONGEST_KEY) -> tuple[str, str]:
+    """A column of the source, or a step, as every later step sees it, and its type."""
     if (kind := _READ_AS.get(base(type_name))) is not None:
         sql, type_name = f"CAST({sql} AS {kind})", kind
-    return guarded(sql, type_name), type_name
+    return guarded(sql, type_name, longest), type_name
+
+
+def length(sql: str, type_name: str) -> str | None:
+    """The bytes of a value, a nested one as text; None for types whose values are all short."""
+    kind = base(type_name)
+    if kind in NUMBERS or kind in _RANGES or kind in ("NULL", "UUID", "INTERVAL"):
+        return None
+    return (
+        f"octet_length({sql})"
+        if kind == "BLOB"
+        else f"strlen({sql if kind == 'VARCHAR' else f'CAST({sql} AS VARCHAR)'})"
+    )
 
 
 def canonical(sql: str, type_name: str, role: str) -> str:

@@ -15,6 +15,7 @@ from dphist.engines.derived import Written, check_owner, reads_of, write
 from dphist.engines.duckdb.derived import constants
 from dphist.engines.duckdb.names import check_columns
 from dphist.engines.duckdb.sources import check_unique
+from dphist.engines.duckdb.types import LONGEST_KEY
 from dphist.engines.expressions import Expression
 from dphist.engines.query import GroupByQuery
 from dphist.engines.relations import Derived, Scan, Values
@@ -38,8 +39,8 @@ def derived_frame(
     query: GroupByQuery,
     expressions: Mapping[str, Expression],
     needed: Sequence[str],
-) -> DataFrame:
-    """The rows of a tree with the columns that are needed, under their own names. No record is read."""
+) -> tuple[DataFrame, int]:
+    """The rows of a tree with the columns that are needed, under their own names; and how long a text made of them may be."""
     from pyspark.sql import functions as F  # noqa: N812
 
     check_owner(derived, query, expressions)
@@ -47,7 +48,7 @@ def derived_frame(
     wanted = [name for name in derived.relation.names if name.casefold() in folded]
     written = write(derived.relation, wanted, writer)
     columns = [F.col(writer.quote(name)).alias(name) for name in written.types]
-    return without_leaks(lambda: writer.spark.table(written.view).select(*columns))
+    return without_leaks(lambda: writer.spark.table(written.view).select(*columns)), written.longest
 
 
 @dataclass(slots=True, eq=False)
@@ -103,14 +104,14 @@ class SparkWriter:
         pieces = {name: self.quote(source) for name, source in kept.items()}
         named = self._named(child)
         for name, expression in computed.items():
-            sql = self._expression(expression, child.view, named)
+            sql = self._expression(expression, child.view, named, child.longest)
             void = types_of(self.spark, child.view, [sql]) == ["void"]
             pieces[name] = f"CAST({sql} AS STRING)" if void else sql
         return self._define(child.view, pieces)
 
     def filter(self, child: Written, condition: Expression, wanted: Sequence[str]) -> Written:
         """By its own type, as a condition of a query."""
-        sql = self._expression(condition, child.view, self._named(child))
+        sql = self._expression(condition, child.view, self._named(child), child.longest)
         if (kind := types_of(self.spark, child.view, [sql])[0]) not in ("boolean", "void"):
             hint = "compare it with something, as in amount > 5."
             raise InvalidParameter(f"a condition that is true or false in {condition.text!r}", kind, hint)
@@ -129,6 +130,10 @@ class SparkWriter:
         """As the keys of groups."""
         text = spark_types.is_text(kind) or kind == "void"
         return spark_types.canonical(column, kind, role), "string" if text else kind
+
+    def length(self, column: str, kind: str) -> str | None:
+        """By its type."""
+        return spark_types.length(column, kind)
 
     def exact_sum(self, whole: str) -> str:
         """20 digits each, 30 for the sum: 10^10 of the largest."""
@@ -168,8 +173,10 @@ class SparkWriter:
         folded = {name.casefold(): name for name in child.types}
         return lambda name: self.quote(folded[name.casefold()])
 
-    def _expression(self, expression: Expression, view: str, named: Callable[[str], str]) -> str:
-        return spark_expression(expression, named, lambda sql: types_of(self.spark, view, [sql])[0])
+    def _expression(
+        self, expression: Expression, view: str, named: Callable[[str], str], longest: int = LONGEST_KEY
+    ) -> str:
+        return spark_expression(expression, named, lambda sql: types_of(self.spark, view, [sql])[0], longest)
 
     def _define(self, view: str, pieces: Mapping[str, str], where: str = "") -> Written:
         columns = ", ".join(f"{sql} AS {self.quote(name)}" for name, sql in pieces.items())

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from dphist.engines.duckdb.types import LONGEST_KEY
 from dphist.engines.expressions import (
     Call,
     Case,
@@ -20,6 +21,7 @@ from dphist.engines.expressions import (
     Node,
     Operation,
     Visitor,
+    check_literal,
     hint_of_cast,
     nodes_of,
 )
@@ -36,10 +38,15 @@ _TYPES: Final = {
 _FAMILIES: Final = {"TIMESTAMP_LTZ": "timestamp"}
 
 
-def spark_expression(expression: Expression, name: Callable[[str], str], kind: Callable[[str], str]) -> str:
-    """An expression in Spark SQL. name: makes an identifier of a column of the record, which is guarded. kind: tells the type
-    that Spark gives an expression."""
-    return _Writer(name, kind).write(expression)
+def spark_expression(
+    expression: Expression, name: Callable[[str], str], kind: Callable[[str], str], longest: int = LONGEST_KEY
+) -> str:
+    """An expression in Spark SQL.
+
+    name: makes an identifier of a column of the record, which is guarded. kind: tells the type that Spark gives an expression.
+    longest: the bytes of a text that a step makes.
+    """
+    return _Writer(name, kind, longest).write(expression)
 
 
 def spark_type(name: str, column: str) -> str:
@@ -56,8 +63,8 @@ def spark_type(name: str, column: str) -> str:
 class _Writer(Visitor[str]):
     """Writes a whole tree as one text."""
 
-    def __init__(self, name: Callable[[str], str], kind: Callable[[str], str]) -> None:
-        self._name, self._kind = name, kind
+    def __init__(self, name: Callable[[str], str], kind: Callable[[str], str], longest: int) -> None:
+        self._name, self._kind, self._longest = name, kind, longest
 
     def _column(self, node: Column) -> str:
         if len(node.names) > 1:
@@ -67,6 +74,7 @@ class _Writer(Visitor[str]):
     def _literal(self, node: Literal) -> str:
         match node.kind:
             case "STRING":
+                check_literal(len(node.text.encode()), self._longest)
                 return quote_text(node.text)
             case "INTEGER":
                 return str(int(node.text))
@@ -100,7 +108,7 @@ class _Writer(Visitor[str]):
         if is_moment(kind) and is_text(self._kind(child)):
             self._check_moment(operand)
             child = dated(child) if kind == "timestamp" else child
-        return guarded(f"TRY_CAST({child} AS {wanted})", kind)
+        return guarded(f"TRY_CAST({child} AS {wanted})", kind, self._longest)
 
     def _type(self, node: Cast) -> str:
         name = node.type_name.upper()
@@ -120,10 +128,10 @@ class _Writer(Visitor[str]):
             arguments[0] = self._part(node.parts[0])
         if function.moment and not is_moment(kind := self._kind(arguments[-1])):
             raise self._refusal(f"{node.name} of the type {kind}")  # Spark would make a time of a number or of a text
-        sql = function.sql.format(*arguments)
+        sql = function.sql.format(*arguments, longest=self._longest)
         match function.result:
             case "text":
-                return short(sql)
+                return short(sql, self._longest)
             case "double":
                 return guarded(sql, "double")
             case "any":

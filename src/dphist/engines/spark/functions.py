@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 from typing import Literal as OneOf
 
-from dphist.engines.duckdb.types import LONGEST_KEY
 from dphist.engines.expressions import Cast, Literal, Node
 from dphist.engines.spark.types import in_range
 
@@ -84,7 +83,7 @@ def _is_simple_pattern(nodes: Sequence[Node]) -> bool:
 _REPLACED: Final = (
     "transform(array(named_struct('s', {}, 'f', {}, 't', {})), v -> CASE WHEN octet_length(v.s)"
     " + coalesce((octet_length(v.s) - octet_length(replace(v.s, v.f, ''))) DIV nullif(octet_length(v.f), 0), 0)"
-    f" * (octet_length(v.t) - octet_length(v.f)) <= {LONGEST_KEY} THEN replace(v.s, v.f, v.t) END)[0]"
+    " * (octet_length(v.t) - octet_length(v.f)) <= {longest} THEN replace(v.s, v.f, v.t) END)[0]"
 )
 """The length is known before the text is built: replace(url, 'a', url) could ask for all the memory there is."""
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from dphist.engines.duckdb.names import check_columns
 from dphist.engines.duckdb.sources import check_unique
+from dphist.engines.duckdb.types import LONGEST_KEY
+from dphist.engines.joins import together
 from dphist.engines.parser import read_query
 from dphist.engines.query import GroupByQuery, parse_unit
 from dphist.engines.relations import Derived
@@ -37,9 +39,10 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: Vie
         check_times(source, [part.name] if part.expression is None else expressions[part.expression].columns)
     columns += [name for expression in expressions.values() for name in expression.columns]
     definitions: tuple[str, ...] = ()
+    longest = LONGEST_KEY
     if isinstance(source, Derived):
         writer = SparkWriter(spark, source.tables, views, seed, source.most_rows)
-        frame, typed = derived_frame(writer, source, query, expressions, columns), True
+        (frame, longest), typed = derived_frame(writer, source, query, expressions, columns), True
         definitions = writer.definitions
     else:
         frame, typed = read_frame(spark, source, plain, expressions.values())
@@ -56,17 +59,20 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: Vie
     def written(name: str, text: str | None) -> str:
         if text is None:
             return named(name)
-        return spark_expression(expressions[text], named, lambda sql: types_of(spark, view, [sql])[0])
+        return spark_expression(expressions[text], named, lambda sql: types_of(spark, view, [sql])[0], longest)
 
     units = [written(part.name, part.expression) for part in parts]
     keys = [written(key.name, key.expression) for key in query.by]
     where = None if query.where is None else written("", query.where)
     values = [None if m.column is None else written(m.column, m.expression) for m in query.measures]
     types = types_of(spark, view, [*units, *keys])
-    canonical = tuple(
+    canonical = [
         spark_types.canonical(expression, kind, f"the key {key.name!r}")
         for expression, kind, key in zip(keys, types[len(units) :], query.by, strict=True)
-    )
+    ]
+    if longest < LONGEST_KEY:
+        lengths = map(spark_types.length, keys, types[len(units) :])
+        canonical = together(list(zip(canonical, lengths, strict=True)), longest)
     if where is not None and (kind := types_of(spark, view, [where])[0]) != "boolean":
         raise InvalidParameter(f"a condition that is true or false in {query.where!r}", kind)
     return Fields(
@@ -75,7 +81,7 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: Vie
             spark_types.canonical(sql, kind, f"the unit {part.name!r}")
             for sql, kind, part in zip(units, types, parts, strict=False)
         ),
-        keys=canonical,
+        keys=tuple(canonical),
         values=tuple(
             None if sql is None else _value(spark, view, sql, measure, typed)
             for sql, measure in zip(values, query.measures, strict=True)

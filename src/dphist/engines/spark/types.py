@@ -26,7 +26,7 @@ def family(type_name: str) -> str:
     return type_name.partition("(")[0].partition("<")[0].partition(" collate ")[0].strip().lower()
 
 
-def guarded(sql: str, type_name: str) -> str:
+def guarded(sql: str, type_name: str, longest: int = LONGEST_KEY) -> str:
     """A column or a step of an expression, with null for every value that the next step must not see.
 
     NaN, because statistics of files leave it out and engines disagree on what it is less than. Text over the limit or
@@ -37,22 +37,29 @@ def guarded(sql: str, type_name: str) -> str:
     if kind in ("float", "double"):
         return f"nanvl({sql}, CAST(NULL AS {kind}))"
     if kind in _TEXT:
-        return once(sql, lambda value: f"CASE WHEN {_is_short(value)} THEN try_validate_utf8({value}) END")
-    return short(sql) if kind == "binary" else in_range(sql, kind)
+        return once(sql, lambda value: f"CASE WHEN {_is_short(value, longest)} THEN try_validate_utf8({value}) END")
+    return short(sql, longest) if kind == "binary" else in_range(sql, kind)
 
 
-def short(sql: str) -> str:
+def short(sql: str, longest: int = LONGEST_KEY) -> str:
     """A text or bytes over the limit as null."""
-    return once(sql, lambda value: f"CASE WHEN {_is_short(value)} THEN {value} END")
+    return once(sql, lambda value: f"CASE WHEN {_is_short(value, longest)} THEN {value} END")
 
 
-def _is_short(sql: str) -> str:
-    return f"octet_length({sql}) <= {LONGEST_KEY}"
+def _is_short(sql: str, longest: int = LONGEST_KEY) -> str:
+    return f"octet_length({sql}) <= {longest}"
 
 
 def once(sql: str, body: Callable[[str], str]) -> str:
     """A form that mentions `sql` once, however often `body` does: the length of nested guards is a sum, not a product."""
     return body(sql) if sql.isidentifier() else f"transform(array({sql}), v -> {body('v')})[0]"
+
+
+def length(sql: str, type_name: str) -> str | None:
+    """The bytes of a value, a nested one as text; None for types whose values are all short."""
+    if is_text(type_name) or family(type_name) == "binary":
+        return f"octet_length({sql})"
+    return None if is_simple(type_name) or family(type_name) == "void" else f"octet_length(CAST({sql} AS STRING))"
 
 
 def canonical(sql: str, type_name: str, role: str) -> str:
