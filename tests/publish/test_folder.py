@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -305,3 +306,42 @@ def test_a_notebook_and_print_show_a_table(made: Path) -> None:
     assert "The file is intact" in page
     assert all(f"{check.name}</td>" in page and check.state in page for check in checks)
     assert str(checks).splitlines()[0] == "  ok    file       is the one that was written"
+
+
+def test_one_entry_pays_for_one_table(tmp_path: Path) -> None:
+    """Another table that names its entry fails with the one that was paid for: nobody can tell which is which."""
+    charged: dict[str, Any] = {"ledger": (address := new_ledger(tmp_path / "ledger.db")), "dataset": "people"}
+    release, other, unpaid = (make("release", tmp_path, charged) for _ in range(3))
+    assert isinstance(release, dp.Release)
+    assert isinstance(unpaid, dp.Release)
+    forged = replace(unpaid, receipt=release.receipt)
+    out = tmp_path / "out"
+    for name, published in (("paid", release), ("other", other), ("edited", forged)):
+        write(published, out / name)
+    assert {one.state for name in ("paid", "other", "edited") for one in examine_all([out / name], ledger=address)} == {
+        PAID
+    }
+    for ledger in (address, None):
+        found = examine_all([out], ledger=ledger)
+        failed = {f"{name}/{form}" for name in ("paid", "edited") for form in FORMS if form != "report.html"}
+        assert {str(one.path.relative_to(out)) for one in found if not one.is_good} == failed
+        reasons = {(one.state, one.reason) for one in found if not one.is_good}
+        assert reasons == {("unpaid", "another file of this folder names the same entry and has another table")}
+    assert dphist("verify", str(out / "paid"), str(out / "other"), "--ledger", str(address)).returncode == 0
+    assert dphist("verify", str(out / "paid"), str(out / "edited"), "--ledger", str(address)).returncode == 1
+
+
+def test_a_stream_and_a_script_publish_as_often_as_they_say(tmp_path: Path) -> None:
+    """One entry pays for all rounds of a stream, and an answer may lie beside the private table that it is computed from."""
+    charged: dict[str, Any] = {"ledger": new_ledger(tmp_path / "ledger.db"), "dataset": "events"}
+    stream = dp.Continual.start(
+        tmp_path / "stream", unit="user", by="item", epsilon=1, delta=1e-6, rounds=3, max_groups=3, **charged
+    )
+    (out := tmp_path / "out").mkdir()
+    for number in range(2):
+        stream.add(EVENTS.slice(600 * number, 600), str(number)).write(out / f"round_{number}.csv")
+    answer = make("answer", tmp_path, {**charged, "dataset": "people"})
+    assert isinstance(answer, dp.Answer)
+    answer.write(out / "answer.csv")
+    answer.releases[0].write(out / "private.csv")
+    assert {one.state for one in examine_all([out], ledger=charged["ledger"])} == {PAID}

@@ -7,9 +7,9 @@ other file of the folder and of the folders in it is examined, whatever its name
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dphist.errors import DphistError, EngineFailure, InvalidParameter, UnusableLedger
@@ -17,7 +17,7 @@ from dphist.outputs import reason_of
 from dphist.publish.files import FOLDER_METADATA, SIDECAR
 from dphist.show.page import PAGES
 from dphist.verification import isolated
-from dphist.verification.state import INTACT, PAID, UNREADABLE, State
+from dphist.verification.state import INTACT, PAID, UNPAID, UNREADABLE, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Examined:
     path: Path
     state: State
     reason: str
+    named: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_good(self) -> bool:
@@ -59,10 +60,23 @@ def examine_all(places: Sequence[Path], *, ledger: str | Path | None = None, hea
             raise
         except DphistError as problem:
             return Examined(path, UNREADABLE, str(problem))
-        return Examined(path, checks.state, checks.reason)
+        return Examined(path, checks.state, checks.reason, checks.named)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(examined, found))
+        return _compared(list(pool.map(examined, found)))
+
+
+def _compared(found: Sequence[Examined]) -> list[Examined]:
+    """An entry paid for one table: of files with different ones that name it, nobody knows which was paid."""
+    tables: dict[str, set[str]] = {}
+    for one in found:
+        for entry, table in one.named.items() if one.is_good else ():
+            tables.setdefault(entry, set()).add(table)
+    twice = {entry for entry, different in tables.items() if len(different) > 1}
+    words = "another file of this folder names the same entry and has another table"
+    return [
+        replace(one, state=UNPAID, reason=words) if one.is_good and twice & one.named.keys() else one for one in found
+    ]
 
 
 def is_folder_of_files(path: Path) -> bool:

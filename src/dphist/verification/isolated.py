@@ -91,7 +91,7 @@ def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | No
         raise InvalidParameter(
             f"a released file at {path} that can be examined", got, "it is damaged, or made to harm."
         )
-    return Checks([Check(*found) for found in answer["checks"]], answer["state"])
+    return Checks([Check(*found) for found in answer["checks"]], answer["state"], answer["named"])
 
 
 def check_head(ledger: str | Path | None, head: str | None) -> None:
@@ -110,7 +110,8 @@ def examine_apart(path: str, ledger: str | None, head: str | None) -> None:
     try:
         _limit(_size_of(Path(path)))
         checks = examine(path, ledger=ledger, head=head)
-        answer = {"checks": [(check.name, check.passed, check.detail) for check in checks], "state": checks.state}
+        told = [(check.name, check.passed, check.detail) for check in checks]
+        answer = {"checks": told, "state": checks.state, "named": checks.named}
     except MemoryError:
         answer = {}
     except DphistError as problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 from dphist import notebook
@@ -42,11 +42,15 @@ def worst(states: Iterable[State]) -> State:
 
 
 class Checks(list[Check]):
-    """Everything that was looked at in a file, and the state that follows. A notebook shows it as a table."""
+    """Everything that was looked at in a file, and the state that follows. A notebook shows it as a table.
 
-    def __init__(self, checks: Iterable[Check], state: State) -> None:
+    named: digests of what the file has, under the entries of a ledger that it names: another file must not differ.
+    """
+
+    def __init__(self, checks: Iterable[Check], state: State, named: Mapping[str, str] | None = None) -> None:
         super().__init__(checks)
         self.state: State = state
+        self.named: Mapping[str, str] = named or {}
 
     @property
     def reason(self) -> str:

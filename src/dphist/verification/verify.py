@@ -72,7 +72,17 @@ def examine(path: str | Path, *, ledger: str | Path | None = None, head: str | N
         states.append(EDITED)
     elif not _is_sealed(stored):
         states.append(UNSEALED)
-    return Checks([*content, *(check for checks, _ in payments for check in checks)], worst(states))
+    # A stream publishes anew after every round, and the private tables of an answer may be published beside it.
+    paid_for = canonical([kind, metadata.get("round")])
+    named = {f"{entry} {paid_for} {name}": told for entry in entries for name, told in _contents(table).items()}
+    return Checks([*content, *(check for checks, _ in payments for check in checks)], worst(states), named)
+
+
+def _contents(table: pa.Table) -> dict[str, str]:
+    """The digest of every column of numbers, which are the same in files of all forms; a page has none."""
+    numbers = [one for one in table.schema if pa.types.is_integer(one.type) or pa.types.is_floating(one.type)]
+    columns = {one.name: table[one.name].cast(pa.float64(), safe=False) for one in numbers}
+    return {name: table_digest(pa.table({name: column})) for name, column in columns.items()}
 
 
 def _check_content(check: Callable[[Stored, pa.Table], Findings], stored: Stored, table: pa.Table) -> Findings:
