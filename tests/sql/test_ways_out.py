@@ -188,3 +188,31 @@ def test_one_file_that_is_private_and_public_is_doubtful(tmp_path: Path) -> None
     assert dphist("sql", *words, cwd=tmp_path).stderr.startswith(
         "Warning: 'b' is public, and 't' reads the same records"
     )
+
+
+def test_one_file_with_two_units_of_one_name_is_doubtful(tmp_path: Path) -> None:
+    """The second protects an item: what it costs is no person's."""
+    pq.write_table(table := pa.table({"id": [1], "item": [7], "k": ["x"]}), tmp_path / "t.parquet")
+    (tmp_path / "also.parquet").symlink_to(tmp_path / "t.parquet")
+    units = {"a": "id", "b": "id=CAST(item AS VARCHAR)"}
+    for tables in ({"a": tmp_path / "t.parquet", "b": tmp_path / "also.parquet"}, {"a": table, "b": table}):
+        with pytest.warns(UserWarning, match="'a' and 'b' read the same records, whose unit is 'id' here and 'id=CAST"):
+            dp.connect(tables, unit=units)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dp.connect({"a": table, "b": table}, unit={"a": "id", "b": "id"})
+        dp.connect({"a": table, "b": table}, unit={"a": "id", "b": "item"})  # names that differ are told apart
+        dp.connect({"a": table, "b": pa.table(table)}, unit=units)
+    words = [
+        "--table",
+        "a=t.parquet",
+        "--table",
+        "b=also.parquet",
+        "--unit",
+        "a=id",
+        "--unit",
+        f"b={units['b']}",
+        "--dry-run",
+    ]
+    done = dphist("sql", f"{CLAUSE} COUNT(*) AS n FROM a", *words, cwd=tmp_path)
+    assert done.stderr.startswith("Warning: 'a' and 'b' read the same records"), done.stderr

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dphist.engines.query import Files
+from dphist.engines.query import Files, parse_unit
 from dphist.errors import InvalidParameter
 from dphist.publish.files import files_of
 
@@ -70,14 +70,26 @@ def _may_be_csv(path: str | Path) -> bool:
 
 
 def doubtful(tables: Mapping[str, Table]) -> list[str]:
-    """What is public and private at once, by its path or as an object: a sentence for each pair."""
+    """What is public and private at once, or has two units of one name, by its path or as an object: a sentence each."""
+    private = [table for table in tables.values() if not table.public and table.unit is not None]
     return [
         f"{one.name!r} is public, and {other.name!r} reads the same records as private: what statements show of {one.name!r}"
         " has no noise. Are they really nobody's?"
         for one in tables.values()
         for other in tables.values()
         if one.public and not other.public and _overlap(one.source, other.source)
+    ] + [
+        f"{one.name!r} and {other.name!r} read the same records, whose unit is {one.unit!r} here and {other.unit!r} there:"
+        " costs of both are added up as if these were the same people. Are they?"
+        for number, one in enumerate(private)
+        for other in private[number + 1 :]
+        if one.unit != other.unit and _named(one) == _named(other) and _overlap(one.source, other.source)
     ]
+
+
+def _named(table: Table) -> tuple[str, ...]:
+    """The names of the parts of a unit, in any case of its letters."""
+    return tuple(part.name.casefold() for part in parse_unit(str(table.unit)))
 
 
 def _overlap(one: object, other: object) -> bool:
