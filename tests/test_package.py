@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import command_line
 import dphist
 from dphist import errors
 from dphist.errors import Infeasible, InvalidParameter, MissingExtra
@@ -49,6 +50,17 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtra, match=r"pip install 'dphist\[plot\]'"):
         plots.new_figure()
+
+
+def test_a_plan_is_not_saved_without_its_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the same command, with the extra, would find its own file."""
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    saved, picture = tmp_path / "plan.json", tmp_path / "p.png"
+    words = ["--epsilon", "1", "--delta", "1e-8", "--max-groups", "1", "--plot", str(picture), "--save", str(saved)]
+    done = command_line.dphist("plan", *words)
+    assert done.returncode == 2
+    assert "pip install 'dphist[plot]'" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["pandas", "polars"])
