@@ -91,7 +91,7 @@ NOT_LIMITED: Final[dict[str, tuple[str, ...]]] = {
     "how far a file is searched for its first letter": ("engines/lines.py::check_no_array::LONGEST_LINE",),
     "how much is read to look for the end of a line": ("engines/lines.py::first_line::LONGEST_LINE-1",),
     "there are no fewer pairs than groups": (
-        "engines/spark/pairs.py::SampledSparkPairs.norm_histogram::MOST_RELEASED-1",
+        "engines/spark/pairs.py::SparkPairsByUnit.norm_histogram::MOST_RELEASED-1",
     ),
     "two clamps of which one is enough": (
         "engines/sql.py::_steps::clamped-1",

@@ -86,7 +86,7 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "engines/query.py::_bytes_of::MOST_MEMORY": _end("memory"),
     "engines/query.py::_type_named::_MOST_DIGITS": _end("digits of a type"),
     "engines/query.py::memory_beside_python::LEAST_PROCESS": _end("least memory of a command"),
-    "engines/spark/pairs.py::SampledSparkPairs.norm_histogram::MOST_RELEASED-2": (f"{_HOSTILE}[groups]",),
+    "engines/spark/pairs.py::SparkPairsByUnit.norm_histogram::MOST_RELEASED-2": (f"{_HOSTILE}[groups]",),
     "engines/spark/pairs.py::pairs_of::MOST_RELEASED-2": (f"{_HOSTILE}[units]",),
     "engines/spark/sources.py::fields_of::LONGEST_LINE": (
         f"{_CUT}test_a_line_in_another_encoding_is_as_long_as_in_utf_8",

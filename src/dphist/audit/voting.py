@@ -14,7 +14,7 @@ from dphist.audit.bounding import Outcome, outcome
 from dphist.audit.judge import Claim, Run, Trials
 from dphist.audit.laws import Floats, Pair
 from dphist.audit.trials import KEY, QUERY, UNIT, Scene
-from dphist.engines.base import Arrays, Engine, Layout, LocalGroups, Rows, Voters
+from dphist.engines.base import Arrays, Engine, Layout, LocalGroups, PairsByUnit, Rows
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms.voting import Voting, calibrate
@@ -23,7 +23,7 @@ from dphist.selection.voting import vote
 Ballots = Sequence[tuple[int, ...]]
 """The lists of all units, in the order of their turns; the last unit is the one under attack unless a number says so."""
 
-Elect = Callable[[Voters, int], Any]
+Elect = Callable[[PairsByUnit, int], Any]
 
 STEPS: Final = 6
 """The lattice of shares in an enumeration: halves and thirds lie on it."""
@@ -126,7 +126,7 @@ def _keys_alone(groups: Arrays) -> Rows:
 # One group, one vote
 
 
-def elect(voters: Voters, capacity: int) -> Any:
+def elect(voters: PairsByUnit, capacity: int) -> Any:
     """The product's own election."""
     return voters.elect(capacity)
 
@@ -157,7 +157,7 @@ def _votes(engine: Engine, rows: list[tuple[int, int]], elect_: Elect, seed: int
         return dict(zip(keys, elected.columns["votes"].tolist(), strict=True))
 
 
-def split_votes(voters: Voters, capacity: int) -> LocalGroups:
+def split_votes(voters: PairsByUnit, capacity: int) -> LocalGroups:
     """Greedy weighting: what a group has no room for goes on to the next of the list. Two halves are a vote, room for three."""
     assert isinstance(voters, MemoryPairs)
     assert voters.place is not None
@@ -170,7 +170,7 @@ def split_votes(voters: Voters, capacity: int) -> LocalGroups:
     return LocalGroups(np.arange(voters.groups), {"votes": halves}, voters.keys_of)
 
 
-def capacity_from_data(voters: Voters, capacity: int) -> Any:
+def capacity_from_data(voters: PairsByUnit, capacity: int) -> Any:
     """As many votes for a group as a quarter of all units."""
     assert isinstance(voters, MemoryPairs)
     return voters.elect(max(1, voters.units // 4))

@@ -200,14 +200,14 @@ class Pairs(Protocol):
         """The same in this process."""
         ...
 
-    def sampled(self, most_groups: int) -> SampledPairs:
+    def sampled(self, most_groups: int) -> PairsByUnit:
         """With a sample of at most `most_groups` groups of each unit, drawn once for all rounds.
 
         It is a function of the seed and of the unit's own groups. The last thing that is asked of the pairs.
         """
         ...
 
-    def voters(self) -> Voters:
+    def voters(self) -> PairsByUnit:
         """With a turn for each unit and an order of its own groups, for an election. The last thing that is asked of the pairs.
 
         The turn is a keyed hash of (seed, unit), ties by the unit itself; the order is one of (seed, unit, group), ties by the
@@ -216,8 +216,11 @@ class Pairs(Protocol):
         ...
 
 
-class SampledPairs(Protocol):
-    """Pairs as the rounds and counting need them: exact sums for public weights of the groups."""
+class PairsByUnit(Protocol):
+    """The pairs of each unit together, in an order of its own: exact sums for public weights of the groups, and votes.
+
+    In the rounds a unit has a sample, the first of its groups. In an election all of its groups are on its list.
+    """
 
     def first_round(self) -> Groups:
         """`total` and `first`, both 0, and the `exact` sum of weights of each group that some unit sampled.
@@ -252,10 +255,6 @@ class SampledPairs(Protocol):
     def coverage(self, groups: Any) -> tuple[int, int]:
         """How many units are in some of these groups, and in none of them, by all of their pairs. True values."""
         ...
-
-
-class Voters(SampledPairs, Protocol):
-    """Pairs as an election needs them, and then counting. All of a unit's groups are on its list."""
 
     def shares(self) -> Groups:
         """The `exact` sum of shares of each group: a unit gives 2^LATTICE_BITS/d, rounded down, to each of its d groups."""

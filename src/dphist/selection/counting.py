@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.engines.base import NOISY_VALUE, Arrays, Groups, Integers, OnGroups, Rows, SampledPairs
+from dphist.engines.base import NOISY_VALUE, Arrays, Groups, Integers, OnGroups, PairsByUnit, Rows
 from dphist.measures import NoisyMeasure
 from dphist.mechanisms.counts import CountNoise, sum_shift
 from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, ONE, SCALE_BITS, Tuning
@@ -187,7 +187,7 @@ def sum_names(number: int) -> list[str]:
 def count(
     noise: CountNoise,
     tuning: Tuning,
-    pairs: SampledPairs,
+    pairs: PairsByUnit,
     selected: Groups,
     aggregates: Sequence[NoisyMeasure] = (),
     trees: Trees | None = None,

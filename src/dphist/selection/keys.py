@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dphist.engines.base import Groups, Pairs, SampledPairs
+from dphist.engines.base import Groups, Pairs, PairsByUnit
 from dphist.mechanisms import AdaptiveGaussian, GroupMechanism, Voting
 from dphist.selection import rounds, voting
 
 
-def select_keys(mechanism: GroupMechanism, pairs: Pairs) -> tuple[Groups, SampledPairs]:
+def select_keys(mechanism: GroupMechanism, pairs: Pairs) -> tuple[Groups, PairsByUnit]:
     """The selected groups with their first noisy numbers, `first`; and the pairs as counting goes on with them."""
     if isinstance(mechanism, Voting):
         voters = pairs.voters()

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.engines.base import Arrays, Groups, Integers, OnGroups, Rows, SampledPairs
+from dphist.engines.base import Arrays, Groups, Integers, OnGroups, PairsByUnit, Rows
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.tuning import LATTICE_BITS
 from dphist.mechanisms.weights import next_weights
@@ -17,7 +17,7 @@ STATE = ("total", "first", "weight")
 """What is known of a group between two rounds: its noisy sums, added up by the rounds' shares; that of round 1; its weight."""
 
 
-def select(mechanism: AdaptiveGaussian, pairs: SampledPairs) -> Groups:
+def select(mechanism: AdaptiveGaussian, pairs: PairsByUnit) -> Groups:
     """All rounds; then the groups whose weighted sum is strictly above the threshold, with their noisy sums of round 1."""
     groups, last = pairs.first_round(), mechanism.tuning.rounds - 1
     for number in range(last):

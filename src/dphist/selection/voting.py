@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dphist.engines.base import Arrays, Groups, OnGroups, Rows, Voters
+from dphist.engines.base import Arrays, Groups, OnGroups, PairsByUnit, Rows
 from dphist.mechanisms.voting import Voting
 from dphist.noise import sample
 
 
-def vote(mechanism: Voting, voters: Voters) -> Groups:
+def vote(mechanism: Voting, voters: PairsByUnit) -> Groups:
     """The look, the election and the coins; the selected groups with `first`, what the look says of them: 0 without one."""
     look = None if mechanism.look_law is None else voters.shares().each(noise_shares(mechanism), ("first",))
     elected = voters.elect(mechanism.capacity, look)

@@ -64,20 +64,25 @@ class SparkPairs:
         table = without_leaks(self.groups(bounds).frame.toArrow)
         return histogram_of(table, self.records.query, bounds)
 
-    def sampled(self, most_groups: int) -> SampledSparkPairs:
+    def sampled(self, most_groups: int) -> SparkPairsByUnit:
         """Each unit's groups have their places in a random order; the first are its sample."""
         keys = ", ".join(self.records.fields.key_names)
         sample = self.records.sql(f"SELECT unit, {keys} FROM {self.view} WHERE place <= {most_groups}")
-        return SampledSparkPairs(self.records, self, self.records.views.add(sample, "sampled"))
+        return SparkPairsByUnit(self.records, self, self.records.views.add(sample, "sampled"))
 
-    def voters(self) -> SparkVoters:
+    def voters(self) -> SparkPairsByUnit:
         """Each unit's groups have their places already; a unit's turn is computed from the unit when it is asked for."""
-        return SparkVoters(self.records, self, self.view)
+        return SparkPairsByUnit(self.records, self, self.view)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SampledSparkPairs:
-    """Pairs with a view of each unit's sample."""
+class SparkPairsByUnit:
+    """Pairs with a view of each unit's sample; in an election all are in it.
+
+    The election is deferred acceptance as `dphist.engines.election` has it, by keys instead of codes. Whoever holds a place in
+    a group, and whoever was turned away, is written down once in every round, so that rounds do not compute each other again.
+    Nothing of it comes to the driver but whether anybody was turned away.
+    """
 
     records: SparkRecords
     pairs: SparkPairs
@@ -119,18 +124,6 @@ class SampledSparkPairs:
         """By the keys of the groups."""
         return self.records.coverage(self.pairs.view, groups.frame)
 
-    def _written(self, sql: str) -> SparkGroups:
-        return self.records.written(self.records.sql(sql), f"exact_{self.records.views.number()}")
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SparkVoters(SampledSparkPairs):
-    """Pairs for an election: deferred acceptance as `dphist.engines.election` has it, by keys instead of codes.
-
-    Whoever holds a place in a group, and whoever was turned away, is written down once in every round, so that rounds do not
-    compute each other again. Nothing of it comes to the driver but whether anybody was turned away.
-    """
-
     def shares(self) -> SparkGroups:
         """Every group has some unit."""
         return self._written(shares_sql(self.pairs.view, self.records.fields.key_names))
@@ -142,6 +135,9 @@ class SparkVoters(SampledSparkPairs):
         view = None if look is None else look.view()
         placed = place_all(self.records, lists_sql(self.pairs.view, view, keys, turn), keys, capacity)
         return self._written(votes_sql(placed, view, keys))
+
+    def _written(self, sql: str) -> SparkGroups:
+        return self.records.written(self.records.sql(sql), f"exact_{self.records.views.number()}")
 
 
 def place_all(records: SparkRecords, lists: str, keys: Sequence[str], capacity: int) -> str:
