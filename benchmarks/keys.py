@@ -118,7 +118,7 @@ def pairs_of(data: Data, rng: Random) -> MemoryPairs:
     """Random turns of units, random places of their groups."""
     turn = rng.permutation(data.units).astype(np.int32)
     place = _places(data, int(rng.integers(2**32)))
-    return MemoryPairs(turn[data.unit], data.group, data.units, data.groups, place=place)
+    return MemoryPairs.of_rows(turn[data.unit], data.group, data.units, data.groups, place=place)
 
 
 def run(mechanism: GroupMechanism, pairs: MemoryPairs) -> Keys:
@@ -127,8 +127,8 @@ def run(mechanism: GroupMechanism, pairs: MemoryPairs) -> Keys:
         selected = voting.vote(mechanism, pairs)
     else:
         assert isinstance(mechanism, AdaptiveGaussian)
-        assert pairs.place is not None
-        selected = rounds.select(mechanism, replace(pairs, sampled=pairs.place < mechanism.max_groups))
+        sampled = np.minimum(pairs.degrees, mechanism.max_groups)
+        selected = rounds.select(mechanism, replace(pairs, sampled=sampled))
     assert isinstance(selected, LocalGroups)
     keys = np.zeros(pairs.groups, bool)
     keys[selected.codes] = True

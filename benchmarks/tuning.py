@@ -152,7 +152,7 @@ def tune_choice(sets: Sequence[Data], epsilon: float, delta: float, seeds: int) 
             for d in sets
         ]
     )
-    exact = [MemoryPairs(d.unit, d.group, d.units, d.groups).degree_histogram(DEGREE_EDGES) for d in sets]
+    exact = [MemoryPairs.of_rows(d.unit, d.group, d.units, d.groups).degree_histogram(DEGREE_EDGES) for d in sets]
     print(f"\n  the choice between {', '.join(f'{m.name} ({m.analysis})' for m in choices)}: groups of each")
     for data, groups in zip(sets, made, strict=True):
         print(f"  {data.name:<84}{''.join(f'{value:>8.0f}' for value in groups)}")

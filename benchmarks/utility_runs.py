@@ -128,9 +128,9 @@ def pairs_of(data: Data, mechanism: Selecting, rng: Random) -> MemoryPairs:
     """The pairs with a sample of each unit's groups; or with turns of units and places of their groups."""
     place = _places(data, int(rng.integers(2**32)))
     if isinstance(mechanism, AdaptiveGaussian):
-        return MemoryPairs(data.unit, data.group, data.units, data.groups, place < mechanism.max_groups)
+        return MemoryPairs.of_rows(data.unit, data.group, data.units, data.groups, place < mechanism.max_groups)
     turn = rng.permutation(data.units).astype(np.int32)
-    return MemoryPairs(turn[data.unit], data.group, data.units, data.groups, place=place)
+    return MemoryPairs.of_rows(turn[data.unit], data.group, data.units, data.groups, place=place)
 
 
 def selected_and_counted(data: Data, mechanism: Selecting, rng: Random) -> Result:
@@ -168,7 +168,7 @@ def branches(epsilon: float, delta: float) -> Branches:
 
 def automatic(data: Data, choices: Branches, epsilon: float, rng: Random) -> Result:
     """Choose by the noisy histogram of degrees, then release."""
-    degrees = MemoryPairs(data.unit, data.group, data.units, data.groups).degree_histogram(DEGREE_EDGES)
+    degrees = MemoryPairs.of_rows(data.unit, data.group, data.units, data.groups).degree_histogram(DEGREE_EDGES)
     chosen = most_releases(choices, noisy_degrees(degrees, Tuning().choice_share * epsilon))
     return selected_and_counted(data, chosen, rng)
 

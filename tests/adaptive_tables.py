@@ -23,7 +23,7 @@ Integers = NDArray[np.int64]
 def table(rows: list[tuple[int, int]], groups: int, units: int | None = None) -> MemoryPairs:
     """Pairs (unit, group), all of them sampled."""
     pairs = np.array(sorted(set(rows)), np.int32).reshape(-1, 2)
-    return MemoryPairs(pairs[:, 0].copy(), pairs[:, 1].copy(), units or int(pairs[:, 0].max()) + 1, groups)
+    return MemoryPairs.of_rows(pairs[:, 0].copy(), pairs[:, 1].copy(), units or int(pairs[:, 0].max()) + 1, groups)
 
 
 def loose(threshold: float = 3.0, *, groups: int = 8, std: float = 2.0) -> AdaptiveGaussian:
@@ -45,7 +45,7 @@ def zipf(
     group = np.searchsorted(np.cumsum(weights) / weights.sum(), rng.random(len(unit))).clip(max=groups - 1)
     pairs = np.sort(unit * groups + group)
     pairs = pairs[np.diff(pairs, prepend=-1) > 0]
-    return MemoryPairs((pairs // groups).astype(np.int32), (pairs % groups).astype(np.int32), units, groups)
+    return MemoryPairs.of_rows((pairs // groups).astype(np.int32), (pairs % groups).astype(np.int32), units, groups)
 
 
 def true_counts(pairs: MemoryPairs) -> NDArray[np.int64]:

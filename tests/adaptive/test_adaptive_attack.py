@@ -49,7 +49,7 @@ def correct(with_target: bool, seed: int) -> MemoryPairs:
 
 def unnormalised(with_target: bool, seed: int) -> MemoryPairs:
     pairs = correct(with_target, seed)
-    return Unnormalised(pairs.unit, pairs.group, pairs.units, pairs.groups)
+    return Unnormalised.of_rows(pairs.unit, pairs.group, pairs.units, pairs.groups)
 
 
 def sampled(with_target: bool, seed: int, most: int = 2) -> MemoryPairs:
@@ -58,7 +58,7 @@ def sampled(with_target: bool, seed: int, most: int = 2) -> MemoryPairs:
     rng = np.random.default_rng(seed)
     priority = rng.random((25, 8))[pairs.unit, pairs.group]
     chosen = draw_sample(pairs.unit, pairs.units, most, priority)
-    return MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, chosen)
+    return MemoryPairs.of_rows(pairs.unit, pairs.group, pairs.units, pairs.groups, chosen)
 
 
 def shared_sampler(with_target: bool, seed: int) -> MemoryPairs:
@@ -68,7 +68,7 @@ def shared_sampler(with_target: bool, seed: int) -> MemoryPairs:
     priority = np.empty(len(order))
     priority[order] = np.random.default_rng(seed).random(len(order))
     chosen = draw_sample(pairs.unit, pairs.units, 2, priority)
-    return MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, chosen)
+    return MemoryPairs.of_rows(pairs.unit, pairs.group, pairs.units, pairs.groups, chosen)
 
 
 @dataclass

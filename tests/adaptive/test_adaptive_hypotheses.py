@@ -69,9 +69,9 @@ def test_the_same_sums_by_hand() -> None:
     assert pairs.weighted_sums(np.array([ONE, 0, 0, 0])).tolist() == [2**16, 0, 0, 0]
     assert pairs.degree_histogram(np.array([1, 2, 3])).tolist() == [2, 1, 0]
     with pytest.raises(InvalidParameter, match="same length"):
-        MemoryPairs(pairs.unit, pairs.group[:2], 3, 4)
+        MemoryPairs.of_rows(pairs.unit, pairs.group[:2], 3, 4)
     with pytest.raises(InvalidParameter, match="same length"):
-        MemoryPairs(pairs.unit, pairs.group, 3, 4, np.ones(2, np.bool_))
+        MemoryPairs.of_rows(pairs.unit, pairs.group, 3, 4, np.ones(2, np.bool_))
 
 
 def test_values_outside_the_buckets_go_to_the_nearest() -> None:
@@ -98,8 +98,8 @@ def test_any_order_of_pairs_gives_the_same_bits(seed: int) -> None:
     steps = rng.integers(-(2**30), 2**30, len(pairs.unit))
     sampled = draw_sample(pairs.unit, pairs.units, 4, rng.random(len(pairs.unit)))
     order = rng.permutation(len(pairs.unit))
-    one = MemoryPairs(pairs.unit, pairs.group, 60, 25, sampled, {"s": steps})
-    two = MemoryPairs(pairs.unit[order], pairs.group[order], 60, 25, sampled[order], {"s": steps[order]})
+    one = MemoryPairs.of_rows(pairs.unit, pairs.group, 60, 25, sampled, {"s": steps})
+    two = MemoryPairs.of_rows(pairs.unit[order], pairs.group[order], 60, 25, sampled[order], {"s": steps[order]})
     weights = rng.integers(0, ONE + 1, 25) * rng.integers(0, 2, 25)
     expected = [one.weighted_sums(weights), *by_classes(one, weights)]
     expected += [one.norms(weights, edges(2), 2), one.norms(weights, edges(1), 1), one.eligible().astype(np.int64)]
@@ -175,12 +175,12 @@ def test_groups_that_nobody_sampled_are_never_selected() -> None:
     hidden = np.flatnonzero(pairs.group != 0)
     sampled = np.ones(len(pairs.unit), np.bool_)
     sampled[pairs.group == 0] = False
-    without = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, sampled)
+    without = MemoryPairs.of_rows(pairs.unit, pairs.group, pairs.units, pairs.groups, sampled)
     codes = codes_of(select(calibrate(3.0, 1e-3), without))
     assert 0 not in codes
     assert len(codes) > 5
     weights = np.full(pairs.groups, ONE)
-    only = MemoryPairs(pairs.unit[hidden], pairs.group[hidden], pairs.units, pairs.groups)
+    only = MemoryPairs.of_rows(pairs.unit[hidden], pairs.group[hidden], pairs.units, pairs.groups)
     assert without.weighted_sums(weights).tolist() == only.weighted_sums(weights).tolist()
 
 
@@ -209,9 +209,9 @@ def test_the_whole_run_is_a_function_of_pairs_and_noise(sums: tuple[NoisyMeasure
     steps = {noisy.name: rng.integers(-100, 101, len(pairs.unit)) for noisy in sums}
     order = rng.permutation(len(pairs.unit))
     same = {name: values[order] for name, values in steps.items()}
-    shuffled = MemoryPairs(pairs.unit[order], pairs.group[order], pairs.units, pairs.groups, None, same)
+    shuffled = MemoryPairs.of_rows(pairs.unit[order], pairs.group[order], pairs.units, pairs.groups, None, same)
     results = []
-    for table_ in (MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, None, steps), shuffled):
+    for table_ in (MemoryPairs.of_rows(pairs.unit, pairs.group, pairs.units, pairs.groups, None, steps), shuffled):
         with words_from(SeededEntropy(9)):
             selection = select(calibrate(2.0, 1e-4), table_)
             results.append(counted(calibrate(2.0, 1e-4), table_, selection, sums))

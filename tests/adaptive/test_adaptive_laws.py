@@ -132,7 +132,7 @@ def noisy_with(exact: Integers, draw: Draw, epsilon: float) -> list[bool]:
 def test_a_branch_that_is_not_paid_for_is_not_chosen() -> None:
     plan = dp.plan(epsilon=1.0, delta=1e-6)
     weak = voting_calibrate(30.0, 0.1)  # so few votes are enough that every choice falls on it
-    light: Any = MemoryPairs(np.arange(3000, dtype=np.int32), np.arange(3000, dtype=np.int32) % 40, 3000, 40)
+    light: Any = MemoryPairs.of_rows(np.arange(3000, dtype=np.int32), np.arange(3000, dtype=np.int32) % 40, 3000, 40)
     with pytest.raises(dp.InvalidPlan, match="chosen branch"):
         decide(Plan(plan.request, plan.mechanism, (weak,)), light)
     # Nor is a plan with such a branch accepted, before any record is read.

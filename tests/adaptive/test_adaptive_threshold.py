@@ -108,7 +108,7 @@ def test_units_alone_are_selected_no_more_often_than_claimed(groups: int, thresh
     for own in {groups, max(1, groups // 2), 1}:
         units = 100_000 // groups
         group = np.arange(own * units, dtype=np.int32)
-        pairs = MemoryPairs(group // own, group, units, own * units)
+        pairs = MemoryPairs.of_rows(group // own, group, units, own * units)
         found = len(np.unique(codes_of(select(mechanism, pairs)) // own)) / units
         assert found <= claimed + 4 * math.sqrt(claimed / units)
 

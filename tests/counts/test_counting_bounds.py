@@ -46,7 +46,7 @@ class Table:
         """The columns of `by_class` for some of the units."""
         rows = [(unit, group, steps) for unit in units for group, steps in self.units[unit].items()]
         unit, group, steps = (np.array([row[i] for row in rows], np.int64) for i in range(3))
-        pairs = MemoryPairs(
+        pairs = MemoryPairs.of_rows(
             unit.astype(np.int32), group.astype(np.int32), len(self.units), len(self.weights), steps={"s": steps}
         )
         codes = np.flatnonzero(self.weights)
@@ -145,7 +145,7 @@ def test_units_beyond_the_last_bound_are_scaled_down_to_it(norm: int, cap: int) 
 
 @POWERS
 def test_the_same_sums_by_hand(power: int) -> None:
-    pairs = MemoryPairs(np.array([0, 0, 1, 2], np.int32), np.array([0, 1, 1, 2], np.int32), 3, 4)
+    pairs = MemoryPairs.of_rows(np.array([0, 0, 1, 2], np.int32), np.array([0, 1, 1, 2], np.int32), 3, 4)
     weights = np.array([ONE, ONE, 0, 0])
     one = ONE**power
     assert pairs.norms(weights, np.array([0, one + 1]), power).tolist() == [1, 1]  # unit 2 has no weight

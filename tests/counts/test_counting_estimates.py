@@ -57,7 +57,7 @@ def heavy_and_light(seed: int, fewer: int = 1) -> MemoryPairs:
     drawn = np.argsort(rng.random((heavy, others)), axis=1)[:, :many]
     rows = np.stack([np.repeat(np.arange(heavy), many) + units, drawn.ravel() + groups])
     unit, group = np.concatenate([light, rows], axis=1).astype(np.int32)
-    return MemoryPairs(unit.copy(), group.copy(), units + heavy, groups + others)
+    return MemoryPairs.of_rows(unit.copy(), group.copy(), units + heavy, groups + others)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def released(
     if isinstance(mechanism, AdaptiveGaussian):
         priority = np.random.default_rng(seed).random(len(pairs.unit))
         sampled = draw_sample(pairs.unit, pairs.units, mechanism.max_groups, priority)
-        pairs = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, sampled)
+        pairs = MemoryPairs.of_rows(pairs.unit, pairs.group, pairs.units, pairs.groups, sampled)
         selection: Any = drawn_from(SeededEntropy(seed), select, mechanism, pairs)
     else:
         codes = np.flatnonzero(true_counts(pairs) >= 100)
@@ -170,7 +170,7 @@ def test_units_that_the_histogram_cannot_see_are_allowed_for() -> None:
 def test_intervals_cover_on_generated_tables(kind: str, epsilon: float) -> None:
     """Three of those that the constants were chosen on, a quarter of their size; heavy units are not like light ones."""
     data = next(one for one in generated(fewer=4) if one.name.startswith(kind))
-    pairs = MemoryPairs(data.unit, data.group, data.units, data.groups)
+    pairs = MemoryPairs.of_rows(data.unit, data.group, data.units, data.groups)
     found = [released(pairs, seed, epsilon) for seed in range(4)]
     assert sum(len(run.true) for run in found) > 60
     assert coverage(found) >= 0.93
@@ -236,7 +236,7 @@ def test_few_groups_are_enough(law: str, groups: int, units: int) -> None:
     mechanism = mechanism_of(law, 5.0, Tuning())
     there = max(groups, 1)
     unit, group = (part.ravel().astype(np.int32) for part in np.indices((units, there)))
-    pairs = MemoryPairs(unit, group, units, there)
+    pairs = MemoryPairs.of_rows(unit, group, units, there)
     noisy = counted(mechanism, pairs, chosen(np.arange(groups), np.full(groups, float(units))))
     assert mechanism.counts is not None
     found = estimate(mechanism.counts, noisy, mechanism.tuning)
@@ -296,7 +296,7 @@ def test_sums_and_means_are_of_all_units(mechanism: str) -> None:
             a.name: np.rint(((1.0 if a.whole else values) - a.centre) / a.step * np.ones(len(values))).astype(np.int64)
             for a in plan.request.measures
         }
-        pairs = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, None, steps)
+        pairs = MemoryPairs.of_rows(pairs.unit, pairs.group, pairs.units, pairs.groups, None, steps)
         sizes = true_counts(pairs)
         first = sizes.astype(float) if mechanism == "adaptive" else np.zeros(pairs.groups)
         selection = chosen(np.arange(pairs.groups), first)
@@ -337,7 +337,7 @@ def sums_and_truth(
     """Counts and sums as they are published, the noisy sums times a sign; and the truth."""
     (measure,) = plan.request.measures
     steps = np.rint((values[pairs.unit] - measure.centre) / measure.step).astype(np.int64)
-    pairs = MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, None, {measure.name: steps})
+    pairs = MemoryPairs.of_rows(pairs.unit, pairs.group, pairs.units, pairs.groups, None, {measure.name: steps})
     sizes = true_counts(pairs)
     codes = np.flatnonzero(sizes >= 100)
     selection = chosen(codes, np.where(isinstance(plan.mechanism, AdaptiveGaussian), sizes[codes], 0.0))

@@ -40,7 +40,7 @@ def pairs_with_sums(plan: Plan, pairs: MemoryPairs) -> MemoryPairs:
         a.name: rng.integers(-a.sensitivity_steps, a.sensitivity_steps + 1, len(pairs.unit)).astype(np.int64)
         for a in plan.request.measures
     }
-    return MemoryPairs(pairs.unit, pairs.group, pairs.units, pairs.groups, None, steps)
+    return MemoryPairs.of_rows(pairs.unit, pairs.group, pairs.units, pairs.groups, None, steps)
 
 
 def selected_of(plan: Plan, pairs: MemoryPairs) -> LocalGroups:

@@ -87,6 +87,8 @@ def test_each_unit_samples_as_many_of_its_groups_as_it_may() -> None:
     assert isinstance(pairs, MemoryPairs)
     assert pairs.sampled is not None
     own = np.bincount(pairs.unit)
-    assert np.bincount(pairs.unit[pairs.sampled]).tolist() == np.minimum(own, 4).tolist()
+    assert pairs.sampled.tolist() == np.minimum(own, 4).tolist()
+    there = sorted(sorted(groups.tolist()) for groups in np.split(pairs.group, pairs.starts[1:-1]))
+    assert there == sorted(list(range(user % 12 + 1)) for user in range(50))
     assert degrees.tolist() == np.bincount(own, minlength=20)[1:].tolist()
     assert pairs.degree_histogram(np.arange(1, 20)).tolist() == degrees.tolist()

@@ -183,7 +183,7 @@ def test_expected_losses_are_those_of_runs() -> None:
     for one in rates(mechanism)["lost"]:
         size = one["size"]
         unit = np.arange(size * copies, dtype=np.int32)
-        pairs = MemoryPairs(unit, (unit // size).astype(np.int32), len(unit), copies)
+        pairs = MemoryPairs.of_rows(unit, (unit // size).astype(np.int32), len(unit), copies)
         selected = select(mechanism, pairs)
         assert isinstance(selected, LocalGroups)
         lost, expected = 1 - len(selected.codes) / copies, one["share"]

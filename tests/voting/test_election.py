@@ -149,11 +149,11 @@ def test_shares_of_a_unit_add_up_to_at_most_one() -> None:
 
 def test_an_empty_election_and_pairs_without_places() -> None:
     empty = np.zeros(0, np.int32)
-    pairs = MemoryPairs(empty, empty, 0, 0, place=empty)
+    pairs = MemoryPairs.of_rows(empty, empty, 0, 0, place=empty)
     assert pairs.elect(3).number() == 0
     assert pairs.elect(3, pairs.shares().each(_as_first, ("first",))).number() == 0
     with pytest.raises(InvalidParameter, match="places"):
-        MemoryPairs(empty, empty, 0, 0).elect(3)
+        MemoryPairs.of_rows(empty, empty, 0, 0).elect(3)
 
 
 def _as_first(groups: Arrays) -> Rows:

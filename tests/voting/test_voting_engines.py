@@ -70,12 +70,12 @@ def named_lists(table: pa.Table, seed: int = 5) -> Iterator[tuple[list[str], dic
     with open_pairs(table, QUERY, PerformanceSettings(threads=1), seed=seed) as pairs:
         coded = pairs.voters(in_memory=True)
         assert isinstance(coded, MemoryPairs)
-        assert coded.place is not None
-        turns = pairs.connection.execute("SELECT unit FROM turns ORDER BY unit_code").fetchall()
+        assert coded.ordered
+        turns = pairs.connection.execute("SELECT unit FROM units ORDER BY unit_code").fetchall()
         keys = [tuple(key.values()) for key in pairs.keys_of(np.arange(coded.groups)).to_pylist()]
         lists: dict[str, list[tuple[Any, ...]]] = {unit: [] for (unit,) in turns}
-        for pair in np.lexsort((coded.place, coded.unit)):
-            lists[turns[coded.unit[pair]][0]].append(keys[coded.group[pair]])
+        for unit, group in zip(coded.unit, coded.group, strict=True):
+            lists[turns[unit][0]].append(keys[group])
         yield [unit for (unit,) in turns], lists
 
 

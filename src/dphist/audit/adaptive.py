@@ -37,7 +37,7 @@ from dphist.selection.choice import DEGREE_EDGES, noisy_degrees
 from dphist.selection.counting import CENTRES, Classes, Counting, NoisyCounts, count, noise_classes, noise_norms
 from dphist.selection.rounds import noise_round
 
-Pairs = Callable[..., MemoryPairs]
+Pairs = type[MemoryPairs]
 
 GROUPS, UNITS = 8, 25
 _OTHERS = np.array([(u, g) for u in range(UNITS - 1) for g in range(GROUPS) if (u * 5 + g * 3) % 7 < 3])
@@ -163,7 +163,7 @@ def pairs_of(rows: Integers, groups: int, units: int, kind: Pairs = MemoryPairs)
     """Pairs (unit, group), all of them sampled, each with the steps of a sum."""
     unit, group = rows.astype(np.int32).T
     steps = np.where(unit % UNITS == UNITS - 1, 1, -1) * SUM.sensitivity_steps
-    return kind(unit.copy(), group.copy(), units, groups, steps={SUM.name: steps})
+    return kind.of_rows(unit.copy(), group.copy(), units, groups, steps={SUM.name: steps})
 
 
 def views(mechanism: AdaptiveGaussian, target: tuple[int, ...], kind: Pairs = MemoryPairs) -> Run:

@@ -160,10 +160,9 @@ def _votes(engine: Engine, rows: list[tuple[int, int]], elect_: Elect, seed: int
 def split_votes(voters: PairsByUnit, capacity: int) -> LocalGroups:
     """Greedy weighting: what a group has no room for goes on to the next of the list. Two halves are a vote, room for three."""
     assert isinstance(voters, MemoryPairs)
-    assert voters.place is not None
+    assert voters.ordered
     halves, left = np.zeros(voters.groups, np.int64), np.full(voters.units, 2)
-    for pair in np.lexsort((voters.place, voters.unit)).tolist():
-        unit, group = voters.unit[pair], voters.group[pair]
+    for unit, group in zip(voters.unit.tolist(), voters.group.tolist(), strict=True):
         given = min(left[unit], 2 * capacity + 1 - halves[group])
         halves[group] += given
         left[unit] -= given

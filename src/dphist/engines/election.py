@@ -15,7 +15,9 @@ that is full with earlier units, and needs no memory of whom it has asked.
 from __future__ import annotations
 
 import heapq
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -64,47 +66,50 @@ def lists_of(unit: NDArray[np.int32], group: NDArray[np.int32], place: NDArray[n
 
 
 def prefer(lists: Lists, score: Integers) -> Lists:
-    """The lists by their groups' scores, largest first; equal ones stay as they are."""
-    _, rank = np.unique(-score, return_inverse=True)
+    """The lists by their groups' scores, largest first; equal ones stay as they are. Scores are small, such as ranks."""
     unit = np.repeat(np.arange(lists.units), np.diff(lists.starts))
-    order = np.argsort(unit * (len(score) + 1) + rank[lists.groups], kind="stable")
+    order = np.argsort(unit * (int(np.ptp(score)) + 1 if len(score) else 1) - score[lists.groups], kind="stable")
     return Lists(lists.starts, lists.groups[order])
 
 
-def elect(lists: Lists, groups: int, capacity: int, few: int = FEW) -> Integers:
+def elect(lists: Lists, groups: int, capacity: int, few: int = FEW, threads: int = 1) -> Integers:
     """The votes of each group."""
     units = max(lists.units, 1)
-    next_ = lists.begins
+    next_, ends = lists.begins, lists.ends
     last = np.full(groups, units, np.int64)  # of full groups the last holder; nobody is behind that of the others
     held = np.empty(0, np.int64)  # group * units + unit, in order
     asking = np.arange(lists.units)
-    while len(asking) > few:
-        asking = _pass_over(lists, last, next_, asking)
-        asked = np.sort(lists.groups[next_[asking]].astype(np.int64) * units + asking)
-        held = np.sort(np.concatenate([held, asked]), kind="stable")  # two runs in order: merged in one pass
-        group = held // units
-        first = np.flatnonzero(np.diff(group, prepend=-1))
-        size = np.diff(first, append=len(held))
-        kept = np.arange(len(held)) - np.repeat(first, size) < capacity
-        full = first[size >= capacity]
-        last[group[full]] = held[full + capacity - 1] % units
-        asking = held[~kept] % units
-        held = held[kept]
+    with ThreadPoolExecutor(threads) as pool:
+        while len(asking) > few:
+            pass_over = partial(_pass_over, lists.groups, last, next_, ends)
+            asking = np.concatenate(list(pool.map(pass_over, np.array_split(asking, threads))))
+            asked = np.sort(lists.groups[next_[asking]].astype(np.int64) * units + asking)
+            held = np.sort(np.concatenate([held, asked]), kind="stable")  # two runs in order: merged in one pass
+            group = held // units
+            first = np.flatnonzero(np.diff(group, prepend=-1))
+            size = np.diff(first, append=len(held))
+            kept = np.arange(len(held)) - np.repeat(first, size) < capacity
+            full = first[size >= capacity]
+            last[group[full]] = held[full + capacity - 1] % units
+            asking = held[~kept] % units
+            held = held[kept]
     votes = np.bincount(held // units, minlength=groups).astype(np.int64)
     _one_by_one(lists, capacity, held, next_, asking, votes)
     return votes
 
 
-def _pass_over(lists: Lists, last: Integers, next_: Integers, asking: Integers) -> Integers:
+def _pass_over(
+    groups: NDArray[np.int32], last: Integers, next_: Integers, ends: Integers, asking: Integers
+) -> Integers:
     """Move each unit to the first group of its list, from where it stands, that would take it; leave out who has none left."""
-    ends, waiting, placed = lists.ends, asking, []
+    waiting, placed = asking, [asking[:0]]
     while len(waiting):
         waiting = waiting[next_[waiting] < ends[waiting]]
-        refused = last[lists.groups[next_[waiting]]] < waiting
+        refused = last[groups[next_[waiting]]] < waiting
         placed.append(waiting[~refused])
         waiting = waiting[refused]
         next_[waiting] += 1
-    return np.concatenate(placed) if placed else asking
+    return np.concatenate(placed)
 
 
 def _one_by_one(

@@ -1,4 +1,4 @@
-"""Pairs with dense codes: the exact integer arithmetic of the rounds and of counting, in NumPy.
+"""Pairs with dense codes: the exact integer arithmetic of the rounds and of counting, in NumPy, on slices of units.
 
 The same arithmetic in SQL is in `duckdb/pairs.py` (for pairs that do not fit into memory) and in `spark/pairs.py`, line by
 line, so the sums are the same bits: squares add up as integers, the one square root is taken of an integer below 2^53, and
@@ -7,27 +7,33 @@ everything is rounded down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final
+from itertools import pairwise
+from threading import Lock
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from dphist.engines.base import Integers, LocalGroups
-from dphist.engines.election import elect, lists_of, prefer
-from dphist.errors import InvalidParameter
+from dphist.engines.election import Lists, elect, prefer
+from dphist.errors import EngineFailure, InvalidParameter
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, ONE, WEIGHT_BITS
 from dphist.quantiles import Bins
 
 Codes = NDArray[np.int32]
+Floats = NDArray[np.float64]
+_T = TypeVar("_T", bound=NDArray[Any])
 
 BinsOf = Callable[[Integers, int], dict[str, Bins]]
 """The bins of some groups, by their codes, from at most so many of them of each unit, as `bins_i`."""
 
-CHUNK: Final = 1 << 21
-"""Pairs worked on at a time: what is held beside the pairs themselves stays near 100 MB."""
+CHUNK: Final = 1 << 17
+"""Pairs of a slice, unless one unit has more: a thread holds some 64 bytes for each, which fit into a cache."""
 
 
 def no_keys(codes: Integers) -> pa.Table:
@@ -193,146 +199,308 @@ def bucket(values: Integers, edges: Integers) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MemoryPairs(CodedPairs):
-    """The pairs as arrays of dense codes, in any order. `sampled` marks each unit's fixed sample; None if all are.
+    """The pairs unit by unit, as arrays: unit u is in group[starts[u]:starts[u + 1]].
 
-    For an election a unit's code is its turn, and `place` numbers its groups, from 0, in its own order.
+    sampled: how many groups of each unit, the first ones, are its fixed sample; None if all are. ordered: whether the groups
+    of each unit stand in its own order and units in that of their turns, as an election needs them.
 
-    Sums are kept in doubles, which hold every integer below 2^53 exactly: 2^36 pairs of at most 2^16 steps each, and the
-    squares of 2^32 groups of one unit.
+    Threads work on slices of units, each with sums of its own. Sums are kept in doubles, which hold every integer below 2^53
+    exactly: 2^36 pairs of at most 2^16 steps each, and the squares of 2^32 groups of one unit. So the sums are the same bits
+    in any slices.
     """
 
-    unit: Codes
+    starts: Integers
     group: Codes
-    units: int
     groups: int
-    sampled: NDArray[np.bool_] | None = None
+    sampled: Integers | None = None
     steps: Mapping[str, Integers] = field(default_factory=dict)
     keys_of: Callable[[Integers], pa.Table] = no_keys
-    place: Codes | None = None
+    ordered: bool = False
     bins_of: BinsOf = no_bins
+    threads: int = 1
+
+    @classmethod
+    def of_rows(
+        cls,
+        unit: Codes,
+        group: Codes,
+        units: int,
+        groups: int,
+        sampled: NDArray[np.bool_] | None = None,
+        steps: Mapping[str, Integers] | None = None,
+        place: Codes | None = None,
+        **more: Any,
+    ) -> Self:
+        """From pairs in any order; `sampled` marks the samples, `place` numbers each unit's pairs, from 0, in its order."""
+        marks = np.ones(len(unit), np.bool_) if sampled is None else sampled
+        if not len(unit) == len(group) == len(marks):
+            raise InvalidParameter("arrays of pairs of the same length", "different lengths")
+        order = np.lexsort((~marks if place is None else place, unit))
+        return cls(
+            starts=np.append(0, np.cumsum(np.bincount(unit, minlength=units))),
+            group=group[order],
+            groups=groups,
+            sampled=None if sampled is None else np.bincount(unit[marks], minlength=units),
+            steps={name: values[order] for name, values in (steps or {}).items()},
+            ordered=place is not None,
+            **more,
+        )
+
+    @property
+    def units(self) -> int:
+        """How many units there are."""
+        return len(self.starts) - 1
+
+    @property
+    def degrees(self) -> Integers:
+        """How many groups each unit has."""
+        return np.diff(self.starts)
+
+    @property
+    def unit(self) -> Codes:
+        """The unit of each pair."""
+        return np.repeat(np.arange(self.units, dtype=np.int32), self.degrees)
 
     @property
     def names(self) -> tuple[str, ...]:  # type: ignore[override]
         """The names of the aggregates."""
         return tuple(self.steps)
 
-    def __post_init__(self) -> None:
-        if self.unit.shape != self.group.shape or (self.sampled is not None and self.sampled.shape != self.unit.shape):
-            raise InvalidParameter("arrays of pairs of the same length", "different lengths")
-
     def eligible(self) -> NDArray[np.bool_]:
         """Which groups some unit sampled."""
-        found = np.zeros(self.groups, np.bool_)
-        for part in self._parts(sampled=True):
-            found[self.group[part]] = True
-        return found
+
+        def mark(found: NDArray[np.bool_], first: int, last: int) -> None:
+            found[self._slice(first, last, sampled=True).code] = True
+
+        return self._added(mark, np.zeros(self.groups, np.bool_))
 
     def weighted_sums(self, weights: Integers) -> Integers:
-        """One pass to add up each unit's squares, one to add up the weights of each group.
+        """The norm of each unit of a slice, then its weights, added up by group.
 
         `unit_weights` in doubles: a, f and their product are integers below 2^53, and a power of two scales exactly.
         """
-        table = weights.astype(np.float64)
-        factors = norm_factors(self._norms(weights, 2, sampled=True)) * 2.0 ** (LATTICE_BITS - NORM_BITS)
-        total = np.zeros(self.groups)
-        for part in self._weighted_parts(weights, sampled=True):
-            group = self.group[part]
-            product = table[group]
-            product *= factors[self.unit[part]]
-            total += np.bincount(group, np.floor(product, out=product), self.groups)
-        return total.astype(np.int64)
+        rank, given = _ranks(weights, np.flatnonzero(weights))
+
+        def add(total: Floats, first: int, last: int) -> None:
+            part = self._slice(first, last, sampled=True)
+            cell = rank.take(part.code)
+            product = given.take(cell).astype(np.float64)
+            factors = norm_factors(part.added(product * product)) * 2.0 ** (LATTICE_BITS - NORM_BITS)
+            product *= np.repeat(factors, part.degrees)
+            _add_to(total, cell, np.floor(product, out=product))
+
+        sums = self._added(add, np.zeros(len(given)))
+        return np.where(weights > 0, sums.take(rank), 0).astype(np.int64)
 
     def norms(self, weights: Integers, edges: Integers, power: int) -> Integers:
         """One bucket for each unit that has any weight."""
-        norms = self._norms(weights, power, sampled=False)
-        return _histogram(norms[norms > 0], edges)
+        table = _narrow(weights**power)
+
+        def add(total: Integers, first: int, last: int) -> None:
+            part = self._slice(first, last)
+            norms = part.added(table.take(part.code))
+            total += _histogram(norms[norms > 0], edges)
+
+        return self._added(add, np.zeros(len(edges), np.int64))
 
     def class_sums(
         self, weights: Integers, chosen: Integers, bounds: Sequence[int], power: int, shifts: Mapping[str, int]
     ) -> dict[str, Integers]:
-        """One pass for the norms, one for everything that is added up: weights scaled down by clip_factors, rounded down, so
-        that a unit's norm is at most the bound of its class.
+        """The norms of a slice, then everything that is added up: weights scaled down by clip_factors, rounded down, so that a
+        unit's norm is at most the bound of its class.
         """
-        norms = self._norms(weights, power, sampled=False)
-        factors = clip_factors(norms, bounds[-1], power)
-        classes = np.minimum(np.searchsorted(np.array(bounds), norms), len(bounds) - 1)
-        rows, cells = np.zeros(self.groups, np.int64), len(chosen) * len(bounds)
-        rows[chosen] = np.arange(len(chosen)) * len(bounds)
-        table = weights.astype(np.float64)
-        scaled = factors * 2.0 ** (LATTICE_BITS - WEIGHT_BITS - FACTOR_BITS)
-        units = np.zeros(cells)
-        total = {name: np.zeros(cells, np.int64) for name in shifts}
-        for part in self._weighted_parts(weights, sampled=False):
-            group, unit = self.group[part], self.unit[part]
-            cell = rows[group] + classes[unit]
-            product = table[group]
-            product *= scaled[unit]
-            units += np.bincount(cell, np.floor(product, out=product), cells)
-            for name, shift in shifts.items():
-                np.add.at(
-                    total[name], cell, clipped_steps(self.steps[name][part], weights[group], factors[unit], shift)
-                )
-        return {
-            name: column.astype(np.int64).reshape(len(chosen), len(bounds))
-            for name, column in {"units": units, **total}.items()
-        }
+        (rank, given), classes = _ranks(weights, chosen), len(bounds)
+
+        def add(total: Integers, first: int, last: int) -> None:
+            part = self._slice(first, last)
+            row = rank.take(part.code)
+            norms = part.added(given.take(row).astype(np.float64) ** power)
+            factors = clip_factors(norms, bounds[-1], power)
+            class_ = np.minimum(np.searchsorted(np.array(bounds), norms), classes - 1)
+            some = np.flatnonzero(row)
+            row, unit = row.take(some).astype(np.int64), np.repeat(np.arange(last - first), part.degrees).take(some)
+            own, factor, cell = given.take(row).astype(np.int64), factors.take(unit), row * classes + class_.take(unit)
+            _add_to(total[0], cell, (own * factor) >> (WEIGHT_BITS + FACTOR_BITS - LATTICE_BITS))
+            for place, (name, shift) in enumerate(shifts.items(), 1):
+                steps = self.steps[name][self.starts[first] : self.starts[last]].take(some)
+                np.add.at(total[place], cell, clipped_steps(steps, own, factor, shift))
+
+        sums = self._added(add, np.zeros((1 + len(shifts), len(given) * classes), np.int64))
+        tables = sums.reshape(1 + len(shifts), len(given), classes)[:, 1:]
+        return dict(zip(("units", *shifts), tables, strict=True))
 
     def degree_histogram(self, edges: Integers) -> Integers:
         """One bucket for each unit."""
-        return _histogram(self._degrees(), edges)
+        return _histogram(self.degrees, edges)
 
     def share_sums(self) -> Integers:
-        """One pass: the shares of a unit are alike. In doubles, which hold the integers exactly."""
-        shares = unit_shares(self._degrees()).astype(np.float64)
-        total = np.zeros(self.groups)
-        for part in self._parts(sampled=False):
-            total += np.bincount(self.group[part], shares[self.unit[part]], self.groups)
-        return total.astype(np.int64)
+        """The shares of a unit are alike. In doubles, which hold the integers exactly."""
+
+        def add(total: Floats, first: int, last: int) -> None:
+            part = self._slice(first, last)
+            _add_to(total, part.code, np.repeat(unit_shares(part.degrees).astype(np.float64), part.degrees))
+
+        return self._added(add, np.zeros(self.groups)).astype(np.int64)
 
     def covered_units(self, released: NDArray[np.bool_]) -> tuple[int, int]:
-        """One pass to mark units. Every code of a unit has a pair."""
-        covered = np.zeros(self.units, np.bool_)
-        for part in self._parts(sampled=False):
-            covered[self.unit[part][released[self.group[part]]]] = True
-        number = int(np.count_nonzero(covered))
+        """Each unit is marked by its own pairs. Every code of a unit has a pair."""
+
+        def add(total: Integers, first: int, last: int) -> None:
+            part = self._slice(first, last)
+            total += np.count_nonzero(part.added(released.take(part.code)))
+
+        number = int(self._added(add, np.zeros(1, np.int64))[0])
         return number, self.units - number
 
     def votes(self, capacity: int, scores: Integers | None) -> Integers:
         """Deferred acceptance on arrays."""
-        if self.place is None:
+        if not self.ordered:
             raise InvalidParameter("pairs with places for an election", "pairs without")
-        lists = lists_of(self.unit, self.group, self.place, self.units)
-        return elect(lists if scores is None else prefer(lists, scores), self.groups, capacity)
+        groups = self.group
+        if scores is not None:
+            groups, (_, rank) = np.empty_like(groups), np.unique(scores, return_inverse=True)
 
-    def _degrees(self) -> Integers:
-        return np.bincount(self.unit, minlength=self.units).astype(np.int64)
+            def sort(_: Integers, first: int, last: int) -> None:
+                begin, end = self.starts[first], self.starts[last]
+                own = Lists(self.starts[first : last + 1] - begin, self.group[begin:end])
+                groups[begin:end] = prefer(own, rank).groups
 
-    def _norms(self, weights: Integers, power: int, *, sampled: bool) -> Integers:
-        squares = (weights**power).astype(np.float64)
-        total = np.zeros(self.units)
-        for part in self._weighted_parts(weights, sampled=sampled):
-            total += np.bincount(self.unit[part], squares[self.group[part]], self.units)
-        return total.astype(np.int64)
+            self._added(sort, np.zeros(0, np.int64))
+        return elect(Lists(self.starts, groups), self.groups, capacity, threads=self.threads)
 
-    def _weighted_parts(self, weights: Integers, *, sampled: bool) -> Iterator[NDArray[np.intp] | slice]:
-        """Parts of the pairs whose group has any weight: in later rounds these are few."""
-        alive = weights > 0
-        if alive.all():
-            yield from self._parts(sampled=sampled)
-            return
-        for part in self._parts(sampled=sampled):
-            kept = np.flatnonzero(alive[self.group[part]])
-            if len(kept):
-                yield kept + part.start if isinstance(part, slice) else part[kept]
+    def _slice(self, first: int, last: int, *, sampled: bool = False) -> _Slice:
+        begin, end, degrees = self.starts[first], self.starts[last], np.diff(self.starts[first : last + 1])
+        if sampled and self.sampled is not None and np.any(self.sampled[first:last] < degrees):
+            degrees = self.sampled[first:last]
+            before = np.cumsum(degrees) - degrees
+            kept = np.repeat(self.starts[first:last] - before, degrees) + np.arange(int(degrees.sum()))
+            return _Slice(degrees, self.group.take(kept).astype(np.int64))
+        return _Slice(degrees, self.group[begin:end].astype(np.int64))
 
-    def _parts(self, *, sampled: bool) -> Iterator[NDArray[np.intp] | slice]:
-        for first in range(0, len(self.unit), CHUNK):
-            last = min(first + CHUNK, len(self.unit))
-            if sampled and self.sampled is not None:
-                yield np.flatnonzero(self.sampled[first:last]) + first
-            else:
-                yield slice(first, last)
+    def _added(self, add: Callable[[Any, int, int], None], total: _T) -> _T:
+        """What slices of units add to a total, which is zero; every thread has a total of its own, as far as there is room."""
+        cuts = np.unique(np.append(np.searchsorted(self.starts, np.arange(0, len(self.group), CHUNK)), [0, self.units]))
+        slices = list(pairwise(cuts.tolist()))
+        threads = min(self.threads, len(slices), 1 + len(self.group) // (total.size + 1))
+
+        def work(thread: int) -> _T:
+            own = total if thread == 0 else np.zeros_like(total)
+            for first, last in slices[thread::threads]:
+                add(own, first, last)
+            return own
+
+        if threads > 1:
+            with ThreadPoolExecutor(threads) as pool:
+                for own in list(pool.map(work, range(threads)))[1:]:
+                    total += own
+        elif slices:
+            work(0)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """Pairs of some units, unit by unit: how many each has, and the codes of the groups."""
+
+    degrees: Integers
+    code: Integers
+
+    def added(self, values: NDArray[Any]) -> Integers:
+        """The values of the pairs, added up by unit."""
+        some = np.flatnonzero(self.degrees)
+        found = np.zeros(len(self.degrees), np.int64)
+        if len(some):
+            begins = np.cumsum(self.degrees) - self.degrees
+            found[some] = np.add.reduceat(values, begins[some], dtype=np.float64)
+        return found
+
+
+def _add_to(total: NDArray[Any], cell: Integers, values: NDArray[Any]) -> None:
+    """Add values to their cells: by a table of all cells if there are more values than cells."""
+    if len(cell) > len(total):
+        total += np.bincount(cell, values, len(total)).astype(total.dtype)
+    else:
+        np.add.at(total, cell, values)
+
+
+def _ranks(weights: Integers, chosen: Integers) -> tuple[NDArray[Any], NDArray[Any]]:
+    """For each group its rank among the chosen ones, from 1, or 0; and the weights by rank, 0 for the others."""
+    rank = np.zeros(len(weights), np.min_scalar_type(len(chosen)))
+    rank[chosen] = np.arange(1, len(chosen) + 1)
+    return rank, _narrow(np.append(0, weights[chosen]))
+
+
+def _narrow(weights: Integers) -> NDArray[Any]:
+    """The same numbers in few bytes, so that a table of all groups fits into a cache."""
+    return weights.astype(np.min_scalar_type(int(weights.max(initial=0))))
 
 
 def _histogram(values: Integers, edges: Integers) -> Integers:
     return np.bincount(bucket(values, edges), minlength=len(edges)).astype(np.int64)
+
+
+class Arrangement:
+    """Puts pairs where their units have room: the first ones of a unit are its sample.
+
+    degrees: how many pairs each unit has. most: how many of them are its sample. Beside the arrays there is room for a batch
+    for each thread.
+    """
+
+    def __init__(self, degrees: Integers, names: Sequence[str], threads: int, most: int | None = None) -> None:
+        self.starts, self._threads, self._lock = np.append(0, np.cumsum(degrees)), threads, Lock()
+        sampled = degrees if most is None else np.minimum(degrees, most)
+        self.sampled = sampled if np.any(sampled < degrees) else None
+        self.group = np.empty(int(self.starts[-1]), np.int32)
+        self.steps = {name: np.empty(len(self.group), np.int64) for name in names}
+        self._middle = self.starts[:-1] + sampled
+
+    def append(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """All pairs in the order in which they stay: batches with group_code and the steps of each aggregate."""
+        arrays: list[NDArray[Any]] = [self.group, *self.steps.values()]
+        first = 0
+        for batch in batches:
+            for values, column in zip(arrays, batch.columns, strict=True):
+                values[first : first + len(column)] = column.to_numpy()
+            first += batch.num_rows
+
+    def fill(self, streams: Iterable[pa.RecordBatch]) -> None:
+        """All pairs in any order: batches with unit_code, group_code, sampled and the steps of each aggregate."""
+        next_ = {True: self.starts[:-1].copy(), False: self._middle.copy()}
+        with ThreadPoolExecutor(self._threads) as pool:
+            waiting: deque[Future[None]] = deque()
+            for batch in streams:
+                waiting.append(pool.submit(self._fill, batch, next_))
+                if len(waiting) > self._threads:
+                    waiting.popleft().result()
+            for one in waiting:
+                one.result()
+        if not np.array_equal(next_[True], self._middle) or not np.array_equal(next_[False], self.starts[1:]):
+            raise EngineFailure(
+                "as many pairs of each unit, and as many in its sample, as were counted", "this is a bug."
+            )
+
+    def _fill(self, batch: pa.RecordBatch, next_: Mapping[bool, Integers]) -> None:
+        """Each part goes behind those that are there: which one comes first does not matter."""
+        marks = batch.column("sampled").to_numpy(zero_copy_only=False)
+        unit, group, *steps = (column.to_numpy() for column in batch.drop_columns(["sampled"]).columns)
+        for mark, ends in next_.items():
+            if np.any(marks == mark):
+                kept = slice(None) if np.all(marks == mark) else marks == mark
+                self._place(unit[kept], group[kept], [values[kept] for values in steps], ends)
+
+    def _place(self, unit: Codes, group: Codes, steps: Sequence[Integers], ends: Integers) -> None:
+        """Sort by unit, which a table of rows does by counting; then every unit's part is copied to the end of what it has."""
+        from scipy.sparse import coo_array
+
+        table = coo_array((np.arange(len(unit), dtype=np.int32), (unit, group)), shape=(len(ends), (1 << 31) - 1))
+        table.has_canonical_format = True  # pairs differ, and nobody asks for their order
+        rows = table.tocsr()
+        sizes = np.diff(rows.indptr)
+        with self._lock:
+            begins = ends - rows.indptr[:-1]
+            ends += sizes
+        at = np.repeat(begins, sizes)
+        at += np.arange(len(unit))
+        self.group[at] = rows.indices
+        for values, given in zip(self.steps.values(), steps, strict=True):
+            values[at] = given[rows.data]

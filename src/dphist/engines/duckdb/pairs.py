@@ -2,18 +2,19 @@
 
     pairs     one row per (unit, group) with the steps of each measure, materialised once
     units     one row per unit: a dense code and the number of its groups
-    groups    one row per group: its key and a dense code
-    coded     the pairs as codes, with the mark of each unit's fixed random sample
+    groups    one row per group: its key and a dense code, in the order of the keys
+    coded     the pairs as codes, with the mark of each unit's fixed random sample; arrays instead, if they fit
 
-Codes are numbers without meaning: nothing that is published depends on which group has which. The sample of a unit is a
-function of the seed and of the unit's own groups, drawn once for all rounds.
+Nothing that is published depends on which unit has which code. The sample of a unit is a function of the seed and of the
+unit's own groups, drawn once for all rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
 import duckdb
 import numpy as np
@@ -22,8 +23,8 @@ from numpy.typing import NDArray
 
 from dphist.engines.base import BOUNDING, Integers, LocalGroups, bins_of, histogram_of, integers, local_groups
 from dphist.engines.duckdb.engine import UNITS_SQL, DuckDBDialect, DuckDBRecords, keys_of_codes, materialise_sql
-from dphist.engines.duckdb.session import execute, fetch, leave_room, memory_limit
-from dphist.engines.memory import BinsOf, CodedPairs, MemoryPairs, no_bins, no_keys
+from dphist.engines.duckdb.session import execute, fetch, leave_room, memory_limit, without_leaks
+from dphist.engines.memory import CHUNK, Arrangement, BinsOf, CodedPairs, MemoryPairs, no_bins, no_keys
 from dphist.engines.sql import (
     OTHER_SEED,
     binned_sql,
@@ -38,6 +39,7 @@ from dphist.engines.sql import (
 )
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
+from dphist.interruption import interruptible
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, MOST_RELEASED, NORM_BITS, WEIGHT_BITS
 from dphist.quantiles import Bins
 
@@ -47,8 +49,20 @@ MEMORY_SHARE: Final = 0.4
 UNCOUNTED: Final = 0.25
 """The part of the memory limit for what the engine does not count: its windows and joins take up to 30 % more than they say."""
 
+BATCH: Final = 1 << 19
+"""Pairs that are handed over at a time, or more where there are many units."""
+
 BYTES_OF_GROUP: Final = 160
 """Of the arrays by group, as long as rounds and counting last."""
+
+
+class _Sizes(NamedTuple):
+    """How many units, pairs and groups there are, and how many groups the unit with the most of them has."""
+
+    units: int
+    pairs: int
+    degree: int
+    groups: int
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -118,44 +132,55 @@ class DuckDBPairs:
         The last thing that is asked of the pairs themselves: their table makes room for the codes.
         """
         sizes = self._number_groups()
-        keys = self.key_names
-        same = " AND ".join(f"pairs.{key} IS NOT DISTINCT FROM groups.{key}" for key in keys)
-        joined = f"FROM pairs JOIN units ON pairs.unit = units.unit JOIN groups ON {same}"
-        qualified = ", ".join(f"pairs.{key}" for key in keys)
-        place = f"ROW_NUMBER() OVER (PARTITION BY pairs.unit ORDER BY {self._priority('pairs')}, {qualified})"
-        near = DuckDBDialect().among_first(self._priority("pairs"), plenty(most_groups), "degree")
-        steps = self._steps
-        self._write_bins("units", same)
-        execute(
-            self.connection,
-            f"CREATE TEMP TABLE coded AS SELECT unit_code, group_code, TRUE AS sampled{steps}"
-            f" {joined} WHERE degree <= {most_groups}",
-            f"INSERT INTO coded SELECT unit_code, group_code, {place} <= {most_groups}{steps}"
-            f" {joined} WHERE degree > {most_groups} AND {near}",
-            f"INSERT INTO coded SELECT unit_code, group_code, FALSE{steps}"
-            f" {joined} WHERE degree > {most_groups} AND NOT {near}",
-        )
-        return self._coded(sizes, 12, in_memory)
+        keys = ", ".join(f"pairs.{key}" for key in self.key_names)
+        place = f"ROW_NUMBER() OVER (PARTITION BY unit_code ORDER BY {self._priority}, {keys})"
+        near = DuckDBDialect().among_first(self._priority, plenty(most_groups), "degree")
+        rows = [self._coded_sql("TRUE AS sampled", f"degree <= {most_groups}")]
+        if sizes.degree > most_groups:
+            heavy = f"degree > {most_groups}"
+            rows += [
+                self._coded_sql(f"{place} <= {most_groups} AS sampled", heavy, near),
+                self._coded_sql("FALSE AS sampled", heavy, f"NOT {near}"),
+            ]
+        if not self._fits(sizes, in_memory):
+            return self._in_tables(sizes, rows)
+        pairs = Arrangement(self._degrees(), self._names, self._threads, most_groups)
+        self._stream(rows, self._rows_of_batch(sizes), pairs.fill)
+        return self._in_arrays(sizes, pairs)
 
     def voters(self, *, in_memory: bool | None = None) -> CodedPairs:
         """The pairs as dense codes with the turn of each unit as its code, and the place of each pair in the unit's order."""
         sizes = self._number_groups()
-        same = " AND ".join(f"pairs.{key} IS NOT DISTINCT FROM groups.{key}" for key in self.key_names)
         turn = DuckDBDialect().priority(self.records.seed, ["unit"])
         execute(
             self.connection,
-            f"CREATE TEMP TABLE turns AS SELECT unit,"
+            "CREATE TEMP TABLE turns AS SELECT unit, degree,"
             f" CAST(ROW_NUMBER() OVER (ORDER BY {turn}, unit) - 1 AS INTEGER) AS unit_code FROM units",
-            # Codes of groups are in the order of their keys, so they break ties of the hash as the keys would.
-            f"CREATE TEMP TABLE coded AS SELECT unit_code, group_code, TRUE AS sampled, CAST(ROW_NUMBER() OVER"
-            f" (PARTITION BY unit_code ORDER BY priority, group_code) - 1 AS INTEGER) AS place{self._steps}"
-            f" FROM (SELECT unit_code, group_code, {self._priority('pairs')} AS priority{self._steps}"
-            f" FROM pairs JOIN turns ON pairs.unit = turns.unit JOIN groups ON {same}) AS named",
+            "DROP TABLE units",
+            "ALTER TABLE turns RENAME TO units",
         )
-        self._write_bins("turns", same)
-        return self._coded(sizes, 64, in_memory)
+        # Codes of groups are in the order of their keys, so they break ties of the hash as the keys would.
+        rows, order = self._coded_sql(f"{self._priority} AS priority"), "priority, group_code"
+        if not self._fits(sizes, in_memory):
+            place = f"CAST(ROW_NUMBER() OVER (PARTITION BY unit_code ORDER BY {order}) - 1 AS INTEGER) AS place"
+            return self._in_tables(
+                sizes, [f"SELECT * EXCLUDE priority, TRUE AS sampled, {place} FROM ({rows}) AS named"]
+            )
+        pairs = Arrangement(self._degrees(), self._names, self._threads)
+        rows = f"SELECT group_code{self._steps} FROM ({rows}) AS named ORDER BY unit_code, {order}"
+        self._stream([rows], BATCH, pairs.append)
+        return self._in_arrays(sizes, pairs, ordered=True)
 
-    def _write_bins(self, units: str, same: str) -> None:
+    def _coded_sql(self, column: str, of_units: str = "TRUE", of_pairs: str = "TRUE") -> str:
+        """Codes of the pairs of some units, with a column of the pair and its steps."""
+        keys, same = ", ".join(f"pairs.{key}" for key in self.key_names), self._same("pair")
+        return (
+            f"SELECT unit_code, group_code, {column.rpartition(' ')[2]}{self._steps} FROM (SELECT unit_code, {keys}, {column}"
+            f"{self._steps} FROM pairs JOIN (SELECT * FROM units WHERE {of_units}) AS units ON pairs.unit = units.unit"
+            f" WHERE {of_pairs}) AS pair JOIN groups ON {same}"
+        )
+
+    def _write_bins(self) -> None:
         """The lists of the pairs by their codes, with the order in which a unit's groups take part in quantiles.
 
         A hash of its own: the groups that a unit voted for, or sampled in the rounds, are not preferred.
@@ -167,7 +192,7 @@ class DuckDBPairs:
             execute(
                 self.connection,
                 f"CREATE TEMP TABLE binned AS SELECT unit_code, group_code, {order} AS priority, {', '.join(names)}"
-                f" FROM pairs JOIN {units} ON pairs.unit = {units}.unit JOIN groups ON {same}",
+                f" FROM pairs JOIN units ON pairs.unit = units.unit JOIN groups ON {self._same('pairs')}",
             )
 
     def bins_of(self, codes: Integers, most: int) -> dict[str, Bins]:
@@ -191,50 +216,88 @@ class DuckDBPairs:
             found[f"bins_{i}"] = Bins(np.append(0, np.cumsum(lengths)), lists.bins, lists.steps)
         return found
 
-    def _number_groups(self) -> tuple[int, int, int]:
-        """Give each group a code; how many pairs, units and groups there are."""
-        keys = self.key_names
+    def _number_groups(self) -> _Sizes:
+        """Give each group a code."""
+        keys = ", ".join(self.key_names)
         execute(
             self.connection,
-            f"CREATE TEMP TABLE groups AS SELECT {', '.join(keys)},"
+            f"CREATE TEMP TABLE groups AS SELECT {keys},"
             # In the order of the keys: an order that came from the rows would be un-noised data, and ties and sums of doubles
             # in what is computed from noisy values would show it.
-            f" CAST(ROW_NUMBER() OVER (ORDER BY {', '.join(keys)}) - 1 AS INTEGER) AS group_code"
-            f" FROM pairs GROUP BY {', '.join(keys)}",
+            f" CAST(ROW_NUMBER() OVER (ORDER BY {keys}) - 1 AS INTEGER) AS group_code"
+            f" FROM pairs GROUP BY {keys}",
         )
-        sizes = self._numbers(
-            "SELECT (SELECT COUNT(*) FROM pairs) AS pairs, (SELECT COUNT(*) FROM units) AS units,"
-            " (SELECT COUNT(*) FROM groups) AS groups"
+        found = self._numbers(
+            "SELECT COUNT(*) AS units, CAST(COALESCE(SUM(degree), 0) AS BIGINT) AS pairs, COALESCE(MAX(degree), 0) AS degree,"
+            " (SELECT COUNT(*) FROM groups) AS groups FROM units"
         )
-        pairs, units, groups = (int(sizes[name][0]) for name in ("pairs", "units", "groups"))
-        if max(units, groups) >= MOST_RELEASED:
+        sizes = _Sizes(**{name: int(values[0]) for name, values in found.items()})
+        if max(sizes.units, sizes.groups) >= MOST_RELEASED:
             raise InvalidParameter("fewer than 2^31 units and groups for the adaptive release", "more")
-        return pairs, units, groups
+        return sizes
 
-    def _coded(self, sizes: tuple[int, int, int], bytes_of_pair: int, in_memory: bool | None) -> CodedPairs:
-        """The table `coded`, which stands for the pairs from here on: as arrays if they fit."""
-        pairs, units, groups = sizes
-        names = tuple(measure.name for measure in self.records.query.measures if measure.kind != "bins")
-        arrays_of_pairs = pairs * (bytes_of_pair + 8 * len(names)) + 64 * (units + groups)
+    def _fits(self, sizes: _Sizes, in_memory: bool | None) -> bool:
+        """Whether arrays have room, and the pairs that threads work on; then the engine leaves it to them.
+
+        A thread works on a batch, with another one waiting, and later on a slice, which has whole units.
+        """
+        self._write_bins()
+        worked_on = self._threads * max(2 * self._rows_of_batch(sizes), CHUNK, sizes.degree)
+        arrays = (8 + 8 * len(self._names)) * sizes.pairs + 128 * sizes.units + 64 * sizes.groups
+        arrays += 64 * min(sizes.pairs, worked_on)
         if in_memory is None:
-            in_memory = arrays_of_pairs <= MEMORY_SHARE * memory_limit(self.connection)
-        execute(self.connection, "DROP TABLE pairs")  # the codes stand for it from here on
-        leave_room(self.connection, BYTES_OF_GROUP * groups + (arrays_of_pairs if in_memory else 0))
-        if not in_memory:
-            return SqlPairs(self.connection, groups, names, self.keys_of, self.bins_of)
-        arrays = fetch(self.connection, "SELECT * FROM coded")
-        execute(self.connection, "DROP TABLE coded")
-        return MemoryPairs(
-            unit=arrays.column("unit_code").to_numpy(),
-            group=arrays.column("group_code").to_numpy(),
-            units=units,
-            groups=groups,
-            sampled=arrays.column("sampled").to_numpy(),
-            steps={name: arrays.column(f"steps_{i}").to_numpy() for i, name in enumerate(names, 1)},
-            keys_of=self.keys_of,
-            place=arrays.column("place").to_numpy() if "place" in arrays.column_names else None,
-            bins_of=self.bins_of,
+            in_memory = arrays <= MEMORY_SHARE * memory_limit(self.connection)
+        if in_memory:
+            leave_room(self.connection, arrays)
+        return in_memory
+
+    def _in_tables(self, sizes: _Sizes, rows: Sequence[str]) -> SqlPairs:
+        """The table `coded`, which stands for the pairs from here on."""
+        execute(
+            self.connection, f"CREATE TEMP TABLE coded AS {rows[0]}", *(f"INSERT INTO coded {sql}" for sql in rows[1:])
         )
+        self._drop_pairs(sizes)
+        return SqlPairs(self.connection, sizes.groups, self._names, self.keys_of, self.bins_of)
+
+    def _in_arrays(self, sizes: _Sizes, pairs: Arrangement, *, ordered: bool = False) -> MemoryPairs:
+        self._drop_pairs(sizes)
+        return MemoryPairs(
+            pairs.starts, pairs.group, sizes.groups, pairs.sampled, pairs.steps, self.keys_of, ordered, self.bins_of,
+            self._threads,
+        )  # fmt: skip
+
+    def _drop_pairs(self, sizes: _Sizes) -> None:
+        """The codes stand for them from here on, beside arrays of groups."""
+        execute(self.connection, "DROP TABLE pairs")
+        leave_room(self.connection, BYTES_OF_GROUP * sizes.groups)
+
+    def _rows_of_batch(self, sizes: _Sizes) -> int:
+        """More than there are units, if they are not too many."""
+        return max(BATCH, min(2 * sizes.units, sizes.pairs // (8 * self._threads)))
+
+    def _degrees(self) -> Integers:
+        """How many groups each unit has, by its code."""
+        found = self._numbers("SELECT unit_code, degree FROM units")
+        degrees = np.zeros(len(found["degree"]), np.int64)
+        degrees[found["unit_code"]] = found["degree"]
+        return degrees
+
+    def _stream(self, queries: Sequence[str], rows: int, take: Callable[[Iterable[pa.RecordBatch]], None]) -> None:
+        """Hand the rows of some queries over as they come, so many at a time."""
+        readers = (self.connection.sql(sql).to_arrow_reader(rows) for sql in queries)
+        with interruptible(self.connection.interrupt):
+            without_leaks(lambda: take(chain.from_iterable(readers)))
+
+    def _same(self, table: str) -> str:
+        return " AND ".join(f"{table}.{key} IS NOT DISTINCT FROM groups.{key}" for key in self.key_names)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(measure.name for measure in self.records.query.measures if measure.kind != "bins")
+
+    @property
+    def _threads(self) -> int:
+        return int(self._numbers("SELECT current_setting('threads') AS threads")["threads"][0])
 
     @property
     def _steps(self) -> str:
@@ -244,8 +307,9 @@ class DuckDBPairs:
         """The keys of some groups, in the order of their codes in `index`."""
         return keys_of_codes(self.records, "groups", "group_code", index)
 
-    def _priority(self, table: str) -> str:
-        return DuckDBDialect().priority(self.records.seed, [f"{table}.{name}" for name in ("unit", *self.key_names)])
+    @property
+    def _priority(self) -> str:
+        return DuckDBDialect().priority(self.records.seed, [f"pairs.{name}" for name in ("unit", *self.key_names)])
 
     def _numbers(self, sql: str) -> dict[str, NDArray[np.int64]]:
         table = fetch(self.connection, sql)
