@@ -206,7 +206,9 @@ def sized(texts: dict[str, list[str]], engine: Engine, relation: Relation, *keys
 
 
 WIDE = Scan("rows", {"user": "user", "item": "item", "x": "x", "y": "y"}, "user", unit_kind="user")
-BESIDE = Join(WIDE, Values(("n",), (("1",),)), "inner", ())
+ONE = Filter(Values(("n",), (("1",), ("2",))), read_expression("n = 1"))
+"""One row, which the statement alone does not say: a join with it may multiply rows."""
+BESIDE = Join(WIDE, ONE, "inner", ())
 GROUPED = Fold(BESIDE, ("user", "x", "y"), {"n": Folded("count")})
 BELOW = (("user", "user", "user"), ("x", "x", "x"), ("y", "y", "y"))
 
@@ -268,7 +270,7 @@ def test_lists_behind_a_join_are_short() -> None:
     texts = {"item": ["a,b", ",".join(["x" * 100] * 11)], "x": ["", ""], "y": ["", ""]}
     lists = Select(WIDE, {"user": "user"}, {"parts": read_expression("string_split(item, ',')")})
     assert sized(texts, DuckDBEngine(), lists, "len(parts)") == {(2,): 1, (11,): 1}
-    joined = Join(lists, Values(("n",), (("1",),)), "inner", ())
+    joined = Join(lists, ONE, "inner", ())
     assert sized(texts, DuckDBEngine(), joined, "len(parts)") == {(2,): 1, (None,): 1}
 
 

@@ -73,6 +73,8 @@ NOT_LIMITED: Final[dict[str, tuple[str, ...]]] = {
         "engines/spark/resolve.py::resolve::LONGEST_KEY-1",
     ),
     "which texts are behind a join: those have a limit of their own": (
+        "engines/derived.py::_combine::LONGEST_KEY",
+        "engines/derived.py::_fold::LONGEST_KEY",
         "engines/duckdb/resolve.py::resolve::LONGEST_KEY",
         "engines/spark/resolve.py::resolve::LONGEST_KEY-2",
     ),

@@ -31,8 +31,8 @@ MUTANTS: Final = (
     Mutant(
         "joined-texts-of-any-length",
         "engines/derived.py",
-        "views.append(_shortened(write(side, own, writer), owners[number].columns, writer))",
-        "views.append(write(side, own, writer))",
+        "replace(found[number], view=_shortened(views[number], owners[number].columns, writer).view)",
+        "found[number]",
         "texts behind a join are short",
         (_ROOM, _SHORT),
     ),
@@ -47,7 +47,7 @@ MUTANTS: Final = (
     Mutant(
         "long-steps-behind-a-join",
         "engines/derived.py",
-        "return replace(written, longest=LONGEST_JOINED) if has_join(relation) else written",
+        "return replace(written, longest=LONGEST_JOINED)",
         "return written",
         "what is computed behind a join is short",
         (_STEPS,),

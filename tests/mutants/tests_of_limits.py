@@ -46,14 +46,11 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "cli/sql.py::read_query::MOST_BYTES-2": (f"{_REFUSED}test_a_file_of_statements_has_a_length",),
     "engines/buckets.py::_sums::LARGEST_RECORD-1": _ADDED,
     "engines/buckets.py::_sums::LARGEST_RECORD-2": _ADDED,
-    "engines/derived.py::_fold::LONGEST_JOINED": (
-        f"{_JOINS}test_the_least_and_largest_texts_behind_a_join_share[duckdb]",
-    ),
+    "engines/derived.py::_join::LONGEST_JOINED": (f"{_JOINS}test_steps_and_keys_behind_a_join_are_short[duckdb]",),
     "engines/derived.py::_join::MOST_ROWS": ("tests/engines/test_joins.py::test_a_limit_that_nobody_gives",),
     "engines/derived.py::_shortened::LONGEST_JOINED": (
         f"{_JOINS}test_texts_of_a_row_behind_a_join_are_short_together[duckdb]",
     ),
-    "engines/derived.py::_write::LONGEST_JOINED": (f"{_JOINS}test_steps_and_keys_behind_a_join_are_short[duckdb]",),
     "engines/duckdb/distinct.py::_elect::MOST_RELEASED": (f"{_CUT}test_an_election_has_room_for_so_many_values",),
     "engines/duckdb/expressions.py::Steps.add::_MOST_LEVELS": _end("levels of an expression"),
     "engines/duckdb/expressions.py::Steps.__init__::LONGEST_KEY": (f"{_CUT}test_a_long_step_is_null",),

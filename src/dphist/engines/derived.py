@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from dphist.engines.duckdb.types import LONGEST_JOINED, LONGEST_KEY
 from dphist.engines.expressions import Column, Expression
-from dphist.engines.joins import MOST_ROWS, Side, Words, has_join, is_unique, joined_sql, limited_sql, together
+from dphist.engines.joins import MOST_ROWS, Side, Words, is_unique, joined_sql, limited_sql, together
 from dphist.engines.parser import read_unit
 from dphist.engines.query import GroupByQuery, Key, parse_unit
 from dphist.engines.relations import (
@@ -187,11 +187,6 @@ def check_owner(derived: Derived, query: GroupByQuery, expressions: Mapping[str,
 
 
 def _write(relation: Relation, wanted: Sequence[str], writer: Writer) -> Written:
-    written = _written(relation, wanted, writer)
-    return replace(written, longest=LONGEST_JOINED) if has_join(relation) else written
-
-
-def _written(relation: Relation, wanted: Sequence[str], writer: Writer) -> Written:
     match relation:
         case Scan():
             return writer.scan(relation, wanted)
@@ -201,10 +196,11 @@ def _written(relation: Relation, wanted: Sequence[str], writer: Writer) -> Writt
             kept = {name: source for name, source in relation.kept.items() if name in wanted}
             computed = {name: one for name, one in relation.computed.items() if name in wanted}
             read = [name for one in computed.values() for name in one.columns]
-            return writer.select(write(relation.child, [*kept.values(), *read], writer), kept, computed)
+            child = write(relation.child, [*kept.values(), *read], writer)
+            return replace(writer.select(child, kept, computed), longest=child.longest)
         case Filter():
             child = write(relation.child, [*wanted, *relation.condition.columns], writer)
-            return writer.filter(child, relation.condition, wanted)
+            return replace(writer.filter(child, relation.condition, wanted), longest=child.longest)
         case Join():
             return _join(relation, wanted, writer)
         case Matching():
@@ -221,7 +217,7 @@ def _join(relation: Join, wanted: Sequence[str], writer: Writer) -> Written:
     views = []
     for number, side in enumerate(sides):
         own = [name for name in wanted if name in side.names] + [pair[number] for pair in relation.pairs]
-        views.append(_shortened(write(side, own, writer), owners[number].columns, writer))
+        views.append(write(side, own, writer))
     keys: tuple[list[str], list[str]] = ([], [])
     once = [is_unique(side, [pair[number] for pair in relation.pairs]) for number, side in enumerate(sides)]
     for one, other in relation.pairs:
@@ -240,15 +236,17 @@ def _join(relation: Join, wanted: Sequence[str], writer: Writer) -> Written:
     # On the left are the private rows; of two private sides the one whose rows have one partner at most.
     first = int((public[0] and not public[1]) or (once[0] and not once[1] and not any(public)))
     word = ("RIGHT JOIN" if first else "LEFT JOIN") if relation.kind == "left" else "JOIN"
-    left, right = found[first], found[1 - first]
     if once[1 - first] or public[first]:
-        return writer.define(joined_sql(left, right, word, columns))
-    unit = next(name for name in owners[first].columns if name in views[first].types)
-    return writer.define(
-        limited_sql(
-            left, right, word, columns, f"{left.alias}.{writer.quote(unit)}", writer.most_rows or MOST_ROWS, writer
-        )
+        written = writer.define(joined_sql(found[first], found[1 - first], word, columns))
+        return replace(written, longest=min(view.longest for view in views))
+    left, right = (
+        replace(found[number], view=_shortened(views[number], owners[number].columns, writer).view)
+        for number in (first, 1 - first)
     )
+    unit = next(name for name in owners[first].columns if name in views[first].types)
+    most = writer.most_rows or MOST_ROWS
+    written = writer.define(limited_sql(left, right, word, columns, f"{left.alias}.{writer.quote(unit)}", most, writer))
+    return replace(written, longest=LONGEST_JOINED)
 
 
 def _shortened(written: Written, units: Sequence[str], writer: Writer) -> Written:
@@ -280,7 +278,8 @@ def _match(relation: Matching, wanted: Sequence[str], writer: Writer) -> Written
     columns = ", ".join(f"a.{writer.quote(name)}" for name in wanted)
     word = "NOT IN" if relation.negated else "IN"
     values = f"SELECT DISTINCT {among} FROM {listed.view} AS b" + (f" WHERE {among} IS NOT NULL" if of_units else "")
-    return writer.define(f"SELECT {columns}\nFROM {child.view} AS a\nWHERE {value} {word} ({values})")
+    written = writer.define(f"SELECT {columns}\nFROM {child.view} AS a\nWHERE {value} {word} ({values})")
+    return replace(written, longest=child.longest)
 
 
 def _combine(relation: Combine, wanted: Sequence[str], writer: Writer) -> Written:
@@ -289,7 +288,8 @@ def _combine(relation: Combine, wanted: Sequence[str], writer: Writer) -> Writte
     left = write(relation.left, [one for _, one, _ in columns], writer)
     right = write(relation.right, [other for _, _, other in columns], writer)
     units = (owner(relation.left).columns, owner(relation.right).columns)
-    if has_join(relation):
+    longest = min(left.longest, right.longest)
+    if longest < LONGEST_KEY:
         left, right = _shortened(left, units[0], writer), _shortened(right, units[1], writer)
     sides: tuple[list[str], list[str]] = ([], [])
     for place, (_, one, other) in enumerate(columns, 1):
@@ -314,14 +314,15 @@ def _combine(relation: Combine, wanted: Sequence[str], writer: Writer) -> Writte
             f"\nHAVING {found} {sides_of_group[relation.kind]}"
         )
     )
-    return writer.define(f"SELECT {listed}\nFROM (\n  {first}\n  UNION ALL\n  {second}\n) AS rows_of_both{equal}")
+    written = writer.define(f"SELECT {listed}\nFROM (\n  {first}\n  UNION ALL\n  {second}\n) AS rows_of_both{equal}")
+    return replace(written, longest=longest)
 
 
 def _fold(relation: Fold, wanted: Sequence[str], writer: Writer) -> Written:
     aggregates = {name: folded for name, folded in relation.aggregates.items() if name in wanted}
     read = [folded.column for folded in aggregates.values() if folded.column is not None]
     child = write(relation.child, [*relation.keys, *read], writer)
-    if has_join(relation):
+    if is_short := child.longest < LONGEST_KEY:
         child = _shortened(child, owner(relation.child).columns, writer)
     columns = {}
     for name in relation.keys:
@@ -329,11 +330,12 @@ def _fold(relation: Fold, wanted: Sequence[str], writer: Writer) -> Written:
         columns[name] = writer.key(f"a.{writer.quote(name)}", child.types[name], role)[0]
     # The least and the largest may be of rows of their own.
     kept = len([folded for folded in aggregates.values() if folded.function in ("min", "max")])
-    longest = LONGEST_JOINED // max(kept, 1) if has_join(relation) else None
+    longest = child.longest // max(kept, 1) if is_short else None
     columns |= {name: _folded(folded, child, writer, longest) for name, folded in aggregates.items()}
     listed = ", ".join(f"{sql} AS {writer.quote(name)}" for name, sql in columns.items())
     groups = ", ".join(str(place) for place in range(1, len(relation.keys) + 1))
-    return writer.define(f"SELECT {listed}\nFROM {child.view} AS a" + (f"\nGROUP BY {groups}" if groups else ""))
+    written = writer.define(f"SELECT {listed}\nFROM {child.view} AS a" + (f"\nGROUP BY {groups}" if groups else ""))
+    return replace(written, longest=child.longest)
 
 
 def _folded(folded: Folded, child: Written, writer: Writer, longest: int | None) -> str:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from dphist.engines.relations import Combine, Filter, Fold, Join, Matching, Relation, Select, Values
+from dphist.engines.relations import Combine, Filter, Fold, Matching, Relation, Select, Values
 
 MOST_ROWS: Final = 65_536
 """How many rows of one unit a join makes of rows with several partners, unless a statement says otherwise."""
@@ -70,19 +70,6 @@ def is_unique(relation: Relation, columns: Sequence[str]) -> bool:
             return relation.kind != "union all" and set(relation.names) <= set(columns)
         case Values():
             return len(relation.rows) <= 1
-        case _:
-            return False
-
-
-def has_join(relation: Relation) -> bool:
-    """Whether rows may have been multiplied before."""
-    match relation:
-        case Join():
-            return True
-        case Fold() | Select() | Filter() | Matching():
-            return has_join(relation.child)
-        case Combine():
-            return has_join(relation.left) or has_join(relation.right)
         case _:
             return False
 

@@ -83,13 +83,20 @@ def doubtful(tables: Mapping[str, Table]) -> list[str]:
         " costs of both are added up as if these were the same people. Are they?"
         for number, one in enumerate(private)
         for other in private[number + 1 :]
-        if one.unit != other.unit and _named(one) == _named(other) and _overlap(one.source, other.source)
+        if _of_one_name(one, other) and _overlap(one.source, other.source)
     ]
 
 
-def _named(table: Table) -> tuple[str, ...]:
-    """The names of the parts of a unit, in any case of its letters."""
-    return tuple(part.name.casefold() for part in parse_unit(str(table.unit)))
+def _of_one_name(one: Table, other: Table) -> bool:
+    """Whether two units have one name, in any case of its letters, and are written in two ways."""
+    names, values = zip(
+        *(
+            ([part.name.casefold() for part in parts], [(part.expression or part.name).strip() for part in parts])
+            for parts in (parse_unit(str(table.unit)) for table in (one, other))
+        ),
+        strict=True,
+    )
+    return bool(names[0] == names[1] and values[0] != values[1])
 
 
 def _overlap(one: object, other: object) -> bool:
