@@ -5,15 +5,17 @@ import pkgutil
 import re
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import dphist.mechanisms
 import dphist.privacy
 from dphist.explanations import pages, references
+from dphist.ledger.accountant import price
 from dphist.mechanisms.base import Mechanism
 from dphist.mechanisms.counts import CountNoise
+from dphist.privacy.events import Event
 from dphist.publish.totals import noisy_units
 
 SEARCHES = {"dphist.privacy.search", "dphist.privacy.correlated_design"}
@@ -23,6 +25,7 @@ NO_ACCOUNTING = {
     "adaptive": {"Rule", "smallest_threshold"},
     "composition": {"PrivacyCost", "epsilon_from_rho", "smallest_std"},
     "discrete_gaussian": {"theta"},
+    "events": {kind.__name__ for kind in get_args(Event)} | {"from_data"},
     "filters": {"Amount", "largest_rho", "value"},
     "gaussian": {"largest_mu", "quantile_for_infinity", "raise_for_rounding"},
     "ranked": {"smallest_threshold", "threshold", "threshold_paper"},
@@ -61,7 +64,9 @@ def mechanisms() -> Iterator[tuple[str, Any]]:
                 yield name, thing
 
 
-PROVED = dict([*accounting(), *mechanisms(), ("CountNoise", CountNoise), ("noisy_units", noisy_units)])
+PROVED = dict(
+    [*accounting(), *mechanisms(), ("CountNoise", CountNoise), ("noisy_units", noisy_units), ("price", price)]
+)
 
 
 def anchors(page: str) -> set[str]:

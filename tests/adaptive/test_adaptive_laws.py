@@ -13,6 +13,7 @@ import dphist as dp
 from adaptive_tables import codes_of, zipf
 from dphist.engines.base import LocalGroups
 from dphist.engines.memory import MemoryPairs
+from dphist.ledger.accountant import price
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE
 from dphist.mechanisms.voting import calibrate as voting_calibrate
@@ -20,7 +21,6 @@ from dphist.mechanisms.weights import next_weights
 from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.planning import Plan, storage
 from dphist.privacy.adaptive import Rule, delta_infinity
-from dphist.publish.charge import spend_of_plan
 from dphist.selection import choice
 from dphist.selection.choice import DEGREE_EDGES, decide, noisy_degrees
 from dphist.selection.rounds import select
@@ -109,9 +109,9 @@ def test_a_choice_is_noised_and_paid_for(asked: dict[str, Any]) -> None:
     assert float(pure) == pytest.approx(0.02 + 0.05)
     assert Fraction(decided.request.mechanism_epsilon) + pure <= 1
     assert decided.request.mechanism_epsilon == plan.request.mechanism_epsilon == pytest.approx(0.93)
-    cost = spend_of_plan(plan, "unit").cost(1.0)
+    cost = price(plan.event, 1.0)
     for branch in plan.branches:
-        own = branch.cost(plan.request.mechanism_epsilon, 1.0)
+        own = price(branch.event(plan.request.mechanism_epsilon), 1.0)
         assert branch.delta(plan.request.mechanism_epsilon) <= 1e-6
         assert cost.rho > own.rho
         assert cost.mu > own.mu

@@ -14,6 +14,7 @@ import dphist as dp
 from adaptive_tables import chosen, codes_of, counted, zipf
 from dphist.engines.base import LocalGroups
 from dphist.engines.memory import MemoryPairs
+from dphist.ledger.accountant import price
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, SCALE_BITS
@@ -22,7 +23,6 @@ from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.planning import Plan
 from dphist.privacy.gaussian import delta_gaussian
 from dphist.privacy.voting import delta_of
-from dphist.publish.charge import spend_of_plan
 from dphist.selection import counting
 from dphist.selection.counting import Classes, edges
 from dphist.selection.rounds import select
@@ -165,7 +165,7 @@ def test_everything_that_is_drawn_costs_what_the_plan_says(
         max(of_classes),
         *of_sums,
     ]
-    cost = spend_of_plan(plan, "unit").cost(2.0)
+    cost = price(plan.event, 2.0)
     if isinstance(plan.mechanism, AdaptiveGaussian):
         mu = math.sqrt(math.fsum(part**2 for part in parts))
         assert mu <= plan.mechanism.mu <= mu * (1 + 1e-9)

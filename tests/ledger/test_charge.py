@@ -20,6 +20,7 @@ from dphist.cli.ledger import declared_cost
 from dphist.errors import BudgetExceeded, EngineFailure, InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.ledger import DataSet, Ledger
+from dphist.ledger.accountant import price
 from dphist.ledger.dataset import Protects, recommend
 from dphist.lists import session as session_file
 from dphist.noise import entropy as entropy_module
@@ -27,7 +28,8 @@ from dphist.planning import Plan
 from dphist.privacy.composition import of_pure
 from dphist.privacy.filters import Accountant, amount, value
 from dphist.publish import run as releasing
-from dphist.publish.charge import NOT_RECORDED, spend_of_plan, spend_of_top_k
+from dphist.publish.charge import NOT_RECORDED
+from dphist.publish.spends import spend_of_plan, spend_of_top_k
 
 USERS = 400
 TABLE = pa.table(
@@ -257,9 +259,9 @@ def test_a_refusal_says_what_fits_and_it_does(ledger: str) -> None:
     with Ledger(ledger) as opened:
         dataset, left = opened.left("small")
     smaller = spend_of_plan(dp.plan(epsilon=epsilon, delta=1e-8, max_groups=20), "user")
-    assert amount(smaller.cost(0.5), "gdp").within(left)
+    assert amount(price(smaller.event, 0.5), "gdp").within(left)
     larger = spend_of_plan(dp.plan(epsilon=epsilon * 1.05, delta=1e-8, max_groups=20), "user")
-    assert not amount(larger.cost(0.5), "gdp").within(left)
+    assert not amount(price(larger.event, 0.5), "gdp").within(left)
     assert dataset.name == "small"
 
 
@@ -292,22 +294,22 @@ def test_a_release_of_the_whole_budget_fits_a_basic_ledger_exactly(ledger: str) 
 
 def test_every_branch_of_a_choice_is_paid_for() -> None:
     plan = dp.plan(epsilon=1, delta=1e-8, total=True)
-    whole = spend_of_plan(plan, "user").cost(1.0)
+    whole = price(plan.event, 1.0)
     pure = [plan.request.choice_epsilon, 0.05]
     for branch in (plan.mechanism, *plan.alternatives):
-        one = branch.cost(plan.request.mechanism_epsilon, 1.0)
+        one = price(branch.event(plan.request.mechanism_epsilon), 1.0)
         assert whole.mu**2 >= one.mu**2 + sum(1.25 * e**2 for e in pure)
         assert whole.rho_delta >= one.rho_delta
     assert (whole.epsilon, whole.delta) == (1.0, 1e-8)
     decided = Plan(plan.request, plan.mechanism)
-    assert spend_of_plan(decided, "user").cost(1.0).mu < whole.mu
+    assert price(decided.event, 1.0).mu < whole.mu
 
 
 def test_top_k_plans_are_made_anew_with_their_own_options() -> None:
     for method, groups in (("from-top", 3), ("ranked", None)):
         plan = dp.plan_top_k(k=3, epsilon=1, delta=1e-6, method=method, max_groups=groups)  # type: ignore[arg-type]
         spend = spend_of_top_k(plan, "user")
-        assert spend.with_epsilon(1.0).cost(1.0) == spend.cost(1.0)
+        assert spend.plan.with_epsilon(1.0).event == spend.event
 
 
 @pytest.mark.parametrize(("releases", "expected"), [(1, "basic"), (2, "gdp"), (100, "gdp")])

@@ -16,11 +16,13 @@ import dphist as dp
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.errors import BudgetExceeded, UnusableLedger
 from dphist.ledger import DataSet, Entry, Ledger, chain, database
-from dphist.mechanisms.base import pure_cost
+from dphist.ledger.accountant import price
+from dphist.mechanisms.base import counter_event
 from dphist.planning import Plan
 from dphist.privacy.composition import PrivacyCost, of_pure
 from dphist.privacy.filters import ACCOUNTANTS, Amount, amount
-from dphist.publish.charge import Charge, spend_of_plan
+from dphist.publish.charge import Charge
+from dphist.publish.spends import spend_of_plan
 
 COST = of_pure(0.125, 1e-8)
 
@@ -47,10 +49,10 @@ def test_the_choice_and_the_total_are_part_of_what_a_plan_costs(options: dict[st
     request = plan.request
     epsilon = request.choice_epsilon if extra == "choice" else 1 / (request.total_scale or 1)
     assert epsilon > 0.01
-    charged = spend_of_plan(plan, "user").cost(1.0)
+    charged = price(plan.event, 1.0)
     for branch in plan.branches:
         for accountant in ACCOUNTANTS:
-            parts = [branch.cost(request.mechanism_epsilon, 1.0), pure_cost(epsilon, 1.0)]
+            parts = [price(branch.event(request.mechanism_epsilon), 1.0), price(counter_event(epsilon), 1.0)]
             parts = [replace(part, delta=0.0) for part in parts] if accountant == "basic" else parts
             owed = amount(parts[0], accountant) + amount(parts[1], accountant)
             paid = amount(charged, accountant)
@@ -61,11 +63,11 @@ def test_a_choice_costs_as_much_as_its_most_expensive_branch() -> None:
     """Whichever comes first, since the data decides which is run."""
     plan = dp.plan(epsilon=1, delta=1e-8)
     assert len(plan.branches) > 1
-    costs = [branch.cost(plan.request.mechanism_epsilon, 1.0) for branch in plan.branches]
+    costs = [price(branch.event(plan.request.mechanism_epsilon), 1.0) for branch in plan.branches]
     assert any(cost.mu != costs[0].mu for cost in costs)
     for first in plan.branches:
         others = tuple(branch for branch in plan.branches if branch is not first)
-        charged = spend_of_plan(Plan(plan.request, first, others), "user").cost(1.0)
+        charged = price(Plan(plan.request, first, others).event, 1.0)
         for cost in costs:
             for part in fields(PrivacyCost):
                 if part.name not in ("epsilon", "delta"):  # which the plan states as a whole
@@ -81,8 +83,8 @@ def test_what_is_reserved_is_what_was_checked(address: str) -> None:
     charge.close()
     with Ledger(address) as opened:
         entries = opened.entries("people")
-    assert entries[1].cost == owed.cost(1.0)
-    assert entries[1].total == amount(owed.cost(1.0), "basic")
+    assert entries[1].cost == price(owed.event, 1.0)
+    assert entries[1].total == amount(price(owed.event, 1.0), "basic")
 
 
 def test_a_spend_larger_than_what_is_left_is_refused(address: str) -> None:
@@ -171,7 +173,7 @@ def test_every_part_of_an_entry_is_in_its_hash(address: str) -> None:
 def test_a_choice_is_charged_with_the_delta_of_its_worst_branch(epsilon: float, delta: float) -> None:
     """At the decimal that names epsilon: where the parts of a branch add up to more than it, delta is no bound."""
     plan = dp.plan(epsilon=epsilon, delta=delta)
-    cost = spend_of_plan(plan, "user").cost(epsilon)
+    cost = price(plan.event, epsilon)
     below = math.nextafter(plan.request.mechanism_epsilon, 0.0)
     assert cost.delta >= max(branch.delta(below) for branch in plan.branches)
     assert cost.delta == delta  # which fits a budget of just that

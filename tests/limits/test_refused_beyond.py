@@ -28,6 +28,7 @@ from dphist.engines.query import Files, GroupByQuery, Key, PerformanceSettings, 
 from dphist.errors import DphistError
 from dphist.flexible.bucketing import Buckets, Grid
 from dphist.histogram import ContributionBounds
+from dphist.ledger.accountant import price
 from dphist.ledger.dataset import DataSet
 from dphist.measures import Measure, NoisyMeasure
 from dphist.mechanisms import base
@@ -44,6 +45,7 @@ from dphist.noise.tails import log_max_tail, log_sum_tail
 from dphist.planning import storage
 from dphist.privacy import truncated_laplace
 from dphist.privacy.composition import PrivacyCost
+from dphist.privacy.events import GaussianEvent
 from dphist.quantiles import Tree
 
 SUM: dict[str, Any] = {"kind": "sum", "column": "n", "lower": 0.0, "upper": 1.0}
@@ -122,8 +124,9 @@ LIMITS: dict[str, tuple[Call, Any, Any]] = {
     "least epsilon of bounds": (lambda x: dp.bounds(PEOPLE, unit="u", column="n", epsilon=x), 1e-9, 0.99e-9),
     "epsilon of a data set": (data_set, 30.0, 30.1),
     "epsilon of what was spent elsewhere": (lambda x: declared_cost(x, 0.0, None, None), 1e6, 1.01e6),
-    "epsilon of a composition": (lambda x: plan().mechanism.cost(1.0, x), 30.0, 30.1),
+    "epsilon of a composition": (lambda x: price(plan().mechanism.event(1.0), x), 30.0, 30.1),
     "a cost": (lambda x: PrivacyCost(x, 0.0, 0.0, 0.0, 0.0, 0.0), 1e140, 1.01e140),
+    "a number of an event": (GaussianEvent, 1e140, 1.01e140),
     "distinct values": (lambda x: measure(kind="distinct", upper=x), 2.0**20, 2.0**20 + 1),
     "records of a unit": (lambda x: measure(kind="filled", records=x), 2**20, 2**20 + 1),
     "least weight": (lambda x: measure(weight=x), 1e-6, 0.99e-6),
@@ -218,7 +221,7 @@ def test_more_draws_than_anybody_needs_are_refused(draw: Callable[..., object]) 
 
 
 def test_without_another_budget_a_cost_is_for_the_largest() -> None:
-    assert plan().mechanism.cost(1.0) == plan().mechanism.cost(1.0, 30.0)
+    assert price(plan().mechanism.event(1.0)) == price(plan().mechanism.event(1.0), 30.0)
 
 
 def test_a_decimal_of_a_frame_has_some_hundred_digits() -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
 import dphist as dp
+from dphist.ledger.accountant import price
 from dphist.mechanisms import (
     ContinualCounts,
     CorrelatedGaussian,
@@ -63,7 +64,7 @@ def test_a_coarse_lattice_is_paid_for() -> None:
     free = max(p - p * p / (7 + 1 / 0.35) for p in (1, 2, 3))
     assert worst > free * 1.001
     mu = math.sqrt(worst) / 4.0
-    assert mechanism.cost(1.0).mu >= mu
+    assert price(mechanism.event(1.0)).mu >= mu
     assert mechanism.delta(0.1) >= float(delta_gaussian(mu, 0.1))
     assert mechanism.delta_noise(0.1) >= float(delta_gaussian(mu, 0.1))
 
@@ -97,8 +98,8 @@ def test_truncated_noise_costs_every_bar() -> None:
     shown = 1 - (1 - 1 / (2 + 2 * x)) ** 3
     assert mechanism.delta(3.0) == pytest.approx(shown, rel=1e-9)
     assert mechanism.delta(3.0) >= shown
-    assert mechanism.cost(1.0).mu_delta >= shown
-    assert mechanism.cost(1.0).mu_delta == pytest.approx(shown, rel=1e-9)
+    assert price(mechanism.event(1.0)).mu_delta >= shown
+    assert price(mechanism.event(1.0)).mu_delta == pytest.approx(shown, rel=1e-9)
 
 
 def test_calibration_is_checked_with_the_forward_map(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,5 +200,5 @@ def test_fewer_groups_never_cost_more() -> None:
         fewer = mechanism.with_groups(2)
         assert fewer is not None
         assert fewer.delta(0.1) < mechanism.delta(0.1)
-        assert fewer.cost(0.1).rho < mechanism.cost(0.1).rho
-        assert fewer.cost(0.1).rho_delta < mechanism.cost(0.1).rho_delta
+        assert price(fewer.event(0.1)).rho < price(mechanism.event(0.1)).rho
+        assert price(fewer.event(0.1)).rho_delta < price(mechanism.event(0.1)).rho_delta

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dphist.errors import InvalidParameter
+from dphist.ledger.accountant import price
 from dphist.mechanisms import (
     AdaptiveGaussian,
     CorrelatedGaussian,
@@ -32,11 +33,12 @@ from dphist.mechanisms import (
     ranked,
 )
 from dphist.mechanisms.adaptive import calibrate as adaptive
-from dphist.mechanisms.base import Mechanism, pure_cost, sampler_surcharge, with_pure_parts
+from dphist.mechanisms.base import Mechanism, counter_event, sampler_surcharge
 from dphist.planning import Request
 from dphist.planning.plan import choose
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy.composition import PrivacyCost, delta_from_rho, mu_of_pure, rho_of_pure
+from dphist.privacy.events import ComposedEvent
 from dphist.privacy.filters import ACCOUNTANTS, Amount, amount, delta_of_noise, limit, value
 from dphist.privacy.gaussian import delta_gaussian
 
@@ -79,7 +81,7 @@ def test_no_facet_claims_less_than_the_mechanism_itself_has(name: str) -> None:
     epsilon on; and a mu that comes from (epsilon, delta) says little below that epsilon.
     """
     made = ALL[name]
-    cost = made.cost(1.0)
+    cost = price(made.event(1.0))
     assert cost.epsilon == 1.0
     assert made.delta(math.nextafter(1.0, 0)) < cost.delta <= made.delta(1.0) * (1 + 1e-9) + 1e-15  # decimals
     for epsilon in (0.05, 0.3, 1.0, 2.0, 5.0) if "laplace" not in name else (1.0, 2.0, 5.0):
@@ -104,7 +106,7 @@ TENTHS: dict[str, Callable[[], Mechanism]] = {
 
 @pytest.mark.parametrize("name", TENTHS)
 def test_ten_releases_of_a_tenth_fit_into_a_budget(name: str) -> None:
-    cost = TENTHS[name]().cost(0.1, 1.0)
+    cost = price(TENTHS[name]().event(0.1), 1.0)
     whole = limit("basic", 1.0, 1e-6)
     assert amount(cost, "basic").times(10).within(whole)
     assert not amount(cost, "basic").times(11).within(whole)
@@ -113,7 +115,7 @@ def test_ten_releases_of_a_tenth_fit_into_a_budget(name: str) -> None:
 @pytest.mark.parametrize("name", GAUSSIAN)
 def test_gaussian_costs_are_those_of_their_noise(name: str) -> None:
     made = GAUSSIAN[name]
-    cost = made.cost(1.0)
+    cost = price(made.event(1.0))
     assert cost.rho == pytest.approx(cost.mu**2 / 2, rel=1e-9)
     assert cost.rho_delta == cost.mu_delta
     assert not cost.response_dominates
@@ -122,37 +124,37 @@ def test_gaussian_costs_are_those_of_their_noise(name: str) -> None:
 
 
 def test_formulas() -> None:
-    sparse = SparseGaussian(10, 16.0, 98.0, sums_sensitivity=0.1).cost(1.0)
+    sparse = price(SparseGaussian(10, 16.0, 98.0, sums_sensitivity=0.1).event(1.0))
     assert sparse.mu**2 == pytest.approx(10 * (1 / 256 + 0.01))
     assert sparse.mu_delta == pytest.approx(-np.expm1(10 * np.log(ndtr(97 / 16))), rel=1e-9)
-    laplace = LaplaceThreshold(2, 4.0, 70.0, sums_epsilon=0.5).cost(1.5)
+    laplace = price(LaplaceThreshold(2, 4.0, 70.0, sums_epsilon=0.5).event(1.5))
     assert laplace.rho == pytest.approx(2 * (rho_of_pure(0.25) + rho_of_pure(0.5)))
     assert laplace.mu**2 == pytest.approx(2 * (mu_of_pure(0.25) ** 2 + mu_of_pure(0.5) ** 2))
-    records = LaplaceRecords(1, 5, 5.0, 100.0).cost(1.0)
+    records = price(LaplaceRecords(1, 5, 5.0, 100.0).event(1.0))
     assert records.rho == pytest.approx(1 - 0.2 * (1 - math.exp(-1)) / math.sinh(0.2))
     assert records.rho < rho_of_pure(1.0)
     discrete = DiscreteGaussianThreshold(2, 20.0, 150.0)
-    assert discrete.cost(1.0).mu == mu_of_pure(1.0)
-    assert discrete.cost(1.0).mu_delta == math.nextafter(discrete.delta(1.0), 1)
+    assert price(discrete.event(1.0)).mu == mu_of_pure(1.0)
+    assert price(discrete.event(1.0)).mu_delta == math.nextafter(discrete.delta(1.0), 1)
     session = PURE["session"]
     assert isinstance(session, Ranked)
-    cost = session.cost(1.0)
+    cost = price(session.event(1.0))
     assert cost.mu**2 == pytest.approx(20 * mu_of_pure(session.symbol_epsilon / 2) ** 2)
     assert cost.rho == session.rho
     assert session.delta_infinity() <= cost.rho_delta <= session.delta_infinity() * (1 + 1e-5)
-    whole = TruncatedLaplace(Fraction(1, 4), 0, 1).cost(1.0)
+    whole = price(TruncatedLaplace(Fraction(1, 4), 0, 1).event(1.0))
     assert whole.mu_delta == 1.0
 
 
 def test_the_sampler_is_paid_at_the_epsilon_of_the_whole_budget() -> None:
     made = KnownGroups(50, 10, 8.0)
     for composed in (0.5, 10.0, 30.0):
-        assert made.cost(1.0, composed).mu_delta == math.nextafter(sampler_surcharge(composed, 50), 1)
+        assert price(made.event(1.0), composed).mu_delta == math.nextafter(sampler_surcharge(composed, 50), 1)
     with pytest.raises(InvalidParameter, match="at most 30"):
-        made.cost(1.0, 30.1)
+        price(made.event(1.0), 30.1)
     big = adaptive(1.0, 1e-8)
     assert isinstance(big, AdaptiveGaussian)
-    assert big.cost(1.0, 10.0).mu_delta == pytest.approx(big.delta_infinity(), rel=1e-6)
+    assert price(big.event(1.0), 10.0).mu_delta == pytest.approx(big.delta_infinity(), rel=1e-6)
 
 
 def test_a_profile_alone_is_a_pure_epsilon_with_delta() -> None:
@@ -160,18 +162,21 @@ def test_a_profile_alone_is_a_pure_epsilon_with_delta() -> None:
         def delta(self, epsilon: float) -> float:
             return 1e-5 * math.exp(-epsilon)
 
-    cost = Unknown().cost(0.5)
+    cost = price(Unknown().event(0.5))
     assert (cost.mu, cost.mu_delta, cost.rho_delta) == (mu_of_pure(0.5), cost.delta, cost.delta)
 
 
 def test_pure_parts_are_added() -> None:
-    main = SparseGaussian(10, 16.0, 98.0).cost(1.0, 2.0)
-    assert with_pure_parts(main, [], 2.0) is main
-    both = with_pure_parts(main, [0.02, 0.05], 2.0)
+    alone = SparseGaussian(10, 16.0, 98.0).event(1.0)
+    main = price(alone, 2.0)
+    both = price(ComposedEvent((alone, counter_event(0.02), counter_event(0.05))), 2.0)
     assert both.mu**2 == pytest.approx(main.mu**2 + mu_of_pure(0.02) ** 2 + mu_of_pure(0.05) ** 2)
     assert both.epsilon == pytest.approx(1.07)
-    assert both.mu_delta == pytest.approx(main.mu_delta + 2 * pure_cost(0.02, 2.0).mu_delta)
-    assert pure_cost(0.02, 2.0).delta == pure_cost(0.02, 2.0).rho_delta == sampler_surcharge(2.0, 1)
+    assert both.mu_delta == pytest.approx(main.mu_delta + 2 * price(counter_event(0.02), 2.0).mu_delta)
+    pure = price(counter_event(0.02), 2.0)
+    assert pure.delta == pure.rho_delta == sampler_surcharge(2.0, 1)
+    plan = choose(Request(1.0, 1e-6, max_groups=3))
+    assert plan.event.event == plan.mechanism.event(1.0)  # nothing is added where there is no such part
 
 
 # --- Exact laws: two releases of one shared group and one that only the unit is in -----------------------------------
@@ -207,7 +212,7 @@ def test_two_thresholded_releases_are_within_every_bound_and_not_without_d() -> 
     made = LaplaceThreshold(2, 2.0, 8.0)
     with_unit, without = laplace_laws(made, shared=9, reach=40)
     p2, q2 = np.outer(with_unit, with_unit).ravel(), np.outer(without, without).ravel()
-    cost = made.cost(1.0)
+    cost = price(made.event(1.0))
     for epsilon in (0.2, 0.7, 1.0, 1.5, 2.0, 4.0):
         true = max(hockey_stick(p2, q2, epsilon), hockey_stick(q2, p2, epsilon))
         for accountant in ("gdp", "zcdp"):
@@ -225,7 +230,7 @@ def test_one_noisy_count_attains_its_rho_and_a_smaller_one_fails() -> None:
     p, q = (np.exp(-np.abs(z - shift) / scale) for shift in (1, 0))
     p, q = p / p.sum(), q / q.sum()
     divergence = float((p * np.log(p / q)).sum())
-    rho = LaplaceThreshold(1, scale, 40.0).cost(1.0).rho
+    rho = price(LaplaceThreshold(1, scale, 40.0).event(1.0)).rho
     assert divergence <= rho <= divergence * (1 + 1e-9)
 
 
@@ -258,7 +263,7 @@ def test_rounded_gaussian_looks_are_a_gaussian_pair() -> None:
 
     p, q = law(1.0), law(0.0)
     p2, q2 = np.outer(p, p).ravel(), np.outer(q, q).ravel()
-    mu = KnownGroups(1, 1, std).cost(1.0).mu
+    mu = price(KnownGroups(1, 1, std).event(1.0)).mu
     check: Callable[[float, float], bool] = lambda m, e: hockey_stick(p2, q2, e) <= float(delta_gaussian(m, e))  # noqa: E731
     assert all(check(mu * math.sqrt(2), e) for e in (0.1, 0.5, 1.0, 3.0))
     assert not any(check(0.95 * mu * math.sqrt(2), e) for e in (0.5, 1.0, 3.0))

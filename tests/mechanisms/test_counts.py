@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import dphist as dp
 from dphist.errors import InvalidParameter
+from dphist.ledger.accountant import price
 from dphist.measures import Measure
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.adaptive import calibrate as calibrate_rounds
@@ -141,13 +142,13 @@ def test_the_counts_of_an_election_are_charged() -> None:
     pure = float(made.counts.pure_epsilon)
     keys = calibrate(1 - pure, 1e-8)
     assert made.vote_epsilon == pytest.approx(1 - pure, rel=1e-9)
-    assert made.cost(1.0).rho == pytest.approx(rho_of_pure(pure) + rho_of_pure(made.vote_epsilon))
-    assert made.cost(1.0).rho > keys.cost(1 - pure).rho
+    assert price(made.event(1.0)).rho == pytest.approx(rho_of_pure(pure) + rho_of_pure(made.vote_epsilon))
+    assert price(made.event(1.0)).rho > price(keys.event(1 - pure)).rho
     assert made.delta(1.0) >= delta_of(made.probabilities, 1.0 - pure)
     assert made.delta(0.1) >= -math.expm1(0.1 - pure) / (1 + math.exp(-pure))  # counts alone have that much
     assert made.delta(1.0) - delta_of(made.probabilities, made.vote_epsilon) >= sampler_surcharge(1.0, COUNTERS) * 0.999
     tiny = replace(made, vote_delta=1e-25)
-    assert tiny.cost(1.0).rho_delta >= sampler_surcharge(30.0, COUNTERS)
+    assert price(tiny.event(1.0)).rho_delta >= sampler_surcharge(30.0, COUNTERS)
     split = made.budget_split()
     assert split is not None
     assert split == pytest.approx({"election": 1 - pure, "histogram": 0.2 * pure, "counts": 0.8 * pure}, rel=1e-6)

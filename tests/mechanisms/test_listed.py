@@ -16,6 +16,7 @@ from scipy.stats import binom
 import dphist as dp
 from dphist.aggregates import Aggregate
 from dphist.audit import laws
+from dphist.ledger.accountant import price
 from dphist.measures import Measure, pure_epsilon
 from dphist.mechanisms import KnownDiscrete, KnownGroups, KnownLaplace
 from dphist.mechanisms.base import LARGEST_COUNT, GroupMechanism
@@ -78,7 +79,7 @@ def test_a_count_and_a_sum_share_one_pure_epsilon() -> None:
 def test_what_is_charged_covers_the_law() -> None:
     """A count and a sum in each of two groups, as rho and as mu: the loss is +-1/scale in each of four numbers."""
     mechanism = KnownLaplace(9, 2, 2.0, sums_epsilon=0.5)
-    cost = mechanism.cost(1.0)
+    cost = price(mechanism.event(1.0))
     up = np.arange(5)
     chances = binom.pmf(up, 4, 1 / (1 + math.exp(-0.5)))
     for epsilon in (0.0, 0.25, 0.5, 1.0, 1.5):
@@ -112,7 +113,7 @@ def test_every_candidate_meets_any_budget(
     spent += 0 if request.total_scale is None else 1 / Fraction(request.total_scale)
     assert spent <= Fraction(epsilon)
     assert mechanism.delta(math.nextafter(request.mechanism_epsilon, 0)) == 0
-    cost = mechanism.cost(request.mechanism_epsilon)
+    cost = price(mechanism.event(request.mechanism_epsilon))
     assert (cost.delta, cost.rho_delta, cost.mu_delta) == (0, 0, 0)
     if epsilon <= 30:
         assert spent >= Fraction(epsilon) * (1 - Fraction(1, 10**9))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dphist.errors import Infeasible, InvalidParameter
+from dphist.ledger.accountant import price
 from dphist.mechanisms.base import SAMPLER_ERROR, epsilon_at, sampler_surcharge
 from dphist.mechanisms.tuning import LATTICE_BITS
 from dphist.mechanisms.voting import MOST_SHARES, Voting, calibrate
@@ -62,17 +63,17 @@ def test_the_sampler_of_the_look_is_exact_enough() -> None:
 
 
 def test_costs() -> None:
-    cost = LOOK.cost(1.0, 2.0)
+    cost = price(LOOK.event(1.0), 2.0)
     assert LOOK.delta(math.nextafter(1.0, 0)) < cost.delta < LOOK.delta(1.0) + 1e-15
-    assert calibrate(0.1, 1e-8).cost(0.1, 2.0).delta <= 1e-8  # as a decimal, too
+    assert price(calibrate(0.1, 1e-8).event(0.1), 2.0).delta <= 1e-8  # as a decimal, too
     assert cost.rho == pytest.approx(rho_of_pure(0.1) + rho_of_pure(LOOK.vote_epsilon))
     assert cost.mu == pytest.approx(np.hypot(mu_of_pure(0.1), mu_of_pure(LOOK.vote_epsilon)))
     assert cost.rho_delta == cost.mu_delta
     expected = delta_of(LOOK.probabilities, LOOK.vote_epsilon) + sampler_surcharge(2.0, MOST_SHARES)
     assert cost.mu_delta == math.nextafter(expected, 1)
     tiny = Voting(0.9, 1e-25, 100, 0.1)  # so that the sampler's error shows
-    assert tiny.cost(1.0).rho_delta >= sampler_surcharge(30.0, MOST_SHARES) > 1e-16
-    assert BLIND.cost(1.0).rho == pytest.approx(rho_of_pure(1.0))
+    assert price(tiny.event(1.0)).rho_delta >= sampler_surcharge(30.0, MOST_SHARES) > 1e-16
+    assert price(BLIND.event(1.0)).rho == pytest.approx(rho_of_pure(1.0))
 
 
 def test_coins_have_the_rule_as_their_chance() -> None:

@@ -34,7 +34,7 @@ NO_LIMITS: Final[dict[str, tuple[str, ...]]] = {
     "shown alone: what it leaves out is elsewhere": (
         "cli/help.py::MOST_LINES", "errors.py::_LONGEST", "lists/running.py::MOST_DRAWN",
         "lists/running.py::MOST_KEPT", "notebook.py::_WIDEST", "show/of_release.py::_LONGEST",
-        "publish/charge.py::SMALLEST_SHARE", "show/table.py::MOST_LETTERS", "show/table.py::MOST_ROWS",
+        "publish/spends.py::SMALLEST_SHARE", "show/table.py::MOST_LETTERS", "show/table.py::MOST_ROWS",
         "show/charts.py::MOST_BARS", "show/charts.py::MOST_MOMENTS", "show/summary.py::_LONGEST_KEY",
         "sql/parse.py::_WIDEST", "stored.py::_LONGEST", "verification/claims.py::_LONGEST",
     ),

@@ -1438,14 +1438,14 @@ _CHARGING: Final = (
     Mutant(
         "charged-by-the-check-alone",
         "publish/charge.py",
-        "                    self._dataset,\n                    spend.cost(self._composed),\n",
-        "                    self._dataset,\n                    replace(spend.cost(self._composed), mu=0.0),\n",
+        "                    self._dataset,\n                    self._budget.price(spend.event),\n",
+        "                    self._dataset,\n                    replace(self._budget.price(spend.event), mu=0.0),\n",
         "what is charged is what the command costs",
         (f"{_SPENDS}test_what_is_reserved_is_what_was_checked",),
     ),
     Mutant(
         "choice-not-charged",
-        "publish/charge.py",
+        "planning/plan.py",
         'pure = [request.choice_epsilon] if request.choice != "given" else []',
         "pure: list[float] = []",
         "the choice from the data is paid for",
@@ -1453,7 +1453,7 @@ _CHARGING: Final = (
     ),
     Mutant(
         "total-not-charged",
-        "publish/charge.py",
+        "planning/plan.py",
         "pure += [1 / request.total_scale] if request.total_scale is not None else []",
         "pure += []",
         "the total is paid for",
@@ -1461,9 +1461,9 @@ _CHARGING: Final = (
     ),
     Mutant(
         "first-branch-charged",
-        "publish/charge.py",
-        "main = worst(branch.cost(epsilon, composed) for branch in branches)",
-        "main = branches[0].cost(epsilon, composed)",
+        "planning/plan.py",
+        "else WorstOfEvent(branches)",
+        "else branches[0]",
         "every branch of a choice is paid for",
         (
             f"{_CHARGE}test_every_branch_of_a_choice_is_paid_for",
@@ -1504,9 +1504,9 @@ _CHARGING: Final = (
     ),
     Mutant(
         "branches-charged-as-asked",
-        "publish/charge.py",
-        "max(own, request.delta)",
-        "0 * own + request.delta / 2",
+        "planning/plan.py",
+        "else max(delta, request.delta))",
+        "else request.delta / 2)",
         "a choice is charged with what each branch has",
         ("tests/ledger/test_spends.py::test_a_choice_is_charged_with_the_delta_of_its_worst_branch",),
     ),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 from dphist.errors import Infeasible, InvalidParameter, MissingExtra
+from dphist.ledger.accountant import price as price_of
 from dphist.mechanisms import SparseGaussian, epsilon_at
 from dphist.mechanisms.base import round_up_to_lattice
 from dphist.privacy import composition, filters
@@ -90,7 +91,7 @@ def golden_release() -> SparseGaussian:
 def test_golden_hundred_releases() -> None:
     """spec/unknown-domain.md: (epsilon 0.1, one group, delta0 = 1e-9), 100 times, epsilon at 1e-6."""
     made = golden_release()
-    cost = made.cost(epsilon_at(made, 1e-8 * (1 - 1e-12)))  # a hundred of them must not exceed 1e-6
+    cost = price_of(made.event(epsilon_at(made, 1e-8 * (1 - 1e-12))))  # a hundred of them must not exceed 1e-6
     assert cost.mu == pytest.approx(0.1)
     assert cost.mu_delta == pytest.approx(1e-9, rel=1e-3)
     found = {name: composed_epsilon(add([cost] * 100, name), name, 1e-6) for name in ACCOUNTANTS}
@@ -107,7 +108,7 @@ def test_golden_hundred_releases() -> None:
     ("groups", "std", "gap", "times"), [(1, 5.0, 30.0, 10), (10, 40.0, 260.0, 40), (3, 100.0, 700.0, 400)]
 )
 def test_losses_below_gdp_below_zcdp_for_gaussian_releases(groups: int, std: float, gap: float, times: int) -> None:
-    cost = SparseGaussian(groups, std, 1 + gap).cost(1.0)
+    cost = price_of(SparseGaussian(groups, std, 1 + gap).event(1.0))
     found = {name: composed_epsilon(add([cost] * times, name), name, 1e-5) for name in ACCOUNTANTS}
     assert epsilon_of_losses([cost] * times, 1e-5) <= found["gdp"] * (1 + 1e-6)
     assert found["gdp"] <= found["zcdp"]

@@ -21,10 +21,10 @@ from dphist.engines.base import Engine
 from dphist.engines.buckets import BUCKETS, LARGEST, OF_A_SIGN, SMALLEST, Of, upper_ends
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
+from dphist.ledger.accountant import price
 from dphist.measures import Measure
 from dphist.noise import DiscreteLaplace
 from dphist.noise.testing import SeededEntropy
-from dphist.publish.charge import spend_of_plan
 from dphist.selection.bounds import choose_bounds, read_sizes
 from dphist.verification.verify import examine
 from drawn_laws import recorded
@@ -120,8 +120,8 @@ def test_every_bucket_has_noise_of_the_scale_that_is_paid_for() -> None:
         Fraction(request.mechanism_epsilon) + Fraction(request.bounds_epsilon) + 1 / Fraction(request.total_scale) <= 1
     )
     assert request.mechanism_epsilon == pytest.approx(0.85)
-    with_rho = spend_of_plan(plan, "unit").cost(1.0).rho
-    assert with_rho > plan.mechanism.cost(request.mechanism_epsilon).rho + 2 * 0.05**2 / 2 * 0.9
+    with_rho = price(plan.event, 1.0).rho
+    assert with_rho > price(plan.mechanism.event(request.mechanism_epsilon)).rho + 2 * 0.05**2 / 2 * 0.9
 
 
 def people(x: NDArray[np.float64] | list[float | None]) -> pa.Table:

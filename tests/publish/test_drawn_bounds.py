@@ -15,6 +15,7 @@ import dphist as dp
 from dphist.engines.buckets import BUCKETS, OF_A_SIGN, upper_ends
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
+from dphist.ledger.accountant import price
 from dphist.measures import Measure
 from dphist.noise import DiscreteLaplace
 from dphist.publish.bounds import spend_of_bounds
@@ -72,7 +73,7 @@ def test_bounds_by_themselves_draw_what_they_charge(epsilon: float, of: Any) -> 
     assert len(histograms(draws)) == len(draws) > 0
     assert paid <= Fraction(epsilon)
     assert float(paid) == pytest.approx(epsilon, rel=1e-9)
-    assert spend_of_bounds(epsilon, "unit").cost(epsilon).epsilon == epsilon
+    assert price(spend_of_bounds(epsilon, "unit").event, epsilon).epsilon == epsilon
 
 
 @pytest.mark.parametrize("name", AUTO)

@@ -20,13 +20,13 @@ import dphist as dp
 from dphist.aggregates import Aggregate
 from dphist.engines.base import local_groups
 from dphist.histogram import ContributionBounds, Histogram
+from dphist.ledger.accountant import price
 from dphist.mechanisms.base import enforce_sparsity
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dphist.noise.laws import Law
 from dphist.planning import Plan
 from dphist.privacy.composition import delta_from_rho
 from dphist.privacy.gaussian import delta_gaussian
-from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Selection
 from dphist.publish.run import Work
 from drawn_laws import Draw, Integers, recorded
@@ -167,7 +167,7 @@ def test_the_noise_that_is_drawn_meets_the_budget(name: str) -> None:
     common = draws.pop(0).law if plan.mechanism.correlation else None
     own = draws.pop(0).law
     sums = [(a.sensitivity_steps, d.law) for a, d in zip(plan.request.measures, draws, strict=True)]
-    cost = spend_of_plan(plan, "unit").cost(1.0)
+    cost = price(plan.event, 1.0)
     assert cost.epsilon == 1.0
     assert cost.delta <= 1e-6
     mechanism: Any = plan.mechanism
@@ -198,7 +198,7 @@ def test_the_noise_that_is_drawn_meets_the_budget(name: str) -> None:
     else:
         assert isinstance(own, RoundedGaussian)
         mu = math.sqrt(squared_shift(groups, of_all, own, common, sums))
-        alone = mechanism.cost(float(left)).mu
+        alone = price(mechanism.event(float(left))).mu
         assert mu <= alone <= mu * (1 + 1e-6)
         assert cost.mu > alone  # the total is in the charge too
 

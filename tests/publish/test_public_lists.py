@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 import dphist as dp
 from dphist.cli.app import app
 from dphist.ledger import DataSet, Ledger
+from dphist.ledger.accountant import price
 from dphist.noise import sampling
 from dphist.planning.request import Request
 from dphist.privacy.filters import ACCOUNTANTS
-from dphist.publish.charge import spend_of_plan
 from dphist.verification.verify import examine
 from drawn_laws import recorded, silence
 from example_numbers import some
@@ -147,7 +147,7 @@ def test_a_pure_epsilon_is_charged_without_delta(tmp_path: Path, accountant: Any
     with Ledger(str(address), create=True) as ledger:
         ledger.create(DataSet("people", 1.2, 1e-6, "user", accountant))
     plan = dp.plan(epsilon=0.1, delta=0, no_groups=True)
-    cost = spend_of_plan(plan, "user").cost(1.2)
+    cost = price(plan.event, 1.2)
     assert (cost.epsilon, cost.delta, cost.rho_delta, cost.mu_delta) == (0.1, 0, 0, 0)
     found = dp.release(EVENTS, unit="user", plan=plan, ledger=address, dataset="people")
     found.write(tmp_path / "out.parquet")

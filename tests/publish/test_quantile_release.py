@@ -20,12 +20,12 @@ import dphist as dp
 from dphist.aggregates import Aggregate
 from dphist.cli.options import parse
 from dphist.errors import InvalidParameter
+from dphist.ledger.accountant import price
 from dphist.mechanisms.base import TREE_DRAW_ERROR, Kept, tree_surcharge
 from dphist.noise import DiscreteLaplace, RoundedGaussian, sampler_error
 from dphist.noise.laws import LARGEST_SCALE
 from dphist.noise.testing import SeededEntropy
 from dphist.planning import storage
-from dphist.publish.charge import spend_of_plan
 from dphist.publish.table import noisy_trees
 from dphist.quantiles import noisy_quantiles
 from dphist.selection import counting
@@ -228,7 +228,7 @@ def test_the_sampler_of_trees_has_its_part_of_delta() -> None:
     assert surcharge >= draws * 2.0**-116 * (1 + math.e)
     assert plan.mechanism.delta(1.0) <= 1e-24 - surcharge
     assert plan.mechanism.delta(1.0) + surcharge <= plan.delta <= 1e-24
-    cost, alone = spend_of_plan(plan, "unit").cost(2.0), plan.mechanism.cost(1.0, 2.0)
+    cost, alone = price(plan.event, 2.0), price(plan.mechanism.event(1.0), 2.0)
     assert cost.delta >= alone.delta + surcharge
     assert cost.mu_delta >= alone.mu_delta + tree_surcharge(2.0, draws)
     assert cost.rho_delta >= alone.rho_delta + tree_surcharge(2.0, draws)

@@ -13,14 +13,15 @@ import pytest
 import dphist as dp
 from dphist.engines.base import LocalGroups
 from dphist.errors import InvalidParameter, InvalidPlan
+from dphist.ledger.accountant import price
 from dphist.mechanisms import GroupMechanism, voting
 from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate
 from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.planning import storage
 from dphist.planning.describe import rates, rates_in_words
-from dphist.publish.charge import spend_of_plan
 from dphist.publish.explain import explain
 from dphist.publish.run import prepare_selection
+from dphist.publish.spends import spend_of_plan
 from drawn_laws import recorded
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
@@ -105,7 +106,7 @@ def test_the_choice_is_charged(tmp_path: Path) -> None:
     spend = spend_of_plan(plan, "user")
     for branch in plan.branches:
         assert branch.delta(0.98) <= 1e-6
-        assert spend.cost(1.0).mu > branch.cost(plan.request.mechanism_epsilon, 1.0).mu
+        assert price(spend.event, 1.0).mu > price(branch.event(plan.request.mechanism_epsilon), 1.0).mu
     ledger = str(tmp_path / "ledger.db")
     with dp.Ledger(ledger, create=True) as books:
         books.create(dp.DataSet("events", 20.0, 1e-3, "user", "gdp"))

@@ -171,8 +171,8 @@ def test_an_entry_that_paid_for_less_is_told(tmp_path: Path, monkeypatch: pytest
     found = dp.release(EVENTS, **OPTIONS, max_groups=3, mechanism="laplace", ledger=address, dataset="people")
     found.write(tmp_path / "out.parquet")
     assert not any(check.failed for check in examine(tmp_path / "out.parquet", ledger=address))
-    cost = dp.LaplaceThreshold._cost
-    monkeypatch.setattr(dp.LaplaceThreshold, "_cost", lambda *asked: replace(cost(*asked), mu=9.0))
+    price = DataSet.price
+    monkeypatch.setattr(DataSet, "price", lambda *asked: replace(price(*asked), mu=9.0))
     assert [check.name for check in examine(tmp_path / "out.parquet", ledger=address) if check.failed] == ["ledger"]
 
 

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from dphist.ledger.accountant import price
 from dphist.mechanisms import (
     ContinualCounts,
     CorrelatedTopK,
@@ -99,7 +100,7 @@ def test_from_top_costs_what_its_noise_does(max_groups: int | None, rounded: boo
     needed = np.clip(mechanism.threshold - 1 + z + 1 + 600, 0, 1200)  # Z >= T - 1 + Z0 + 1
     passes = [float(pmf @ -np.expm1(a * np.log1p(-np.minimum(tails[needed], 1 - 1e-15)))) for a in range(new + 1)]
     assert passes[new] <= mechanism.delta_infinity() <= passes[new] * (1 + 1e-6)
-    cost = mechanism.cost(1.0)
+    cost = price(mechanism.event(1.0))
     noise = profile(law, moved, 1.0)
     if rounded:
         assert isinstance(law, RoundedGaussian)
@@ -157,7 +158,7 @@ def test_correlated_top_k_costs_what_its_noise_does() -> None:
     weight = k + 1 / c0 + 1 / c
     squared = max(p - p * p / weight for q in range(k + 1) for p in (q, q + 1 / c0))
     mu = math.sqrt(squared) / own
-    cost = mechanism.cost(1.0)
+    cost = price(mechanism.event(1.0))
     assert mu <= cost.mu <= mu * (1 + 1e-6)
     nodes, weights = np.polynomial.hermite_e.hermegauss(200)
     hidden = ndtr((mechanism.threshold - 1 - common * nodes) / own) ** k
@@ -209,7 +210,7 @@ def test_counts_of_records_have_the_noise_they_cost(mechanism: LaplaceRecords | 
     bits = mechanism.lattice_bits if isinstance(mechanism, GaussianRecords) else 0
     assert kept.index.tolist() == [0, 1, 2, 3]  # nobody is in the other
     assert kept.noisy.tolist() == ((LARGEST[:4] << bits) + draw.noise).tolist()
-    cost = mechanism.cost(1.0)
+    cost = price(mechanism.event(1.0))
     if isinstance(draw.law, DiscreteLaplace):
         assert isinstance(mechanism, LaplaceRecords)
         assert 2 * 3 / draw.law.scale == mechanism.pure_epsilon
@@ -244,7 +245,7 @@ def test_a_node_of_a_stream_has_the_noise_it_costs(rounded: bool) -> None:
     new = 2 * (3 * tails[0] + 3 * tails[1])
     assert new <= mechanism.delta_infinity() <= new * (1 + (1e-3 if rounded else 1e-6))
     assert new + profile(draw.law, 6, 1.0) <= mechanism.delta(1.0) <= 1e-6
-    cost = mechanism.cost(1.0)
+    cost = price(mechanism.event(1.0))
     assert cost.rho >= rho
     assert cost.rho_delta >= new
     assert (cost.mu <= math.sqrt(2 * rho) * (1 + 1e-9)) is rounded

@@ -30,6 +30,7 @@ from dphist.engines.spark.engine import SparkEngine, is_here
 from dphist.engines.spark.session import SETTINGS
 from dphist.errors import DphistError
 from dphist.ledger import DataSet, Ledger
+from dphist.ledger.accountant import price
 from dphist.lists.continual import Continual
 from dphist.lists.session import Session
 from dphist.lists.top_k import release_largest, top_k
@@ -38,7 +39,6 @@ from dphist.planning import Plan, plan_for
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.top_k import METHODS, plan_top_k
 from dphist.privacy.composition import rho_of_pure
-from dphist.publish.charge import spend_of_plan
 from dphist.publish.result import Release
 from dphist.publish.run import prepare, release
 
@@ -439,8 +439,9 @@ def _unpaid() -> Iterator[str]:
     plan = plan_for(epsilon=1, delta=1e-6, total=True)
     request = plan.request
     pure = [request.choice_epsilon, 1 / (request.total_scale or 1)]
-    parts = max(branch.cost(request.mechanism_epsilon).rho for branch in plan.branches) + sum(map(rho_of_pure, pure))
-    if spend_of_plan(plan, UNIT).cost(request.epsilon).rho < parts * (1 - 1e-9) or request.choice_epsilon == 0:
+    branches = (branch.event(request.mechanism_epsilon) for branch in plan.branches)
+    parts = max(price(branch).rho for branch in branches) + sum(map(rho_of_pure, pure))
+    if price(plan.event, request.epsilon).rho < parts * (1 - 1e-9) or request.choice_epsilon == 0:
         yield "a total or a choice is not charged"
 
 

@@ -11,9 +11,11 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 from dphist import checks, stored
 from dphist.columns import Unit, unit_in_words, unit_of
 from dphist.errors import InvalidParameter, UnusableLedger
+from dphist.ledger.accountant import price
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.privacy import filters
 from dphist.privacy.composition import PrivacyCost
+from dphist.privacy.events import Event
 from dphist.privacy.filters import Accountant, Amount
 from dphist.privacy.gaussian import largest_mu
 
@@ -141,6 +143,10 @@ class DataSet:
             raise UnusableLedger(allowed, "others", "they were changed.")
         dataset._set_limits(limit)
         return dataset
+
+    def price(self, event: Event) -> PrivacyCost:
+        """What an event costs in this budget."""
+        return price(event, self.epsilon)
 
     def amount(self, cost: PrivacyCost) -> Amount:
         """What a cost adds to the two sums."""

@@ -27,11 +27,12 @@ from dphist.mechanisms.continual import calibrate
 from dphist.outputs import as_path, check_companion
 from dphist.planning.describe import check_neighbours, layout
 from dphist.planning.plan import STD_ERROR
-from dphist.publish.charge import Spend, charging, check_paid, receipt_of, spend_of_mechanism, terms_hash
+from dphist.publish.charge import charging, check_paid, receipt_of, terms_hash
 from dphist.publish.files import files_of
 from dphist.publish.heads import check_heads
 from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
 from dphist.publish.run import choose_engine
+from dphist.publish.spends import Calibrated, Spend, spend_of_mechanism
 
 STATE = "state.arrow"
 _IN = "The batch {batch!a} is in, as round {round:,}; dphist continual show prints and writes its counts, at no cost."
@@ -126,13 +127,8 @@ class Continual:
         check_heads(ledger, dataset, (folder,))
 
         def spend() -> Spend:
-            return spend_of_mechanism(
-                "continual", mechanism, epsilon, unit=protected, protects="event",
-                calibrate=lambda other: calibrate(other, delta, rounds, max_groups),
-                facts={
-                    "delta": delta, "rounds": rounds, "max_groups": max_groups, "stream": folder.name, "terms": terms
-                },
-            )  # fmt: skip
+            facts = {"rounds": rounds, "max_groups": max_groups, "stream": folder.name, "terms": terms}
+            return spend_of_mechanism("continual", Calibrated(mechanism, epsilon, delta), protected, facts, "event")
 
         with _creating(folder) as file, charging(ledger, dataset, spend) as charge:
             state = State({**settings, "ledger": receipt_of(charge)}, (), pa.table({}), np.zeros(0, np.int64), {})

@@ -27,17 +27,16 @@ from dphist.outputs import as_path, near
 from dphist.planning.describe import check_neighbours, layout, sentence
 from dphist.publish.charge import (
     Receipt,
-    Spend,
     charging,
     check_paid,
     receipt_of,
-    spend_of_mechanism,
     telling,
     terms_hash,
 )
 from dphist.publish.heads import check_heads
 from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
 from dphist.publish.run import choose_engine
+from dphist.publish.spends import Calibrated, Spend, spend_of_mechanism
 from dphist.words import hash_of, number
 
 _FORMAT: Final = "dphist-session"
@@ -174,16 +173,11 @@ class Session:
         check_heads(ledger, dataset, (target,))
 
         account = Account(protected, epsilon, delta, mechanism)
-        facts = {
-            "delta": delta, "results": results, "queries": queries, "session": target.name, "terms": terms_hash(account.terms)
-        }  # fmt: skip
 
         def spend() -> Spend:
-            return spend_of_mechanism(
-                "session", mechanism, epsilon, unit=protected,
-                calibrate=lambda other: calibrate(other, delta, results, shortlist, queries=queries),
-                facts=facts,
-            )  # fmt: skip
+            terms = terms_hash(account.terms)
+            facts = {"results": results, "queries": queries, "session": target.name, "terms": terms}
+            return spend_of_mechanism("session", Calibrated(mechanism, epsilon, delta), protected, facts)
 
         with creating(target, "session") as file, charging(ledger, dataset, spend) as charge:
             _store(file, replace(account, ledger=receipt_of(charge)))

@@ -18,11 +18,12 @@ from dphist.histogram import ContributionBounds, Histogram, largest_groups
 from dphist.mechanisms.base import ListMechanism
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.planning.top_k import Method, TopKPlan, plan_top_k
-from dphist.publish.charge import Receipt, charging, paid, paid_run, spend_of_top_k
+from dphist.publish.charge import Receipt, charging, paid, paid_run
 from dphist.publish.files import files_of
 from dphist.publish.record import TopKRecord
 from dphist.publish.result import Published
 from dphist.publish.run import choose_engine
+from dphist.publish.spends import spend_of_top_k
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -129,7 +130,7 @@ def release_largest(
         return privatise_largest(histogram, plan)
 
     with charging(ledger, dataset, lambda: spend_of_top_k(plan, unit_of(unit) if unit else "")) as charge:
-        return paid(charge, lambda: None, run)
+        return paid(charge, run)
 
 
 def privatise_largest(histogram: Histogram, plan: TopKPlan) -> TopK:

@@ -20,6 +20,7 @@ from dphist.mechanisms.base import (
     Fact,
     Floats,
     GroupMechanism,
+    error_of_draws,
     round_up_to_lattice,
     sampler_surcharge,
     with_sampler_error,
@@ -29,7 +30,7 @@ from dphist.mechanisms.tuning import LATTICE_BITS, Tuning
 from dphist.mechanisms.weights import share_selected
 from dphist.noise.laws import LARGEST_SCALE
 from dphist.privacy import adaptive as theory
-from dphist.privacy.composition import PrivacyCost, of_gaussian
+from dphist.privacy.events import ApproximateEvent, Event, GaussianEvent
 from dphist.privacy.gaussian import delta_gaussian, largest_mu, raise_for_rounding
 from dphist.special import ndtr, ndtri
 from dphist.words import enough, number
@@ -183,10 +184,11 @@ class AdaptiveGaussian(GroupMechanism):
         total = math.fsum(parts.values())
         return {name: part / total for name, part in parts.items()}
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+    @property
+    def noise_event(self) -> Event:
         """mu of all rounds, the histogram, the counts and the sums; d: a group that one unit alone sampled is selected."""
-        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.changed_counters)
-        return of_gaussian(self.mu * COST_UP, d, epsilon=epsilon, delta=self.delta(epsilon))
+        error = error_of_draws(self.changed_counters)
+        return ApproximateEvent(GaussianEvent(self.mu * COST_UP), self.delta_infinity(), error)
 
     def release_probability(self, count: float) -> float:
         """The probability that a group is released in which units have this much weight in all."""

@@ -1,6 +1,6 @@
 """The seam of mechanisms: what each of them can do. Planning, publishing, charging, verifying, reporting and auditing call it.
 
-`Mechanism` is what all share: a proved profile and a cost to add up. `GroupMechanism` noises the counts of groups, for a
+`Mechanism` is what all share: a proved profile and an event to add up. `GroupMechanism` noises the counts of groups, for a
 release; it also says which requests it serves, what it draws on other aggregates, and how it is described and stored. A new
 one is a file here and a line in `mechanisms/__init__.py`.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeAlias
@@ -28,7 +28,7 @@ from dphist.mechanisms.tuning import Tuning
 from dphist.noise import RoundedGaussian, delta_surcharge, sample
 from dphist.noise.laws import Law
 from dphist.privacy import sparse_gaussian as gshm
-from dphist.privacy.composition import PrivacyCost, mu_of_pure, of_pure, rho_of_pure, together
+from dphist.privacy.events import ApproximateEvent, Event, ProfileEvent, PureEvent
 from dphist.privacy.search import edge
 from dphist.special import ndtr, ndtri
 from dphist.words import enough, number
@@ -104,7 +104,7 @@ class Kept:
 
 
 class Mechanism:
-    """What every mechanism has: a name, a theorem with its assumption about the data, a proved profile, a cost."""
+    """What every mechanism has: a name, a theorem with its assumption about the data, a proved profile, an event."""
 
     __slots__ = ()
     name: ClassVar[str]
@@ -123,35 +123,24 @@ class Mechanism:
         """The trusted forward map: an upper bound on delta at epsilon, the sampler's own error included."""
         raise NotImplementedError
 
-    def cost(self, epsilon: float, composed_epsilon: float = LARGEST_EPSILON) -> PrivacyCost:
-        """What one run costs in every way of adding up. docs/composition.md has the table and the proofs.
+    def event(self, epsilon: float) -> ProfileEvent:
+        """What one run spends, its own profile read at `epsilon`. docs/composition.md has the table and the proofs.
 
-        `epsilon` is where the mechanism's own profile is read. `composed_epsilon` is the epsilon of the budget it is added up
-        in: the error of the noise sampler, a distance of s on either side, costs (1 + e^composed_epsilon) s there and is part
-        of every d.
-
-        A ledger reads epsilon and every delta as the shortest decimal that names the double, which may lie to either side of
-        it. So delta is that at the double below epsilon, and every delta is one double larger than computed.
+        A ledger reads epsilon and delta as the shortest decimal that names the double, which may lie to either side of it. So
+        delta is that at the double below epsilon, and one double larger than computed.
         """
-        if not 0 < composed_epsilon <= LARGEST_EPSILON:
-            raise InvalidParameter(
-                f"a budget with epsilon of at most {LARGEST_EPSILON:g}",
-                composed_epsilon,
-                "beyond it the noise samplers are not exact enough to add up.",
-            )
-        cost = self._cost(epsilon, composed_epsilon)
-        delta = max(cost.delta, self.delta(math.nextafter(epsilon, 0.0)))
-        return replace(cost, delta=_above(delta), rho_delta=_above(cost.rho_delta), mu_delta=_above(cost.mu_delta))
+        delta = self.delta(epsilon)
+        for_decimal = next_double(max(delta, self.delta(math.nextafter(epsilon, 0.0))))
+        return ProfileEvent(epsilon, min(for_decimal, 1.0), delta, self.noise_event)
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
-        """Any profile: (epsilon, delta) is all that is used of it."""
-        return of_pure(epsilon, self.delta(epsilon))
+    @property
+    def noise_event(self) -> Event | None:
+        """What the noise is; None if nothing is known but the profile."""
+        return None
 
-    def _pure_per_group(self, groups: int, parts: tuple[float, ...], d: float, epsilon: float) -> PrivacyCost:
-        """`groups` times some pure mechanisms: rhos and squares of mus add up."""
-        rho = groups * math.fsum(map(rho_of_pure, parts)) * COST_UP
-        mu = math.sqrt(groups) * math.hypot(*map(mu_of_pure, parts)) * COST_UP
-        return PrivacyCost(epsilon, self.delta(epsilon), rho, d, mu, d)
+    def with_budget(self, epsilon: float, delta: float) -> Mechanism:
+        """The same kind of mechanism, calibrated for another budget."""
+        raise NotImplementedError
 
     def parameters(self) -> dict[str, Any]:
         """The parameters by their names."""
@@ -604,24 +593,25 @@ def sampler_surcharge(epsilon: float, changed_counters: int) -> float:
 
 
 @proved("composition.md#lemma-2")
+def error_of_draws(changed_counters: int, each: Fraction = SAMPLER_ERROR) -> float:
+    """How far the laws drawn are from their ideals: `each` per counter that one unit changes, and one that all share."""
+    return round_up((changed_counters + 1) * each)
+
+
+@proved("composition.md#lemma-2")
 def tree_surcharge(epsilon: float, draws: int) -> float:
     """What is added to delta for the sampler of so many draws of trees, which one unit can change; 0 without any."""
     return delta_surcharge(min(epsilon, LARGEST_EPSILON), draws, TREE_DRAW_ERROR) if draws else 0.0
 
 
-def pure_cost(epsilon: float, composed_epsilon: float) -> PrivacyCost:
-    """Discrete Laplace noise on one counter: a pure epsilon and the sampler's error."""
-    return of_pure(epsilon, sampler_surcharge(composed_epsilon, 1))
-
-
-def _above(value: float) -> float:
+def next_double(value: float) -> float:
     """The next double, whose decimal is above this one's value; 0 is exact."""
     return math.nextafter(value, math.inf) if value else 0.0
 
 
-def with_pure_parts(main: PrivacyCost, pure: list[float], composed_epsilon: float) -> PrivacyCost:
-    """A mechanism and some pure mechanisms on one counter each, such as a noisy total, as one cost."""
-    return together([main, *(pure_cost(epsilon, composed_epsilon) for epsilon in pure)]) if pure else main
+def counter_event(epsilon: float) -> Event:
+    """Discrete Laplace noise on one counter, such as a noisy total: a pure epsilon and the sampler's error."""
+    return ApproximateEvent(PureEvent(epsilon), 0.0, error_of_draws(1))
 
 
 def epsilon_at(mechanism: Mechanism, delta: float) -> float:

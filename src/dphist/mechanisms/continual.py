@@ -9,12 +9,13 @@ from typing import ClassVar
 from dphist import checks
 from dphist.checks import proved
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import LARGEST_EPSILON, Integers, sampler_surcharge, with_sampler_error
+from dphist.mechanisms.base import LARGEST_EPSILON, Integers, error_of_draws, with_sampler_error
 from dphist.mechanisms.whole_gaussian import WholeGaussian, best_of_laws, least_std
 from dphist.noise import RoundedGaussian, require_headroom, sample
 from dphist.noise.tails import log_sum_tail
 from dphist.privacy import unknown_domain
-from dphist.privacy.composition import PrivacyCost, delta_from_rho
+from dphist.privacy.composition import delta_from_rho
+from dphist.privacy.events import ApproximateEvent, Event
 from dphist.privacy.gaussian import quantile_for_infinity
 from dphist.privacy.search import smallest_whole
 from dphist.special import ndtri
@@ -109,10 +110,15 @@ class ContinualCounts(WholeGaussian):
 
         return with_sampler_error(bound, epsilon, 2 * self.max_groups * self.rounds)
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+    @property
+    def noise_event(self) -> Event:
         """The noise of all nodes of the tree; d: a new group is ever released. The whole stream, whatever comes in between."""
-        surcharge = sampler_surcharge(composed_epsilon, 2 * self.max_groups * self.rounds)
-        return self._cost_of(self.delta_infinity() + surcharge, epsilon)
+        error = error_of_draws(2 * self.max_groups * self.rounds)
+        return ApproximateEvent(self._whole_event, self.delta_infinity(), error)
+
+    def with_budget(self, epsilon: float, delta: float) -> ContinualCounts:
+        """A stream of as many rounds, calibrated for another budget."""
+        return calibrate(epsilon, delta, self.rounds, self.max_groups)
 
     def count_released_with(self, probability: float, round_: int) -> float:
         """The count that is released with this probability in a round, by the normal law."""

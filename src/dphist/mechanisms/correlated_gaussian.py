@@ -28,8 +28,8 @@ from dphist.mechanisms.base import (
     check_correlation,
     check_threshold,
     common_law,
+    error_of_draws,
     round_up_to_lattice,
-    sampler_surcharge,
     shared_noise,
     target_delta,
     with_sampler_error,
@@ -39,7 +39,7 @@ from dphist.noise import RoundedGaussian
 from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import weaker
-from dphist.privacy.composition import PrivacyCost, of_gaussian
+from dphist.privacy.events import ApproximateEvent, Event, GaussianEvent
 from dphist.privacy.search import edge
 
 if TYPE_CHECKING:
@@ -190,11 +190,11 @@ class CorrelatedGaussian(GroupMechanism):
             return weaker.paper_delta_infinity(self.sparsity, self.independent_std, self.gap)
         return csh.delta_infinity(self.gap, self.max_groups, self.independent_std, self.correlation)
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+    @property
+    def noise_event(self) -> Event:
         """mu^2 = S2/independent_std^2 on the lattice; d: 1 - E Phi(t - sqrt(c) xi)^max_groups, for every analysis (Lemma 4)."""
         new = csh.delta_infinity(self.gap, self.max_groups, self.independent_std, self.correlation)
-        d = new + sampler_surcharge(composed_epsilon, self.sparsity)
-        return of_gaussian(correlated_mu(self, self.sparsity), d, epsilon=epsilon, delta=self.delta(epsilon))
+        return ApproximateEvent(GaussianEvent(correlated_mu(self, self.sparsity)), new, error_of_draws(self.sparsity))
 
     def with_noise(self, request: Request) -> CorrelatedGaussian:
         """The same analysis and correlation for a request with another noise_std."""

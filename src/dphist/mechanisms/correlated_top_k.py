@@ -28,6 +28,7 @@ from dphist.mechanisms.base import (
     common_law,
     counted_facts,
     counted_list,
+    error_of_draws,
     round_up_to_lattice,
     sampler_surcharge,
     shared_noise,
@@ -36,8 +37,8 @@ from dphist.mechanisms.base import (
 from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
 from dphist.noise import RoundedGaussian
 from dphist.privacy import correlated_gaussian as csh
-from dphist.privacy.composition import PrivacyCost, of_gaussian
 from dphist.privacy.correlated_design import calibrate_with_base
+from dphist.privacy.events import ApproximateEvent, Event, GaussianEvent
 from dphist.special import ndtri
 from dphist.words import number
 
@@ -152,7 +153,8 @@ class CorrelatedTopK(ListMechanism):
         """How far a count must be above the next largest to be released with 95 % probability."""
         return self.threshold + self.independent_std * math.sqrt(1 + self.correlation) * float(ndtri(0.95))
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+    @property
+    def noise_event(self) -> Event:
         """mu^2 = S2 with the base released anti-correlated, over independent_std^2; d: a new one of k counters is released."""
         squared = csh.squared_sensitivity_with_base(
             self.k,
@@ -161,9 +163,12 @@ class CorrelatedTopK(ListMechanism):
             lattice_step=2.0**-self.lattice_bits,
         )
         new = csh.delta_infinity(self.gap, self.k, self.independent_std, self.correlation)
-        d = new + sampler_surcharge(composed_epsilon, self.k + 1)
         mu = math.sqrt(float(squared)) / self.independent_std * COST_UP
-        return of_gaussian(mu, d, epsilon=epsilon, delta=self.delta(epsilon))
+        return ApproximateEvent(GaussianEvent(mu), new, error_of_draws(self.k + 1))
+
+    def with_budget(self, epsilon: float, delta: float) -> CorrelatedTopK:
+        """A list of the same length, calibrated for another budget."""
+        return calibrate(epsilon, delta, self.k)
 
     def facts(self, k: int) -> list[Fact]:
         """Noise and threshold in words."""

@@ -25,7 +25,7 @@ from dphist.mechanisms.base import (
     above,
     add_noise,
     at_most_non_empty,
-    sampler_surcharge,
+    error_of_draws,
     target_delta,
     with_sampler_error,
 )
@@ -33,8 +33,9 @@ from dphist.mechanisms.conditional import Noise, exact_quantile
 from dphist.mechanisms.discrete_gaussian import NOISE_SHARES
 from dphist.noise import DiscreteGaussian, sample
 from dphist.noise.tails import log_max_tail
-from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho, smallest_std
+from dphist.privacy.composition import delta_from_rho, smallest_std
 from dphist.privacy.correlated_design import smallest_t
+from dphist.privacy.events import ApproximateEvent, ConcentratedEvent, Event
 from dphist.privacy.search import smallest_whole
 
 if TYPE_CHECKING:
@@ -169,10 +170,10 @@ class DiscreteCorrelatedGaussian(GroupMechanism):
         """No aggregates: the formulas of continuous noise are false beside this law."""
         return not aggregates
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+    @property
+    def noise_event(self) -> Event:
         """rho of discrete Gaussian noise; mu from (epsilon, delta)."""
-        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.sparsity)
-        return of_rho(self.rho, d, epsilon=epsilon, delta=self.delta(epsilon))
+        return ApproximateEvent(ConcentratedEvent(self.rho), self.delta_infinity(), error_of_draws(self.sparsity))
 
     def with_noise(self, request: Request) -> DiscreteCorrelatedGaussian:
         """Its noise is not free: the same."""

@@ -22,15 +22,16 @@ from dphist.mechanisms.base import (
     Kept,
     above,
     add_noise,
+    error_of_draws,
     in_at_most,
-    sampler_surcharge,
     target_delta,
     with_sampler_error,
 )
 from dphist.mechanisms.conditional import Noise, exact_quantile
 from dphist.noise import DiscreteGaussian
 from dphist.noise.tails import log_tail
-from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho, smallest_std
+from dphist.privacy.composition import delta_from_rho, smallest_std
+from dphist.privacy.events import ApproximateEvent, ConcentratedEvent, Event
 from dphist.privacy.gaussian import quantile_for_infinity
 from dphist.privacy.search import smallest_whole
 
@@ -141,10 +142,10 @@ class DiscreteGaussianThreshold(GroupMechanism):
         """No aggregates: the formulas of continuous noise are false beside this law."""
         return not aggregates
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+    @property
+    def noise_event(self) -> Event:
         """rho of discrete Gaussian noise, which is not mu-GDP with the mu of its std: mu from (epsilon, delta)."""
-        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.max_groups)
-        return of_rho(self.rho, d, epsilon=epsilon, delta=self.delta(epsilon))
+        return ApproximateEvent(ConcentratedEvent(self.rho), self.delta_infinity(), error_of_draws(self.max_groups))
 
     def with_groups(self, max_groups: int) -> DiscreteGaussianThreshold:
         """The same noise and threshold for another bound on a unit's groups."""

@@ -22,7 +22,7 @@ from dphist.mechanisms.base import (
     add_noise,
     counted_facts,
     counted_list,
-    sampler_surcharge,
+    error_of_draws,
     with_sampler_error,
 )
 from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
@@ -30,7 +30,8 @@ from dphist.mechanisms.whole_gaussian import WholeGaussian, best_of_laws, least_
 from dphist.noise import RoundedGaussian, sample
 from dphist.noise.tails import log_max_tail
 from dphist.privacy import unknown_domain
-from dphist.privacy.composition import PrivacyCost, delta_from_rho
+from dphist.privacy.composition import delta_from_rho
+from dphist.privacy.events import ApproximateEvent, Event
 from dphist.privacy.gaussian import quantile_for_infinity
 from dphist.privacy.search import smallest_whole
 from dphist.special import ndtri
@@ -141,9 +142,14 @@ class FromTop(WholeGaussian, ListMechanism):
         """How far a count must be above the next largest to be released with 95 % probability, by the normal law."""
         return self.threshold + 0.5 + math.sqrt(2) * (self.count_std * float(ndtri(0.95)))
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+    @property
+    def noise_event(self) -> Event:
         """d: a new group passes the noisy threshold."""
-        return self._cost_of(self.delta_infinity() + sampler_surcharge(composed_epsilon, self.most_groups + 1), epsilon)
+        return ApproximateEvent(self._whole_event, self.delta_infinity(), error_of_draws(self.most_groups + 1))
+
+    def with_budget(self, epsilon: float, delta: float) -> FromTop:
+        """A list of the same length, calibrated for another budget."""
+        return calibrate(epsilon, delta, self.most_groups, self.max_groups, self.max_per_group)
 
     def facts(self, k: int) -> list[Fact]:
         """Noise and threshold in words."""

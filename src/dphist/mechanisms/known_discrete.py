@@ -20,16 +20,17 @@ from dphist.mechanisms.base import (
     Integers,
     Kept,
     add_noise,
+    error_of_draws,
     round_up,
-    sampler_surcharge,
     target_delta,
     with_sampler_error,
 )
 from dphist.mechanisms.conditional import Noise, exact_quantile
 from dphist.mechanisms.known_groups import ListedGroups
 from dphist.noise import DiscreteGaussian
-from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_rho
+from dphist.privacy.composition import delta_from_rho
 from dphist.privacy.discrete_gaussian import delta_discrete_gaussian
+from dphist.privacy.events import ApproximateEvent, ConcentratedEvent, Event
 from dphist.privacy.search import smallest
 
 if TYPE_CHECKING:
@@ -102,10 +103,10 @@ class KnownDiscrete(ListedGroups):
         """No aggregates."""
         return not aggregates
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+    @property
+    def noise_event(self) -> Event:
         """rho of discrete Gaussian noise; no mu is proved for it but that of (epsilon, delta)."""
-        d = sampler_surcharge(composed_epsilon, self.max_groups)
-        return of_rho(self.rho, d, epsilon=epsilon, delta=self.delta(epsilon))
+        return ApproximateEvent(ConcentratedEvent(self.rho), 0.0, error_of_draws(self.max_groups))
 
 
 def known_discrete(request: Request) -> KnownDiscrete:

@@ -23,7 +23,7 @@ from dphist.mechanisms.base import (
     add_noise,
     check_correlation,
     check_lattice,
-    sampler_surcharge,
+    error_of_draws,
     shared_noise,
     target_delta,
     with_sampler_error,
@@ -32,7 +32,7 @@ from dphist.mechanisms.correlated_gaussian import correlated_lattice_bits, corre
 from dphist.noise import RoundedGaussian
 from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
-from dphist.privacy.composition import PrivacyCost, of_gaussian
+from dphist.privacy.events import ApproximateEvent, Event, GaussianEvent
 
 if TYPE_CHECKING:
     from dphist.planning.request import Request
@@ -153,10 +153,10 @@ class KnownGroups(ListedGroups):
             lattice_step=2.0**-self.lattice_bits,
         )
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+    @property
+    def noise_event(self) -> Event:
         """That of correlated noise without a threshold: nothing but the sampler's error is left as d."""
-        d = sampler_surcharge(composed_epsilon, self.groups)
-        return of_gaussian(correlated_mu(self, self.groups), d, epsilon=epsilon, delta=self.delta(epsilon))
+        return ApproximateEvent(GaussianEvent(correlated_mu(self, self.groups)), 0.0, error_of_draws(self.groups))
 
 
 def known_groups(request: Request, *, correlated: bool) -> KnownGroups:

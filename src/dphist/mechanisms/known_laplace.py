@@ -14,12 +14,12 @@ import numpy as np
 from dphist import checks
 from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.mechanisms.base import COST_UP, LARGEST_COUNT, Builder, Integers, Kept, round_up
+from dphist.mechanisms.base import LARGEST_COUNT, Builder, Integers, Kept, round_up
 from dphist.mechanisms.known_groups import ListedGroups
 from dphist.mechanisms.laplace import LaplaceNoise, scale_of_std
 from dphist.noise import DiscreteLaplace, add_exactly
 from dphist.noise.laws import Law
-from dphist.privacy.composition import PrivacyCost
+from dphist.privacy.events import Event
 
 if TYPE_CHECKING:
     from dphist.planning.request import Request
@@ -77,9 +77,10 @@ class KnownLaplace(LaplaceNoise, ListedGroups):
         """That of the noise: there is no threshold, and the sampler has no error."""
         return self.delta_noise(epsilon)
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
-        """Per group a pure 1/scale for the count, a pure sums_epsilon for the sums; no d."""
-        return self._pure_per_group(self.max_groups, (1 / self.scale * COST_UP, self.sums_epsilon), 0.0, epsilon)
+    @property
+    def noise_event(self) -> Event:
+        """Pure noise, and no d."""
+        return self.pure_event
 
 
 def known_laplace(request: Request) -> KnownLaplace:

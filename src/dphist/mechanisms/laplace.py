@@ -25,15 +25,15 @@ from dphist.mechanisms.base import (
     above,
     add_noise,
     check_threshold,
+    error_of_draws,
     in_at_most,
     round_up,
-    sampler_surcharge,
     target_delta,
     with_sampler_error,
 )
 from dphist.mechanisms.conditional import Noise
 from dphist.noise import DiscreteLaplace
-from dphist.privacy.composition import PrivacyCost
+from dphist.privacy.events import ApproximateEvent, Event, PureEvent, RepeatedEvent
 from dphist.privacy.unknown_domain import delta_laplace, smallest_gap_laplace
 
 if TYPE_CHECKING:
@@ -69,6 +69,12 @@ class LaplaceNoise(GroupMechanism):
     def pure_epsilon(self) -> Fraction:
         """The epsilon of the noise alone, exactly."""
         return self.max_groups * (1 / Fraction(self.scale) + Fraction(self.sums_epsilon))
+
+    @property
+    def pure_event(self) -> Event:
+        """Per group a pure 1/scale for the count, a pure sums_epsilon for the sums."""
+        parts = (1 / self.scale * COST_UP, self.sums_epsilon)
+        return RepeatedEvent(tuple(map(PureEvent, parts)), self.max_groups)
 
     def count_noise(self) -> Noise:
         """One discrete Laplace noise."""
@@ -175,10 +181,10 @@ class LaplaceThreshold(LaplaceNoise):
         """The probability that a group of one unit is released."""
         return delta_laplace(int(self.gap), self.scale, self.max_groups)
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
-        """Per group a pure 1/scale for the count, a pure sums_epsilon for the sums; d: a group of one unit is released."""
-        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.max_groups)
-        return self._pure_per_group(self.max_groups, (1 / self.scale * COST_UP, self.sums_epsilon), d, epsilon)
+    @property
+    def noise_event(self) -> Event:
+        """Pure noise; d: a group of one unit is released."""
+        return ApproximateEvent(self.pure_event, self.delta_infinity(), error_of_draws(self.max_groups))
 
     def release_probability(self, count: float) -> float:
         """The probability that a group with this many units is released."""

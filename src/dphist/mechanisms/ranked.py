@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -15,7 +14,7 @@ from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import COST_UP, LARGEST_COUNT, LARGEST_EPSILON, Fact, Integers, Listed, ListMechanism
 from dphist.noise import exponential_top_k
 from dphist.privacy import ranked
-from dphist.privacy.composition import PrivacyCost, mu_of_range
+from dphist.privacy.events import ApproximateEvent, ChoiceEvent, ConcentratedEvent, Event, RepeatedEvent
 from dphist.privacy.search import edge
 from dphist.words import number
 
@@ -125,15 +124,22 @@ class Ranked(ListMechanism):
             max_per_group=self.max_per_group,
         )
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+    @property
+    def noise_event(self) -> Event:
         """Per symbol a privacy loss within a range; d for each query, added up: other releases may come in between.
 
         The choices are exact, so no sampler's error is added.
         """
         per_query = ranked.delta_infinity(self.threshold, self.symbol_epsilon, self.shortlist, self.max_per_group)
         d = min(1.0, min(self.queries, self.symbols) * per_query * COST_UP)
-        mu = math.sqrt(self.symbols) * mu_of_range(self.symbol_epsilon) * COST_UP
-        return PrivacyCost(epsilon, self.delta(epsilon), self.rho, d, mu, d)
+        choices = RepeatedEvent((ChoiceEvent(self.symbol_epsilon),), self.symbols)
+        return ApproximateEvent(ConcentratedEvent(self.rho, choices), d)
+
+    def with_budget(self, epsilon: float, delta: float) -> Ranked:
+        """As many results and queries, calibrated for another budget."""
+        return calibrate(
+            epsilon, delta, self.symbols, self.shortlist, queries=self.queries, max_per_group=self.max_per_group
+        )
 
     def facts(self, k: int) -> list[Fact]:
         """The choices in words."""

@@ -7,7 +7,7 @@ The counts handed to `perturb` must already be bounded in both ways. With max_pe
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
@@ -23,14 +23,15 @@ from dphist.mechanisms.base import (
     Mechanism,
     above,
     add_noise,
-    sampler_surcharge,
+    error_of_draws,
     with_sampler_error,
 )
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dphist.noise.laws import Law
 from dphist.noise.tails import log_tail
 from dphist.privacy import sparse_gaussian, unknown_domain
-from dphist.privacy.composition import PrivacyCost, delta_from_rho, of_gaussian, of_rho
+from dphist.privacy.composition import delta_from_rho
+from dphist.privacy.events import ApproximateEvent, ConcentratedEvent, Event, GaussianEvent, PureEvent, RepeatedEvent
 
 
 def in_at_most_records(max_groups: int, max_per_group: int) -> str:
@@ -116,11 +117,12 @@ class LaplaceRecords(Mechanism):
 
         return with_sampler_error(bound, epsilon, self.max_groups)
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+    @property
+    def noise_event(self) -> Event:
         """Per group a pure max_per_group/scale, with the tighter rho of discrete Laplace noise."""
-        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.max_groups)
-        cost = self._pure_per_group(self.max_groups, (self.max_per_group / self.scale * COST_UP,), d, epsilon)
-        return replace(cost, rho=min(self.rho * COST_UP, cost.rho))
+        pure = RepeatedEvent((PureEvent(self.max_per_group / self.scale * COST_UP),), self.max_groups)
+        noise = ConcentratedEvent(self.rho * COST_UP, pure)
+        return ApproximateEvent(noise, self.delta_infinity(), error_of_draws(self.max_groups))
 
 
 @proved("[Rogers24] Theorem 7")
@@ -202,10 +204,8 @@ class GaussianRecords(Mechanism):
 
         return with_sampler_error(bound, epsilon, self.max_groups)
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+    @property
+    def noise_event(self) -> Event:
         """Rounded noise: mu = max_per_group sqrt(max_groups)/noise_std. Discrete noise: rho."""
-        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.max_groups)
-        delta = self.delta(epsilon)
-        if self.discrete:
-            return of_rho(self.rho, d, epsilon=epsilon, delta=delta)
-        return of_gaussian(math.sqrt(2 * self.rho) * COST_UP, d, epsilon=epsilon, delta=delta)
+        noise = ConcentratedEvent(self.rho) if self.discrete else GaussianEvent(math.sqrt(2 * self.rho) * COST_UP)
+        return ApproximateEvent(noise, self.delta_infinity(), error_of_draws(self.max_groups))

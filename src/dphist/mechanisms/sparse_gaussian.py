@@ -24,16 +24,16 @@ from dphist.mechanisms.base import (
     above,
     add_noise,
     check_threshold,
+    error_of_draws,
     in_at_most,
     round_up_to_lattice,
-    sampler_surcharge,
     target_delta,
     with_sampler_error,
 )
 from dphist.mechanisms.conditional import Noise
 from dphist.noise import RoundedGaussian
 from dphist.privacy import sparse_gaussian as gshm
-from dphist.privacy.composition import PrivacyCost, of_gaussian
+from dphist.privacy.events import ApproximateEvent, Event, GaussianEvent
 
 if TYPE_CHECKING:
     from dphist.planning.request import Request
@@ -128,11 +128,11 @@ class SparseGaussian(GroupMechanism):
         """The probability that a group of one unit is released."""
         return gshm.delta_infinity(self.gap, self.max_groups, self.noise_std)
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+    @property
+    def noise_event(self) -> Event:
         """mu^2 = max_groups (1/noise_std^2 + sums_sensitivity^2); d: a group of one unit is released."""
         mu = math.sqrt(self.max_groups * (1 / self.noise_std**2 + self.sums_sensitivity**2)) * COST_UP
-        d = self.delta_infinity() + sampler_surcharge(composed_epsilon, self.max_groups)
-        return of_gaussian(mu, d, epsilon=epsilon, delta=self.delta(epsilon))
+        return ApproximateEvent(GaussianEvent(mu), self.delta_infinity(), error_of_draws(self.max_groups))
 
     def with_groups(self, max_groups: int) -> SparseGaussian:
         """The same noise and threshold for another bound on a unit's groups."""

@@ -20,14 +20,14 @@ from dphist.mechanisms.base import (
     Mechanism,
     above,
     add_noise,
+    error_of_draws,
     in_at_most,
     round_up,
-    sampler_surcharge,
     with_sampler_error,
 )
 from dphist.noise import TruncatedDiscreteLaplace, log_tail
 from dphist.privacy import truncated_laplace
-from dphist.privacy.composition import PrivacyCost
+from dphist.privacy.events import ApproximateEvent, Event, PureEvent, RepeatedEvent
 
 
 @proved("[BCDP22] Theorem 3")
@@ -100,12 +100,17 @@ class TruncatedLaplace(Mechanism):
         """The exact profile of the noise: there is no threshold beside it."""
         return truncated_laplace.delta_profile(epsilon, epsilon=self.epsilon_per_group, q=self.q, bars=self.max_groups)
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+    @property
+    def noise_event(self) -> Event:
         """Per bar (e, f(0))-DP: a pure e, and d the chance that the outermost atom shows which it is."""
         one = truncated_laplace.delta_one_bar(float(self.epsilon_per_group), self.q)
         infinite = 1.0 if one >= 1 else -math.expm1(self.max_groups * math.log1p(-one)) * COST_UP
-        d = infinite + sampler_surcharge(composed_epsilon, self.max_groups)
-        return self._pure_per_group(self.max_groups, (round_up(self.epsilon_per_group) * COST_UP,), d, epsilon)
+        pure = RepeatedEvent((PureEvent(round_up(self.epsilon_per_group) * COST_UP),), self.max_groups)
+        return ApproximateEvent(pure, infinite, error_of_draws(self.max_groups))
+
+    def with_budget(self, epsilon: float, delta: float) -> TruncatedLaplace:
+        """The same bound on groups, calibrated for another budget."""
+        return self.for_budget(epsilon, delta, self.max_groups)
 
     def release_probability(self, count: int) -> float:
         """Pr[count + z > 0]: 0 for an empty group, 1 above q. For one group this is `is_empty` of the Boolean case."""

@@ -23,6 +23,7 @@ from dphist.mechanisms.base import (
     GroupMechanism,
     Integers,
     Kept,
+    error_of_draws,
     round_up,
     sampler_surcharge,
     with_sampler_error,
@@ -31,7 +32,7 @@ from dphist.mechanisms.counts import COUNTERS, COUNTS_IN_WORDS, CountNoise, Emph
 from dphist.mechanisms.tuning import LATTICE_BITS, Tuning
 from dphist.noise import DiscreteLaplace, toss
 from dphist.privacy import voting as theory
-from dphist.privacy.composition import PrivacyCost
+from dphist.privacy.events import ApproximateEvent, Event, PureEvent, RepeatedEvent
 from dphist.words import enough, number, rounded_up
 
 if TYPE_CHECKING:
@@ -200,12 +201,14 @@ class Voting(GroupMechanism):
     def _changed_counters(self) -> int:
         return changed_counters(look=self.look_epsilon > 0, counted=self.counted)
 
-    def _cost(self, epsilon: float, composed_epsilon: float) -> PrivacyCost:
+    @property
+    def noise_event(self) -> Event:
         """The look, the election and the counts, pure mechanisms; d: the delta of the rule at its own epsilon."""
-        d = theory.delta_of(self.probabilities, self.vote_epsilon)
-        d += sampler_surcharge(composed_epsilon, self._changed_counters)
         counts = [] if self.counts is None else [round_up(self.counts.pure_epsilon)]
-        return self._pure_per_group(1, (self.look_epsilon, self.vote_epsilon, *counts), d, epsilon)
+        parts = (self.look_epsilon, self.vote_epsilon, *counts)
+        d = theory.delta_of(self.probabilities, self.vote_epsilon)
+        error = error_of_draws(self._changed_counters)
+        return ApproximateEvent(RepeatedEvent(tuple(map(PureEvent, parts)), 1), d, error)
 
     # What is drawn.
 

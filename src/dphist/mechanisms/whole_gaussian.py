@@ -11,7 +11,8 @@ from dphist import checks
 from dphist.errors import InvalidParameter
 from dphist.mechanisms.base import COST_UP, Mechanism
 from dphist.noise import DiscreteGaussian, RoundedGaussian
-from dphist.privacy.composition import PrivacyCost, of_gaussian, of_rho, smallest_std
+from dphist.privacy.composition import smallest_std
+from dphist.privacy.events import ConcentratedEvent, Event, GaussianEvent
 from dphist.privacy.gaussian import largest_mu
 
 _MOST_DISCRETE_STD: Final = 2.0
@@ -64,12 +65,10 @@ class WholeGaussian(Mechanism):
         law = "for discrete Gaussian noise and converted by [CKS20] Proposition 7"
         return f"[Rogers24] Theorem {self.theorem_number}, corrected, {law}"
 
-    def _cost_of(self, d: float, epsilon: float) -> PrivacyCost:
-        """The noise, beside a bad event of probability d: mu^2 = 2 rho if it is rounded; else rho, and no mu of its own."""
-        delta = self.delta(epsilon)
-        if self.rounded:
-            return of_gaussian(math.sqrt(2 * self.rho) * COST_UP, d, epsilon=epsilon, delta=delta)
-        return of_rho(self.rho, d, epsilon=epsilon, delta=delta)
+    @property
+    def _whole_event(self) -> Event:
+        """The noise alone: mu^2 = 2 rho if it is rounded; else rho, and no mu of its own."""
+        return GaussianEvent(math.sqrt(2 * self.rho) * COST_UP) if self.rounded else ConcentratedEvent(self.rho)
 
 
 def least_std(epsilon: float, target_delta: float, squared: int, rounded: bool) -> float:

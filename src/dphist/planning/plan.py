@@ -15,11 +15,13 @@ from dphist.columns import Unit, split_name
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.measures import NoisyMeasure
 from dphist.mechanisms import GroupMechanism
+from dphist.mechanisms.base import counter_event
 from dphist.planning import storage
 from dphist.planning.candidates import candidates
 from dphist.planning.describe import Summary, describe, facts, stated_delta, summarise, title
 from dphist.planning.options import PlanOptions, read, spelled_out
 from dphist.planning.request import Choice, Request, analysis_owner
+from dphist.privacy.events import ApproximateEvent, ComposedEvent, Event, ProfileEvent, WholeEvent, WorstOfEvent
 from dphist.words import budget, enough
 
 STD_ERROR: Final = "_std_error"
@@ -79,6 +81,38 @@ class Plan:
     def branches(self) -> tuple[GroupMechanism, ...]:
         """What a release may run: the mechanism, or any of several where the data chooses."""
         return (self.mechanism, *self.alternatives) if self.request.undecided else (self.mechanism,)
+
+    @property
+    def event(self) -> WholeEvent:
+        """What a release spends. Where the data chooses the mechanism, every branch is paid for, and the choice too."""
+        request = self.request
+        branches = tuple(branch.event(request.mechanism_epsilon) for branch in self.branches)
+        delta = request.with_trees(max(branch.delta for branch in branches))
+        main: Event = branches[0] if len(branches) == 1 else WorstOfEvent(branches)
+        if request.tree_error:
+            sampled = ApproximateEvent(main, 0.0, request.tree_error)
+            main = ProfileEvent(request.mechanism_epsilon, delta, delta, sampled)
+        pure = [request.choice_epsilon] if request.choice != "given" else []
+        pure += [1 / request.total_scale] if request.total_scale is not None else []
+        pure += [request.bounds_epsilon / len(request.sized) for _ in request.sized]
+        whole = ComposedEvent((main, *map(counter_event, pure))) if pure else main
+        # What the plan states is proved as a whole, without the rounding of its parts.
+        return WholeEvent(whole, self.epsilon, delta if request.choice == "given" else max(delta, request.delta))
+
+    def with_epsilon(self, epsilon: float) -> Plan:
+        """The plan for the same request with another epsilon.
+
+        Args:
+            epsilon: how much one unit may change the odds of any result.
+
+        Returns:
+            The best mechanism for it.
+
+        Example:
+            >>> dp.plan(epsilon=1, delta=1e-8, max_groups=10).with_epsilon(0.5)
+            Plan(sparse-gaussian; epsilon 0.5, delta 1e-08)
+        """
+        return choose(replace(self.request, epsilon=epsilon))
 
     @property
     def value_names(self) -> list[str]:

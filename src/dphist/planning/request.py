@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from dphist import checks
 from dphist.aggregates import Aggregate, merge
 from dphist.errors import InvalidParameter
 from dphist.measures import MOST_MEASURES, Measure, check_names_of_values
-from dphist.mechanisms.base import LARGEST_EPSILON, tree_surcharge
+from dphist.mechanisms.base import LARGEST_EPSILON, TREE_DRAW_ERROR, error_of_draws, tree_surcharge
 from dphist.mechanisms.counts import EMPHASES, Emphasis
 from dphist.mechanisms.tuning import LARGEST_CAP, Tuning
 from dphist.planning.choices import MECHANISMS, NOISES, OBJECTIVES, Noise, Objective
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import sparse_gaussian as gshm
-from dphist.privacy.composition import PrivacyCost
 from dphist.quantiles import Tree
 
 Choice = Literal["given", "law"]
@@ -300,13 +299,10 @@ class Request:
         surcharge = self._tree_surcharge(self.mechanism_epsilon)
         return math.nextafter(delta + surcharge, math.inf) if surcharge else delta
 
-    def with_cost_of_trees(self, cost: PrivacyCost, composed_epsilon: float) -> PrivacyCost:
-        """The same for a cost in every way of adding up."""
-        surcharge = self._tree_surcharge(composed_epsilon)
-        if not surcharge:
-            return cost
-        rho_delta, mu_delta = (math.nextafter(d + surcharge, math.inf) for d in (cost.rho_delta, cost.mu_delta))
-        return replace(cost, delta=self.with_trees(cost.delta), rho_delta=rho_delta, mu_delta=mu_delta)
+    @property
+    def tree_error(self) -> float:
+        """How far the laws drawn for trees are from their ideals; nothing where they add nothing to delta."""
+        return error_of_draws(self.tree_draws, TREE_DRAW_ERROR) if self._tree_surcharge(self.mechanism_epsilon) else 0.0
 
     @property
     def sums_budget(self) -> float:

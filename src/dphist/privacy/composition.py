@@ -138,12 +138,6 @@ def of_gaussian(mu: float, d: float, *, epsilon: float, delta: float) -> Privacy
     return PrivacyCost(epsilon, delta, mu * mu / 2 * _UP, d, mu, d)
 
 
-@proved("composition.md#lemma-1")
-def of_rho(rho: float, d: float, *, epsilon: float, delta: float) -> PrivacyCost:
-    """A rho-zCDP mechanism with a bad event of probability d. No mu is proved for it: that comes from (epsilon, delta)."""
-    return PrivacyCost(epsilon, delta, rho, d, mu_of_pure(epsilon), delta)
-
-
 @proved("[BS16] Section 8")
 def of_declared_rho(rho: float, d: float, *, convert_at: float) -> PrivacyCost:
     """[BS16] Section 8: a spend known as d-approximate rho-zCDP; `convert_at` is a further delta for other ways to add up.
@@ -152,7 +146,8 @@ def of_declared_rho(rho: float, d: float, *, convert_at: float) -> PrivacyCost:
     (epsilon, delta) of P', Q' turns into (epsilon, delta + d). Rounded up.
     """
     epsilon = epsilon_from_rho(rho, convert_at) if rho > 0 else 0.0
-    return of_rho(rho, d, epsilon=epsilon, delta=(d + convert_at) * _UP)
+    delta = (d + convert_at) * _UP
+    return PrivacyCost(epsilon, delta, rho, d, mu_of_pure(epsilon), delta)  # no mu is proved: that of (epsilon, delta)
 
 
 @proved("composition.md#lemma-1")

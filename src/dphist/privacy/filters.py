@@ -10,8 +10,8 @@ The one condition sum d_i + delta_G(sqrt(sum mu_i^2), epsilon) <= delta would be
 what is left as d when the loss is low, and goes on with noise when it is high. A test searches for exactly that.
 
 Budgets are kept in decimal, as people write them: ten times 0.1 is 1. An epsilon or a delta is the shortest decimal that names
-its double, and a cost is proved for that decimal (`Mechanism.cost`). Sums are whole multiples of 10^-100, each term rounded up:
-exact, whatever the order.
+its double, and a cost is proved for that decimal (`Mechanism.event`). Sums are whole multiples of 10^-100, each term rounded
+up: exact, whatever the order.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from dphist.errors import InvalidParameter
 from dphist.measures import Measure
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.notebook import card
-from dphist.privacy.composition import of_pure
-from dphist.publish.charge import Receipt, Spend, charging, paid_run
+from dphist.publish.charge import Receipt, charging, paid_run
 from dphist.publish.run import choose_engine
+from dphist.publish.spends import Pure, Spend
 from dphist.selection.bounds import cover, noise_sizes, read_sizes, share_outside
 from dphist.words import bounded_change, budget, exactly, number
 
@@ -171,11 +171,5 @@ def bounds(
 def spend_of_bounds(epsilon: float, unit: Unit) -> Spend:
     """A pure epsilon on one bucket."""
     found = PrivateBounds(unit, None, "rows", None, None, None, epsilon)
-    return Spend(
-        command="bounds",
-        unit=unit,
-        epsilon=epsilon,
-        facts={"epsilon": epsilon, "noise": f"scale {number(1 / epsilon)}", "guarantee": found.guarantee},
-        cost=lambda composed: of_pure(epsilon),
-        with_epsilon=lambda other: spend_of_bounds(other, unit),
-    )
+    facts = {"epsilon": epsilon, "noise": f"scale {number(1 / epsilon)}", "guarantee": found.guarantee}
+    return Spend("bounds", unit, Pure(epsilon), facts)

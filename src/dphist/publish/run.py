@@ -43,11 +43,12 @@ from dphist.planning.options import (
     read,
     spelled_out,
 )
-from dphist.publish.charge import Spend, charging, spend_of_plan
+from dphist.publish.charge import charging
 from dphist.publish.files import files_of
 from dphist.publish.keys import public_keys
 from dphist.publish.result import Release, Selection
 from dphist.publish.sizing import settle_bounds
+from dphist.publish.spends import Spend, spend_of_plan
 from dphist.publish.table import check_form, check_names, keys_alone, layout_of, noise_groups, published
 from dphist.publish.totals import estimated, noisy_units, published_values
 from dphist.publish.withheld import account_for

@@ -23,8 +23,9 @@ from dphist.flexible.statistics import PrivateHistogram, sanitise, statistic
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.notebook import card
 from dphist.planning.options import StatisticOptions, read, spelled_out
-from dphist.publish.charge import Receipt, charging, paid_run, spend_of_statistic
+from dphist.publish.charge import Receipt, charging, paid_run
 from dphist.publish.run import choose_engine
+from dphist.publish.spends import spend_of_statistic
 from dphist.words import budget, cut, exactly
 
 _BUCKET = "dphist_bucket"

@@ -98,7 +98,7 @@ class Script:
 
             with Ledger(ledger) as opened:
                 budget, left = opened.left(dataset)
-            amounts = [budget.amount(job.spend().cost(budget.epsilon)) for job in self.jobs]
+            amounts = [budget.amount(budget.price(job.spend().event)) for job in self.jobs]
             whole = amounts[0]
             for amount in amounts[1:]:
                 whole += amount

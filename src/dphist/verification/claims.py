@@ -14,8 +14,8 @@ import pyarrow as pa
 from dphist.checks import Check
 from dphist.errors import DphistError
 from dphist.measures import Floats
-from dphist.publish.charge import Spend
 from dphist.publish.digests import DIGEST, FILE, TABLE
+from dphist.publish.spends import Spend
 from dphist.spreadsheet import ESCAPED
 from dphist.version import __version__
 from dphist.words import canonical

@@ -13,8 +13,9 @@ from dphist.measures import Floats
 from dphist.mechanisms import ContinualCounts
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.planning.top_k import TopKPlan
-from dphist.publish.charge import Spend, spend_of_mechanism, spend_of_top_k, terms_hash
+from dphist.publish.charge import terms_hash
 from dphist.publish.record import StreamRecord, TopKRecord
+from dphist.publish.spends import Calibrated, Spend, spend_of_mechanism, spend_of_top_k
 from dphist.verification import claims
 from dphist.verification.claims import Findings, numbers
 from dphist.verification.stored import Stored
@@ -94,14 +95,9 @@ def _check_running_counts(
 def _spend_of_stream(record: StreamRecord) -> Spend:
     """What was charged when it started."""
     mechanism = record.mechanism
-    facts = {
-        "delta": record.delta, "rounds": mechanism.rounds, "max_groups": mechanism.max_groups,
-        "terms": terms_hash(record.terms),
-    }  # fmt: skip
-    return spend_of_mechanism(
-        "continual", mechanism, record.epsilon, unit=record.unit, protects="event", facts=facts,
-        calibrate=lambda _: mechanism,
-    )  # fmt: skip
+    facts = {"rounds": mechanism.rounds, "max_groups": mechanism.max_groups, "terms": terms_hash(record.terms)}
+    plan = Calibrated(mechanism, record.epsilon, record.delta)
+    return spend_of_mechanism("continual", plan, record.unit, facts, "event")
 
 
 def _proved(proved: float, record: TopKRecord | StreamRecord) -> Check:

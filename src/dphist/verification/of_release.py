@@ -20,8 +20,8 @@ from dphist.errors import InvalidParameter
 from dphist.measures import Column, Floats, NoisySum, says_nothing
 from dphist.planning import Plan
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
-from dphist.publish.charge import spend_of_plan
 from dphist.publish.record import AnswerRecord, ReleaseRecord
+from dphist.publish.spends import spend_of_plan
 from dphist.publish.table import check_form, column_names, count_column
 from dphist.publish.totals import Estimate, contradiction, estimated
 from dphist.publish.withheld import Withheld, whole

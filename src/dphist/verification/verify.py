@@ -13,10 +13,10 @@ import pyarrow as pa
 from dphist.checks import Check
 from dphist.columns import unit_in_words
 from dphist.errors import DphistError, InvalidParameter
-from dphist.publish.charge import Spend
 from dphist.publish.digests import DIGEST, FILE, TABLE, VERSION, digest_of, table_digest
 from dphist.publish.files import sha256, sidecar
 from dphist.publish.record import Charged
+from dphist.publish.spends import Spend
 from dphist.show.page import is_as_written
 from dphist.stored import check_version
 from dphist.verification.claims import Findings, excerpt, same, skipped
@@ -222,7 +222,7 @@ def _differences(entry: Entry, dataset: DataSet, spend: Spend) -> Iterator[str]:
         if not agree:
             yield name
     try:
-        paid, owed = asdict(entry.cost), asdict(spend.cost(dataset.epsilon))
+        paid, owed = asdict(entry.cost), asdict(dataset.price(spend.event))
     except (DphistError, KeyError, TypeError):
         yield "cost"
         return
