@@ -17,7 +17,7 @@ from dphist.ledger import DataSet, Ledger
 from dphist.publish.digests import seal
 
 ROWS = pa.table({"id": [n % 500 for n in range(1_500)], "item": [f"i{n % 300}" for n in range(1_500)]})
-TABLES = {"people": ROWS, "visits": ROWS, "things": ROWS}
+TABLES = {"people": ROWS, "visits": ROWS.slice(0), "things": ROWS}
 UNITS = {"people": "person=id", "visits": "person=id + 0", "things": "thing=item"}
 
 

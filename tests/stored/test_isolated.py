@@ -55,7 +55,9 @@ def test_errors_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(isolated, "_START", f"print({json.dumps(json.dumps(answer))})")
     with pytest.raises(dp.UnusableLedger, match=r"^Expected a ledger, got none\. Hint: make one\.$"):
         dp.verify(path)
-    monkeypatch.setattr(isolated, "_START", 'print(\'{"checks": [["a", null, "b"]], "state": "intact"}\')')
+    monkeypatch.setattr(
+        isolated, "_START", 'print(\'{"checks": [["a", null, "b"]], "state": "intact", "named": null}\')'
+    )
     assert dp.verify(path) == [Check("a", None, "b")]
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
     with pytest.raises(dp.EngineFailure, match="a process that examines"):

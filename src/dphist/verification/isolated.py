@@ -86,7 +86,7 @@ def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | No
         answer = None
     if isinstance(answer, dict) and answer.get("error") in errors.__all__:
         raise getattr(errors, answer["error"])(*answer["words"])
-    if not isinstance(answer, dict) or "checks" not in answer:
+    if not isinstance(answer, dict) or not {"checks", "state", "named"} <= answer.keys():
         got = "one that ended its reader, or took too much time or memory"
         raise InvalidParameter(
             f"a released file at {path} that can be examined", got, "it is damaged, or made to harm."
