@@ -267,3 +267,17 @@ def test_rounded_gaussian_looks_are_a_gaussian_pair() -> None:
     check: Callable[[float, float], bool] = lambda m, e: hockey_stick(p2, q2, e) <= float(delta_gaussian(m, e))  # noqa: E731
     assert all(check(mu * math.sqrt(2), e) for e in (0.1, 0.5, 1.0, 3.0))
     assert not any(check(0.95 * mu * math.sqrt(2), e) for e in (0.5, 1.0, 3.0))
+
+
+CALIBRATED: dict[str, Mechanism] = {
+    "truncated": TruncatedLaplace.for_budget(1.0, 1e-6, 3),
+    **{name: ALL[name] for name in ("top-k", "ranked", "session", "from top", "continual")},
+}
+
+
+@pytest.mark.parametrize("made", CALIBRATED.values(), ids=CALIBRATED)
+def test_another_budget_is_that_of_the_same_mechanism(made: Mechanism) -> None:
+    assert made.with_budget(1.0, 1e-6) == made
+    more = made.with_budget(2.0, 1e-6)
+    assert type(more) is type(made)
+    assert more.delta(2.0) <= 1e-6 < more.delta(1.0)
