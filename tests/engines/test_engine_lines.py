@@ -144,9 +144,9 @@ def test_marks_and_returns_of_a_line_count_wherever_blocks_end(
     assert found == {(("x", "y" * (length - 2)),) if length <= 60 else ()}
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["lf", "crlf"])
-@pytest.mark.parametrize("kind", ["csv", "json"])
+@pytest.mark.parametrize(
+    ("kind", "end", "pack"), some([*product(["csv", "json"], [b"\n", b"\r\n"], [bytes, gzip.compress])], 4)
+)
 def test_no_other_record_decides_whether_a_record_of_any_length_stays(
     kind: str, end: bytes, pack: Callable[[bytes], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

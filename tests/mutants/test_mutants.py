@@ -86,7 +86,7 @@ print(json.dumps({verdict.mutant.name: (verdict.killed, verdict.output) for verd
 
 @pytest.fixture(scope="module")
 def verdicts() -> dict[str, tuple[bool, str]]:
-    """Of a mutant that changes nothing and of three at random, from a process that has not loaded the package."""
+    """Of a mutant that changes nothing and of three others, from a process that has not loaded the package."""
     settings = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
     settings["PYTHONPATH"] = str(ROOT / "tests" / "mutants")
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=settings, capture_output=True, text=True, check=False)
@@ -96,7 +96,7 @@ def verdicts() -> dict[str, tuple[bool, str]]:
 
 
 def test_some_are_killed(verdicts: dict[str, tuple[bool, str]]) -> None:
-    """Other ones in every run."""
+    """The same ones in every run, others in `make test-explore`."""
     alive = {name: output for name, (killed, output) in verdicts.items() if not killed and name != "same"}
     assert len(verdicts) == 1 + SOME
     assert not alive

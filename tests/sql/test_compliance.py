@@ -139,10 +139,11 @@ def test_case(case: dict[str, str]) -> None:
         check(case["text"], case.get("rows") or case["ours"])
 
 
+@pytest.mark.parametrize("engine", ["spark"])  # so that it shares the session of the other tests of Spark
 @pytest.mark.parametrize("name", some(ON_SPARK, 1))
-def test_case_on_spark(name: str) -> None:
+def test_case_on_spark(name: str, engine: str) -> None:
     (case,) = (case for case in CASES if case["name"] == name)
-    check(case["text"], case["rows"], "spark")
+    check(case["text"], case["rows"], engine)
 
 
 def test_enough_cases_pass_and_each_is_judged_once() -> None:
