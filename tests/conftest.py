@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coverage import Coverage
 from hypothesis import HealthCheck, settings
 
 import spark_sessions
@@ -27,12 +26,6 @@ settings.register_profile(
     "dphist", deadline=None, derandomize=not EXPLORE, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("dphist")
-
-UNTRACED = {
-    "audit", "cli", "docs", "engines", "golden", "ledger", "limits", "locality", "mutants", "notebooks", "papers", "report",
-    "signals", "spark", "sql", "stored", "walkthrough",
-}  # fmt: skip
-"""Tests that run unseen by the coverage gate: the others cover its rooms line by line, and tracing these would cost minutes."""
 
 MADE_ONCE = {"cli", "ledger", "publish", "sql", "unknown_domain"}
 """Tests of what is done with plans: equal ones are calibrated once in a process, and commands built once."""
@@ -85,21 +78,11 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Traced or not, with fixtures: the marker `no_cover` leaves those traced, and on workers, where two run, everything.
-
-    And where `verify` examines a file."""
-    stopped: list[Coverage] = []
+    """With the noise of its name, and with the `verify` of its file."""
     _draw_from(item.nodeid if item.path.stem not in OWN_NOISE else None)
     isolated.verify = verify_apart if item.path.stem in EXAMINED_APART else verify_here
-    while item.path.parent.name in UNTRACED and (tracing := Coverage.current()) is not None:
-        tracing.stop()
-        stopped.insert(0, tracing)
-    try:
-        with made_once() if item.path.parent.name in MADE_ONCE else nullcontext():
-            return (yield)
-    finally:
-        for tracing in stopped:
-            tracing.start()
+    with made_once() if item.path.parent.name in MADE_ONCE else nullcontext():
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
