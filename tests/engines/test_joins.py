@@ -246,6 +246,24 @@ def test_steps_and_keys_behind_a_join_are_short(engine: Engine) -> None:
     assert sized(texts, engine, BESIDE, "x", "x || 'z'") == {("x" * 512, None): 1, (None, None): 1}
 
 
+LISTED_UNITS = Scan("rows", {"user_2": "user"}, "user_2", unit_kind="user")
+ABOVE: dict[str, Relation] = {
+    "select": Select(BESIDE, {"user": "user", "x": "x"}),
+    "filter": Filter(BESIDE, read_expression("x IS NOT NULL")),
+    "join": Join(BESIDE, Values(("m",), (("1",),)), "inner", ()),
+    "in": Matching(BESIDE, LISTED_UNITS, "user"),
+    "union all": Combine(BESIDE, WIDE, "union all", BELOW),
+    "fold": GROUPED,
+}
+
+
+@pytest.mark.parametrize("name", ABOVE)
+def test_steps_above_a_join_are_short_whatever_stands_between(name: str) -> None:
+    texts = {"item": ["a", "b"], "x": ["x" * 512, "x" * 513], "y": ["", ""]}
+    assert sized(texts, DuckDBEngine(), WIDE, "length(x || x)") == {(1_024,): 1, (1_026,): 1}
+    assert sized(texts, DuckDBEngine(), ABOVE[name], "length(x || x)") == {(1_024,): 1, (None,): 1}
+
+
 @every_engine
 def test_the_least_and_largest_texts_behind_a_join_share(engine: Engine) -> None:
     texts = {"item": ["a", "b"], "x": ["x" * 512, "x" * 513], "y": ["", ""]}

@@ -53,6 +53,22 @@ MUTANTS: Final = (
         (_STEPS,),
     ),
     Mutant(
+        "long-steps-above-another-join",
+        "engines/derived.py",
+        "return replace(written, longest=min(view.longest for view in views))",
+        "return written",
+        "what is computed above a join is short whatever stands between",
+        ("tests/engines/test_joins.py::test_steps_above_a_join_are_short_whatever_stands_between[join]",),
+    ),
+    Mutant(
+        "long-steps-above-a-union",
+        "engines/derived.py",
+        "return replace(written, longest=longest)",
+        "return written",
+        "what is computed above a join is short whatever stands between",
+        ("tests/engines/test_joins.py::test_steps_above_a_join_are_short_whatever_stands_between[union all]",),
+    ),
+    Mutant(
         "lists-behind-a-join",
         "engines/duckdb/types.py",
         'kind in ("NULL", "UUID", "INTERVAL")',
