@@ -1,25 +1,19 @@
-"""All mutants, room by room."""
+"""All mutants: those of the tables, room by room, and those that are made from the code."""
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Final
 
 import mutants_of_draws
 import mutants_of_limits
-import mutants_of_mathematics
-import mutants_of_relations
-import mutants_of_sql
-import mutants_of_the_road
 
-from mutants import Mutant
+from mutants import TABLES, Mutant, table
 
-_ROOMS: Final = (
-    mutants_of_mathematics,
-    mutants_of_relations,
-    mutants_of_sql,
-    mutants_of_the_road,
-    mutants_of_draws,
-    mutants_of_limits,
+_MADE: Final = ("draws", "limits")
+LISTED: Final = tuple(
+    Mutant(name, file, bug["old"], bug["new"], bug["breaks"], tuple(bug["tests"]))
+    for room in sorted(path.stem for path in TABLES.glob("*.toml") if path.stem not in _MADE)
+    for file, bugs in table(room).items()
+    for name, bug in bugs.items()
 )
-MUTANTS: Final[tuple[Mutant, ...]] = tuple(chain.from_iterable(room.MUTANTS for room in _ROOMS))
+MUTANTS: Final[tuple[Mutant, ...]] = (*LISTED, *mutants_of_draws.MUTANTS, *mutants_of_limits.MUTANTS)

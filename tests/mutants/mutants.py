@@ -1,7 +1,8 @@
 """Small privacy bugs, planted one at a time: each must be killed by the tests that it names.
 
-A mutant is one exchange of text in one file of the package. It is planted in a copy of the sources, and the tests run against
-the copy. `make mutants` plants all of them; `make test` three of them, other ones in every run.
+The tables beside this file list them, one for each room of the package. A mutant is one exchange of text in one file of the
+package. It is planted in a copy of the sources, and the tests run against the copy. `make mutants` plants all of them,
+`make test` three.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import signal
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = ROOT / "src" / "dphist"
+TABLES: Final = Path(__file__).parent
 FAILED: Final = 1
 """What pytest returns when tests ran and some failed."""
 
@@ -31,6 +34,11 @@ LOADED_ONCE: Final = (
     "duckdb", "cryptography.hazmat.primitives.ciphers", "pydantic", "sqlalchemy", "typer.testing", "sqlglot.dialects.bigquery",
 )  # fmt: skip
 """What takes most of a start. Each mutant runs in a fork of a process that has loaded it, and not the package itself."""
+
+
+def table(name: str) -> dict[str, Any]:
+    """One of the tables: of a room by file and name of a bug, or of the places in the code that mutants are made from."""
+    return tomllib.loads((TABLES / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Every number that is drawn: without noise, with 0.9 of it, and with twice the sensitivity.
 
 The list of draws is made from the code: every call of a function that draws and takes the size of the noise, from the
-samplers of `dphist.noise`, which read words of a source, up to those that call them. `TESTS` says which tests must notice;
-a draw without tests fails `test_every_draw_has_tests`.
+samplers of `dphist.noise`, which read words of a source, up to those that call them. `draws.toml` names the tests that must
+notice; a draw without tests fails `test_every_draw_has_tests`.
 """
 
 from __future__ import annotations
@@ -12,100 +12,11 @@ from functools import cache
 from itertools import chain
 from typing import Final
 
-from mutants_of_mathematics import (
-    BUDGET,
-    CHOICE,
-    COSTS_OF_ROUNDS,
-    COUNTED,
-    FROM_TOP,
-    FROM_TOP_COSTS,
-    PUBLISHED,
-    RANKED,
-    ROUNDS,
-    STREAM,
-    TOP_K,
-    TOP_K_COSTS,
-)
 from places import Module, modules, numbered
 
-from mutants import Mutant
+from mutants import Mutant, table
 
-_BOTH: Final = (PUBLISHED, BUDGET)
-_OF_ROUNDS: Final = (COUNTED, COSTS_OF_ROUNDS)
-_EXACT: Final = "tests/noise/test_noise_exact.py::"
-_TREES: Final = "tests/publish/test_quantile_release.py::"
-_VOTING: Final = "tests/mechanisms/test_voting_mechanism.py::"
-_LOOK: Final = "tests/voting/test_voting_engines.py::test_the_look_noises_every_share_with_the_law_that_is_paid_for"
-_BOUNDS: Final = "tests/publish/test_drawn_bounds.py::"
-_BARS: Final = (
-    "tests/mechanisms/test_truncated_laplace_mechanism.py::test_counts_are_drawn_with_the_law_that_is_paid_for"
-)
-
-_OF_LISTS: Final = (TOP_K, TOP_K_COSTS)
-_SAMPLED: Final = "tests/noise/test_noise_sampling.py::test_a_close_call_of_a_discrete_law_is_decided_by_further_words"
-_COINS: Final = "tests/noise/test_noise_bernoulli.py::test_a_tie_is_decided_by_further_words"
-_SIZED_BY_NOISE: Final = "tests/publish/test_withheld.py::test_sizes_follow_from_the_noise_of_the_tree"
-_PAID_TREES: Final = _TREES + "test_the_trees_that_are_drawn_are_those_that_are_paid_for"
-_SELECTED_TREES: Final = _TREES + "test_trees_of_selected_groups_have_noise_for_all_the_groups_of_a_unit"
-_QUANTILES: Final = "tests/quantiles/test_quantiles.py::"
-_TREE: Final = (
-    _QUANTILES + "test_every_draw_is_of_the_law_and_each_node_has_one",
-    _QUANTILES + "test_noise_is_added_to_the_steps_of_every_node",
-)
-_RECORDS: Final = "tests/unknown_domain/test_drawn_lists.py::test_counts_of_records_have_the_noise_they_cost"
-_SIZED: Final = _BOUNDS + "test_every_histogram_of_a_release_is_paid_for"
-_FOUND: Final = _BOUNDS + "test_bounds_by_themselves_draw_what_they_charge"
-_TOLD: Final = _BOUNDS + "test_what_is_told_follows_from_the_noisy_histogram_alone"
-
-TESTS: Final[dict[str, tuple[str, ...]]] = {
-    "mechanisms/base.py::GroupMechanism.perturb_sums::sample": _BOTH,
-    "mechanisms/base.py::add_noise::sample": _BOTH,
-    "mechanisms/base.py::shared_noise::sample": _BOTH,
-    "mechanisms/continual.py::ContinualCounts.draw::sample": (STREAM,),
-    "mechanisms/correlated_gaussian.py::CorrelatedGaussian.draw_shared::shared_noise": _BOTH,
-    "mechanisms/correlated_gaussian.py::CorrelatedGaussian.perturb_part::add_noise": _BOTH,
-    "mechanisms/correlated_top_k.py::CorrelatedTopK.perturb::shared_noise-1": _OF_LISTS,
-    "mechanisms/correlated_top_k.py::CorrelatedTopK.perturb::shared_noise-2": _OF_LISTS,
-    "mechanisms/correlated_top_k.py::CorrelatedTopK.perturb::add_noise": _OF_LISTS,
-    "mechanisms/discrete_correlated.py::DiscreteCorrelatedGaussian.draw_shared::sample": _BOTH,
-    "mechanisms/discrete_correlated.py::DiscreteCorrelatedGaussian.perturb_part::add_noise": _BOTH,
-    "mechanisms/discrete_gaussian.py::DiscreteGaussianThreshold.perturb_part::add_noise": _BOTH,
-    "mechanisms/from_top.py::FromTop.perturb::sample": (FROM_TOP, FROM_TOP_COSTS),
-    "mechanisms/from_top.py::FromTop.perturb::add_noise": (FROM_TOP, FROM_TOP_COSTS),
-    "mechanisms/known_discrete.py::KnownDiscrete.perturb_part::add_noise": _BOTH,
-    "mechanisms/known_groups.py::KnownGroups.draw_shared::shared_noise": _BOTH,
-    "mechanisms/known_groups.py::KnownGroups.perturb_part::add_noise": _BOTH,
-    "mechanisms/known_laplace.py::KnownLaplace.perturb_part::add_exactly": _BOTH,
-    "mechanisms/known_laplace.py::KnownLaplace.perturb_sums::add_exactly": _BOTH,
-    "mechanisms/laplace.py::LaplaceThreshold.perturb_part::add_noise": _BOTH,
-    "mechanisms/ranked.py::Ranked.choose::exponential_top_k": (RANKED,),
-    "mechanisms/records.py::_released::add_noise": (_RECORDS,),
-    "mechanisms/records.py::LaplaceRecords.perturb::_released": (_RECORDS,),
-    "mechanisms/records.py::GaussianRecords.perturb::_released": (_RECORDS,),
-    "mechanisms/sparse_gaussian.py::SparseGaussian.perturb_part::add_noise": _BOTH,
-    "mechanisms/truncated_laplace.py::TruncatedLaplace.perturb::add_noise": (_BARS,),
-    "mechanisms/voting.py::Voting.perturb_part::toss": (_VOTING + "test_coins_have_the_rule_as_their_chance",),
-    "noise/enclosure.py::bernoulli_exp::below_exp": (_COINS,),
-    "noise/exact.py::add_exactly::sample_exactly": (_EXACT + "test_noise_is_added_to_the_values_as_they_are",),
-    "noise/sampling.py::BlockSampler.accepts_exactly::below_exp": (_SAMPLED,),
-    "planning/sizes.py::_error::noisy_quantiles": (_SIZED_BY_NOISE,),
-    "publish/bounds.py::bounds.run::noise_sizes": (_FOUND, _TOLD),
-    "publish/sizing.py::settle_bounds::noise_sizes": (_SIZED, _TOLD),
-    "publish/table.py::noisy_trees::noisy_quantiles": (_PAID_TREES,),
-    "publish/totals.py::noisy_units::add_exactly": _BOTH,
-    "quantiles.py::_Noise.add::_draw": _TREE,
-    "quantiles.py::_draw::sample": _TREE,
-    "selection/bounds.py::noise_sizes::add_exactly": (_FOUND, _TOLD),
-    "selection/choice.py::noisy_degrees::sample": (CHOICE,),
-    "selection/choice.py::decide::noisy_degrees": (CHOICE,),
-    "selection/counting.py::noise_trees::noisy_quantiles": (_SELECTED_TREES,),
-    "selection/counting.py::noise_norms::sample": _OF_ROUNDS,
-    "selection/counting.py::noise_classes.add_noise_to_counts::sample-1": _OF_ROUNDS,
-    "selection/counting.py::noise_classes.add_noise_to_counts::sample-2": _OF_ROUNDS,
-    "selection/counting.py::noise_classes.add_noise_to_counts::sample-3": _OF_ROUNDS,
-    "selection/rounds.py::noise_sums::sample": (ROUNDS,),
-    "selection/voting.py::noise_shares.add_noise_to_shares::sample": (_LOOK,),
-}
+TESTS: Final[dict[str, list[str]]] = table("draws")
 
 _SIZES: Final = ("law", "scale", "independent_std", "epsilon", "coefficient", "gamma", "probabilities")
 """How a function calls the size of the noise that it draws."""
@@ -235,7 +146,7 @@ def _mutants(key: str) -> tuple[Mutant, ...]:
     module, call = draws()[key]
     name = key.replace("/", "-").replace("::", "-").removesuffix(".py").replace(".py-", "-")
     return tuple(
-        module.mutant(f"draw-{name}-{kind}", node, new, _BREAKS[kind], TESTS.get(key, ()))
+        module.mutant(f"draw-{name}-{kind}", node, new, _BREAKS[kind], tuple(TESTS.get(key, ())))
         for kind, (node, new) in _bugs(module, call).items()
     )
 

@@ -2,7 +2,7 @@
 
 The list is made from the code: constants of modules whose names say that they are the most, the least or the longest of
 something, and every place that names one; in engines also where groups or values of a unit are left out, and where numbers
-are clamped. `tests_of_limits` says which tests must notice; a new place without tests fails `test_every_limit_has_tests`.
+are clamped. `limits.toml` names the tests that must notice; a new place without tests fails `test_every_limit_has_tests`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from itertools import chain, pairwise
 from typing import Final
 
 from places import Module, modules, numbered
-from tests_of_limits import BOUNDS, CLAMPS, GUARDS, TESTS, WHOLE
 
-from mutants import Mutant
+from mutants import Mutant, table
 
 _UP: Final = "MOST|LONGEST|LARGEST|DEEPEST|WIDEST"
 _DOWN: Final = "LEAST|SMALLEST"
@@ -30,99 +29,11 @@ _WORDS: Final = re.compile(
 """In a text with a number in it: the text is read by people."""
 
 
-NO_LIMITS: Final[dict[str, tuple[str, ...]]] = {
-    "shown alone: what it leaves out is elsewhere": (
-        "cli/help.py::MOST_LINES", "errors.py::_LONGEST", "lists/running.py::MOST_DRAWN",
-        "lists/running.py::MOST_KEPT", "notebook.py::_WIDEST", "show/of_release.py::_LONGEST",
-        "publish/spends.py::SMALLEST_SHARE", "show/table.py::MOST_LETTERS", "show/table.py::MOST_ROWS",
-        "show/charts.py::MOST_BARS", "show/charts.py::MOST_MOMENTS", "show/summary.py::_LONGEST_KEY",
-        "sql/parse.py::_WIDEST", "stored.py::_LONGEST", "verification/claims.py::_LONGEST",
-    ),
-    "how finely something is computed: the answer is a bound or an estimate with either": (
-        "engines/buckets.py::LARGEST", "engines/buckets.py::SMALLEST",
-        "mechanisms/conditional.py::_MOST_CONVOLVED", "mechanisms/whole_gaussian.py::_MOST_DISCRETE_STD",
-        "noise/tails.py::_DEEPEST_EXPONENT", "noise/tails.py::_LARGEST_TABLE_STD", "noise/tails.py::_MOST_POINTS",
-        "noise/tails.py::_SMALLEST_SMOOTH_VARIANCE", "privacy/composition.py::MOST_RESPONSES",
-        "privacy/correlated_design.py::_LARGEST_T", "privacy/correlated_design.py::_MOST_DESIGNS",
-        "privacy/correlated_gaussian.py::_MOST_BINS", "privacy/correlated_gaussian.py::_MOST_CELLS",
-        "privacy/correlated_gaussian.py::_MOST_NODES", "privacy/filters.py::_LARGEST_NOISE",
-        "privacy/ranked.py::_MOST_POINTS_PER_SYMBOL", "privacy/search.py::_MOST_RANGES",
-        "privacy/unknown_domain.py::_LEAST_SMOOTH_STD", "privacy/unknown_domain.py::_MOST_NODES",
-        "quantiles.py::_LEAST_REACH", "quantiles.py::_MOST_REACH", "selection/estimates.py::_MOST_SPREAD",
-    ),
-    "how long somebody waits": (
-        "engines/duckdb/pages.py::_MOST_LISTED", "engines/spark/jvm.py::_LONGEST_WAIT",
-        "engines/spark/staging.py::_LONGEST_WAIT",
-    ),
-}  # fmt: skip
-"""Constants that bound neither what is asked for nor what is read, by the reason."""
-
-NOT_LIMITED: Final[dict[str, tuple[str, ...]]] = {
-    "how much of one unit is held or ordered": (
-        "engines/distinct.py::valued_sql::MOST_VALUES",
-        "engines/duckdb/pairs.py::DuckDBPairs.sampled::most_groups-4",
-        "engines/sql.py::ranked_sql::plenty(most)",
-    ),
-    "what is longer is null in the next step": (
-        "engines/derived.py::Written::LONGEST_KEY",
-        "engines/duckdb/parquet.py::_short::LONGEST_KEY",
-        "engines/duckdb/sources.py::Attached::LONGEST_KEY",
-        "engines/duckdb/types.py::guarded::LONGEST_KEY",
-        "engines/spark/derived.py::SparkWriter._expression::LONGEST_KEY",
-        "engines/spark/expressions.py::spark_expression::LONGEST_KEY",
-        "engines/spark/resolve.py::resolve::LONGEST_KEY-1",
-    ),
-    "which texts are behind a join: those have a limit of their own": (
-        "engines/derived.py::_combine::LONGEST_KEY",
-        "engines/derived.py::_fold::LONGEST_KEY",
-        "engines/duckdb/resolve.py::resolve::LONGEST_KEY",
-        "engines/spark/resolve.py::resolve::LONGEST_KEY-2",
-    ),
-    "how many digits a quotient may have: of more it is written as one": (
-        "engines/frames.py::_number::_MOST_DIGITS-3",
-    ),
-    "what is longer is left out when its end is there": (
-        "engines/lines.py::_lines_of::LONGEST_LINE-1",
-        "engines/lines.py::_lines_of::LONGEST_LINE-2",
-    ),
-    "how much memory a value is expected to take": ("engines/duckdb/pages.py::Pages.copied::LONGEST_KEY",),
-    "a field is in a line, whose length has been looked at": (
-        "engines/lines.py::_parse_line::LONGEST_LINE",
-        "engines/spark/sources.py::CsvRecords.__call__::LONGEST_LINE",
-    ),
-    "how far a file is searched for its first letter": ("engines/lines.py::check_no_array::LONGEST_LINE",),
-    "how much is read to look for the end of a line": ("engines/lines.py::first_line::LONGEST_LINE-1",),
-    "there are no fewer pairs than groups": (
-        "engines/spark/pairs.py::SparkPairsByUnit.norm_histogram::MOST_RELEASED-1",
-    ),
-    "two clamps of which one is enough": (
-        "engines/sql.py::_steps::clamped-1",
-        "engines/sql.py::_steps::clamped-3",
-        "engines/sql.py::_steps::clamped-4",
-    ),
-    "whether an election is begun: values are lost, none is added": ("engines/spark/distinct.py::_count::most",),
-    "a row that is none of those that stay is looked at": ("engines/joins.py::limited_sql::most + 1",),
-    "there are no fewer pairs than units": ("engines/spark/pairs.py::pairs_of::MOST_RELEASED-1",),
-    "more noise would be refused": (
-        "mechanisms/continual.py::ContinualCounts.__post_init__::LARGEST_RUNNING_COUNT",
-        "mechanisms/counts.py::CountNoise.require_drawable::LARGEST_CAP",
-    ),
-    "more would be paid for samplers": (
-        "mechanisms/counts.py::module::MOST_MEASURES",
-        "mechanisms/counts.py::module::MOST_RELEASED",
-        "mechanisms/voting.py::changed_counters::MOST_SHARES",
-        "planning/request.py::Request.tree_draws::LARGEST_CAP",
-    ),
-    "which hint is given": ("noise/laws.py::_check_scale::LARGEST_SCALE-2",),
-    "how much is read before it is compared": (
-        "publish/keys.py::_between::MOST_KEYS",
-        "publish/keys.py::_query::MOST_KEYS-1",
-        "verification/stored.py::_parse_files::MOST_BYTES",
-    ),
-    "numbers of nodes have more room": ("quantiles.py::Bins.from_lists::MOST_HEIGHT",),
-}
-"""Uses at which a larger limit changes nothing but memory, or is on the safe side, by the reason."""
-
+_TABLES: Final = table("limits")
+TESTS, GUARDS, BOUNDS, CLAMPS = (_TABLES[name] for name in ("uses", "guards", "bounds", "clamps"))
+WHOLE, CHECKED = (tuple(_TABLES["whole"][name]) for name in ("tests", "places"))
+NO_LIMITS: Final = frozenset(chain.from_iterable(_TABLES["no_limits"].values()))
+_NOT_LIMITED: Final = frozenset(chain.from_iterable(_TABLES["not_limited"].values()))
 
 _MOST: Final = {"max_groups", "most_groups", "most", "sparsity", "largest"}
 """How engines call the number of groups or values that a unit is bounded to."""
@@ -170,7 +81,7 @@ def _is_limit(module: Module, node: ast.AST) -> bool:
         return False
     own = f"{module.file}::{name}"
     named = {own} & constants() or {one for one in constants() if one.endswith(f"::{name}")}
-    return not named <= set(chain.from_iterable(NO_LIMITS.values()))
+    return not named <= NO_LIMITS
 
 
 def _is_told(module: Module, node: ast.AST) -> bool:
@@ -185,7 +96,7 @@ def _is_told(module: Module, node: ast.AST) -> bool:
 
 def limited() -> set[str]:
     """The uses that must have tests."""
-    return uses().keys() - set(chain.from_iterable(NOT_LIMITED.values()))
+    return uses().keys() - _NOT_LIMITED
 
 
 def guards() -> dict[str, tuple[Module, ast.expr]]:
@@ -213,7 +124,7 @@ def bounds() -> dict[str, tuple[Module, ast.expr]]:
                     if after and _MOST & {_last(node) for node in ast.walk(value.value)}:
                         places.append(value.value)
         for key, node in numbered(module, places, module.of).items():
-            if isinstance(node, ast.expr) and key not in chain.from_iterable(NOT_LIMITED.values()):
+            if isinstance(node, ast.expr) and key not in _NOT_LIMITED:
                 found[key] = module, node
     return found
 
@@ -225,7 +136,7 @@ def clamps() -> dict[str, tuple[Module, ast.Call]]:
     for module in (one for one in modules() if one.file.startswith("engines/") and "clamped(" in one.text):
         calls = [node for node in module.parents if isinstance(node, ast.Call) and _last(node.func) == "clamped"]
         for key, node in numbered(module, list(calls), lambda _: "clamped").items():
-            if isinstance(node, ast.Call) and key not in chain.from_iterable(NOT_LIMITED.values()):
+            if isinstance(node, ast.Call) and key not in _NOT_LIMITED:
                 found[key] = module, node
     return found
 
@@ -257,25 +168,27 @@ def _mutant(key: str) -> Mutant:
     found = _NAME.fullmatch(_last(node))
     assert found is not None
     new = f"(2 * {module.of(node)})" if found["up"] else f"({module.of(node)} / 2)"
-    return module.mutant(f"limit-{_named(key)}", node, new, "a limit is what it is said to be", TESTS.get(key, ()))
+    return module.mutant(
+        f"limit-{_named(key)}", node, new, "a limit is what it is said to be", tuple(TESTS.get(key, ()))
+    )
 
 
 def _without(name: str) -> Mutant:
     module, guard = guards()[name]
     breaks = "no value of a record ends a run or asks for all the memory"
-    return module.mutant(f"guard-{name.replace(' ', '-')}", guard, "None", breaks, GUARDS.get(name, ()))
+    return module.mutant(f"guard-{name.replace(' ', '-')}", guard, "None", breaks, tuple(GUARDS.get(name, ())))
 
 
 def _one_more(key: str) -> Mutant:
     module, node = bounds()[key]
     breaks = "a unit has no more groups or values than it is bounded to"
-    return module.mutant(f"bound-{_named(key)}", node, f"{module.of(node)} + 1", breaks, BOUNDS.get(key, ()))
+    return module.mutant(f"bound-{_named(key)}", node, f"{module.of(node)} + 1", breaks, tuple(BOUNDS.get(key, ())))
 
 
 def _not_clamped(key: str) -> Mutant:
     module, call = clamps()[key]
     breaks = "no number is outside of its bounds"
-    return module.mutant(f"clamp-{_named(key)}", call, module.of(call.args[0]), breaks, CLAMPS.get(key, ()))
+    return module.mutant(f"clamp-{_named(key)}", call, module.of(call.args[0]), breaks, tuple(CLAMPS.get(key, ())))
 
 
 def _not_checked(key: str) -> Mutant:

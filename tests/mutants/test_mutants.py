@@ -1,4 +1,4 @@
-"""The list of mutants is sound, and three of them at random are killed."""
+"""The list of mutants is sound, and three of them are killed."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ import json
 import os
 import subprocess
 import sys
-from itertools import chain
 
 import mutants_of_draws
 import mutants_of_limits
 import pytest
-import tests_of_limits
 from catalogue import MUTANTS
 from places import modules
 from run import SOME
 
 from mutants import ROOT, SOURCES, Mutant
 
-LEAST = 150
+LEAST = 1000
 
 
 def test_every_mutant_has_a_name_of_its_own_and_changes_one_place() -> None:
@@ -38,18 +36,18 @@ def test_every_mutant_has_a_name_of_its_own_and_changes_one_place() -> None:
 
 
 def test_every_draw_has_tests() -> None:
-    """A new one fails here until `mutants_of_draws.TESTS` says which tests notice that it is too small."""
+    """A new one fails here until `draws.toml` names the tests that notice that it is too small."""
     assert set(mutants_of_draws.draws()) == set(mutants_of_draws.TESTS)
 
 
 def test_every_limit_has_tests() -> None:
-    """A new use fails here until `tests_of_limits` says which tests notice that it is too large, or why none can."""
-    assert mutants_of_limits.limited() == set(tests_of_limits.TESTS)
-    assert mutants_of_limits.guards().keys() == tests_of_limits.GUARDS.keys()
-    assert mutants_of_limits.bounds().keys() == tests_of_limits.BOUNDS.keys()
-    assert mutants_of_limits.clamps().keys() == tests_of_limits.CLAMPS.keys()
-    assert mutants_of_limits.checked().keys() == tests_of_limits.CHECKED
-    assert not set(chain.from_iterable(mutants_of_limits.NO_LIMITS.values())) - mutants_of_limits.constants()
+    """A new use fails here until `limits.toml` names the tests that notice that it is too large, or says why none can."""
+    assert mutants_of_limits.limited() == set(mutants_of_limits.TESTS)
+    assert mutants_of_limits.guards().keys() == mutants_of_limits.GUARDS.keys()
+    assert mutants_of_limits.bounds().keys() == mutants_of_limits.BOUNDS.keys()
+    assert mutants_of_limits.clamps().keys() == mutants_of_limits.CLAMPS.keys()
+    assert mutants_of_limits.checked().keys() == set(mutants_of_limits.CHECKED)
+    assert not mutants_of_limits.NO_LIMITS - mutants_of_limits.constants()
 
 
 def test_nothing_reads_entropy_past_the_samplers() -> None:
