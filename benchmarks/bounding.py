@@ -20,10 +20,10 @@ from pathlib import Path
 
 import duckdb
 
+from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.histogram import ContributionBounds
-from dphist.measures import Lattice, Measure
 
 MAX_GROUPS = 10
 VALUE = Measure("sum", "value", 0.0, 100.0, lattice=Lattice(50.0, 2.0**-14))

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dphist as dp
+from dphist.aggregates.measures import NoisyMeasure
 from dphist.engines.buckets import BUCKETS, LARGEST, OF_A_SIGN, SMALLEST
-from dphist.measures import NoisyMeasure
 from dphist.mechanisms.base import Kept
 from dphist.publish.sizing import chosen_from
 from dphist.publish.table import noisy_columns

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dphist.aggregates.measures import NoisyMeasure
 from dphist.engines.base import Groups, LocalGroups
 from dphist.engines.memory import MemoryPairs, no_keys
-from dphist.measures import NoisyMeasure
 from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.counts import CountNoise

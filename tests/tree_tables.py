@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dphist.aggregates.tree import Bins, Tree
 from dphist.noise import DiscreteLaplace, RoundedGaussian
-from dphist.quantiles import Bins, Tree
 
 
 def bins_of_records(groups: int, group: ArrayLike, bins: ArrayLike, steps: ArrayLike) -> Bins:

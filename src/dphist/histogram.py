@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dphist import checks
+from dphist.aggregates.measures import Measure
+from dphist.aggregates.tree import Bins
 from dphist.errors import InvalidParameter
-from dphist.measures import Measure
-from dphist.quantiles import Bins
 
 _ROW_NUMBERS: Final = re.compile(r"__index_level_\d+__")
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from adaptive_tables import codes_of, counted, draw_sample, loose, rounds, table, zipf
+from dphist.aggregates.measures import Lattice, Measure, NoisyMeasure
 from dphist.engines import memory as adaptive_pairs
 from dphist.engines.base import LocalGroups
 from dphist.engines.memory import (
@@ -23,7 +24,6 @@ from dphist.engines.memory import (
     unit_weights,
 )
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.measures import Lattice, Measure, NoisyMeasure
 from dphist.mechanisms.adaptive import calibrate
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, ONE, Tuning

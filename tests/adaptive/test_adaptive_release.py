@@ -11,13 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 import dphist as dp
+from dphist.aggregates.measures import Lattice, Measure
 from dphist.cli.app import app
 from dphist.engines.duckdb.pairs import DuckDBPairs, SqlPairs
 from dphist.engines.memory import CodedPairs, MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.histogram import ContributionBounds
-from dphist.measures import Lattice, Measure
 from dphist.mechanisms import AdaptiveGaussian, CorrelatedGaussian, KnownGroups, SparseGaussian, Voting
 from dphist.mechanisms.tuning import ONE
 from dphist.planning import storage

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines import memory
 from dphist.engines.base import LocalGroups
 from dphist.engines.memory import MemoryPairs, clip_factors, no_keys
 from dphist.engines.query import GroupByQuery, Key
-from dphist.measures import Lattice, Measure
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import FACTOR_BITS, LARGEST_CAP, LATTICE_BITS, ONE, SCALE_BITS, WEIGHT_BITS, Tuning
 from dphist.selection.counting import CENTRES, UPPER, Classes, Norms, choose_classes, edges, norms_from

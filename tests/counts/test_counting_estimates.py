@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 import dphist as dp
 from adaptive_tables import chosen, codes_of, counted, draw_sample, true_counts, zipf
+from dphist.aggregates.measures import Column, one_error
 from dphist.engines.memory import MemoryPairs
-from dphist.measures import Column, one_error
 from dphist.mechanisms import AdaptiveGaussian, GroupMechanism, Voting
 from dphist.mechanisms.adaptive import calibrate
 from dphist.mechanisms.counts import CountNoise

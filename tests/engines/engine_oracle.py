@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 import spark_sessions
+from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines.base import Engine as Engine
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.histogram import Histogram
-from dphist.measures import Lattice, Measure
 from example_numbers import MORE
 from spark_sessions import LazySpark
 

@@ -16,6 +16,7 @@ from engine_oracle import ENGINES, Engine, every_engine, groups_of, quick
 from relation_oracle import engine_rows, exact_total
 
 import dphist as dp
+from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines import engine_for
 from dphist.engines.base import BOUNDING
 from dphist.engines.duckdb.derived import public_rows
@@ -41,7 +42,6 @@ from dphist.engines.relations import (
 )
 from dphist.errors import InvalidParameter, UnreadableSource
 from dphist.histogram import ContributionBounds
-from dphist.measures import Lattice, Measure
 from dphist.publish.files import files_of
 
 ENGINE = DuckDBEngine()

@@ -19,6 +19,7 @@ from engine_oracle import canonical, every_engine, groups_of, quick
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dphist.aggregates.measures import Measure
 from dphist.engines.base import Engine
 from dphist.engines.distinct import explained_sql
 from dphist.engines.duckdb.distinct import count_distinct
@@ -28,7 +29,6 @@ from dphist.engines.spark.engine import SparkDialect
 from dphist.engines.sql import Dialect
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds
-from dphist.measures import Measure
 from example_numbers import examples
 from spark_sessions import LazySpark, frame, session
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dphist as dp
+from dphist.aggregates.measures import Lattice, Measure
 from dphist.columns import joined_name, quoted, split_name, split_unit
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.parser import read_expression
@@ -20,7 +21,6 @@ from dphist.engines.query import GroupByQuery, Key, parse_key
 from dphist.engines.spark.expressions import spark_expression
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds
-from dphist.measures import Lattice, Measure
 
 CONNECTION = duckdb.connect()
 

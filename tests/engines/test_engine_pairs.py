@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines.base import Integers, LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, Key
-from dphist.measures import Lattice, Measure
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE
 from duckdb_pairs import open_pairs
 

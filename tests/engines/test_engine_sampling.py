@@ -13,10 +13,10 @@ import pytest
 from engine_oracle import Engine, every_engine, groups_of, quick
 from scipy import stats
 
+from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines.duckdb.engine import DuckDBDialect, DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.histogram import ContributionBounds
-from dphist.measures import Lattice, Measure
 from example_numbers import some
 
 ALPHA = 1e-7

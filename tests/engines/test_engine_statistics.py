@@ -23,13 +23,13 @@ import pyarrow.parquet as pq
 import pytest
 from engine_oracle import groups_of
 
+from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines.duckdb import engine as duckdb_engine
 from dphist.engines.duckdb import session as sessions
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import EngineFailure
 from dphist.histogram import ContributionBounds, Histogram
-from dphist.measures import Lattice, Measure
 from duckdb_pairs import open_pairs
 
 ROWS = 64

@@ -25,12 +25,12 @@ from engine_oracle import (
 )
 from hypothesis import strategies as st
 
+from dphist.aggregates.measures import Lattice, Measure
 from dphist.columns import Unit
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
-from dphist.measures import Lattice, Measure
 
 SCHEMA: Final = pa.schema(
     [

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dphist.aggregates.measures import Measure
 from dphist.engines import base
 from dphist.engines.base import Arrays, Layout, LocalGroups, Rows
 from dphist.engines.duckdb.engine import DuckDBEngine
@@ -18,7 +19,6 @@ from dphist.engines.duckdb.session import leave_room, memory_limit, session
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, memory_beside_python
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds
-from dphist.measures import Measure
 
 
 def larger(groups: Arrays) -> Rows:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines import memory
 from dphist.engines.base import Integers
 from dphist.engines.memory import CodedPairs, MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
-from dphist.measures import Lattice, Measure
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, ONE, WEIGHT_BITS
 from duckdb_pairs import open_pairs
 

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dphist.aggregates import Aggregate
+from dphist.aggregates.base import Aggregate
+from dphist.aggregates.measures import Lattice, Measure, NoisyMeasure, NoisySum
 from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
-from dphist.measures import Lattice, Measure, NoisyMeasure, NoisySum
 from dphist.noise import RoundedGaussian
 
 KEYS = pa.table({"country": ["secret", "x"]})

@@ -18,6 +18,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 import dphist as dp
+from dphist.aggregates.measures import Measure
+from dphist.aggregates.tree import Bins, Tree, noisy_quantiles
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.duckdb.session import leave_room, memory_limit
 from dphist.engines.lines import CsvFormat, first_line
@@ -26,7 +28,6 @@ from dphist.engines.spark.sources import fields_of
 from dphist.engines.spark.types import _is_short, guarded, short
 from dphist.engines.sums import exact_total
 from dphist.histogram import ContributionBounds
-from dphist.measures import Measure
 from dphist.mechanisms import (
     continual,
     correlated_top_k,
@@ -47,7 +48,6 @@ from dphist.publish.files import SIDECAR
 from dphist.publish.keys import public_keys
 from dphist.publish.record import AnswerRecord, ReleaseRecord, StreamRecord, TopKRecord
 from dphist.publish.totals import noisy_units
-from dphist.quantiles import Bins, Tree, noisy_quantiles
 from dphist.selection.counting import Classes
 from drawn_laws import recorded, silence
 

@@ -18,6 +18,8 @@ import pytest
 
 import dphist as dp
 from dphist import checks, stored
+from dphist.aggregates.measures import Measure, NoisyMeasure
+from dphist.aggregates.tree import Tree
 from dphist.cli.ledger import declared_cost
 from dphist.cli.sql import read_query
 from dphist.engines import frames
@@ -30,7 +32,6 @@ from dphist.flexible.bucketing import Buckets, Grid
 from dphist.histogram import ContributionBounds
 from dphist.ledger.accountant import price
 from dphist.ledger.dataset import DataSet
-from dphist.measures import Measure, NoisyMeasure
 from dphist.mechanisms import base
 from dphist.mechanisms.adaptive import calibrate as calibrate_rounds
 from dphist.mechanisms.continual import ContinualCounts
@@ -46,7 +47,6 @@ from dphist.planning import storage
 from dphist.privacy import truncated_laplace
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.events import GaussianEvent
-from dphist.quantiles import Tree
 
 SUM: dict[str, Any] = {"kind": "sum", "column": "n", "lower": 0.0, "upper": 1.0}
 LAPLACE = DiscreteLaplace(Fraction(3))

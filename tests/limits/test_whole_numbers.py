@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 import dphist as dp
+from dphist.aggregates.measures import Measure
+from dphist.aggregates.tree import Tree
 from dphist.cli.options import _check_rows
 from dphist.cli.profile import build
 from dphist.engines.base import check_sketch
@@ -21,12 +23,10 @@ from dphist.flexible.statistics import PrivateHistogram, max_k, own_function
 from dphist.histogram import ContributionBounds, Histogram, largest_groups
 from dphist.ledger.dataset import recommend
 from dphist.lists.session import Account
-from dphist.measures import Measure
 from dphist.mechanisms import continual, correlated_top_k, discrete_gaussian, from_top, ranked
 from dphist.mechanisms.records import LaplaceRecords
 from dphist.mechanisms.tuning import Tuning
 from dphist.publish.charge import Receipt
-from dphist.quantiles import Tree
 from dphist.sketch import MisraGries
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}

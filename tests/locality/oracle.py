@@ -19,9 +19,9 @@ import pyarrow as pa
 from nasty_tables import UNIT
 from record_expressions import Expression, Value, number
 
+from dphist.aggregates.measures import Measure
 from dphist.columns import unit_of
 from dphist.engines.query import GroupByQuery, Key
-from dphist.measures import Measure
 
 Group = tuple[Value, ...]
 Amounts = tuple[int, ...]

@@ -23,8 +23,8 @@ from oracle import Group, Part, Question, add_up, answer, tag_of, take_away, uni
 from record_expressions import EXPRESSIONS
 from writers import WRITERS, Writer
 
+from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines.query import Files, PerformanceSettings
-from dphist.measures import Lattice, Measure
 
 ALONE, SEVERAL, REMOVED, SETTINGS = 6, 2, 4, 3
 """Examples of each property: five, eight, three, and three or four runs of the engine each."""

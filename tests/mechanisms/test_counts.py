@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dphist as dp
+from dphist.aggregates.measures import Measure
 from dphist.errors import InvalidParameter
 from dphist.ledger.accountant import price
-from dphist.measures import Measure
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.adaptive import calibrate as calibrate_rounds
 from dphist.mechanisms.base import sampler_surcharge

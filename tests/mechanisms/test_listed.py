@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import dphist as dp
-from dphist.aggregates import Aggregate
+from dphist.aggregates.base import Aggregate
+from dphist.aggregates.measures import Measure, pure_epsilon
 from dphist.audit import laws
 from dphist.ledger.accountant import price
-from dphist.measures import Measure, pure_epsilon
 from dphist.mechanisms import KnownDiscrete, KnownGroups, KnownLaplace
 from dphist.mechanisms.base import LARGEST_COUNT, GroupMechanism
 from dphist.noise import DiscreteLaplace

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dphist as dp
-from dphist.aggregates import Aggregate
-from dphist.measures import Measure
+from dphist.aggregates.base import Aggregate
+from dphist.aggregates.measures import Measure
 from dphist.mechanisms import GroupMechanism, KnownGroups
 from dphist.planning import storage
 from dphist.planning.choices import OBJECTIVES, Objective

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dphist as dp
-from dphist import measures
-from dphist.aggregates import Aggregate, merge
-from dphist.measures import Measure, NoisyMeasure, NoisySum
+from dphist.aggregates import measures
+from dphist.aggregates.base import Aggregate, merge
+from dphist.aggregates.measures import Measure, NoisyMeasure, NoisySum
 from dphist.mechanisms.laplace import laplace_quantile
 from dphist.noise import RoundedGaussian
 from example_numbers import examples

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 import dphist as dp
 import spark_sessions
+from dphist.aggregates.measures import Measure
 from dphist.engines.base import Engine
 from dphist.engines.buckets import BUCKETS, LARGEST, OF_A_SIGN, SMALLEST, Of, upper_ends
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.ledger.accountant import price
-from dphist.measures import Measure
 from dphist.noise import DiscreteLaplace
 from dphist.noise.testing import SeededEntropy
 from dphist.selection.bounds import choose_bounds, read_sizes

@@ -13,10 +13,10 @@ import pytest
 
 import dphist as dp
 from command_line import dphist
-from dphist.aggregates import Aggregate
+from dphist.aggregates.base import Aggregate
+from dphist.aggregates.measures import MOST_RECORDS
 from dphist.errors import DphistError, InvalidParameter
 from dphist.ledger import DataSet, Ledger
-from dphist.measures import MOST_RECORDS
 from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.publish.run import prepare
 from drawn_laws import recorded, silence

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 import dphist as dp
+from dphist.aggregates.measures import Measure
 from dphist.engines.buckets import BUCKETS, OF_A_SIGN, upper_ends
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.ledger.accountant import price
-from dphist.measures import Measure
 from dphist.noise import DiscreteLaplace
 from dphist.publish.bounds import spend_of_bounds
 from dphist.selection.bounds import read_sizes, share_outside

@@ -17,7 +17,7 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 import dphist as dp
-from dphist.aggregates import Aggregate
+from dphist.aggregates.base import Aggregate
 from dphist.engines.base import local_groups
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.ledger.accountant import price

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dphist as dp
-from dphist.aggregates import Aggregate
+from dphist.aggregates.base import Aggregate
 from dphist.engines.buckets import BUCKETS, OF_A_SIGN
 from dphist.noise.testing import SeededEntropy
 from dphist.selection.bounds import choose_bounds, read_sizes

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from test_aggregates import Middle, quiet
 
 import dphist as dp
-from dphist.aggregates import Aggregate
+from dphist.aggregates.base import Aggregate
+from dphist.aggregates.tree import noisy_quantiles
 from dphist.cli.options import parse
 from dphist.errors import InvalidParameter
 from dphist.ledger.accountant import price
@@ -27,7 +28,6 @@ from dphist.noise.laws import LARGEST_SCALE
 from dphist.noise.testing import SeededEntropy
 from dphist.planning import storage
 from dphist.publish.table import noisy_trees
-from dphist.quantiles import noisy_quantiles
 from dphist.selection import counting
 from dphist.selection.bounds import cover_tails, read_sizes
 from dphist.verification.of_release import _check_quantiles

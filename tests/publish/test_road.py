@@ -14,13 +14,13 @@ import pytest
 from numpy.typing import NDArray
 
 import dphist as dp
+from dphist.aggregates.measures import LARGEST_SUM
 from dphist.engines.base import LocalGroups, local_groups
 from dphist.engines.duckdb.engine import DuckDBRecords
 from dphist.engines.duckdb.pairs import DuckDBPairs
 from dphist.flexible.plan import plan_statistic
 from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.lists.top_k import privatise_list
-from dphist.measures import LARGEST_SUM
 from dphist.mechanisms import CorrelatedGaussian, GroupMechanism
 from dphist.mechanisms.base import Kept
 from dphist.noise import DiscreteLaplace, sample, sample_exactly

@@ -16,7 +16,7 @@ import pytest
 
 import dphist as dp
 from command_line import dphist
-from dphist.measures import says_nothing
+from dphist.aggregates.measures import says_nothing
 from dphist.planning.sizes import PRECISE, units_for
 from dphist.publish.digests import seal, table_digest
 from dphist.publish.files import METADATA_KEY

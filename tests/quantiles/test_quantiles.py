@@ -15,12 +15,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dphist import quantiles
+from dphist.aggregates import tree as trees
+from dphist.aggregates.measures import Measure, NoisyMeasure, pure_epsilon, squared_sensitivity
+from dphist.aggregates.tree import Bins, NoisyQuantiles, Tree, TreeLaw, critical_value, noisy_quantiles
 from dphist.errors import InvalidParameter
-from dphist.measures import Measure, NoisyMeasure, pure_epsilon, squared_sensitivity
 from dphist.noise import DiscreteLaplace, RoundedGaussian, sampler_error
 from dphist.noise.testing import SeededEntropy
-from dphist.quantiles import Bins, NoisyQuantiles, Tree, TreeLaw, critical_value, noisy_quantiles
 from drawn_laws import recorded, silence
 from tree_tables import bins_of_records, gaussian_law, laplace_law
 from word_sources import drawn_from
@@ -145,7 +145,7 @@ def test_no_groups_and_groups_at_once_and_in_parts(monkeypatch: pytest.MonkeyPat
     assert drawn(bins_of_records(0, empty, empty, empty), tree, TINY, (0.5,), 0.9).values.shape == (1, 0)
     bins = bins_of_records(9, np.arange(9), np.arange(9) % 8, np.arange(1, 10))
     whole = drawn(bins, tree, TINY, (0.5, 0.6), 0.9)
-    monkeypatch.setattr(quantiles, "_WALKS_AT_ONCE", 25)
+    monkeypatch.setattr(trees, "_WALKS_AT_ONCE", 25)
     np.testing.assert_allclose(drawn(bins, tree, TINY, (0.5, 0.6), 0.9).values, whole.values, atol=1e-9)
 
 
@@ -221,15 +221,15 @@ def test_noise_is_added_to_the_steps_of_every_node() -> None:
     tree = Tree(0, 10, 3)
     law, bins = gaussian_law(tree, 4.0), copies(tree, [1.0, 5.0, 9.0], 7)
     seen = []
-    walk = quantiles._walk
+    walk = trees._walk
 
-    def spied(bins: Bins, tree: Tree, law: TreeLaw, walks: object, noise: quantiles._Noise) -> Any:
+    def spied(bins: Bins, tree: Tree, law: TreeLaw, walks: object, noise: trees._Noise) -> Any:
         with recorded() as draws:
             seen.append((noise.add(bins.totals, np.arange(len(bins))) - bins.totals, draws[0].noise))
         return walk(bins, tree, law, walks, noise)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quantiles, "_walk", spied)
+        patch.setattr(trees, "_walk", spied)
         noisy_quantiles(bins, tree, law, [0.5])
     ((added, noise),) = seen
     assert added.tolist() == noise.tolist()
@@ -237,8 +237,8 @@ def test_noise_is_added_to_the_steps_of_every_node() -> None:
 
 
 def test_the_sampler_is_exact_enough_for_all_draws_of_a_group() -> None:
-    tree = Tree(0, 10, quantiles.MOST_HEIGHT)
-    draws = tree.most_draws(quantiles.MOST_QUANTILES)
+    tree = Tree(0, 10, trees.MOST_HEIGHT)
+    draws = tree.most_draws(trees.MOST_QUANTILES)
     assert draws < 2**13
     for law in (gaussian_law(tree, 3.0), laplace_law(tree, 3.0)):
         assert draws * sampler_error(law) < Fraction(1, 2**100)
@@ -265,8 +265,8 @@ def output_law(weights: list[int], scale: Fraction, silent: tuple[int, ...] = ()
     groups = len(noises)
     bins = bins_of_records(groups, np.repeat(np.arange(groups), 4), np.tile(range(4), groups), np.tile(weights, groups))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quantiles, "_draw", draw)
-        patch.setattr(quantiles, "_WALKS_AT_ONCE", 1 << 40)
+        patch.setattr(trees, "_draw", draw)
+        patch.setattr(trees, "_WALKS_AT_ONCE", 1 << 40)
         found = noisy_quantiles(bins, tree, DiscreteLaplace(scale), [0.3, 0.5], 0.5)
     assert found.low is not None
     assert found.high is not None
@@ -339,8 +339,8 @@ def misses(shape: str, laplace: bool, groups: int, drawn_more: int = 1, height: 
     law: TreeLaw = laplace_law(tree, 2.0 * drawn_more) if laplace else gaussian_law(tree, 3.0 * drawn_more)
     values, p = SHAPES[shape], (0.1, 0.5, 0.9)
     with pytest.MonkeyPatch.context() as patch:
-        original = quantiles._draw
-        patch.setattr(quantiles, "_draw", lambda _, nodes: original(law, nodes))
+        original = trees._draw
+        patch.setattr(trees, "_draw", lambda _, nodes: original(law, nodes))
         found = drawn(copies(tree, values, groups), tree, told, p, 0.9, seed=groups)
     assert found.low is not None
     assert found.high is not None

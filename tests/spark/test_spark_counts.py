@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines.base import Arrays, LocalGroups, Rows
 from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.spark.engine import SparkEngine
-from dphist.measures import Lattice, Measure
 from dphist.mechanisms.tuning import ONE
 from dphist.selection.counting import edges
 from duckdb_pairs import open_pairs

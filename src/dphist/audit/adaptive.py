@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
+from dphist.aggregates.measures import Measure, NoisyMeasure
 from dphist.audit import voting
 from dphist.audit.judge import Claim, Run, Trials
 from dphist.audit.laws import NOTHING, Floats, Integers, Pair, joint, thresholded
 from dphist.audit.trials import Scene, one_release
 from dphist.engines.base import Engine, LocalGroups
 from dphist.engines.memory import MemoryPairs
-from dphist.measures import Measure, NoisyMeasure
 from dphist.mechanisms import AdaptiveGaussian, Voting
 from dphist.mechanisms.counts import CountNoise, NoiseLaw, sum_shift
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning

@@ -27,12 +27,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
+from dphist.aggregates.measures import Lattice, Measure
 from dphist.audit.trials import KEY, QUERY, UNIT
 from dphist.engines.base import Engine
 from dphist.engines.query import Files, GroupByQuery, Key
 from dphist.errors import DphistError
 from dphist.histogram import ContributionBounds, Histogram
-from dphist.measures import Lattice, Measure
 
 Outcome = tuple[bool, str]
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
+from dphist.aggregates.measures import Measure
 from dphist.audit import adaptive, attacks, bounding, laws, trials, voting
 from dphist.audit.bounding import FromPairs, Outcome
 from dphist.audit.claims import BUDGET, FEWER, MANY, large_count, of_bounds, of_totals, of_trees, quantile_plan
@@ -35,7 +36,6 @@ from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.spark.engine import SparkEngine, is_here
 from dphist.histogram import ContributionBounds, Histogram
-from dphist.measures import Measure
 from dphist.mechanisms import FromTop, Kept
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, WEIGHT_BITS
 from dphist.noise import DiscreteGaussian, RoundedGaussian, SystemEntropy, TruncatedDiscreteLaplace

@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dphist import measures
+from dphist.aggregates import measures
+from dphist.aggregates.measures import Measure
 from dphist.audit.judge import Run, Trials
 from dphist.audit.laws import Floats, Integers
 from dphist.engines.base import Engine, LocalGroups
@@ -28,7 +29,6 @@ from dphist.histogram import ContributionBounds, Histogram
 from dphist.lists.continual import Continual
 from dphist.lists.session import Session
 from dphist.lists.top_k import privatise_list
-from dphist.measures import Measure
 from dphist.planning import Plan
 from dphist.planning.plan import NOISY
 from dphist.planning.request import Request

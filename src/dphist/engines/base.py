@@ -20,18 +20,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dphist import checks
+from dphist.aggregates.tree import Bins
 from dphist.engines.query import GroupByQuery
 from dphist.errors import InvalidParameter
 from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.mechanisms.base import enforce_sparsity
 from dphist.noise.entropy import SystemEntropy
-from dphist.quantiles import Bins
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from dphist.aggregates.measures import Measure
     from dphist.engines.buckets import Of
-    from dphist.measures import Measure
 
 Integers: TypeAlias = NDArray[np.int64]
 Arrays: TypeAlias = Mapping[str, Any]

@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dphist.aggregates.tree import Bins
 from dphist.engines.base import Integers, LocalGroups
 from dphist.engines.election import Lists, elect, prefer
 from dphist.errors import EngineFailure, InvalidParameter
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, ONE, WEIGHT_BITS
-from dphist.quantiles import Bins
 
 Codes = NDArray[np.int32]
 Floats = NDArray[np.float64]

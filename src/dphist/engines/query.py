@@ -11,10 +11,10 @@ from typing import Final, Literal, get_args
 import pyarrow as pa
 
 from dphist import checks
+from dphist.aggregates.measures import Measure, check_names_of_values
 from dphist.columns import Unit, parts_of, split_name, split_unit, unit_of
 from dphist.errors import InvalidParameter
 from dphist.histogram import check_key_names
-from dphist.measures import Measure, check_names_of_values
 
 NullKeys = Literal["group", "drop"]
 KeyRole = Literal["group", "value", "ordered value"]

@@ -24,8 +24,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dphist.aggregates.measures import LARGEST_SUM, Measure
 from dphist.histogram import ContributionBounds
-from dphist.measures import LARGEST_SUM, Measure
 
 LARGEST_RECORD = 2.0**62
 OTHER_SEED = 0x9E3779B97F4A7C15

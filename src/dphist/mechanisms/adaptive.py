@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from dphist import checks
+from dphist.aggregates.measures import Measure
 from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.measures import Measure
 from dphist.mechanisms.base import (
     COST_UP,
     Builder,

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist import checks, stored
+from dphist.aggregates.measures import Measure, NoisyMeasure, squared_sensitivity
 from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.measures import Measure, NoisyMeasure, squared_sensitivity
 from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import Tuning

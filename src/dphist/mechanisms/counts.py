@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist import checks
+from dphist.aggregates.measures import MOST_MEASURES, Measure, NoisyMeasure
 from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.measures import MOST_MEASURES, Measure, NoisyMeasure
 from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, MOST_RELEASED, SCALE_BITS
 from dphist.noise.laws import LARGEST_SCALE, DiscreteLaplace, Law, RoundedGaussian
 from dphist.words import number

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dphist import checks
+from dphist.aggregates.measures import Measure
 from dphist.checks import proved
 from dphist.errors import Infeasible
-from dphist.measures import Measure
 from dphist.mechanisms.base import (
     Builder,
     Integers,

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final, Unpack
 
 from dphist import checks, notebook
-from dphist.aggregates import Aggregate, Chosen
+from dphist.aggregates.base import Aggregate, Chosen
+from dphist.aggregates.measures import NoisyMeasure
 from dphist.columns import Unit, split_name
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.measures import NoisyMeasure
 from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.base import counter_event
 from dphist.planning import storage

@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from dphist.aggregates import Aggregate
-from dphist.measures import NoisyMeasure, NoisySum
+from dphist.aggregates.base import Aggregate
+from dphist.aggregates.measures import NoisyMeasure, NoisySum
+from dphist.aggregates.tree import Bins, noisy_quantiles
 from dphist.noise import DiscreteLaplace, RoundedGaussian
-from dphist.quantiles import Bins, noisy_quantiles
 from dphist.words import enough
 
 PRECISE: Final = 0.25

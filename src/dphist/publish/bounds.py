@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from dphist import checks
+from dphist.aggregates.measures import Measure
 from dphist.columns import Unit, not_protected, protected, unit_of
 from dphist.engines.base import Engine, Progress, Records
 from dphist.engines.buckets import Of
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
-from dphist.measures import Measure
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.notebook import card
 from dphist.publish.charge import Receipt, charging, paid_run

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from dphist.aggregates import Aggregate
+from dphist.aggregates.base import Aggregate
+from dphist.aggregates.measures import MOST_RECORDS
 from dphist.engines.base import Records
 from dphist.engines.buckets import of_measure
-from dphist.measures import MOST_RECORDS
 from dphist.planning import Plan, storage
 from dphist.selection.bounds import (
     ChosenBounds,

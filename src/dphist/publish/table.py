@@ -8,15 +8,15 @@ from typing import get_args
 
 import numpy as np
 
+from dphist.aggregates.measures import LARGEST_SUM, Column, NoisySum
+from dphist.aggregates.tree import NoisyQuantiles, noisy_quantiles
 from dphist.engines.base import PRESENT, Arrays, Layout, OnGroups, Order, Rows
 from dphist.errors import InvalidParameter
-from dphist.measures import LARGEST_SUM, Column, NoisySum
 from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.base import Floats, Integers, Kept
 from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.planning import Plan
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
-from dphist.quantiles import NoisyQuantiles, noisy_quantiles
 
 ORDERS: tuple[Order, ...] = get_args(Order)
 

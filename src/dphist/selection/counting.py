@@ -16,12 +16,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dphist.aggregates.measures import NoisyMeasure
+from dphist.aggregates.tree import Bins, NoisyQuantiles, noisy_quantiles
 from dphist.engines.base import NOISY_VALUE, Arrays, Groups, Integers, OnGroups, PairsByUnit, Rows
-from dphist.measures import NoisyMeasure
 from dphist.mechanisms.counts import CountNoise, sum_shift
 from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, ONE, SCALE_BITS, Tuning
 from dphist.noise import DiscreteLaplace, RoundedGaussian, sample
-from dphist.quantiles import Bins, NoisyQuantiles, noisy_quantiles
 
 Floats = NDArray[np.float64]
 

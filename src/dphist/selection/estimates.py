@@ -17,11 +17,11 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.aggregates import Aggregate
-from dphist.measures import Column, NoisyMeasure, NoisySum
+from dphist.aggregates.base import Aggregate
+from dphist.aggregates.measures import Column, NoisyMeasure, NoisySum
+from dphist.aggregates.tree import NoisyQuantiles
 from dphist.mechanisms.counts import CountNoise, sum_shift
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, SCALE_BITS, Tuning
-from dphist.quantiles import NoisyQuantiles
 from dphist.selection.counting import CENTRES, NoisyCounts
 
 Floats = NDArray[np.float64]

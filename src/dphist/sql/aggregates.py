@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from dphist.aggregates import percent_in_name
+from dphist.aggregates.base import percent_in_name
 from dphist.columns import joined_name
 from dphist.errors import InvalidParameter
 from dphist.sql.options import Arguments, Clause, number_of, read_arguments

@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from dphist.aggregates.measures import Floats
 from dphist.checks import Check
 from dphist.errors import DphistError
-from dphist.measures import Floats
 from dphist.publish.digests import DIGEST, FILE, TABLE
 from dphist.publish.spends import Spend
 from dphist.spreadsheet import ESCAPED

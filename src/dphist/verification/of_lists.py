@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from dphist.aggregates.measures import Floats
 from dphist.checks import Check
 from dphist.errors import InvalidParameter
-from dphist.measures import Floats
 from dphist.mechanisms import ContinualCounts
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.planning.top_k import TopKPlan

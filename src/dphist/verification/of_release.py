@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dphist.aggregates.measures import Column, Floats, NoisySum, says_nothing
 from dphist.checks import Check, check_share
 from dphist.engines.base import missing_in, row_order
 from dphist.errors import InvalidParameter
-from dphist.measures import Column, Floats, NoisySum, says_nothing
 from dphist.planning import Plan
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 from dphist.publish.record import AnswerRecord, ReleaseRecord

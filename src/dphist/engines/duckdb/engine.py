@@ -12,6 +12,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from dphist.aggregates.measures import Measure
+from dphist.aggregates.tree import Bins
 from dphist.engines.base import (
     BOUNDING,
     READING,
@@ -50,8 +52,6 @@ from dphist.engines.sql import (
 )
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.interruption import interruptible
-from dphist.measures import Measure
-from dphist.quantiles import Bins
 from dphist.sketch import MisraGries
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dphist.aggregates.tree import Bins
 from dphist.engines.base import BOUNDING, Integers, LocalGroups, bins_of, histogram_of, integers, local_groups
 from dphist.engines.duckdb.engine import UNITS_SQL, DuckDBDialect, DuckDBRecords, keys_of_codes, materialise_sql
 from dphist.engines.duckdb.session import execute, fetch, leave_room, memory_limit, without_leaks
@@ -41,7 +42,6 @@ from dphist.errors import InvalidParameter
 from dphist.histogram import ContributionBounds, Histogram
 from dphist.interruption import interruptible
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, MOST_RELEASED, NORM_BITS, WEIGHT_BITS
-from dphist.quantiles import Bins
 
 MEMORY_SHARE: Final = 0.4
 """The part of the memory limit that pairs in NumPy may take: arrays live beside the engine's own buffers."""

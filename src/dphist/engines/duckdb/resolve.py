@@ -8,6 +8,7 @@ from typing import Final
 
 import duckdb
 
+from dphist.aggregates.measures import Measure
 from dphist.engines.duckdb import types as keytypes
 from dphist.engines.duckdb.derived import attach_derived
 from dphist.engines.duckdb.expressions import Piece, Steps
@@ -20,7 +21,6 @@ from dphist.engines.query import GroupByQuery, Key, parse_unit
 from dphist.engines.relations import Derived
 from dphist.engines.sql import Fields
 from dphist.errors import InvalidParameter
-from dphist.measures import Measure
 
 _LISTED: Final = "listed_keys"
 

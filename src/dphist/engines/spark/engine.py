@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 
+from dphist.aggregates.measures import Measure
 from dphist.engines.base import (
     BOUNDING,
     READING,
@@ -57,7 +58,6 @@ from dphist.engines.sql import (
 )
 from dphist.errors import EngineFailure, InvalidParameter, MissingExtra
 from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
-from dphist.measures import Measure
 from dphist.version import __version__
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from dphist.aggregates.measures import Measure
 from dphist.engines.duckdb.names import check_columns
 from dphist.engines.duckdb.sources import check_unique
 from dphist.engines.duckdb.types import LONGEST_KEY
@@ -19,7 +20,6 @@ from dphist.engines.spark.frames import ViewNames, check_times, narrowed, read_f
 from dphist.engines.spark.session import without_leaks
 from dphist.engines.sql import Fields
 from dphist.errors import InvalidParameter
-from dphist.measures import Measure
 from dphist.words import printable
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """What engines add up: one whole number for each pair of unit and group, what one unit can change of it, and its noise.
 
-Aggregates publish columns from the noisy sums of one or more measures (`dphist.aggregates`).
+Aggregates publish columns from the noisy sums of one or more measures (`dphist.aggregates.base`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist import checks
+from dphist.aggregates.tree import LOST, STEP_BITS, Tree
 from dphist.errors import InvalidParameter
 from dphist.noise.laws import DiscreteLaplace, Law, RoundedGaussian
-from dphist.quantiles import LOST, STEP_BITS, Tree
 
 Kind = Literal["sum", "mean", "rows", "filled", "present", "records", "deviation", "square", "bins", "distinct"]
 Floats: TypeAlias = NDArray[np.float64]

@@ -15,9 +15,9 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 
 from dphist import checks
+from dphist.aggregates.measures import Column, Floats, Measure, NoisyMeasure, NoisySum, one_error, or_lost
+from dphist.aggregates.tree import NoisyQuantiles
 from dphist.errors import InvalidParameter
-from dphist.measures import Column, Floats, Measure, NoisyMeasure, NoisySum, one_error, or_lost
-from dphist.quantiles import NoisyQuantiles
 from dphist.words import number
 
 AggregateKind = Literal["sum", "mean", "rows", "count_of", "variance", "std", "quantile", "distinct"]
