@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dphist.publish.run import release, select
     from dphist.publish.stat import PrivateStatistic, stat
     from dphist.sql.connection import Connection, connect
-    from dphist.sql.tables import public
+    from dphist.sql.names import public
     from dphist.verification.isolated import verify
 
 __all__ = [
@@ -96,7 +96,7 @@ _LAZY = {
     "Answer": "dphist.publish.answer",
     "Connection": "dphist.sql.connection",
     "connect": "dphist.sql.connection",
-    "public": "dphist.sql.tables",
+    "public": "dphist.sql.names",
     "Continual": "dphist.lists.continual",
     "CorrelatedGaussian": "dphist.mechanisms",
     "DataSet": "dphist.ledger",

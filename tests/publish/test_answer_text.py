@@ -9,8 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dphist.show.grid import Screen
-from dphist.show.text import answer_text
+from dphist.show.text import Screen, answer_text
 
 NAMES = st.lists(
     st.sampled_from(["a", "b", "a_std_error", "b_std_error", "c_std_error", "year"]), min_size=1, unique=True

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from dphist.show.grid import Screen, grid
 from dphist.show.table import Column
+from dphist.show.text import Screen, grid
 from dphist.words import cut, printable, range_of, rounded_down, told_apart
 from example_numbers import examples
 
@@ -137,7 +137,7 @@ def test_without_unicode_the_rule_is_of_hyphens() -> None:
 def test_the_environment_changes_nothing_in_a_pipe() -> None:
     """Nor is Rich loaded before there is a table."""
     program = (
-        "import sys, dphist.cli.app, dphist.show.text, dphist.show.grid as g;"
+        "import sys, dphist.cli.app, dphist.show.text as g;"
         "print([name for name in sys.modules if name.startswith('rich')]);"
         "from dphist.cli.output import screen;"
         "print(g.grid([g.Column('k', 'key', ['x' * 200])], screen()))"

@@ -30,7 +30,7 @@ from dphist.planning import storage
 from dphist.publish.table import noisy_trees
 from dphist.selection import counting
 from dphist.selection.bounds import cover_tails, read_sizes
-from dphist.verification.of_release import _check_quantiles
+from dphist.verification.tables import _check_quantiles
 from drawn_laws import recorded, silence
 from tree_tables import bins_of_records
 from word_sources import drawn_from, words_from

@@ -136,8 +136,8 @@ def history(ledger: options.Ledger = None, dataset: options.Dataset = None, as_j
     if as_json:
         print_json([entry.to_data() for entry in status.entries])
         return
-    from dphist.show.grid import grid
     from dphist.show.table import Column
+    from dphist.show.text import grid
 
     waiting = {entry.sequence for entry in status.unconfirmed}
     entries = status.entries

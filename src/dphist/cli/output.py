@@ -23,7 +23,7 @@ from dphist.words import exactly, printable, rounded_down
 
 if TYPE_CHECKING:
     from dphist.publish.charge import Receipt
-    from dphist.show.grid import Screen
+    from dphist.show.text import Screen
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -55,7 +55,7 @@ def on_terminal() -> bool:
 
 def screen() -> Screen:
     """Where tables are printed. What is no terminal gets 80 columns and no colour, whatever the environment says."""
-    from dphist.show.grid import Screen
+    from dphist.show.text import Screen
 
     encoding = str(getattr(sys.stdout, "encoding", None) or "utf-8").lower()
     unicode = encoding.startswith("utf")

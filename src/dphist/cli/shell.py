@@ -173,8 +173,8 @@ class Shell:
         say(answers.spent(found, self._ledger))
 
     def _tables(self, _: str) -> None:
-        from dphist.show.grid import grid
         from dphist.show.table import Column
+        from dphist.show.text import grid
 
         tables = self._connection.tables.values()
         whose = ["public" if one.public else one.unit or "in OPTIONS" for one in tables]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pyspark.sql import DataFrame
 
-    from dphist.show.content import Content
+    from dphist.show.report import Content
     from dphist.show.view import View
 
 

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from dphist.publish.digests import FILE, seal
-from dphist.show import pictures
-from dphist.show.charts import Chart
-from dphist.show.content import Appendix, Content, Fact, capital
+from dphist.show.charts import Chart, share_bar
+from dphist.show.report import Appendix, Content, Fact, capital
 from dphist.show.table import Table
 from dphist.words import printable
 
@@ -115,7 +114,7 @@ def _figure(chart: Chart) -> str:
 
 
 def _seen(content: Content, curve: Chart | None) -> str:
-    bar = "" if content.share is None else pictures.share_bar(content.share)
+    bar = "" if content.share is None else share_bar(content.share)
     return bar + _paragraphs(content.seen) + ("" if curve is None else _figure(curve))
 
 

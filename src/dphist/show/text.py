@@ -1,10 +1,18 @@
-"""A released table as text, for a terminal or a pipe."""
+"""Tables and reports as text: on a terminal, in a pipe, as Markdown.
+
+Columns fit the width, long keys are cut and stay distinct, nothing is lost in silence. Rich draws tables for terminals. It is
+imported when the first table is drawn, not before.
+"""
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Sequence
-from typing import Any, Final
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -12,9 +20,158 @@ from dphist.planning import Plan
 from dphist.planning.describe import standard_error_in_words
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 from dphist.publish.totals import Estimate, Totals
-from dphist.show.grid import Screen, grid
-from dphist.show.table import NULL, Column, is_number, with_its_error
-from dphist.words import percent, range_of, with_error
+from dphist.show.table import NULL, Column, Table, is_number, with_its_error
+from dphist.words import cut, percent, printable, range_of, told_apart, with_error
+
+if TYPE_CHECKING:
+    from rich.table import Table as Drawn
+    from rich.text import Text
+
+    from dphist.show.report import Content
+
+_INDENT: Final = "  "
+_GAP: Final = 2
+_NARROW: Final = 12
+"""Cells that a column of texts keeps, however many columns there are. With less, rows are stacked."""
+_NARROWEST: Final = 40
+"""Cells of a screen: on one with less, lines run over the edge."""
+_RULE: Final = "    \n    \n ── \n    \n    \n    \n    \n    \n"
+"""A line below the headings and no other, as Rich writes boxes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Where a table is shown. The defaults are those of a file or a pipe, which look the same everywhere."""
+
+    width: int = 80
+    styled: bool = False
+    unicode: bool = True
+
+
+def grid(columns: Sequence[Column], screen: Screen, more: str = "") -> str:
+    """Columns side by side, or each row as a block of lines where they do not fit. `more` follows the rows."""
+    screen = replace(screen, width=max(screen.width, _NARROWEST))
+    widths = _widths(columns, screen.width)
+    lines = _stacked(columns, screen) if widths is None else _side_by_side(columns, widths, screen)
+    if more:
+        last = sum(bool(column.last) for column in columns)
+        at = len(lines) - (min(last, 1) if widths else last)
+        lines[at:at] = [_INDENT + more] if widths or not last else [_INDENT + more, ""]
+    return "\n".join(lines)
+
+
+def _widths(columns: Sequence[Column], width: int) -> list[int] | None:
+    """The cells of each column: as many as it needs, less for the widest columns of texts. None if they do not fit."""
+    from rich.cells import cell_len
+
+    widths, least = [], []
+    for one in columns:
+        needed = max(map(cell_len, (printable(one.name), *_cells(one, width))))
+        whole = one.kind in ("number", "word")
+        widths.append(needed if whole else min(needed, width))
+        least.append(needed if whole else min(needed, _NARROW))
+    room = width - len(_INDENT) - _GAP * (len(columns) - 1)
+    if sum(least) > room:
+        return None
+    while sum(widths) > room:
+        place = max((i for i in range(len(widths)) if widths[i] > least[i]), key=lambda i: (widths[i], -i))
+        widths[place] -= 1
+    return widths
+
+
+def _text_of(cell: object) -> str:
+    return printable(NULL if cell is None else str(cell))
+
+
+def _cells(column: Column, width: int) -> list[str]:
+    """The texts of a column from top to bottom, its last one among them; keys in at most so many cells."""
+    texts = list(map(_text_of, column.cells))
+    if column.kind.endswith("key"):
+        taken = () if column.last is None else (column.last,)
+        texts = told_apart(list(map(repr, column.cells)), texts, [width] * len(texts), taken)
+    return texts if column.last is None else [*texts, column.last]
+
+
+def _headings(columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
+    names = [column.name for column in columns]
+    return told_apart(names, list(map(printable, names)), widths)
+
+
+def _side_by_side(columns: Sequence[Column], widths: Sequence[int], screen: Screen) -> list[str]:
+    from rich.box import Box
+    from rich.table import Table as Drawn
+    from rich.text import Text
+
+    box = Box(_RULE if screen.unicode else _RULE.replace("─", "-"), ascii=not screen.unicode)
+    table = Drawn(box=box, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), border_style="dim")
+    for column, heading, width in zip(columns, _headings(columns, widths), widths, strict=True):
+        table.add_column(
+            Text(heading, style="bold"),
+            justify="right" if column.kind == "number" else "left",
+            width=width,
+            no_wrap=column.kind != "text",
+            overflow="fold",
+        )
+    cells = [
+        [_styled(text, column.kind) for text in _cells(column, width)]
+        for column, width in zip(columns, widths, strict=True)
+    ]
+    for row in zip(*cells, strict=True):
+        table.add_row(*row)
+    return _draw(table, screen)
+
+
+def _stacked(columns: Sequence[Column], screen: Screen) -> list[str]:
+    """A line for each cell, behind the name of its column; an empty line between rows."""
+    from rich.cells import cell_len
+    from rich.table import Table as Drawn
+    from rich.text import Text
+
+    room = screen.width - len(_INDENT) - _GAP
+    names = _headings(columns, [room // 2] * len(columns))
+    label = max(map(cell_len, names))
+    table = Drawn(box=None, pad_edge=False, show_header=False, padding=(0, _GAP, 0, 0))
+    table.add_column(width=label, no_wrap=True)
+    table.add_column(width=room - label, overflow="fold")
+    cells = [_cells(column, room - label) for column in columns]
+    for number, row in enumerate(zip(*cells, strict=True)):
+        if number:
+            table.add_row()
+        for name, column, text in zip(names, columns, row, strict=True):
+            if number == len(column.cells) and not text:
+                continue
+            table.add_row(Text(name, style="bold"), _styled(text, column.kind))
+    return _draw(table, screen)
+
+
+def _styled(text: str, kind: str) -> Text:
+    """What is before ± is what one reads. A Text, since Rich would read brackets in a string as a style."""
+    from rich.text import Text
+
+    value, sign, error = text.partition(" ± ") if kind == "number" else (text, "", "")
+    return Text.assemble(value, (sign + error, "dim"))
+
+
+def _draw(table: Drawn, screen: Screen) -> list[str]:
+    """Lines, without blanks at their ends. Only here do escapes of a terminal come in, and only for one."""
+    from rich.console import Console
+
+    console = Console(
+        file=io.StringIO(),
+        width=screen.width - len(_INDENT),
+        force_terminal=screen.styled,
+        color_system="standard" if screen.styled else None,
+        no_color=not screen.styled,
+        legacy_windows=False,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        _environ={},
+    )
+    with console.capture() as drawn:
+        console.print(table)
+    return [(_INDENT + line).rstrip() for line in drawn.get().splitlines()]
+
 
 PIPE: Final = Screen()
 
@@ -130,3 +287,92 @@ def _values(
 
 def _interval(row: dict[str, Any], name: str) -> str:
     return NULL if row[name] is None else range_of(row[name + LOW], row[name + HIGH], row[name + STD_ERROR])
+
+
+FIRST_ROWS: Final = 20
+_WIDTH: Final = 100
+_LONGEST_KEY: Final = 48
+_MARKS: Final = re.compile(r"([\\`*_\[\]<>|~&$])")
+_LINE_MARKS: Final = re.compile(r"^([#+=-]|\d+(?=[.)]))")
+
+
+def as_text(content: Content) -> str:
+    """The summary for a terminal or a mail."""
+    title = printable(content.title)
+    lines = [title, "=" * len(title), ""]
+    for label, words in content.headline:
+        lines += [*_wrapped(f"{label}: {words}"), ""]
+    lines += [*_wrapped(f"Guarantee: {content.guarantee}"), "", *_text_table(content.table), "", *_below(content), ""]
+    for heading, paragraphs in _sections(content):
+        lines += [heading, "-" * len(heading)]
+        for words in paragraphs:
+            lines += [*_wrapped(words), ""]
+    return "\n".join([*lines, printable(content.maker), ""])
+
+
+def as_markdown(content: Content) -> str:
+    """The summary for a wiki or a repository."""
+    lines = [f"# {_plain(content.title)}", ""]
+    for label, words in content.headline:
+        lines += [f"**{label}.** {_plain(words)}", ""]
+    lines += [f"> **Guarantee.** {_plain(content.guarantee)}", "", *_markdown_table(content.table), ""]
+    lines += [_plain(" ".join(_below(content))), ""]
+    for heading, paragraphs in _sections(content):
+        lines += [f"## {heading}", ""]
+        for words in paragraphs:
+            lines += [_plain(words), ""]
+    return "\n".join([*lines, _plain(content.maker), ""])
+
+
+def _sections(content: Content) -> list[tuple[str, list[str]]]:
+    sections = [
+        ("Which groups could be seen", list(content.seen)),
+        ("How to read this", list(content.reading)),
+        ("What the guarantee means", list(content.explanation)),
+        ("How to cite this", [content.citation]),
+    ]
+    return [section for section in sections if section[1]]
+
+
+def _below(content: Content) -> list[str]:
+    """What is said of a table below it, if there is one."""
+    total = content.table.total
+    more = [f"The first {FIRST_ROWS} of {total:,} rows; the table file has all of them."] if total > FIRST_ROWS else []
+    return [*more, content.table_note] if total else []
+
+
+def _head(table: Table) -> Iterable[list[str]]:
+    """The names, then the first rows; long keys without their middle."""
+    yield [cut(name, _LONGEST_KEY) for name in table.names]
+    for row in table.rows[:FIRST_ROWS]:
+        yield [cut(NULL if cell is None else cell, _LONGEST_KEY) for cell in row]
+
+
+def _text_table(table: Table) -> list[str]:
+    rows = list(_head(table))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
+    left = [column.kind == "key" for column in table.columns]
+    lines = []
+    for row in rows:
+        padded = (
+            cell.ljust(width) if to_left else cell.rjust(width)
+            for cell, width, to_left in zip(row, widths, left, strict=True)
+        )
+        lines.append(f"  {'  '.join(padded)}".rstrip())
+    return [lines[0], "  " + "  ".join("-" * width for width in widths), *lines[1:]] if lines[1:] else []
+
+
+def _markdown_table(table: Table) -> list[str]:
+    head, *rows = (f"| {' | '.join(map(_plain, row))} |" for row in _head(table))
+    rule = "|" + "".join(" --- |" if column.kind == "key" else " ---: |" for column in table.columns)
+    return [head, rule, *rows] if rows else []
+
+
+def _wrapped(words: str) -> list[str]:
+    return textwrap.wrap(printable(words), _WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _plain(words: str) -> str:
+    """A text in which Markdown finds no marks, tags or addresses."""
+    escaped = _MARKS.sub(r"\\\1", printable(words)).replace("://", ":\\//").replace("www.", "www\\.")
+    return _LINE_MARKS.sub(lambda mark: f"\\{mark[1]}" if not mark[1].isdigit() else f"{mark[1]}\u200b", escaped)

@@ -18,12 +18,9 @@ from dphist.publish.answer import Answer
 from dphist.publish.record import Record
 from dphist.publish.result import Published, Release
 from dphist.show import page, plots
-from dphist.show.content import Content
-from dphist.show.of_lists import content_of_largest, content_of_running
-from dphist.show.of_release import content_of, content_of_answer
-from dphist.show.summary import as_markdown, as_text
+from dphist.show.report import Content, content_of, content_of_answer, content_of_largest, content_of_running
 from dphist.show.table import with_its_error
-from dphist.show.text import totals_text
+from dphist.show.text import as_markdown, as_text, totals_text
 from dphist.words import budget, cut
 
 if TYPE_CHECKING:

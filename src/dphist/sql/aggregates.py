@@ -12,10 +12,10 @@ from sqlglot import exp
 from dphist.aggregates.base import percent_in_name
 from dphist.columns import joined_name
 from dphist.errors import InvalidParameter
+from dphist.sql.names import Rows, plain_column
 from dphist.sql.options import Arguments, Clause, number_of, read_arguments
 from dphist.sql.parse import PrivacyClause, called
 from dphist.sql.relate import Relating
-from dphist.sql.scope import Rows, plain_column
 
 LEVEL: Final = 0.95
 """Of the intervals in reports."""

@@ -24,13 +24,13 @@ from dphist.errors import InvalidParameter
 from dphist.publish.answer import Answer
 from dphist.publish.files import files_of
 from dphist.publish.run import Job, prepare, prepare_selection
+from dphist.sql.names import Definition, Scope, Table, doubtful, tables_of
 from dphist.sql.options import in_words_of_sql
-from dphist.sql.outer import bind, check_outer, empty_table, outer_sql
-from dphist.sql.parse import PrivacyClause, located, parse, place_of
+from dphist.sql.outer import bind, check_outer, outer_sql
+from dphist.sql.parse import PrivacyClause, ancestors, located, parse, place_of
+from dphist.sql.published import empty_table
 from dphist.sql.relate import Relating
-from dphist.sql.scope import Definition, Scope, ancestors
 from dphist.sql.script import Script, Statement
-from dphist.sql.tables import Table, doubtful, tables_of
 from dphist.sql.translate import PrivateSelect, Translating
 
 _HINT_OF_POLICY: Final = (

@@ -19,9 +19,8 @@ from dphist.engines.parser import read_expression
 from dphist.engines.relations import Owner, Relation, Unproved, owner
 from dphist.errors import InvalidParameter
 from dphist.sql.dialect import written, written_as_read
-from dphist.sql.parse import called, located, place_of
-from dphist.sql.scope import Rows, has_aggregate, words_of
-from dphist.sql.tables import Table
+from dphist.sql.names import Rows, Table
+from dphist.sql.parse import called, has_aggregate, located, place_of, words_of
 from dphist.words import did_you_mean
 
 MOST_RELATIONS: Final = 200

@@ -12,8 +12,8 @@ from sqlglot import exp
 from dphist.engines.expressions import Expression
 from dphist.engines.relations import Filter, Fold, Folded, FoldFunction, Relation, Select
 from dphist.sql.expressions import Expressions
-from dphist.sql.parse import called, place_of
-from dphist.sql.scope import Rows, Visible, has_aggregate, plain_column
+from dphist.sql.names import Rows, Visible, plain_column
+from dphist.sql.parse import called, has_aggregate, place_of
 
 _FOLDS: Final[dict[type[exp.Expr], FoldFunction]] = {
     exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max"

@@ -10,7 +10,7 @@ goes on to an engine: expressions are written out again (`sql.dialect`), and rea
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from dphist.errors import InvalidParameter, MissingExtra
@@ -207,6 +207,40 @@ class GoogleSQL(BigQuery):
 def called(node: exp.Expr) -> str:
     """The name of a function as it was written."""
     return str(node.meta.get("called") or node.sql_names()[0] if isinstance(node, exp.Func) else node.key).upper()
+
+
+def ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The nodes around a node, from the inside outwards."""
+    while (parent := node.parent) is not None:
+        yield parent
+        node = parent
+
+
+def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The conditions that AND puts together."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.And):
+        yield from conjuncts(node.this)
+        yield from conjuncts(node.expression)
+    else:
+        yield node
+
+
+def has_aggregate(node: Any) -> bool:
+    """Whether an expression holds an aggregate outside of subqueries and windows."""
+    if not isinstance(node, exp.Expr):
+        return False
+    if isinstance(node, exp.AggFunc):
+        return True
+    return not isinstance(node, exp.Query | exp.Window) and any(map(has_aggregate, node.iter_expressions()))
+
+
+def words_of(node: exp.Expr) -> str:
+    """A node in the words of somebody who writes SQL."""
+    if isinstance(node, exp.Func):
+        return f"the function {called(node)}"
+    return {"groupingsets": "GROUPING SETS"}.get(node.key, node.key.upper())
 
 
 def parse(text: str) -> list[exp.Expr]:

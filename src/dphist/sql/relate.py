@@ -31,9 +31,8 @@ from dphist.errors import InvalidParameter
 from dphist.sql.dialect import written
 from dphist.sql.expressions import NEVER
 from dphist.sql.grouping import Grouping
-from dphist.sql.parse import PrivacyClause, called, located, place_of
-from dphist.sql.scope import Definition, Rows, Scope, Visible, conjuncts, words_of
-from dphist.sql.tables import Table
+from dphist.sql.names import Definition, Rows, Scope, Table, Visible
+from dphist.sql.parse import PrivacyClause, called, conjuncts, located, place_of, words_of
 from dphist.words import did_you_mean
 
 

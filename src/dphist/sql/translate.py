@@ -1,9 +1,7 @@
 """One SELECT WITH DIFFERENTIAL_PRIVACY as a release and what is left to compute from it.
 
-    keys, aggregates, options  ->  the options of `dphist.release`, or of `dphist.select` where there are keys alone
-    SELECT list, HAVING, ORDER BY, LIMIT  ->  an ordinary SELECT over the published table, which costs nothing
-
-The published table has names of ours in that SELECT: key_1, ..., and value_1, error_1, low_1, high_1, ... for each aggregate.
+keys, aggregates, options  ->  the options of `dphist.release`, or of `dphist.select` where there are keys alone
+SELECT list, HAVING, ORDER BY, LIMIT  ->  an ordinary SELECT over the published table (`sql.published`)
 """
 
 from __future__ import annotations
@@ -19,17 +17,12 @@ from dphist.engines.parser import read_expression
 from dphist.engines.relations import Derived, Filter, Relation, Scan, Select
 from dphist.errors import InvalidParameter
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
-from dphist.sql.aggregates import LEVEL, Aggregated, Aggregates
-from dphist.sql.dialect import written
-from dphist.sql.options import Clause, number_of, read_clause
+from dphist.sql.aggregates import Aggregated, Aggregates
+from dphist.sql.names import Rows, Scope, Table, plain_column
+from dphist.sql.options import Clause, read_clause
 from dphist.sql.parse import PrivacyClause, place_of
+from dphist.sql.published import Published
 from dphist.sql.relate import Relating
-from dphist.sql.reports import bounding_report, report, reports
-from dphist.sql.scope import Rows, Scope, plain_column
-from dphist.sql.tables import Table
-
-RELEASED: Final = "released"
-"""Marks a table of ours in a tree: the same name in a statement means nothing."""
 
 _SUFFIXES: Final = (STD_ERROR, NOISY, LOW, HIGH)
 _EVERY: Final = (
@@ -116,7 +109,10 @@ class Translating:
         self._check_unit(rows, owner.columns)
         keys = self._keys(rows, owner.columns)
         texts = {text: f"key_{place}" for place, (_, text) in enumerate(keys, 1)}
-        outer = self._outer(rows, texts, owner.columns)
+        published = Published(
+            relating, self.aggregates, self.clause, self.table, select, rows, texts, owner.columns, self.in_set_operation
+        )
+        outer = published.select_over()
         unit, source, command_source, where = self._source(rows, owner.columns, texts)
         aggregates = self.aggregates.all
         keys_only = not aggregates and self.clause.max_groups is None and relating.public_keys is None
@@ -289,172 +285,6 @@ class Translating:
                 self.select.args["group"], "GROUP BY all columns of the public list, and no others", got, hint
             )
         return Select(listed, {column: column for column in wanted if column is not None})
-
-    # Aggregates
-
-    def _outer(self, rows: Rows, keys: Mapping[str, str], units: tuple[str, ...]) -> exp.Select:
-        """The SELECT over the published table."""
-        select = self.select
-
-        def computed(node: exp.Expr, *, aliases: Mapping[str, exp.Expr] | None = None) -> exp.Expr:
-            return self._computed(node, rows, keys, units, aliases or {})
-
-        items: list[exp.Expr] = []
-        values: list[exp.Expr] = []
-        aliases: dict[str, exp.Expr] = {}
-        names: list[str] = []
-        for place, item in enumerate(select.expressions, 1):
-            inner = item.this if isinstance(item, exp.Alias) else item
-            if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
-                raise self.refuse(item, "keys and aggregates in a private SELECT", "a star", "list them.")
-            value = computed(inner)
-            values.append(value)
-            alone = self.aggregates.known(inner)
-            name = item.alias if isinstance(item, exp.Alias) else self._name(inner, alone, place)
-            if name.casefold() in {one.casefold() for one in names}:
-                if isinstance(item, exp.Alias):
-                    raise self.refuse(
-                        item, "columns with different names", repr(name), "give one of them another alias."
-                    )
-                name = f"{name}_{place}"
-            names.append(name)
-            aliases[name.casefold()] = value
-            items.append(exp.alias_(value.copy(), name, quoted=True))
-            if alone is not None and self._has_errors(alone):
-                names.append(f"{name}_std_error")
-                items.append(exp.alias_(self._errors(alone), f"{name}_std_error", quoted=True))
-        if len({name.casefold() for name in names}) < len(names):
-            twice = next(name for name in names if [one.casefold() for one in names].count(name.casefold()) > 1)
-            hint = "a column with its _std_error has two names; give one of them another alias."
-            raise self.refuse(select, "columns with different names", repr(twice), hint)
-        source = exp.Table(this=exp.to_identifier(self.table, quoted=True))
-        source.meta[RELEASED] = True
-        outer = exp.Select(expressions=items, from_=exp.From(this=source))
-        if (having := select.args.get("having")) is not None:
-            outer.set("where", exp.Where(this=computed(having.this, aliases=aliases)))
-        if (order := select.args.get("order")) is not None:
-            ordered = [
-                self._ordered(one, values, lambda node: computed(node, aliases=aliases)) for one in order.expressions
-            ]
-            outer.set("order", exp.Order(expressions=ordered))
-        for name in ("limit", "offset"):
-            if (clause := select.args.get(name)) is not None:
-                self._check_limit(clause)
-                outer.set(name, clause.copy())
-        return outer
-
-    def _ordered(self, node: exp.Expr, values: list[exp.Expr], computed: Any) -> exp.Expr:
-        inner = node.this if isinstance(node, exp.Ordered) else node
-        if isinstance(inner, exp.Literal) and not inner.is_string:
-            if not inner.this.isdigit() or not 1 <= int(inner.this) <= len(values):
-                raise self.refuse(inner, f"a column of SELECT from 1 to {len(values)}", str(inner.this))
-            value = values[int(inner.this) - 1].copy()
-        else:
-            value = computed(inner)
-        found = node.copy() if isinstance(node, exp.Ordered) else exp.Ordered(this=value)
-        found.set("this", value)
-        return found
-
-    def _check_limit(self, clause: exp.Expr) -> None:
-        self.relating.only(clause, "LIMIT and OFFSET", "this", "expression")
-        number = number_of(clause.expression) if isinstance(clause.expression, exp.Expr) else None
-        if number is None or not number.is_integer() or number < 0:
-            raise self.refuse(clause, "a whole number of rows", "something else", "write it down, as in LIMIT 10.")
-
-    def _name(self, node: exp.Expr, alone: Aggregated | None, place: int) -> str:
-        if alone is not None:
-            return alone.name
-        return node.name if isinstance(node, exp.Column) else f"column_{place}"
-
-    def _has_errors(self, one: Aggregated) -> bool:
-        return self.clause.std_errors and not self.in_set_operation and not one.arguments.report
-
-    def _number(self, one: Aggregated) -> int:
-        return 1 + self.aggregates.all.index(one)
-
-    def _published(self, name: str) -> exp.Expr:
-        """A column of the published table; with its name, since an alias may be spelled like the column."""
-        return exp.column(name, table=exp.to_identifier(self.table, quoted=True))
-
-    def _errors(self, one: Aggregated) -> exp.Expr:
-        number = self._number(one)
-        if not one.probabilities:
-            return self._published(f"error_{number}")
-        errors = [self._published(f"error_{number}_{place}") for place in range(1, len(one.probabilities) + 1)]
-        if not one.ends:
-            return errors[0]
-        return exp.Array(expressions=[exp.Null(), *errors, exp.Null()])
-
-    def _computed(
-        self,
-        node: exp.Expr,
-        rows: Rows,
-        keys: Mapping[str, str],
-        units: tuple[str, ...],
-        aliases: Mapping[str, exp.Expr],
-    ) -> exp.Expr:
-        """An expression over keys and aggregates as one over the published table."""
-        relating = self.relating
-
-        def replaced(one: exp.Expr) -> exp.Expr:
-            if isinstance(one, exp.Query | exp.Exists):
-                hint = "a private SELECT has keys and aggregates; use an outer query for the rest."
-                raise self.refuse(one, "keys and aggregates in a private SELECT", "a subquery", hint)
-            if isinstance(one, exp.Window):
-                hint = "use it in an outer query, over the private result."
-                raise self.refuse(one, "keys and aggregates in a private SELECT", "a window function", hint)
-            if isinstance(one, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
-                hint = "leave it out: nulls are ignored; COUNTIF counts some rows, SUM(IF(condition, x, NULL)) adds up some."
-                raise self.refuse(one, "an aggregate without clauses", "FILTER, IGNORE NULLS or RESPECT NULLS", hint)
-            if isinstance(one, exp.AggFunc):
-                return self._value(self.aggregates.aggregate(one, rows, units))
-            if isinstance(one, exp.Anonymous) and one.name.upper().startswith("ANON_"):
-                hint = f"write {one.name[len('ANON_') :].upper()}: the clause says that it is private."
-                raise self.refuse(one, "COUNT, SUM, AVG and others by these names", one.name, hint)
-            if isinstance(one, exp.Star):
-                raise self.refuse(one, "keys and aggregates in a private SELECT", "a star", "list them.")
-            if isinstance(one, exp.Column) and not one.table and one.name.casefold() in aliases:
-                return aliases[one.name.casefold()].copy()
-            if isinstance(one, exp.Condition | exp.Func | exp.Column) and not one.find(exp.AggFunc):
-                try:
-                    text = written(one) if isinstance(one, exp.Literal) else relating.expression(one, rows).text
-                except InvalidParameter:
-                    if isinstance(one, exp.Column):
-                        raise
-                    text = ""
-                if text in keys:
-                    return self._published(keys[text])
-            if isinstance(one, exp.Column):
-                hint = "put it into GROUP BY, or into an aggregate."
-                raise self.refuse(one, "keys of GROUP BY and aggregates", repr(one.name), hint)
-            if one.args.get("named"):
-                self.aggregates.refuse_function(one)
-            return one
-
-        return node.copy().transform(replaced)
-
-    def _value(self, one: Aggregated) -> exp.Expr:
-        """The value of an aggregate in the published table, or its report."""
-        number = self._number(one)
-        if one.arguments.report:
-            return self._report(one, number)
-        if not one.probabilities:
-            return self._published(f"value_{number}")
-        values = [self._published(f"value_{number}_{place}") for place in range(1, len(one.probabilities) + 1)]
-        if not one.ends:
-            return values[0]
-        return exp.Array(expressions=[self._published(f"lower_{number}"), *values, self._published(f"upper_{number}")])
-
-    def _report(self, one: Aggregated, number: int) -> exp.Expr:
-        column = self._published
-        bounding = bounding_report(column, number) if one.arguments.chosen else None
-        if not one.probabilities:
-            centred = one.kind in ("count", "rows", "sum", "distinct")
-            return report(column, f"_{number}", LEVEL, about_zero=centred, bounding=bounding)
-        places = [f"_{number}_{place}" for place in range(1, len(one.probabilities) + 1)]
-        if not one.ends:
-            return report(column, places[0], LEVEL, bounding=bounding)
-        return reports(column, places, number, LEVEL, bounding)
 
 
 def _sources(select: exp.Select) -> list[exp.Expr]:

@@ -1,22 +1,32 @@
-"""What metadata states, read strictly and compared with what its plan gives: a claim that does not follow is a failed check."""
+"""What metadata states, read strictly and compared with what its plan gives: a claim that does not follow is a failed check.
+
+Of a file of `dphist sql`: the claims of every private table that it is computed from, and what it says of itself.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
-from dphist.aggregates.measures import Floats
-from dphist.checks import Check
-from dphist.errors import DphistError
+from dphist.checks import Check, check_share
+from dphist.errors import DphistError, InvalidParameter
+from dphist.planning import Plan
+from dphist.publish.charge import terms_hash
 from dphist.publish.digests import DIGEST, FILE, TABLE
-from dphist.publish.spends import Spend
+from dphist.publish.record import AnswerRecord, ReleaseRecord, StreamRecord, TopKRecord
+from dphist.publish.spends import Calibrated, Spend, spend_of_mechanism, spend_of_plan, spend_of_top_k
+from dphist.publish.table import check_form
+from dphist.publish.totals import Estimate, contradiction, estimated
+from dphist.selection.bounds import ChosenBounds
 from dphist.spreadsheet import ESCAPED
+from dphist.verification.stored import Stored
+from dphist.verification.tables import CLOSE, check_list, check_running_counts, check_table, skipped
 from dphist.version import __version__
 from dphist.words import canonical
 
@@ -25,9 +35,6 @@ WORDS: Final = ("guarantee", "estimand", "assumption", "summary")
 
 UNREADABLE: Final = (DphistError, KeyError, TypeError, ValueError, ArithmeticError)
 """What metadata that contradicts itself may raise in the constructors of plans and mechanisms."""
-
-CLOSE: Final = 1e-9
-"""Another version of a numerical library may move the last digits of a number."""
 
 _LONGEST: Final = 60
 
@@ -50,49 +57,6 @@ class Findings:
 def unreadable(problem: Exception, otherwise: str) -> Findings:
     """All that can be said of metadata without a plan in it."""
     return Findings([Check("guarantee", False, str(problem) if isinstance(problem, DphistError) else otherwise)])
-
-
-def skipped(name: str, why: str) -> Check:
-    """A check that nobody could make."""
-    return Check(name, None, why)
-
-
-def columns_and_keys(
-    table: pa.Table, keys: Sequence[str], after: Sequence[str], before: Sequence[str] = ()
-) -> list[Check]:
-    """Whether the columns are those expected, and if so, no group is there twice.
-
-    A JSON file without rows names no columns, which is no fault, and a report has no table to compare.
-    """
-    if table.num_columns == 0:
-        return [skipped("columns", "none are there to compare with")]
-    names, expected = list(keys), [*before, *keys, *after]
-    if table.column_names != expected or len(set(expected)) < len(expected):
-        return [Check("columns", False, f"expected {expected}, got {table.column_names}")]
-    different = table.select(names).group_by(names).aggregate([]).num_rows if names else 1
-    distinct = different == table.num_rows
-    return [
-        Check("columns", True, "are those of the plan"),
-        Check("keys", distinct, "are all different" if distinct else "repeat"),
-    ]
-
-
-def lattice(counts: Floats, bits: int) -> Check:
-    """Whether every count is one that the noise can give."""
-    steps = np.ldexp(counts, bits)
-    on_lattice = bool((steps == np.rint(steps)).all()) and bool(np.isfinite(counts).all())
-    words = f"a multiple of 2^-{bits}" if bits else "a whole number"
-    return Check("lattice", on_lattice, f"every count is {words}" if on_lattice else f"a count is not {words}")
-
-
-def numbers(table: pa.Table, name: str) -> Floats:
-    """A column as doubles; what is missing is NaN, which no check lets pass."""
-    return np.asarray(table.column(name).to_numpy(), np.float64)
-
-
-def close(stated: Floats, expected: Floats) -> bool:
-    """Equal but for the last digits, all of them."""
-    return bool((np.abs(stated - expected) <= CLOSE * np.abs(expected)).all())
 
 
 def same(stated: object, expected: object, tiny: float = 0.0) -> bool:
@@ -141,3 +105,164 @@ def excerpt(value: object) -> str:
     """A value from a file of anyone: short, and without letters that a terminal would obey."""
     text = canonical(value)
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+
+
+_TABLE: Final = re.compile(r'FROM "(private_[0-9]+_*)"')
+_TEXT: Final = re.compile(r"'(?:[^']|'')*'")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claims:
+    """What a record states, as far as its plan gives it."""
+
+    record: ReleaseRecord
+    checks: list[Check]
+
+    def findings(self, table: Iterable[Check] = ()) -> Findings:
+        """The checks of its claims and of its table."""
+        record = self.record
+        given = record.plan.request.choice == "given"
+        spend = lambda: spend_of_plan(_as_charged(record.plan), record.unit)  # noqa: E731 - asked for later, if at all
+        return Findings([*self.checks, *table], spend, same_words=given)
+
+
+def check_release(stored: Stored, table: pa.Table) -> Findings:
+    """Everything about a release that follows from its plan."""
+    try:
+        found = check_claims(ReleaseRecord.read(stored.metadata), stored.metadata)
+    except UNREADABLE as problem:
+        return unreadable(problem, "the metadata lacks what it should say")
+    return found.findings(check_table(stored, table, found.record))
+
+
+def check_answer(stored: Stored, table: pa.Table) -> Findings:
+    """The guarantees of its private tables, computed anew. Its own rows follow from tables that are not in the file."""
+    metadata = stored.metadata
+    try:
+        record = AnswerRecord.read(metadata)
+        parts = [check_claims(*one).findings() for one in zip(record.releases, metadata["releases"], strict=True)]
+        if table.num_columns:
+            record = record.model_copy(update={"columns": tuple(table.column_names)})
+        expected = {**record.to_data(), "releases": metadata["releases"]}
+    except UNREADABLE as problem:
+        return unreadable(problem, "the metadata lacks what it should say")
+    checks = [*_named(parts), *compare(metadata, expected), _check_tables(record.outer, len(parts))]
+    checks.append(skipped("rows", "are computed from private tables that are not in this file"))
+    return Findings(checks, paid=list(zip(metadata["releases"], parts, strict=True)))
+
+
+def _check_tables(outer: str, releases: int) -> Check:
+    """Whether the outer query reads as many private tables as are described: none is left out, none is added."""
+    read = len(set(_TABLE.findall(_TEXT.sub("''", outer))))
+    words = f"the outer query reads {read}, and {releases} are described" if read != releases else "all are described"
+    return Check("tables", read == releases, words)
+
+
+def _named(parts: list[Findings]) -> Iterator[Check]:
+    """The checks of each private table, with its number where there are several."""
+    for number, part in enumerate(parts, 1):
+        for check in part.checks:
+            name = check.name if len(parts) == 1 else f"{check.name} {number}"
+            yield Check(name, check.passed, check.detail)
+
+
+def check_claims(record: ReleaseRecord, metadata: dict[str, Any]) -> Claims:
+    """What metadata states against the record that was read from it. Raises one of `UNREADABLE`."""
+    plan = record.plan
+    if not record.keys and (plan.request.thresholded or plan.request.keys != 1):
+        raise InvalidParameter("columns that make the groups, which the plan has", "none")
+    if record.intervals is not None:
+        check_share("intervals", record.intervals)
+    check_form(plan, record.order, record.intervals, record.integers)
+    withheld = [name for one in record.withheld for name in one.names]
+    if len(set(withheld)) < len(withheld) or not all(one.names for one in record.withheld):
+        raise InvalidParameter("different withheld columns", "others")
+    if not set(withheld) <= set(plan.limited_names):
+        raise InvalidParameter("withheld values of columns with bounds", "others")
+    again = record.model_copy(update={**_totals_of(record), "bounds": _bounds_of(record)})
+    detail = f"delta({plan.request.mechanism_epsilon:g}) = {plan.delta:.4g} <= {plan.request.delta:g}, computed anew"
+    return Claims(record, [Check("guarantee", True, detail), *compare(metadata, again.to_data())])
+
+
+def _totals_of(record: ReleaseRecord) -> dict[str, Estimate | bool | None]:
+    """The numbers of units that the plan pays for, with the errors that it gives them."""
+    request, names = record.plan.request, ("total_units", "covered_units", "other_units")
+    paid = names if request.other else names[:1] if request.total else ()
+    values = [part.value for name in paid if (part := getattr(record, name)) is not None]
+    if len(values) < len(paid):
+        raise InvalidParameter("a noisy total, which the plan pays for", "none")
+    if not all(value.is_integer() for value in values):
+        raise InvalidParameter("a whole number as a noisy total", "another one")
+    if request.other and (problem := contradiction(values, allow_negative=record.allow_negative)):
+        raise InvalidParameter("totals that fit together", problem)
+    found = None
+    if record.total_units is not None and paid:
+        found = estimated(values, request, record.intervals, allow_negative=record.allow_negative)
+    parts = (found.total, found.covered, found.other) if found else (None,) * 3
+    return {**dict(zip(names, parts, strict=True)), "allow_negative": record.allow_negative and found is not None}
+
+
+def _bounds_of(record: ReleaseRecord) -> tuple[ChosenBounds, ...]:
+    """What is stated about chosen bounds, with the bounds that the plan went on with."""
+    chosen = [one for one in record.plan.request.aggregates if one.chosen != "given"]
+    if [one.name for one in record.bounds] != [one.name for one in chosen] or any(one.open for one in chosen):
+        raise InvalidParameter("bounds for each aggregate that has them chosen", "others")
+    pairs = zip(record.bounds, chosen, strict=True)
+    return tuple(replace(one, lower=aggregate.lower, upper=aggregate.upper) for one, aggregate in pairs)
+
+
+def _as_charged(plan: Plan) -> Plan:
+    """The plan before the data chose among its mechanisms: all of them were paid for."""
+    if plan.request.choice == "given" or plan.mechanism.in_rounds:
+        return plan
+    return Plan(replace(plan.request, max_groups=None), plan.mechanism, plan.alternatives)
+
+
+_NO_MECHANISM = "the metadata does not say by which mechanism"
+
+
+def check_top_k(stored: Stored, table: pa.Table) -> Findings:
+    """The plan computed anew from its parameters, and a table such a plan can give."""
+    try:
+        record = TopKRecord.read(stored.metadata)
+        plan, expected = record.plan, record.to_data()
+        proved = plan.mechanism.proved_delta(plan.epsilon)
+        cut_off = record.cut_off
+        if (cut_off is None) != (plan.mechanism.noise_std is None):
+            raise InvalidParameter("a cut-off of counts, and none of a list without", "another")
+    except UNREADABLE as problem:
+        return unreadable(problem, _NO_MECHANISM)
+    checks = [_proved(proved, record), *compare(stored.metadata, expected)]
+    checks += check_list(table, plan, record.by, cut_off)
+    return Findings(checks, lambda: spend_of_top_k(plan, record.unit or ""))
+
+
+def check_running(stored: Stored, table: pa.Table) -> Findings:
+    """The mechanism computed anew from its parameters, and counts above its threshold."""
+    try:
+        record = StreamRecord.read(stored.metadata)
+        mechanism, expected = record.mechanism, record.to_data()
+        proved = mechanism.proved_delta(record.epsilon)
+    except UNREADABLE as problem:
+        return unreadable(problem, _NO_MECHANISM)
+    checks = [
+        _proved(proved, record),
+        *compare(stored.metadata, expected),
+        Check("round", record.round <= mechanism.rounds, f"{record.round:,} of {mechanism.rounds:,} declared"),
+        *check_running_counts(table, mechanism, record.round, record.by),
+    ]
+    return Findings(checks, lambda: _spend_of_stream(record))
+
+
+def _spend_of_stream(record: StreamRecord) -> Spend:
+    """What was charged when it started."""
+    mechanism = record.mechanism
+    facts = {"rounds": mechanism.rounds, "max_groups": mechanism.max_groups, "terms": terms_hash(record.terms)}
+    plan = Calibrated(mechanism, record.epsilon, record.delta)
+    return spend_of_mechanism("continual", plan, record.unit, facts, "event")
+
+
+def _proved(proved: float, record: TopKRecord | StreamRecord) -> Check:
+    holds = proved <= record.delta
+    words = f"delta({record.epsilon:g}) = {proved:.4g} {'<=' if holds else '>'} {record.delta:g}, computed anew"
+    return Check("guarantee", holds, words)

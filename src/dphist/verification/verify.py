@@ -19,12 +19,19 @@ from dphist.publish.record import Charged
 from dphist.publish.spends import Spend
 from dphist.show.page import is_as_written
 from dphist.stored import check_version
-from dphist.verification.claims import Findings, excerpt, same, skipped
+from dphist.verification.claims import (
+    Findings,
+    check_answer,
+    check_release,
+    check_running,
+    check_top_k,
+    excerpt,
+    same,
+)
 from dphist.verification.isolated import check_head
-from dphist.verification.of_lists import check_running, check_top_k
-from dphist.verification.of_release import check_answer, check_release
 from dphist.verification.state import ANOTHER, EDITED, INTACT, PAID, UNPAID, UNSEALED, Checks, State, worst
 from dphist.verification.stored import Stored, open_stored, strange_in
+from dphist.verification.tables import skipped
 from dphist.words import canonical
 
 if TYPE_CHECKING:

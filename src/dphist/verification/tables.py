@@ -1,152 +1,80 @@
-"""Check a file of `release`: what its metadata states against its plan, and a table that such a plan can give.
-
-Of a file of `dphist sql`: the claims of every private table that it is computed from, and what it says of itself.
-"""
+"""What a published table must look like, given its plan: columns, keys, order, noisy values, errors and intervals."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from dphist.aggregates.measures import Column, Floats, NoisySum, says_nothing
-from dphist.checks import Check, check_share
+from dphist.checks import Check
 from dphist.engines.base import missing_in, row_order
-from dphist.errors import InvalidParameter
+from dphist.mechanisms import ContinualCounts
 from dphist.planning import Plan
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
-from dphist.publish.record import AnswerRecord, ReleaseRecord
-from dphist.publish.spends import spend_of_plan
-from dphist.publish.table import check_form, column_names, count_column
-from dphist.publish.totals import Estimate, contradiction, estimated
+from dphist.planning.top_k import TopKPlan
+from dphist.publish.record import ReleaseRecord
+from dphist.publish.table import column_names, count_column
 from dphist.publish.withheld import Withheld, whole
-from dphist.selection.bounds import ChosenBounds
-from dphist.verification import claims
-from dphist.verification.claims import CLOSE, Findings, close, numbers, skipped
 from dphist.verification.stored import Stored
 
-_TABLE: Final = re.compile(r'FROM "(private_[0-9]+_*)"')
-_TEXT: Final = re.compile(r"'(?:[^']|'')*'")
+CLOSE: Final = 1e-9
+"""Another version of a numerical library may move the last digits of a number."""
 
 _LEAST_ERROR: Final = 12**-0.5 * (1 - 1e-9)
 """Of a quantile, in bins: that of a uniform place in one."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Claims:
-    """What a record states, as far as its plan gives it."""
-
-    record: ReleaseRecord
-    checks: list[Check]
-
-    def findings(self, table: Iterable[Check] = ()) -> Findings:
-        """The checks of its claims and of its table."""
-        record = self.record
-        given = record.plan.request.choice == "given"
-        spend = lambda: spend_of_plan(_as_charged(record.plan), record.unit)  # noqa: E731 - asked for later, if at all
-        return Findings([*self.checks, *table], spend, same_words=given)
+def skipped(name: str, why: str) -> Check:
+    """A check that nobody could make."""
+    return Check(name, None, why)
 
 
-def check_release(stored: Stored, table: pa.Table) -> Findings:
-    """Everything about a release that follows from its plan."""
-    try:
-        found = check_claims(ReleaseRecord.read(stored.metadata), stored.metadata)
-    except claims.UNREADABLE as problem:
-        return claims.unreadable(problem, "the metadata lacks what it should say")
-    return found.findings(_check_table(stored, table, found.record))
+def _columns_and_keys(
+    table: pa.Table, keys: Sequence[str], after: Sequence[str], before: Sequence[str] = ()
+) -> list[Check]:
+    """Whether the columns are those expected, and if so, no group is there twice.
+
+    A JSON file without rows names no columns, which is no fault, and a report has no table to compare.
+    """
+    if table.num_columns == 0:
+        return [skipped("columns", "none are there to compare with")]
+    names, expected = list(keys), [*before, *keys, *after]
+    if table.column_names != expected or len(set(expected)) < len(expected):
+        return [Check("columns", False, f"expected {expected}, got {table.column_names}")]
+    different = table.select(names).group_by(names).aggregate([]).num_rows if names else 1
+    distinct = different == table.num_rows
+    return [
+        Check("columns", True, "are those of the plan"),
+        Check("keys", distinct, "are all different" if distinct else "repeat"),
+    ]
 
 
-def check_answer(stored: Stored, table: pa.Table) -> Findings:
-    """The guarantees of its private tables, computed anew. Its own rows follow from tables that are not in the file."""
-    metadata = stored.metadata
-    try:
-        record = AnswerRecord.read(metadata)
-        parts = [check_claims(*one).findings() for one in zip(record.releases, metadata["releases"], strict=True)]
-        if table.num_columns:
-            record = record.model_copy(update={"columns": tuple(table.column_names)})
-        expected = {**record.to_data(), "releases": metadata["releases"]}
-    except claims.UNREADABLE as problem:
-        return claims.unreadable(problem, "the metadata lacks what it should say")
-    checks = [*_named(parts), *claims.compare(metadata, expected), _check_tables(record.outer, len(parts))]
-    checks.append(skipped("rows", "are computed from private tables that are not in this file"))
-    return Findings(checks, paid=list(zip(metadata["releases"], parts, strict=True)))
+def _lattice(counts: Floats, bits: int) -> Check:
+    """Whether every count is one that the noise can give."""
+    steps = np.ldexp(counts, bits)
+    on_lattice = bool((steps == np.rint(steps)).all()) and bool(np.isfinite(counts).all())
+    words = f"a multiple of 2^-{bits}" if bits else "a whole number"
+    return Check("lattice", on_lattice, f"every count is {words}" if on_lattice else f"a count is not {words}")
 
 
-def _check_tables(outer: str, releases: int) -> Check:
-    """Whether the outer query reads as many private tables as are described: none is left out, none is added."""
-    read = len(set(_TABLE.findall(_TEXT.sub("''", outer))))
-    words = f"the outer query reads {read}, and {releases} are described" if read != releases else "all are described"
-    return Check("tables", read == releases, words)
+def _numbers(table: pa.Table, name: str) -> Floats:
+    """A column as doubles; what is missing is NaN, which no check lets pass."""
+    return np.asarray(table.column(name).to_numpy(), np.float64)
 
 
-def _named(parts: list[Findings]) -> Iterator[Check]:
-    """The checks of each private table, with its number where there are several."""
-    for number, part in enumerate(parts, 1):
-        for check in part.checks:
-            name = check.name if len(parts) == 1 else f"{check.name} {number}"
-            yield Check(name, check.passed, check.detail)
+def _close(stated: Floats, expected: Floats) -> bool:
+    """Equal but for the last digits, all of them."""
+    return bool((np.abs(stated - expected) <= CLOSE * np.abs(expected)).all())
 
 
-def check_claims(record: ReleaseRecord, metadata: dict[str, Any]) -> Claims:
-    """What metadata states against the record that was read from it. Raises one of `claims.UNREADABLE`."""
-    plan = record.plan
-    if not record.keys and (plan.request.thresholded or plan.request.keys != 1):
-        raise InvalidParameter("columns that make the groups, which the plan has", "none")
-    if record.intervals is not None:
-        check_share("intervals", record.intervals)
-    check_form(plan, record.order, record.intervals, record.integers)
-    withheld = [name for one in record.withheld for name in one.names]
-    if len(set(withheld)) < len(withheld) or not all(one.names for one in record.withheld):
-        raise InvalidParameter("different withheld columns", "others")
-    if not set(withheld) <= set(plan.limited_names):
-        raise InvalidParameter("withheld values of columns with bounds", "others")
-    again = record.model_copy(update={**_totals_of(record), "bounds": _bounds_of(record)})
-    detail = f"delta({plan.request.mechanism_epsilon:g}) = {plan.delta:.4g} <= {plan.request.delta:g}, computed anew"
-    return Claims(record, [Check("guarantee", True, detail), *claims.compare(metadata, again.to_data())])
-
-
-def _totals_of(record: ReleaseRecord) -> dict[str, Estimate | bool | None]:
-    """The numbers of units that the plan pays for, with the errors that it gives them."""
-    request, names = record.plan.request, ("total_units", "covered_units", "other_units")
-    paid = names if request.other else names[:1] if request.total else ()
-    values = [part.value for name in paid if (part := getattr(record, name)) is not None]
-    if len(values) < len(paid):
-        raise InvalidParameter("a noisy total, which the plan pays for", "none")
-    if not all(value.is_integer() for value in values):
-        raise InvalidParameter("a whole number as a noisy total", "another one")
-    if request.other and (problem := contradiction(values, allow_negative=record.allow_negative)):
-        raise InvalidParameter("totals that fit together", problem)
-    found = None
-    if record.total_units is not None and paid:
-        found = estimated(values, request, record.intervals, allow_negative=record.allow_negative)
-    parts = (found.total, found.covered, found.other) if found else (None,) * 3
-    return {**dict(zip(names, parts, strict=True)), "allow_negative": record.allow_negative and found is not None}
-
-
-def _bounds_of(record: ReleaseRecord) -> tuple[ChosenBounds, ...]:
-    """What is stated about chosen bounds, with the bounds that the plan went on with."""
-    chosen = [one for one in record.plan.request.aggregates if one.chosen != "given"]
-    if [one.name for one in record.bounds] != [one.name for one in chosen] or any(one.open for one in chosen):
-        raise InvalidParameter("bounds for each aggregate that has them chosen", "others")
-    pairs = zip(record.bounds, chosen, strict=True)
-    return tuple(replace(one, lower=aggregate.lower, upper=aggregate.upper) for one, aggregate in pairs)
-
-
-def _as_charged(plan: Plan) -> Plan:
-    """The plan before the data chose among its mechanisms: all of them were paid for."""
-    if plan.request.choice == "given" or plan.mechanism.in_rounds:
-        return plan
-    return Plan(replace(plan.request, max_groups=None), plan.mechanism, plan.alternatives)
-
-
-def _check_table(stored: Stored, table: pa.Table, record: ReleaseRecord) -> Iterator[Check]:
+def check_table(stored: Stored, table: pa.Table, record: ReleaseRecord) -> Iterator[Check]:
+    """The table of a release."""
     plan, keys = record.plan, list(record.by)
-    yield from (named := claims.columns_and_keys(table, keys, column_names(plan, record.intervals)))
+    yield from (named := _columns_and_keys(table, keys, column_names(plan, record.intervals)))
     if not named[0].passed:
         return
     if record.null_keys == "drop" and plan.request.keys is None:
@@ -157,9 +85,9 @@ def _check_table(stored: Stored, table: pa.Table, record: ReleaseRecord) -> Iter
     if plan.request.keys_only:
         yield _check_order(stored, table, np.zeros(0), keys, record)
         return
-    counts = numbers(table, "count")
+    counts = _numbers(table, "count")
     given = plan.mechanism.hides_small_counts
-    noisy = numbers(table, "count" + NOISY) if given else counts
+    noisy = _numbers(table, "count" + NOISY) if given else counts
     if not (np.isfinite(counts).all() and np.isfinite(noisy).all()):
         yield Check("counts", False, "one is no number")
         return
@@ -175,14 +103,14 @@ def _check_table(stored: Stored, table: pa.Table, record: ReleaseRecord) -> Iter
         yield from _check_errors(table, plan, record, estimated_counts, null)
         return
     if record.integers and record.intervals is not None:  # an interval lies around the count before it was rounded
-        counts = (numbers(table, "count" + LOW) + numbers(table, "count" + HIGH)) / 2
+        counts = (_numbers(table, "count" + LOW) + _numbers(table, "count" + HIGH)) / 2
     std = np.full(len(counts), plan.mechanism.noise_std)
     yield from _check_errors(table, plan, record, Column("count", counts, (std,)), null)
 
 
 def _nulls(table: pa.Table, plan: Plan) -> dict[str, NDArray[np.bool_]]:
     """Where columns are null that may be: no other check looks there."""
-    return {name: np.isnan(numbers(table, name)) for name in plan.limited_names}
+    return {name: np.isnan(_numbers(table, name)) for name in plan.limited_names}
 
 
 def _check_withheld(table: pa.Table, plan: Plan, ends: Sequence[str], told: Sequence[Withheld]) -> Check:
@@ -190,9 +118,9 @@ def _check_withheld(table: pa.Table, plan: Plan, ends: Sequence[str], told: Sequ
     wrong = []
     for name, null in _nulls(table, plan).items():
         low, high = plan.limited_names[name].span or (0.0, 0.0)
-        errors, slack = numbers(table, name + STD_ERROR), (high - low) * CLOSE
+        errors, slack = _numbers(table, name + STD_ERROR), (high - low) * CLOSE
         must, may = (says_nothing(errors, (low, high + further)) for further in (slack, -slack))
-        with_ends = all(np.array_equal(np.isnan(numbers(table, name + end)), null) for end in ends)
+        with_ends = all(np.array_equal(np.isnan(_numbers(table, name + end)), null) for end in ends)
         if not (with_ends and bool((must <= null).all() and (null <= may).all())):
             wrong.append(name)
     if wrong:
@@ -216,11 +144,11 @@ def _check_quantiles(
         before = np.full(table.num_rows, aggregate.bounds[0])
         for name in aggregate.names:
             ends = [] if level is None else [name + LOW, name + HIGH]
-            values, *interval = (numbers(table, one) for one in (name, *ends))
+            values, *interval = (_numbers(table, one) for one in (name, *ends))
             low, high = interval or (values, values)
             inside = (aggregate.bounds[0] <= low) & (low <= values) & (values <= high) & (high <= aggregate.bounds[1])
             least = aggregate.measures[0].tree.resolution * _LEAST_ERROR
-            known = numbers(table, name + STD_ERROR) >= least
+            known = _numbers(table, name + STD_ERROR) >= least
             withheld = null.get(name, np.zeros(table.num_rows, np.bool_))
             if not bool((inside & (before <= values) & known)[~withheld].all()):
                 wrong.append(name)
@@ -256,7 +184,7 @@ def _check_counts(counts: Floats, plan: Plan, integers: bool) -> Iterator[Check]
     least = mechanism.threshold - (0.5 if integers else 0.0)  # rounding to integers can lower a count by a half
     above = bool((counts >= least).all()) if integers else bool((counts > least).all())
     yield Check("threshold", above, f"every count exceeds {mechanism.threshold:g}" if above else "a count is below it")
-    yield claims.lattice(counts, 0 if integers else mechanism.lattice_bits)
+    yield _lattice(counts, 0 if integers else mechanism.lattice_bits)
 
 
 def _check_order(stored: Stored, table: pa.Table, counts: Floats, keys: list[str], record: ReleaseRecord) -> Check:
@@ -284,12 +212,12 @@ def _check_errors(
         table = whole_table
         if name in null:
             column, table = column.where(~null[name]), table.filter(pa.array(~null[name]))
-        stated = numbers(table, name + STD_ERROR)
-        if not close(stated, column.std_errors) or not bool((stated > 0).all()):
+        stated = _numbers(table, name + STD_ERROR)
+        if not _close(stated, column.std_errors) or not bool((stated > 0).all()):
             wrong.append(name + STD_ERROR)
         elif level is not None and column.bounds is not None:
             ends = zip((LOW, HIGH), column.bounds, strict=True)
-            wrong += [name + end for end, bound in ends if not close(numbers(table, name + end), bound)]
+            wrong += [name + end for end, bound in ends if not _close(_numbers(table, name + end), bound)]
         elif level is not None:
             whole = record.integers and name in ("count", "rows")
             reach = plan.mechanism.half_width(column.noises, level)
@@ -314,7 +242,7 @@ def _noises(table: pa.Table, plan: Plan, record: ReleaseRecord, count: Column) -
             if name in trees:
                 yield name, None
                 continue
-            yield name, Column(name, numbers(table, name), (numbers(table, name + STD_ERROR),))
+            yield name, Column(name, _numbers(table, name), (_numbers(table, name + STD_ERROR),))
         return
     yield "count", count
     noisy = {one.name: one for one in plan.measures}
@@ -326,14 +254,59 @@ def _noises(table: pa.Table, plan: Plan, record: ReleaseRecord, count: Column) -
             yield from ((name, None) for name in aggregate.names)
             continue
         noises = aggregate.noises(noisy, counted)
-        values = numbers(table, aggregate.name)
+        values = _numbers(table, aggregate.name)
         yield aggregate.name, None if noises is None else Column(aggregate.name, values, noises)
 
 
 def _wrong_bounds(table: pa.Table, name: str, reach: Floats, rounding: float) -> list[str]:
-    low, high = numbers(table, name + LOW), numbers(table, name + HIGH)
-    values = numbers(table, name)
+    low, high = _numbers(table, name + LOW), _numbers(table, name + HIGH)
+    values = _numbers(table, name)
     slack = 1e-9 * (np.abs(values) + reach)
     centred = bool((np.abs((low + high) / 2 - values) <= rounding + slack).all())
     wide = bool((np.abs((high - low) / 2 - reach) <= slack).all())
     return [] if centred and wide else [name + LOW, name + HIGH]
+
+
+def check_list(table: pa.Table, plan: TopKPlan, keys: Sequence[str], cut_off: float | None) -> Iterator[Check]:
+    """The largest groups, counted or ranked."""
+    mechanism = plan.mechanism
+    before, after = (["rank"], []) if mechanism.noise_std is None else ([], ["count", "count" + STD_ERROR])
+    after += [] if cut_off is None else ["count" + NOISY]
+    yield from (named := _columns_and_keys(table, keys, after, before))
+    if not named[0].passed:
+        return
+    few = table.num_rows <= plan.k
+    yield Check("groups", few, f"are at most {plan.k:,}" if few else f"are more than {plan.k:,}")
+    if mechanism.noise_std is None or cut_off is None:
+        ranks = _numbers(table, "rank").tolist() == list(range(1, table.num_rows + 1))
+        yield Check("ranks", ranks, "are 1, 2, 3, …" if ranks else "are not 1, 2, 3, …")
+        return
+    noisy, bits = _numbers(table, "count" + NOISY), mechanism.lattice_bits
+    yield _lattice(np.append(noisy, cut_off), bits)
+    above = bool((noisy > cut_off).all())
+    yield Check("cut-off", above, f"every noisy count exceeds {cut_off:,g}" if above else "a noisy count does not")
+    found = mechanism.given_cut_off(noisy, cut_off)
+    right = _close(_numbers(table, "count"), found.counts)
+    yield Check("estimates", right, "counts are those of the noisy ones, given the list" if right else "are others")
+    yield from _check_order_and_errors(table, found.std_errors)
+
+
+def check_running_counts(
+    table: pa.Table, mechanism: ContinualCounts, number: int, keys: Sequence[str]
+) -> Iterator[Check]:
+    """The counts of a stream after a round."""
+    yield from (named := _columns_and_keys(table, keys, ["count", "count" + STD_ERROR]))
+    if not named[0].passed:
+        return
+    threshold = mechanism.threshold
+    above = bool((_numbers(table, "count") > threshold).all())
+    yield Check("threshold", above, f"every count exceeds {threshold:,}" if above else "a count is not above it")
+    yield _lattice(_numbers(table, "count"), 0)
+    yield from _check_order_and_errors(table, np.full(table.num_rows, mechanism.std_at(number)))
+
+
+def _check_order_and_errors(table: pa.Table, errors: Floats) -> Iterator[Check]:
+    falling = bool((np.diff(_numbers(table, "count")) <= 0).all())
+    yield Check("order", falling, "largest count first" if falling else "is not by count")
+    right = _close(_numbers(table, "count" + STD_ERROR), errors)
+    yield Check("errors", right, "standard errors are those of the noise" if right else "are not those of the noise")

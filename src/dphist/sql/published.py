@@ -1,0 +1,326 @@
+"""The published table of a private SELECT: the names of its columns, and the SELECT over it, which costs nothing.
+
+The table has names of ours in that SELECT: key_1, ..., and value_1, error_1, low_1, high_1, ... for each aggregate. With
+`report_format => "JSON"` a value is an object with its interval and the bounds that were found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from dphist.errors import InvalidParameter
+from dphist.planning.plan import HIGH, LOW, STD_ERROR
+from dphist.publish.result import Release
+from dphist.sql.aggregates import LEVEL, Aggregated, Aggregates
+from dphist.sql.dialect import written
+from dphist.sql.options import Clause, number_of
+from dphist.sql.relate import Relating
+
+if TYPE_CHECKING:
+    from dphist.sql.translate import PrivateSelect
+from dphist.sql.names import Rows
+
+RELEASED: Final = "released"
+"""Marks a table of ours in a tree: the same name in a statement means nothing."""
+
+
+@dataclass(slots=True, eq=False)
+class Published:
+    """The SELECT over one published table."""
+
+    relating: Relating
+    aggregates: Aggregates
+    clause: Clause
+    table: str
+    select: exp.Select
+    rows: Rows
+    keys: Mapping[str, str]
+    units: tuple[str, ...]
+    in_set_operation: bool
+
+    def select_over(self) -> exp.Select:
+        """The SELECT over the published table."""
+        select = self.select
+        items: list[exp.Expr] = []
+        values: list[exp.Expr] = []
+        aliases: dict[str, exp.Expr] = {}
+        names: list[str] = []
+        for place, item in enumerate(select.expressions, 1):
+            inner = item.this if isinstance(item, exp.Alias) else item
+            if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
+                raise self.relating.refuse(item, "keys and aggregates in a private SELECT", "a star", "list them.")
+            value = self._computed(inner, {})
+            values.append(value)
+            alone = self.aggregates.known(inner)
+            name = item.alias if isinstance(item, exp.Alias) else self._name(inner, alone, place)
+            if name.casefold() in {one.casefold() for one in names}:
+                if isinstance(item, exp.Alias):
+                    raise self.relating.refuse(
+                        item, "columns with different names", repr(name), "give one of them another alias."
+                    )
+                name = f"{name}_{place}"
+            names.append(name)
+            aliases[name.casefold()] = value
+            items.append(exp.alias_(value.copy(), name, quoted=True))
+            if alone is not None and self._has_errors(alone):
+                names.append(f"{name}_std_error")
+                items.append(exp.alias_(self._errors(alone), f"{name}_std_error", quoted=True))
+        if len({name.casefold() for name in names}) < len(names):
+            twice = next(name for name in names if [one.casefold() for one in names].count(name.casefold()) > 1)
+            hint = "a column with its _std_error has two names; give one of them another alias."
+            raise self.relating.refuse(select, "columns with different names", repr(twice), hint)
+        source = exp.Table(this=exp.to_identifier(self.table, quoted=True))
+        source.meta[RELEASED] = True
+        outer = exp.Select(expressions=items, from_=exp.From(this=source))
+        if (having := select.args.get("having")) is not None:
+            outer.set("where", exp.Where(this=self._computed(having.this, aliases)))
+        if (order := select.args.get("order")) is not None:
+            ordered = [self._ordered(one, values, aliases) for one in order.expressions]
+            outer.set("order", exp.Order(expressions=ordered))
+        for name in ("limit", "offset"):
+            if (clause := select.args.get(name)) is not None:
+                self._check_limit(clause)
+                outer.set(name, clause.copy())
+        return outer
+
+    def _ordered(self, node: exp.Expr, values: list[exp.Expr], aliases: Mapping[str, exp.Expr]) -> exp.Expr:
+        inner = node.this if isinstance(node, exp.Ordered) else node
+        if isinstance(inner, exp.Literal) and not inner.is_string:
+            if not inner.this.isdigit() or not 1 <= int(inner.this) <= len(values):
+                raise self.relating.refuse(inner, f"a column of SELECT from 1 to {len(values)}", str(inner.this))
+            value = values[int(inner.this) - 1].copy()
+        else:
+            value = self._computed(inner, aliases)
+        found = node.copy() if isinstance(node, exp.Ordered) else exp.Ordered(this=value)
+        found.set("this", value)
+        return found
+
+    def _check_limit(self, clause: exp.Expr) -> None:
+        self.relating.only(clause, "LIMIT and OFFSET", "this", "expression")
+        number = number_of(clause.expression) if isinstance(clause.expression, exp.Expr) else None
+        if number is None or not number.is_integer() or number < 0:
+            raise self.relating.refuse(
+                clause, "a whole number of rows", "something else", "write it down, as in LIMIT 10."
+            )
+
+    def _name(self, node: exp.Expr, alone: Aggregated | None, place: int) -> str:
+        if alone is not None:
+            return alone.name
+        return node.name if isinstance(node, exp.Column) else f"column_{place}"
+
+    def _has_errors(self, one: Aggregated) -> bool:
+        return self.clause.std_errors and not self.in_set_operation and not one.arguments.report
+
+    def _number(self, one: Aggregated) -> int:
+        return 1 + self.aggregates.all.index(one)
+
+    def _published(self, name: str) -> exp.Expr:
+        """A column of the published table; with its name, since an alias may be spelled like the column."""
+        return exp.column(name, table=exp.to_identifier(self.table, quoted=True))
+
+    def _errors(self, one: Aggregated) -> exp.Expr:
+        number = self._number(one)
+        if not one.probabilities:
+            return self._published(f"error_{number}")
+        errors = [self._published(f"error_{number}_{place}") for place in range(1, len(one.probabilities) + 1)]
+        if not one.ends:
+            return errors[0]
+        return exp.Array(expressions=[exp.Null(), *errors, exp.Null()])
+
+    def _computed(self, node: exp.Expr, aliases: Mapping[str, exp.Expr]) -> exp.Expr:
+        """An expression over keys and aggregates as one over the published table."""
+
+        def replaced(one: exp.Expr) -> exp.Expr:
+            if isinstance(one, exp.Query | exp.Exists):
+                hint = "a private SELECT has keys and aggregates; use an outer query for the rest."
+                raise self.relating.refuse(one, "keys and aggregates in a private SELECT", "a subquery", hint)
+            if isinstance(one, exp.Window):
+                hint = "use it in an outer query, over the private result."
+                raise self.relating.refuse(one, "keys and aggregates in a private SELECT", "a window function", hint)
+            if isinstance(one, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+                hint = "leave it out: nulls are ignored; COUNTIF counts some rows, SUM(IF(condition, x, NULL)) adds up some."
+                raise self.relating.refuse(
+                    one, "an aggregate without clauses", "FILTER, IGNORE NULLS or RESPECT NULLS", hint
+                )
+            if isinstance(one, exp.AggFunc):
+                return self._value(self.aggregates.aggregate(one, self.rows, self.units))
+            if isinstance(one, exp.Anonymous) and one.name.upper().startswith("ANON_"):
+                hint = f"write {one.name[len('ANON_') :].upper()}: the clause says that it is private."
+                raise self.relating.refuse(one, "COUNT, SUM, AVG and others by these names", one.name, hint)
+            if isinstance(one, exp.Star):
+                raise self.relating.refuse(one, "keys and aggregates in a private SELECT", "a star", "list them.")
+            if isinstance(one, exp.Column) and not one.table and one.name.casefold() in aliases:
+                return aliases[one.name.casefold()].copy()
+            if isinstance(one, exp.Condition | exp.Func | exp.Column) and not one.find(exp.AggFunc):
+                try:
+                    text = (
+                        written(one) if isinstance(one, exp.Literal) else self.relating.expression(one, self.rows).text
+                    )
+                except InvalidParameter:
+                    if isinstance(one, exp.Column):
+                        raise
+                    text = ""
+                if text in self.keys:
+                    return self._published(self.keys[text])
+            if isinstance(one, exp.Column):
+                hint = "put it into GROUP BY, or into an aggregate."
+                raise self.relating.refuse(one, "keys of GROUP BY and aggregates", repr(one.name), hint)
+            if one.args.get("named"):
+                self.aggregates.refuse_function(one)
+            return one
+
+        return node.copy().transform(replaced)
+
+    def _value(self, one: Aggregated) -> exp.Expr:
+        """The value of an aggregate in the published table, or its report."""
+        number = self._number(one)
+        if one.arguments.report:
+            return self._report(one, number)
+        if not one.probabilities:
+            return self._published(f"value_{number}")
+        values = [self._published(f"value_{number}_{place}") for place in range(1, len(one.probabilities) + 1)]
+        if not one.ends:
+            return values[0]
+        return exp.Array(expressions=[self._published(f"lower_{number}"), *values, self._published(f"upper_{number}")])
+
+    def _report(self, one: Aggregated, number: int) -> exp.Expr:
+        column = self._published
+        bounding = _bounding_report(column, number) if one.arguments.chosen else None
+        if not one.probabilities:
+            centred = one.kind in ("count", "rows", "sum", "distinct")
+            return _report_of(column, f"_{number}", LEVEL, about_zero=centred, bounding=bounding)
+        places = [f"_{number}_{place}" for place in range(1, len(one.probabilities) + 1)]
+        if not one.ends:
+            return _report_of(column, places[0], LEVEL, bounding=bounding)
+        return _reports_of(column, places, number, LEVEL, bounding)
+
+
+_Named: TypeAlias = Callable[[str], exp.Expr]
+"""A column of the published table by its name."""
+
+
+def _pack(**fields: exp.Expr) -> exp.Expr:
+    """An object with these fields."""
+    pairs = [exp.PropertyEQ(this=exp.to_identifier(name), expression=value) for name, value in fields.items()]
+    return exp.Struct(expressions=pairs)
+
+
+def _value(value: exp.Expr, low: exp.Expr, high: exp.Expr, level: float) -> Mapping[str, exp.Expr]:
+    interval = _pack(lower_bound=low, upper_bound=high, confidence_level=exp.Literal.number(level))
+    return {"value": value, "noise_confidence_interval": interval}
+
+
+def _report_of(
+    column: _Named, suffix: str, level: float, *, about_zero: bool = False, bounding: exp.Expr | None = None
+) -> exp.Expr:
+    """One value. about_zero: the interval is that of the noise alone, as counts and sums have it."""
+    value, low, high = (column(f"{name}{suffix}") for name in ("value", "low", "high"))
+    lower, upper = (
+        exp.Sub(this=end.copy(), expression=value.copy()) if about_zero else end.copy() for end in (low, high)
+    )
+    parts = {} if bounding is None else {"bounding_report": bounding}
+    return _pack(result=_pack(**_value(value, lower, upper, level)), **parts)
+
+
+def _reports_of(
+    column: _Named, suffixes: Sequence[str], number: int, level: float, bounding: exp.Expr | None
+) -> exp.Expr:
+    """The boundaries of APPROX_QUANTILES.
+
+    Both ends are the bounds: values are clamped to them, so that the smallest is between the lower bound and wherever the
+    first boundary inside may be, and the largest likewise.
+    """
+    lower, upper = (f"{end}_{number}" for end in ("lower", "upper"))
+    columns = [
+        (lower, lower, f"high{suffixes[0]}"),
+        *((f"value{one}", f"low{one}", f"high{one}") for one in suffixes),
+        (upper, f"low{suffixes[-1]}", upper),
+    ]
+    boundaries = [_pack(**_value(column(value), column(low), column(high), level)) for value, low, high in columns]
+    parts = {} if bounding is None else {"bounding_report": bounding}
+    return _pack(result=exp.Array(expressions=boundaries), **parts)
+
+
+def _bounding_report(column: _Named, number: int) -> exp.Expr:
+    """The bounds that the release found, and how many units it saw, as far as that is published."""
+    return _pack(
+        lower_bound=column(f"lower_{number}"),
+        upper_bound=column(f"upper_{number}"),
+        num_inputs=column(f"inputs_{number}"),
+        num_outside=column(f"outside_{number}"),
+    )
+
+
+def published_table(private: PrivateSelect, release: Release) -> pa.Table:
+    """The table of a release under the names that the outer query has for its columns."""
+    table = release.table
+    columns: dict[str, Any] = {}
+    for place, name in enumerate(private.key_names, 1):
+        columns[f"key_{place}"] = table.column(name)
+    for number, one in enumerate(private.aggregates, 1):
+        columns |= _columns_of(one, number, release, table, grouped=bool(private.key_names))
+    if not columns:
+        raise AssertionError("a private SELECT has keys or aggregates")
+    return pa.table(columns)
+
+
+def empty_table(private: PrivateSelect) -> pa.Table:
+    """The same table without rows. Nobody knows the types of the keys yet: the type of null stands for any."""
+    columns: dict[str, Any] = {f"key_{place}": pa.nulls(0) for place in range(1, private.keys + 1)}
+    for number, one in enumerate(private.aggregates, 1):
+        columns |= {name: pa.nulls(0, pa.float64()) for name in _names(one, number)}
+    return pa.table(columns)
+
+
+def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table, *, grouped: bool) -> dict[str, Any]:
+    """Value, error and interval of an aggregate; null where the release found no bounds."""
+    names, places = ["count"], [""]
+    columns: dict[str, Any] = {}
+    if one.constant is not None:
+        return {
+            name: pa.array([0.0 if name.startswith("error") else one.constant] * table.num_rows, pa.float64())
+            for name in _names(one, number)
+        }
+    if one.kind != "count":
+        kind = next(
+            found
+            for found in release.plan.request.aggregates
+            if found.kind == one.kind and (found.kind == "rows" or found.column == one.label)
+        )
+        names = [kind.name]
+        if one.probabilities:
+            by_probability = dict(zip(kind.probabilities, kind.names, strict=False))
+            names = [by_probability.get(probability, "") for probability in one.probabilities]
+            places = [f"_{place}" for place in range(1, len(names) + 1)]
+        lower, upper = (None, None) if kind.chosen == "nothing" else kind.bounds
+        seen = next((bounds for bounds in release.bounds if bounds.name == kind.name), None)
+        units = None if seen is None or grouped else seen.units  # of groups, it is the size of an ordinary one
+        outside = None if seen is None or seen.outside is None or units is None else seen.outside * units
+        facts = {"lower": lower, "upper": upper, "inputs": units, "outside": outside}
+        for name, value in facts.items():
+            columns[f"{name}_{number}"] = pa.array([value] * table.num_rows, pa.float64())
+    for name, place in zip(names, places, strict=True):
+        for word, suffix in (("value", ""), ("error", STD_ERROR), ("low", LOW), ("high", HIGH)):
+            found = table.column(name + suffix) if name and name + suffix in table.column_names else None
+            columns[f"{word}_{number}{place}"] = pa.nulls(table.num_rows, pa.float64()) if found is None else found
+    if one.factor != 1:
+        value, error, *ends = (
+            pc.multiply(columns[f"{word}_{number}"], one.factor) for word in ("value", "error", "low", "high")
+        )
+        low, high = ends if one.factor > 0 else reversed(ends)
+        columns |= {f"value_{number}": value, f"error_{number}": pc.abs(error)}
+        columns |= {f"low_{number}": low, f"high_{number}": high}
+    return columns
+
+
+def _names(one: Aggregated, number: int) -> list[str]:
+    """The names of the columns of an aggregate."""
+    places = [f"_{place}" for place in range(1, len(one.probabilities) + 1)] or [""]
+    names = [f"{word}_{number}{place}" for word in ("value", "error", "low", "high") for place in places]
+    return names + [f"{word}_{number}" for word in ("lower", "upper", "inputs", "outside")]
