@@ -110,7 +110,15 @@ class Translating:
         keys = self._keys(rows, owner.columns)
         texts = {text: f"key_{place}" for place, (_, text) in enumerate(keys, 1)}
         published = Published(
-            relating, self.aggregates, self.clause, self.table, select, rows, texts, owner.columns, self.in_set_operation
+            relating,
+            self.aggregates,
+            self.clause,
+            self.table,
+            select,
+            rows,
+            texts,
+            owner.columns,
+            self.in_set_operation,
         )
         outer = published.select_over()
         unit, source, command_source, where = self._source(rows, owner.columns, texts)
