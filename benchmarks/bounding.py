@@ -22,8 +22,8 @@ import duckdb
 
 from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
-from dphist.histogram import ContributionBounds
 
 MAX_GROUPS = 10
 VALUE = Measure("sum", "value", 0.0, 100.0, lattice=Lattice(50.0, 2.0**-14))

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 import dphist as dp
-from dphist.histogram import ContributionBounds, Histogram
+from dphist.engines.histogram import ContributionBounds, Histogram
 
 
 def durable_write(path: Path, size: int) -> float:

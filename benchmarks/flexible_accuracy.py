@@ -15,8 +15,8 @@ from typing import TypeVar
 import numpy as np
 from flexible_on_line import lossy_infinity_on_line
 
-from dphist.flexible.statistics import quantile, sanitise
 from dphist.mechanisms import TruncatedLaplace
+from dphist.planning.flexible import quantile, sanitise
 
 BARS = 10_000_000
 ATOMS = 1_000_000

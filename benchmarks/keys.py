@@ -34,8 +34,8 @@ from dphist.engines.base import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms import AdaptiveGaussian, GroupMechanism, Voting
 from dphist.privacy.gaussian import largest_mu
-from dphist.selection import rounds, voting
-from dphist.selection.choice import decide
+from dphist.run import rounds, voting
+from dphist.run.choice import decide
 
 Keys = NDArray[np.bool_]
 Method = Callable[[Data, float, float, Random], Keys]

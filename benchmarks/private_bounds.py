@@ -24,8 +24,8 @@ import dphist as dp
 from dphist.aggregates.measures import NoisyMeasure
 from dphist.engines.buckets import BUCKETS, LARGEST, OF_A_SIGN, SMALLEST
 from dphist.mechanisms.base import Kept
-from dphist.publish.sizing import chosen_from
-from dphist.publish.table import noisy_columns
+from dphist.run.sizing import chosen_from
+from dphist.run.table import noisy_columns
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]

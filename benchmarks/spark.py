@@ -138,9 +138,9 @@ def shuffles_of(spark: Any, events: Any, way: str) -> int | None:
         elif "adaptive" in way or way in PEERS:
             return None
         else:
+            from dphist.engines.histogram import ContributionBounds
             from dphist.engines.query import GroupByQuery, Key
             from dphist.engines.spark.engine import SparkEngine
-            from dphist.histogram import ContributionBounds
 
             with SparkEngine(spark).open(events, GroupByQuery("user", (Key("item"),))) as records:
                 records.sql(records.histogram_sql(ContributionBounds(MAX_GROUPS))).explain()

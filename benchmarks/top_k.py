@@ -20,9 +20,9 @@ import pyarrow as pa
 
 import dphist as dp
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds, Histogram, largest_groups
 from dphist.engines.query import GroupByQuery, Key
-from dphist.histogram import ContributionBounds, Histogram, largest_groups
-from dphist.lists.top_k import privatise_largest
+from dphist.run.top_k import privatise_largest
 
 
 def generate(groups: int) -> Histogram:

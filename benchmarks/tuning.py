@@ -27,9 +27,9 @@ from dphist.engines.base import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate
 from dphist.mechanisms.tuning import Tuning
-from dphist.selection.choice import DEGREE_EDGES, most_releases, noisy_degrees
-from dphist.selection.counting import NoisyCounts
-from dphist.selection.estimates import estimate
+from dphist.run.choice import DEGREE_EDGES, most_releases, noisy_degrees
+from dphist.run.counting import NoisyCounts
+from dphist.run.estimates import estimate
 
 Change = dict[str, Any]
 

@@ -18,11 +18,11 @@ from dphist.mechanisms import LaplaceThreshold, SparseGaussian, Voting
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.tuning import Tuning
 from dphist.privacy.gaussian import largest_mu
-from dphist.selection.choice import DEGREE_EDGES, most_releases, noisy_degrees
-from dphist.selection.counting import NoisyCounts, count
-from dphist.selection.estimates import estimate
-from dphist.selection.rounds import select
-from dphist.selection.voting import vote
+from dphist.run.choice import DEGREE_EDGES, most_releases, noisy_degrees
+from dphist.run.counting import NoisyCounts, count
+from dphist.run.estimates import estimate
+from dphist.run.rounds import select
+from dphist.run.voting import vote
 
 
 @dataclass(frozen=True)

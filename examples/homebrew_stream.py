@@ -23,9 +23,9 @@ import duckdb
 import pyarrow.compute as pc
 
 import dphist as dp
-from dphist.lists.continual import STATE
-from dphist.lists.state import State
 from dphist.mechanisms.continual import calibrate
+from dphist.run.continual import STATE
+from dphist.run.stream import State
 
 DELTA = 1e-6
 HISTORY = 12

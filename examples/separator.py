@@ -15,9 +15,8 @@ import sys
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.flexible.bucketing import Grid, count_rows
-from dphist.flexible.statistics import sanitise
 from dphist.mechanisms import TruncatedLaplace
+from dphist.planning.flexible import Grid, count_rows, sanitise
 
 ERROR, EPSILON, DELTA, PEOPLE = 0.05, 1.0, 1e-6, 200_000
 

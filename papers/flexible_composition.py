@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.flexible import Accuracy
+from dphist.planning.flexible import Accuracy
 
 Histogram = Mapping[Any, int]
 Integers = NDArray[np.int64]

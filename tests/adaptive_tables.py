@@ -14,8 +14,8 @@ from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
 from dphist.mechanisms.weights import next_weights
-from dphist.selection.counting import NoisyCounts, count
-from dphist.selection.rounds import noise_sums
+from dphist.run.counting import NoisyCounts, count
+from dphist.run.rounds import noise_sums
 
 Integers = NDArray[np.int64]
 

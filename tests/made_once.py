@@ -13,8 +13,8 @@ from unittest import mock
 
 PURE = {
     "dphist.planning.plan": "choose",
-    "dphist.lists.continual": "calibrate",
-    "dphist.lists.session": "calibrate",
+    "dphist.run.continual": "calibrate",
+    "dphist.run.session": "calibrate",
     "typer.main": "get_command",
     "typer.testing": "_get_command",
 }

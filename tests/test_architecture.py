@@ -60,8 +60,8 @@ def test_the_layers_are_those_that_are_checked() -> None:
 
 
 def test_a_wrong_path_would_be_found() -> None:
-    assert paths_in("`publish/run.py`, `make test`, [x](pictures/a.svg), `histogram.py`") == {
-        "publish/run.py", "pictures/a.svg", "histogram.py",
+    assert paths_in("`run/job.py`, `make test`, [x](pictures/a.svg), `words.py`") == {
+        "run/job.py", "pictures/a.svg", "words.py",
     }  # fmt: skip
 
 

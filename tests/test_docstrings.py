@@ -15,8 +15,8 @@ import pytest
 
 import dphist as dp
 from dphist import demo
-from dphist.lists.running import RunningCounts
 from dphist.mechanisms import Mechanism
+from dphist.run.running import RunningCounts
 
 PUBLIC = {name: getattr(dp, name) for name in dp.__all__ if not name.startswith("__")}
 FUNCTIONS = {name: one for name, one in PUBLIC.items() if inspect.isfunction(one)}

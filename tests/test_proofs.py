@@ -16,7 +16,7 @@ from dphist.ledger.accountant import price
 from dphist.mechanisms.base import Mechanism
 from dphist.mechanisms.counts import CountNoise
 from dphist.privacy.events import Event
-from dphist.publish.totals import noisy_units
+from dphist.run.totals import noisy_units
 
 SEARCHES = {"dphist.privacy.search", "dphist.privacy.correlated_design"}
 """Modules that invert forward maps: what they return was evaluated with a function that names its proof."""

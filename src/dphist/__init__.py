@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from dphist.engines.query import Files, PerformanceSettings
     from dphist.engines.spark.engine import SparkEngine
     from dphist.ledger import DataSet, Ledger
-    from dphist.lists.continual import Continual
-    from dphist.lists.session import Session
-    from dphist.lists.top_k import TopK, release_largest, top_k
     from dphist.mechanisms import (
         AdaptiveGaussian,
         CorrelatedGaussian,
@@ -34,11 +31,14 @@ if TYPE_CHECKING:
     )
     from dphist.planning.plan import Plan, plan
     from dphist.planning.top_k import TopKPlan, plan_top_k
-    from dphist.publish.answer import Answer
-    from dphist.publish.bounds import PrivateBounds, bounds
-    from dphist.publish.result import Release
-    from dphist.publish.run import release, select
-    from dphist.publish.stat import PrivateStatistic, stat
+    from dphist.run.answer import Answer
+    from dphist.run.bounds import PrivateBounds, bounds
+    from dphist.run.continual import Continual
+    from dphist.run.job import release, select
+    from dphist.run.release import Release
+    from dphist.run.session import Session
+    from dphist.run.statistics import PrivateStatistic, stat
+    from dphist.run.top_k import TopK, release_largest, top_k
     from dphist.sql.connection import Connection, connect
     from dphist.sql.names import public
     from dphist.verification.isolated import verify
@@ -93,11 +93,11 @@ __all__ = [
 # Loaded when it is first asked for: numerical libraries take a second, and planning needs no engine.
 _LAZY = {
     "AdaptiveGaussian": "dphist.mechanisms",
-    "Answer": "dphist.publish.answer",
+    "Answer": "dphist.run.answer",
     "Connection": "dphist.sql.connection",
     "connect": "dphist.sql.connection",
     "public": "dphist.sql.names",
-    "Continual": "dphist.lists.continual",
+    "Continual": "dphist.run.continual",
     "CorrelatedGaussian": "dphist.mechanisms",
     "DataSet": "dphist.ledger",
     "Files": "dphist.engines.query",
@@ -108,23 +108,23 @@ _LAZY = {
     "Ledger": "dphist.ledger",
     "PerformanceSettings": "dphist.engines.query",
     "Plan": "dphist.planning.plan",
-    "PrivateBounds": "dphist.publish.bounds",
-    "PrivateStatistic": "dphist.publish.stat",
-    "Release": "dphist.publish.result",
-    "Session": "dphist.lists.session",
+    "PrivateBounds": "dphist.run.bounds",
+    "PrivateStatistic": "dphist.run.statistics",
+    "Release": "dphist.run.release",
+    "Session": "dphist.run.session",
     "SparkEngine": "dphist.engines.spark.engine",
     "SparseGaussian": "dphist.mechanisms",
-    "TopK": "dphist.lists.top_k",
+    "TopK": "dphist.run.top_k",
     "TopKPlan": "dphist.planning.top_k",
-    "bounds": "dphist.publish.bounds",
+    "bounds": "dphist.run.bounds",
     "epsilon_at": "dphist.mechanisms",
     "plan": "dphist.planning.plan",
     "plan_top_k": "dphist.planning.top_k",
-    "release": "dphist.publish.run",
-    "release_largest": "dphist.lists.top_k",
-    "select": "dphist.publish.run",
-    "stat": "dphist.publish.stat",
-    "top_k": "dphist.lists.top_k",
+    "release": "dphist.run.job",
+    "release_largest": "dphist.run.top_k",
+    "select": "dphist.run.job",
+    "stat": "dphist.run.statistics",
+    "top_k": "dphist.run.top_k",
     "verify": "dphist.verification.isolated",
 }
 

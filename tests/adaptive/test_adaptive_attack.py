@@ -19,8 +19,8 @@ from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.tuning import LATTICE_BITS, SCALE_BITS, WEIGHT_BITS
 from dphist.noise.testing import SeededEntropy
-from dphist.selection.counting import edges
-from dphist.selection.rounds import select
+from dphist.run.counting import edges
+from dphist.run.rounds import select
 from word_sources import drawn_from
 
 EPSILON = 0.5

@@ -6,7 +6,7 @@ import pytest
 import dphist as dp
 from dphist.mechanisms import GroupMechanism, LaplaceThreshold, SparseGaussian
 from dphist.noise.testing import SeededEntropy
-from dphist.selection.choice import DEGREE_CENTRES, DEGREE_EDGES, most_releases, noisy_degrees
+from dphist.run.choice import DEGREE_CENTRES, DEGREE_EDGES, most_releases, noisy_degrees
 from word_sources import words_from
 
 

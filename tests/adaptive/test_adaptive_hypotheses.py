@@ -31,8 +31,8 @@ from dphist.mechanisms.weights import next_weights
 from dphist.noise import RoundedGaussian
 from dphist.noise.entropy import SystemEntropy
 from dphist.noise.testing import SeededEntropy
-from dphist.selection.counting import edges, group_weights
-from dphist.selection.rounds import select
+from dphist.run.counting import edges, group_weights
+from dphist.run.rounds import select
 from word_sources import drawn_from, words_from
 
 WEIGHTS = st.lists(st.integers(0, ONE), min_size=1, max_size=300)

@@ -21,9 +21,9 @@ from dphist.mechanisms.weights import next_weights
 from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.planning import Plan, storage
 from dphist.privacy.adaptive import Rule, delta_infinity
-from dphist.selection import choice
-from dphist.selection.choice import DEGREE_EDGES, decide, noisy_degrees
-from dphist.selection.rounds import select
+from dphist.run import choice
+from dphist.run.choice import DEGREE_EDGES, decide, noisy_degrees
+from dphist.run.rounds import select
 from drawn_laws import Draw, Integers, distinct, recorded, silence
 
 BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-4, "mechanism": "adaptive"}

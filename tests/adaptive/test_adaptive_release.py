@@ -14,17 +14,17 @@ import dphist as dp
 from dphist.aggregates.measures import Lattice, Measure
 from dphist.cli.app import app
 from dphist.engines.duckdb.pairs import DuckDBPairs, SqlPairs
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.memory import CodedPairs, MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import InvalidParameter, InvalidPlan
-from dphist.histogram import ContributionBounds
 from dphist.mechanisms import AdaptiveGaussian, CorrelatedGaussian, KnownGroups, SparseGaussian, Voting
 from dphist.mechanisms.tuning import ONE
 from dphist.planning import storage
-from dphist.publish.explain import explain
-from dphist.publish.run import prepare
-from dphist.selection.choice import DEGREE_EDGES
-from dphist.selection.counting import edges
+from dphist.run.choice import DEGREE_EDGES
+from dphist.run.counting import edges
+from dphist.run.explain import explain
+from dphist.run.job import prepare
 from dphist.verification.verify import examine
 from duckdb_pairs import open_pairs
 

@@ -14,7 +14,7 @@ from dphist.engines.duckdb.pairs import SqlPairs
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.mechanisms.tuning import ONE
-from dphist.selection.counting import edges
+from dphist.run.counting import edges
 from duckdb_pairs import open_pairs
 
 ROWS, LIMIT = 600_000, 40_000_000

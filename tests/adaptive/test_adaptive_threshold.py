@@ -18,7 +18,7 @@ from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate, selection_ru
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
 from dphist.mechanisms.weights import next_weights
 from dphist.privacy import adaptive as theory
-from dphist.selection.rounds import select
+from dphist.run.rounds import select
 from example_numbers import some
 
 Floats = NDArray[np.float64]

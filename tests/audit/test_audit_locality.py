@@ -14,9 +14,9 @@ from dphist.audit.bounding import LARGE, locality, sources, table_of
 from dphist.audit.broken import BrokenEngine, Count, skip_row_groups
 from dphist.audit.trials import KEY, UNIT
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import EngineFailure
-from dphist.histogram import ContributionBounds, Histogram
 
 EVERYBODY = {"unknown", "small", "large"}
 

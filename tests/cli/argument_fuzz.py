@@ -304,8 +304,8 @@ def _load() -> None:
     import sqlalchemy  # noqa: F401
 
     import dphist.audit.run
-    import dphist.lists.continual
-    import dphist.publish.run
+    import dphist.run.continual
+    import dphist.run.job
     import dphist.sql.connection
     import dphist.verification.verify  # noqa: F401
 

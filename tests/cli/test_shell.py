@@ -252,7 +252,7 @@ def test_a_table_that_is_gone_completes_to_nothing(folder: Path) -> None:
 
 SECOND_TAKES_LONG = """
 import sys, time
-from dphist.publish.run import Work
+from dphist.run.job import Work
 counted, calls = Work.from_groups, []
 def count(*given):
     calls.append(1)

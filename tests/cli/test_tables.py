@@ -12,7 +12,7 @@ import pytest
 
 from command_line import dphist
 from dphist.cli.output import at_most, paid, screen
-from dphist.publish.charge import Receipt
+from dphist.ledger.charge import Receipt
 from dphist.show.text import Screen
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]

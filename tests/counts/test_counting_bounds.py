@@ -20,7 +20,7 @@ from dphist.engines.memory import MemoryPairs, clip_factors, no_keys
 from dphist.engines.query import GroupByQuery, Key
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import FACTOR_BITS, LARGEST_CAP, LATTICE_BITS, ONE, SCALE_BITS, WEIGHT_BITS, Tuning
-from dphist.selection.counting import CENTRES, UPPER, Classes, Norms, choose_classes, edges, norms_from
+from dphist.run.counting import CENTRES, UPPER, Classes, Norms, choose_classes, edges, norms_from
 from duckdb_pairs import open_pairs
 from example_numbers import examples
 

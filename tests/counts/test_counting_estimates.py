@@ -24,8 +24,8 @@ from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
 from dphist.mechanisms.voting import calibrate as calibrate_election
 from dphist.noise.testing import SeededEntropy
-from dphist.selection.counting import CENTRES, Classes, NoisyCounts, Norms, group_weights, norms_from
-from dphist.selection.estimates import (
+from dphist.run.counting import CENTRES, Classes, NoisyCounts, Norms, group_weights, norms_from
+from dphist.run.estimates import (
     Mix,
     Observed,
     class_total,
@@ -36,7 +36,7 @@ from dphist.selection.estimates import (
     mean_of_heavy,
     measure_spread,
 )
-from dphist.selection.rounds import select
+from dphist.run.rounds import select
 from example_numbers import some
 from word_sources import drawn_from
 
@@ -256,7 +256,7 @@ def test_one_class_and_units_beyond_the_last_bound(law: str, monkeypatch: pytest
     pairs = zipf(4000, 60, 8, 1)
     for bounds in ((4 * ONE**power,), (ONE**power // 50,), (ONE**power // 50, ONE**power // 25)):
         classes = Classes(bounds, 1, power)
-        monkeypatch.setattr("dphist.selection.counting.choose_classes", lambda *_, one=classes: one)
+        monkeypatch.setattr("dphist.run.counting.choose_classes", lambda *_, one=classes: one)
         noisy = counted(mechanism, pairs, chosen(np.arange(60), true_counts(pairs).astype(float)))
         found = estimate(mechanism.counts, noisy, mechanism.tuning)
         assert np.all(np.isfinite(found.counts))

@@ -23,9 +23,9 @@ from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.planning import Plan
 from dphist.privacy.gaussian import delta_gaussian
 from dphist.privacy.voting import delta_of
-from dphist.selection import counting
-from dphist.selection.counting import Classes, edges
-from dphist.selection.rounds import select
+from dphist.run import counting
+from dphist.run.counting import Classes, edges
+from dphist.run.rounds import select
 from drawn_laws import Draw, Integers, recorded, silence
 
 SUMS: dict[str, Any] = {"sums": {"x": (-3.0, 5.0)}, "rows": 7, "weights": {"sum_x": 0.25, "rows": 3.0}}

@@ -14,7 +14,7 @@ import spark_sessions
 from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines.base import Engine as Engine
 from dphist.engines.duckdb.engine import DuckDBEngine
-from dphist.histogram import Histogram
+from dphist.engines.histogram import Histogram
 from example_numbers import MORE
 from spark_sessions import LazySpark
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from dphist.engines.base import Arrays, Layout, Rows
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds
 from dphist.mechanisms.tuning import LATTICE_BITS
-from dphist.publish.table import keys_alone
+from dphist.run.table import keys_alone
 from example_numbers import examples
 
 SCHEMA = pa.schema([("user", pa.int64()), ("text", pa.string()), ("number", pa.float64()), ("value", pa.float64())])

@@ -21,6 +21,7 @@ from dphist.engines import engine_for
 from dphist.engines.base import BOUNDING
 from dphist.engines.duckdb.derived import public_rows
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.parser import read_expression
 from dphist.engines.query import EngineOptions, Files, GroupByQuery, Key, PerformanceSettings
 from dphist.engines.reading import Reading
@@ -41,7 +42,6 @@ from dphist.engines.relations import (
     owner,
 )
 from dphist.errors import InvalidParameter, UnreadableSource
-from dphist.histogram import ContributionBounds
 from dphist.publish.files import files_of
 
 ENGINE = DuckDBEngine()

@@ -24,11 +24,11 @@ from dphist.engines.base import Engine
 from dphist.engines.distinct import explained_sql
 from dphist.engines.duckdb.distinct import count_distinct
 from dphist.engines.duckdb.engine import DuckDBDialect, DuckDBEngine
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.spark.engine import SparkDialect
 from dphist.engines.sql import Dialect
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds
 from example_numbers import examples
 from spark_sessions import LazySpark, frame, session
 

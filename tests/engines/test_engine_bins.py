@@ -27,8 +27,8 @@ from test_engine_oracle import SCHEMA, records
 from dphist.aggregates.measures import Measure
 from dphist.engines.base import Arrays, Layout, Rows
 from dphist.engines.duckdb.engine import DuckDBRecords
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, Key
-from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms.tuning import ONE
 
 ONE_RECORD = Measure("bins", "value", -2.0, 6.0)

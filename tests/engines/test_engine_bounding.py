@@ -15,9 +15,9 @@ from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines.base import in_order, local_groups, row_order
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.duckdb.types import check_unit
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, Key, parse_key
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram
 
 SUM = Measure("sum", "value", -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18))
 MEAN = Measure("mean", "value", 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19))

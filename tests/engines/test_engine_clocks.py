@@ -11,9 +11,9 @@ import pytest
 from engine_oracle import Engine, every_engine, groups_of, quick
 
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import Files, GroupByQuery, Key
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds
 
 ONE = ContributionBounds(1)
 WORDS = (

@@ -13,10 +13,10 @@ from engine_oracle import Engine, every_engine, groups_of
 
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.duckdb.sources import attach
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.parser import LONGEST_EXPRESSION, read_expression
 from dphist.engines.query import EngineOptions, GroupByQuery, Key, PerformanceSettings
 from dphist.errors import InvalidParameter, UnreadableSource
-from dphist.histogram import ContributionBounds
 
 ONE = ContributionBounds(1)
 NESTED = pa.table({

@@ -23,9 +23,9 @@ from engine_oracle import Engine, every_engine
 
 import dphist as dp
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import Files, GroupByQuery, Key, parse_key
 from dphist.errors import DphistError, UnreadableSource
-from dphist.histogram import ContributionBounds
 
 NAN = float("nan")
 Source = Callable[[Path, str], Any]

@@ -16,11 +16,11 @@ import dphist as dp
 from dphist.aggregates.measures import Lattice, Measure
 from dphist.columns import joined_name, quoted, split_name, split_unit
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.parser import read_expression
 from dphist.engines.query import GroupByQuery, Key, parse_key
 from dphist.engines.spark.expressions import spark_expression
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds
 
 CONNECTION = duckdb.connect()
 

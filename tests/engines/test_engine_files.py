@@ -26,9 +26,9 @@ from engine_oracle import (
 
 import dphist as dp
 from dphist.engines.duckdb.sources import SOURCE, attach
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import Files, GroupByQuery, parse_key
 from dphist.errors import InvalidParameter, UnreadableSource
-from dphist.histogram import ContributionBounds
 
 RECORDS = [
     {"user": "1", "key": "Zürich", "v": "1.5"},

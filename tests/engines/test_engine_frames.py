@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.frames import readable
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import Files, GroupByQuery, Key, parse_key
 from dphist.errors import InvalidParameter, UnreadableSource
-from dphist.histogram import ContributionBounds
 
 ENGINE = DuckDBEngine()
 QUERY = GroupByQuery("user", (Key("key"),))

@@ -24,8 +24,8 @@ from engine_oracle import (
 from hypothesis import strategies as st
 
 from dphist.aggregates.measures import LARGEST_SUM, Lattice, Measure
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key, parse_key
-from dphist.histogram import ContributionBounds
 
 SUM = Measure("sum", "value", -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18))
 MEAN = Measure("mean", "value", 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19))

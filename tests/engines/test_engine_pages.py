@@ -19,9 +19,9 @@ from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.duckdb.pages import Pages, _struct, fit, pages_of, rows_at_a_time
 from dphist.engines.duckdb.parquet import readable_parquet
 from dphist.engines.duckdb.types import LONGEST_KEY, LONGEST_LIST
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, parse_key
 from dphist.errors import UnreadableSource
-from dphist.histogram import ContributionBounds
 from dphist.ledger import DataSet, Ledger
 
 ENGINE = DuckDBEngine(PerformanceSettings(threads=2, memory_limit="64MB"))

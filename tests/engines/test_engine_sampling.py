@@ -15,8 +15,8 @@ from scipy import stats
 
 from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines.duckdb.engine import DuckDBDialect, DuckDBEngine
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key
-from dphist.histogram import ContributionBounds
 from example_numbers import some
 
 ALPHA = 1e-7

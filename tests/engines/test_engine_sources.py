@@ -17,9 +17,9 @@ from engine_oracle import groups_of
 from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines.base import BOUNDING, READING, SKETCHING
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import Files, GroupByQuery, Key, PerformanceSettings, parse_key
 from dphist.errors import EngineFailure, InvalidParameter, UnreadableSource
-from dphist.histogram import ContributionBounds
 
 ENGINE = DuckDBEngine()
 KEY = GroupByQuery("user", (Key("key"),))

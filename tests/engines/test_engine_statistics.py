@@ -27,9 +27,9 @@ from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines.duckdb import engine as duckdb_engine
 from dphist.engines.duckdb import session as sessions
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import EngineFailure
-from dphist.histogram import ContributionBounds, Histogram
 from duckdb_pairs import open_pairs
 
 ROWS = 64

@@ -16,9 +16,9 @@ import pytest
 from engine_oracle import Engine, canonical, every_engine, groups_of
 
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds
 from example_numbers import some
 
 Z = dt.UTC

@@ -28,9 +28,9 @@ from hypothesis import strategies as st
 from dphist.aggregates.measures import Lattice, Measure
 from dphist.columns import Unit
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram
 
 SCHEMA: Final = pa.schema(
     [

@@ -13,9 +13,9 @@ import dphist as dp
 from dphist.aggregates.measures import Measure
 from dphist.engines import distinct
 from dphist.engines.duckdb.engine import DuckDBDialect, DuckDBEngine
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.engines.sql import plenty
-from dphist.histogram import ContributionBounds
 
 GROUPS = pa.table({"user": ["ann"] * 3_000 + ["bob"] * 40, "group": [*range(3_000), *range(40)]})
 VALUES = pa.table({"user": ["ann"] * 3_000 + ["bob"] * 40, "group": ["a"] * 3_040, "x": [*range(3_000), *range(40)]})

@@ -11,6 +11,7 @@ from engine_oracle import Engine, every_engine, quick
 from relation_oracle import engine_rows
 
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.joins import is_unique
 from dphist.engines.parser import read_expression
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
@@ -29,7 +30,6 @@ from dphist.engines.relations import (
     owner,
 )
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds
 
 MANY = Scan("rows", {"user": "user", "item": "item"}, "user", unit_kind="user")
 AGAIN = Scan("rows", {"user_2": "user", "item_2": "item"}, "user_2", unit_kind="user")

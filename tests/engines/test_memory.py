@@ -16,9 +16,9 @@ from dphist.engines import base
 from dphist.engines.base import Arrays, Layout, LocalGroups, Rows
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.duckdb.session import leave_room, memory_limit, session
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, memory_beside_python
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds
 
 
 def larger(groups: Arrays) -> Rows:

@@ -13,11 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.flexible.bucketing import NO_BUCKET, Buckets, Grid, count_rows
-from dphist.flexible.plan import StatisticPlan, plan_statistic, trade_offs
-from dphist.flexible.statistics import BUCKETED, OUTPUT_ERROR, PrivateHistogram, max_k, sanitise, statistic
 from dphist.mechanisms import TruncatedLaplace
 from dphist.noise.testing import SeededEntropy
+from dphist.planning.flexible import (
+    BUCKETED,
+    NO_BUCKET,
+    OUTPUT_ERROR,
+    Buckets,
+    Grid,
+    PrivateHistogram,
+    count_rows,
+    max_k,
+    sanitise,
+    statistic,
+)
+from dphist.planning.statistics import StatisticPlan, plan_statistic, trade_offs
 from dphist.privacy import truncated_laplace
 from dphist.words import exactly, factor_of, percent, rounded_up
 from drawn_laws import recorded

@@ -10,8 +10,8 @@ import pytest
 
 from dphist.aggregates.base import Aggregate
 from dphist.aggregates.measures import Lattice, Measure, NoisyMeasure, NoisySum
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram
 from dphist.noise import RoundedGaussian
 
 KEYS = pa.table({"country": ["secret", "x"]})

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.duckdb.sketch import MisraGries, largest_undercount
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram
-from dphist.sketch import MisraGries, largest_undercount
 from example_numbers import examples
 
 SCHEMA = pa.schema([("item", pa.int64())])

@@ -17,19 +17,19 @@ from typer.testing import CliRunner
 import dphist as dp
 from dphist.cli.app import app
 from dphist.cli.ledger import declared_cost
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.errors import BudgetExceeded, EngineFailure, InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram
 from dphist.ledger import DataSet, Ledger
 from dphist.ledger.accountant import price
+from dphist.ledger.charge import NOT_RECORDED
 from dphist.ledger.dataset import Protects, recommend
-from dphist.lists import session as session_file
 from dphist.noise import entropy as entropy_module
 from dphist.planning import Plan
+from dphist.planning.spends import spend_of_plan, spend_of_top_k
 from dphist.privacy.composition import of_pure
 from dphist.privacy.filters import Accountant, amount, value
-from dphist.publish import run as releasing
-from dphist.publish.charge import NOT_RECORDED
-from dphist.publish.spends import spend_of_plan, spend_of_top_k
+from dphist.run import job as releasing
+from dphist.run import session as session_file
 
 USERS = 400
 TABLE = pa.table(
@@ -154,7 +154,7 @@ def test_a_release_that_fails_after_the_charge_stays_spent(ledger: str, monkeypa
     def broken(*_: object, **__: object) -> None:
         raise EngineFailure("noise")
 
-    monkeypatch.setattr("dphist.publish.run.Work.from_groups", broken)
+    monkeypatch.setattr("dphist.run.job.Work.from_groups", broken)
     with pytest.raises(EngineFailure):
         COMMANDS["release"](ledger, Path())
     assert statuses(ledger) == (1, 1)

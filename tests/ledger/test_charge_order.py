@@ -245,7 +245,7 @@ def test_an_interrupt_says_what_it_cost(
 
     monkeypatch.chdir(tmp_path)
     pq.write_table(TABLE, "events.parquet")
-    monkeypatch.setattr("dphist.publish.run.Work.from_groups", interrupted)
+    monkeypatch.setattr("dphist.run.job.Work.from_groups", interrupted)
     with pytest.raises(KeyboardInterrupt, match="Charged to 'people', entry 1"):
         ROADS["one pass"](TABLE, ledger)
     monkeypatch.setattr("sys.argv", ["dphist", *call("release", "events.parquet", ledger)])

@@ -14,7 +14,7 @@ import dphist as dp
 from command_line import dphist
 from dphist.errors import BudgetExceeded, UnusableLedger
 from dphist.ledger import DataSet, Ledger
-from dphist.publish.heads import check_heads, receipts_in
+from dphist.ledger.heads import check_heads, receipts_in
 
 
 def run(*words: object, expect: int = 0) -> str:

@@ -17,12 +17,12 @@ from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.errors import BudgetExceeded, UnusableLedger
 from dphist.ledger import DataSet, Entry, Ledger, chain, database
 from dphist.ledger.accountant import price
+from dphist.ledger.charge import Charge
 from dphist.mechanisms.base import counter_event
 from dphist.planning import Plan
+from dphist.planning.spends import spend_of_plan
 from dphist.privacy.composition import PrivacyCost, of_pure
 from dphist.privacy.filters import ACCOUNTANTS, Amount, amount
-from dphist.publish.charge import Charge
-from dphist.publish.spends import spend_of_plan
 
 COST = of_pure(0.125, 1e-8)
 

@@ -22,12 +22,14 @@ from dphist.aggregates.measures import Measure
 from dphist.aggregates.tree import Bins, Tree, noisy_quantiles
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.duckdb.session import leave_room, memory_limit
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.lines import CsvFormat, first_line
 from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.spark.sources import fields_of
 from dphist.engines.spark.types import _is_short, guarded, short
 from dphist.engines.sums import exact_total
-from dphist.histogram import ContributionBounds
+from dphist.ledger import heads
+from dphist.ledger.charge import Receipt
 from dphist.mechanisms import (
     continual,
     correlated_top_k,
@@ -42,13 +44,11 @@ from dphist.mechanisms.base import add_noise, tree_surcharge, with_sampler_error
 from dphist.mechanisms.tuning import ONE
 from dphist.noise.laws import DiscreteLaplace, RoundedGaussian
 from dphist.privacy.voting import _growth, release_probabilities
-from dphist.publish import heads
-from dphist.publish.charge import Receipt
 from dphist.publish.files import SIDECAR
-from dphist.publish.keys import public_keys
-from dphist.publish.record import AnswerRecord, ReleaseRecord, StreamRecord, TopKRecord
-from dphist.publish.totals import noisy_units
-from dphist.selection.counting import Classes
+from dphist.run.counting import Classes
+from dphist.run.public_keys import public_keys
+from dphist.run.record import AnswerRecord, ReleaseRecord, StreamRecord, TopKRecord
+from dphist.run.totals import noisy_units
 from drawn_laws import recorded, silence
 
 ONE_GROUP = ContributionBounds(1)
@@ -155,7 +155,7 @@ def test_the_engine_keeps_what_it_needs() -> None:
 
 
 def test_of_any_sequence_of_keys_no_more_are_taken_than_a_list_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dphist.publish.keys.MOST_KEYS", 10)
+    monkeypatch.setattr("dphist.run.public_keys.MOST_KEYS", 10)
     fits: list[Any] = [
         "SELECT range AS a FROM range(10)", {"a": range(5), "b": range(2)}, {"a": range(10)}, {"a": iter(range(10))}, "a=0..9"
     ]  # fmt: skip

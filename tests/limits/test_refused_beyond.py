@@ -24,12 +24,11 @@ from dphist.cli.ledger import declared_cost
 from dphist.cli.sql import read_query
 from dphist.engines import frames
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.literals import format_of, pattern, short
 from dphist.engines.parser import read_expression
 from dphist.engines.query import Files, GroupByQuery, Key, PerformanceSettings, memory_beside_python
 from dphist.errors import DphistError
-from dphist.flexible.bucketing import Buckets, Grid
-from dphist.histogram import ContributionBounds
 from dphist.ledger.accountant import price
 from dphist.ledger.dataset import DataSet
 from dphist.mechanisms import base
@@ -44,6 +43,7 @@ from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dphist.noise.sampling import sample
 from dphist.noise.tails import log_max_tail, log_sum_tail
 from dphist.planning import storage
+from dphist.planning.flexible import Buckets, Grid
 from dphist.privacy import truncated_laplace
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.events import GaussianEvent

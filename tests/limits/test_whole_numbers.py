@@ -16,18 +16,18 @@ from dphist.aggregates.tree import Tree
 from dphist.cli.options import _check_rows
 from dphist.cli.profile import build
 from dphist.engines.base import check_sketch
+from dphist.engines.duckdb.sketch import MisraGries
+from dphist.engines.histogram import ContributionBounds, Histogram, largest_groups
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import DphistError
-from dphist.flexible.plan import plan_statistic
-from dphist.flexible.statistics import PrivateHistogram, max_k, own_function
-from dphist.histogram import ContributionBounds, Histogram, largest_groups
+from dphist.ledger.charge import Receipt
 from dphist.ledger.dataset import recommend
-from dphist.lists.session import Account
 from dphist.mechanisms import continual, correlated_top_k, discrete_gaussian, from_top, ranked
 from dphist.mechanisms.records import LaplaceRecords
 from dphist.mechanisms.tuning import Tuning
-from dphist.publish.charge import Receipt
-from dphist.sketch import MisraGries
+from dphist.planning.flexible import PrivateHistogram, max_k, own_function
+from dphist.planning.statistics import plan_statistic
+from dphist.run.session import Account
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 OPTIONS: tuple[dict[str, Any], ...] = (

@@ -11,9 +11,9 @@ from oracle import Groups, Question, published
 from writers import Writer
 
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram
 from duckdb_pairs import open_pairs
 
 ONE_THREAD = PerformanceSettings(threads=1)

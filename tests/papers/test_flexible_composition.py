@@ -26,8 +26,15 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import wasserstein_distance
 
 from dphist.errors import InvalidParameter
-from dphist.flexible import Accuracy, Buckets, PrivateHistogram, own_function, statistic
-from dphist.flexible.statistics import BUCKETED, OUTPUT_ERROR
+from dphist.planning.flexible import (
+    BUCKETED,
+    OUTPUT_ERROR,
+    Accuracy,
+    Buckets,
+    PrivateHistogram,
+    own_function,
+    statistic,
+)
 from dphist.privacy.truncated_laplace import delta_profile
 
 Records = tuple[int, ...]

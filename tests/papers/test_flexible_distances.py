@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from dphist.errors import InvalidParameter
-from dphist.flexible import Accuracy
+from dphist.planning.flexible import Accuracy
 from example_numbers import examples
 
 Histogram = dict[int, int]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dphist as dp
 from dphist.errors import DphistError
-from dphist.flexible.plan import plan_statistic
+from dphist.planning.statistics import plan_statistic
 from dphist.words import bounded_change
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-8, "max_groups": 3}

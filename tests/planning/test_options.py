@@ -13,16 +13,16 @@ import pytest
 
 import dphist as dp
 from dphist.engines import buckets, query
-from dphist.flexible import plan as flexible
-from dphist.flexible import statistics
 from dphist.ledger import dataset
 from dphist.mechanisms import counts
 from dphist.planning import choices, options, top_k
+from dphist.planning import flexible as statistics
+from dphist.planning import statistics as flexible
 from dphist.planning.options import BudgetOptions, PlanOptions, ReleaseOptions, StatisticOptions
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import filters
 from dphist.privacy import sparse_gaussian as gshm
-from dphist.publish import table
+from dphist.run import table
 
 TABLE = pa.table({"user": ["SECRET1", "SECRET2"], "url": ["SECRET3", "SECRET4"]})
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-8}

@@ -15,6 +15,7 @@ from dphist.errors import InvalidParameter
 from dphist.ledger import DataSet
 from dphist.ledger.accountant import price
 from dphist.mechanisms import SparseGaussian
+from dphist.planning.spends import Calibrated, spend_of_plan
 from dphist.privacy import events
 from dphist.privacy.composition import mu_of_pure, mu_of_range, of_pure, rho_of_pure
 from dphist.privacy.events import (
@@ -30,8 +31,7 @@ from dphist.privacy.events import (
     WholeEvent,
     WorstOfEvent,
 )
-from dphist.publish.bounds import spend_of_bounds
-from dphist.publish.spends import Calibrated, spend_of_plan
+from dphist.run.bounds import spend_of_bounds
 from dphist.words import canonical
 
 PLANS: dict[str, dict[str, Any]] = {

@@ -25,7 +25,7 @@ from dphist.engines.query import GroupByQuery, Key
 from dphist.ledger.accountant import price
 from dphist.noise import DiscreteLaplace
 from dphist.noise.testing import SeededEntropy
-from dphist.selection.bounds import choose_bounds, read_sizes
+from dphist.run.chosen_bounds import choose_bounds, read_sizes
 from dphist.verification.verify import examine
 from drawn_laws import recorded
 from example_numbers import examples

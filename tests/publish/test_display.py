@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import dphist as dp
 from dphist import demo, notebook
 from dphist.errors import InvalidParameter, MissingExtra
-from dphist.publish.result import Release
+from dphist.run.release import Release
 
 TAGS = {"div", "b", "p", "table", "thead", "tbody", "tr", "th", "td", "svg", "rect", "path", "text"}
 BUDGET: dict[str, Any] = {"epsilon": 1, "delta": 1e-6}

@@ -18,7 +18,7 @@ from dphist.aggregates.measures import MOST_RECORDS
 from dphist.errors import DphistError, InvalidParameter
 from dphist.ledger import DataSet, Ledger
 from dphist.noise import DiscreteLaplace, RoundedGaussian
-from dphist.publish.run import prepare
+from dphist.run.job import prepare
 from drawn_laws import recorded, silence
 
 VISITS = pa.table(

@@ -18,8 +18,8 @@ from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.ledger.accountant import price
 from dphist.noise import DiscreteLaplace
-from dphist.publish.bounds import spend_of_bounds
-from dphist.selection.bounds import read_sizes, share_outside
+from dphist.run.bounds import spend_of_bounds
+from dphist.run.chosen_bounds import read_sizes, share_outside
 from drawn_laws import Draw, Integers, Noise, recorded, silence
 
 UNITS = 600

@@ -19,7 +19,7 @@ from scipy.stats import norm
 import dphist as dp
 from dphist.aggregates.base import Aggregate
 from dphist.engines.base import local_groups
-from dphist.histogram import ContributionBounds, Histogram
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.ledger.accountant import price
 from dphist.mechanisms.base import enforce_sparsity
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
@@ -27,8 +27,8 @@ from dphist.noise.laws import Law
 from dphist.planning import Plan
 from dphist.privacy.composition import delta_from_rho
 from dphist.privacy.gaussian import delta_gaussian
-from dphist.publish.result import Selection
-from dphist.publish.run import Work
+from dphist.run.job import Work
+from dphist.run.release import Selection
 from drawn_laws import Draw, Integers, recorded
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "total": True}

@@ -21,7 +21,7 @@ from command_line import dphist
 from dphist.ledger import DataSet, Ledger
 from dphist.publish.digests import seal
 from dphist.publish.files import METADATA_KEY, sidecar
-from dphist.publish.result import Published
+from dphist.run.release import Published
 from dphist.show.page import metadata_in
 from dphist.verification.folder import Examined, examine_all
 from dphist.verification.state import PAID, UNREADABLE

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import dphist as dp
 from dphist.cli.app import app
-from dphist.publish.keys import MOST_KEYS, columns_of, public_keys
+from dphist.run.public_keys import MOST_KEYS, columns_of, public_keys
 
 GROUPS = {("DE", 2020), ("DE", 2021), ("FR", 2020), ("FR", 2021)}
 TABLE = pa.table({"country": ["DE", "DE", "FR", "FR", "FR"], "year": [2020, 2021, 2020, 2021, 2021]})

@@ -14,7 +14,7 @@ import pytest
 import dphist as dp
 from command_line import dphist
 from dphist.planning.counted import in_some_groups, left_out
-from dphist.publish.result import Published
+from dphist.run.release import Published
 from dphist.words import enough
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}

@@ -15,7 +15,7 @@ import dphist as dp
 from dphist.aggregates.base import Aggregate
 from dphist.engines.buckets import BUCKETS, OF_A_SIGN
 from dphist.noise.testing import SeededEntropy
-from dphist.selection.bounds import choose_bounds, read_sizes
+from dphist.run.chosen_bounds import choose_bounds, read_sizes
 from dphist.verification.verify import examine
 from drawn_laws import recorded, silence
 from word_sources import words_from

@@ -27,9 +27,9 @@ from dphist.noise import DiscreteLaplace, RoundedGaussian, sampler_error
 from dphist.noise.laws import LARGEST_SCALE
 from dphist.noise.testing import SeededEntropy
 from dphist.planning import storage
-from dphist.publish.table import noisy_trees
-from dphist.selection import counting
-from dphist.selection.bounds import cover_tails, read_sizes
+from dphist.run import counting
+from dphist.run.chosen_bounds import cover_tails, read_sizes
+from dphist.run.table import noisy_trees
 from dphist.verification.tables import _check_quantiles
 from drawn_laws import recorded, silence
 from tree_tables import bins_of_records

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dphist as dp
-from dphist.histogram import ContributionBounds, Histogram
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.mechanisms import CorrelatedGaussian
 from dphist.mechanisms.base import enforce_sparsity
 from dphist.noise.entropy import drawing_from
 from dphist.noise.testing import SeededEntropy
-from dphist.publish.result import Selection
-from dphist.publish.run import prepare, privatise
+from dphist.run.job import prepare, privatise
+from dphist.run.release import Selection
 from dphist.verification.verify import examine
 from example_numbers import examples
 from word_sources import drawn_from

@@ -18,18 +18,18 @@ from dphist.aggregates.measures import LARGEST_SUM
 from dphist.engines.base import LocalGroups, local_groups
 from dphist.engines.duckdb.engine import DuckDBRecords
 from dphist.engines.duckdb.pairs import DuckDBPairs
-from dphist.flexible.plan import plan_statistic
-from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
-from dphist.lists.top_k import privatise_list
+from dphist.engines.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.mechanisms import CorrelatedGaussian, GroupMechanism
 from dphist.mechanisms.base import Kept
 from dphist.noise import DiscreteLaplace, sample, sample_exactly
 from dphist.noise.testing import SeededEntropy
-from dphist.publish.result import Selection
-from dphist.publish.run import Work, prepare, privatise
-from dphist.publish.stat import privatise_statistic
-from dphist.publish.table import noise_groups, noisy_columns, noisy_sums, published
-from dphist.publish.totals import noisy_units
+from dphist.planning.statistics import plan_statistic
+from dphist.run.job import Work, prepare, privatise
+from dphist.run.release import Selection
+from dphist.run.statistics import privatise_statistic
+from dphist.run.table import noise_groups, noisy_columns, noisy_sums, published
+from dphist.run.top_k import privatise_list
+from dphist.run.totals import noisy_units
 from word_sources import drawn_from, without_permission, words_from
 
 SELECTION = Selection("user", ("item",))

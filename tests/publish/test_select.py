@@ -19,9 +19,9 @@ from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate
 from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.planning import storage
 from dphist.planning.describe import rates, rates_in_words
-from dphist.publish.explain import explain
-from dphist.publish.run import prepare_selection
-from dphist.publish.spends import spend_of_plan
+from dphist.planning.spends import spend_of_plan
+from dphist.run.explain import explain
+from dphist.run.job import prepare_selection
 from drawn_laws import recorded
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
@@ -178,7 +178,7 @@ def test_small_groups_are_part_of_the_rounds() -> None:
 def test_expected_losses_are_those_of_runs() -> None:
     """n units with one group each: 4,000 copies of such a group, for sizes below, at and above the threshold."""
     from dphist.engines.memory import MemoryPairs
-    from dphist.selection.rounds import select
+    from dphist.run.rounds import select
 
     mechanism, copies = calibrate(1.0, 1e-6, keys_only=True), 4000
     for one in rates(mechanism)["lost"]:

@@ -14,13 +14,13 @@ import pytest
 
 import dphist
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.flexible.bucketing import Buckets
-from dphist.flexible.plan import plan_statistic
-from dphist.histogram import ContributionBounds
 from dphist.noise.testing import SeededEntropy
-from dphist.publish.stat import build_query, privatise_statistic
+from dphist.planning.flexible import Buckets
+from dphist.planning.statistics import plan_statistic
+from dphist.run.statistics import build_query, privatise_statistic
 from word_sources import drawn_from
 
 RANGE: dict[str, Any] = {"lower": 0, "upper": 100, "error": 2}

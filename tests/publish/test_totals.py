@@ -18,15 +18,15 @@ from typer.testing import CliRunner
 
 import dphist as dp
 from dphist.cli.app import app
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram
 from dphist.noise import DiscreteLaplace
 from dphist.noise.tails import log_tail, log_two_tail
 from dphist.noise.testing import SeededEntropy
 from dphist.publish.files import write_table
-from dphist.publish.result import Selection
-from dphist.publish.run import prepare, privatise
-from dphist.publish.totals import Totals, contradiction, estimated, half_width, published_values
+from dphist.run.job import prepare, privatise
+from dphist.run.release import Selection
+from dphist.run.totals import Totals, contradiction, estimated, half_width, published_values
 from dphist.show.text import table_text
 from dphist.verification.verify import examine
 from word_sources import drawn_from

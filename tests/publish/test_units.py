@@ -17,9 +17,9 @@ from command_line import dphist
 from dphist.columns import Unit, not_protected, one_of, protected, split_name, split_unit, unit_of
 from dphist.ledger import DataSet, Ledger
 from dphist.planning.plan import Plan
-from dphist.publish.explain import explain
 from dphist.publish.files import write_table
-from dphist.publish.run import prepare
+from dphist.run.explain import explain
+from dphist.run.job import prepare
 from dphist.verification.verify import examine
 
 EVENTS = pa.table(

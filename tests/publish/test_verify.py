@@ -19,13 +19,13 @@ from typer.testing import CliRunner
 
 import dphist as dp
 from dphist.cli.app import app
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram
 from dphist.ledger import DataSet, Ledger
 from dphist.publish.digests import as_stored, seal, table_digest, without_content
 from dphist.publish.files import METADATA_KEY, sha256, sidecar, write_table
-from dphist.publish.result import Selection
-from dphist.publish.run import privatise
+from dphist.run.job import privatise
+from dphist.run.release import Selection
 from dphist.verification.isolated import NOT_KNOWN
 from dphist.verification.verify import examine
 from example_numbers import examples, some

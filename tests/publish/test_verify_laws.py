@@ -17,7 +17,7 @@ import sqlalchemy as sa
 import dphist as dp
 from dphist.ledger import DataSet, Ledger, database
 from dphist.publish.files import METADATA_KEY, write_table
-from dphist.publish.result import Published
+from dphist.run.release import Published
 from dphist.verification import verify as verification
 from dphist.verification.verify import examine
 

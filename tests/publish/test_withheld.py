@@ -20,7 +20,7 @@ from dphist.aggregates.measures import says_nothing
 from dphist.planning.sizes import PRECISE, units_for
 from dphist.publish.digests import seal, table_digest
 from dphist.publish.files import METADATA_KEY
-from dphist.publish.result import Release
+from dphist.run.release import Release
 from dphist.verification.verify import examine
 from example_numbers import some
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 import dphist as dp
-from dphist.lists.top_k import TopK
 from dphist.planning.top_k import plan_top_k
-from dphist.publish.result import Published, Release, Selection
-from dphist.publish.totals import Estimate, Totals
+from dphist.run.release import Published, Release, Selection
+from dphist.run.top_k import TopK
+from dphist.run.totals import Estimate, Totals
 
 CREATED = dt.datetime(2026, 3, 14, 9, 26, 53, tzinfo=dt.UTC)
 PLAN = dp.plan(epsilon=1.0, delta=1e-6, max_groups=3)

@@ -15,7 +15,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 from published_tables import HOSTILE, KINDS, many, of_keys, of_two_keys, over_time
 
-from dphist.publish.result import Published
+from dphist.run.release import Published
 from dphist.show.table import MOST_LETTERS, MOST_ROWS, NULL
 from dphist.words import cut, printable
 from example_numbers import some

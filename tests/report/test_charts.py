@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from published_tables import keys_alone, of_keys, of_two_keys, one_number, over_time, release
 
-from dphist.publish.result import Release
+from dphist.run.release import Release
 from dphist.show import svg
 from dphist.show.charts import MOST_BARS, Chart, chart, moments
 from dphist.show.table import labels, reaches

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import dphist as dp
 from dphist.cli.app import app
 from dphist.columns import not_protected
-from dphist.publish.result import Published, Release, Selection
+from dphist.run.release import Published, Release, Selection
 from dphist.show.page import FIRST_ROWS, as_json
 
 CHEAP = [kind for kind in KINDS if kind != "keys"]

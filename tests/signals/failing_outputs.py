@@ -17,8 +17,8 @@ from typing import Any
 from dphist import cli, outputs
 from dphist.ledger import DataSet, Ledger
 from dphist.publish import files
-from dphist.publish.run import Work
-from dphist.publish.stat import PrivateStatistic
+from dphist.run.job import Work
+from dphist.run.statistics import PrivateStatistic
 
 RECORDS = ["events.csv", "--unit", "user", "--by", "item", "--epsilon", "0.1", "--delta", "1e-5"]
 CHARGE = ["--ledger", "l.db", "--dataset", "people"]

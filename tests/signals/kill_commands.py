@@ -28,12 +28,12 @@ from dphist import cli, outputs
 from dphist.cli import app
 from dphist.engines.duckdb import engine
 from dphist.ledger import DataSet, Ledger
-from dphist.lists.continual import STATE, Continual
-from dphist.lists.session import Session
-from dphist.lists.state import State
+from dphist.ledger.charge import Charge
 from dphist.publish import private_files
-from dphist.publish.charge import Charge
-from dphist.publish.run import Work
+from dphist.run.continual import STATE, Continual
+from dphist.run.job import Work
+from dphist.run.session import Session
+from dphist.run.stream import State
 
 KINDS = ("release", "sql", "ledger", "stream", "session")
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from command_line import Done, dphist
 from dphist import interruption
 from dphist.cli.output import say
-from dphist.publish.charge import Receipt, stays_charged
+from dphist.ledger.charge import Receipt, stays_charged
 from dphist.words import printable
 
 EVIL = "a\x1b[31mb\x07\u202ec\x9b\r\nforged\tline\u200b\x7f\ue000"

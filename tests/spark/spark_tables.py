@@ -10,7 +10,7 @@ import pyarrow as pa
 
 import dphist as dp
 from dphist.noise import Entropy
-from dphist.publish.run import prepare
+from dphist.run.job import prepare
 from word_sources import drawn_from
 
 EVENTS = pa.table(

@@ -13,8 +13,8 @@ from spark_tables import EVENTS
 import dphist as dp
 from dphist.engines.spark.staging import Staging
 from dphist.ledger import DataSet, Ledger
-from dphist.publish.result import out_of_the_way
-from dphist.publish.run import prepare
+from dphist.run.job import prepare
+from dphist.run.release import out_of_the_way
 from dphist.verification.verify import examine
 from spark_sessions import frame, session
 from word_sources import words_from

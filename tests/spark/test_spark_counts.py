@@ -11,7 +11,7 @@ from dphist.engines.base import Arrays, LocalGroups, Rows
 from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.spark.engine import SparkEngine
 from dphist.mechanisms.tuning import ONE
-from dphist.selection.counting import edges
+from dphist.run.counting import edges
 from duckdb_pairs import open_pairs
 from spark_sessions import frame, session
 

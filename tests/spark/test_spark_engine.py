@@ -14,15 +14,15 @@ from scipy import stats
 
 import dphist as dp
 from dphist.engines.duckdb.expressions import Steps
+from dphist.engines.duckdb.sketch import largest_undercount
 from dphist.engines.duckdb.sources import described
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.parser import read_expression
 from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.spark.engine import SparkDialect, SparkEngine
 from dphist.engines.spark.expressions import quote_text, spark_expression
 from dphist.engines.spark.sketch import sketch_sql
 from dphist.engines.spark.staging import new_staging
-from dphist.histogram import ContributionBounds
-from dphist.sketch import largest_undercount
 from spark_sessions import LazySpark, frame, session
 
 QUERY = GroupByQuery("user", (Key("item"),))

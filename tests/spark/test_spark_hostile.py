@@ -22,13 +22,13 @@ from spark_tables import EVENTS, quiet
 
 import dphist as dp
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import Files, GroupByQuery, Key, PerformanceSettings
 from dphist.engines.spark import groups as spark_groups
 from dphist.engines.spark import pairs as spark_pairs
 from dphist.engines.spark import session as spark_settings
 from dphist.engines.spark.session import pinned, without_leaks
 from dphist.engines.spark.staging import Staging, new_staging, remove_all
-from dphist.histogram import ContributionBounds
 from dphist.scratch import PrivateDirectory
 from spark_sessions import frame, session
 

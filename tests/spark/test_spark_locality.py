@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 import dphist as dp
 import spark_sessions
 from dphist.aggregates.measures import Lattice, Measure
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.lines import LONGEST_LINE, CsvFormat
 from dphist.engines.query import Files, GroupByQuery, Key
 from dphist.engines.spark.sources import fields_of
-from dphist.histogram import ContributionBounds
 from spark_sessions import frame, session
 
 NAN, INF = float("nan"), float("inf")

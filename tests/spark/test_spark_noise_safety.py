@@ -13,11 +13,11 @@ import pytest
 from spark_tables import EVENTS, quiet
 
 import dphist as dp
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.spark import groups as spark_groups
 from dphist.engines.spark.groups import OnBatches
 from dphist.engines.spark.session import SETTINGS
-from dphist.histogram import ContributionBounds
 from dphist.ledger import DataSet, Ledger
 from dphist.mechanisms import CorrelatedGaussian
 from spark_sessions import event_log, frame, session

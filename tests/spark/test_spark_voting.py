@@ -14,7 +14,7 @@ from dphist.engines.spark.engine import SparkDialect, SparkEngine, SparkRecords
 from dphist.engines.spark.pairs import SparkPairs
 from dphist.mechanisms.tuning import LATTICE_BITS
 from dphist.mechanisms.voting import calibrate
-from dphist.selection.voting import vote
+from dphist.run.voting import vote
 from spark_sessions import frame, session
 
 QUERY = GroupByQuery("who", (Key("what"), Key("where")))

@@ -21,7 +21,7 @@ import dphist as dp
 from dphist.engines.query import PerformanceSettings
 from dphist.engines.relations import Derived
 from dphist.errors import DphistError, InvalidParameter
-from dphist.publish.run import Job, bounds_of
+from dphist.run.job import Job, bounds_of
 
 SEED: Final = 7
 Tables = Mapping[str, pa.Table]

@@ -10,7 +10,7 @@ from unittest import mock
 import pyarrow as pa
 
 import dphist as dp
-from dphist.publish import run
+from dphist.run import job as run
 
 EVENTS: Final = pa.schema(
     {

@@ -14,7 +14,7 @@ import pytest
 import dphist as dp
 from command_line import dphist
 from dphist.engines.query import PerformanceSettings
-from dphist.publish.record import total_of
+from dphist.run.record import total_of
 from dphist.sql import outer
 
 PEOPLE = pa.table(

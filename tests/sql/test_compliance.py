@@ -26,7 +26,7 @@ import dphist as dp
 from dphist.errors import DphistError
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian, sample, toss
 from dphist.noise.exact import sample_exactly
-from dphist.publish.result import Release
+from dphist.run.release import Release
 from example_numbers import some
 from spark_sessions import frame
 from word_sources import drawn_from

@@ -16,7 +16,7 @@ import dphist as dp
 from dphist.interruption import account
 from dphist.ledger import DataSet, Ledger
 from dphist.privacy.composition import of_pure
-from dphist.publish.run import Work
+from dphist.run.job import Work
 from dphist.sql.connection import _share
 
 EVENTS = pa.table({"user": list(range(300)), "item": ["a", "b", "c"] * 100})

@@ -11,9 +11,9 @@ import pytest
 import dphist as dp
 from dphist.errors import InvalidParameter
 from dphist.ledger import DataSet, Ledger
-from dphist.lists import session as sessions
-from dphist.lists.sealed import read_sealed, write_sealed
 from dphist.publish.private_files import LockedFile
+from dphist.run import session as sessions
+from dphist.run.stream import read_sealed, write_sealed
 
 EVENTS = pa.table({"user": list(range(900)), "item": ["a", "b", "c"] * 300})
 ASKED = {"unit": "user", "by": "item", "rounds": 5, "max_groups": 2, "epsilon": 1.0, "delta": 1e-6}

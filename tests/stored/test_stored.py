@@ -219,7 +219,7 @@ def test_a_guarantee_that_cannot_be_computed_proves_nothing(monkeypatch: pytest.
         with monkeypatch.context() as patch:
             patch.setattr(kind, "delta", lambda *_: math.nan)
             if kind is ContinualCounts:
-                from dphist.lists import continual
+                from dphist.run import continual
 
                 continual._delta.cache_clear()
             with pytest.raises(dp.DphistError, match=r"guarantee holds|meet the budget"):

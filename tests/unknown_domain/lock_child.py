@@ -12,8 +12,8 @@ import pyarrow as pa
 
 import dphist as dp
 from dphist.engines.duckdb.engine import DuckDBEngine, DuckDBRecords
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, Key
-from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms import ContinualCounts, Ranked
 
 RESULTS = 10

@@ -21,17 +21,16 @@ import dphist as dp
 from command_line import dphist
 from dphist.cli.app import app
 from dphist.cli.lists import streams
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram
-from dphist.lists.continual import STATE
-from dphist.lists.sealed import read_sealed, write_sealed
-from dphist.lists.state import State
 from dphist.mechanisms import ContinualCounts
 from dphist.noise import DiscreteGaussian, RoundedGaussian
 from dphist.noise.testing import SeededEntropy
 from dphist.privacy.composition import smallest_std
 from dphist.publish.files import write_table
 from dphist.publish.private_files import locked
+from dphist.run.continual import STATE
+from dphist.run.stream import State, read_sealed, write_sealed
 from dphist.verification.verify import examine
 from drawn_laws import recorded
 from word_sources import drawn_from
@@ -201,10 +200,10 @@ def test_what_a_round_released_is_kept_for_the_report(tmp_path: Path, monkeypatc
     shown = made.add(batch(a=1), "6")
     assert [past for past, _ in shown.history()] == [1, 2, 3, 4, 5, 6]
     size = max(path.stat().st_size for path in (tmp_path / "s" / "rounds").iterdir())
-    monkeypatch.setattr("dphist.lists.running._MOST_BYTES", size - 1)
+    monkeypatch.setattr("dphist.run.running._MOST_BYTES", size - 1)
     with pytest.raises(InvalidParameter, match="a round of at most"):
         shown.history()
-    monkeypatch.setattr("dphist.lists.running._MOST_BYTES", size)
+    monkeypatch.setattr("dphist.run.running._MOST_BYTES", size)
     shown.report(tmp_path / "out.html")
     page = (tmp_path / "out.html").read_text()
     assert page.count("<polyline") == page.count("<polygon") == 2
@@ -378,7 +377,7 @@ def test_a_stream_goes_on_with_the_law_it_was_started_with(tmp_path: Path, monke
     """A discrete Gaussian, which calibration gives for little noise alone, or rounded noise."""
     before = ContinualCounts(8, 1, 20.0, 240)
     with monkeypatch.context() as patch:
-        patch.setattr("dphist.lists.continual.calibrate", lambda *_: before)
+        patch.setattr("dphist.run.continual.calibrate", lambda *_: before)
         old = dp.Continual.start(
             tmp_path / "old", unit="user", by="item", rounds=8, max_groups=1, epsilon=1, delta=1e-6
         )

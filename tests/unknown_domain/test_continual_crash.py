@@ -12,8 +12,8 @@ import pytest
 from crash_child import ROUNDS, add, add_until_killed, pages_of
 
 import dphist as dp
-from dphist.lists.continual import STATE
-from dphist.lists.state import State
+from dphist.run.continual import STATE
+from dphist.run.stream import State
 
 
 def _expected(rounds: int) -> dict[str, int]:
@@ -28,7 +28,7 @@ def _crash(folder: Path, kills: int, seed: int) -> None:
     dp.Continual.start(folder, unit="user", by="page", rounds=ROUNDS, max_groups=1, epsilon=1.0, delta=1e-6)
     choose = random.Random(seed)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["crash_child", "dphist.lists.continual", "dphist.engines.duckdb.engine"])
+    context.set_forkserver_preload(["crash_child", "dphist.run.continual", "dphist.engines.duckdb.engine"])
     nodes: dict[tuple[int, int, str], int] = {}
     done = 0
     for _ in range(kills):

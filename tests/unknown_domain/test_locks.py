@@ -29,7 +29,7 @@ ADD = ["reading", "drawing", "before the first rename", "behind the first rename
 @pytest.fixture(scope="module")
 def child() -> Iterator[Connection]:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lock_child", "dphist.lists.continual", "dphist.engines.duckdb.engine"])
+    context.set_forkserver_preload(["lock_child", "dphist.run.continual", "dphist.engines.duckdb.engine"])
     here, there = context.Pipe()
     process = context.Process(target=obey, args=(there,), daemon=True)
     process.start()

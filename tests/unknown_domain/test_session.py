@@ -16,9 +16,9 @@ import dphist as dp
 from dphist.cli.app import app
 from dphist.cli.lists import sessions
 from dphist.errors import BudgetExceeded, InvalidParameter
-from dphist.lists.session import Account
 from dphist.mechanisms import Ranked
 from dphist.publish.private_files import locked
+from dphist.run.session import Account
 from dphist.words import hash_of
 
 EVENTS = pa.table({"user": list(range(6000)) * 2, "page": ["a", "b", "c"] * 2000 + ["d", None] * 3000})

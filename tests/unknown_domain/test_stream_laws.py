@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 import dphist as dp
-from dphist.histogram import ContributionBounds, Histogram
-from dphist.lists.state import State
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.publish.private_files import LockedFile
+from dphist.run.stream import State
 from word_sources import drawn_from
 
 

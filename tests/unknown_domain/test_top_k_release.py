@@ -18,9 +18,9 @@ import dphist as dp
 from command_line import dphist
 from dphist.cli.app import app
 from dphist.engines.duckdb.engine import DuckDBEngine, DuckDBRecords
+from dphist.engines.histogram import ContributionBounds, Histogram, largest_groups
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram, largest_groups
 from dphist.planning.top_k import Method
 from dphist.publish.files import write_table
 from dphist.verification.verify import examine

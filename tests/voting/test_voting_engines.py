@@ -20,7 +20,7 @@ from dphist.mechanisms.voting import Voting, calibrate
 from dphist.noise import DiscreteLaplace
 from dphist.noise.entropy import SystemEntropy
 from dphist.noise.testing import SeededEntropy
-from dphist.selection.voting import noise_shares, vote
+from dphist.run.voting import noise_shares, vote
 from drawn_laws import recorded
 from duckdb_pairs import open_pairs
 from word_sources import drawn_from

@@ -33,9 +33,9 @@ from dphist.noise import DiscreteLaplace, Law, RoundedGaussian
 from dphist.planning import Plan, plan_for
 from dphist.privacy import adaptive as theory
 from dphist.privacy.gaussian import delta_gaussian
-from dphist.selection.choice import DEGREE_EDGES, noisy_degrees
-from dphist.selection.counting import CENTRES, Classes, Counting, NoisyCounts, count, noise_classes, noise_norms
-from dphist.selection.rounds import noise_round
+from dphist.run.choice import DEGREE_EDGES, noisy_degrees
+from dphist.run.counting import CENTRES, Classes, Counting, NoisyCounts, count, noise_classes, noise_norms
+from dphist.run.rounds import noise_round
 
 Pairs = type[MemoryPairs]
 

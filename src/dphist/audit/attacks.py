@@ -31,16 +31,16 @@ from dphist.engines.spark.session import SETTINGS
 from dphist.errors import DphistError
 from dphist.ledger import DataSet, Ledger
 from dphist.ledger.accountant import price
-from dphist.lists.continual import Continual
-from dphist.lists.session import Session
-from dphist.lists.top_k import release_largest, top_k
 from dphist.noise.entropy import allow_test_entropy, drawing_from
 from dphist.planning import Plan, plan_for
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.top_k import METHODS, plan_top_k
 from dphist.privacy.composition import rho_of_pure
-from dphist.publish.result import Release
-from dphist.publish.run import prepare, release
+from dphist.run.continual import Continual
+from dphist.run.job import prepare, release
+from dphist.run.release import Release
+from dphist.run.session import Session
+from dphist.run.top_k import release_largest, top_k
 
 Publish = Callable[[pa.Table, Plan], Release]
 

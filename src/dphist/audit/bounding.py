@@ -30,9 +30,9 @@ import pyarrow.parquet
 from dphist.aggregates.measures import Lattice, Measure
 from dphist.audit.trials import KEY, QUERY, UNIT
 from dphist.engines.base import Engine
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import Files, GroupByQuery, Key
 from dphist.errors import DphistError
-from dphist.histogram import ContributionBounds, Histogram
 
 Outcome = tuple[bool, str]
 

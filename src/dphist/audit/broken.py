@@ -32,10 +32,10 @@ from dphist.audit.laws import Integers, Pair
 from dphist.audit.trials import KEY, QUERY, UNIT, Scene, noisy_values, publish
 from dphist.engines.base import Engine, LocalGroups, local_groups
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.spark.engine import SparkEngine, is_here
-from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms import FromTop, Kept
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, WEIGHT_BITS
 from dphist.noise import DiscreteGaussian, RoundedGaussian, SystemEntropy, TruncatedDiscreteLaplace
@@ -48,9 +48,9 @@ from dphist.planning.request import Request
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import ranked, truncated_laplace
 from dphist.privacy.gaussian import delta_gaussian
-from dphist.publish.result import Release
-from dphist.publish.totals import noisy_units
-from dphist.selection.counting import Classes
+from dphist.run.counting import Classes
+from dphist.run.release import Release
+from dphist.run.totals import noisy_units
 
 MORE_RUNS = (60_000, 100_000)
 """For noise on a cluster: fewer would miss noise that is 10 % too small every other time."""

@@ -19,11 +19,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from dphist.engines.duckdb.sketch import MisraGries
 from dphist.mechanisms import ContinualCounts, CorrelatedGaussian, CorrelatedTopK, FromTop, Ranked, TruncatedLaplace
 from dphist.mechanisms.base import enforce_sparsity
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, TruncatedDiscreteLaplace
 from dphist.noise.tails import log_pmf
-from dphist.sketch import MisraGries
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -24,20 +24,20 @@ from dphist.audit.judge import Run, Trials
 from dphist.audit.laws import Floats, Integers
 from dphist.engines.base import Engine, LocalGroups
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, Key
-from dphist.histogram import ContributionBounds, Histogram
-from dphist.lists.continual import Continual
-from dphist.lists.session import Session
-from dphist.lists.top_k import privatise_list
 from dphist.planning import Plan
 from dphist.planning.plan import NOISY
 from dphist.planning.request import Request
 from dphist.planning.top_k import TopKPlan
-from dphist.publish.result import Release
-from dphist.publish.run import Work, bounds_of, prepare, prepare_selection, privatise
-from dphist.publish.stat import stat
-from dphist.publish.totals import noisy_units
-from dphist.selection.bounds import noise_sizes
+from dphist.run.chosen_bounds import noise_sizes
+from dphist.run.continual import Continual
+from dphist.run.job import Work, bounds_of, prepare, prepare_selection, privatise
+from dphist.run.release import Release
+from dphist.run.session import Session
+from dphist.run.statistics import stat
+from dphist.run.top_k import privatise_list
+from dphist.run.totals import noisy_units
 
 UNIT, KEY = "unit", "key"
 QUERY = GroupByQuery(UNIT, (Key(KEY),))

@@ -18,7 +18,7 @@ from dphist.engines.base import Arrays, Engine, Layout, LocalGroups, PairsByUnit
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms.voting import Voting, calibrate
-from dphist.selection.voting import vote
+from dphist.run.voting import vote
 
 Ballots = Sequence[tuple[int, ...]]
 """The lists of all units, in the order of their turns; the last unit is the one under attack unless a number says so."""

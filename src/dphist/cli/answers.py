@@ -12,8 +12,8 @@ from dphist.columns import joint_unit, kind_of, one_of
 
 if TYPE_CHECKING:
     from dphist.errors import DphistError
-    from dphist.publish.answer import Answer
-    from dphist.publish.result import Release
+    from dphist.run.answer import Answer
+    from dphist.run.release import Release
 
 
 def show(talk: Talk, answer: Answer, most: int | None) -> int:
@@ -53,7 +53,7 @@ def show_paid(problem: DphistError) -> Sequence[Release]:
 
 def cost(releases: Sequence[Release]) -> str:
     """Epsilon and delta of private SELECTs, in words: of each unit apart, as costs of different units do not add up."""
-    from dphist.publish.record import total_of
+    from dphist.run.record import total_of
 
     kinds: dict[tuple[str, ...], list[Release]] = {}
     for release in releases:

@@ -58,8 +58,8 @@ def command(
     Example: dphist bounds ages.parquet --unit person --column age --epsilon 0.1
     Example: dphist bounds events.parquet --unit user_id --of rows --by url --epsilon 0.1
     """
-    from dphist.publish.bounds import bounds
-    from dphist.publish.heads import check_heads
+    from dphist.ledger.heads import check_heads
+    from dphist.run.bounds import bounds
 
     check_heads(ledger, dataset, ())
     talk = Talk(quiet=as_json)

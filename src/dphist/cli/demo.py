@@ -15,7 +15,7 @@ from dphist.errors import InvalidParameter
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dphist.publish.result import Release
+    from dphist.run.release import Release
 
 REPORT: Final = Path("dphist-demo.html")
 _SHOWN: Final = 12

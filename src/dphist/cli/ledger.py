@@ -202,7 +202,7 @@ def verify(
     Example: dphist ledger verify --ledger ledger.db --dataset events --against published
     """
     from dphist.ledger.chain import BUDGET
-    from dphist.publish.heads import receipts_in
+    from dphist.ledger.heads import receipts_in
     from dphist.verification.folder import examine_all
 
     Talk(quiet=quiet or as_json).phase("checking the ledger")

@@ -17,7 +17,7 @@ from dphist.planning.choices import METHODS
 from dphist.words import printable
 
 if TYPE_CHECKING:
-    from dphist.lists.running import RunningCounts
+    from dphist.run.running import RunningCounts
 
 sessions = Commands(help="Ranked lists from one budget, each paying only for what it returned.")
 streams = Commands(help="Private running counts per group over a stream of batches.")
@@ -81,9 +81,9 @@ def top_k(
     Example: dphist top-k events.parquet --unit user_id --by url --k 10 --epsilon 1 --delta 1e-8
     Example: dphist top-k events.parquet --unit user_id --by url --k 10 --method ranked --epsilon 1 --delta 1e-8 -o top.csv
     """
+    from dphist.ledger.charge import stays_charged, telling
+    from dphist.ledger.heads import check_heads
     from dphist.publish import files
-    from dphist.publish.charge import stays_charged, telling
-    from dphist.publish.heads import check_heads
 
     budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "method": method}
     plan = dphist.plan_top_k(k=k, max_groups=max_groups, shortlist=shortlist, **budget)

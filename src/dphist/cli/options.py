@@ -369,7 +369,7 @@ def split_right(text: str, parts: int) -> list[str]:
 
 def _keys(texts: list[str]) -> object:
     """One list as it is; several are columns of a product."""
-    from dphist.publish.keys import columns_of
+    from dphist.run.public_keys import columns_of
 
     return texts[0] if len(texts) == 1 else columns_of(texts)
 

@@ -22,7 +22,7 @@ from dphist.interruption import go_on, note_printed
 from dphist.words import exactly, printable, rounded_down
 
 if TYPE_CHECKING:
-    from dphist.publish.charge import Receipt
+    from dphist.ledger.charge import Receipt
     from dphist.show.text import Screen
 
 
@@ -100,7 +100,7 @@ def print_json(data: Any, *, allow_nan: bool = False) -> None:
 
 def recorded(receipt: Receipt | dict[str, Any] | None) -> str:
     """Which entry of a ledger paid, or that none did."""
-    from dphist.publish.charge import NOT_RECORDED, Receipt
+    from dphist.ledger.charge import NOT_RECORDED, Receipt
 
     return NOT_RECORDED if receipt is None else str(Receipt(**receipt) if isinstance(receipt, dict) else receipt)
 

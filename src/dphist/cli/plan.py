@@ -40,7 +40,7 @@ def command(
         check_picture(plot)
     parsed = options.parse(asked)
     if "keys" in parsed:
-        from dphist.publish.keys import public_keys
+        from dphist.run.public_keys import public_keys
 
         parsed["keys"] = public_keys(parsed["keys"]).num_rows
     plan = dphist.plan(**parsed)

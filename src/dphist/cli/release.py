@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dphist.engines.base import Engine
-    from dphist.publish.charge import Charge
-    from dphist.publish.result import Release
-    from dphist.publish.run import Diagnose, Job
+    from dphist.ledger.charge import Charge
+    from dphist.run.job import Diagnose, Job
+    from dphist.run.release import Release
 
 
 ROWS: Final = 20
@@ -81,7 +81,7 @@ def command(
     Example: dphist release events.parquet --unit user_id --by url --sum likes:0:1 --epsilon 1 --delta 1e-8 --report out.html
     Example: dphist release events.parquet --unit user_id --by url --epsilon 1 --delta 1e-8 --dry-run
     """
-    from dphist.publish import run as releasing
+    from dphist.run import job as releasing
 
     outputs = Outputs(output, report, overwrite, raw_csv, explain, dry_run, quiet, as_json, show)
     outputs.check(engine, source, plan, asked.get("keys", ()))
@@ -145,9 +145,9 @@ class Outputs:
 
     def run(self, job: Job, ledger: str | None, dataset: str | None, diagnose: Diagnose | None = None) -> None:
         """Explain, check or run: charge, write, print."""
-        from dphist.publish import charge as charges
-        from dphist.publish import explain as explanation
-        from dphist.publish.heads import check_heads
+        from dphist.ledger import charge as charges
+        from dphist.ledger.heads import check_heads
+        from dphist.run import explain as explanation
 
         talk = Talk(quiet=self.quiet or self.as_json)
         if self.explain:

@@ -46,7 +46,7 @@ def command(
 
     Example: dphist select events.parquet --unit user_id --by url --epsilon 1 --delta 1e-8 -o keys.parquet
     """
-    from dphist.publish.run import prepare_selection
+    from dphist.run.job import prepare_selection
 
     outputs = Outputs(output, report, overwrite, raw_csv, explain, dry_run, quiet, as_json, show)
     outputs.check(engine, source, plan)

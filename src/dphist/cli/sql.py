@@ -21,7 +21,7 @@ from dphist.errors import DphistError, InvalidParameter, MissingExtra
 from dphist.words import printable
 
 if TYPE_CHECKING:
-    from dphist.publish.answer import Answer
+    from dphist.run.answer import Answer
     from dphist.sql.connection import Connection
     from dphist.sql.script import Script
 
@@ -163,7 +163,7 @@ class Outputs:
 
     def run(self, script: Script, ledger: str | None, dataset: str | None) -> None:
         """Explain, check or run: charge, write, print."""
-        from dphist.publish.heads import check_heads
+        from dphist.ledger.heads import check_heads
 
         talk = Talk(quiet=self.quiet or self.as_json)
         if self.explain:
@@ -274,7 +274,7 @@ def _check_shell(outputs: Outputs, budget: dict[str, float | None]) -> None:
 def _start_shell(
     connection: Connection, ledger: str | None, dataset: str | None, rows: int | None, *, keep: bool
 ) -> None:
-    from dphist.publish.heads import check_heads
+    from dphist.ledger.heads import check_heads
 
     try:
         from dphist.cli import shell

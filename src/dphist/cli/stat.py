@@ -17,7 +17,7 @@ from dphist.planning.options import StatisticOptions
 from dphist.words import exactly, percent, rounded_up
 
 if TYPE_CHECKING:
-    from dphist.flexible.plan import StatisticPlan, TradeOff
+    from dphist.planning.statistics import StatisticPlan, TradeOff
 
 
 @reads
@@ -66,7 +66,7 @@ def command(
     if "epsilon" not in asked:
         raise InvalidParameter("--epsilon", "none", "0.5 is a common choice for one number.")
     if table or dry_run:
-        from dphist.flexible.plan import plan_statistic
+        from dphist.planning.statistics import plan_statistic
 
         plan = plan_statistic(statistic, **asked)
         facts: dict[str, Any] = {}
@@ -87,7 +87,7 @@ def command(
         return
     if not source or not unit:
         raise InvalidParameter("FILE and --unit COLUMN", "not both", "or --dry-run, which reads nothing.")
-    from dphist.publish.heads import check_heads
+    from dphist.ledger.heads import check_heads
 
     check_heads(ledger, dataset, ())
     talk = Talk(quiet=as_json)
@@ -112,7 +112,7 @@ def command(
 
 def _trade_offs(plan: StatisticPlan) -> list[TradeOff]:
     """What other budgets would drop, and how many records they need for the share."""
-    from dphist.flexible.plan import trade_offs
+    from dphist.planning.statistics import trade_offs
 
     if plan.bars is None:
         raise InvalidParameter(

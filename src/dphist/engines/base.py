@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from dphist import checks
 from dphist.aggregates.tree import Bins
+from dphist.engines.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery
 from dphist.errors import InvalidParameter
-from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.mechanisms.base import enforce_sparsity
 from dphist.noise.entropy import SystemEntropy
 

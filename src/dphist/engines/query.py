@@ -13,8 +13,8 @@ import pyarrow as pa
 from dphist import checks
 from dphist.aggregates.measures import Measure, check_names_of_values
 from dphist.columns import Unit, parts_of, split_name, split_unit, unit_of
+from dphist.engines.histogram import check_key_names
 from dphist.errors import InvalidParameter
-from dphist.histogram import check_key_names
 
 NullKeys = Literal["group", "drop"]
 KeyRole = Literal["group", "value", "ordered value"]

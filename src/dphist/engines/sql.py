@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist.aggregates.measures import LARGEST_SUM, Measure
-from dphist.histogram import ContributionBounds
+from dphist.engines.histogram import ContributionBounds
 
 LARGEST_RECORD = 2.0**62
 OTHER_SEED = 0x9E3779B97F4A7C15

@@ -272,7 +272,7 @@ def changed_counters(tuning: Tuning, *, counted: bool = True) -> int:
 
 
 def selection_rule(tuning: Tuning, round_stds: tuple[float, ...]) -> theory.Rule:
-    """The rule of `selection/rounds.py`, as Lemma 2 wants to know it."""
+    """The rule of `run/rounds.py`, as Lemma 2 wants to know it."""
     return theory.Rule(
         tuning.fractions, round_stds, tuning.hopeless, tuning.reserve, tuning.most_groups, 2.0**-LATTICE_BITS
     )

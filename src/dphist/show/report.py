@@ -19,8 +19,8 @@ from dphist.planning import Plan
 from dphist.planning.counted import left_out
 from dphist.planning.describe import compared, facts, rates_in_words, standard_error_in_words, title
 from dphist.planning.plan import STD_ERROR
-from dphist.publish.record import AnswerRecord, Record, ReleaseRecord, StreamRecord, TopKRecord
-from dphist.publish.totals import Estimate
+from dphist.run.record import AnswerRecord, Record, ReleaseRecord, StreamRecord, TopKRecord
+from dphist.run.totals import Estimate
 from dphist.show import charts
 from dphist.show.charts import Chart, chart
 from dphist.show.table import Table, key_text, labels, numbers, table_of

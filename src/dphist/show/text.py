@@ -19,7 +19,7 @@ import pyarrow as pa
 from dphist.planning import Plan
 from dphist.planning.describe import standard_error_in_words
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
-from dphist.publish.totals import Estimate, Totals
+from dphist.run.totals import Estimate, Totals
 from dphist.show.table import NULL, Column, Table, is_number, with_its_error
 from dphist.words import cut, percent, printable, range_of, told_apart, with_error
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from dphist import checks, notebook
 from dphist.errors import InvalidParameter
-from dphist.lists.running import RunningCounts, facts
-from dphist.lists.top_k import TopK
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
-from dphist.publish.answer import Answer
-from dphist.publish.record import Record
-from dphist.publish.result import Published, Release
+from dphist.run.answer import Answer
+from dphist.run.record import Record
+from dphist.run.release import Published, Release
+from dphist.run.running import RunningCounts, facts
+from dphist.run.top_k import TopK
 from dphist.show import page, plots
 from dphist.show.report import Content, content_of, content_of_answer, content_of_largest, content_of_running
 from dphist.show.table import with_its_error

@@ -21,9 +21,9 @@ from dphist.engines.base import Engine, Progress
 from dphist.engines.query import EngineOptions, PerformanceSettings
 from dphist.engines.relations import Derived
 from dphist.errors import InvalidParameter
-from dphist.publish.answer import Answer
 from dphist.publish.files import files_of
-from dphist.publish.run import Job, prepare, prepare_selection
+from dphist.run.answer import Answer
+from dphist.run.job import Job, prepare, prepare_selection
 from dphist.sql.names import Definition, Scope, Table, doubtful, tables_of
 from dphist.sql.options import in_words_of_sql
 from dphist.sql.outer import bind, check_outer, outer_sql

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from dphist.errors import InvalidParameter
 from dphist.planning.plan import HIGH, LOW, STD_ERROR
-from dphist.publish.result import Release
+from dphist.run.release import Release
 from dphist.sql.aggregates import LEVEL, Aggregated, Aggregates
 from dphist.sql.dialect import written
 from dphist.sql.options import Clause, number_of

@@ -17,11 +17,11 @@ from dphist.engines.duckdb.sources import quote_identifier
 from dphist.engines.query import Files, PerformanceSettings
 from dphist.engines.relations import Combine, Filter, Fold, Join, Matching, Relation, Scan, Select, Values, owner
 from dphist.errors import BudgetExceeded, DphistError, InvalidParameter
-from dphist.publish.answer import Answer
-from dphist.publish.charge import UNPUBLISHED, Charge, open_charge, telling
-from dphist.publish.explain import explain
-from dphist.publish.result import Release
-from dphist.publish.run import Job
+from dphist.ledger.charge import UNPUBLISHED, Charge, open_charge, telling
+from dphist.run.answer import Answer
+from dphist.run.explain import explain
+from dphist.run.job import Job
+from dphist.run.release import Release
 from dphist.sql.expressions import in_statement
 from dphist.sql.names import Table
 from dphist.sql.options import in_words_of_sql

@@ -16,9 +16,9 @@ from dphist.mechanisms import ContinualCounts
 from dphist.planning import Plan
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 from dphist.planning.top_k import TopKPlan
-from dphist.publish.record import ReleaseRecord
-from dphist.publish.table import column_names, count_column
-from dphist.publish.withheld import Withheld, whole
+from dphist.run.record import ReleaseRecord
+from dphist.run.table import column_names, count_column
+from dphist.run.withheld import Withheld, whole
 from dphist.verification.stored import Stored
 
 CLOSE: Final = 1e-9

@@ -13,10 +13,10 @@ import pyarrow as pa
 from dphist.checks import Check
 from dphist.columns import unit_in_words
 from dphist.errors import DphistError, InvalidParameter
+from dphist.planning.spends import Spend
 from dphist.publish.digests import DIGEST, FILE, TABLE, VERSION, digest_of, table_digest
 from dphist.publish.files import sha256, sidecar
-from dphist.publish.record import Charged
-from dphist.publish.spends import Spend
+from dphist.run.record import Charged
 from dphist.show.page import is_as_written
 from dphist.stored import check_version
 from dphist.verification.claims import (

@@ -13,8 +13,8 @@ from dphist.engines.duckdb.engine import DuckDBDialect
 from dphist.engines.duckdb.pairs import MEMORY_SHARE, SqlPairs
 from dphist.engines.duckdb.session import execute, fetch, memory_limit
 from dphist.engines.election import Lists, elect, lists_of
+from dphist.engines.histogram import ContributionBounds
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds
 from dphist.mechanisms.tuning import MOST_RELEASED
 
 if TYPE_CHECKING:

@@ -36,7 +36,9 @@ from dphist.engines.buckets import Of, buckets_sql, spread
 from dphist.engines.distinct import explained_sql
 from dphist.engines.duckdb.resolve import resolve
 from dphist.engines.duckdb.session import fetch, leave_room, memory_limit, session, set_memory_limit, without_leaks
+from dphist.engines.duckdb.sketch import MisraGries
 from dphist.engines.duckdb.sources import Attached, attach, quote_identifier
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.reading import InputBytes, Reading
 from dphist.engines.relations import Derived
@@ -50,9 +52,7 @@ from dphist.engines.sql import (
     steps_names,
     trees_of,
 )
-from dphist.histogram import ContributionBounds, Histogram
 from dphist.interruption import interruptible
-from dphist.sketch import MisraGries
 
 if TYPE_CHECKING:
     from dphist.engines.duckdb.pairs import DuckDBPairs

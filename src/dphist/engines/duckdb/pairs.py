@@ -25,6 +25,7 @@ from dphist.aggregates.tree import Bins
 from dphist.engines.base import BOUNDING, Integers, LocalGroups, bins_of, histogram_of, integers, local_groups
 from dphist.engines.duckdb.engine import UNITS_SQL, DuckDBDialect, DuckDBRecords, keys_of_codes, materialise_sql
 from dphist.engines.duckdb.session import execute, fetch, leave_room, memory_limit, without_leaks
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.memory import CHUNK, Arrangement, BinsOf, CodedPairs, MemoryPairs, no_bins, no_keys
 from dphist.engines.sql import (
     OTHER_SEED,
@@ -39,7 +40,6 @@ from dphist.engines.sql import (
     trees_of,
 )
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram
 from dphist.interruption import interruptible
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, MOST_RELEASED, NORM_BITS, WEIGHT_BITS
 

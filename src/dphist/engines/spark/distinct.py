@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dphist.engines.distinct import contested_sql, different_sql, light_sql, taken_sql, valued_sql
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.spark.engine import SparkDialect, SparkRecords
 from dphist.engines.spark.pairs import place_all
-from dphist.histogram import ContributionBounds
 
 
 def count_distinct(records: SparkRecords, bounds: ContributionBounds) -> dict[int, str]:

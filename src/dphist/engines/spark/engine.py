@@ -37,6 +37,7 @@ from dphist.engines.base import (
 )
 from dphist.engines.buckets import Of, buckets_sql, spread
 from dphist.engines.distinct import explained_sql
+from dphist.engines.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery
 from dphist.engines.reading import Reading
 from dphist.engines.spark import WRITES_FOLDERS
@@ -57,7 +58,6 @@ from dphist.engines.sql import (
     records_sql,
 )
 from dphist.errors import EngineFailure, InvalidParameter, MissingExtra
-from dphist.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.version import __version__
 
 if TYPE_CHECKING:
@@ -402,7 +402,7 @@ def check_executors(spark: SparkSession) -> None:
     def version_of_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from dphist.version import __version__ as version
 
-        importlib.import_module("dphist.publish.run")  # everything that a task may need
+        importlib.import_module("dphist.run.job")  # everything that a task may need
         for _ in batches:
             yield pa.RecordBatch.from_arrays([pa.array([version])], ["version"])
 

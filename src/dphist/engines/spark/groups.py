@@ -29,10 +29,10 @@ from dphist.engines.base import (
     integers,
     row_order,
 )
+from dphist.engines.histogram import NO_BOUNDS, ContributionBounds
 from dphist.engines.spark.engine import SparkRecords, check_elsewhere
 from dphist.engines.spark.session import without_leaks
 from dphist.engines.spark.staging import COMMITTER, Staging, delete_here
-from dphist.histogram import NO_BOUNDS, ContributionBounds
 from dphist.noise.entropy import SystemEntropy, allow_test_entropy, current_source, drawing_from
 from dphist.spreadsheet import MARK, RISKY, escaped
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dphist.engines.base import Integers, histogram_of
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.spark.engine import SparkDialect, SparkRecords
 from dphist.engines.spark.groups import SparkGroups
 from dphist.engines.spark.session import without_leaks
 from dphist.engines.sql import OTHER_SEED, binned_sql, bucket_sql, trees_of
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, MOST_RELEASED, NORM_BITS, WEIGHT_BITS
 
 

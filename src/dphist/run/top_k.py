@@ -12,18 +12,18 @@ import pyarrow as pa
 
 from dphist.columns import Unit, unit_of
 from dphist.engines.base import NOISING, Engine, Progress, Records, row_order, silent
+from dphist.engines.histogram import ContributionBounds, Histogram, largest_groups
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram, largest_groups
+from dphist.ledger.charge import Receipt, charging, paid, paid_run
 from dphist.mechanisms.base import ListMechanism
 from dphist.planning.plan import NOISY, STD_ERROR
+from dphist.planning.spends import spend_of_top_k
 from dphist.planning.top_k import Method, TopKPlan, plan_top_k
-from dphist.publish.charge import Receipt, charging, paid, paid_run
 from dphist.publish.files import files_of
-from dphist.publish.record import TopKRecord
-from dphist.publish.result import Published
-from dphist.publish.run import choose_engine
-from dphist.publish.spends import spend_of_top_k
+from dphist.run.job import choose_engine
+from dphist.run.record import TopKRecord
+from dphist.run.release import Published
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

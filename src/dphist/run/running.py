@@ -14,13 +14,13 @@ import pyarrow as pa
 from dphist import stored
 from dphist.columns import unit_in_words, unit_of
 from dphist.errors import InvalidParameter
-from dphist.lists.sealed import read_sealed, write_sealed
+from dphist.ledger.charge import Receipt
 from dphist.mechanisms import ContinualCounts
 from dphist.planning.describe import stream_guarantee
-from dphist.publish.charge import Receipt
 from dphist.publish.private_files import remove_partial, replace_private
-from dphist.publish.record import StreamRecord, names_of
-from dphist.publish.result import Published
+from dphist.run.record import StreamRecord, names_of
+from dphist.run.release import Published
+from dphist.run.stream import read_sealed, write_sealed
 from dphist.words import enough, number
 
 ROUNDS: Final = "rounds"

@@ -29,9 +29,10 @@ from dphist.engines.base import (
     local_groups,
     silent,
 )
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import EVERYBODY, ONE_GROUP, EngineOptions, GroupByQuery, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram
+from dphist.ledger.charge import charging
 from dphist.planning import Plan, plan_for
 from dphist.planning import storage as plan_storage
 from dphist.planning.options import (
@@ -43,19 +44,18 @@ from dphist.planning.options import (
     read,
     spelled_out,
 )
-from dphist.publish.charge import charging
+from dphist.planning.spends import Spend, spend_of_plan
 from dphist.publish.files import files_of
-from dphist.publish.keys import public_keys
-from dphist.publish.result import Release, Selection
-from dphist.publish.sizing import settle_bounds
-from dphist.publish.spends import Spend, spend_of_plan
-from dphist.publish.table import check_form, check_names, keys_alone, layout_of, noise_groups, published
-from dphist.publish.totals import estimated, noisy_units, published_values
-from dphist.publish.withheld import account_for
-from dphist.selection.choice import decide
-from dphist.selection.counting import Trees, count
-from dphist.selection.estimates import estimated_columns
-from dphist.selection.keys import select_keys
+from dphist.run.choice import decide
+from dphist.run.counting import Trees, count
+from dphist.run.estimates import estimated_columns
+from dphist.run.public_keys import public_keys
+from dphist.run.release import Release, Selection
+from dphist.run.select import select_keys
+from dphist.run.sizing import settle_bounds
+from dphist.run.table import check_form, check_names, keys_alone, layout_of, noise_groups, published
+from dphist.run.totals import estimated, noisy_units, published_values
+from dphist.run.withheld import account_for
 
 Diagnose = Callable[[dict[str, int]], None]
 

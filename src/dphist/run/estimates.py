@@ -22,7 +22,7 @@ from dphist.aggregates.measures import Column, NoisyMeasure, NoisySum
 from dphist.aggregates.tree import NoisyQuantiles
 from dphist.mechanisms.counts import CountNoise, sum_shift
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, SCALE_BITS, Tuning
-from dphist.selection.counting import CENTRES, NoisyCounts
+from dphist.run.counting import CENTRES, NoisyCounts
 
 Floats = NDArray[np.float64]
 

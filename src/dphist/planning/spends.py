@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dphist.columns import Unit
 from dphist.errors import Infeasible, InvalidPlan
-from dphist.flexible.plan import StatisticPlan
 from dphist.mechanisms import Mechanism, epsilon_at
 from dphist.planning import Plan
 from dphist.planning.describe import guarantee
 from dphist.planning.plan import choose
+from dphist.planning.statistics import StatisticPlan
 from dphist.planning.top_k import TopKPlan
 from dphist.privacy.events import Event, PureEvent
 

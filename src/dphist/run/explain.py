@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dphist.planning.counted import estimand
 from dphist.planning.describe import guarantee
-from dphist.publish.run import Job, bounds_of
+from dphist.run.job import Job, bounds_of
 
 Step = tuple[str, str, str]
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dphist import checks
-from dphist.histogram import ContributionBounds, Histogram
+from dphist.engines.histogram import ContributionBounds, Histogram
 
 
 def largest_undercount(pairs: int, sparsity: int) -> int:

@@ -10,9 +10,8 @@ from typing import Final
 from dphist import checks, columns
 from dphist.columns import Unit
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.flexible.bucketing import Buckets
-from dphist.flexible.statistics import BUCKETED, NAMES, OUTPUT_ERROR, UNBUCKETED
 from dphist.mechanisms import TruncatedLaplace
+from dphist.planning.flexible import BUCKETED, NAMES, OUTPUT_ERROR, UNBUCKETED, Buckets
 from dphist.words import bounded_change, exactly, percent
 
 DEFAULT_DELTA: Final = 1e-6

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dphist.publish.charge import Receipt
-from dphist.publish.record import AnswerRecord
-from dphist.publish.result import Published, Release
+from dphist.ledger.charge import Receipt
+from dphist.run.record import AnswerRecord
+from dphist.run.release import Published, Release
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

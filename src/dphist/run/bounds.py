@@ -15,12 +15,12 @@ from dphist.engines.base import Engine, Progress, Records
 from dphist.engines.buckets import Of
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
+from dphist.ledger.charge import Receipt, charging, paid_run
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.notebook import card
-from dphist.publish.charge import Receipt, charging, paid_run
-from dphist.publish.run import choose_engine
-from dphist.publish.spends import Pure, Spend
-from dphist.selection.bounds import cover, noise_sizes, read_sizes, share_outside
+from dphist.planning.spends import Pure, Spend
+from dphist.run.chosen_bounds import cover, noise_sizes, read_sizes, share_outside
+from dphist.run.job import choose_engine
 from dphist.words import bounded_change, budget, exactly, number
 
 THEOREM: Final = "discrete Laplace noise on one bucket for each unit"

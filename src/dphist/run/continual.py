@@ -16,23 +16,23 @@ import pyarrow as pa
 from dphist import checks, notebook, systems
 from dphist.columns import Unit, unit_of
 from dphist.engines.base import Engine, Progress, row_order
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
-from dphist.histogram import ContributionBounds, Histogram
 from dphist.interruption import UNCHARGED, account_for, undone
-from dphist.lists.running import RunningCounts, facts, is_recorded
-from dphist.lists.state import State
+from dphist.ledger.charge import charging, check_paid, receipt_of, terms_hash
+from dphist.ledger.heads import check_heads
 from dphist.mechanisms import ContinualCounts
 from dphist.mechanisms.continual import calibrate
 from dphist.outputs import as_path, check_companion
 from dphist.planning.describe import check_neighbours, layout
 from dphist.planning.plan import STD_ERROR
-from dphist.publish.charge import charging, check_paid, receipt_of, terms_hash
+from dphist.planning.spends import Calibrated, Spend, spend_of_mechanism
 from dphist.publish.files import files_of
-from dphist.publish.heads import check_heads
 from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
-from dphist.publish.run import choose_engine
-from dphist.publish.spends import Calibrated, Spend, spend_of_mechanism
+from dphist.run.job import choose_engine
+from dphist.run.running import RunningCounts, facts, is_recorded
+from dphist.run.stream import State
 
 STATE = "state.arrow"
 _IN = "The batch {batch!a} is in, as round {round:,}; dphist continual show prints and writes its counts, at no cost."
@@ -234,7 +234,7 @@ class Continual:
 
         Example:
             >>> import numpy as np, pyarrow as pa
-            >>> from dphist.histogram import ContributionBounds, Histogram
+            >>> from dphist.engines.histogram import ContributionBounds, Histogram
             >>> stream = dp.Continual.start("bounded", unit="user", by="item", rounds=7, max_groups=1, epsilon=1, delta=1e-8)
             >>> batch = Histogram(pa.table({"item": ["tea"]}), np.array([5000]), ContributionBounds(max_groups=1))
             >>> stream.add_histogram(batch, "monday").to_arrow().column("item").to_pylist()

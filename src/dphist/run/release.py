@@ -21,16 +21,16 @@ from dphist.engines.base import Order, StoredTable
 from dphist.engines.query import NullKeys
 from dphist.errors import InvalidParameter, MissingExtra
 from dphist.interruption import held, note_output, undone
+from dphist.ledger.charge import Receipt
 from dphist.outputs import write_text
 from dphist.planning import Plan
 from dphist.publish import files
-from dphist.publish.charge import Receipt
 from dphist.publish.digests import without_content
-from dphist.publish.record import Record, ReleaseRecord
-from dphist.publish.table import ORDERS
-from dphist.publish.totals import Totals
-from dphist.publish.withheld import Withheld
-from dphist.selection.bounds import ChosenBounds
+from dphist.run.chosen_bounds import ChosenBounds
+from dphist.run.record import Record, ReleaseRecord
+from dphist.run.table import ORDERS
+from dphist.run.totals import Totals
+from dphist.run.withheld import Withheld
 from dphist.spreadsheet import ESCAPED
 
 if TYPE_CHECKING:

@@ -15,17 +15,16 @@ import pyarrow as pa
 from dphist.columns import Unit, unit_of
 from dphist.engines.base import Engine, Progress, Records
 from dphist.engines.duckdb.sources import quote_identifier
+from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import InvalidParameter
-from dphist.flexible.bucketing import Buckets
-from dphist.flexible.plan import StatisticPlan, plan_statistic
-from dphist.flexible.statistics import PrivateHistogram, sanitise, statistic
-from dphist.histogram import ContributionBounds, Histogram
+from dphist.ledger.charge import Receipt, charging, paid_run
 from dphist.notebook import card
+from dphist.planning.flexible import Buckets, PrivateHistogram, sanitise, statistic
 from dphist.planning.options import StatisticOptions, read, spelled_out
-from dphist.publish.charge import Receipt, charging, paid_run
-from dphist.publish.run import choose_engine
-from dphist.publish.spends import spend_of_statistic
+from dphist.planning.spends import spend_of_statistic
+from dphist.planning.statistics import StatisticPlan, plan_statistic
+from dphist.run.job import choose_engine
 from dphist.words import budget, cut, exactly
 
 _BUCKET = "dphist_bucket"

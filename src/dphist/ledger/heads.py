@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from dphist import stored
 from dphist.errors import DphistError, UnusableLedger
-from dphist.publish.charge import Receipt
+from dphist.ledger.charge import Receipt
 from dphist.publish.files import FOLDER_METADATA, METADATA_KEY, SIDECAR, sidecar
 
 if TYPE_CHECKING:

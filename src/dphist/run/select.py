@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dphist.engines.base import Groups, Pairs, PairsByUnit
 from dphist.mechanisms import AdaptiveGaussian, GroupMechanism, Voting
-from dphist.selection import rounds, voting
+from dphist.run import rounds, voting
 
 
 def select_keys(mechanism: GroupMechanism, pairs: Pairs) -> tuple[Groups, PairsByUnit]:

@@ -18,14 +18,10 @@ import pyarrow as pa
 from dphist import checks, notebook, stored
 from dphist.columns import Unit, unit_in_words, unit_of
 from dphist.engines.base import Engine, Progress
+from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import BudgetExceeded, InvalidParameter
-from dphist.histogram import ContributionBounds
-from dphist.mechanisms import Ranked
-from dphist.mechanisms.ranked import calibrate
-from dphist.outputs import as_path, near
-from dphist.planning.describe import check_neighbours, layout, sentence
-from dphist.publish.charge import (
+from dphist.ledger.charge import (
     Receipt,
     charging,
     check_paid,
@@ -33,10 +29,14 @@ from dphist.publish.charge import (
     telling,
     terms_hash,
 )
-from dphist.publish.heads import check_heads
+from dphist.ledger.heads import check_heads
+from dphist.mechanisms import Ranked
+from dphist.mechanisms.ranked import calibrate
+from dphist.outputs import as_path, near
+from dphist.planning.describe import check_neighbours, layout, sentence
+from dphist.planning.spends import Calibrated, Spend, spend_of_mechanism
 from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
-from dphist.publish.run import choose_engine
-from dphist.publish.spends import Calibrated, Spend, spend_of_mechanism
+from dphist.run.job import choose_engine
 from dphist.words import hash_of, number
 
 _FORMAT: Final = "dphist-session"

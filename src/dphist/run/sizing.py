@@ -13,7 +13,7 @@ from dphist.aggregates.measures import MOST_RECORDS
 from dphist.engines.base import Records
 from dphist.engines.buckets import of_measure
 from dphist.planning import Plan, storage
-from dphist.selection.bounds import (
+from dphist.run.chosen_bounds import (
     ChosenBounds,
     Floats,
     Integers,

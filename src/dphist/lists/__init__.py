@@ -1,1 +1,0 @@
-"""Largest groups, sessions of ranked lists, streams of running counts."""
