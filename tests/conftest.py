@@ -5,7 +5,6 @@ import os
 import signal
 from collections.abc import Generator
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,6 @@ from hypothesis import HealthCheck, settings
 
 import spark_sessions
 from dphist.noise.entropy import SystemEntropy
-from dphist.verification import isolated
-from dphist.verification.state import Checks
 from made_once import made_once
 
 EXPLORE = "DPHIST_EXPLORE" in os.environ
@@ -32,9 +29,6 @@ MADE_ONCE = {"cli", "ledger", "publish", "sql", "unknown_domain"}
 
 OWN_NOISE = {"test_noise_entropy"}
 """Files of tests about the operating system's randomness itself: all others draw their noise from the name of the test."""
-
-EXAMINED_APART = {"test_isolated"}
-"""Files of tests in which `verify` starts a process: that costs a second, and all others look at what it answers."""
 
 ON_SPARK = {
     "test_a_noisy_release_is_written_by_spark_verified_and_removed",
@@ -78,9 +72,8 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """With the noise of its name, and with the `verify` of its file."""
+    """With the noise of its name."""
     _draw_from(item.nodeid if item.path.stem not in OWN_NOISE else None)
-    isolated.verify = verify_apart if item.path.stem in EXAMINED_APART else verify_here
     with made_once() if item.path.parent.name in MADE_ONCE else nullcontext():
         return (yield)
 
@@ -110,16 +103,6 @@ def _draw_from(name: str | None) -> None:
         return
     stream = np.random.PCG64(int.from_bytes(hashlib.sha256(name.encode()).digest()))
     SystemEntropy.words = lambda self, count: stream.random_raw(count)  # type: ignore[method-assign]
-
-
-verify_apart = isolated.verify
-
-
-def verify_here(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> Checks:
-    """`dphist.verify` without its process."""
-    from dphist.verification.verify import examine
-
-    return examine(path, ledger=ledger, head=head)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dphist.run.top_k import TopK, release_largest, top_k
     from dphist.sql.connection import Connection, connect
     from dphist.sql.names import public
-    from dphist.verification.isolated import verify
+    from dphist.verification.verify import verify
 
 __all__ = [
     "AdaptiveGaussian",
@@ -125,7 +125,7 @@ _LAZY = {
     "select": "dphist.run.job",
     "stat": "dphist.run.statistics",
     "top_k": "dphist.run.top_k",
-    "verify": "dphist.verification.isolated",
+    "verify": "dphist.verification.verify",
 }
 
 

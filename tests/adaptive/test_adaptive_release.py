@@ -25,7 +25,6 @@ from dphist.run.choice import DEGREE_EDGES
 from dphist.run.counting import edges
 from dphist.run.explain import explain
 from dphist.run.job import prepare
-from dphist.verification.verify import examine
 from duckdb_pairs import open_pairs
 
 MEASURE = Measure("sum", "value", 0.0, 10.0, lattice=Lattice(5.0, 2.0**-17))
@@ -64,7 +63,7 @@ def test_the_default_needs_only_a_budget_and_a_unit(tmp_path: Path) -> None:
     assert found.metadata()["threshold"] is None
     for name in ("out.parquet", "out.csv", "out.json"):
         found.write(tmp_path / name)
-        checks = examine(tmp_path / name)
+        checks = dp.verify(tmp_path / name)
         assert not any(check.failed for check in checks), checks
     found.report(tmp_path / "out.html")
     assert "weight that its units give it" in (tmp_path / "out.html").read_text()
@@ -83,7 +82,7 @@ def test_light_units_vote_and_get_laplace_noise(tmp_path: Path) -> None:
     assert covered.mean() > 0.7
     assert "all of them" in found.metadata()["estimand"]
     found.write(tmp_path / "out.parquet")
-    assert not any(check.failed for check in examine(tmp_path / "out.parquet"))
+    assert not any(check.failed for check in dp.verify(tmp_path / "out.parquet"))
     found.report(tmp_path / "out.html")
 
 

@@ -31,7 +31,6 @@ import typer.main
 import dphist as dp
 from dphist.cli import main
 from dphist.noise.entropy import SystemEntropy
-from dphist.verification.verify import examine
 
 OUTPUTS = Path(__file__).parent / "outputs"
 CLOSE = 1e-9
@@ -241,7 +240,7 @@ def _parsed(text: str) -> Any:
 
 def checks(path: str, **options: Any) -> list[str]:
     """What verify says about a published file."""
-    return [f"{check.state} {check.name}: {check.detail}" for check in examine(path, **options)]
+    return [f"{check.state} {check.name}: {check.detail}" for check in dp.verify(path, **options)]
 
 
 def error(call: Callable[[], Any]) -> str:

@@ -49,14 +49,13 @@ CHECK = """
 import sys
 from pathlib import Path
 import dphist as dp
-from dphist.verification.verify import examine
 from real_files import EVENTS
 folder = Path(sys.argv[1])
 for path in sorted(folder.iterdir()):
     if path.name == "session.json":
         dp.Session(path).query(EVENTS, by="item", k=1)
     elif path.suffix in (".parquet", ".csv"):
-        failed = [str(check) for check in examine(path) if check.failed]
+        failed = [str(check) for check in dp.verify(path) if check.failed]
         assert not failed, (path.name, failed)
     elif not path.name.endswith(".dphist.json"):
         dp.Plan.load(path)

@@ -26,7 +26,6 @@ from dphist.ledger.accountant import price
 from dphist.noise import DiscreteLaplace
 from dphist.noise.testing import SeededEntropy
 from dphist.run.chosen_bounds import choose_bounds, read_sizes
-from dphist.verification.verify import examine
 from drawn_laws import recorded
 from example_numbers import examples
 from word_sources import drawn_from
@@ -176,7 +175,7 @@ def test_without_values_the_rest_of_the_release_stands(x: list[float | None], tm
     assert found.bounds[0].upper is None
     assert "no bounds were found" in str(found.plan)
     found.write(tmp_path / "out.parquet")
-    assert not any(check.failed for check in examine(tmp_path / "out.parquet"))
+    assert not any(check.failed for check in dp.verify(tmp_path / "out.parquet"))
 
 
 def test_the_number_of_records_is_chosen_as_a_whole_number() -> None:
@@ -198,7 +197,7 @@ def test_a_plan_with_open_bounds_is_stored_and_used(tmp_path: Path) -> None:
     assert [bounds.name for bounds in found.bounds] == ["sum_x", "variance_x"]
     assert found.bounds[0].lower == 0
     found.write(tmp_path / "out.parquet")
-    checks = examine(tmp_path / "out.parquet")
+    checks = dp.verify(tmp_path / "out.parquet")
     assert not any(check.failed for check in checks), checks
 
 

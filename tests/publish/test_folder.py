@@ -25,7 +25,6 @@ from dphist.run.release import Published
 from dphist.show.page import metadata_in
 from dphist.verification.folder import Examined, examine_all
 from dphist.verification.state import PAID, UNREADABLE
-from dphist.verification.verify import examine
 
 EVENTS = pa.table({"user": [i % 400 for i in range(1200)], "item": [f"i{(i * i) % 7}" for i in range(1200)]})
 FORMS = ["table.parquet", "table.csv", "table.json", "report.html"]
@@ -130,7 +129,7 @@ def test_no_byte_of_a_paid_file_can_be_changed(made: Path, tmp_path: Path, form:
     best = "unsealed" if form.endswith("alone") else PAID
     for part in parts:
         shutil.copy(made / "mine" / "release" / part.name, part)
-    assert examine(path, ledger=made / "mine.db").state == best
+    assert dp.verify(path, ledger=made / "mine.db").state == best
     before, chosen, harmless = meaning(path), random.Random(form), 0
     for part in parts:
         content = part.read_bytes()
@@ -140,7 +139,7 @@ def test_no_byte_of_a_paid_file_can_be_changed(made: Path, tmp_path: Path, form:
             changed[place] ^= (1, 0x20, 0x80)[number % 3]
             part.write_bytes(changed)
             try:
-                state = examine(path, ledger=made / "mine.db").state
+                state = dp.verify(path, ledger=made / "mine.db").state
             except dp.DphistError:
                 state = UNREADABLE
             if state == best:  # a key's letter in JSON may be of another case, as in 1E-08
@@ -156,20 +155,20 @@ def test_a_report_is_held_against_plan_and_ledger(made: Path, tmp_path: Path) ->
     page = tmp_path / "report.html"
     whole = (made / "mine" / "release" / "report.html").read_text()
     page.write_text(whole.replace("<td", "<td ", 1))
-    assert examine(page, ledger=made / "mine.db").reason == "file was changed after it was written"
+    assert dp.verify(page, ledger=made / "mine.db").reason == "file was changed after it was written"
     page.write_text(whole.replace("\n", "", 1))
-    assert examine(page).state == "edited"
+    assert dp.verify(page).state == "edited"
     told = metadata_in(whole.encode())
     assert told is not None
     forged = json.dumps(seal({**json.loads(told), "epsilon": 0.001}), separators=(",", ":"))
     page.write_text(whole.replace(told.decode(), forged))
-    assert "epsilon" in {check.name for check in examine(page) if check.failed}
+    assert "epsilon" in {check.name for check in dp.verify(page) if check.failed}
     for content in (whole.replace('id="metadata"', "x"), whole.partition('id="metadata">')[0] + 'id="metadata">{', ""):
         page.write_text(content)
         with pytest.raises(dp.InvalidParameter):
-            examine(page)
+            dp.verify(page)
     page.write_text(whole)
-    assert [check.name for check in examine(page) if check.passed is None] == ["columns", "ledger"]
+    assert [check.name for check in dp.verify(page) if check.passed is None] == ["columns", "ledger"]
     assert dphist("verify", str(page), "--ledger", str(made / "mine.db")).returncode == 0
 
 
@@ -269,12 +268,12 @@ def test_an_entry_pays_once(tmp_path: Path) -> None:
         f"SELECT * FROM ({STATEMENT}) UNION ALL SELECT * FROM ({STATEMENT})"
     )
     two.write(tmp_path / "two.csv")
-    assert examine(tmp_path / "two.csv", ledger=tmp_path / "ledger.db").state == PAID
+    assert dp.verify(tmp_path / "two.csv", ledger=tmp_path / "ledger.db").state == PAID
     beside = sidecar(tmp_path / "two.csv")
     told = json.loads(beside.read_text())
     told["releases"][1]["ledger"] = told["releases"][0]["ledger"]
     beside.write_text(json.dumps(seal({name: value for name, value in told.items() if name != "digest"})))
-    checks = examine(tmp_path / "two.csv", ledger=tmp_path / "ledger.db")
+    checks = dp.verify(tmp_path / "two.csv", ledger=tmp_path / "ledger.db")
     assert (checks.state, checks.reason) == ("edited", "entries two tables of it name one entry, which paid once")
 
 

@@ -16,7 +16,6 @@ from dphist.aggregates.base import Aggregate
 from dphist.engines.buckets import BUCKETS, OF_A_SIGN
 from dphist.noise.testing import SeededEntropy
 from dphist.run.chosen_bounds import choose_bounds, read_sizes
-from dphist.verification.verify import examine
 from drawn_laws import recorded, silence
 from word_sources import words_from
 
@@ -105,7 +104,7 @@ def test_what_is_cut_off_is_in_the_error_and_is_verified(tmp_path: Path) -> None
         assert row["sum_x_std_error"] > math.hypot(cut, own) > own
         assert row["mean_x_std_error"] > mean.excess[0]
     found.write(tmp_path / "out.parquet")
-    assert not any(check.failed for check in examine(tmp_path / "out.parquet"))
+    assert not any(check.failed for check in dp.verify(tmp_path / "out.parquet"))
 
 
 @pytest.mark.parametrize("excess", [(1.0,), (-1.0, 1.0), (1.0, math.inf)])

@@ -18,7 +18,6 @@ from dphist.ledger.accountant import price
 from dphist.noise import sampling
 from dphist.planning.request import Request
 from dphist.privacy.filters import ACCOUNTANTS
-from dphist.verification.verify import examine
 from drawn_laws import recorded, silence
 from example_numbers import some
 
@@ -107,7 +106,7 @@ ASKED: list[dict[str, Any]] = [
 def test_files_are_verified(tmp_path: Path, name: str, options: dict[str, Any]) -> None:
     found = dp.release(EVENTS, unit="user", **{**PURE, **options})
     found.write(tmp_path / name)
-    checks = examine(tmp_path / name)
+    checks = dp.verify(tmp_path / name)
     assert all(check.passed is not False for check in checks), checks
     assert {"guarantee", "claims", "columns", "groups"} <= {check.name for check in checks}
     found.report(tmp_path / "out.html")
@@ -125,7 +124,7 @@ def test_a_file_without_keys_needs_a_plan_of_one_group(tmp_path: Path) -> None:
     metadata["by"] = metadata["keys"] = []
     pq.write_table(table.drop_columns(["country"]).replace_schema_metadata({b"dphist": json.dumps(metadata)}), path)
     (tmp_path / "out.parquet.dphist.json").unlink()
-    (guarantee,) = [check for check in examine(path) if check.name == "guarantee"]
+    (guarantee,) = [check for check in dp.verify(path) if check.name == "guarantee"]
     assert guarantee.failed
     assert "columns that make the groups" in guarantee.detail
 
@@ -151,7 +150,7 @@ def test_a_pure_epsilon_is_charged_without_delta(tmp_path: Path, accountant: Any
     assert (cost.epsilon, cost.delta, cost.rho_delta, cost.mu_delta) == (0.1, 0, 0, 0)
     found = dp.release(EVENTS, unit="user", plan=plan, ledger=address, dataset="people")
     found.write(tmp_path / "out.parquet")
-    assert all(check.passed for check in examine(tmp_path / "out.parquet", ledger=address))
+    assert all(check.passed for check in dp.verify(tmp_path / "out.parquet", ledger=address))
     with Ledger(str(address)) as ledger:
         assert ledger.status("people").total.delta == 0
         assert all(check.passed for check in ledger.verify("people"))

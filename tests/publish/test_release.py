@@ -27,7 +27,6 @@ from dphist.noise.entropy import drawing_from
 from dphist.noise.testing import SeededEntropy
 from dphist.run.job import prepare, privatise
 from dphist.run.release import Selection
-from dphist.verification.verify import examine
 from example_numbers import examples
 from word_sources import drawn_from
 
@@ -130,7 +129,7 @@ def test_every_mechanism_releases_writes_and_verifies(plan: dict[str, object], t
     assert found.to_arrow().num_rows > 0
     for name in ("out.parquet", "out.csv", "out.json"):
         found.write(tmp_path / name)
-        checks = examine(tmp_path / name)
+        checks = dp.verify(tmp_path / name)
         assert not any(check.failed for check in checks), checks
         assert {"file", "guarantee", "columns", "threshold", "lattice"} <= {check.name for check in checks}
     assert (found.total is not None) == bool(plan.get("total"))
@@ -142,7 +141,7 @@ def test_known_groups_are_all_released_with_noise(tmp_path: Path) -> None:
     found = dp.release(EVENTS, unit="user", by="item", epsilon=1, delta=1e-6, max_groups=2, keys=keys)
     assert sorted(found.to_arrow().column("item").to_pylist()) == sorted(keys)
     found.write(tmp_path / "out.parquet")
-    assert all(check.passed for check in examine(tmp_path / "out.parquet"))
+    assert all(check.passed for check in dp.verify(tmp_path / "out.parquet"))
     (tmp_path / "keys.txt").write_text("i0\ni1\n\ni1\n")
     two = dp.release(EVENTS, unit="user", by="item", epsilon=1, delta=1e-6, keys=tmp_path / "keys.txt")
     assert two.to_arrow().num_rows == 2
@@ -284,7 +283,7 @@ def test_an_empty_table_is_a_valid_release(tmp_path: Path) -> None:
     for name in ("out.parquet", "out.csv"):
         found.write(tmp_path / name)
     found.report(tmp_path / "out.html")
-    assert all(check.passed for check in examine(tmp_path / "out.parquet"))
+    assert all(check.passed for check in dp.verify(tmp_path / "out.parquet"))
     assert "No group was released" in (tmp_path / "out.html").read_text()
 
 
@@ -326,7 +325,7 @@ def test_verify_catches_changed_files(tmp_path: Path, change: object, failing: s
     dp.release(EVENTS, unit="user", by="item", **BUDGET).write(path)  # type: ignore[arg-type]
     table = pq.read_table(path)
     pq.write_table(change(table).replace_schema_metadata(table.schema.metadata), path)  # type: ignore[operator]
-    failed = {check.name for check in examine(path) if not check.passed}
+    failed = {check.name for check in dp.verify(path) if not check.passed}
     assert {"file", failing} <= failed
 
 
@@ -337,22 +336,22 @@ def test_verify_catches_changed_metadata(tmp_path: Path) -> None:
     data = json.loads(beside.read_text())
     data["plan"]["mechanism"]["noise_std"] /= 2
     beside.write_text(json.dumps(data))
-    assert [check.name for check in examine(path) if not check.passed] == ["digest", "guarantee"]
+    assert [check.name for check in dp.verify(path) if not check.passed] == ["digest", "guarantee"]
     beside.write_text("{")
     with pytest.raises(dp.InvalidParameter, match="readable JSON object"):
-        examine(path)
+        dp.verify(path)
     beside.unlink()
     with pytest.raises(dp.InvalidParameter, match="metadata of out"):
-        examine(path)
+        dp.verify(path)
     with pytest.raises(dp.InvalidParameter, match="got no file"):
-        examine(tmp_path / "none.parquet")
+        dp.verify(tmp_path / "none.parquet")
     both = tmp_path / "out.parquet"
     dp.release(EVENTS, unit="user", by="item", **BUDGET).write(both)  # type: ignore[arg-type]
     beside = tmp_path / "out.parquet.dphist.json"
     beside.write_text(beside.read_text().replace('"unit": "user"', '"unit": "nobody"'))
-    assert "metadata" in [check.name for check in examine(both) if not check.passed]
+    assert "metadata" in [check.name for check in dp.verify(both) if not check.passed]
     beside.unlink()
-    alone = examine(both)
+    alone = dp.verify(both)
     assert {check.name for check in alone if check.state == "not checked"} == {"file", "metadata"}
     assert not any(check.failed for check in alone)
 

@@ -28,7 +28,6 @@ from dphist.run.job import prepare, privatise
 from dphist.run.release import Selection
 from dphist.run.totals import Totals, contradiction, estimated, half_width, published_values
 from dphist.show.text import table_text
-from dphist.verification.verify import examine
 from word_sources import drawn_from
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
@@ -247,7 +246,7 @@ def test_verify_compares_totals_with_the_plan(tmp_path: Path) -> None:
 
     def failed(data: dict[str, Any]) -> set[str]:
         write_table(found.to_arrow(), data, path, overwrite=True)
-        return {check.name for check in examine(path) if check.failed}
+        return {check.name for check in dp.verify(path) if check.failed}
 
     assert failed(found.metadata()) == set()
     for name, (change, check) in WRONG.items():
@@ -293,6 +292,6 @@ def test_the_command_has_totals_and_their_sign(tmp_path: Path) -> None:
     assert "(other)" in result.output
     assert "are in none of the released groups." in result.output
     assert "one unit changes one of them, by one" in " ".join(result.output.split())
-    assert not [check for check in examine(out) if check.failed]
+    assert not [check for check in dp.verify(out) if check.failed]
     words = "the number of units, with noise of std 40, and of those in no released group, with noise of std 28.28"
     assert words in " ".join(str(dp.plan(**BUDGET, max_groups=1, total=True)).split())

@@ -20,7 +20,6 @@ from dphist.planning.plan import Plan
 from dphist.publish.files import write_table
 from dphist.run.explain import explain
 from dphist.run.job import prepare
-from dphist.verification.verify import examine
 
 EVENTS = pa.table(
     {
@@ -58,7 +57,7 @@ def test_a_release_names_its_unit_and_is_verified(name: str, tmp_path: Path) -> 
     assert metadata["unit"] == unit_of(unit)
     assert words in metadata["guarantee"]
     assert (ALONE.partition(",")[0] in metadata["guarantee"]) == isinstance(unit, list)
-    assert all(check.passed for check in examine(tmp_path / f"out.{form}") if check.state != "not checked")
+    assert all(check.passed for check in dp.verify(tmp_path / f"out.{form}") if check.state != "not checked")
     assert "sum_revenue" in release.table.column_names
     job = prepare(EVENTS, unit=unit, by="item", max_groups=3, sums=sums, **BUDGET)
     told = " ".join(explain(job).split())
@@ -76,7 +75,7 @@ def test_every_other_command_names_it_too(tmp_path: Path) -> None:
     largest = dp.top_k(EVENTS, unit=SEVERAL, by="item", k=2, **BUDGET)
     assert NAMED in largest.metadata()["guarantee"]
     largest.write(tmp_path / "top.parquet")
-    assert all(check.passed for check in examine(tmp_path / "top.parquet") if check.state != "not checked")
+    assert all(check.passed for check in dp.verify(tmp_path / "top.parquet") if check.state != "not checked")
     answer = dp.stat("max", EVENTS, unit=SEVERAL, column="price", lower=0, upper=8, error=1, epsilon=1.0)
     assert f"{NAMED} the" in str(answer)
     assert ALONE in answer.to_data()["guarantee"]
@@ -90,7 +89,7 @@ def test_every_other_command_names_it_too(tmp_path: Path) -> None:
     running = stream.add(EVENTS, "first")
     assert running.table.num_rows == 3
     running.write(tmp_path / "running.parquet")
-    assert all(check.passed for check in examine(tmp_path / "running.parquet") if check.state != "not checked")
+    assert all(check.passed for check in dp.verify(tmp_path / "running.parquet") if check.state != "not checked")
 
 
 def test_each_day_of_a_person_counts() -> None:
@@ -115,7 +114,7 @@ def test_a_ledger_tells_units_apart(tmp_path: Path) -> None:
         assert "for all records of one person;" in str(ledger.status("people"))
     paid = dp.release(EVENTS, unit=SEVERAL, by="item", max_groups=3, ledger=address, dataset="days", **BUDGET)
     paid.write(tmp_path / "out.parquet")
-    states = {check.name: check.state for check in examine(tmp_path / "out.parquet", ledger=address)}
+    states = {check.name: check.state for check in dp.verify(tmp_path / "out.parquet", ledger=address)}
     assert states["ledger"] == "passed"
     with Ledger(address) as ledger:
         assert NAMED in ledger.entries("days")[1].body["guarantee"]
@@ -178,10 +177,10 @@ def test_metadata_with_another_unit_does_not_pass(unit: Any, tmp_path: Path) -> 
     release.write(path)
     table = pq.read_table(path)
     stored = json.loads(table.schema.metadata[b"dphist"])
-    assert not any(check.failed for check in examine(path))
+    assert not any(check.failed for check in dp.verify(path))
     changed = table.replace_schema_metadata({b"dphist": json.dumps({**stored, "unit": unit}).encode()})
     pq.write_table(changed, path)
-    assert [check.name for check in examine(path) if check.failed][-1] == "guarantee"  # behind the digest's
+    assert [check.name for check in dp.verify(path) if check.failed][-1] == "guarantee"  # behind the digest's
 
 
 @pytest.mark.parametrize(("unit", "words"), [("lower(email)", "value"), (SEVERAL, "combination")])
@@ -196,7 +195,7 @@ def test_a_guarantee_that_does_not_name_its_unit_fails(unit: Any, words: str, tm
         )
         assert named.startswith(f"one {words} of")
         write_table(result.table, {**metadata, "guarantee": f"{start}one unit{end}"}, tmp_path / f"{number}.parquet")
-        assert [check.name for check in examine(tmp_path / f"{number}.parquet") if check.failed] == ["guarantee"]
+        assert [check.name for check in dp.verify(tmp_path / f"{number}.parquet") if check.failed] == ["guarantee"]
 
 
 TEXTS: dict[str, tuple[tuple[str, str | None], tuple[str, str | None]]] = {

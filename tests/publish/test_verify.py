@@ -26,8 +26,7 @@ from dphist.publish.digests import as_stored, seal, table_digest, without_conten
 from dphist.publish.files import METADATA_KEY, sha256, sidecar, write_table
 from dphist.run.job import privatise
 from dphist.run.release import Selection
-from dphist.verification.isolated import NOT_KNOWN
-from dphist.verification.verify import examine
+from dphist.verification.state import NOT_KNOWN
 from example_numbers import examples, some
 
 EVENTS = pa.table(
@@ -103,7 +102,7 @@ def rewrite(path: Path, metadata: Any, name: str) -> Path:
 def outcome(path: Path, **options: Any) -> str:
     """`ok` if nothing failed, else the names of what failed, or that it was refused."""
     try:
-        failed = sorted(check.name for check in examine(path, **options) if check.failed)
+        failed = sorted(check.name for check in dp.verify(path, **options) if check.failed)
     except dp.DphistError:
         return "refused"
     return ", ".join(failed) or "ok"
@@ -222,7 +221,7 @@ def test_what_is_wrong_is_named_and_not_quoted(folder: Path) -> None:
             "ledger.x\\x1b[2J": {"ledger": {**entry, "x\x1b[2J": "secret"}},
         }
         for place, wrong in wrongs.items():
-            found = examine(rewrite(path, {**good, **wrong}, "typed.parquet"))
+            found = dp.verify(rewrite(path, {**good, **wrong}, "typed.parquet"))
             words = next(check.detail for check in found if check.name == "guarantee")
             assert words.startswith(f"Expected a valid {place} in the metadata, got another one. Hint: ")
             assert not any(part in words for part in ("secret", "7131", "\x1b", "pydantic", "http"))
@@ -331,7 +330,7 @@ def test_untouched_files_with_any_keys_are_fine(tmp_path: Path, keys: list[tuple
     found = privatise(histogram, PLAN, Selection("u", ("k", "n"), intervals=0.9))
     for name in ("out.parquet", "out.csv", "out.json"):
         found.write(tmp_path / name, overwrite=True)
-        wrong = [check for check in examine(tmp_path / name) if not check.passed and check.name != "columns"]
+        wrong = [check for check in dp.verify(tmp_path / name) if not check.passed and check.name != "columns"]
         assert not wrong
 
 
@@ -377,7 +376,7 @@ def test_folders_are_checked_but_for_the_content_of_their_table(tmp_path: Path, 
     assert outcome(out) == "refused"
     (out / "_dphist").mkdir()
     (out / "_dphist" / "part-0").write_text(json.dumps(without_content(found.metadata())))
-    checks = examine(out)
+    checks = dp.verify(out)
     assert [check.name for check in checks if not check.passed] == ["table"]
     assert not any(check.failed for check in checks)
     (out / "_dphist" / "part-0").write_text(json.dumps(without_content({**found.metadata(), "epsilon": 0.001})))
@@ -393,13 +392,13 @@ def test_files_of_other_versions_are_refused(folder: Path, name: str) -> None:
     for version, writer in ((1, "an older"), (4, "an older"), (6, "a newer")):
         told = rf"metadata of version 5, got version {version}\. Hint: dphist .* does not read what {writer} one wrote; verify"
         with pytest.raises(InvalidParameter, match=told):
-            examine(rewrite(path, {**good, "version": version}, "other.parquet"))
+            dp.verify(rewrite(path, {**good, "version": version}, "other.parquet"))
 
 
 def test_another_version_may_have_other_words_and_no_other_numbers(folder: Path) -> None:
     path = folder / "release.parquet"
     good = {**metadata_of(path), "dphist": "0.0.9"}
-    checks = examine(rewrite(path, {**good, "guarantee": "safe"}, "other.parquet"))
+    checks = dp.verify(rewrite(path, {**good, "guarantee": "safe"}, "other.parquet"))
     assert {check.name: check.state for check in checks}["guarantee"] == "not checked"
     assert not any(check.failed for check in checks)
     assert outcome(rewrite(path, {**good, "epsilon": 0.001}, "other.parquet")) == "epsilon"
@@ -412,7 +411,7 @@ def test_the_command_prints_three_outcomes(folder: Path, tmp_path: Path) -> None
     assert done.exit_code == 0
     assert "  --    file       no digest of its bytes" in done.stdout
     assert done.stdout.rstrip().endswith(NOT_KNOWN)
-    assert done.stdout.count("  ok  ") + done.stdout.count("  --  ") == len(examine(alone))
+    assert done.stdout.count("  ok  ") + done.stdout.count("  --  ") == len(dp.verify(alone))
     states = json.loads(CliRunner().invoke(app, ["verify", str(alone), "--json"]).stdout)
     assert {(state["state"], state["passed"]) for state in states} == {("passed", True), ("not checked", None)}
     alone.with_name("alone.parquet.dphist.json").write_bytes(sidecar(folder / "top.parquet").read_bytes())
@@ -448,8 +447,8 @@ def test_a_ledger_is_asked_about_its_entry(tmp_path: Path) -> None:
     for name, found in made.items():
         path = tmp_path / f"{name}.parquet"
         found.write(path)
-        assert [check.state for check in examine(path) if check.name == "ledger"] == ["not checked"]
-        assert not any(check.failed for check in examine(path, ledger=address))
+        assert [check.state for check in dp.verify(path) if check.name == "ledger"] == ["not checked"]
+        assert not any(check.failed for check in dp.verify(path, ledger=address))
         good = metadata_of(path)
         receipts = [None, *({**good["ledger"], **change} for change in OTHER_ENTRIES)]
         wrongs: list[dict[str, Any]] = [{"unit": "user_id"}, *({"ledger": receipt} for receipt in receipts)]
@@ -461,7 +460,7 @@ def test_a_ledger_is_asked_about_its_entry(tmp_path: Path) -> None:
     assert outcome(tmp_path / "release.parquet", ledger=address, head=head) == "ok"
     assert outcome(tmp_path / "release.parquet", ledger=address, head=other_head) == "head"
     with pytest.raises(dp.InvalidParameter, match="a ledger with the head"):
-        examine(tmp_path / "release.parquet", head=head)
+        dp.verify(tmp_path / "release.parquet", head=head)
     where = rewrite(
         tmp_path / "running.parquet", {**metadata_of(tmp_path / "running.parquet"), "where": None}, "x.parquet"
     )

@@ -19,7 +19,6 @@ from dphist.ledger import DataSet, Ledger, database
 from dphist.publish.files import METADATA_KEY, write_table
 from dphist.run.release import Published
 from dphist.verification import verify as verification
-from dphist.verification.verify import examine
 
 EVENTS = pa.table(
     {
@@ -37,7 +36,7 @@ def failed(path: Path, found: Published, table: pa.Table | None = None, **change
     """The checks that a file with another table or other claims fails."""
     metadata = {**found.metadata(), **changes}
     write_table(found.to_arrow() if table is None else table, metadata, path / "x.parquet", overwrite=True)
-    return {check.name for check in examine(path / "x.parquet") if check.failed}
+    return {check.name for check in dp.verify(path / "x.parquet") if check.failed}
 
 
 def with_column(table: pa.Table, name: str, values: Any) -> pa.Table:
@@ -135,7 +134,7 @@ def test_an_entry_in_a_broken_chain_pays_for_nothing(tmp_path: Path) -> None:
     for _ in range(2):
         found = dp.release(EVENTS, **OPTIONS, max_groups=3, ledger=address, dataset="people")
     found.write(tmp_path / "out.parquet")
-    good = {check.name: check.passed for check in examine(tmp_path / "out.parquet", ledger=address)}
+    good = {check.name: check.passed for check in dp.verify(tmp_path / "out.parquet", ledger=address)}
     assert good["chain"]
     assert good["ledger"]
     engine = sa.create_engine(database.parse_address(address, create=False))
@@ -143,7 +142,7 @@ def test_an_entry_in_a_broken_chain_pays_for_nothing(tmp_path: Path) -> None:
         connection.exec_driver_sql("DROP TRIGGER dphist_entries_no_update")
         connection.exec_driver_sql("UPDATE dphist_entries SET noise_total = '1' WHERE sequence = 1")
     engine.dispose()
-    checks = {check.name: check.passed for check in examine(tmp_path / "out.parquet", ledger=address)}
+    checks = {check.name: check.passed for check in dp.verify(tmp_path / "out.parquet", ledger=address)}
     assert not checks["chain"]
     assert not checks.get("ledger")
 
@@ -170,10 +169,10 @@ def test_an_entry_that_paid_for_less_is_told(tmp_path: Path, monkeypatch: pytest
         opened.create(DataSet("people", 20.0, 1e-3, "user", "gdp"))
     found = dp.release(EVENTS, **OPTIONS, max_groups=3, mechanism="laplace", ledger=address, dataset="people")
     found.write(tmp_path / "out.parquet")
-    assert not any(check.failed for check in examine(tmp_path / "out.parquet", ledger=address))
+    assert not any(check.failed for check in dp.verify(tmp_path / "out.parquet", ledger=address))
     price = DataSet.price
     monkeypatch.setattr(DataSet, "price", lambda *asked: replace(price(*asked), mu=9.0))
-    assert [check.name for check in examine(tmp_path / "out.parquet", ledger=address) if check.failed] == ["ledger"]
+    assert [check.name for check in dp.verify(tmp_path / "out.parquet", ledger=address) if check.failed] == ["ledger"]
 
 
 def test_two_claims_in_one_file_are_refused(tmp_path: Path) -> None:
@@ -187,4 +186,4 @@ def test_two_claims_in_one_file_are_refused(tmp_path: Path) -> None:
         writer.add_key_value_metadata({METADATA_KEY: json.dumps({**claim, "epsilon": 0.1})})
     (tmp_path / "two.parquet.dphist.json").write_bytes((tmp_path / "out.parquet.dphist.json").read_bytes())
     with pytest.raises(dp.InvalidParameter, match="two that differ"):
-        examine(tmp_path / "two.parquet")
+        dp.verify(tmp_path / "two.parquet")

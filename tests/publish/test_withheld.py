@@ -21,7 +21,6 @@ from dphist.planning.sizes import PRECISE, units_for
 from dphist.publish.digests import seal, table_digest
 from dphist.publish.files import METADATA_KEY
 from dphist.run.release import Release
-from dphist.verification.verify import examine
 from example_numbers import some
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
@@ -82,7 +81,7 @@ def test_null_is_what_its_stated_error_says_and_nothing_else(
     assert all(table.column(name).null_count == 0 for name in others)
     for ending in ("parquet", "csv", "json"):
         release.write(tmp_path / f"out.{ending}")
-        checks = examine(tmp_path / f"out.{ending}")
+        checks = dp.verify(tmp_path / f"out.{ending}")
         assert not [check for check in checks if check.failed]
         assert [check.passed for check in checks if check.name == "withheld"] == [True]
 
@@ -135,7 +134,7 @@ def test_a_table_without_any_number_says_so_everywhere(tmp_path: Path) -> None:
     assert line in " ".join(done.stdout.split())
     assert line in (tmp_path / "out.html").read_text()
     assert [row.split(",")[4:8:1] for row in (tmp_path / "out.csv").read_text().splitlines()[1:]]
-    assert not [check for check in examine(tmp_path / "out.csv") if check.failed]
+    assert not [check for check in dp.verify(tmp_path / "out.csv") if check.failed]
 
 
 def test_notebooks_reports_and_plots_show_what_is_withheld() -> None:
@@ -222,7 +221,7 @@ def test_verify_computes_anew_what_is_withheld(edit: Edit, written: Path, tmp_pa
     record = seal({**metadata, "table": {"sha256": table_digest(changed)}})
     path = tmp_path / "out.parquet"
     pq.write_table(changed.replace_schema_metadata({METADATA_KEY: json.dumps(record)}), path)
-    failed = {check.name: check.detail for check in examine(path) if check.failed}
+    failed = {check.name: check.detail for check in dp.verify(path) if check.failed}
     assert failed
     if edit in list(EDITS.values())[:6]:
         assert failed["withheld"].startswith("are not the values that say less than their bounds alone")

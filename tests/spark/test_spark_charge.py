@@ -15,7 +15,6 @@ from dphist.engines.spark.staging import Staging
 from dphist.ledger import DataSet, Ledger
 from dphist.run.job import prepare
 from dphist.run.release import out_of_the_way
-from dphist.verification.verify import examine
 from spark_sessions import frame, session
 from word_sources import words_from
 
@@ -108,7 +107,7 @@ def test_a_folder_of_spark_is_replaced_on_request_and_comes_back_if_that_fails(
         with pytest.raises(dp.InvalidParameter, match="not read by"):
             found.report(tmp_path / "events.parquet", overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events.parquet", "out.parquet"]
-    assert not any(check.failed for check in examine(out))
+    assert not any(check.failed for check in dp.verify(out))
 
 
 @pytest.mark.parametrize("place", ["duckdb", "spark"])
@@ -124,7 +123,7 @@ def test_a_release_names_the_entry_that_paid_for_it(place: str, tmp_path: Path) 
             "hash": found.receipt.hash,
         }
         found.write(tmp_path / "out.parquet")
-    assert not any(check.failed for check in examine(tmp_path / "out.parquet"))
+    assert not any(check.failed for check in dp.verify(tmp_path / "out.parquet"))
     with pytest.raises(dp.DphistError, match="left"):
         dp.release(source(place), max_groups=2, ledger=address, dataset="people", **OPTIONS)
     with Ledger(address) as opened:

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 import dphist as dp
-from dphist.verification.verify import examine
 from spark_sessions import frame
 
 N = 4_000
@@ -56,4 +55,4 @@ def test_what_says_nothing_is_null_in_files_of_spark(tmp_path: Path) -> None:
         assert table.column("sum_x").null_count == table.column("mean_x_std_error").null_count == 0
         for ending in ("parquet", "csv", "json"):
             found.write(tmp_path / f"out.{ending}")
-            assert not [check for check in examine(tmp_path / f"out.{ending}") if check.failed]
+            assert not [check for check in dp.verify(tmp_path / f"out.{ending}") if check.failed]

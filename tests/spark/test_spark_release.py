@@ -17,7 +17,6 @@ import dphist as dp
 from dphist.cli.app import app
 from dphist.engines.spark.engine import open_session
 from dphist.mechanisms import CorrelatedGaussian, KnownGroups, Voting
-from dphist.verification.verify import examine
 from spark_sessions import frame, session
 
 SPARSE = dp.SparseGaussian(max_groups=50, noise_std=1e-3, threshold=1.0)
@@ -93,7 +92,7 @@ def test_without_keys_spark_publishes_the_same_row(tmp_path: Path) -> None:
     assert there.to_arrow().column_names == there.to_spark().columns == here.to_arrow().column_names
     assert there.total == here.total
     there.write(tmp_path / "out.csv")
-    assert all(check.passed is not False for check in examine(tmp_path / "out.csv"))
+    assert all(check.passed is not False for check in dp.verify(tmp_path / "out.csv"))
 
 
 def events(units: int, groups: int, degree: float) -> pa.Table:
@@ -166,7 +165,7 @@ def test_a_noisy_release_is_written_by_spark_verified_and_removed(plan: dict[str
     assert found.to_spark().columns == table.column_names
     assert found.to_pandas().shape == found.to_polars().shape == table.shape
     found.write(tmp_path / "out.parquet")  # test_spark_outputs has a CSV
-    checks = examine(tmp_path / "out.parquet")
+    checks = dp.verify(tmp_path / "out.parquet")
     assert not any(check.failed for check in checks), checks
     assert {"guarantee", "columns", "threshold", "lattice"} <= {check.name for check in checks}
     found.report(tmp_path / "out.html")
@@ -177,7 +176,7 @@ def test_a_noisy_release_is_written_by_spark_verified_and_removed(plan: dict[str
     for part in changed.glob("part-*"):
         part.unlink()
     with pytest.raises(dp.InvalidParameter, match="released folder"):
-        examine(tmp_path / "out.parquet")
+        dp.verify(tmp_path / "out.parquet")
 
 
 def test_an_object_that_goes_away_takes_its_directory_with_it(tmp_path: Path) -> None:
@@ -233,7 +232,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "xxhash64" in done.output
     assert "groups" in done.output or "±" in done.output
-    assert not any(check.failed for check in examine(out))
+    assert not any(check.failed for check in dp.verify(out))
     for wrong, message in (
         ([*arguments, "-o", str(out)], "a new folder"),
         ([*arguments[:-4], "--master", "local", "-o", str(tmp_path / "x.csv")], "--engine spark with --master"),
@@ -294,7 +293,7 @@ def test_through_spark_connect(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout[done.stdout.index("{") :])["format"] == "dphist-release"
-    assert not any(check.failed for check in examine(out))
+    assert not any(check.failed for check in dp.verify(out))
 
 
 @pytest.mark.cluster
@@ -310,4 +309,4 @@ def test_keys_alone_are_selected_on_the_cluster(tmp_path: Path) -> None:
             assert found.first(3)[1] == 9
             folder = tmp_path / f"{mechanism}.parquet"
             found.write(folder)
-        assert not [check for check in examine(folder) if check.failed]
+        assert not [check for check in dp.verify(folder) if check.failed]

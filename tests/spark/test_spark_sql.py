@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dphist as dp
 from command_line import dphist
 from dphist.engines.spark import engine as spark_engine
-from dphist.verification.verify import examine
 from spark_sessions import session
 
 PEOPLE = 1_500
@@ -34,4 +34,4 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = pq.read_table(tmp_path / "out.parquet")
     assert table.column("kind").to_pylist() == ["hard", "soft"]
     assert table.column("people").to_pylist() == pytest.approx([PEOPLE / 3] * 2, abs=PEOPLE / 10)
-    assert not [check for check in examine(tmp_path / "out.parquet") if check.failed]
+    assert not [check for check in dp.verify(tmp_path / "out.parquet") if check.failed]

@@ -34,7 +34,7 @@ from dphist.ledger import Ledger
 from dphist.publish.files import METADATA_KEY, sha256
 from dphist.run.stream import read_sealed, write_sealed
 from dphist.verification import verify  # noqa: F401, loaded once for all cases
-from dphist.verification.isolated import examine_apart
+from dphist.verification.isolated import answer
 from dphist.words import canonical, hash_of
 
 SECONDS = 10
@@ -97,11 +97,11 @@ def read_ledger(path: Path) -> bool:
 
 def read_published(path: Path) -> bool:
     """What the process of `dphist verify` does."""
-    with tempfile.TemporaryFile("w+") as answer:
-        with redirect_stdout(answer):
-            examine_apart(str(path), None, None)
-        answer.seek(0)
-        found = json.load(answer)
+    with tempfile.TemporaryFile("w+") as told:
+        with redirect_stdout(told):
+            answer(str(path), None, None)
+        told.seek(0)
+        found = json.load(told)
     return "checks" in found and all(check[1] is not False for check in found["checks"])
 
 

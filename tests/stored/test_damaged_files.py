@@ -15,7 +15,6 @@ from real_files import make_all
 
 import dphist as dp
 from dphist.ledger import Ledger
-from dphist.verification.verify import examine
 
 HERE = Path(__file__).parent
 WORKERS = os.cpu_count() or 1
@@ -33,7 +32,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read_here(path: Path) -> bool:
-    return not any(check.failed for check in examine(path))
+    return not any(check.failed for check in dp.verify(path))
 
 
 def test_undamaged_files_are_read_and_verified(real: Path, tmp_path: Path) -> None:
@@ -43,7 +42,7 @@ def test_undamaged_files_are_read_and_verified(real: Path, tmp_path: Path) -> No
     published = sorted(path for path in (real / "releases").iterdir() if not path.name.endswith(".dphist.json"))
     address = real / "ledger" / "ledger.db"
     for path, ledger in (*((path, None) for path in published), (real / "ledger" / "paid.parquet", address)):
-        assert not [check for check in examine(path, ledger=ledger) if check.failed]
+        assert not [check for check in dp.verify(path, ledger=ledger) if check.failed]
     with Ledger(address) as opened:
         assert all(check.passed for name in opened.names() for check in opened.verify(name))
     fuzz.read_session(Path(shutil.copy(real / "lists" / "session.json", tmp_path)))

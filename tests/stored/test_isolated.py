@@ -1,4 +1,4 @@
-"""`dphist.verify` examines apart: whatever a file does to its reader, the caller gets checks or one error of dphist."""
+"""`dphist verify` examines apart: whatever a file does to its reader, the caller gets checks or one error of dphist."""
 
 import json
 import os
@@ -15,7 +15,6 @@ from real_files import EVENTS
 import dphist as dp
 from dphist.checks import Check
 from dphist.verification import isolated
-from dphist.verification.verify import examine
 
 
 @pytest.fixture(scope="module")
@@ -41,39 +40,39 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_whatever_happens_there_is_one_error_here(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     monkeypatch.setattr(isolated, "_START", code)
     with pytest.raises(dp.InvalidParameter, match=r"a released file at x\.csv that can be examined"):
-        dp.verify("x.csv")
+        isolated.verify_apart("x.csv")
 
 
 def test_errors_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, released: Path) -> None:
     path = released
     with pytest.raises(dp.InvalidParameter) as apart:
-        dp.verify(path, head="0" * 64)
+        isolated.verify_apart(path, head="0" * 64)
     with pytest.raises(dp.InvalidParameter) as here:
-        examine(path, head="0" * 64)
+        dp.verify(path, head="0" * 64)
     assert str(apart.value) == str(here.value)
     answer = {"error": "UnusableLedger", "words": ["a ledger", "none", "make one."]}
     monkeypatch.setattr(isolated, "_START", f"print({json.dumps(json.dumps(answer))})")
     with pytest.raises(dp.UnusableLedger, match=r"^Expected a ledger, got none\. Hint: make one\.$"):
-        dp.verify(path)
+        isolated.verify_apart(path)
     monkeypatch.setattr(
         isolated, "_START", 'print(\'{"checks": [["a", null, "b"]], "state": "intact", "named": null}\')'
     )
-    assert dp.verify(path) == [Check("a", None, "b")]
+    assert isolated.verify_apart(path) == [Check("a", None, "b")]
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
     with pytest.raises(dp.EngineFailure, match="a process that examines"):
-        dp.verify(path)
+        isolated.verify_apart(path)
 
 
 def test_the_answer_is_that_of_this_process_whatever_lies_beside_the_file(
     released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file may come with others, in the folder where somebody looks at it."""
-    here = examine(released)
+    here = dp.verify(released)
     (tmp_path / "json.py").write_text("raise SystemExit")
     (tmp_path / "numpy.py").write_text("raise SystemExit")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
-    assert dp.verify(released) == here
+    assert isolated.verify_apart(released) == here
 
 
 def test_a_small_file_cannot_ask_for_much_memory(released: Path, tmp_path: Path) -> None:
@@ -82,8 +81,8 @@ def test_a_small_file_cannot_ask_for_much_memory(released: Path, tmp_path: Path)
     write_bomb(path, pq.read_schema(released), 100_000, 10)
     assert path.stat().st_size < 2_000_000
     words = (
-        "import resource, sys, dphist as dp\n"
-        "try: dp.verify(sys.argv[1])\n"
+        "import resource, sys, dphist as dp\nfrom dphist.verification import isolated\n"
+        "try: isolated.verify_apart(sys.argv[1])\n"
         "except dp.InvalidParameter as problem: print(problem)\n"
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )

@@ -31,7 +31,6 @@ from dphist.publish.files import write_table
 from dphist.publish.private_files import locked
 from dphist.run.continual import STATE
 from dphist.run.stream import State, read_sealed, write_sealed
-from dphist.verification.verify import examine
 from drawn_laws import recorded
 from word_sources import drawn_from
 
@@ -220,12 +219,12 @@ def test_files_can_be_verified(tmp_path: Path) -> None:
         shown = made.add(batch(a=900, b=500), number)
     for name in ("out.parquet", "out.csv", "out.json"):
         shown.write(tmp_path / name)
-        assert all(check.passed for check in examine(tmp_path / name))
+        assert all(check.passed for check in dp.verify(tmp_path / name))
     good = shown.metadata()
 
     def failed(table: pa.Table, **changes: object) -> set[str]:
         write_table(table, {**good, **changes}, tmp_path / "wrong.parquet", overwrite=True)
-        return {check.name for check in examine(tmp_path / "wrong.parquet") if not check.passed}
+        return {check.name for check in dp.verify(tmp_path / "wrong.parquet") if not check.passed}
 
     table, law = shown.table, good["mechanism"]
     assert failed(table) == set()

@@ -13,7 +13,6 @@ import dphist as dp
 from dphist.errors import Infeasible
 from dphist.mechanisms.correlated_top_k import calibrate
 from dphist.planning.top_k import Method
-from dphist.verification.verify import examine
 
 
 def groups(rows: int) -> pa.Table:
@@ -79,7 +78,7 @@ def test_files_without_rows_can_be_verified_and_reported(name: str, tmp_path: Pa
     for empty in made:
         assert empty.to_arrow().num_rows == 0
         empty.write(tmp_path / name, overwrite=True)
-        assert not any(check.failed for check in examine(tmp_path / name))
+        assert not any(check.failed for check in dp.verify(tmp_path / name))
         empty.report(tmp_path / "out.html", overwrite=True)
         assert "No group was released" in (tmp_path / "out.html").read_text()
 

@@ -23,7 +23,6 @@ from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import InvalidParameter
 from dphist.planning.top_k import Method
 from dphist.publish.files import write_table
-from dphist.verification.verify import examine
 
 BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6}
 
@@ -100,13 +99,13 @@ def test_files_can_be_verified_and_reported(events: pa.Table, method: Method, tm
     found = dp.top_k(events, unit="user", by='"a<b"=page', k=10, method=method, **BUDGET)
     for name in ("out.parquet", "out.csv", "out.json"):
         found.write(tmp_path / name)
-        assert all(check.passed for check in examine(tmp_path / name))
+        assert all(check.passed for check in dp.verify(tmp_path / name))
     good, table = found.metadata(), found.table
     assert (good["unit"], good["by"]) == ("user", ["a<b"])
 
     def failed(table: pa.Table, **changes: object) -> set[str]:
         write_table(table, {**good, **changes}, tmp_path / "wrong.parquet", overwrite=True)
-        return {check.name for check in examine(tmp_path / "wrong.parquet") if not check.passed}
+        return {check.name for check in dp.verify(tmp_path / "wrong.parquet") if not check.passed}
 
     law = good["mechanism"]
     assert failed(table) == set()

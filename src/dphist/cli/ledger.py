@@ -210,7 +210,7 @@ def verify(
         known = opened.names()
         named = (receipt.dataset for _, receipt in receipts_in(against or ()) if receipt.dataset in known)
         checks = opened.verify(_to_read(opened, dataset or next(named, None)), head)
-    examined = examine_all(against, ledger=ledger) if against else []
+    examined = examine_all(against, ledger=ledger, apart=True) if against else []
     if as_json:
         told: list[dict[str, object]] = [{"check": c.name, "passed": c.passed, "detail": c.detail} for c in checks]
         print_json(told + [file.to_data() for file in examined])

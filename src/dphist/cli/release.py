@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import dphist
 from dphist.cli import options
 from dphist.cli.options import option
 from dphist.cli.output import Talk, at_most, on_terminal, paid, print_json, say, screen
@@ -246,15 +245,16 @@ def verify_command(
     Example: dphist verify published --ledger ledger.db
     """
     from dphist.verification.folder import examine_all, is_folder_of_files
-    from dphist.verification.isolated import NOT_KNOWN
+    from dphist.verification.isolated import verify_apart
+    from dphist.verification.state import NOT_KNOWN
 
     Talk(quiet=quiet or as_json).phase("checking the file")
     if len(files) > 1 or is_folder_of_files(files[0]):
-        examined = examine_all(files, ledger=ledger, head=head)
+        examined = examine_all(files, ledger=ledger, head=head, apart=True)
         data, lines = [one.to_data() for one in examined], "\n".join(printable(str(one)) for one in examined)
         good = all(one.is_good for one in examined)
     else:
-        checks = dphist.verify(files[0], ledger=ledger, head=head)
+        checks = verify_apart(files[0], ledger=ledger, head=head)
         data = [{"check": c.name, "state": c.state, "passed": c.passed, "detail": c.detail} for c in checks]
         lines, good = str(checks), not any(check.failed for check in checks)
     if as_json:

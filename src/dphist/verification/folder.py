@@ -16,8 +16,8 @@ from dphist.errors import DphistError, EngineFailure, InvalidParameter, Unusable
 from dphist.outputs import reason_of
 from dphist.publish.files import FOLDER_METADATA, SIDECAR
 from dphist.show.page import PAGES
-from dphist.verification import isolated
-from dphist.verification.state import INTACT, PAID, UNPAID, UNREADABLE, State
+from dphist.verification.isolated import verify_apart
+from dphist.verification.state import INTACT, PAID, UNPAID, UNREADABLE, State, check_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +44,25 @@ class Examined:
         return f"  {'ok  ' if self.is_good else 'FAIL'}  {self.path}: {self.state}{why}"
 
 
-def examine_all(places: Sequence[Path], *, ledger: str | Path | None = None, head: str | None = None) -> list[Examined]:
-    """The state of every file that is named or lies in a folder that is named, each examined in a process of its own."""
-    isolated.check_head(ledger, head)
+def examine_all(
+    places: Sequence[Path], *, ledger: str | Path | None = None, head: str | None = None, apart: bool = False
+) -> list[Examined]:
+    """The state of every file that is named or lies in a folder that is named. apart: each in a process of its own."""
+    check_head(ledger, head)
     found = [one for place in places for one in _files_in(place)]
     if not found:
         raise InvalidParameter("a released file", "a folder without any file", "name the folder that has them.")
+
+    if apart:
+        examine = verify_apart
+    else:
+        from dphist.verification.verify import verify as examine  # its readers: Arrow
 
     def examined(path: Path | Examined) -> Examined:
         if isinstance(path, Examined):
             return path
         try:
-            checks = isolated.verify(path, ledger=ledger, head=head)
+            checks = examine(path, ledger=ledger, head=head)
         except (UnusableLedger, EngineFailure):  # which says nothing of this file
             raise
         except DphistError as problem:

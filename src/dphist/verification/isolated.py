@@ -1,4 +1,4 @@
-"""`dphist.verify`: a published file is examined in a process of its own, with limits on time and memory.
+"""The command `dphist verify`: a published file is examined in a process of its own, with limits on time and memory.
 
 Anyone may have made the file, and the readers of Arrow and Parquet can end a process, or fill its memory, on bytes that
 somebody chose. So whatever happens in there, here it is a list of checks or one DphistError. The limits grow with the file:
@@ -19,14 +19,9 @@ from dphist.checks import Check
 from dphist.errors import DphistError, EngineFailure, InvalidParameter
 from dphist.verification.state import Checks
 
-NOT_KNOWN: Final = (
-    "Not known: whether the table came from the data by this mechanism, whether somebody edited the file and computed"
-    " its digests anew, and what else was released about these people."
-)
-
 _START: Final = (
     "import json, sys; asked = json.loads(sys.stdin.readline()); sys.path[:] = asked.pop('modules');"
-    " from dphist.verification.isolated import examine_apart; examine_apart(**asked)"
+    " from dphist.verification.isolated import answer; answer(**asked)"
 )
 _SETTINGS: Final = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others reserve addresses by the gigabyte, which the limit counts
@@ -44,29 +39,11 @@ _MEMORY_PER_BYTE: Final = 100
 """A compressed table of ten bytes a group takes four hundred a group to check."""
 
 
-def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> Checks:
-    """Check metadata, plan, guarantee and table of a published file against each other, without the data.
-
-    Reads only what was published, in a process of its own: a damaged or hostile file ends that one at worst. A check has
-    passed, failed, or was not made since there was nothing to compare with.
-
-    Args:
-        path: a file or an HTML report that `release`, `select`, `sql`, `top-k` or `continual` wrote, or a folder of Spark.
-        ledger: compare the file with the entry of this ledger that paid for it.
-        head: a hash that was noted earlier and must still be in the ledger's chain.
-
-    Returns:
-        What was looked at, each with a name, an outcome and a sentence; `state` says what follows for the file.
+def verify_apart(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> Checks:
+    """`dphist.verify` in a process of its own: a damaged or hostile file ends that one at worst.
 
     Raises:
-        DphistError: the file cannot be read, or is none of dphist's.
-
-    Example:
-        >>> release.write("checked.parquet")
-        >>> [check.state for check in dp.verify("checked.parquet") if check.name == "guarantee"]
-        ['passed']
-        >>> dp.verify("checked.parquet").state
-        'intact'
+        DphistError: what `dphist.verify` raises, and InvalidParameter where the file ended the process.
     """
     asked = {"path": str(path), "ledger": None if ledger is None else str(ledger), "head": head, "modules": sys.path}
     try:
@@ -81,42 +58,36 @@ def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | No
     except OSError as problem:
         raise EngineFailure("a process that examines the file", f"the reason was: {problem.strerror}.") from None
     try:
-        answer = json.loads(done.stdout) if done.returncode == 0 else None
+        outcome = json.loads(done.stdout) if done.returncode == 0 else None
     except ValueError:
-        answer = None
-    if isinstance(answer, dict) and answer.get("error") in errors.__all__:
-        raise getattr(errors, answer["error"])(*answer["words"])
-    if not isinstance(answer, dict) or not {"checks", "state", "named"} <= answer.keys():
+        outcome = None
+    if isinstance(outcome, dict) and outcome.get("error") in errors.__all__:
+        raise getattr(errors, outcome["error"])(*outcome["words"])
+    if not isinstance(outcome, dict) or not {"checks", "state", "named"} <= outcome.keys():
         got = "one that ended its reader, or took too much time or memory"
         raise InvalidParameter(
             f"a released file at {path} that can be examined", got, "it is damaged, or made to harm."
         )
-    return Checks([Check(*found) for found in answer["checks"]], answer["state"], answer["named"])
+    return Checks([Check(*found) for found in outcome["checks"]], outcome["state"], outcome["named"])
 
 
-def check_head(ledger: str | Path | None, head: str | None) -> None:
-    """Refuse a head without a ledger that may have it."""
-    if head is not None and ledger is None:
-        raise InvalidParameter("a ledger with the head", "none", "it is looked for in a chain: --ledger ADDRESS.")
-
-
-def examine_apart(path: str, ledger: str | None, head: str | None) -> None:
-    """Examine within the limits, and print the answer as JSON: what the process of `verify` does."""
+def answer(path: str, ledger: str | None, head: str | None) -> None:
+    """Verify within the limits, and print the outcome as JSON: what the other process does."""
     sys.meta_path.insert(0, _NoPandas())
-    from dphist.verification.verify import examine
+    from dphist.verification.verify import verify
 
     _limit(0)
-    answer: dict[str, Any]
+    outcome: dict[str, Any]
     try:
         _limit(_size_of(Path(path)))
-        checks = examine(path, ledger=ledger, head=head)
+        checks = verify(path, ledger=ledger, head=head)
         told = [(check.name, check.passed, check.detail) for check in checks]
-        answer = {"checks": told, "state": checks.state, "named": checks.named}
+        outcome = {"checks": told, "state": checks.state, "named": checks.named}
     except MemoryError:
-        answer = {}
+        outcome = {}
     except DphistError as problem:
-        answer = {"error": type(problem).__name__, "words": [str(word) for word in problem.__reduce__()[1]]}
-    print(json.dumps(answer))
+        outcome = {"error": type(problem).__name__, "words": [str(word) for word in problem.__reduce__()[1]]}
+    print(json.dumps(outcome))
 
 
 class _NoPandas:

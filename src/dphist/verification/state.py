@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final, Literal
 
 from dphist import notebook
 from dphist.checks import Check
+from dphist.errors import InvalidParameter
 from dphist.words import printable
 
 State = Literal["paid and intact", "intact", "edited", "unpaid", "of another ledger", "unsealed", "unreadable"]
@@ -32,8 +34,19 @@ UNSEALED: Final = "unsealed"
 UNREADABLE: Final = "unreadable"
 """What cannot be read, or carries no metadata of dphist: nothing can be said about it."""
 
+NOT_KNOWN: Final = (
+    "Not known: whether the table came from the data by this mechanism, whether somebody edited the file and computed"
+    " its digests anew, and what else was released about these people."
+)
+
 _MARKS: Final = {"passed": "ok  ", "failed": "FAIL", "not checked": "--  "}
 _WORST_FIRST: Final[tuple[State, ...]] = (EDITED, UNPAID, ANOTHER, UNSEALED, PAID, INTACT)
+
+
+def check_head(ledger: str | Path | None, head: str | None) -> None:
+    """Refuse a head without a ledger that may have it."""
+    if head is not None and ledger is None:
+        raise InvalidParameter("a ledger with the head", "none", "it is looked for in a chain: --ledger ADDRESS.")
 
 
 def worst(states: Iterable[State]) -> State:

@@ -28,8 +28,7 @@ from dphist.verification.claims import (
     excerpt,
     same,
 )
-from dphist.verification.isolated import check_head
-from dphist.verification.state import ANOTHER, EDITED, INTACT, PAID, UNPAID, UNSEALED, Checks, State, worst
+from dphist.verification.state import ANOTHER, EDITED, INTACT, PAID, UNPAID, UNSEALED, Checks, State, check_head, worst
 from dphist.verification.stored import Stored, open_stored, strange_in
 from dphist.verification.tables import skipped
 from dphist.words import canonical
@@ -52,8 +51,31 @@ _Payment = tuple[list[Check], State]
 """What a ledger says of a file, and what follows."""
 
 
-def examine(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> Checks:
-    """What `dphist.verify` answers, in this process: for files that are known to be harmless, such as those of tests."""
+def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> Checks:
+    """Check metadata, plan, guarantee and table of a published file against each other, without the data.
+
+    Reads only what was published. A check has passed, failed, or was not made since there was nothing to compare with.
+    The file is read in this process: for files of strangers use the command `dphist verify`, which reads each in a process
+    of its own with limits on time and memory, since a damaged Parquet file can end its reader.
+
+    Args:
+        path: a file or an HTML report that `release`, `select`, `sql`, `top-k` or `continual` wrote, or a folder of Spark.
+        ledger: compare the file with the entry of this ledger that paid for it.
+        head: a hash that was noted earlier and must still be in the ledger's chain.
+
+    Returns:
+        What was looked at, each with a name, an outcome and a sentence; `state` says what follows for the file.
+
+    Raises:
+        DphistError: the file cannot be read, or is none of dphist's.
+
+    Example:
+        >>> release.write("checked.parquet")
+        >>> [check.state for check in dp.verify("checked.parquet") if check.name == "guarantee"]
+        ['passed']
+        >>> dp.verify("checked.parquet").state
+        'intact'
+    """
     check_head(ledger, head)
     stored = open_stored(Path(path))
     metadata = stored.metadata
