@@ -29,6 +29,7 @@ NO_ACCOUNTING = {
     "filters": {"Amount", "largest_rho", "value"},
     "gaussian": {"largest_mu", "quantile_for_infinity", "raise_for_rounding"},
     "ranked": {"smallest_threshold", "threshold", "threshold_paper"},
+    "special": {"hurry"},
     "sparse_gaussian": {"best_pair", "smallest_gap", "smallest_noise"},
     "truncated_laplace": {"Calibrated", "LossOfOneBar", "calibrate", "check_bars", "smallest_q"},
     "unknown_domain": {"levels", "rounds_by_popcount", "smallest_gap_laplace"},

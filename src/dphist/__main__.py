@@ -2,8 +2,8 @@
 
 import os
 
-from dphist import special
 from dphist.cli import main as main_of_commands
+from dphist.privacy import special
 
 
 def main() -> None:

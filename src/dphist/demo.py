@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
 from dphist.errors import InvalidParameter
-from dphist.outputs import OTHER_NAME, as_path, check_outputs, reason_of, replacement
+from dphist.files.outputs import OTHER_NAME, as_path, check_outputs, reason_of, replacement
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -145,7 +145,7 @@ def test_nothing_in_a_pipe_and_nothing_if_quiet(monkeypatch: pytest.MonkeyPatch)
 def test_an_interrupt_takes_the_line_away_first(tmp_path: Path) -> None:
     program = (
         "import time, dphist.cli.progress as p; p.AFTER = 0.0; p.EVERY = 0.01\n"
-        "from dphist.interruption import watching\n"
+        "from dphist.files.interruption import watching\n"
         "with watching(last=True):\n  p.tell('bounding and counting'); time.sleep(60)\n"
     )
     code, seen = interrupted(program, b"counting ...", tmp_path)

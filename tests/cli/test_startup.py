@@ -69,9 +69,9 @@ def test_importing_dphist_loads_neither_numbers_nor_the_command_line() -> None:
 
 HURRIED = """
 import sys
-from dphist import special
+from dphist.privacy import special
 special.hurry()
-from dphist.special import log_ndtr, ndtr
+from dphist.privacy.special import log_ndtr, ndtr
 assert "scipy.special" not in sys.modules
 import numpy as np
 grid = np.linspace(-30, 30, 601)
@@ -93,10 +93,10 @@ def test_functions_loaded_alone_are_those_of_scipy_which_loads_whole_afterwards(
 @pytest.mark.parametrize("change", ["import scipy.special", "special._COMPILED = 'scipy.special.no_such'"])
 def test_the_whole_is_loaded_where_the_functions_cannot_be_had_alone(change: str) -> None:
     code = f"""
-from dphist import special
+from dphist.privacy import special
 special.hurry()
 {change}
-from dphist.special import ndtr
+from dphist.privacy.special import ndtr
 import sys
 assert "scipy.special" in sys.modules
 from scipy import special as whole

@@ -17,7 +17,7 @@ from relation_oracle import engine_rows, exact_total
 
 import dphist as dp
 from dphist.aggregates.measures import Lattice, Measure
-from dphist.engines import engine_for
+from dphist.engines import engine_for, files_of
 from dphist.engines.base import BOUNDING
 from dphist.engines.duckdb.derived import public_rows
 from dphist.engines.duckdb.engine import DuckDBEngine
@@ -42,7 +42,6 @@ from dphist.engines.relations import (
     owner,
 )
 from dphist.errors import InvalidParameter, UnreadableSource
-from dphist.publish.files import files_of
 
 ENGINE = DuckDBEngine()
 EVENTS = Scan("events", {"user": "user", "url": "url"}, "user", unit_kind="user")

@@ -10,7 +10,7 @@ import pytest
 
 from dphist.engines.spark.jvm import LOCAL, check_local, private_directories, told
 from dphist.errors import InvalidParameter
-from dphist.scratch import remove_dead
+from dphist.files.scratch import remove_dead
 
 
 @pytest.mark.parametrize("given", [None, "", "one", "one,two/deep"])

@@ -28,6 +28,7 @@ from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.spark.sources import fields_of
 from dphist.engines.spark.types import _is_short, guarded, short
 from dphist.engines.sums import exact_total
+from dphist.files.formats import SIDECAR
 from dphist.ledger import heads
 from dphist.ledger.charge import Receipt
 from dphist.mechanisms import (
@@ -44,7 +45,6 @@ from dphist.mechanisms.base import add_noise, tree_surcharge, with_sampler_error
 from dphist.mechanisms.tuning import ONE
 from dphist.noise.laws import DiscreteLaplace, RoundedGaussian
 from dphist.privacy.voting import _growth, release_probabilities
-from dphist.publish.files import SIDECAR
 from dphist.run.counting import Classes
 from dphist.run.public_keys import public_keys
 from dphist.run.record import AnswerRecord, ReleaseRecord, StreamRecord, TopKRecord

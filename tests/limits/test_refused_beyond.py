@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import dphist as dp
-from dphist import checks, stored
+from dphist import checks
 from dphist.aggregates.measures import Measure, NoisyMeasure
 from dphist.aggregates.tree import Tree
 from dphist.cli.ledger import declared_cost
@@ -29,6 +29,7 @@ from dphist.engines.literals import format_of, pattern, short
 from dphist.engines.parser import read_expression
 from dphist.engines.query import Files, GroupByQuery, Key, PerformanceSettings, memory_beside_python
 from dphist.errors import DphistError
+from dphist.files import stored
 from dphist.ledger.accountant import price
 from dphist.ledger.dataset import DataSet
 from dphist.mechanisms import base

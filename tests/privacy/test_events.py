@@ -10,8 +10,8 @@ from typing import Any, get_args
 import pytest
 
 import dphist as dp
-from dphist import stored
 from dphist.errors import InvalidParameter
+from dphist.files import stored
 from dphist.ledger import DataSet
 from dphist.ledger.accountant import price
 from dphist.mechanisms import SparseGaussian

@@ -18,9 +18,9 @@ import pytest
 
 import dphist as dp
 from command_line import dphist
+from dphist.files.digests import seal
+from dphist.files.formats import METADATA_KEY, sidecar
 from dphist.ledger import DataSet, Ledger
-from dphist.publish.digests import seal
-from dphist.publish.files import METADATA_KEY, sidecar
 from dphist.run.release import Published
 from dphist.show.page import metadata_in
 from dphist.verification.folder import Examined, examine_all

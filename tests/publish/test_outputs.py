@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 
 import dphist as dp
 from dphist.cli.app import app
+from dphist.engines import files_of
+from dphist.files.formats import check_folder, check_table, write_table
+from dphist.files.outputs import check_outputs, write_text
 from dphist.ledger import DataSet, Ledger
-from dphist.outputs import check_outputs, write_text
-from dphist.publish.files import check_folder, check_table, files_of, write_table
 
 EVENTS = pa.table({"user": list(range(600)), "item": [f"i{n % 3}" for n in range(600)]})
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
@@ -99,7 +100,7 @@ def test_a_file_is_replaced_on_request_alone(folder: Path) -> None:
 
 
 def test_a_file_that_appears_in_the_meantime_is_not_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dphist.outputs.check_outputs", lambda *_, **__: None)
+    monkeypatch.setattr("dphist.files.outputs.check_outputs", lambda *_, **__: None)
     with pytest.raises(dp.InvalidParameter, match="which exists"):
         write_text("new", Path("old.json"))
     monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError(1, "no hard links here")))

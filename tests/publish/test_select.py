@@ -77,9 +77,9 @@ def test_a_count_beside_the_keys_is_found(tmp_path: Path) -> None:
 
 
 def write_again(table: pa.Table, metadata: dict[str, Any], path: Path) -> None:
-    from dphist.publish import files
+    from dphist.files import formats
 
-    files.write_table(table, metadata, path, inputs=(), overwrite=True)
+    formats.write_table(table, metadata, path, inputs=(), overwrite=True)
 
 
 def test_all_that_is_drawn_are_the_choice_and_the_selection() -> None:

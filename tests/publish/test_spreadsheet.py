@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dphist as dp
 from command_line import dphist
-from dphist.spreadsheet import ESCAPED, escaped, escaped_table, restored, restored_table
+from dphist.files.spreadsheet import ESCAPED, escaped, escaped_table, restored, restored_table
 
 FIRST = "=+-@\t\r\n＝＋－＠"
 SEEN = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2"

@@ -20,10 +20,10 @@ import dphist as dp
 from dphist.cli.app import app
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.errors import InvalidParameter
+from dphist.files.formats import write_table
 from dphist.noise import DiscreteLaplace
 from dphist.noise.tails import log_tail, log_two_tail
 from dphist.noise.testing import SeededEntropy
-from dphist.publish.files import write_table
 from dphist.run.job import prepare, privatise
 from dphist.run.release import Selection
 from dphist.run.totals import Totals, contradiction, estimated, half_width, published_values

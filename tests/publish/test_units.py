@@ -15,9 +15,9 @@ import pytest
 import dphist as dp
 from command_line import dphist
 from dphist.columns import Unit, not_protected, one_of, protected, split_name, split_unit, unit_of
+from dphist.files.formats import write_table
 from dphist.ledger import DataSet, Ledger
 from dphist.planning.plan import Plan
-from dphist.publish.files import write_table
 from dphist.run.explain import explain
 from dphist.run.job import prepare
 

@@ -21,9 +21,9 @@ import dphist as dp
 from dphist.cli.app import app
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.errors import InvalidParameter
+from dphist.files.digests import as_stored, seal, table_digest, without_content
+from dphist.files.formats import METADATA_KEY, sha256, sidecar, write_table
 from dphist.ledger import DataSet, Ledger
-from dphist.publish.digests import as_stored, seal, table_digest, without_content
-from dphist.publish.files import METADATA_KEY, sha256, sidecar, write_table
 from dphist.run.job import privatise
 from dphist.run.release import Selection
 from dphist.verification.state import NOT_KNOWN

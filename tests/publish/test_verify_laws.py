@@ -15,8 +15,8 @@ import pytest
 import sqlalchemy as sa
 
 import dphist as dp
+from dphist.files.formats import METADATA_KEY, write_table
 from dphist.ledger import DataSet, Ledger, database
-from dphist.publish.files import METADATA_KEY, write_table
 from dphist.run.release import Published
 from dphist.verification import verify as verification
 

@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dphist import cli, outputs
+from dphist import cli
+from dphist.files import formats, outputs
 from dphist.ledger import DataSet, Ledger
-from dphist.publish import files
 from dphist.run.job import Work
 from dphist.run.statistics import PrivateStatistic
 
@@ -95,7 +95,7 @@ def main() -> None:
     Path("keys.txt").write_text("".join(f"item number {n}\n" for n in range(1500)))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     for out in ("out.csv", "out.json", "out.parquet", "out.html"):
-        back = before(files, "write_table", lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, hard)))
+        back = before(formats, "write_table", lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, hard)))
         other = before(outputs, "replacements", lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, hard)))
         case(f"disk full {out}", [*RELEASE, *listed, *(["--report"] if out == "out.html" else ["-o"]), out])
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -105,7 +105,7 @@ def main() -> None:
     back = before(Work, "release", lambda: shutil.rmtree("outer"))
     case("folder removed", [*RELEASE, "-o", "outer/out.csv"])
     Path("outer").mkdir()
-    before(files, "_copy_as_text", lambda: shutil.rmtree("outer"))
+    before(formats, "_copy_as_text", lambda: shutil.rmtree("outer"))
     case("folder removed while it is written", [*RELEASE, "-o", "outer/out.csv"])
     before(Work, "release", without_the_ledger)
     case("ledger gone before the confirmation", [*RELEASE, "-o", "out.csv"])

@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import dphist as dp
-from dphist import cli, outputs
+from dphist import cli
 from dphist.cli import app
 from dphist.engines.duckdb import engine
+from dphist.files import locks, outputs
 from dphist.ledger import DataSet, Ledger
 from dphist.ledger.charge import Charge
-from dphist.publish import private_files
 from dphist.run.continual import STATE, Continual
 from dphist.run.job import Work
 from dphist.run.session import Session
@@ -241,9 +241,9 @@ MOMENTS: dict[str, tuple[str, Any, str, bool]] = {
     "confirmed": ("release", Charge, "confirm", True),
     "recorded, not noted": ("record", Ledger, "record", True),
     "round not stored": ("stream", State, "save", True),
-    "round stored": ("stream", private_files, "_sync_folder", True),
-    "query not reserved": ("session", private_files, "_fill", False),
-    "query reserved": ("session", private_files, "_sync_folder", True),
+    "round stored": ("stream", locks, "_sync_folder", True),
+    "query not reserved": ("session", locks, "_fill", False),
+    "query reserved": ("session", locks, "_sync_folder", True),
     "query counted": ("session", engine.DuckDBRecords, "histogram", True),
 }
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from command_line import Done, dphist
-from dphist import interruption
 from dphist.cli.output import say
+from dphist.files import interruption
 from dphist.ledger.charge import Receipt, stays_charged
 from dphist.words import printable
 

@@ -13,8 +13,8 @@ import pytest
 import dphist as dp
 from dphist.engines.duckdb.session import session
 from dphist.engines.query import PerformanceSettings
-from dphist.outputs import check_outputs, replacement
-from dphist.scratch import make_directory, private_directory, remove_dead
+from dphist.files.outputs import check_outputs, replacement
+from dphist.files.scratch import make_directory, private_directory, remove_dead
 
 
 def in_a_process(work: Callable[[], object]) -> int:

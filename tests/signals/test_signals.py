@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import dphist as dp
-from dphist.interruption import held, interruptible, raising, undone, watching
+from dphist.files.interruption import held, interruptible, raising, undone, watching
 from dphist.ledger import DataSet, Ledger
 
 TABLE = pa.table({"user": list(range(3000)), "item": [f"i{n % 3}" for n in range(3000)]})
@@ -43,7 +43,7 @@ def test_a_signal_while_modules_are_loaded(name: str, code: int) -> None:
 
 IN_A_SHELL = """
 import os, signal, sys, time
-from dphist.interruption import held, raising, watching
+from dphist.files.interruption import held, raising, watching
 with watching():
     for turn in range(2):
         with raising():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dphist.scratch import remove_dead
+from dphist.files.scratch import remove_dead
 
 MARK = b"SECRETMARK"
 SESSION = f"""

@@ -29,7 +29,7 @@ from dphist.engines.spark import pairs as spark_pairs
 from dphist.engines.spark import session as spark_settings
 from dphist.engines.spark.session import pinned, without_leaks
 from dphist.engines.spark.staging import Staging, new_staging, remove_all
-from dphist.scratch import PrivateDirectory
+from dphist.files.scratch import PrivateDirectory
 from spark_sessions import frame, session
 
 OPTIONS: dict[str, Any] = {"unit": "user", "epsilon": 1, "delta": 1e-6, "max_groups": 1}

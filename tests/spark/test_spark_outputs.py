@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dphist as dp
+from dphist.files.spreadsheet import escaped
 from dphist.ledger import DataSet, Ledger
-from dphist.spreadsheet import escaped
 from spark_sessions import frame
 
 KEYS = ["=1+1", "'=1+1", "-2", "@b", " =f", " g ", "h", "＝1"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from small_tables import plans_made_once
 
 import dphist as dp
-from dphist.interruption import account
+from dphist.files.interruption import account
 from dphist.ledger import DataSet, Ledger
 from dphist.privacy.composition import of_pure
 from dphist.run.job import Work

@@ -242,7 +242,7 @@ def test_answers_are_written_verified_and_reported(con: Any, tmp_path: Path) -> 
 
 
 def test_an_answer_that_claims_more_than_its_tables_fails(con: Any, tmp_path: Path) -> None:
-    from dphist.publish.digests import seal
+    from dphist.files.digests import seal
 
     answer = con.sql(f"{PRIVATE} COUNT(DISTINCT user_id) AS n FROM events; {PRIVATE} COUNT(*) AS n FROM events")
     answer.write(tmp_path / "a.json")

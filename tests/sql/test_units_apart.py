@@ -13,8 +13,8 @@ import pytest
 import dphist as dp
 from dphist.cli.answers import cost, spent
 from dphist.columns import joint_unit, kind_of
+from dphist.files.digests import seal
 from dphist.ledger import DataSet, Ledger
-from dphist.publish.digests import seal
 
 ROWS = pa.table({"id": [n % 500 for n in range(1_500)], "item": [f"i{n % 300}" for n in range(1_500)]})
 TABLES = {"people": ROWS, "visits": ROWS.slice(0), "things": ROWS}

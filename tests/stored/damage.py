@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dphist.publish.digests import seal
+from dphist.files.digests import seal
 from dphist.words import hash_of
 
 Place = tuple[str | int, ...]

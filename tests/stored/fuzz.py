@@ -30,8 +30,8 @@ from typer.testing import CliRunner
 
 import dphist as dp
 from dphist.cli.app import app
+from dphist.files.formats import METADATA_KEY, sha256
 from dphist.ledger import Ledger
-from dphist.publish.files import METADATA_KEY, sha256
 from dphist.run.stream import read_sealed, write_sealed
 from dphist.verification import verify  # noqa: F401, loaded once for all cases
 from dphist.verification.isolated import answer

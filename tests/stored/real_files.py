@@ -100,7 +100,7 @@ def make_releases(folder: Path) -> None:
 
 def make_folder(release: dp.Release, folder: Path, kind: str) -> None:
     """What Spark's writer leaves: parts of the table, and the metadata in a folder of its own."""
-    from dphist.publish.digests import without_content
+    from dphist.files.digests import without_content
 
     folder.mkdir()
     (folder / "_dphist").mkdir()

@@ -10,8 +10,8 @@ import pytest
 
 import dphist as dp
 from dphist.errors import InvalidParameter
+from dphist.files.locks import LockedFile
 from dphist.ledger import DataSet, Ledger
-from dphist.publish.private_files import LockedFile
 from dphist.run import session as sessions
 from dphist.run.stream import read_sealed, write_sealed
 

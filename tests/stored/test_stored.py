@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from real_files import PLANS
 
 import dphist as dp
-from dphist import stored
 from dphist.errors import InvalidParameter, UnusableLedger
+from dphist.files import stored
 from dphist.mechanisms import (
     GROUP_MECHANISMS,
     ContinualCounts,

@@ -23,12 +23,12 @@ from dphist.cli.app import app
 from dphist.cli.lists import streams
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.errors import InvalidParameter
+from dphist.files.formats import write_table
+from dphist.files.locks import locked
 from dphist.mechanisms import ContinualCounts
 from dphist.noise import DiscreteGaussian, RoundedGaussian
 from dphist.noise.testing import SeededEntropy
 from dphist.privacy.composition import smallest_std
-from dphist.publish.files import write_table
-from dphist.publish.private_files import locked
 from dphist.run.continual import STATE
 from dphist.run.stream import State, read_sealed, write_sealed
 from drawn_laws import recorded

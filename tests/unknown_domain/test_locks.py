@@ -19,7 +19,7 @@ from lock_child import RESULTS, add, obey, query, start_session, start_stream, u
 
 import dphist as dp
 from dphist.errors import DphistError, InvalidParameter
-from dphist.publish.private_files import creating, locked, replace_private
+from dphist.files.locks import creating, locked, replace_private
 
 QUERY = ["reading", "choosing", "before the first rename", "behind the first rename", "before the second rename",
          "behind the second rename"]  # fmt: skip

@@ -16,8 +16,8 @@ import dphist as dp
 from dphist.cli.app import app
 from dphist.cli.lists import sessions
 from dphist.errors import BudgetExceeded, InvalidParameter
+from dphist.files.locks import locked
 from dphist.mechanisms import Ranked
-from dphist.publish.private_files import locked
 from dphist.run.session import Account
 from dphist.words import hash_of
 

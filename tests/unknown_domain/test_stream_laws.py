@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import dphist as dp
 from dphist.engines.histogram import ContributionBounds, Histogram
-from dphist.publish.private_files import LockedFile
+from dphist.files.locks import LockedFile
 from dphist.run.stream import State
 from word_sources import drawn_from
 

@@ -21,8 +21,8 @@ from dphist.engines.duckdb.engine import DuckDBEngine, DuckDBRecords
 from dphist.engines.histogram import ContributionBounds, Histogram, largest_groups
 from dphist.engines.query import GroupByQuery, Key
 from dphist.errors import InvalidParameter
+from dphist.files.formats import write_table
 from dphist.planning.top_k import Method
-from dphist.publish.files import write_table
 
 BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6}
 

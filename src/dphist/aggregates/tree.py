@@ -21,7 +21,7 @@ from dphist.errors import InvalidParameter
 from dphist.noise import DiscreteLaplace, RoundedGaussian, sample
 from dphist.noise.laws import Law
 from dphist.privacy.search import edge
-from dphist.special import ndtri
+from dphist.privacy.special import ndtri
 
 Integers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dphist.interruption import watching
+from dphist.files.interruption import watching
 
 
 def main(*, last: bool = False) -> None:

@@ -17,9 +17,9 @@ from dphist.cli.commands import Commands, Registered
 from dphist.cli.options import option
 from dphist.cli.output import say
 from dphist.errors import DphistError, InvalidParameter
-from dphist.interruption import account
-from dphist.outputs import reason_of
-from dphist.scratch import remove_dead
+from dphist.files.interruption import account
+from dphist.files.outputs import reason_of
+from dphist.files.scratch import remove_dead
 from dphist.words import printable
 
 TRACEBACK: Final = "DPHIST_TRACEBACK"

@@ -14,7 +14,7 @@ from dphist.cli import options
 from dphist.cli.options import option
 from dphist.cli.output import Talk, print_json, say
 from dphist.errors import InvalidParameter
-from dphist.scratch import private_directory
+from dphist.files.scratch import private_directory
 
 
 def command(
@@ -44,9 +44,9 @@ def command(
     """
     from dphist.audit.run import audit
     from dphist.audit.tables import markdown, render, text
-    from dphist.outputs import check_outputs, write_text
+    from dphist.engines import files_of
+    from dphist.files.outputs import check_outputs, write_text
     from dphist.planning import Plan
-    from dphist.publish.files import files_of
 
     inputs = files_of(plan)
     check_outputs(report, inputs=inputs, overwrite=overwrite)

@@ -56,7 +56,7 @@ def command(
         return
     import dphist
     from dphist.demo import events
-    from dphist.outputs import check_outputs
+    from dphist.files.outputs import check_outputs
 
     target = report or REPORT
     replace = overwrite or report is None

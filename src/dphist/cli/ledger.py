@@ -13,7 +13,7 @@ from dphist.cli.options import option
 from dphist.cli.output import Talk, print_json, say, screen, show_table
 from dphist.columns import one_of, unit_in_words, unit_of
 from dphist.errors import InvalidParameter
-from dphist.interruption import UNCHARGED, account_for, held
+from dphist.files.interruption import UNCHARGED, account_for, held
 from dphist.planning.choices import ACCOUNTANTS
 from dphist.words import printable
 
@@ -245,7 +245,7 @@ def export(
 
     Example: dphist ledger export --ledger ledger.db --dataset events -o events-ledger.json
     """
-    from dphist.outputs import check_outputs, write_text
+    from dphist.files.outputs import check_outputs, write_text
 
     check_outputs(output, overwrite=overwrite)
     with _open(ledger) as opened:

@@ -12,7 +12,7 @@ from dphist.cli.options import argument, option
 from dphist.cli.output import Talk, at_most, paid, print_json, recorded, say, screen, show_table
 from dphist.cli.reading import files_to_read, reads
 from dphist.errors import InvalidParameter
-from dphist.interruption import first_output
+from dphist.files.interruption import first_output
 from dphist.planning.choices import METHODS
 from dphist.words import printable
 
@@ -81,13 +81,14 @@ def top_k(
     Example: dphist top-k events.parquet --unit user_id --by url --k 10 --epsilon 1 --delta 1e-8
     Example: dphist top-k events.parquet --unit user_id --by url --k 10 --method ranked --epsilon 1 --delta 1e-8 -o top.csv
     """
+    from dphist.engines import files_of
+    from dphist.files import formats
     from dphist.ledger.charge import stays_charged, telling
     from dphist.ledger.heads import check_heads
-    from dphist.publish import files
 
     budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "method": method}
     plan = dphist.plan_top_k(k=k, max_groups=max_groups, shortlist=shortlist, **budget)
-    files.check_table(output, report, inputs=files.files_of(source), overwrite=overwrite)
+    formats.check_table(output, report, inputs=files_of(source), overwrite=overwrite)
     if dry_run:
         if as_json:
             print_json({**budget, "k": k, "mechanism": plan.mechanism.parameters(), "guarantee": plan.guarantee})
@@ -320,9 +321,10 @@ def add(
 
     Example: dphist continual add stream monday.parquet --batch 2026-01-05
     """
-    from dphist.publish import files
+    from dphist.engines import files_of
+    from dphist.files import formats
 
-    files.check_table(output, report, inputs=(folder, *files.files_of(source)), overwrite=overwrite)
+    formats.check_table(output, report, inputs=(folder, *files_of(source)), overwrite=overwrite)
     opened = options.open_engine(engine, master=master, remote=remote)
     talk = Talk(quiet=quiet or as_json)
     records = files_to_read(source, reading)
@@ -349,9 +351,9 @@ def show_stream(
 
     Example: dphist continual show stream
     """
-    from dphist.publish import files
+    from dphist.files import formats
 
-    files.check_table(output, report, inputs=(folder,), overwrite=overwrite)
+    formats.check_table(output, report, inputs=(folder,), overwrite=overwrite)
     stream = dphist.Continual(folder)
     if batches:
         if as_json:

@@ -18,7 +18,7 @@ import typer
 
 from dphist.cli import progress
 from dphist.errors import DphistError
-from dphist.interruption import go_on, note_printed
+from dphist.files.interruption import go_on, note_printed
 from dphist.words import exactly, printable, rounded_down
 
 if TYPE_CHECKING:

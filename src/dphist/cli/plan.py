@@ -31,7 +31,7 @@ def command(
     Example: dphist plan --epsilon 1 --delta 1e-8 --keys country=AT,CH,DE
     """
     from dphist.explanations import in_short
-    from dphist.outputs import check_outputs
+    from dphist.files.outputs import check_outputs
 
     check_outputs(save, plot, inputs=[Path(name) for name in asked.get("keys", ())], overwrite=overwrite)
     if plot is not None:

@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 from typing import Final
 
-from dphist.interruption import undo_at_stop
+from dphist.files.interruption import undo_at_stop
 
 AFTER = 2.0
 """Seconds before the line appears."""

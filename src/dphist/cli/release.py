@@ -127,15 +127,15 @@ class Outputs:
 
     def check(self, engine: str, source: list[str], *inputs: object) -> None:
         """Refuse a run without a result, and files that may not be written."""
-        from dphist.engines import writes_folders
-        from dphist.publish import files
+        from dphist.engines import files_of, writes_folders
+        from dphist.files import formats
 
         seen = on_terminal() and not self.quiet and not self.as_json and self.rows != 0
         if self.unkept and not (self.explain or self.dry_run or seen):
             hint = "add -o out.parquet. Without it the table is shown on a terminal, and nowhere else."
             raise InvalidParameter("-o FILE or --report FILE", "neither", hint)
-        check = files.check_folder if writes_folders(engine) else files.check_table
-        check(self.table, self.report, inputs=files.files_of(source, *inputs), overwrite=self.overwrite)
+        check = formats.check_folder if writes_folders(engine) else formats.check_table
+        check(self.table, self.report, inputs=files_of(source, *inputs), overwrite=self.overwrite)
 
     def check_with(self, engine: Engine) -> None:
         """Refuse what only the engine can see."""

@@ -147,7 +147,8 @@ class Outputs:
 
     def check(self, statements: int, inputs: Sequence[object]) -> None:
         """Refuse files that may not be written, one for several answers, and a run that nobody would see anything of."""
-        from dphist.publish import files
+        from dphist.engines import files_of
+        from dphist.files import formats
 
         if self.quiet and not (self.table or self.report or self.dry_run or self.as_json):
             raise InvalidParameter("-o FILE or --report FILE with --quiet", "neither", "nobody would see the answer.")
@@ -155,9 +156,9 @@ class Outputs:
             if path is not None and statements > 1 and NUMBER not in str(path):
                 hint = f"for example {flag} {path.stem}-{NUMBER}{path.suffix}: each answer has its own."
                 raise InvalidParameter(f"{NUMBER} in {flag} for {statements} statements", str(path), hint)
-        read = files.files_of(*inputs)
+        read = files_of(*inputs)
         for number in range(1, statements + 1):
-            files.check_table(
+            formats.check_table(
                 _numbered(self.table, number), _numbered(self.report, number), inputs=read, overwrite=self.overwrite
             )
 
@@ -224,7 +225,7 @@ def read_query(query: str) -> tuple[str, str]:
     if query == "-":
         return _decoded(sys.stdin.buffer.read(MOST_BYTES + 1), "standard input"), "standard input"
     if query.lower().endswith(".sql") or os.path.isfile(query):
-        from dphist.stored import read_file
+        from dphist.files.stored import read_file
 
         return _decoded(read_file(Path(query), "a file of statements", MOST_BYTES), query), Path(query).name
     if query.strip() and not any(letter.isspace() for letter in query):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import glob
+import os
+from collections.abc import Iterable
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dphist.errors import InvalidParameter
@@ -28,9 +32,32 @@ def engine_named(name: str, options: EngineOptions, source: object = None) -> En
     return engine
 
 
-def input_files(source: object) -> tuple[str, ...]:
-    """The files behind a source that an engine can name: what no output may replace."""
-    return tuple(name for folder in FOLDERS for name in import_module(f"dphist.engines.{folder}").input_files(source))
+def files_of(*sources: object) -> tuple[Path, ...]:
+    """The files and folders of this machine behind sources, as far as they name any: what no output may replace."""
+    return tuple(path for source in sources for name in _names(source) for path in _expanded(name))
+
+
+def _names(source: object) -> Iterable[object]:
+    from dphist.engines.query import Files
+    from dphist.engines.relations import Derived
+
+    if isinstance(source, str | Path):
+        return (source,)
+    if isinstance(source, Files):
+        return source.paths
+    if isinstance(source, list | tuple):
+        return source
+    if isinstance(source, Derived):
+        return [name for table in source.tables.values() for name in _names(table)]
+    return [name for folder in FOLDERS for name in import_module(f"dphist.engines.{folder}").input_files(source)]
+
+
+def _expanded(name: object) -> Iterable[Path]:
+    from dphist.files.formats import local
+
+    if not isinstance(name, str | Path) or (here := local(str(name))) is None:
+        return ()
+    return (here,) if os.path.exists(here) else map(Path, glob.glob(str(here), recursive=True))
 
 
 def writes_folders(name: str) -> bool:

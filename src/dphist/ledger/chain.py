@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from dphist import stored
 from dphist.checks import Check
 from dphist.errors import UnusableLedger
+from dphist.files import stored
 from dphist.ledger.dataset import DataSet, Whole
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.filters import Amount

@@ -17,9 +17,9 @@ from pydantic import Field
 
 from dphist.checks import check_whole
 from dphist.errors import DphistError, EngineFailure, InvalidParameter, UnusableLedger
-from dphist.interruption import account_for, first_output, held, is_printed
+from dphist.files.interruption import account_for, first_output, held, is_printed
+from dphist.files.stored import build
 from dphist.planning.spends import Spend, advise
-from dphist.stored import build
 from dphist.words import hash_of, printable
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from dphist.errors import MissingExtra, UnusableLedger
-from dphist.outputs import near
-from dphist.stored import check_version
+from dphist.files.outputs import near
+from dphist.files.stored import check_version
 
 SCHEMA: Final = 3
 """The version of the tables and of the triggers that refuse to change, delete or replace entries."""

@@ -8,9 +8,10 @@ import unicodedata
 from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
-from dphist import checks, stored
+from dphist import checks
 from dphist.columns import Unit, unit_in_words, unit_of
 from dphist.errors import InvalidParameter, UnusableLedger
+from dphist.files import stored
 from dphist.ledger.accountant import price
 from dphist.mechanisms.base import LARGEST_EPSILON
 from dphist.privacy import filters

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dphist import stored
 from dphist.errors import DphistError, UnusableLedger
+from dphist.files import stored
+from dphist.files.formats import FOLDER_METADATA, METADATA_KEY, SIDECAR, sidecar
 from dphist.ledger.charge import Receipt
-from dphist.publish.files import FOLDER_METADATA, METADATA_KEY, SIDECAR, sidecar
 
 if TYPE_CHECKING:
     from dphist.ledger import Ledger

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from dphist import stored
 from dphist.checks import Check
 from dphist.columns import Unit, one_of
 from dphist.errors import BudgetExceeded, InvalidParameter, UnusableLedger
+from dphist.files import stored
 from dphist.ledger import chain, database
 from dphist.ledger.chain import Entry, Kind
 from dphist.ledger.dataset import DataSet, Protects, check_new_name, folded

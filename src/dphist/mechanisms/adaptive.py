@@ -32,7 +32,7 @@ from dphist.noise.laws import LARGEST_SCALE
 from dphist.privacy import adaptive as theory
 from dphist.privacy.events import ApproximateEvent, Event, GaussianEvent
 from dphist.privacy.gaussian import delta_gaussian, largest_mu, raise_for_rounding
-from dphist.special import ndtr, ndtri
+from dphist.privacy.special import ndtr, ndtri
 from dphist.words import enough, number
 
 if TYPE_CHECKING:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeAli
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist import checks, stored
+from dphist import checks
 from dphist.aggregates.measures import Measure, NoisyMeasure, squared_sensitivity
 from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
+from dphist.files import stored
 from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.tuning import Tuning
@@ -30,7 +31,7 @@ from dphist.noise.laws import Law
 from dphist.privacy import sparse_gaussian as gshm
 from dphist.privacy.events import ApproximateEvent, Event, ProfileEvent, PureEvent
 from dphist.privacy.search import edge
-from dphist.special import ndtr, ndtri
+from dphist.privacy.special import ndtr, ndtri
 from dphist.words import enough, number
 
 if TYPE_CHECKING:

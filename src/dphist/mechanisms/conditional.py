@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dphist.noise.tails import log_pmf, log_tail
-from dphist.special import log_ndtr, ndtr
+from dphist.privacy.special import log_ndtr, ndtr
 
 Floats: TypeAlias = NDArray[np.float64]
 Event: TypeAlias = Literal["more", "at least"]

@@ -18,7 +18,7 @@ from dphist.privacy.composition import delta_from_rho
 from dphist.privacy.events import ApproximateEvent, Event
 from dphist.privacy.gaussian import quantile_for_infinity
 from dphist.privacy.search import smallest_whole
-from dphist.special import ndtri
+from dphist.privacy.special import ndtri
 
 MOST_ROUNDS = 2**20
 NOISE_SHARES = (0.5, 0.65, 0.8, 0.9, 0.95)

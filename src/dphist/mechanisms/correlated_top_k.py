@@ -39,7 +39,7 @@ from dphist.noise import RoundedGaussian
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy.correlated_design import calibrate_with_base
 from dphist.privacy.events import ApproximateEvent, Event, GaussianEvent
-from dphist.special import ndtri
+from dphist.privacy.special import ndtri
 from dphist.words import number
 
 LATTICE_BITS = 12

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE
-from dphist.special import ndtr
+from dphist.privacy.special import ndtr
 
 if TYPE_CHECKING:
     from dphist.mechanisms.adaptive import AdaptiveGaussian

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dphist.errors import InvalidParameter
-from dphist.special import ndtr
+from dphist.privacy.special import ndtr
 
 # Between these two, block starts stay below 2^52 (exact in a float64) and the rounding shift below 2^47.
 SMALLEST_SCALE = Fraction(1, 1 << 40)

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dphist.errors import InvalidParameter
 from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, TruncatedDiscreteLaplace, whole_number
-from dphist.special import log_ndtr
+from dphist.privacy.special import log_ndtr
 
 DiscreteLaw: TypeAlias = DiscreteGaussian | DiscreteLaplace | TruncatedDiscreteLaplace
 _Floats: TypeAlias = NDArray[np.float64]

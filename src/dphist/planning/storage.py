@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dphist import stored
 from dphist.errors import InvalidParameter, InvalidPlan
+from dphist.files import stored
+from dphist.files.outputs import write_text
 from dphist.mechanisms import GROUP_MECHANISMS, GroupMechanism
-from dphist.outputs import write_text
 from dphist.planning.request import Request
 
 FORMAT: Final = "dphist-plan"

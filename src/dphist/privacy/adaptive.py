@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dphist.checks import proved
 from dphist.privacy.gaussian import delta_gaussian, raise_for_rounding
 from dphist.privacy.search import edge, worst_split
-from dphist.special import gammaln, log_ndtr, ndtr, ndtri_exp, xlog1py, xlogy
+from dphist.privacy.special import gammaln, log_ndtr, ndtr, ndtri_exp, xlog1py, xlogy
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

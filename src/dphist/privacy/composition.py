@@ -17,7 +17,7 @@ from dphist.checks import proved
 from dphist.errors import InvalidParameter, MissingExtra
 from dphist.privacy.gaussian import raise_for_rounding
 from dphist.privacy.search import edge, minimise, smallest
-from dphist.special import ndtri_exp
+from dphist.privacy.special import ndtri_exp
 
 MOST_RESPONSES = 64
 """`epsilon_of_losses` composes so many different pure epsilons as they are; the rest by their mu."""

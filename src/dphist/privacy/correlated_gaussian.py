@@ -31,7 +31,7 @@ from dphist.checks import proved
 from dphist.privacy import weaker
 from dphist.privacy.gaussian import ROUNDING, delta_gaussian, raise_for_rounding
 from dphist.privacy.search import worst_split
-from dphist.special import log_ndtr, ndtr, ndtri
+from dphist.privacy.special import log_ndtr, ndtr, ndtri
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dphist.checks import proved
 from dphist.privacy.search import bisect_floats
-from dphist.special import erfcx, ndtr, ndtri
+from dphist.privacy.special import erfcx, ndtr, ndtri
 
 Floats = NDArray[np.float64]
 

@@ -21,8 +21,8 @@ from dphist.checks import proved
 from dphist.errors import Infeasible
 from dphist.privacy.gaussian import delta_gaussian, largest_mu, quantile_for_infinity, raise_for_rounding
 from dphist.privacy.search import SPLIT_TOLERANCE, best_noise, smallest, worst_split
+from dphist.privacy.special import log_ndtr, ndtri
 from dphist.privacy.weaker import add_the_deltas, f_dp
-from dphist.special import log_ndtr, ndtri
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.special import gammaln
+from dphist.privacy.special import gammaln
 
 MOST_BARS = 256
 """A public limit on the bars of one unit: the exact profile sums over up to its square of cases."""

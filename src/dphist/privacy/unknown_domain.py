@@ -19,7 +19,7 @@ from dphist.checks import proved
 from dphist.privacy import sparse_gaussian
 from dphist.privacy.gaussian import delta_gaussian, raise_for_rounding
 from dphist.privacy.search import worst_split
-from dphist.special import erfcx, log_ndtr, ndtr
+from dphist.privacy.special import erfcx, log_ndtr, ndtr
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

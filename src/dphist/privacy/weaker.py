@@ -11,7 +11,7 @@ from dphist.checks import proved
 from dphist.errors import Infeasible
 from dphist.privacy.gaussian import ROUNDING, delta_gaussian, quantile_for_infinity, raise_for_rounding
 from dphist.privacy.search import worst_split
-from dphist.special import log_ndtr
+from dphist.privacy.special import log_ndtr
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -13,23 +13,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dphist import checks, notebook, systems
+from dphist import checks, notebook
 from dphist.columns import Unit, unit_of
+from dphist.engines import files_of
 from dphist.engines.base import Engine, Progress, row_order
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
-from dphist.interruption import UNCHARGED, account_for, undone
+from dphist.files import systems
+from dphist.files.interruption import UNCHARGED, account_for, undone
+from dphist.files.locks import LockedFile, check_single_name, creating, locked
+from dphist.files.outputs import as_path, check_companion
 from dphist.ledger.charge import charging, check_paid, receipt_of, terms_hash
 from dphist.ledger.heads import check_heads
 from dphist.mechanisms import ContinualCounts
 from dphist.mechanisms.continual import calibrate
-from dphist.outputs import as_path, check_companion
 from dphist.planning.describe import check_neighbours, layout
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.spends import Calibrated, Spend, spend_of_mechanism
-from dphist.publish.files import files_of
-from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
 from dphist.run.job import choose_engine
 from dphist.run.running import RunningCounts, facts, is_recorded
 from dphist.run.stream import State

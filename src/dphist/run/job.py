@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dphist.columns import Unit, parts_of, unit_in_words, unit_of
-from dphist.engines import engine_for
+from dphist.engines import engine_for, files_of
 from dphist.engines.base import (
     NOISING,
     ROUNDS,
@@ -45,7 +45,6 @@ from dphist.planning.options import (
     spelled_out,
 )
 from dphist.planning.spends import Spend, spend_of_plan
-from dphist.publish.files import files_of
 from dphist.run.choice import decide
 from dphist.run.counting import Trees, count
 from dphist.run.estimates import estimated_columns

@@ -19,7 +19,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from dphist.errors import InvalidParameter
-from dphist.outputs import near
+from dphist.files.outputs import near
 
 MOST_KEYS: Final = 10_000_000
 """Of a product or a query: what is larger is refused before it is built."""

@@ -20,17 +20,17 @@ from dphist.checks import MOST_GROUPS
 from dphist.columns import Unit, joint_unit
 from dphist.engines.base import Order
 from dphist.engines.query import NullKeys, parse_key
+from dphist.files.digests import VERSION
+from dphist.files.stored import validate
 from dphist.ledger.charge import Receipt
 from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Mechanism, Ranked
 from dphist.planning import Plan, storage
 from dphist.planning.counted import estimand, left_out, left_out_of_list, left_out_of_rounds, what_was_done
 from dphist.planning.describe import guarantee, rates, stream_guarantee
 from dphist.planning.top_k import TopKPlan
-from dphist.publish.digests import VERSION
 from dphist.run.chosen_bounds import ChosenBounds
 from dphist.run.totals import Estimate
 from dphist.run.withheld import Withheld, in_words
-from dphist.stored import validate
 from dphist.version import __version__
 from dphist.words import budget, rounded_up
 

@@ -20,18 +20,18 @@ from dphist.columns import Unit
 from dphist.engines.base import Order, StoredTable
 from dphist.engines.query import NullKeys
 from dphist.errors import InvalidParameter, MissingExtra
-from dphist.interruption import held, note_output, undone
+from dphist.files import formats
+from dphist.files.digests import without_content
+from dphist.files.interruption import held, note_output, undone
+from dphist.files.outputs import write_text
+from dphist.files.spreadsheet import ESCAPED
 from dphist.ledger.charge import Receipt
-from dphist.outputs import write_text
 from dphist.planning import Plan
-from dphist.publish import files
-from dphist.publish.digests import without_content
 from dphist.run.chosen_bounds import ChosenBounds
 from dphist.run.record import Record, ReleaseRecord
 from dphist.run.table import ORDERS
 from dphist.run.totals import Totals
 from dphist.run.withheld import Withheld
-from dphist.spreadsheet import ESCAPED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -274,7 +274,7 @@ class Published(ABC):
         """
         options: dict[str, Any] = {"inputs": self.inputs, "overwrite": overwrite, "raw_csv": raw_csv}
         if self.stored is None:
-            files.write_table(self.table, self.metadata(), Path(path), **options)
+            formats.write_table(self.table, self.metadata(), Path(path), **options)
         else:
             write_folder(self.stored, self.metadata(), str(path), **options)
 
@@ -411,12 +411,12 @@ def write_folder(
     raw_csv: bool = False,
 ) -> None:
     """Let an engine write a folder of files with the metadata in it. The one before it comes back if that fails."""
-    kind = files.format_of(Path(path))
-    files.check_folder(path, None, inputs=inputs, overwrite=overwrite)
-    escape = files.escapes(kind, raw_csv=raw_csv)
+    kind = formats.format_of(Path(path))
+    formats.check_folder(path, None, inputs=inputs, overwrite=overwrite)
+    escape = formats.escapes(kind, raw_csv=raw_csv)
     text = json.dumps(without_content({**metadata, **({ESCAPED: True} if escape else {})}), allow_nan=False)
-    with out_of_the_way(files.local(path)):
-        table.save(path, kind, text, files.FOLDER_METADATA, escape=escape)
+    with out_of_the_way(formats.local(path)):
+        table.save(path, kind, text, formats.FOLDER_METADATA, escape=escape)
 
 
 @contextmanager

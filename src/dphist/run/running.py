@@ -11,13 +11,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dphist import stored
 from dphist.columns import unit_in_words, unit_of
 from dphist.errors import InvalidParameter
+from dphist.files import stored
+from dphist.files.locks import remove_partial, replace_private
 from dphist.ledger.charge import Receipt
 from dphist.mechanisms import ContinualCounts
 from dphist.planning.describe import stream_guarantee
-from dphist.publish.private_files import remove_partial, replace_private
 from dphist.run.record import StreamRecord, names_of
 from dphist.run.release import Published
 from dphist.run.stream import read_sealed, write_sealed

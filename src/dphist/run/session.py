@@ -15,12 +15,15 @@ from typing import Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 
-from dphist import checks, notebook, stored
+from dphist import checks, notebook
 from dphist.columns import Unit, unit_in_words, unit_of
 from dphist.engines.base import Engine, Progress
 from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import BudgetExceeded, InvalidParameter
+from dphist.files import stored
+from dphist.files.locks import LockedFile, check_single_name, creating, locked
+from dphist.files.outputs import as_path, near
 from dphist.ledger.charge import (
     Receipt,
     charging,
@@ -32,10 +35,8 @@ from dphist.ledger.charge import (
 from dphist.ledger.heads import check_heads
 from dphist.mechanisms import Ranked
 from dphist.mechanisms.ranked import calibrate
-from dphist.outputs import as_path, near
 from dphist.planning.describe import check_neighbours, layout, sentence
 from dphist.planning.spends import Calibrated, Spend, spend_of_mechanism
-from dphist.publish.private_files import LockedFile, check_single_name, creating, locked
 from dphist.run.job import choose_engine
 from dphist.words import hash_of, number
 

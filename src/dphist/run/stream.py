@@ -23,14 +23,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dphist import checks, stored
+from dphist import checks
 from dphist.columns import Unit
 from dphist.engines.query import GroupByQuery, NullKeys, parse_key
 from dphist.errors import InvalidParameter
+from dphist.files import stored
+from dphist.files.locks import LockedFile
+from dphist.files.outputs import near
+from dphist.files.systems import no_core_dumps
 from dphist.ledger.charge import Receipt
-from dphist.outputs import near
-from dphist.publish.private_files import LockedFile
-from dphist.systems import no_core_dumps
 
 Integers = NDArray[np.int64]
 _COUNT, _ADDED, _PLACE = "count", "added", "place"

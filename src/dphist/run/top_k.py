@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dphist.columns import Unit, unit_of
+from dphist.engines import files_of
 from dphist.engines.base import NOISING, Engine, Progress, Records, row_order, silent
 from dphist.engines.histogram import ContributionBounds, Histogram, largest_groups
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
@@ -20,7 +21,6 @@ from dphist.mechanisms.base import ListMechanism
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.planning.spends import spend_of_top_k
 from dphist.planning.top_k import Method, TopKPlan, plan_top_k
-from dphist.publish.files import files_of
 from dphist.run.job import choose_engine
 from dphist.run.record import TopKRecord
 from dphist.run.release import Published

@@ -19,7 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from dphist.publish.digests import FILE, seal
+from dphist.files.digests import FILE, seal
 from dphist.show.charts import Chart, share_bar
 from dphist.show.report import Appendix, Content, Fact, capital
 from dphist.show.table import Table

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dphist.errors import Infeasible, InvalidParameter, MissingExtra
+from dphist.files.outputs import check_outputs, replacement
 from dphist.mechanisms import GroupMechanism, Mechanism
-from dphist.outputs import check_outputs, replacement
 from dphist.planning import Plan, Request
 from dphist.planning.describe import title
 

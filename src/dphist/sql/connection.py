@@ -16,12 +16,11 @@ from sqlglot import exp
 
 from dphist import checks
 from dphist.columns import kind_in_words, kind_of
-from dphist.engines import engine_for
+from dphist.engines import engine_for, files_of
 from dphist.engines.base import Engine, Progress
 from dphist.engines.query import EngineOptions, PerformanceSettings
 from dphist.engines.relations import Derived
 from dphist.errors import InvalidParameter
-from dphist.publish.files import files_of
 from dphist.run.answer import Answer
 from dphist.run.job import Job, prepare, prepare_selection
 from dphist.sql.names import Definition, Scope, Table, doubtful, tables_of

@@ -11,10 +11,10 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from dphist.columns import quoted
+from dphist.engines import files_of
 from dphist.engines.query import Files, parse_unit
 from dphist.engines.relations import Relation
 from dphist.errors import InvalidParameter
-from dphist.publish.files import files_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,15 +16,15 @@ import pyarrow as pa
 
 from dphist.checks import Check, check_share
 from dphist.errors import DphistError, InvalidParameter
+from dphist.files.digests import DIGEST, FILE, TABLE
+from dphist.files.spreadsheet import ESCAPED
 from dphist.ledger.charge import terms_hash
 from dphist.planning import Plan
 from dphist.planning.spends import Calibrated, Spend, spend_of_mechanism, spend_of_plan, spend_of_top_k
-from dphist.publish.digests import DIGEST, FILE, TABLE
 from dphist.run.chosen_bounds import ChosenBounds
 from dphist.run.record import AnswerRecord, ReleaseRecord, StreamRecord, TopKRecord
 from dphist.run.table import check_form
 from dphist.run.totals import Estimate, contradiction, estimated
-from dphist.spreadsheet import ESCAPED
 from dphist.verification.stored import Stored
 from dphist.verification.tables import CLOSE, check_list, check_running_counts, check_table, skipped
 from dphist.version import __version__

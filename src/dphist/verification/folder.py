@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dphist.errors import DphistError, EngineFailure, InvalidParameter, UnusableLedger
-from dphist.outputs import reason_of
-from dphist.publish.files import FOLDER_METADATA, SIDECAR
+from dphist.files.formats import FOLDER_METADATA, SIDECAR
+from dphist.files.outputs import reason_of
 from dphist.show.page import PAGES
 from dphist.verification.isolated import verify_apart
 from dphist.verification.state import INTACT, PAID, UNPAID, UNREADABLE, State, check_head

@@ -14,9 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from dphist import errors, systems
+from dphist import errors
 from dphist.checks import Check
 from dphist.errors import DphistError, EngineFailure, InvalidParameter
+from dphist.files import systems
 from dphist.verification.state import Checks
 
 _START: Final = (

@@ -16,11 +16,11 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from dphist.errors import InvalidParameter
-from dphist.outputs import near
-from dphist.publish.files import FOLDER_METADATA, METADATA_KEY, format_of, sidecar
+from dphist.files.formats import FOLDER_METADATA, METADATA_KEY, format_of, sidecar
+from dphist.files.outputs import near
+from dphist.files.spreadsheet import ESCAPED, escaped, restored_table
+from dphist.files.stored import MOST_BYTES, parse
 from dphist.show.page import PAGES, metadata_in
-from dphist.spreadsheet import ESCAPED, escaped, restored_table
-from dphist.stored import MOST_BYTES, parse
 
 _CSV_BLOCK: Final = 64 << 20
 """A row of sixteen quoted keys of 65,536 bytes has to fit."""

@@ -13,12 +13,12 @@ import pyarrow as pa
 from dphist.checks import Check
 from dphist.columns import unit_in_words
 from dphist.errors import DphistError, InvalidParameter
+from dphist.files.digests import DIGEST, FILE, TABLE, VERSION, digest_of, table_digest
+from dphist.files.formats import sha256, sidecar
+from dphist.files.stored import check_version
 from dphist.planning.spends import Spend
-from dphist.publish.digests import DIGEST, FILE, TABLE, VERSION, digest_of, table_digest
-from dphist.publish.files import sha256, sidecar
 from dphist.run.record import Charged
 from dphist.show.page import is_as_written
-from dphist.stored import check_version
 from dphist.verification.claims import (
     Findings,
     check_answer,

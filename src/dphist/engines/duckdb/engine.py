@@ -52,7 +52,7 @@ from dphist.engines.sql import (
     steps_names,
     trees_of,
 )
-from dphist.interruption import interruptible
+from dphist.files.interruption import interruptible
 
 if TYPE_CHECKING:
     from dphist.engines.duckdb.pairs import DuckDBPairs

@@ -40,7 +40,7 @@ from dphist.engines.sql import (
     trees_of,
 )
 from dphist.errors import InvalidParameter
-from dphist.interruption import interruptible
+from dphist.files.interruption import interruptible
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, MOST_RELEASED, NORM_BITS, WEIGHT_BITS
 
 MEMORY_SHARE: Final = 0.4

@@ -27,9 +27,9 @@ import pyarrow as pa
 from dphist.engines.duckdb.sources import quote_text
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import DphistError, EngineFailure, InvalidParameter
-from dphist.interruption import interruptible
-from dphist.scratch import private_directory
-from dphist.systems import no_core_dumps
+from dphist.files.interruption import interruptible
+from dphist.files.scratch import private_directory
+from dphist.files.systems import no_core_dumps
 
 _T = TypeVar("_T")
 

@@ -28,7 +28,7 @@ from dphist.engines.frames import Arrow, as_arrow
 from dphist.engines.lines import CsvFormat, check_no_array, csv_batches, first_line, json_lines
 from dphist.engines.query import Files, Format
 from dphist.errors import InvalidParameter, UnreadableSource
-from dphist.outputs import near
+from dphist.files.outputs import near
 from dphist.words import did_you_mean
 
 SOURCE: Final = "source"

@@ -33,8 +33,8 @@ from dphist.engines.histogram import NO_BOUNDS, ContributionBounds
 from dphist.engines.spark.engine import SparkRecords, check_elsewhere
 from dphist.engines.spark.session import without_leaks
 from dphist.engines.spark.staging import COMMITTER, Staging, delete_here
+from dphist.files.spreadsheet import MARK, RISKY, escaped
 from dphist.noise.entropy import SystemEntropy, allow_test_entropy, current_source, drawing_from
-from dphist.spreadsheet import MARK, RISKY, escaped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

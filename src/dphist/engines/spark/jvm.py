@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 from dphist.engines.spark.session import without_leaks
 from dphist.engines.spark.staging import delete_here
 from dphist.errors import InvalidParameter
-from dphist.interruption import held, undo_at_stop
-from dphist.scratch import PrivateDirectory, make_directory
-from dphist.systems import no_core_dumps
+from dphist.files.interruption import held, undo_at_stop
+from dphist.files.scratch import PrivateDirectory, make_directory
+from dphist.files.systems import no_core_dumps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dphist.engines.reading import Share
 from dphist.errors import DphistError, EngineFailure
-from dphist.systems import no_core_dumps
+from dphist.files.systems import no_core_dumps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

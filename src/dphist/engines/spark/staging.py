@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 from dphist.engines.base import fresh
 from dphist.engines.spark.session import is_connect, without_leaks
 from dphist.errors import EngineFailure, InvalidParameter
-from dphist.interruption import held, interruptible, undo_at_stop
-from dphist.scratch import PrivateDirectory, make_directory
+from dphist.files.interruption import held, interruptible, undo_at_stop
+from dphist.files.scratch import PrivateDirectory, make_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

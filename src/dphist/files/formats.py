@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import glob
 import hashlib
 import json
 import os
@@ -17,13 +16,10 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dphist.engines import input_files
-from dphist.engines.query import Files
-from dphist.engines.relations import Derived
 from dphist.errors import InvalidParameter
-from dphist.outputs import OTHER_NAME, OVERWRITE, check_outputs, check_precious, replacements
-from dphist.publish.digests import FILE, seal, with_content
-from dphist.spreadsheet import ESCAPED, escaped_table
+from dphist.files.digests import FILE, seal, with_content
+from dphist.files.outputs import OTHER_NAME, OVERWRITE, check_outputs, check_precious, replacements
+from dphist.files.spreadsheet import ESCAPED, escaped_table
 
 METADATA_KEY: Final = b"dphist"
 FOLDER_METADATA: Final = "_dphist"
@@ -47,29 +43,6 @@ def format_of(path: Path) -> str:
 def sidecar(path: Path) -> Path:
     """Where the metadata of a file is written beside it."""
     return path.with_name(path.name + SIDECAR)
-
-
-def files_of(*sources: object) -> tuple[Path, ...]:
-    """The files and folders of this machine behind sources, as far as they name any: what no output may replace."""
-    return tuple(path for source in sources for name in _names(source) for path in _expanded(name))
-
-
-def _names(source: object) -> Iterable[object]:
-    if isinstance(source, str | Path):
-        return (source,)
-    if isinstance(source, Files):
-        return source.paths
-    if isinstance(source, list | tuple):
-        return source
-    if isinstance(source, Derived):
-        return [name for table in source.tables.values() for name in _names(table)]
-    return input_files(source)
-
-
-def _expanded(name: object) -> Iterable[Path]:
-    if not isinstance(name, str | Path) or (here := local(str(name))) is None:
-        return ()
-    return (here,) if os.path.exists(here) else map(Path, glob.glob(str(here), recursive=True))
 
 
 def local(address: str) -> Path | None:

@@ -20,10 +20,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
-from dphist import systems
 from dphist.errors import InvalidParameter
-from dphist.interruption import held, note_output
-from dphist.scratch import private_directory
+from dphist.files import systems
+from dphist.files.interruption import held, note_output
+from dphist.files.scratch import private_directory
 
 OVERWRITE: Final = "choose another name, or add --overwrite (overwrite=True in Python)."
 OTHER_NAME: Final = "choose another name."

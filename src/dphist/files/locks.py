@@ -18,10 +18,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from dphist import systems
 from dphist.errors import InvalidParameter
-from dphist.interruption import held, undone
-from dphist.outputs import check_companion
+from dphist.files import systems
+from dphist.files.interruption import held, undone
+from dphist.files.outputs import check_companion
 
 Write = Callable[[BinaryIO], object]
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dphist import systems
-from dphist.interruption import undone
+from dphist.files import systems
+from dphist.files.interruption import undone
 
 PREFIX: Final = "dphist-private-"
 _LOCK: Final = ".dphist-lock"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dphist.errors import InvalidParameter
-from dphist.outputs import near
+from dphist.files.outputs import near
 from dphist.version import __version__
 from dphist.words import canonical
 

@@ -1,1 +1,0 @@
-"""What is written: files of a table, digests, private files."""
