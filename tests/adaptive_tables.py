@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist.aggregates.measures import NoisyMeasure
-from dphist.engines.base import Groups, LocalGroups
+from dphist.engines.base import Groups
+from dphist.engines.groups import LocalGroups
 from dphist.engines.memory import MemoryPairs, no_keys
 from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.adaptive import AdaptiveGaussian

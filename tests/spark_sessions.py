@@ -21,7 +21,7 @@ import pyarrow as pa
 from dphist.engines.base import Engine, Progress, Records
 from dphist.engines.query import GroupByQuery
 from dphist.engines.spark.engine import SparkEngine
-from dphist.engines.spark.sources import frame_of
+from dphist.engines.spark.source import frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

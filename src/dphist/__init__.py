@@ -16,7 +16,8 @@ from dphist.errors import (
 from dphist.version import __version__
 
 if TYPE_CHECKING:
-    from dphist.engines.query import Files, PerformanceSettings
+    from dphist.engines.query import PerformanceSettings
+    from dphist.engines.source import Files
     from dphist.engines.spark.engine import SparkEngine
     from dphist.ledger import DataSet, Ledger
     from dphist.mechanisms import (
@@ -100,7 +101,7 @@ _LAZY = {
     "Continual": "dphist.run.continual",
     "CorrelatedGaussian": "dphist.mechanisms",
     "DataSet": "dphist.ledger",
-    "Files": "dphist.engines.query",
+    "Files": "dphist.engines.source",
     "GaussianRecords": "dphist.mechanisms",
     "KnownGroups": "dphist.mechanisms",
     "LaplaceRecords": "dphist.mechanisms",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from adaptive_tables import codes_of, counted, draw_sample, loose, rounds, table, zipf
 from dphist.aggregates.measures import Lattice, Measure, NoisyMeasure
 from dphist.engines import memory as adaptive_pairs
-from dphist.engines.base import LocalGroups
+from dphist.engines.groups import LocalGroups
 from dphist.engines.memory import (
     MemoryPairs,
     bucket,

@@ -23,8 +23,8 @@ from terminals import listening, on_terminal
 import dphist as dp
 from dphist.cli import progress
 from dphist.cli.output import Talk
-from dphist.engines.base import BOUNDING, NOISING, READING
-from dphist.engines.reading import InputBytes, Reading, bytes_read
+from dphist.engines.base import BOUNDING, NOISING, READING, Reading
+from dphist.engines.duckdb.source import InputBytes, bytes_read
 
 ROWS = 20_000
 EVENTS = pa.table(
@@ -238,6 +238,6 @@ def test_a_table_in_memory_has_phases_alone() -> None:
 
 
 def test_where_the_system_counts_nothing_no_share_is_told(monkeypatch: pytest.MonkeyPatch, sources: Path) -> None:
-    monkeypatch.setattr("dphist.engines.reading.Path.read_text", lambda _: "nothing")
+    monkeypatch.setattr("dphist.engines.duckdb.source.Path.read_text", lambda _: "nothing")
     assert bytes_read() is None
     assert InputBytes([(str(sources / "events.csv"), ["user"])]).share() is None

@@ -12,7 +12,7 @@ from terminals import on_terminal
 
 import dphist as dp
 from command_line import dphist
-from dphist.engines.query import ENCODINGS as KNOWN
+from dphist.engines.source import ENCODINGS as KNOWN
 from dphist.planning.choices import ENCODINGS
 
 FLAGS = {"--delimiter", "--encoding", "--type", "--null", "--no-header"}

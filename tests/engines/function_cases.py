@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from function_values import CONSTANTS, PLAINER, PLAINEST, SYNTAX_SQL, TYPES, VALUES
 
-from dphist.engines.duckdb.types import LONGEST_KEY
+from dphist.engines.expressions import LONGEST_KEY
 from dphist.engines.functions import CASTS, FUNCTIONS, Function
 
 _PLAIN: Final = "text|number|boolean|date|time|timestamp|interval|uuid"

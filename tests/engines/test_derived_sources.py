@@ -18,13 +18,12 @@ from relation_oracle import engine_rows, exact_total
 import dphist as dp
 from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines import engine_for, files_of
-from dphist.engines.base import BOUNDING
+from dphist.engines.base import BOUNDING, Reading
 from dphist.engines.duckdb.derived import public_rows
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.histogram import ContributionBounds
 from dphist.engines.parser import read_expression
-from dphist.engines.query import EngineOptions, Files, GroupByQuery, Key, PerformanceSettings
-from dphist.engines.reading import Reading
+from dphist.engines.query import EngineOptions, GroupByQuery, Key, PerformanceSettings
 from dphist.engines.relations import (
     Combine,
     Derived,
@@ -41,6 +40,7 @@ from dphist.engines.relations import (
     Values,
     owner,
 )
+from dphist.engines.source import Files
 from dphist.errors import InvalidParameter, UnreadableSource
 
 ENGINE = DuckDBEngine()

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from dphist.aggregates.measures import Measure
 from dphist.engines.base import Engine
 from dphist.engines.distinct import explained_sql
-from dphist.engines.duckdb.distinct import count_distinct
 from dphist.engines.duckdb.engine import DuckDBDialect, DuckDBEngine
+from dphist.engines.duckdb.pairs import count_distinct
 from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.spark.engine import SparkDialect

@@ -12,9 +12,9 @@ import pytest
 from engine_oracle import MASK, Engine, Groups, Record, every_engine, expected, groups_of, quick, samples, table
 
 from dphist.aggregates.measures import Lattice, Measure
-from dphist.engines.base import in_order, local_groups, row_order
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.duckdb.types import check_unit
+from dphist.engines.groups import in_order, local_groups, row_order
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, Key, parse_key
 from dphist.errors import InvalidParameter

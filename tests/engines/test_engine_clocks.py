@@ -12,7 +12,8 @@ from engine_oracle import Engine, every_engine, groups_of, quick
 
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.histogram import ContributionBounds
-from dphist.engines.query import Files, GroupByQuery, Key
+from dphist.engines.query import GroupByQuery, Key
+from dphist.engines.source import Files
 from dphist.errors import InvalidParameter
 
 ONE = ContributionBounds(1)

@@ -12,7 +12,7 @@ import pytest
 from engine_oracle import Engine, every_engine
 
 from dphist.engines.duckdb.engine import DuckDBEngine
-from dphist.engines.query import Files
+from dphist.engines.source import Files
 from dphist.errors import UnreadableSource
 
 NAMES = ["user", 'a"b', "x; DROP TABLE y", "SELECT", "unit", "two\nlines"]

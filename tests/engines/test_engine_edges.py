@@ -12,7 +12,7 @@ import pytest
 from engine_oracle import Engine, every_engine, groups_of
 
 from dphist.engines.duckdb.engine import DuckDBEngine
-from dphist.engines.duckdb.sources import attach
+from dphist.engines.duckdb.source import attach
 from dphist.engines.histogram import ContributionBounds
 from dphist.engines.parser import LONGEST_EXPRESSION, read_expression
 from dphist.engines.query import EngineOptions, GroupByQuery, Key, PerformanceSettings

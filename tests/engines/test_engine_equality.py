@@ -24,7 +24,8 @@ from engine_oracle import Engine, every_engine
 import dphist as dp
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.histogram import ContributionBounds
-from dphist.engines.query import Files, GroupByQuery, Key, parse_key
+from dphist.engines.query import GroupByQuery, Key, parse_key
+from dphist.engines.source import Files
 from dphist.errors import DphistError, UnreadableSource
 
 NAN = float("nan")

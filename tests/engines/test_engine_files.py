@@ -25,9 +25,10 @@ from engine_oracle import (
 )
 
 import dphist as dp
-from dphist.engines.duckdb.sources import SOURCE, attach
+from dphist.engines.duckdb.source import SOURCE, attach
 from dphist.engines.histogram import ContributionBounds
-from dphist.engines.query import Files, GroupByQuery, parse_key
+from dphist.engines.query import GroupByQuery, parse_key
+from dphist.engines.source import Files
 from dphist.errors import InvalidParameter, UnreadableSource
 
 RECORDS = [

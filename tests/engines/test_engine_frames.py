@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.frames import readable
 from dphist.engines.histogram import ContributionBounds
-from dphist.engines.query import Files, GroupByQuery, Key, parse_key
+from dphist.engines.query import GroupByQuery, Key, parse_key
+from dphist.engines.source import Files
 from dphist.errors import InvalidParameter, UnreadableSource
 
 ENGINE = DuckDBEngine()

@@ -15,7 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dphist.engines import lines
-from dphist.engines.lines import CsvFormat, check_no_array, csv_batches, first_line, json_lines
+from dphist.engines.lines import check_no_array, csv_batches, first_line, json_lines
+from dphist.engines.source import CsvFormat
 from dphist.errors import UnreadableSource
 from example_numbers import some
 

@@ -14,11 +14,10 @@ import pytest
 from engine_oracle import groups_of
 
 import dphist as dp
-from dphist.engines.duckdb import sources
+from dphist.engines.duckdb import source as sources
 from dphist.engines.duckdb.engine import DuckDBEngine
-from dphist.engines.duckdb.pages import Pages, _struct, fit, pages_of, rows_at_a_time
-from dphist.engines.duckdb.parquet import readable_parquet
-from dphist.engines.duckdb.types import LONGEST_KEY, LONGEST_LIST
+from dphist.engines.duckdb.parquet import Pages, _struct, fit, pages_of, readable_parquet, rows_at_a_time
+from dphist.engines.expressions import LONGEST_KEY, LONGEST_LIST
 from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, parse_key
 from dphist.errors import UnreadableSource

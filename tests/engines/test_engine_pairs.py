@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from dphist.aggregates.measures import Lattice, Measure
-from dphist.engines.base import Integers, LocalGroups
+from dphist.engines.base import Integers
+from dphist.engines.groups import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, Key
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE

@@ -18,7 +18,8 @@ from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines.base import BOUNDING, READING, SKETCHING
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.histogram import ContributionBounds
-from dphist.engines.query import Files, GroupByQuery, Key, PerformanceSettings, parse_key
+from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, parse_key
+from dphist.engines.source import Files
 from dphist.errors import EngineFailure, InvalidParameter, UnreadableSource
 
 ENGINE = DuckDBEngine()
@@ -350,7 +351,7 @@ def test_progress_names_phases_only(tmp_path: Path) -> None:
 
 def test_a_run_touches_no_other_file_and_no_network(tmp_path: Path) -> None:
     """What an expression could reach if the checks had a hole: the connection itself is shut."""
-    from dphist.engines.duckdb.resolve import resolve
+    from dphist.engines.duckdb.engine import resolve
     from dphist.engines.duckdb.session import session
 
     path = tmp_path / "x.parquet"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dphist.engines.spark.jvm import LOCAL, check_local, private_directories, told
+from dphist.engines.spark.session import LOCAL, check_local, private_directories, told
 from dphist.errors import InvalidParameter
 from dphist.files.scratch import remove_dead
 

@@ -23,9 +23,10 @@ from dphist.aggregates.tree import Bins, Tree, noisy_quantiles
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.duckdb.session import leave_room, memory_limit
 from dphist.engines.histogram import ContributionBounds
-from dphist.engines.lines import CsvFormat, first_line
+from dphist.engines.lines import first_line
 from dphist.engines.query import GroupByQuery, Key
-from dphist.engines.spark.sources import fields_of
+from dphist.engines.source import CsvFormat
+from dphist.engines.spark.source import fields_of
 from dphist.engines.spark.types import _is_short, guarded, short
 from dphist.engines.sums import exact_total
 from dphist.files.formats import SIDECAR
@@ -121,7 +122,7 @@ def test_sums_of_sums_of_values_of_any_size_end_at_the_largest(value: float) -> 
 @pytest.mark.parametrize(("limit", "fits"), [(4, True), (3, False)])
 def test_an_election_has_room_for_so_many_values(monkeypatch: pytest.MonkeyPatch, limit: int, fits: bool) -> None:
     """Three units with two values each, of which each may have one."""
-    monkeypatch.setattr("dphist.engines.duckdb.distinct.MOST_RELEASED", limit)
+    monkeypatch.setattr("dphist.engines.duckdb.pairs.MOST_RELEASED", limit)
     table = pa.table({"u": [1, 1, 2, 2, 3, 3], "k": ["a"] * 6, "n": [1.0, 2.0] * 3})
     query = GroupByQuery("u", (Key("k"),), (Measure("distinct", "n", 0, 1),))
     with nullcontext() if fits else pytest.raises(dp.InvalidParameter, match=r"fewer than 2\^31"):

@@ -27,7 +27,8 @@ from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.histogram import ContributionBounds
 from dphist.engines.literals import format_of, pattern, short
 from dphist.engines.parser import read_expression
-from dphist.engines.query import Files, GroupByQuery, Key, PerformanceSettings, memory_beside_python
+from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, memory_beside_python
+from dphist.engines.source import Files
 from dphist.errors import DphistError
 from dphist.files import stored
 from dphist.ledger.accountant import price

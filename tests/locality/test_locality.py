@@ -24,7 +24,8 @@ from record_expressions import EXPRESSIONS
 from writers import WRITERS, Writer
 
 from dphist.aggregates.measures import Lattice, Measure
-from dphist.engines.query import Files, PerformanceSettings
+from dphist.engines.query import PerformanceSettings
+from dphist.engines.source import Files
 
 ALONE, SEVERAL, REMOVED, SETTINGS = 6, 2, 4, 3
 """Examples of each property: five, eight, three, and three or four runs of the engine each."""

@@ -26,8 +26,8 @@ from oracle import tag_of, values_of
 from record_expressions import Value
 
 from dphist.engines.parser import read_expression
-from dphist.engines.query import Files
 from dphist.engines.relations import Combine, Derived, Filter, Join, Scan, Values
+from dphist.engines.source import Files
 
 Write = Callable[[pa.Table, Path], Any]
 See = Callable[[pa.Table], pa.Table]

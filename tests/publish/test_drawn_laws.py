@@ -18,7 +18,7 @@ from scipy.stats import norm
 
 import dphist as dp
 from dphist.aggregates.base import Aggregate
-from dphist.engines.base import local_groups
+from dphist.engines.groups import local_groups
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.ledger.accountant import price
 from dphist.mechanisms.base import enforce_sparsity

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 import dphist as dp
 from dphist.aggregates.measures import LARGEST_SUM
-from dphist.engines.base import LocalGroups, local_groups
 from dphist.engines.duckdb.engine import DuckDBRecords
 from dphist.engines.duckdb.pairs import DuckDBPairs
+from dphist.engines.groups import LocalGroups, local_groups
 from dphist.engines.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.mechanisms import CorrelatedGaussian, GroupMechanism
 from dphist.mechanisms.base import Kept

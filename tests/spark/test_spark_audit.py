@@ -14,7 +14,6 @@ from dphist.audit import attacks, bounding, broken, claims
 from dphist.audit.judge import attack
 from dphist.audit.run import audit, judge, what_is_attacked
 from dphist.cli.app import app
-from dphist.engines.spark import engine as spark_engine
 from spark_sessions import session
 
 ALPHA = 1e-6
@@ -82,7 +81,7 @@ def test_what_is_broken_is_caught(name: str) -> None:
 
 @pytest.mark.cluster
 def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_engine, "open_session", lambda *_: engine())
+    monkeypatch.setattr("dphist.engines.spark.session.open_session", lambda *_: engine().spark)
     done = CliRunner().invoke(app, ["audit", "--engine", "spark", "--mechanism", "discrete-gaussian", "--json"])
     found: dict[str, Any] = json.loads(done.stdout)
     assert (found["engine"], found["passed"], len(found["findings"])) == ("spark", True, 2)

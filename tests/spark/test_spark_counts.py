@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from dphist.aggregates.measures import Lattice, Measure
-from dphist.engines.base import Arrays, LocalGroups, Rows
+from dphist.engines.base import Arrays, Rows
+from dphist.engines.groups import LocalGroups
 from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.spark.engine import SparkEngine
 from dphist.mechanisms.tuning import ONE

@@ -15,7 +15,7 @@ from scipy import stats
 import dphist as dp
 from dphist.engines.duckdb.expressions import Steps
 from dphist.engines.duckdb.sketch import largest_undercount
-from dphist.engines.duckdb.sources import described
+from dphist.engines.duckdb.source import described
 from dphist.engines.histogram import ContributionBounds
 from dphist.engines.parser import read_expression
 from dphist.engines.query import GroupByQuery, Key

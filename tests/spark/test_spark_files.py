@@ -18,9 +18,9 @@ SESSION = f"""
 import os, sys
 import pyarrow as pa
 from pyspark import SparkContext
-from dphist.engines.spark.engine import open_session
+from dphist.engines.spark.session import open_session
 
-spark = open_session("local[1]", None).spark
+spark = open_session("local[1]", None)
 spark.conf.set("spark.sql.shuffle.partitions", "2")
 people = spark.createDataFrame(pa.table({{"u": [f"{MARK.decode()}-{{i % 997}}" for i in range(2000)]}}))
 people.repartition(2).persist().groupBy("u").count().agg({{"count": "sum"}}).collect()

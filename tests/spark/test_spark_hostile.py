@@ -23,7 +23,8 @@ from spark_tables import EVENTS, quiet
 import dphist as dp
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.histogram import ContributionBounds
-from dphist.engines.query import Files, GroupByQuery, Key, PerformanceSettings
+from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
+from dphist.engines.source import Files
 from dphist.engines.spark import groups as spark_groups
 from dphist.engines.spark import pairs as spark_pairs
 from dphist.engines.spark import session as spark_settings

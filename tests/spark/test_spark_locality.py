@@ -18,9 +18,10 @@ import dphist as dp
 import spark_sessions
 from dphist.aggregates.measures import Lattice, Measure
 from dphist.engines.histogram import ContributionBounds
-from dphist.engines.lines import LONGEST_LINE, CsvFormat
-from dphist.engines.query import Files, GroupByQuery, Key
-from dphist.engines.spark.sources import fields_of
+from dphist.engines.lines import LONGEST_LINE
+from dphist.engines.query import GroupByQuery, Key
+from dphist.engines.source import CsvFormat, Files
+from dphist.engines.spark.source import fields_of
 from spark_sessions import frame, session
 
 NAN, INF = float("nan"), float("inf")

@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 from spark_tables import EVENTS
 
 import dphist as dp
-from dphist.engines.base import BOUNDING, NOISING, READING
-from dphist.engines.reading import Reading
+from dphist.engines.base import BOUNDING, NOISING, READING, Reading
 from dphist.engines.spark.engine import SparkEngine
 from dphist.engines.spark.session import tasks_done
 from spark_sessions import session

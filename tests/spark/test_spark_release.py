@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import dphist as dp
 from dphist.cli.app import app
-from dphist.engines.spark.engine import open_session
+from dphist.engines.spark.session import open_session
 from dphist.mechanisms import CorrelatedGaussian, KnownGroups, Voting
 from spark_sessions import frame, session
 

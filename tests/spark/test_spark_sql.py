@@ -10,7 +10,6 @@ import pytest
 
 import dphist as dp
 from command_line import dphist
-from dphist.engines.spark import engine as spark_engine
 from spark_sessions import session
 
 PEOPLE = 1_500
@@ -19,7 +18,7 @@ EVENTS = pa.table({"user": list(range(PEOPLE)) * 2, "item": [f"i{row % 3}" for r
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A join with a public file; the answer is one file, which verifies."""
-    monkeypatch.setattr(spark_engine, "open_session", lambda *_: spark_engine.SparkEngine(session()))
+    monkeypatch.setattr("dphist.engines.spark.session.open_session", lambda *_: session())
     pq.write_table(EVENTS, tmp_path / "events.parquet")
     (tmp_path / "items.csv").write_text("item,kind\ni0,soft\ni1,hard\ni9,none\n")
     statement = (

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 from small_elections import one_after_the_other, one_group_one_vote
 
-from dphist.engines.base import Arrays, LocalGroups, Rows
+from dphist.engines.base import Arrays, Rows
 from dphist.engines.duckdb.pairs import DuckDBPairs, SqlPairs
+from dphist.engines.groups import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.engines.sql import Dialect

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from dphist.engines.base import Arrays, LocalGroups, Rows
+from dphist.engines.base import Arrays, Rows
 from dphist.engines.duckdb.pairs import SqlPairs
+from dphist.engines.groups import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from duckdb_pairs import open_pairs

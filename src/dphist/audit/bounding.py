@@ -31,7 +31,8 @@ from dphist.aggregates.measures import Lattice, Measure
 from dphist.audit.trials import KEY, QUERY, UNIT
 from dphist.engines.base import Engine
 from dphist.engines.histogram import ContributionBounds, Histogram
-from dphist.engines.query import Files, GroupByQuery, Key
+from dphist.engines.query import GroupByQuery, Key
+from dphist.engines.source import Files
 from dphist.errors import DphistError
 
 Outcome = tuple[bool, str]

@@ -30,8 +30,9 @@ from dphist.audit.claims import BUDGET, FEWER, MANY, large_count, of_bounds, of_
 from dphist.audit.judge import Claim
 from dphist.audit.laws import Integers, Pair
 from dphist.audit.trials import KEY, QUERY, UNIT, Scene, noisy_values, publish
-from dphist.engines.base import Engine, LocalGroups, local_groups
+from dphist.engines.base import Engine
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.groups import LocalGroups, local_groups
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, PerformanceSettings

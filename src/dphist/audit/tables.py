@@ -173,9 +173,10 @@ def main(document: Path, engine: str = "duckdb") -> int:
     commit = commit_of(document)
     session = None
     if on_spark:
-        from dphist.engines.spark.engine import open_session
+        from dphist.engines.spark.engine import SparkEngine
+        from dphist.engines.spark.session import open_session
 
-        session = open_session(None, None)
+        session = SparkEngine(open_session(None, None))
     result = run_audit(thorough=True, engine=session, progress=lambda phase: print(f"… {phase}", file=sys.stderr))
     words = markdown(result, commit)
     written = replaced(document.read_text(encoding="utf-8"), words, on_spark=on_spark)

@@ -14,8 +14,9 @@ from dphist.audit.bounding import Outcome, outcome
 from dphist.audit.judge import Claim, Run, Trials
 from dphist.audit.laws import Floats, Pair
 from dphist.audit.trials import KEY, QUERY, UNIT, Scene
-from dphist.engines.base import Arrays, Engine, Layout, LocalGroups, PairsByUnit, Rows
+from dphist.engines.base import Arrays, Engine, Layout, PairsByUnit, Rows
 from dphist.engines.duckdb.engine import DuckDBEngine
+from dphist.engines.groups import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms.voting import Voting, calibrate
 from dphist.run.voting import vote

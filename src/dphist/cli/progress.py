@@ -61,7 +61,7 @@ class Line:
 
 def words(phase: str, turn: int) -> str:
     """A phase as it is shown: with a bar while a source is read whose bytes are known, else with dots that move."""
-    from dphist.engines.reading import Reading
+    from dphist.engines.base import Reading
 
     share = None
     with suppress(Exception):  # whoever is asked may be at its end

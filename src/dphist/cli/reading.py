@@ -12,7 +12,7 @@ from dphist.errors import InvalidParameter
 from dphist.planning.choices import ENCODINGS
 
 if TYPE_CHECKING:
-    from dphist.engines.query import Files
+    from dphist.engines.source import Files
 
 _OPTIONS: Final = {
     "delimiter": (
@@ -78,7 +78,7 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
 
 def files_to_read(source: list[str], reading: dict[str, Any]) -> Files:
     """What a command reads, and how."""
-    from dphist.engines.query import Files
+    from dphist.engines.source import Files
 
     names = reading["no_header"]
     types = dict(map(_type, reading["types"] or ()))

@@ -38,8 +38,8 @@ def files_of(*sources: object) -> tuple[Path, ...]:
 
 
 def _names(source: object) -> Iterable[object]:
-    from dphist.engines.query import Files
     from dphist.engines.relations import Derived
+    from dphist.engines.source import Files
 
     if isinstance(source, str | Path):
         return (source,)

@@ -18,8 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from dphist.engines.duckdb.types import LONGEST_JOINED, LONGEST_KEY
-from dphist.engines.expressions import Column, Expression
+from dphist.engines.expressions import LONGEST_JOINED, LONGEST_KEY, Column, Expression
 from dphist.engines.joins import MOST_ROWS, Side, Words, is_unique, joined_sql, limited_sql, together
 from dphist.engines.parser import read_unit
 from dphist.engines.query import GroupByQuery, Key, parse_unit

@@ -219,7 +219,7 @@ def _is_readable(column: pa.Array) -> bool:
 
 def _from_relation(relation: duckdb.DuckDBPyRelation, needed: Callable[[Sequence[str]], list[str]]) -> Arrow:
     """Arrow has no 128-bit integers, bits or times with a zone. 39 digits would come out as another number: they are null."""
-    from dphist.engines.duckdb.sources import quote_identifier
+    from dphist.engines.duckdb.session import quote_identifier
 
     columns, texts = [], {}
     wanted = set(needed(relation.columns))
@@ -239,7 +239,7 @@ def _from_relation(relation: duckdb.DuckDBPyRelation, needed: Callable[[Sequence
 
 def _texts_in(sql: str, kind: Any) -> Iterator[str]:
     """The texts of a value, as SQL: the value itself, or what an expression can take out of it."""
-    from dphist.engines.duckdb.sources import quote_text
+    from dphist.engines.duckdb.session import quote_text
 
     if kind.id == "varchar":
         yield sql

@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -29,7 +28,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
-from dphist.engines.query import ENCODINGS
+from dphist.engines.source import ENCODINGS, CsvFormat
 from dphist.errors import UnreadableSource
 
 LONGEST_LINE: Final = 2**20
@@ -43,21 +42,6 @@ _MARK: Final = b"\xef\xbb\xbf"
 _MARKS: Final = re.compile(rb"\A(?:%b)+" % _MARK)
 _T = TypeVar("_T")
 _U = TypeVar("_U")
-
-
-@dataclass(frozen=True, slots=True)
-class CsvFormat:
-    """How the lines of a CSV file are divided; `quote` None if no character is special. An empty field is null, too."""
-
-    delimiter: str
-    quote: str | None
-    header: bool
-    encoding: str = "utf-8"
-    nulls: tuple[str, ...] = ()
-
-    def value(self, text: str) -> str | None:
-        """What a field says."""
-        return None if not text or text in self.nulls else text
 
 
 def first_line(path: str, form: CsvFormat) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -96,8 +95,6 @@ class GroupByQuery:
             raise InvalidParameter(f"public keys with the columns {names}", self.public_keys.column_names)
 
 
-Format = Literal["parquet", "csv", "json"]
-
 MOST_THREADS: Final = 1_024
 LEAST_MEMORY, MOST_MEMORY = 10**6, 10**15
 """Public limits of what an engine is given."""
@@ -109,20 +106,6 @@ _SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(B|KB|MB|GB|TB|KiB|
 _UNITS: Final = {
     "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 }  # fmt: skip
-_MOST_NULLS: Final = 100
-_MOST_DIGITS: Final = 38
-_TYPE: Final = re.compile(r"([A-Za-z][A-Za-z0-9_ ]*?) *(\([0-9]{1,9}(?:, ?[0-9]{1,9})?\))?")
-_OTHER_NAMES: Final = {
-    "BOOL": "BOOLEAN", "DATETIME": "TIMESTAMP", "INT": "INTEGER", "LONG": "BIGINT", "NUMERIC": "DECIMAL", "REAL": "FLOAT",
-    "STRING": "VARCHAR", "TEXT": "VARCHAR", "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
-}  # fmt: skip
-ENCODINGS: Final = {
-    "utf-8": ("utf8", "utf-8-sig"),
-    "latin-1": ("latin1", "iso-8859-1", "iso8859-1"),
-    "windows-1252": ("cp1252",),
-    "utf-16": ("utf16",),
-}
-"""How the letters of a CSV file may be written, with other names for it. All are names that Python knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,122 +162,3 @@ class EngineOptions:
         for name in ("master", "remote", "staging"):
             if (value := getattr(self, name)) is not None and not value.strip():
                 raise InvalidParameter(f"an address for --{name}", "nothing", "leave it out for the default.")
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """Files to read as one table, when their names do not say enough.
-
-    How a record is read depends on it, on the header and on what is said here: nothing is guessed from records. Text formats
-    carry no types: every column is read as text, unless `types` declares one. One line of a CSV file is one record.
-
-    Args:
-        paths: files, globs of them, or folders.
-        format: ``parquet``, ``csv`` or ``json``, where the names do not tell.
-        delimiter: of a CSV file.
-        quote: of a CSV file; with None nothing in a line is special.
-        header: the names of the columns of a CSV file that has no header, whose first line is a record.
-        types: columns with their types; a value that does not fit becomes null. The columns of JSON files must be declared:
-            nothing else says which there are.
-        encoding: of a text file.
-        nulls: what a field of a CSV file holds that is null; an empty one always is.
-
-    Raises:
-        InvalidParameter: a value outside its domain.
-
-    Example:
-        >>> visits = dp.Files(("events.csv",), types={"age": "INTEGER"})
-        >>> old = dp.release(visits, unit="user_id", by="country", where="age > 60", epsilon=1, delta=1e-8, max_groups=1)
-        >>> old.to_arrow().column("country").to_pylist()[0]
-        'DE'
-    """
-
-    paths: tuple[str | Path, ...]
-    format: Format | None = None
-    delimiter: str | None = None
-    quote: str | None = '"'
-    header: Literal[True] | Sequence[str] = True
-    types: Mapping[str, str] = field(default_factory=dict)
-    encoding: str = "utf-8"
-    nulls: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        if not self.paths:
-            raise InvalidParameter("at least one path", "none")
-        if self.format is not None:
-            checks.check_choice("format", self.format, get_args(Format))
-        if self.delimiter in ("tab", "\\t"):
-            object.__setattr__(self, "delimiter", "\t")
-        for name, value in (("delimiter", self.delimiter), ("quote", self.quote)):
-            if value is not None and (len(value) != 1 or not value.isascii() or value in "\r\n\0"):
-                hint = "write the character itself, in quotes for the shell: --delimiter ';'."
-                raise InvalidParameter(f"one ASCII character as {name}", repr(value), hint)
-        if self.quote is not None and self.quote == self.delimiter:
-            raise InvalidParameter("a quote that is not the delimiter", repr(self.quote))
-        if self.header is not True and (not isinstance(self.header, list | tuple) or not all(self.header)):
-            # How many columns there are must not be read off the first record: it would decide which others are read.
-            raise InvalidParameter("True or a list of the columns' names as header", repr(self.header))
-        object.__setattr__(self, "types", {column: _type_named(name, column) for column, name in self.types.items()})
-        object.__setattr__(self, "encoding", _encoding_named(self.encoding))
-        if self.encoding == "utf-16" and self.header is not True:
-            # A mark says in which order bytes are read. Without a header it would be the first record that has one.
-            raise InvalidParameter(
-                "UTF-16 files with a header", "names for files without one", "convert them to UTF-8."
-            )
-        if isinstance(self.nulls, str) or not all(isinstance(text, str) for text in self.nulls):
-            raise InvalidParameter("a list of texts as nulls", repr(self.nulls), "for example nulls=['NA'].")
-        if len(self.nulls) > _MOST_NULLS or any(len(text) > _MOST_NULLS for text in self.nulls):
-            # Arrow ends the process over a million letters of them.
-            raise InvalidParameter(f"at most {_MOST_NULLS} texts of as many letters as nulls", "more")
-        if any("\ud800" <= letter <= "\udfff" for text in self.nulls for letter in text):
-            raise InvalidParameter("nulls that can be written in Unicode", "bytes of another encoding")
-        object.__setattr__(self, "nulls", tuple(self.nulls))
-
-    def require_kind(self, kind: Format) -> None:
-        """Refuse options that files of this kind have no use for: nobody should believe that they changed something.
-
-        Args:
-            kind: ``parquet``, ``csv`` or ``json``.
-
-        Raises:
-            InvalidParameter: an option of CSV files is given for others.
-
-        Example:
-            >>> dp.Files(("events.parquet",), delimiter=";").require_kind("parquet")
-            Traceback (most recent call last):
-            dphist.errors.InvalidParameter: Expected CSV files with the option delimiter, got parquet files. Hint: leave it out.
-        """
-        given = {
-            "delimiter": self.delimiter is not None,
-            "encoding": self.encoding != "utf-8",
-            "nulls": bool(self.nulls),
-            "header": self.header is not True,
-        }
-        for name, is_given in given.items():
-            if is_given and kind != "csv":
-                raise InvalidParameter(f"CSV files with the option {name}", f"{kind} files", "leave it out.")
-
-
-def _type_named(name: str, column: str) -> str:
-    """A type in DuckDB's own name for it."""
-    from dphist.engines.functions import CASTS
-
-    parts = _TYPE.fullmatch(str(name).strip())
-    base = "" if parts is None else _OTHER_NAMES.get(parts[1].upper(), parts[1].upper())
-    if parts is None or base not in CASTS or (parts[2] and base != "DECIMAL"):
-        usual = "text, integer, double, boolean, date, timestamp or decimal(18,2)"
-        raise InvalidParameter(
-            f"a simple type for {column}", repr(name), f"{usual}; also {', '.join(sorted(map(str.lower, CASTS)))}."
-        )
-    width, scale = ([*map(int, re.findall(r"[0-9]+", parts[2] or "(18)")), 0])[:2]
-    if not 1 <= width <= _MOST_DIGITS or scale > width:
-        raise InvalidParameter(f"a decimal of at most {_MOST_DIGITS} digits for {column}", repr(name))
-    return base + (parts[2] or "")
-
-
-def _encoding_named(name: str) -> str:
-    wanted = str(name).lower().replace("_", "-")
-    for encoding, others in ENCODINGS.items():
-        if wanted in (encoding, *others):
-            return encoding
-    raise InvalidParameter(f"one of the encodings {', '.join(ENCODINGS)}", repr(name))

@@ -16,7 +16,8 @@ import pyarrow as pa
 from dphist import checks, notebook
 from dphist.columns import Unit, unit_of
 from dphist.engines import files_of
-from dphist.engines.base import Engine, Progress, row_order
+from dphist.engines.base import Engine, Progress
+from dphist.engines.groups import row_order
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter

@@ -26,9 +26,9 @@ from dphist.engines.base import (
     Records,
     Rows,
     StoredTable,
-    local_groups,
     silent,
 )
+from dphist.engines.groups import local_groups
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import EVERYBODY, ONE_GROUP, EngineOptions, GroupByQuery, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dphist.columns import Unit, unit_of
 from dphist.engines.base import Engine, Progress, Records
-from dphist.engines.duckdb.sources import quote_identifier
+from dphist.engines.duckdb.session import quote_identifier
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import InvalidParameter

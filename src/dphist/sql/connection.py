@@ -310,7 +310,7 @@ class Connection:
 
     def _attach(self, connection: duckdb.DuckDBPyConnection, table: Table, view: str) -> None:
         """Make a public table readable in the session of an outer query."""
-        from dphist.engines.duckdb.sources import attach
+        from dphist.engines.duckdb.source import attach
 
         attach(connection, self._local(table), self.columns(table.name), view)
 

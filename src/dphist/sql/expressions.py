@@ -13,8 +13,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from dphist.engines.duckdb.names import letters_of
 from dphist.engines.expressions import Expression
+from dphist.engines.names import letters_of
 from dphist.engines.parser import read_expression
 from dphist.engines.relations import Owner, Relation, Unproved, owner
 from dphist.errors import InvalidParameter

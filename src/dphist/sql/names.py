@@ -12,8 +12,9 @@ from sqlglot import exp
 
 from dphist.columns import quoted
 from dphist.engines import files_of
-from dphist.engines.query import Files, parse_unit
+from dphist.engines.query import parse_unit
 from dphist.engines.relations import Relation
+from dphist.engines.source import Files
 from dphist.errors import InvalidParameter
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from dphist.engines.base import Progress
-from dphist.engines.duckdb.sources import quote_identifier
-from dphist.engines.query import Files, PerformanceSettings
+from dphist.engines.duckdb.session import quote_identifier
+from dphist.engines.query import PerformanceSettings
 from dphist.engines.relations import Combine, Filter, Fold, Join, Matching, Relation, Scan, Select, Values, owner
+from dphist.engines.source import Files
 from dphist.errors import BudgetExceeded, DphistError, InvalidParameter
 from dphist.ledger.charge import UNPUBLISHED, Charge, open_charge, telling
 from dphist.run.answer import Answer

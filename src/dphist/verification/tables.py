@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dphist.aggregates.measures import Column, Floats, NoisySum, says_nothing
 from dphist.checks import Check
-from dphist.engines.base import missing_in, row_order
+from dphist.engines.groups import missing_in, row_order
 from dphist.mechanisms import ContinualCounts
 from dphist.planning import Plan
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR

@@ -19,10 +19,10 @@ import pyarrow as pa
 from dphist.engines.derived import Written, check_owner, reads_of, write
 from dphist.engines.duckdb import types as keytypes
 from dphist.engines.duckdb.expressions import Piece, Steps
-from dphist.engines.duckdb.names import check_columns
-from dphist.engines.duckdb.session import execute, fetch, session, without_leaks
-from dphist.engines.duckdb.sources import SOURCE, Attached, attach, described, quote_identifier
+from dphist.engines.duckdb.session import execute, fetch, quote_identifier, session, without_leaks
+from dphist.engines.duckdb.source import SOURCE, Attached, attach, described
 from dphist.engines.expressions import Expression
+from dphist.engines.names import check_columns
 from dphist.engines.parser import read_expression
 from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.relations import Derived, Scan, Values, owner

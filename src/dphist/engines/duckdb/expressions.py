@@ -18,8 +18,9 @@ from typing import Final
 import duckdb
 
 from dphist.engines.duckdb import types as keytypes
-from dphist.engines.duckdb.sources import quote_identifier, quote_text
+from dphist.engines.duckdb.session import quote_identifier, quote_text
 from dphist.engines.expressions import (
+    LONGEST_KEY,
     Call,
     Case,
     Cast,
@@ -81,7 +82,7 @@ class Steps:
         columns: Mapping[str, str],
         *,
         guarded: bool = False,
-        longest: int = keytypes.LONGEST_KEY,
+        longest: int = LONGEST_KEY,
     ) -> None:
         self._connection = connection
         self.longest = longest

@@ -1,16 +1,29 @@
-"""Parquet files as Arrow: their columns by the schema, and their values where the engine's own reader does not take them."""
+"""Parquet files: their columns by the schema, who reads their values, and how much memory the values may take meanwhile.
+
+Arrow reads where the engine's own reader does not take a value, or has no room for it. One record can hold a value of any
+length, which compresses to nothing; a reader holds it before anybody can look at it. So the sizes that footers and headers of
+pages state are asked first. Where so much does not fit beside what a run needs, fewer threads read; where one is too many,
+columns of texts are read by Arrow a few rows at a time, so that a text beyond `LONGEST_KEY` is null before another follows. The
+values are the same whoever reads them: sizes decide on speed and memory.
+
+Lists and what is in structs no reader can take a part of: a row group with more of them than there is room for is refused.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
 
+import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dphist.engines.duckdb.pages import rows_at_a_time
-from dphist.engines.duckdb.types import LONGEST_KEY
+from dphist.engines.expressions import LONGEST_KEY
 from dphist.engines.frames import Arrow, plain_field, readable, reader_of
 from dphist.errors import UnreadableSource
 
@@ -125,3 +138,248 @@ def _short(column: pa.Array) -> pa.Array:
         return column
     is_short = pc.less_equal(pc.binary_length(column), LONGEST_KEY)
     return column if is_short.false_count == 0 else pc.if_else(is_short, column, pa.scalar(None, kind))
+
+
+VECTOR: Final = 2048
+"""Rows that the engine holds at a time, with every page that one of them is in."""
+
+BATCH: Final = 1 << 16
+"""Rows that Arrow reads at a time where they are small."""
+
+_BESIDE: Final = 1 << 26
+"""Bytes of a batch beside those of its largest row."""
+
+_CODED: Final = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
+_WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 16}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pages:
+    """The pages of a column in a row group: after which rows each ends, their bytes, and those of the dictionary.
+
+    coded: Arrow can leave the values in the dictionary, which it copies with each batch, until those too long are null.
+    prefixed: values take from the one before them what they share with it, so that each may be as long as its page.
+    """
+
+    ends: Any
+    sizes: Any
+    dictionary: int = 0
+    coded: bool = False
+    prefixed: bool = False
+
+    def held(self, rows: int) -> float:
+        """The most bytes that so many rows keep, which a reader takes at a time and does not copy."""
+        values = np.maximum(np.diff(self.ends, prepend=0), 1) if self.prefixed else 1
+        return self._most(self.sizes * values, rows) + self.dictionary
+
+    def copied(self, rows: int) -> float:
+        """The same of a reader that copies the rows it takes, and with them what the dictionary holds once."""
+        if self.prefixed:
+            return (2 + rows) * float(self.sizes.max(initial=0)) + self.dictionary * (1 + rows)
+        share = np.minimum(1, rows / np.maximum(np.diff(self.ends, prepend=0), 1))
+        whole, each = (3, min(self.dictionary, LONGEST_KEY)) if self.coded else (1, self.dictionary)
+        return self._most(self.sizes * (1 + share), rows) + whole * self.dictionary + rows * each
+
+    def _most(self, sizes: Any, rows: int) -> float:
+        if not len(sizes):
+            return 0
+        sums, total = np.concatenate([[0], np.cumsum(sizes)]), self.ends[-1]
+        # Rows in which no page begins are all of one page, and so of no more than those in which it begins.
+        first = np.unique(np.append(0, self.ends[:-1]) // rows * rows)
+        begin = np.searchsorted(self.ends, first, "right")
+        end = np.searchsorted(self.ends, np.minimum(first + rows, total), "left") + 1
+        return float((sums[np.minimum(end, len(sizes))] - sums[np.minimum(begin, len(sizes))]).max())
+
+
+def fit(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], needed: Sequence[str]) -> bool:
+    """Whether the engine's own reader has room for the columns that are needed; it gets fewer threads if it has with these."""
+    from dphist.engines.duckdb.session import memory_limit
+
+    # A power of two: who may choose the limit learns no more than the magnitude of what is refused.
+    room = 2.0 ** math.floor(math.log2(memory_limit(connection) / 4))
+    threads = int(connection.execute("SELECT current_setting('threads')").fetchall()[0][0])
+    folded, most = {name.casefold() for name in needed}, 0.0
+    for path in paths:
+        metadata = pq.read_metadata(path)
+        flat, nested = _leaves(metadata, folded)
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            inside = sum(_stored(path, group, metadata.schema, leaf, room) for leaf in nested)
+            if inside > room:
+                name = metadata.schema.column(nested[0]).path.partition(".")[0]
+                hint = "raise --memory-limit, or write the file with fewer rows in a row group."
+                raise UnreadableSource(f"lists and structs such as {name!r} that fit into memory", "larger ones", hint)
+            columns = [group.column(leaf) for leaf in flat]
+            taken = inside + sum(column.total_uncompressed_size for column in columns)
+            if taken * threads > room or any(map(_is_prefixed, columns)):
+                taken = inside + sum(pages_of(path, group.column(leaf)).held(VECTOR) for leaf in flat)
+            most = max(most, taken)
+    if most * threads > room and most <= room:
+        connection.execute(f"SET threads = {int(room // most)}")
+    return most <= room
+
+
+def rows_at_a_time(path: str, metadata: Any, number: int, names: Sequence[str]) -> tuple[int, list[str]]:
+    """How many rows of a row group take, by Arrow, hardly more memory than the largest of them; and texts to read as codes."""
+    flat, _ = _leaves(metadata, {name.casefold() for name in names})
+    group = metadata.row_group(number)
+    columns = [pages_of(path, group.column(leaf)) for leaf in flat]
+    coded = [group.column(leaf).path_in_schema for leaf, column in zip(flat, columns, strict=True) if column.coded]
+
+    def taken(rows: int) -> float:
+        return sum(column.copied(rows) for column in columns)
+
+    room, rows = _BESIDE + 1.25 * taken(1), BATCH
+    while rows > 1 and taken(rows) > room:
+        rows //= 2
+    return rows, coded
+
+
+def _leaves(metadata: Any, folded: set[str]) -> tuple[list[int], list[int]]:
+    """The columns that are stored for those that are needed: plain ones, and what is in lists and structs."""
+    flat: list[int] = []
+    nested: list[int] = []
+    for leaf in range(metadata.num_columns):
+        column = metadata.schema.column(leaf)
+        path = column.path.casefold()
+        if any(path == name or path.startswith(f"{name}.") for name in folded):
+            (nested if column.path != column.name or column.max_repetition_level else flat).append(leaf)
+    return flat, nested
+
+
+def _stored(path: str, group: Any, schema: Any, leaf: int, room: float) -> float:
+    """The bytes that the engine needs for all that is stored of a part: a list grows by doubling.
+
+    A word of a dictionary is copied for each element of the rows that the engine holds: as many as rows have on average.
+    """
+    column, kind = group.column(leaf), schema.column(leaf)
+    values, size = int(column.num_values), int(column.total_uncompressed_size)
+    stored = 2 * values * int(_WIDTHS.get(column.physical_type, kind.length))
+    if column.physical_type != "BYTE_ARRAY":
+        return stored
+    if _is_prefixed(column):
+        return stored + (1 + values) * size
+    dictionary = pages_of(path, column).dictionary
+    copies = min(values, VECTOR * math.ceil(values / max(group.num_rows, 1)))
+    if stored + size + copies * dictionary > room >= dictionary:
+        dictionary = _longest_word(path, column, dictionary)
+    return float(stored + size + copies * dictionary)
+
+
+def _is_prefixed(column: Any) -> bool:
+    return "DELTA_BYTE_ARRAY" in column.encodings
+
+
+def _longest_word(path: str, column: Any, dictionary: int) -> int:
+    """Of a dictionary; all of it, if that cannot be told."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(column.dictionary_page_offset)
+            header = _struct(file)
+            content = file.read(header[_COMPRESSED])
+        if column.compression != "UNCOMPRESSED":
+            content = pa.Codec(column.compression.lower()).decompress(content, header[_UNCOMPRESSED], asbytes=True)
+        place = longest = 0
+        while place < len(content):
+            length = int.from_bytes(content[place : place + 4], "little")
+            place, longest = place + 4 + length, max(longest, length)
+        return longest if place == len(content) else dictionary
+    except (OSError, ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException):
+        return dictionary
+
+
+def pages_of(path: str, column: Any) -> Pages:
+    """The pages of a column in a row group. Where they cannot be told, one that has all of it."""
+    try:
+        return _pages(path, column)
+    except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
+        whole = np.array([float(column.total_uncompressed_size)])
+        return Pages(np.array([column.num_values]), whole, prefixed=_is_prefixed(column))
+
+
+_MOST_LISTED: Final = 1 << 16
+_UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY, _DATA_2, _NUMBER = 2, 3, 5, 7, 8, 1
+"""Fields of a page's header, as the format numbers them."""
+
+
+def _pages(path: str, column: Any) -> Pages:
+    start, dictionary, rows, sizes = column.data_page_offset, 0, [], []
+    if column.has_dictionary_page and 0 < (column.dictionary_page_offset or 0) < start:
+        start = column.dictionary_page_offset
+    with open(path, "rb", buffering=1 << 12) as file:
+        file.seek(start)
+        while file.tell() < start + column.total_compressed_size:
+            header = _struct(file)
+            size, stored = header.get(_UNCOMPRESSED), header.get(_COMPRESSED)
+            if not (isinstance(size, int) and isinstance(stored, int) and size >= 0 and stored >= 0):
+                raise ValueError("no page")
+            if data := header.get(_DATA) or header.get(_DATA_2):
+                rows.append(int(data[_NUMBER]))
+                sizes.append(float(size))
+            elif header.get(_DICTIONARY):
+                dictionary += size
+            file.seek(stored, 1)
+    if sum(rows) != column.num_values or min(rows, default=0) < 0:
+        raise ValueError("other pages")
+    coded = dictionary > 0 and column.physical_type == "BYTE_ARRAY" and _CODED.issuperset(column.encodings)
+    return Pages(np.cumsum(rows), np.array(sizes), dictionary, coded, _is_prefixed(column))
+
+
+def _struct(file: BinaryIO) -> dict[int, Any]:
+    """A struct of Thrift's compact protocol: its numbers and structs; the rest is skipped."""
+    found: dict[int, Any] = {}
+    field = 0
+    while head := _byte(file):
+        field = field + (head >> 4) if head >> 4 else _zigzag(file)
+        found[field] = _value(file, head & 15)
+    return found
+
+
+def _value(file: BinaryIO, kind: int) -> Any:
+    match kind:
+        case 1 | 2:  # a truth is in its kind
+            return None
+        case 3:
+            file.seek(1, 1)
+        case 4 | 5 | 6:
+            return _zigzag(file)
+        case 7:
+            file.seek(8, 1)
+        case 8:
+            file.seek(_varint(file), 1)
+        case 9 | 10:
+            _skip_list(file)
+        case 12:
+            return _struct(file)
+        case _:
+            raise ValueError("no field of a header")
+    return None
+
+
+def _skip_list(file: BinaryIO) -> None:
+    head = _byte(file)
+    length = head >> 4 if head >> 4 < 15 else _varint(file)
+    if length > _MOST_LISTED:
+        raise ValueError("no list of a header")
+    for _ in range(length):
+        _value(file, 3 if head & 15 in (1, 2) else head & 15)
+
+
+def _byte(file: BinaryIO) -> int:
+    return file.read(1)[0]
+
+
+def _varint(file: BinaryIO) -> int:
+    number = shift = 0
+    while shift < 64:
+        byte = _byte(file)
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number
+        shift += 7
+    raise ValueError("no number")
+
+
+def _zigzag(file: BinaryIO) -> int:
+    number = _varint(file)
+    return (number >> 1) ^ -(number & 1)

@@ -24,7 +24,6 @@ from typing import Final, TypeVar
 import duckdb
 import pyarrow as pa
 
-from dphist.engines.duckdb.sources import quote_text
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import DphistError, EngineFailure, InvalidParameter
 from dphist.files.interruption import interruptible
@@ -148,3 +147,13 @@ def execute(connection: duckdb.DuckDBPyConnection, *statements: str) -> None:
     for sql in statements:
         with interruptible(connection.interrupt):
             without_leaks(lambda sql=sql: connection.execute(sql))  # type: ignore[misc]
+
+
+def quote_identifier(name: str) -> str:
+    """A column name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_text(value: str) -> str:
+    """A text as an SQL literal."""
+    return "'" + value.replace("'", "''") + "'"

@@ -11,20 +11,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from dphist.engines.expressions import LONGEST_KEY, LONGEST_LIST
 from dphist.errors import InvalidParameter
-
-LONGEST_KEY: Final = 65_536
-"""Bytes of a text or binary value; a longer one becomes null."""
-
-LONGEST_JOINED: Final = 1_024
-"""Bytes of a text or binary value that is made behind a join; those of a row have so many together where rows are held.
-
-A join makes tens of thousands of rows of one record. With longer texts a statement could make gigabytes of it, and a failure
-for lack of memory would tell of that record.
-"""
-
-LONGEST_LIST: Final = 4_096
-"""Elements of a list; a longer one becomes null."""
 
 _WHOLE: Final = frozenset(
     {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "UHUGEINT"}

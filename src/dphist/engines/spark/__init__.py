@@ -43,8 +43,9 @@ def input_files(source: Any) -> tuple[str, ...]:
 
 def open_engine(source: Any, options: EngineOptions) -> SparkEngine:
     """The session of a DataFrame, or one of our own."""
-    from dphist.engines.spark.engine import SparkEngine, open_session
+    from dphist.engines.spark.engine import SparkEngine
+    from dphist.engines.spark.session import open_session
 
     for frame in filter(is_frame, _tables(source)):
         return SparkEngine(frame.sparkSession)
-    return open_session(options.master, options.remote, options.staging)
+    return SparkEngine(open_session(options.master, options.remote), options.staging)

@@ -13,16 +13,14 @@ import duckdb
 
 from dphist.engines.derived import Written, check_owner, reads_of, write
 from dphist.engines.duckdb.derived import constants
-from dphist.engines.duckdb.names import check_columns
-from dphist.engines.duckdb.sources import check_unique
-from dphist.engines.duckdb.types import LONGEST_KEY
-from dphist.engines.expressions import Expression
+from dphist.engines.expressions import LONGEST_KEY, Expression
+from dphist.engines.names import check_columns, check_unique
 from dphist.engines.query import GroupByQuery
 from dphist.engines.relations import Derived, Scan, Values
 from dphist.engines.spark import types as spark_types
 from dphist.engines.spark.expressions import spark_expression
-from dphist.engines.spark.frames import ViewNames, check_times, narrowed, read_frame, types_of
 from dphist.engines.spark.session import without_leaks
+from dphist.engines.spark.source import ViewNames, check_times, narrowed, read_frame, types_of
 from dphist.errors import InvalidParameter
 from dphist.words import printable
 

@@ -6,19 +6,10 @@ and what noise is drawn on is first written down (`staging`), so that a task tha
 
 from __future__ import annotations
 
-import importlib
-import os
-import signal
-import sys
-import threading
-import warnings
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dphist.aggregates.measures import Measure
 from dphist.engines.base import (
@@ -28,24 +19,28 @@ from dphist.engines.base import (
     Engine,
     Integers,
     Progress,
+    Reading,
     check_sketch,
     commented,
     fresh,
-    histogram_of,
-    integers,
     silent,
 )
 from dphist.engines.buckets import Of, buckets_sql, spread
 from dphist.engines.distinct import explained_sql
+from dphist.engines.expressions import LONGEST_KEY
+from dphist.engines.groups import histogram_of, integers
 from dphist.engines.histogram import NO_BOUNDS, ContributionBounds, Histogram
-from dphist.engines.query import GroupByQuery
-from dphist.engines.reading import Reading
+from dphist.engines.joins import together
+from dphist.engines.names import check_columns, check_unique
+from dphist.engines.parser import read_query
+from dphist.engines.query import GroupByQuery, parse_unit
+from dphist.engines.relations import Derived
 from dphist.engines.spark import WRITES_FOLDERS
-from dphist.engines.spark.expressions import quote_identifier
-from dphist.engines.spark.frames import column_names
-from dphist.engines.spark.jvm import start
-from dphist.engines.spark.resolve import resolve
-from dphist.engines.spark.session import pinned, tasks_done, without_leaks
+from dphist.engines.spark import types as spark_types
+from dphist.engines.spark.derived import SparkWriter, derived_frame
+from dphist.engines.spark.expressions import quote_identifier, spark_expression
+from dphist.engines.spark.session import check_executors, pinned, tasks_done, without_leaks
+from dphist.engines.spark.source import ViewNames, check_times, column_names, narrowed, read_frame, types_of
 from dphist.engines.spark.staging import Staging, new_staging, remove_all
 from dphist.engines.sql import (
     Fields,
@@ -57,16 +52,14 @@ from dphist.engines.sql import (
     ranked_sql,
     records_sql,
 )
-from dphist.errors import EngineFailure, InvalidParameter, MissingExtra
-from dphist.version import __version__
+from dphist.errors import EngineFailure, InvalidParameter
+from dphist.words import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from dphist.engines.spark.groups import SparkGroups
     from dphist.engines.spark.pairs import SparkPairs
-
-_CHECKED: Final[weakref.WeakSet[SparkSession]] = weakref.WeakSet()
 
 
 class SparkDialect:
@@ -339,7 +332,7 @@ class SparkRecords:
         """The whole plan in SQL, or what is left of it when the pairs are written down."""
         taken: dict[int, str] = {}
         if self.fields.distinct:
-            from dphist.engines.spark.distinct import count_distinct
+            from dphist.engines.spark.pairs import count_distinct
 
             taken = count_distinct(self, bounds)
         return histogram_sql(
@@ -394,50 +387,114 @@ def is_here(path: str) -> bool:
     return "://" not in path or path.startswith("file:")
 
 
-def check_executors(spark: SparkSession) -> None:
-    """Find out before any budget is spent that an executor could not draw noise, or would draw it with another version."""
-    if spark in _CHECKED:
-        return
+def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: ViewNames, seed: int) -> Fields:
+    """Check everything that can be checked without reading a record. seed: of what is drawn from the rows of a unit."""
+    names: dict[str, str] = {}
 
-    def version_of_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from dphist.version import __version__ as version
+    def named(column: str) -> str:
+        return names.setdefault(column.casefold(), f"column_{len(names)}")
 
-        importlib.import_module("dphist.run.job")  # everything that a task may need
-        for _ in batches:
-            yield pa.RecordBatch.from_arrays([pa.array([version])], ["version"])
+    columns, expressions = read_query(query)
+    parts, plain = parse_unit(query.unit), list(columns)
+    for part in parts:
+        check_times(source, [part.name] if part.expression is None else expressions[part.expression].columns)
+    columns += [name for expression in expressions.values() for name in expression.columns]
+    definitions: tuple[str, ...] = ()
+    longest = LONGEST_KEY
+    if isinstance(source, Derived):
+        writer = SparkWriter(spark, source.tables, views, seed, source.most_rows)
+        (frame, longest), typed = derived_frame(writer, source, query, expressions, columns), True
+        definitions = writer.definitions
+    else:
+        frame, typed = read_frame(spark, source, plain, expressions.values())
+    check_unique(frame.columns)
+    check_columns(plain, expressions.values(), frame.columns, None)
+    for column in columns:
+        named(column)
+    view = views.add(narrowed(frame, names), "source")
+    if definitions:
+        shown = {name.casefold(): name for name in frame.columns}
+        listed = ", ".join(f"{ours}: {printable(shown[name])}" for name, ours in names.items())
+        definitions += (f"-- {view}: the last relation, with {listed}",)
 
-    wanted = f"dphist {__version__} in the Python of the executors"
-    hint = "install dphist[spark] there, and name that Python as PYSPARK_PYTHON or spark.pyspark.python."
-    try:
-        answer = without_leaks(lambda: spark.range(1).mapInArrow(version_of_executor, "version string").collect())
-    except EngineFailure:
-        answer = None
-    if answer is None:
-        raise EngineFailure(wanted, hint)
-    if answer[0][0] != __version__:
-        raise InvalidParameter(wanted, answer[0][0], hint)
-    _CHECKED.add(spark)
+    def written(name: str, text: str | None) -> str:
+        if text is None:
+            return named(name)
+        return spark_expression(expressions[text], named, lambda sql: types_of(spark, view, [sql])[0], longest)
+
+    units = [written(part.name, part.expression) for part in parts]
+    keys = [written(key.name, key.expression) for key in query.by]
+    where = None if query.where is None else written("", query.where)
+    values = [None if m.column is None else written(m.column, m.expression) for m in query.measures]
+    types = types_of(spark, view, [*units, *keys])
+    canonical = [
+        spark_types.canonical(expression, kind, f"the key {key.name!r}")
+        for expression, kind, key in zip(keys, types[len(units) :], query.by, strict=True)
+    ]
+    if longest < LONGEST_KEY:
+        lengths = map(spark_types.length, keys, types[len(units) :])
+        canonical = together(list(zip(canonical, lengths, strict=True)), longest)
+    if where is not None and (kind := types_of(spark, view, [where])[0]) != "boolean":
+        raise InvalidParameter(f"a condition that is true or false in {query.where!r}", kind)
+    return Fields(
+        source=view,
+        unit=tuple(
+            spark_types.canonical(sql, kind, f"the unit {part.name!r}")
+            for sql, kind, part in zip(units, types, parts, strict=False)
+        ),
+        keys=tuple(canonical),
+        values=tuple(
+            None if sql is None else _value(spark, view, sql, measure, typed)
+            for sql, measure in zip(values, query.measures, strict=True)
+        ),
+        measures=query.measures,
+        where=where,
+        drop_null_keys=query.null_keys == "drop",
+        listed=None if query.public_keys is None else _list_keys(spark, query, view, canonical, views),
+        want_total=query.want_total,
+        definitions=definitions,
+    )
 
 
-def open_session(master: str | None, remote: str | None, staging: str | None = None) -> SparkEngine:
-    """A session of our own, for the command line."""
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise MissingExtra("spark", "the Spark engine") from None
-    if master is not None and remote is not None:
-        raise InvalidParameter("--master or --remote", "both", "a Spark Connect server has its own master.")
-    master = master if remote is not None or master is not None else "local[*]"
-    if (master or remote or "").startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the one that has dphist
-    # What Spark says of pandas concerns nobody here: tables travel as Arrow.
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    builder: Any = SparkSession.builder.appName("dphist").config("spark.ui.showConsoleProgress", "false")
-    builder = builder.config("spark.log.level", "ERROR")
-    builder = builder.remote(remote) if remote is not None else builder.master(master)
-    handler = signal.getsignal(signal.SIGINT)
-    builder = builder.config("spark.sql.session.timeZone", "UTC")
-    spark = start(builder, remote=remote is not None and not remote.startswith("local"))
-    if threading.current_thread() is threading.main_thread():  # Spark puts one of its own there
-        signal.signal(signal.SIGINT, handler)
-    return SparkEngine(spark, staging)
+def _value(spark: SparkSession, view: str, sql: str, measure: Measure, typed: bool) -> str:
+    """By its type. What an expression gives must be a number; a column of a source without types may spell one."""
+    kind = types_of(spark, view, [sql])[0]
+    if measure.any_type:
+        return spark_types.canonical(sql, kind, repr(measure.column))
+    if measure.expression is None:
+        return spark_types.number(sql, kind, str(measure.column), typed=typed)
+    return spark_types.guarded(spark_types.number(sql, kind, measure.expression, typed=True), "double")
+
+
+def _list_keys(spark: SparkSession, query: GroupByQuery, view: str, canonical: Sequence[str], views: ViewNames) -> str:
+    """The public list under the types of the keys, each key once. Its values are public and may be named."""
+    assert query.public_keys is not None
+    types = types_of(spark, view, canonical)
+    names = [f"key_{position}" for position in range(1, len(types) + 1)]
+    given = views.add(
+        spark.createDataFrame(query.public_keys.select([key.name for key in query.by]).rename_columns(names)), "given"
+    )
+    casts = [f"TRY_CAST({name} AS {kind})" for name, kind in zip(names, types, strict=True)]
+    for name, cast, kind, key in zip(names, casts, types, query.by, strict=True):
+        lost = f"{name} IS NOT NULL AND {spark_types.canonical(cast, kind, key.name)} IS NULL"
+        if misfits := _collected(spark, f"SELECT {name} FROM {given} WHERE {lost} LIMIT 1"):
+            raise InvalidParameter(f"public keys of the type {kind} for {key.name!r}", repr(misfits[0][0]))
+    listed = ", ".join(
+        f"{spark_types.canonical(cast, kind, key.name)} AS {name}"
+        for name, cast, kind, key in zip(names, casts, types, query.by, strict=True)
+    )
+    once = ", ".join(names)
+    spelled = f"SELECT DISTINCT struct({once}) AS given, {listed} FROM {given}"
+    merged = f"SELECT min(given), max(given) FROM ({spelled}) AS keys GROUP BY {once} HAVING COUNT(*) > 1 LIMIT 1"
+    if alike := _collected(spark, merged):
+        pair = " and ".join(repr(value[0] if len(names) == 1 else tuple(value)) for value in alike[0])
+        raise InvalidParameter(
+            "public keys that stay different under the types of the keys", pair, "list each group once."
+        )
+    keep = " AND ".join(f"{name} IS NOT NULL" for name in names) if query.null_keys == "drop" else "TRUE"
+    distinct = f"SELECT DISTINCT {once} FROM ({spelled}) AS keys WHERE {keep}"
+    return views.add(without_leaks(lambda: spark.sql(distinct)), "listed")
+
+
+def _collected(spark: SparkSession, sql: str) -> list[Any]:
+    return without_leaks(lambda: spark.sql(sql).collect())

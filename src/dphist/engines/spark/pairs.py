@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dphist.engines.base import Integers, histogram_of
+from dphist.engines.base import Integers
+from dphist.engines.distinct import contested_sql, different_sql, light_sql, taken_sql, valued_sql
+from dphist.engines.groups import histogram_of
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.spark.engine import SparkDialect, SparkRecords
 from dphist.engines.spark.groups import SparkGroups
@@ -312,3 +314,30 @@ def _joined(pairs: str, weights: str, keys: Sequence[str]) -> str:
 
 def _same(left: str, right: str, keys: Sequence[str]) -> str:
     return " AND ".join(f"{left}.{key} <=> {right}.{key}" for key in keys)
+
+
+def count_distinct(records: SparkRecords, bounds: ContributionBounds) -> dict[int, str]:
+    """A table of groups with how many values are taken, for each measure of distinct values, by its position."""
+    return {
+        position: _count_distinct(records, position, int(measure.upper), bounds)
+        for position, measure in records.fields.distinct
+    }
+
+
+def _count_distinct(records: SparkRecords, position: int, most: int, bounds: ContributionBounds) -> str:
+    fields, seed, dialect = records.fields, records.seed, SparkDialect()
+    cells = (*fields.key_names, "value")
+    different = records.written_view("different", different_sql(fields, position, dialect), ("unit", *cells))
+    kept = valued_sql(fields, different, most, bounds, seed, dialect)
+    valued = records.written_view("valued", kept, ("unit", *cells))
+    light = records.written_view("light", light_sql(fields, valued, most), cells)
+    won = f"(SELECT {', '.join(cells)} FROM {light} WHERE FALSE)"
+    if records.scalar(f"SELECT COUNT(*) FROM (SELECT 1 FROM {valued} WHERE number > {most} LIMIT 1)"):
+        voter = ", ".join(f"'{name}', {name}" for name in ("unit", *fields.key_names))
+        contested = contested_sql(fields, valued, light, most, seed, dialect)
+        lists = (
+            f"SELECT named_struct({voter}, 'copy', id) AS unit, turn, {', '.join(cells)}, place AS position"
+            f" FROM ({contested}) AS contested CROSS JOIN range({most}) AS copies"
+        )
+        won = place_all(records, lists, cells, 1)
+    return records.written_view("taken", taken_sql(fields, light, won), fields.key_names)

@@ -1,19 +1,39 @@
-"""What a run sets in a Spark session, so that no setting of its owner changes what is counted; put back afterwards."""
+"""Sessions of Spark: what a run sets, so that no setting of its owner changes what is counted; put back afterwards.
+
+A session of our own has a JVM of its own. Spark keeps shuffle files, spilled rows and tables on their way from Python in its
+local directories, with the rights of any new file: everybody may read them. So these lie in private directories (`scratch`)
+that go with the process; what a killed one left, the next run removes. Who starts a JVM themselves says where it writes.
+"""
 
 from __future__ import annotations
 
+import atexit
+import importlib
 import logging
+import os
+import signal
+import sys
+import tempfile
 import threading
+import warnings
+import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
-from dphist.engines.reading import Share
-from dphist.errors import DphistError, EngineFailure
+from dphist.engines.base import (
+    Share,
+)
+from dphist.errors import DphistError, EngineFailure, InvalidParameter, MissingExtra
+from dphist.files.interruption import held, undo_at_stop
+from dphist.files.scratch import PrivateDirectory, make_directory
 from dphist.files.systems import no_core_dumps
+from dphist.version import __version__
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +69,7 @@ SETTINGS: Final = {
     "spark.sql.sources.v2.bucketing.enabled": "false",
     "spark.sql.legacy.bucketedTableScan.outputOrdering": "false",
     # Statistics leave NaN out, and answer nothing: not even a filter of the owner's own DataFrame. (None of ours gets as far
-    # as a source: see `spark.frames.BARRIER`.)
+    # as a source: see `spark.source.BARRIER`.)
     "spark.sql.parquet.filterPushdown": "false",
     "spark.sql.orc.filterPushdown": "false",
     "spark.sql.csv.filterPushdown.enabled": "false",
@@ -166,3 +186,137 @@ def _unlogged() -> Iterator[None]:
         yield
     finally:
         _SILENCE.here.depth -= 1
+
+
+def delete_here(directory: PrivateDirectory) -> None:
+    """Delete a directory of this machine when nobody waits for an answer any more."""
+    directory.remove()
+    if directory.path.exists():
+        warnings.warn(f"delete {directory.path} yourself: it could not be deleted", ResourceWarning, stacklevel=2)
+
+
+LOCAL: Final = "SPARK_LOCAL_DIRS"
+"""The variable that a driver goes by, whatever spark.local.dir says."""
+
+_LONGEST_WAIT: Final = 20.0
+
+
+def start(builder: Any, *, remote: bool) -> SparkSession:
+    """A session; if a JVM is started for it, with local directories that nobody else can read. remote: it has one elsewhere."""
+    from pyspark import SparkContext
+
+    no_core_dumps()  # before a JVM is started, which has the limits of this process
+    if remote or SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        session: SparkSession = without_leaks(builder.getOrCreate)
+        undo_at_stop(session.stop)
+        return session
+    with held():
+        directories = private_directories()
+        undo = partial(_end_jvm, directories)
+        atexit.register(undo)
+        undo_at_stop(undo)
+    with told(directories):
+        session = without_leaks(builder.getOrCreate)
+    context: Any = SparkContext._active_spark_context
+    check_local(context._temp_dir, directories)
+    return session
+
+
+def private_directories() -> list[PrivateDirectory]:
+    """One in each local directory of the environment, or in the one for temporary files."""
+    places = [Path(place) for place in os.environ.get(LOCAL, "").split(",") if place]
+    for place in places:
+        place.mkdir(parents=True, exist_ok=True)
+    return [make_directory(place.resolve()) for place in places or [Path(tempfile.gettempdir())]]
+
+
+def check_local(path: str, directories: Sequence[PrivateDirectory]) -> None:
+    """Refuse a JVM that writes elsewhere, as the scripts that start it may have told it."""
+    if not any(Path(path).resolve().is_relative_to(directory.path) for directory in directories):
+        raise InvalidParameter(
+            "a Spark that keeps its files in a directory that only you can read",
+            str(Path(path).parent),
+            f"unset SPARK_EXECUTOR_DIRS, and set {LOCAL} where you call dphist, not in spark-env.sh.",
+        )
+
+
+@contextmanager
+def told(directories: Sequence[PrivateDirectory]) -> Iterator[None]:
+    """The environment from which a JVM learns where to write."""
+    before = os.environ.get(LOCAL)
+    os.environ[LOCAL] = ",".join(str(directory.path) for directory in directories)
+    try:
+        yield
+    finally:
+        del os.environ[LOCAL]
+        if before is not None:
+            os.environ[LOCAL] = before
+
+
+def _end_jvm(directories: Sequence[PrivateDirectory]) -> None:
+    """End the JVM and wait for it: whoever still writes would bring back what is removed."""
+    from pyspark import SparkContext
+
+    context: Any = SparkContext._active_spark_context
+    gateway: Any = SparkContext._gateway
+    with suppress(Exception):  # it may be dead, or never have been alive
+        context.stop()
+    with suppress(Exception):
+        gateway.shutdown()
+    with suppress(Exception):
+        gateway.proc.stdin.close()
+        gateway.proc.wait(timeout=_LONGEST_WAIT)
+    for directory in directories:
+        delete_here(directory)
+
+
+_CHECKED: Final[weakref.WeakSet[SparkSession]] = weakref.WeakSet()
+
+
+def check_executors(spark: SparkSession) -> None:
+    """Find out before any budget is spent that an executor could not draw noise, or would draw it with another version."""
+    if spark in _CHECKED:
+        return
+
+    def version_of_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from dphist.version import __version__ as version
+
+        importlib.import_module("dphist.run.job")  # everything that a task may need
+        for _ in batches:
+            yield pa.RecordBatch.from_arrays([pa.array([version])], ["version"])
+
+    wanted = f"dphist {__version__} in the Python of the executors"
+    hint = "install dphist[spark] there, and name that Python as PYSPARK_PYTHON or spark.pyspark.python."
+    try:
+        answer = without_leaks(lambda: spark.range(1).mapInArrow(version_of_executor, "version string").collect())
+    except EngineFailure:
+        answer = None
+    if answer is None:
+        raise EngineFailure(wanted, hint)
+    if answer[0][0] != __version__:
+        raise InvalidParameter(wanted, answer[0][0], hint)
+    _CHECKED.add(spark)
+
+
+def open_session(master: str | None, remote: str | None) -> SparkSession:
+    """A session of our own, for the command line."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise MissingExtra("spark", "the Spark engine") from None
+    if master is not None and remote is not None:
+        raise InvalidParameter("--master or --remote", "both", "a Spark Connect server has its own master.")
+    master = master if remote is not None or master is not None else "local[*]"
+    if (master or remote or "").startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the one that has dphist
+    # What Spark says of pandas concerns nobody here: tables travel as Arrow.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    builder: Any = SparkSession.builder.appName("dphist").config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.log.level", "ERROR")
+    builder = builder.remote(remote) if remote is not None else builder.master(master)
+    handler = signal.getsignal(signal.SIGINT)
+    builder = builder.config("spark.sql.session.timeZone", "UTC")
+    spark = start(builder, remote=remote is not None and not remote.startswith("local"))
+    if threading.current_thread() is threading.main_thread():  # Spark puts one of its own there
+        signal.signal(signal.SIGINT, handler)
+    return spark

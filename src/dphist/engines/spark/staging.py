@@ -10,7 +10,6 @@ task by task and could leave files of a failed attempt beside those of its succe
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from dphist.files.scratch import PrivateDirectory, make_directory
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
 
 COMMITTER: Final = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
 _SECONDS_BETWEEN_LOOKS: Final = 0.2
@@ -106,13 +106,6 @@ def _removed(staging: Staging) -> bool:
     except Exception:
         return False
     return True
-
-
-def delete_here(directory: PrivateDirectory) -> None:
-    """Delete a directory of this machine when nobody waits for an answer any more."""
-    directory.remove()
-    if directory.path.exists():
-        warnings.warn(f"delete {directory.path} yourself: it could not be deleted", ResourceWarning, stacklevel=2)
 
 
 def new_staging(spark: SparkSession, parent: str | None) -> Staging:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from dphist.engines.duckdb.types import LONGEST_KEY
+from dphist.engines.expressions import LONGEST_KEY
 from dphist.errors import InvalidParameter
 
 _TEXT: Final = frozenset({"string", "varchar", "char"})

@@ -1,14 +1,17 @@
-"""A column that does not exist: refused with the closest names that do, as far as they may be shown."""
+"""Names of columns: a column that does not exist is refused with the closest names that do, as far as they may be shown."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Final
 
-from dphist.engines.duckdb.sources import NO_HEADER
 from dphist.engines.expressions import Expression, at_column
-from dphist.engines.lines import CsvFormat
-from dphist.errors import InvalidParameter
+from dphist.errors import InvalidParameter, UnreadableSource
 from dphist.words import did_you_mean
+
+if TYPE_CHECKING:
+    from dphist.engines.source import CsvFormat
 
 
 def check_columns(
@@ -75,3 +78,28 @@ def hint_of_name(column: str) -> str:
     """For a column that does not exist and looks like an expression."""
     seems = any(letter in column for letter in "(*/+|:'")
     return " An SQL expression needs a name: revenue=price*quantity." if seems else ""
+
+
+NO_HEADER: Final = "if the file has no header, name its columns: --no-header a,b,c or dp.Files(paths, header=[...])."
+
+
+def wanted_columns(names: Sequence[str], needed: Sequence[str]) -> list[str]:
+    """The columns that are needed. Without regard to case, as SQL reads names."""
+    folded = {name.casefold() for name in needed}
+    return [name for name in names if name.casefold() in folded]
+
+
+def check_header_names(names: Sequence[str]) -> None:
+    """Refuse a name that comes twice, without showing it."""
+    if len({name.casefold() for name in names}) < len(names):
+        raise UnreadableSource(
+            f"different names in the {len(names)} columns of the first line", "some that are equal", NO_HEADER
+        )
+
+
+def check_unique(names: Sequence[str]) -> None:
+    """SQL does not tell names apart by case."""
+    times = Counter(name.casefold() for name in names)
+    twice = [name for name in names if times[name.casefold()] > 1]
+    if twice:
+        raise InvalidParameter("column names that differ in more than case", ", ".join(twice), "rename one of them.")

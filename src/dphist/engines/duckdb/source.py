@@ -10,44 +10,39 @@ from __future__ import annotations
 import glob
 import json
 import os
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
 
-from dphist.engines.duckdb.pages import fit
-from dphist.engines.duckdb.parquet import is_read_by_arrow, parquet_columns, readable_parquet, stored_types
-from dphist.engines.duckdb.types import LONGEST_KEY
+from dphist.engines.duckdb.parquet import fit, is_read_by_arrow, parquet_columns, readable_parquet, stored_types
+from dphist.engines.duckdb.session import quote_identifier, quote_text
+from dphist.engines.expressions import LONGEST_KEY
 from dphist.engines.frames import Arrow, as_arrow
-from dphist.engines.lines import CsvFormat, check_no_array, csv_batches, first_line, json_lines
-from dphist.engines.query import Files, Format
-from dphist.errors import InvalidParameter, UnreadableSource
+from dphist.engines.lines import check_no_array, csv_batches, first_line, json_lines
+from dphist.engines.names import check_header_names, check_unique, wanted_columns
+from dphist.engines.source import (
+    _SUFFIXES,
+    CsvFormat,
+    Files,
+    Folder,
+    check_folders,
+    check_types,
+    folders_of,
+    form_of,
+    format_of_files,
+    is_hidden,
+    json_columns,
+    without_values,
+)
+from dphist.errors import UnreadableSource
 from dphist.files.outputs import near
-from dphist.words import did_you_mean
 
 SOURCE: Final = "source"
-Folder = dict[str, str | None]
-"""The columns that the names of a file's folders add, as in year=2026/month=11/events.parquet."""
-
-_SUFFIXES: Final[dict[str, Format]] = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-}
-_COMPRESSIONS: Final = (".gz", ".zst")
-NO_HEADER: Final = "if the file has no header, name its columns: --no-header a,b,c or dp.Files(paths, header=[...])."
-NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,22 +92,12 @@ def described(connection: duckdb.DuckDBPyConnection, relation: str, columns: str
     return {str(row[0]): str(row[1]) for row in rows}
 
 
-def quote_identifier(name: str) -> str:
-    """A column name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def quote_text(value: str) -> str:
-    """A text as an SQL literal."""
-    return "'" + value.replace("'", "''") + "'"
-
-
 def _attach_arrow(connection: duckdb.DuckDBPyConnection, source: object, needed: Sequence[str], view: str) -> Attached:
     """Only the columns that are needed have to be of a type that DuckDB reads."""
 
     def wanted(names: Sequence[str]) -> list[str]:
         check_unique(names)
-        return _wanted(names, needed)
+        return wanted_columns(names, needed)
 
     table, names, typed = as_arrow(source, wanted)
     if not table.schema.names:  # none of the columns exists: whoever asked for them will say which
@@ -123,12 +108,6 @@ def _attach_arrow(connection: duckdb.DuckDBPyConnection, source: object, needed:
     except duckdb.Error:
         types = ", ".join(sorted({str(field.type) for field in table.schema}))
     raise UnreadableSource("columns of types that DuckDB reads", types, "cast the unusual ones.")
-
-
-def _wanted(names: Sequence[str], needed: Sequence[str]) -> list[str]:
-    """The columns that are needed. Without regard to case, as SQL reads names."""
-    folded = {name.casefold() for name in needed}
-    return [name for name in names if name.casefold() in folded]
 
 
 def _attach_files(connection: duckdb.DuckDBPyConnection, files: Files, needed: Sequence[str], view: str) -> Attached:
@@ -153,11 +132,11 @@ def _attach_parquet(
     for path in paths:
         names.append(parquet_columns(path, needed))
         check_folders(folders[0], names[-1])
-        own = _listed(_wanted(names[-1], needed))
+        own = _listed(wanted_columns(names[-1], needed))
         schemas.append(described(connection, _parquet([path]), own) if own else {})
         _check_same_types(schemas[0], schemas[-1], needed, path)
     columns = dict.fromkeys([*names[0], *folders[0]], "")
-    if wanted := _wanted(list(columns), needed):  # DuckDB takes minutes over a hundred thousand columns
+    if wanted := wanted_columns(list(columns), needed):  # DuckDB takes minutes over a hundred thousand columns
         read = _parquet(paths)
         if folders[0]:
             path = "path" + "_" * max(map(len, columns))  # no column has this name
@@ -167,7 +146,7 @@ def _attach_parquet(
 
     def reread() -> None:
         read = with_folders([readable_parquet(path, list(schemas[0]), kinds) for path in paths], folders)
-        quoted = {name: quote_identifier(name) for name in _wanted(read.schema.names, needed)}
+        quoted = {name: quote_identifier(name) for name in wanted_columns(read.schema.names, needed)}
         typed = [f"TRY_CAST({sql} AS {columns[name]}) AS {sql}" for name, sql in quoted.items()]
         _create_view(connection, view, read, ", ".join(typed))
 
@@ -235,20 +214,14 @@ def _attach_csv(
     folders = folders_of(paths)
     check_folders(folders[0], names)
     check_types(files, [*names, *folders[0]])
-    wanted = _wanted(names, needed)
-    if not wanted and _wanted(list(folders[0]), needed):
+    wanted = wanted_columns(names, needed)
+    if not wanted and wanted_columns(list(folders[0]), needed):
         wanted = names[:1]  # a file has records even if only its folders are asked for
     if wanted:
         readers = [csv_batches(path, form, names, wanted) for path in paths]
         _create_view(connection, view, with_folders(readers, folders), _declared([*wanted, *folders[0]], files))
     columns = {**dict.fromkeys([*names, *folders[0]], ""), **(described(connection, view) if wanted else {})}
     return Attached(columns, typed=False, paths=paths, form=form if form.header else None)
-
-
-def form_of(files: Files, paths: Sequence[str]) -> CsvFormat:
-    """How the lines of CSV files are divided: as declared, or by the end of the first name."""
-    delimiter = files.delimiter or ("\t" if ".tsv" in Path(paths[0]).suffixes else ",")
-    return CsvFormat(delimiter, files.quote, files.header is True, files.encoding, tuple(files.nulls))
 
 
 def _header(paths: Sequence[str], form: CsvFormat) -> list[str]:
@@ -264,14 +237,6 @@ def _header(paths: Sequence[str], form: CsvFormat) -> list[str]:
         )
     check_header_names(first)
     return first
-
-
-def check_header_names(names: Sequence[str]) -> None:
-    """Refuse a name that comes twice, without showing it."""
-    if len({name.casefold() for name in names}) < len(names):
-        raise UnreadableSource(
-            f"different names in the {len(names)} columns of the first line", "some that are equal", NO_HEADER
-        )
 
 
 def _attach_json(
@@ -300,26 +265,6 @@ def _attach_json(
     return Attached(columns, typed=False, paths=paths)
 
 
-def json_columns(files: Files, needed: Sequence[str], folder: Folder) -> list[str]:
-    """The columns that are declared. One that is needed and is not may be misspelled, and no record could tell.
-
-    Whether some record has a column of a name is a fact about records, and an error would tell it. Without a declaration
-    a name that no record has would be null in all of them: an empty table, charged in full.
-    """
-    known = {name.casefold() for name in (*files.types, *folder)}
-    missing = [name for name in dict.fromkeys(needed) if name.casefold() not in known]
-    if missing:
-        options = " ".join(f"--type {name}=text" for name in missing)
-        raise UnreadableSource(
-            "every column of JSON files to be declared",
-            f"no type for {', '.join(map(repr, missing))}",
-            did_you_mean(missing[0], list(files.types))
-            + f"JSON has no header: declare what is there with {options} or dp.Files(paths, types={{...}}); text, integer,"
-            " double, boolean, date and timestamp are types.",
-        )
-    return _wanted(list(files.types), needed)
-
-
 def with_folders(readers: Sequence[Arrow], folders: Sequence[Folder]) -> pa.RecordBatchReader:
     """One file after the other, with the columns of its folders."""
     kinds = [*readers[0].schema, *(pa.field(name, pa.large_string()) for name in folders[0])]
@@ -332,13 +277,6 @@ def with_folders(readers: Sequence[Arrow], folders: Sequence[Folder]) -> pa.Reco
                 yield pa.RecordBatch.from_arrays([*batch.columns, *constants], schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
-
-
-def check_types(files: Files, names: Iterable[str]) -> None:
-    """Refuse a type for a column that is not there. Parquet files declare those of all but their folders."""
-    if unknown := set(files.types) - set(names):
-        hint = "a text column of a CSV or JSON file, or a folder such as year=2026, can have one."
-        raise InvalidParameter("types for columns that exist and have none", ", ".join(sorted(unknown)), hint)
 
 
 def _declared(names: Sequence[str], files: Files) -> str:
@@ -380,37 +318,6 @@ def _folder_columns(path: str, paths: Sequence[str], folders: Sequence[Folder]) 
     return ", ".join(columns)
 
 
-def folders_of(paths: Sequence[str]) -> list[Folder]:
-    """The columns of each file's folders; none at all unless every file has the same ones."""
-    folders: list[Folder] = []
-    for path in paths:
-        pairs = [part.split("=", 1) for part in Path(path).parts[:-1] if part.partition("=")[1] and part[0] != "="]
-        folders.append({name: None if value == NULL_FOLDER else _decoded(value) for name, value in pairs})
-    return folders if all(list(folder) == list(folders[0]) for folder in folders) else [{} for _ in paths]
-
-
-def _decoded(value: str) -> str:
-    """Signs such as %20 as what they stand for, if all of them are such signs."""
-    return value if re.search("%(?![0-9A-Fa-f]{2})", value) else unquote(value)
-
-
-def without_values(path: str) -> str:
-    """A path as an error may show it: the value of a folder such as user=alice is a key of its records."""
-    return str(Path(*(f"{part.partition('=')[0]}=..." if "=" in part else part for part in Path(path).parts)))
-
-
-def check_folders(folder: Folder, names: Sequence[str] | dict[str, str]) -> None:
-    """A folder's name must not stand in for a column of the file: every record would be counted under it."""
-    check_unique(list(folder))
-    inside = {name.casefold() for name in names}
-    if clash := [name for name in folder if name.casefold() in inside]:
-        raise UnreadableSource(
-            f"{clash[0]!r} as a column of the files or in the names of their folders",
-            "both",
-            "rename the folder or the column: one would silently replace the other.",
-        )
-
-
 def _expand(pattern: str) -> list[str]:
     if "://" in pattern:
         address = f"an address of {pattern.partition('://')[0]}://"  # the rest of it may hold a password
@@ -445,38 +352,47 @@ def _below(folder: Path) -> list[str]:
     return found
 
 
-def is_hidden(name: str) -> bool:
-    """Whether a file or folder is none of the data: _SUCCESS, .part-0.crc. A folder _x=1 is, as everywhere in Hive's layout."""
-    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith(".crc")
+class InputBytes:
+    """Files that this process reads: of Parquet the columns that are needed, of others everything.
+
+    What was read is what the kernel counts for the process, on Linux; elsewhere it is not known. What is spilled meanwhile is
+    read back after the files, when the share is 1 already. A file that is read twice comes twice.
+    """
+
+    def __init__(self, files: Sequence[tuple[str, Sequence[str]]]) -> None:
+        self._files = files
+        self._before = bytes_read()
+
+    def share(self) -> float | None:
+        """The bytes that were read since this object was made, of those there are."""
+        now = bytes_read()
+        if now is None or self._before is None or not self._size:
+            return None
+        return min((now - self._before) / self._size, 1.0)
+
+    @cached_property
+    def _size(self) -> int:
+        return sum(_size_of(path, {name.casefold() for name in columns}) for path, columns in self._files)
 
 
-def format_of_files(files: Files, paths: Sequence[str]) -> Format:
-    """The format of all files, if it is one and the options fit it."""
-    found = {files.format: ""} if files.format else {format_of_file(path): path for path in paths}
-    if len(found) > 1:
-        names = ", ".join(f"{kind} ({Path(path).name})" for kind, path in sorted(found.items()))
-        raise UnreadableSource("files of one format", names, "name those of one kind by a glob such as 'events/*.csv'.")
-    (kind,) = found
-    files.require_kind(kind)
-    return kind
+def _size_of(path: str, columns: set[str]) -> int:
+    with open(path, "rb") as file:
+        is_parquet = file.read(4) == b"PAR1"
+    if not is_parquet:
+        return Path(path).stat().st_size
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(path)
+    names = [metadata.schema.column(i).path.partition(".")[0].casefold() for i in range(metadata.num_columns)]
+    needed = [i for i, name in enumerate(names) if name in columns]
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    return sum(group.column(i).total_compressed_size for group in groups for i in needed)
 
 
-def format_of_file(path: str) -> Format:
-    """The format by the end of the name."""
-    suffixes = Path(path).suffixes
-    last = suffixes[-2] if len(suffixes) > 1 and suffixes[-1].lower() in _COMPRESSIONS else (suffixes or [""])[-1]
-    if (found := _SUFFIXES.get(last.lower())) is None:
-        raise UnreadableSource(
-            "a name that ends in .parquet, .csv, .tsv, .json, .jsonl or .ndjson",
-            repr(Path(path).name),
-            "rename it if it is one of these; if not, convert it: a spreadsheet can be saved as CSV.",
-        )
-    return found
-
-
-def check_unique(names: Sequence[str]) -> None:
-    """SQL does not tell names apart by case."""
-    times = Counter(name.casefold() for name in names)
-    twice = [name for name in names if times[name.casefold()] > 1]
-    if twice:
-        raise InvalidParameter("column names that differ in more than case", ", ".join(twice), "rename one of them.")
+def bytes_read() -> int | None:
+    """How many bytes this process has read from files so far; None where the system does not tell."""
+    try:
+        lines = Path("/proc/self/io").read_text().splitlines()
+        return int(dict(line.split(": ") for line in lines)["rchar"])
+    except (OSError, KeyError, ValueError):
+        return None
