@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 
 from dphist.aggregates.measures import Measure
 from dphist.engines.base import Engine
+from dphist.engines.dialect import DUCKDB as IN_DUCKDB
+from dphist.engines.dialect import SPARK, Dialect
 from dphist.engines.distinct import explained_sql
-from dphist.engines.duckdb.engine import DuckDBDialect, DuckDBEngine
+from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.duckdb.pairs import count_distinct
 from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key
-from dphist.engines.spark.engine import SparkDialect
-from dphist.engines.sql import Dialect
 from dphist.errors import InvalidParameter
 from example_numbers import examples
 from spark_sessions import LazySpark, frame, session
@@ -56,7 +56,7 @@ class Hashes:
     """The keyed hashes of an engine, by which it orders pairs and values."""
 
     def __init__(self, engine: Engine, rows: Sequence[Row], seed: int) -> None:
-        dialect: Dialect = SparkDialect() if isinstance(engine, LazySpark) else DuckDBDialect()
+        dialect: Dialect = SPARK if isinstance(engine, LazySpark) else IN_DUCKDB
         clean = table([(unit, key, canonical(x)) for unit, key, x in rows if unit is not None])
         turn, order = dialect.priority(seed, ["unit", "key"]), dialect.priority(seed, ["unit", "key", "x"])
         sql = f"SELECT unit, key, x, {turn} AS turn, {order} AS preference FROM"
@@ -275,6 +275,6 @@ def test_bounds_are_whole_and_from_zero() -> None:
 
 def test_the_sql_that_is_explained_names_every_step() -> None:
     with DUCKDB.open(table([(1, "a", 1.0)]), query(2), seed=0) as records:
-        text = explained_sql(records.fields, ContributionBounds(3), DuckDBDialect())
+        text = explained_sql(records.fields, ContributionBounds(3), IN_DUCKDB)
         assert text == records.explain(ContributionBounds(3)).split("\n", 3)[3]
     assert all(word in text for word in ("valued", "light", "contested", "taken_1", "place <= 3", "number > 2"))

@@ -14,7 +14,8 @@ from engine_oracle import Engine, every_engine, groups_of, quick
 from scipy import stats
 
 from dphist.aggregates.measures import Lattice, Measure
-from dphist.engines.duckdb.engine import DuckDBDialect, DuckDBEngine
+from dphist.engines.dialect import Dialect
+from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key
 from example_numbers import some
@@ -108,7 +109,7 @@ def test_every_set_is_kept_equally_often(engine: Engine) -> None:
 @pytest.mark.parametrize("name", BIASED)
 def test_biased_samplers_are_rejected(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     biased = BIASED[name]
-    monkeypatch.setattr(DuckDBDialect, "priority", lambda self, seed, columns: biased(seed, columns))
+    monkeypatch.setattr(Dialect, "priority", lambda self, seed, columns: biased(seed, columns))
     engine = DuckDBEngine()
     # 500 sets are enough to find all of these, and the good one is judged by 2,000.
     assert min(marginal_p_value(engine, TEXTS, 2, seed=5), joint_p_value(engine, seeds=1)) < ALPHA

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from engine_oracle import Engine, every_engine
 import dphist as dp
 from dphist.aggregates.measures import Measure
 from dphist.engines import distinct
-from dphist.engines.duckdb.engine import DuckDBDialect, DuckDBEngine
+from dphist.engines.dialect import DUCKDB
+from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.engines.sql import plenty
@@ -27,7 +29,7 @@ def test_dropping_groups_before_they_are_ordered_changes_no_sample(most: int, mo
     for seed in range(8):
         found = DuckDBEngine().histogram(GROUPS, BY_GROUP, ContributionBounds(most), seed=seed)
         with monkeypatch.context() as patch:
-            patch.setattr(DuckDBDialect, "holds_windows", False)
+            patch.setattr("dphist.engines.duckdb.engine.DUCKDB", replace(DUCKDB, holds_windows=False))
             every = DuckDBEngine().histogram(GROUPS, BY_GROUP, ContributionBounds(most), seed=seed)
         assert found.counts.sum() == 2 * most
         assert sorted(map(str, found.keys.to_pylist())) == sorted(map(str, every.keys.to_pylist()))
@@ -48,7 +50,7 @@ def test_a_list_of_values_has_a_length(engine: Engine, monkeypatch: pytest.Monke
     found = engine.histogram(VALUES, query, ContributionBounds(1), seed=1)
     assert found.sums["distinct_x"].tolist() == [60]
     with DuckDBEngine().open(VALUES, query, seed=1) as records:
-        sql = distinct.valued_sql(records.fields, "given", 30, ContributionBounds(1), 1, DuckDBDialect())
+        sql = distinct.valued_sql(records.fields, "given", 30, ContributionBounds(1), 1, DUCKDB)
         given = VALUES.rename_columns(["unit", "key_1", "value"])
         records.connection.register("given", given)
         of_ann = f"SELECT COUNT(*) FROM ({sql}) WHERE unit = 'ann'"

@@ -13,13 +13,14 @@ import pytest
 from scipy import stats
 
 import dphist as dp
+from dphist.engines.dialect import Dialect
 from dphist.engines.duckdb.expressions import Steps
 from dphist.engines.duckdb.sketch import largest_undercount
 from dphist.engines.duckdb.source import described
 from dphist.engines.histogram import ContributionBounds
 from dphist.engines.parser import read_expression
 from dphist.engines.query import GroupByQuery, Key
-from dphist.engines.spark.engine import SparkDialect, SparkEngine
+from dphist.engines.spark.engine import SparkEngine
 from dphist.engines.spark.expressions import quote_text, spark_expression
 from dphist.engines.spark.sketch import sketch_sql
 from dphist.engines.spark.staging import new_staging
@@ -66,7 +67,7 @@ def test_a_sketch_has_counts_alone() -> None:
 def subsets(priority: str | None, monkeypatch: pytest.MonkeyPatch) -> float:
     """p-value of chi-square over which two of five groups 20,000 units keep."""
     if priority is not None:
-        monkeypatch.setattr(SparkDialect, "priority", lambda self, seed, columns: priority)
+        monkeypatch.setattr(Dialect, "priority", lambda self, seed, columns: priority)
     units, items = 20_000, "abcde"
     table = pa.table({"user": np.repeat(np.arange(units), 5), "item": list(items) * units})
     with SparkEngine(session()).open(frame(table), QUERY, seed=11) as records, records.pairs() as pairs:

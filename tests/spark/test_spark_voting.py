@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dphist.engines.dialect import SPARK
 from dphist.engines.election import Lists, elect, prefer
 from dphist.engines.query import GroupByQuery, Key
-from dphist.engines.spark.engine import SparkDialect, SparkEngine, SparkRecords
+from dphist.engines.spark.engine import SparkEngine, SparkRecords
 from dphist.engines.spark.pairs import SparkPairs
 from dphist.mechanisms.tuning import LATTICE_BITS
 from dphist.mechanisms.voting import calibrate
@@ -40,7 +41,7 @@ def by_name(groups: Any, column: str) -> Named:
 
 def expected_votes(records: SparkRecords, pairs: SparkPairs, capacity: int, informed: bool) -> tuple[Named, Named]:
     """Shares, and votes by NumPy from the hashes that Spark has."""
-    turn = SparkDialect().priority(records.seed, ["unit"])
+    turn = SPARK.priority(records.seed, ["unit"])
     rows = records.sql(f"SELECT unit, {turn} AS turn, key_1, key_2, place FROM {pairs.view}").toArrow().to_pylist()
     ballots: dict[tuple[int, str], list[tuple[int, Any]]] = {}
     for row in rows:

@@ -11,11 +11,11 @@ import pytest
 from small_elections import one_after_the_other, one_group_one_vote
 
 from dphist.engines.base import Arrays, Rows
+from dphist.engines.dialect import Dialect
 from dphist.engines.duckdb.pairs import DuckDBPairs, SqlPairs
 from dphist.engines.groups import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
-from dphist.engines.sql import Dialect
 from dphist.mechanisms.tuning import LATTICE_BITS
 from dphist.mechanisms.voting import Voting, calibrate
 from dphist.noise import DiscreteLaplace
@@ -147,12 +147,11 @@ def test_one_unit_more_or_less_moves_one_vote(in_memory: bool) -> None:
 
 
 def test_ties_of_the_hash_are_broken_by_unit_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dphist.engines.duckdb.engine import DuckDBDialect
 
     def constant(self: Dialect, seed: int, columns: list[str]) -> str:
         return "CAST(0 AS UBIGINT)"
 
-    monkeypatch.setattr(DuckDBDialect, "priority", constant)
+    monkeypatch.setattr(Dialect, "priority", constant)
     with named_lists(events(60)) as (turns, lists):
         assert turns == sorted(turns)
         assert all(own == sorted(own, key=lambda key: (key[0] is None, *key)) for own in lists.values())

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist.aggregates.measures import Measure
-from dphist.engines.sql import LARGEST_RECORD, Dialect, Fields, clamped, double, records_sql
+from dphist.engines.dialect import Dialect
+from dphist.engines.sql import LARGEST_RECORD, Fields, clamped, double, records_sql
 
 Of = Literal["sum", "mean", "rows", "record", "distinct"]
 """Whose size: of the sum or the mean of a unit's values in a group, of its number of records or of

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from dphist.engines.dialect import Dialect
 from dphist.engines.expressions import LONGEST_JOINED, LONGEST_KEY, Column, Expression
-from dphist.engines.joins import MOST_ROWS, Side, Words, is_unique, joined_sql, limited_sql, together
+from dphist.engines.joins import MOST_ROWS, Side, is_unique, joined_sql, limited_sql, together
 from dphist.engines.parser import read_unit
 from dphist.engines.query import GroupByQuery, Key, parse_unit
 from dphist.engines.relations import (
@@ -87,20 +88,47 @@ def reads_of(relation: Scan, wanted: Sequence[str]) -> Reads:
     return Reads(own, unit, () if unit is None or text is None else (read_unit(Key(unit, text)),))
 
 
-class Writer(Words, Protocol):
-    """What engines write differently. Names are names of the tree. most_rows: see `joins`."""
-
-    most_rows: int | None
+class Types(Protocol):
+    """What differs by type: the module `types` of an engine."""
 
     @property
-    def whole(self) -> frozenset[str]:
+    def SIGNED(self) -> frozenset[str]:  # noqa: N802
         """Types of whole numbers up to 64 bits with a sign."""
         ...
 
     @property
-    def floats(self) -> frozenset[str]:
+    def FLOATS(self) -> frozenset[str]:  # noqa: N802
         """Types of floating-point numbers."""
         ...
+
+    def key(self, sql: str, type_name: str, role: str) -> tuple[str, str]:
+        """A column with equal bits for equal values, as keys of groups have, and its type; or a refusal by its type."""
+        ...
+
+    def length(self, sql: str, type_name: str) -> str | None:
+        """The bytes of a value; None for types whose values are all short."""
+        ...
+
+    def ordered(self, sql: str, type_name: str) -> str:
+        """A column of any type in a form that can be hashed and ordered."""
+        ...
+
+    def is_addable(self, type_name: str) -> bool:
+        """Whether `Dialect.exact_sum` takes a type."""
+        ...
+
+    def is_number(self, type_name: str) -> bool:
+        """Whether a cast to double takes any value of a type."""
+        ...
+
+
+class Writer(Protocol):
+    """What engines write differently. Names are names of the tree. most_rows: see `joins`."""
+
+    dialect: Dialect
+    types: Types
+    seed: int
+    most_rows: int | None
 
     def quote(self, name: str) -> str:
         """A column as an identifier of the engine."""
@@ -124,26 +152,6 @@ class Writer(Words, Protocol):
 
     def define(self, sql: str) -> Written:
         """A new view; `sql` names nothing but views and quoted columns."""
-        ...
-
-    def key(self, column: str, kind: str, role: str) -> tuple[str, str]:
-        """A column with equal bits for equal values, as keys of groups have, and its type; or a refusal by its type."""
-        ...
-
-    def length(self, column: str, kind: str) -> str | None:
-        """The bytes of a value; None for types whose values are all short."""
-        ...
-
-    def addable(self, kind: str) -> bool:
-        """Whether `exact_sum` takes a type."""
-        ...
-
-    def is_number(self, kind: str) -> bool:
-        """Whether a cast to double takes any value of a type."""
-        ...
-
-    def truncated(self, number: str) -> str:
-        """A double inside +-2^62 cut towards zero, as a 64-bit integer."""
         ...
 
 
@@ -243,14 +251,15 @@ def _join(relation: Join, wanted: Sequence[str], writer: Writer) -> Written:
         for number in (first, 1 - first)
     )
     unit = next(name for name in owners[first].columns if name in views[first].types)
-    most = writer.most_rows or MOST_ROWS
-    written = writer.define(limited_sql(left, right, word, columns, f"{left.alias}.{writer.quote(unit)}", most, writer))
+    unit, most = f"{left.alias}.{writer.quote(unit)}", writer.most_rows or MOST_ROWS
+    limited = limited_sql(left, right, word, columns, unit, most, writer.seed, writer.dialect, writer.types.ordered)
+    written = writer.define(limited)
     return replace(written, longest=LONGEST_JOINED)
 
 
 def _shortened(written: Written, units: Sequence[str], writer: Writer) -> Written:
     """The view with rows so short that a unit may have many: a unit has as many bytes as all other columns together."""
-    lengths = {name: writer.length(writer.quote(name), kind) for name, kind in written.types.items()}
+    lengths = {name: writer.types.length(writer.quote(name), kind) for name, kind in written.types.items()}
     if not any(lengths.values()):
         return written
     short = dict[str, str]()
@@ -326,7 +335,7 @@ def _fold(relation: Fold, wanted: Sequence[str], writer: Writer) -> Written:
     columns = {}
     for name in relation.keys:
         role = f"{name!r} of GROUP BY or DISTINCT"
-        columns[name] = writer.key(f"a.{writer.quote(name)}", child.types[name], role)[0]
+        columns[name] = writer.types.key(f"a.{writer.quote(name)}", child.types[name], role)[0]
     # The least and the largest may be of rows of their own.
     kept = len([folded for folded in aggregates.values() if folded.function in ("min", "max")])
     longest = child.longest // max(kept, 1) if is_short else None
@@ -349,18 +358,22 @@ def _folded(folded: Folded, child: Written, writer: Writer, longest: int | None)
     if folded.function == "count":
         return f"COUNT({sql})"
     if folded.function in ("min", "max", "count distinct"):
-        key, _ = writer.key(sql, kind, f"{folded.column!r} in {name}")
+        key, _ = writer.types.key(sql, kind, f"{folded.column!r} in {name}")
         if folded.function == "count distinct":
             return f"COUNT(DISTINCT {key})"
-        (key,) = [key] if longest is None else together([(key, writer.length(sql, kind))], longest)
+        (key,) = [key] if longest is None else together([(key, writer.types.length(sql, kind))], longest)
         return f"{name}({key})"
-    if writer.addable(kind):
-        total = writer.exact_sum(sql)
+    if writer.types.is_addable(kind):
+        total = writer.dialect.exact_sum(sql)
         if folded.function == "sum":
             return f"TRY_CAST({total} AS BIGINT)"
         total = f"CAST({total} AS DOUBLE)"
-    elif writer.is_number(kind):
-        total = exact_total(f"CAST({sql} AS DOUBLE)", writer.truncated, writer.exact_sum)
+    elif writer.types.is_number(kind):
+        total = exact_total(
+            f"CAST({sql} AS DOUBLE)",
+            lambda number: f"CAST({writer.dialect.truncated(number)} AS BIGINT)",
+            writer.dialect.exact_sum,
+        )
     else:
         hint = "cast it in a subquery: CAST(... AS DOUBLE)."
         raise InvalidParameter(f"numbers in {name}({folded.column})", f"the type {kind}", hint)
@@ -376,16 +389,16 @@ def _together(
 ) -> list[str]:
     """Two columns, each with the alias of its view, as one type; or a refusal by their types. exactly: they are units."""
     keys = [
-        writer.key(f"{alias}.{writer.quote(name)}", view.types[name], f"the columns of {where}")
+        writer.types.key(f"{alias}.{writer.quote(name)}", view.types[name], f"the columns of {where}")
         for alias, name, view in pair
     ]
     kinds = [kind for _, kind in keys]
     if kinds[0] == kinds[1]:
         return [sql for sql, _ in keys]
-    if not set(kinds) <= (writer.whole if exactly else writer.whole | writer.floats):
+    if not set(kinds) <= (writer.types.SIGNED if exactly else writer.types.SIGNED | writer.types.FLOATS):
         hint = _HINT_OF_UNITS.format(pair[0][1]) if exactly else _HINT_OF_CAST
         raise InvalidParameter(f"one type on both sides of {where}", " and ".join(kinds), hint)
-    common = "DOUBLE" if set(kinds) & writer.floats else "BIGINT"
+    common = "DOUBLE" if set(kinds) & writer.types.FLOATS else "BIGINT"
     return [f"CAST({sql} AS {common})" for sql, _ in keys]
 
 

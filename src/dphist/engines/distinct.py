@@ -23,8 +23,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from dphist.engines.dialect import Dialect
 from dphist.engines.histogram import ContributionBounds
-from dphist.engines.sql import Dialect, Fields, histogram_sql, plenty, ranked_sql, records_sql, same_keys
+from dphist.engines.sql import Fields, histogram_sql, plenty, ranked_sql, records_sql, same_keys
 
 MOST_VALUES: Final = 32_768
 """So many values of a pair and more are on its list, drawn by its order; of longer ones the rest is left out."""

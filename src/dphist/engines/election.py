@@ -4,8 +4,8 @@
     every group keeps the first `capacity` units, by their places, of those that it holds and those that ask
 
 until nobody is turned away. That is the outcome of units that act one after the other, each voting for the first group of its
-list with room (docs/voting.md). It does not depend on the order of rows, chunks or rounds, so `duckdb/pairs.py` and
-`spark/pairs.py` have the same votes from the same places and lists. The number of rounds follows the data and is never capped:
+list with room (docs/voting.md). It does not depend on the order of rows, chunks or rounds, so the SQL
+of `pairs` has the same votes from the same places and lists. The number of rounds follows the data and is never capped:
 an unfinished election has no guarantee.
 
 A full group turns away everybody behind its last holder, and that cut-off only moves forward. So a unit passes over every group

@@ -16,35 +16,15 @@ hold in memory: here these are few.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
+from dphist.engines.dialect import Dialect
 from dphist.engines.relations import Combine, Filter, Fold, Matching, Relation, Select, Values
 
 MOST_ROWS: Final = 65_536
 """How many rows of one unit a join makes of rows with several partners, unless a statement says otherwise."""
-
-
-class Words(Protocol):
-    """Words that differ from engine to engine."""
-
-    @property
-    def materialized(self) -> str:
-        """The word that lets a stage of a query be computed once: some sources can be read only once."""
-        ...
-
-    def exact_sum(self, whole: str) -> str:
-        """The sum of whole numbers in a type in which it cannot overflow."""
-        ...
-
-    def ordered(self, column: str, kind: str) -> str:
-        """A column of any type in a form that can be hashed and ordered."""
-        ...
-
-    def priority(self, columns: Sequence[str]) -> str:
-        """A well-mixed integer from the seed of the run and columns."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +77,20 @@ def joined_sql(left: Side, right: Side, word: str, wanted: Mapping[str, str]) ->
 
 
 def limited_sql(
-    left: Side, right: Side, word: str, wanted: Mapping[str, str], unit: str, most: int, words: Words
+    left: Side,
+    right: Side,
+    word: str,
+    wanted: Mapping[str, str],
+    unit: str,
+    most: int,
+    seed: int,
+    dialect: Dialect,
+    ordered: Callable[[str, str], str],
 ) -> str:
-    """A join of private rows on the left, of the `unit`, whose rows may have several partners on the right."""
+    """A join of private rows on the left, of the `unit`, whose rows may have several partners on the right.
+
+    ordered: writes a column of some type in a form that can be hashed and ordered.
+    """
     keys = [f"key_{place}" for place in range(max(len(left.keys), 1))]
     mine, theirs = (
         {column: f"{side.alias}_{place}" for place, column in enumerate(side.columns)} for side in (left, right)
@@ -113,20 +104,21 @@ def limited_sql(
 
     def order(side: Side, names: Mapping[str, str], more: Sequence[str] = ()) -> str:
         """Rows that are equal in all of it are the same."""
-        columns = [*more, *(words.ordered(names[column], kind) for column, kind in side.columns.items())]
-        return ", ".join([words.priority(columns or keys), *columns]) if columns or more else keys[0]
+        columns = [*more, *(ordered(names[column], kind) for column, kind in side.columns.items())]
+        return ", ".join([dialect.priority(seed, columns or keys), *columns]) if columns or more else keys[0]
 
     listed = ", ".join(keys)
     place = f"ROW_NUMBER() OVER (PARTITION BY {listed} ORDER BY {order(right, theirs)})"
     several = "CASE WHEN partners > 1 THEN partners ELSE 0 END"
-    running = f"{words.exact_sum(several)} OVER (PARTITION BY unit ORDER BY {order(left, mine, keys)} ROWS UNBOUNDED PRECEDING)"
+    running = dialect.exact_sum(several)
+    running += f" OVER (PARTITION BY unit ORDER BY {order(left, mine, keys)} ROWS UNBOUNDED PRECEDING)"
     room = f"CASE WHEN partners <= 1 THEN 1 ELSE CAST(GREATEST({most} + partners - running, 0) AS BIGINT) END"
     names = {column: f"mine.{name}" for column, name in mine.items()}
     names |= {column: f"others.{name}" for column, name in theirs.items()}
     columns = ", ".join(f"{names[column]} AS {name}" for column, name in wanted.items())
     counted = "SELECT mine.*, COALESCE(numbered.partners, 0) AS partners"
     return (
-        f"WITH others AS {words.materialized}(\n  SELECT * FROM (\n    SELECT *, {place} AS place"
+        f"WITH others AS {dialect.materialized}(\n  SELECT * FROM (\n    SELECT *, {place} AS place"
         f"\n    FROM ({named(right, theirs, {})}) AS named\n  ) AS placed\n  WHERE place <= {most + 1}\n),"
         f"\nnumbered AS (\n  SELECT {listed}, MAX(place) AS partners FROM others GROUP BY {listed}\n),"
         f"\nranked AS (\n  SELECT *, {running} AS running FROM (\n    {counted}"

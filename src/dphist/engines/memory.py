@@ -1,7 +1,7 @@
 """Pairs with dense codes: the exact integer arithmetic of the rounds and of counting, in NumPy, on slices of units.
 
-The same arithmetic in SQL is in `duckdb/pairs.py` (for pairs that do not fit into memory) and in `spark/pairs.py`, line by
-line, so the sums are the same bits: squares add up as integers, the one square root is taken of an integer below 2^53, and
+The same arithmetic in SQL is in `pairs` (for pairs that do not fit into memory, and for Spark), line by line, so the sums are
+the same bits: squares add up as integers, the one square root is taken of an integer below 2^53, and
 everything is rounded down.
 """
 

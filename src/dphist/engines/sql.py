@@ -19,66 +19,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dphist.aggregates.measures import LARGEST_SUM, Measure
+from dphist.engines.dialect import Dialect
 from dphist.engines.histogram import ContributionBounds
 
 LARGEST_RECORD = 2.0**62
 OTHER_SEED = 0x9E3779B97F4A7C15
 """Makes a second seed of the first, for a second order of a unit's groups."""
-
-
-class Dialect(Protocol):
-    """Where engines differ."""
-
-    @property
-    def holds_windows(self) -> bool:
-        """Whether a window holds more of one partition in memory than an order needs, so that few rows should come to it."""
-        ...
-
-    def quote(self, name: str) -> str:
-        """A column name as an identifier."""
-        ...
-
-    def priority(self, seed: int, columns: Sequence[str]) -> str:
-        """A well-mixed integer from a seed and columns."""
-        ...
-
-    def exact_sum(self, whole: str) -> str:
-        """The sum of 64-bit integers in a type in which it cannot overflow."""
-        ...
-
-    def same(self, left: str, right: str) -> str:
-        """Equality under which null equals null."""
-        ...
-
-    def combined(self, values: Sequence[str]) -> str:
-        """One value of several, with the fields part_1, part_2, ...; two are equal if all their fields are."""
-        ...
-
-    def nearest(self, number: str) -> str:
-        """A double inside +-2^62 as the nearest 64-bit integer, halves to even."""
-        ...
-
-    def truncated(self, number: str) -> str:
-        """A double inside +-2^62 rounded towards zero, as a double."""
-        ...
-
-    def among_first(self, priority: str, most: int, number: str) -> str:
-        """Whether a row, by its priority, is among the first `most` of a number of rows, or thereabouts."""
-        ...
-
-    def gathered(self, value: str, known: str | None = None) -> str:
-        """The values of a group as a list in any order, without those for which `known` is null; none is null itself."""
-        ...
-
-    def spread(self, values: str) -> str:
-        """A row for each value of a list."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

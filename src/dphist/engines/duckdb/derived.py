@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from dphist.engines.derived import Written, check_owner, reads_of, write
+from dphist.engines.derived import Types, Written, check_owner, reads_of, write
+from dphist.engines.dialect import DUCKDB, Dialect
 from dphist.engines.duckdb import types as keytypes
 from dphist.engines.duckdb.expressions import Piece, Steps
 from dphist.engines.duckdb.session import execute, fetch, quote_identifier, session, without_leaks
@@ -28,11 +29,6 @@ from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.relations import Derived, Scan, Values, owner
 from dphist.errors import EngineFailure, InvalidParameter
 from dphist.words import printable
-
-_WHOLE: Final = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
-_FLOATS: Final = frozenset({"FLOAT", "DOUBLE"})
-_KEYS: Final = {"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)", "UUID": "VARCHAR", "NULL": "VARCHAR"}
-"""What `types.canonical` turns types into."""
 
 
 def attach_derived(
@@ -94,9 +90,8 @@ class DuckDBWriter:
     definitions: list[str] = field(default_factory=list)
     once: Counter[int] = field(default_factory=Counter)
     relations: int = 0
-    whole: frozenset[str] = _WHOLE
-    floats: frozenset[str] = _FLOATS
-    materialized: str = "MATERIALIZED "
+    dialect: Dialect = DUCKDB
+    types: Types = keytypes
 
     def quote(self, name: str) -> str:
         """The name itself."""
@@ -148,40 +143,6 @@ class DuckDBWriter:
         """A temporary view, shown where the SQL of a run is."""
         self.definitions.append(f"CREATE TEMP VIEW {view} AS\n{sql};")
         execute(self.connection, self.definitions[-1])
-
-    def key(self, column: str, kind: str, role: str) -> tuple[str, str]:
-        """As the keys of groups."""
-        return keytypes.canonical(column, kind, role), _KEYS.get(keytypes.base(kind), kind)
-
-    def length(self, column: str, kind: str) -> str | None:
-        """By its type."""
-        return keytypes.length(column, kind)
-
-    def exact_sum(self, whole: str) -> str:
-        """128 bits."""
-        return f"SUM({whole})"
-
-    def ordered(self, column: str, kind: str) -> str:
-        """Any type can be."""
-        return column
-
-    def priority(self, columns: Sequence[str]) -> str:
-        """As of the keys of groups."""
-        from dphist.engines.duckdb.engine import DuckDBDialect
-
-        return DuckDBDialect().priority(self.seed, columns)
-
-    def addable(self, kind: str) -> bool:
-        """Up to 64 bits."""
-        return kind in _WHOLE or kind == "UBIGINT"
-
-    def is_number(self, kind: str) -> bool:
-        """But truth values."""
-        return keytypes.base(kind) in keytypes.NUMBERS - {"BOOLEAN"}
-
-    def truncated(self, number: str) -> str:
-        """A cast alone would round."""
-        return f"CAST(trunc({number}) AS BIGINT)"
 
     def rereading(self) -> Callable[[], None] | None:
         """A function that attaches everything anew. It runs at once where the user gave a reader with only one pass."""
@@ -253,7 +214,7 @@ def _kind(pieces: Sequence[Piece]) -> str:
     kinds = {piece.type_name for piece in pieces if piece.family != "null"}
     if not kinds:
         return "VARCHAR"
-    if kinds <= _WHOLE:
+    if kinds <= keytypes.SIGNED:
         return "BIGINT"
     if all(keytypes.family(kind) in ("whole", "number") for kind in kinds):
         return "DOUBLE"

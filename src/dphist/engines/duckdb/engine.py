@@ -30,6 +30,7 @@ from dphist.engines.base import (
     silent,
 )
 from dphist.engines.buckets import Of, buckets_sql, spread
+from dphist.engines.dialect import DUCKDB
 from dphist.engines.distinct import explained_sql
 from dphist.engines.duckdb import types as keytypes
 from dphist.engines.duckdb.derived import attach_derived
@@ -38,7 +39,6 @@ from dphist.engines.duckdb.session import (
     fetch,
     leave_room,
     memory_limit,
-    quote_identifier,
     quote_text,
     session,
     set_memory_limit,
@@ -74,53 +74,6 @@ if TYPE_CHECKING:
 SKETCH_BLOCKS: Final = 64
 _UNREADABLE: Final = (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException)
 _T = TypeVar("_T")
-
-
-class DuckDBDialect:
-    """How DuckDB says it."""
-
-    holds_windows = True
-
-    def quote(self, name: str) -> str:
-        """Double quotes, doubled inside."""
-        return quote_identifier(name)
-
-    def priority(self, seed: int, columns: Sequence[str]) -> str:
-        """DuckDB combines hashes of columns by multiply and xor; a second round mixes what that leaves correlated."""
-        return f"hash(hash(CAST({seed} AS UBIGINT), {', '.join(columns)}))"
-
-    def exact_sum(self, whole: str) -> str:
-        """DuckDB adds 64-bit integers in 128 bits."""
-        return f"SUM({whole})"
-
-    def same(self, left: str, right: str) -> str:
-        """Standard SQL."""
-        return f"{left} IS NOT DISTINCT FROM {right}"
-
-    def combined(self, values: Sequence[str]) -> str:
-        """A struct, which DuckDB hashes, compares and orders field by field."""
-        fields = (f"part_{i} := {value}" for i, value in enumerate(values, 1))
-        return f"struct_pack({', '.join(fields)})"
-
-    def nearest(self, number: str) -> str:
-        """A cast rounds halves to even."""
-        return f"CAST({number} AS BIGINT)"
-
-    def truncated(self, number: str) -> str:
-        """A function of its own."""
-        return f"trunc({number})"
-
-    def among_first(self, priority: str, most: int, number: str) -> str:
-        """Of 2^64."""
-        return f"CAST({priority} AS DOUBLE) * {number} < {most * 2.0**64!r}"
-
-    def gathered(self, value: str, known: str | None = None) -> str:
-        """A list would hold nulls, too."""
-        return f"list({value})" if known is None else f"list({value}) FILTER (WHERE {known} IS NOT NULL)"
-
-    def spread(self, values: str) -> str:
-        """A row for each, none for a null."""
-        return f"unnest({values})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +123,7 @@ class DuckDBRecords:
     def keep(self) -> DuckDBRecords:
         """As a table of the session, which may spill: readers, lazy frames and some files can be read only once."""
         self.tell_reading(SIZING)
-        records = records_sql(self.fields, DuckDBDialect())
+        records = records_sql(self.fields, DUCKDB)
         self.read(
             lambda: self.connection.execute(f"CREATE TEMP TABLE kept_records AS WITH {records} SELECT * FROM records")
         )
@@ -178,7 +131,7 @@ class DuckDBRecords:
 
     def sizes(self, position: int, of: Of) -> Integers:
         """One bucket for each unit."""
-        sql = buckets_sql(self.fields, position, of, self.seed, DuckDBDialect())
+        sql = buckets_sql(self.fields, position, of, self.seed, DUCKDB)
         table = self.read(lambda: self.connection.sql(sql).to_arrow_table())
         return spread(integers(table, "bucket"), integers(table, "units"))
 
@@ -223,7 +176,7 @@ class DuckDBRecords:
         """From the kept pairs: many sources can be read only once."""
         keys = self.fields.key_names
         self.connection.register("released_keys", released.select(range(len(keys))).rename_columns(list(keys)))
-        counted = fetch(self.connection, coverage_sql("pairs", "released_keys", keys, DuckDBDialect()))
+        counted = fetch(self.connection, coverage_sql("pairs", "released_keys", keys, DUCKDB))
         self.connection.unregister("released_keys")
         return int(counted["covered"][0].as_py()), int(counted["other"][0].as_py())
 
@@ -234,7 +187,7 @@ class DuckDBRecords:
         paired = self.query.want_coverage
         if paired:
             self.read(lambda: self.connection.execute(materialise_sql(self.fields)))
-        sql = histogram_sql(self.fields, bounds, self.seed, DuckDBDialect(), paired=paired, taken=taken)
+        sql = histogram_sql(self.fields, bounds, self.seed, DUCKDB, paired=paired, taken=taken)
         code = "CAST(ROW_NUMBER() OVER () - 1 AS BIGINT) AS code"
         self.read(
             lambda: self.connection.execute(f"CREATE OR REPLACE TEMP TABLE counted AS SELECT *, {code} FROM ({sql})")
@@ -278,7 +231,7 @@ class DuckDBRecords:
             return self.keep().histogram(bounds, largest)
         self.tell_reading(BOUNDING)
         taken = self._distinct(bounds)
-        sql = histogram_sql(self.fields, bounds, self.seed, DuckDBDialect(), largest=largest, taken=taken)
+        sql = histogram_sql(self.fields, bounds, self.seed, DUCKDB, largest=largest, taken=taken)
         table = self.read(lambda: self.connection.sql(sql).to_arrow_table())
         return histogram_of(table, self.query, replace(bounds, sparsity=None))
 
@@ -286,7 +239,7 @@ class DuckDBRecords:
         """A Misra-Gries sketch with at most `sparsity` groups; it carries no sums."""
         check_sketch(self.query, sparsity)
         self.tell_reading(SKETCHING)
-        sql = blocks_sql(self.fields, SKETCH_BLOCKS, self.seed, DuckDBDialect())
+        sql = blocks_sql(self.fields, SKETCH_BLOCKS, self.seed, DUCKDB)
         return self.read(lambda: _fold(self.connection.sql(sql).to_arrow_reader(), self.query, sparsity))
 
     @contextmanager
@@ -298,7 +251,7 @@ class DuckDBRecords:
 
     def explain(self, bounds: ContributionBounds) -> str:
         """The SQL that `groups` executes."""
-        return commented(self.query, self.fields.explained(explained_sql(self.fields, bounds, DuckDBDialect())))
+        return commented(self.query, self.fields.explained(explained_sql(self.fields, bounds, DUCKDB)))
 
     def explain_pairs(self) -> str:
         """The SQL that `pairs` executes."""
@@ -332,7 +285,7 @@ UNITS_SQL: Final = (
 
 def materialise_sql(fields: Fields) -> str:
     """One row per distinct pair, with what the unit adds to the group in whole steps."""
-    stages = [records_sql(fields, DuckDBDialect()), pairs_sql(fields, DuckDBDialect())]
+    stages = [records_sql(fields, DUCKDB), pairs_sql(fields, DUCKDB)]
     return "CREATE TEMP TABLE pairs AS WITH " + ",\n".join(stages) + "\nSELECT * FROM pairs"
 
 

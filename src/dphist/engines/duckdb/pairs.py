@@ -23,13 +23,25 @@ from numpy.typing import NDArray
 
 from dphist.aggregates.tree import Bins
 from dphist.engines.base import BOUNDING, Integers
+from dphist.engines.dialect import DUCKDB
 from dphist.engines.distinct import contested_sql, different_sql, light_sql, taken_sql, valued_sql
-from dphist.engines.duckdb.engine import UNITS_SQL, DuckDBDialect, DuckDBRecords, keys_of_codes, materialise_sql
+from dphist.engines.duckdb.engine import UNITS_SQL, DuckDBRecords, keys_of_codes, materialise_sql
 from dphist.engines.duckdb.session import execute, fetch, leave_room, memory_limit, without_leaks
 from dphist.engines.election import Lists, elect, lists_of
 from dphist.engines.groups import LocalGroups, bins_of, histogram_of, integers, local_groups
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.memory import CHUNK, Arrangement, BinsOf, CodedPairs, MemoryPairs, no_bins, no_keys
+from dphist.engines.pairs import (
+    class_sums_sql,
+    degrees_sql,
+    first_asked_sql,
+    lists_sql,
+    next_asked_sql,
+    norms_sql,
+    shares_sql,
+    weighted_sql,
+    weighted_sums_sql,
+)
 from dphist.engines.sql import (
     OTHER_SEED,
     binned_sql,
@@ -44,7 +56,7 @@ from dphist.engines.sql import (
 )
 from dphist.errors import InvalidParameter
 from dphist.files.interruption import interruptible
-from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, MOST_RELEASED, NORM_BITS, WEIGHT_BITS
+from dphist.mechanisms.tuning import MOST_RELEASED
 
 if TYPE_CHECKING:
     from dphist.engines.duckdb.engine import DuckDBRecords
@@ -95,10 +107,8 @@ class DuckDBPairs:
     def degree_histogram(self, edges: Integers) -> Integers:
         """How many units have a number of groups in [edges_k, edges_k+1); above the last, the last."""
         place = bucket_sql("degree", edges)
-        counted = self._numbers(f"SELECT {place} AS place, COUNT(*) AS units FROM units GROUP BY place")
-        histogram = np.zeros(len(edges), np.int64)
-        histogram[counted["place"]] = counted["units"]
-        return histogram
+        sql = f"SELECT {place} AS place, COUNT(*) AS units FROM units GROUP BY place"
+        return _histogram_of_units(self.connection, sql, len(edges))
 
     def total_units(self) -> int:
         """How many units have at least one pair."""
@@ -117,7 +127,7 @@ class DuckDBPairs:
         kept = "pairs" if bounds.max_groups is None else "ranked"
         where = "" if bounds.max_groups is None else f"WHERE place <= {bounds.max_groups}"
         counted = f"counted AS (SELECT {keys}, COUNT(*) AS units{sums} FROM {kept} AS kept {where} GROUP BY {keys})"
-        trees, dialect = trees_of(self.records.query.measures), DuckDBDialect()
+        trees, dialect = trees_of(self.records.query.measures), DUCKDB
         ranked = [ranked_sql(self.records.fields, self.records.seed, dialect, bounds.max_groups)]
         stages = [
             *(ranked if bounds.max_groups is not None else []),
@@ -141,7 +151,7 @@ class DuckDBPairs:
         sizes = self._number_groups()
         keys = ", ".join(f"pairs.{key}" for key in self.key_names)
         place = f"ROW_NUMBER() OVER (PARTITION BY unit_code ORDER BY {self._priority}, {keys})"
-        near = DuckDBDialect().among_first(self._priority, plenty(most_groups), "degree")
+        near = DUCKDB.among_first(self._priority, plenty(most_groups), "degree")
         rows = [self._coded_sql("TRUE AS sampled", f"degree <= {most_groups}")]
         if sizes.degree > most_groups:
             heavy = f"degree > {most_groups}"
@@ -158,7 +168,7 @@ class DuckDBPairs:
     def voters(self, *, in_memory: bool | None = None) -> CodedPairs:
         """The pairs as dense codes with the turn of each unit as its code, and the place of each pair in the unit's order."""
         sizes = self._number_groups()
-        turn = DuckDBDialect().priority(self.records.seed, ["unit"])
+        turn = DUCKDB.priority(self.records.seed, ["unit"])
         execute(
             self.connection,
             "CREATE TEMP TABLE turns AS SELECT unit, degree,"
@@ -169,7 +179,7 @@ class DuckDBPairs:
         # Codes of groups are in the order of their keys, so they break ties of the hash as the keys would.
         rows, order = self._coded_sql(f"{self._priority} AS priority"), "priority, group_code"
         if not self._fits(sizes, in_memory):
-            place = f"CAST(ROW_NUMBER() OVER (PARTITION BY unit_code ORDER BY {order}) - 1 AS INTEGER) AS place"
+            place = f"CAST(ROW_NUMBER() OVER (PARTITION BY unit_code ORDER BY {order}) AS INTEGER) AS place"
             return self._in_tables(
                 sizes, [f"SELECT * EXCLUDE priority, TRUE AS sampled, {place} FROM ({rows}) AS named"]
             )
@@ -193,7 +203,7 @@ class DuckDBPairs:
         A hash of its own: the groups that a unit voted for, or sampled in the rounds, are not preferred.
         """
         if names := list_names(self.records.query.measures):
-            order = DuckDBDialect().priority(
+            order = DUCKDB.priority(
                 self.records.seed ^ OTHER_SEED, ["pairs.unit", *(f"pairs.{name}" for name in self.key_names)]
             )
             execute(
@@ -204,7 +214,7 @@ class DuckDBPairs:
 
     def bins_of(self, codes: Integers, most: int) -> dict[str, Bins]:
         """The bins of some groups, of at most `most` of them of each unit."""
-        trees, dialect = trees_of(self.records.query.measures), DuckDBDialect()
+        trees, dialect = trees_of(self.records.query.measures), DUCKDB
         if not trees:
             return {}
         places = np.arange(len(codes), dtype=np.int64)
@@ -316,7 +326,7 @@ class DuckDBPairs:
 
     @property
     def _priority(self) -> str:
-        return DuckDBDialect().priority(self.records.seed, [f"pairs.{name}" for name in ("unit", *self.key_names)])
+        return DUCKDB.priority(self.records.seed, [f"pairs.{name}" for name in ("unit", *self.key_names)])
 
     def _numbers(self, sql: str) -> dict[str, NDArray[np.int64]]:
         table = fetch(self.connection, sql)
@@ -336,11 +346,9 @@ def pairs_of(records: DuckDBRecords) -> DuckDBPairs:
     return DuckDBPairs(records)
 
 
-_WEIGHTED = "FROM coded JOIN weights USING (group_code)"
-
-
-def _norm(power: int) -> str:
-    return f"CAST(SUM({'a' if power == 1 else 'a * a'}) AS BIGINT)"
+_CODED: Final = "(SELECT unit_code AS unit, * FROM coded)"
+_SAMPLED: Final = "(SELECT unit_code AS unit, * FROM coded WHERE sampled)"
+_KEYS: Final = ("group_code",)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -361,135 +369,87 @@ class SqlPairs(CodedPairs):
         return eligible
 
     def weighted_sums(self, weights: Integers) -> Integers:
-        """Norms by unit, then sums by group."""
-        self._set_weights(weights)
-        factor = f"CAST(floor(sqrt(CAST({1 << 2 * NORM_BITS} // norm AS DOUBLE))) AS BIGINT)"
-        table = fetch(
-            self.connection,
-            f"WITH factors AS (SELECT unit_code, {factor} AS factor FROM (SELECT unit_code, {_norm(2)} AS norm"
-            f" {_WEIGHTED} WHERE sampled GROUP BY unit_code) AS norms)"
-            f" SELECT group_code, CAST(SUM((a * factor) >> {NORM_BITS - LATTICE_BITS}) AS BIGINT) AS units {_WEIGHTED}"
-            " JOIN factors USING (unit_code) WHERE sampled GROUP BY group_code",
-        )
-        return self._spread_column(table, "units")
+        """Of the samples."""
+        weighted = self._weighted(weights, _SAMPLED)
+        return self._spread_column(weighted_sums_sql(weighted, _KEYS, DUCKDB), "exact")
 
     def norms(self, weights: Integers, edges: Integers, power: int) -> Integers:
         """One bucket for each unit that has any weight."""
-        self._set_weights(weights)
-        norms = f"SELECT {_norm(power)} AS norm {_WEIGHTED} GROUP BY unit_code"
-        return self._histogram("norm", norms, edges)
+        return _histogram_of_units(self.connection, norms_sql(self._weighted(weights), edges, power), len(edges))
 
     def class_sums(
         self, weights: Integers, chosen: Integers, bounds: Sequence[int], power: int, shifts: Mapping[str, int]
     ) -> dict[str, Integers]:
-        """Norms by unit; then sums by group and class, clipped steps rounded towards zero."""
-        self._set_weights(weights)
-        cap, scale = bounds[-1], 1 << FACTOR_BITS
-        quotient = f"{cap << power * FACTOR_BITS} // norm"
-        root = quotient if power == 1 else f"CAST(floor(sqrt(CAST({quotient} AS DOUBLE))) AS BIGINT)"
-        cases = " ".join(f"WHEN norm <= {bound} THEN {place}" for place, bound in enumerate(bounds[:-1]))
-        place = f"CASE {cases} ELSE {len(bounds) - 1} END" if cases else "0"
-        sums = {"units": f"(a * factor) >> {WEIGHT_BITS + FACTOR_BITS - LATTICE_BITS}"}
-        for name, shift in shifts.items():
-            steps = f"steps_{self.names.index(name) + 1}"
-            sums[name] = f"sign({steps}) * ((abs({steps}) * (a * factor)) >> {WEIGHT_BITS + FACTOR_BITS - shift})"
-        listed = ", ".join(f"CAST(SUM({sql}) AS BIGINT) AS sum_{i}" for i, sql in enumerate(sums.values()))
-        table = fetch(
-            self.connection,
-            f"WITH factors AS (SELECT unit_code, CASE WHEN norm <= {cap} THEN {scale} ELSE {root} END AS factor,"
-            f" {place} AS class FROM (SELECT unit_code, {_norm(power)} AS norm {_WEIGHTED} GROUP BY unit_code) AS norms)"
-            f" SELECT group_code, class, {listed} {_WEIGHTED} JOIN factors USING (unit_code) GROUP BY group_code, class",
-        )
+        """One query for all."""
+        positions = {self.names.index(name) + 1: shift for name, shift in shifts.items()}
+        sql = class_sums_sql(self._weighted(weights), _KEYS, bounds, power, positions, DUCKDB)
+        table = fetch(self.connection, sql)
         rows = np.zeros(self.groups, np.int64)
         rows[chosen] = np.arange(len(chosen))
-        cells = rows[table.column("group_code").to_numpy()], table.column("class").to_numpy()
-        by_name = {name: np.zeros((len(chosen), len(bounds)), np.int64) for name in sums}
-        for i, column in enumerate(by_name.values()):
-            column[cells] = table.column(f"sum_{i}").to_numpy()
-        return by_name
+        cells = rows[table.column("group_code").to_numpy()], table.column("class").to_numpy() - 1
+        sums = {}
+        for name, column in zip(("units", *shifts), ("units", *(f"steps_{i}" for i in positions)), strict=True):
+            sums[name] = np.zeros((len(chosen), len(bounds)), np.int64)
+            sums[name][cells] = table.column(column).to_numpy()
+        return sums
 
     def degree_histogram(self, edges: Integers) -> Integers:
         """One bucket for each unit."""
-        return self._histogram("degree", "SELECT COUNT(*) AS degree FROM coded GROUP BY unit_code", edges)
+        return _histogram_of_units(self.connection, degrees_sql(_CODED, edges), len(edges))
 
     def share_sums(self) -> Integers:
-        """Degrees by unit, then sums by group."""
-        share = f"{1 << LATTICE_BITS} // degree"
-        table = fetch(
-            self.connection,
-            "WITH degrees AS (SELECT unit_code, COUNT(*) AS degree FROM coded GROUP BY unit_code)"
-            f" SELECT group_code, CAST(SUM({share}) AS BIGINT) AS shares FROM coded JOIN degrees USING (unit_code)"
-            " GROUP BY group_code",
-        )
-        return self._spread_column(table, "shares")
+        """One query for all."""
+        return self._spread_column(shares_sql(_CODED, _KEYS, DUCKDB), "exact")
 
     def covered_units(self, released: NDArray[np.bool_]) -> tuple[int, int]:
         """By a table of the released codes."""
         self.connection.register("released_codes", pa.table({"group_code": np.flatnonzero(released).astype(np.int32)}))
-        sql = coverage_sql("coded", "released_codes", ["group_code"], DuckDBDialect(), "unit_code")
+        sql = coverage_sql("coded", "released_codes", ["group_code"], DUCKDB, "unit_code")
         counted = fetch(self.connection, sql)
         return int(counted["covered"][0].as_py()), int(counted["other"][0].as_py())
 
     def votes(self, capacity: int, scores: Integers | None) -> Integers:
-        """Deferred acceptance, round by round, until nobody is turned away.
-
-        lists: each unit's groups with their positions. placed: holders and those who were turned away, by their rank among
-        all who have asked the group. Whoever has `capacity` units before it in a group need not ask it again.
-        """
-        lists = "SELECT unit_code, group_code, place AS position FROM coded"
+        """Round by round, until nobody is turned away. The code of a unit is its turn."""
         if scores is not None:
-            self.connection.register(
-                "given_scores", pa.table({"group_code": np.arange(self.groups, dtype=np.int32), "score": scores})
-            )
-            place = "ROW_NUMBER() OVER (PARTITION BY unit_code ORDER BY score DESC, place)"
-            lists = f"SELECT unit_code, group_code, {place} AS position FROM coded JOIN given_scores USING (group_code)"
-        rank = "ROW_NUMBER() OVER (PARTITION BY group_code ORDER BY unit_code) AS rank"
+            codes = np.arange(self.groups, dtype=np.int32)
+            self.connection.register("given_scores", pa.table({"group_code": codes, "first": scores}))
+        lists = lists_sql(_CODED, None if scores is None else "given_scores", _KEYS, "unit_code", DUCKDB)
         execute(
             self.connection,
             f"CREATE OR REPLACE TEMP TABLE lists AS {lists}",
-            f"CREATE OR REPLACE TEMP TABLE placed AS SELECT *, {rank}"
-            " FROM (SELECT unit_code, arg_min(group_code, position) AS group_code FROM lists GROUP BY unit_code) AS asked",
+            f"CREATE OR REPLACE TEMP TABLE placed AS {first_asked_sql('lists', _KEYS)}",
         )
         while fetch(self.connection, f"SELECT 1 FROM placed WHERE rank > {capacity} LIMIT 1").num_rows:
             execute(
                 self.connection,
-                "CREATE OR REPLACE TEMP TABLE next_placed AS"
-                f" WITH asking AS (SELECT unit_code FROM placed WHERE rank > {capacity}),"
-                f" full_groups AS (SELECT group_code, unit_code AS last FROM placed WHERE rank = {capacity}),"
-                " asked AS (SELECT lists.unit_code, arg_min(lists.group_code, position) AS group_code FROM lists"
-                " JOIN asking USING (unit_code) LEFT JOIN full_groups ON lists.group_code = full_groups.group_code"
-                " WHERE last IS NULL OR lists.unit_code < last GROUP BY lists.unit_code),"
-                f" holding AS (SELECT unit_code, group_code FROM placed WHERE rank <= {capacity}"
-                " UNION ALL SELECT unit_code, group_code FROM asked)"
-                f" SELECT *, {rank} FROM holding",
+                f"CREATE OR REPLACE TEMP TABLE next_placed AS {next_asked_sql('lists', 'placed', _KEYS, capacity, DUCKDB)}",
                 "DROP TABLE placed",
                 "ALTER TABLE next_placed RENAME TO placed",
             )
-        table = fetch(self.connection, "SELECT group_code, COUNT(*) AS votes FROM placed GROUP BY group_code")
+        votes = self._spread_column("SELECT group_code, COUNT(*) AS votes FROM placed GROUP BY group_code", "votes")
         execute(self.connection, "DROP TABLE placed", "DROP TABLE lists")
-        return self._spread_column(table, "votes")
+        return votes
 
-    def _spread_column(self, table: pa.Table, column: str) -> Integers:
-        values = np.zeros(self.groups, np.int64)
+    def _spread_column(self, sql: str, column: str) -> Integers:
+        table, values = fetch(self.connection, sql), np.zeros(self.groups, np.int64)
         values[table.column("group_code").to_numpy()] = table.column(column).to_numpy()
         return values
 
-    def _histogram(self, value: str, rows: str, edges: Integers) -> Integers:
-        table = fetch(
-            self.connection,
-            f"SELECT {bucket_sql(value, edges)} AS place, COUNT(*) AS units FROM ({rows}) AS rows GROUP BY place",
-        )
-        histogram = np.zeros(len(edges), np.int64)
-        histogram[table.column("place").to_numpy()] = table.column("units").to_numpy()
-        return histogram
-
-    def _set_weights(self, weights: Integers) -> None:
-        """The groups with any weight, as a table: public values, derived from what was published before."""
+    def _weighted(self, weights: Integers, pairs: str = _CODED) -> str:
+        """Pairs with the weights of their groups: public values, derived from what was published before."""
         alive = np.flatnonzero(weights)
         self.connection.register(
-            "given_weights", pa.table({"group_code": alive.astype(np.int32), "a": weights[alive].astype(np.int64)})
+            "given_weights", pa.table({"group_code": alive.astype(np.int32), "weight": weights[alive].astype(np.int64)})
         )
         execute(self.connection, "CREATE OR REPLACE TEMP TABLE weights AS SELECT * FROM given_weights")
+        return weighted_sql(pairs, "weights", _KEYS, DUCKDB)
+
+
+def _histogram_of_units(connection: duckdb.DuckDBPyConnection, sql: str, length: int) -> Integers:
+    """Numbers of units by their place."""
+    table, histogram = fetch(connection, sql), np.zeros(length, np.int64)
+    histogram[table.column("place").to_numpy()] = table.column("units").to_numpy()
+    return histogram
 
 
 _BYTES_OF_ROW, _BYTES_OF_VOTER, _BYTES_OF_VALUE = 24, 96, 32
@@ -508,7 +468,7 @@ def count_distinct(
 def _count_distinct(
     records: DuckDBRecords, position: int, most: int, bounds: ContributionBounds, in_memory: bool | None
 ) -> str:
-    fields, dialect, connection = records.fields, DuckDBDialect(), records.connection
+    fields, dialect, connection = records.fields, DUCKDB, records.connection
     keys, table = ", ".join(fields.key_names), f"taken_{position}"
     different = different_sql(fields, position, dialect)
     records.read(lambda: connection.execute(f"CREATE OR REPLACE TEMP TABLE different AS {different}"))

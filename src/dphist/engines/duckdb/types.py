@@ -17,8 +17,9 @@ from dphist.errors import InvalidParameter
 _WHOLE: Final = frozenset(
     {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "UHUGEINT"}
 )
-_FLOATS: Final = frozenset({"FLOAT", "DOUBLE"})
-NUMBERS: Final = _WHOLE | _FLOATS | {"DECIMAL", "BOOLEAN"}
+SIGNED: Final = _WHOLE - {"UBIGINT", "HUGEINT", "UHUGEINT"}
+FLOATS: Final = frozenset({"FLOAT", "DOUBLE"})
+NUMBERS: Final = _WHOLE | FLOATS | {"DECIMAL", "BOOLEAN"}
 """What can be summed."""
 
 _RANGES: Final = {
@@ -32,7 +33,7 @@ _RANGES: Final = {
 }
 _FAMILIES: Final = {
     **dict.fromkeys(_WHOLE - {"UHUGEINT"}, "whole"),  # with which no function was examined
-    **dict.fromkeys((*_FLOATS, "DECIMAL"), "number"),
+    **dict.fromkeys((*FLOATS, "DECIMAL"), "number"),
     **{name: "timestamp" for name in _RANGES if name.startswith("TIMESTAMP")},
     "DATE": "date", "TIME": "time", "BOOLEAN": "boolean", "VARCHAR": "text", "BLOB": "blob", "UUID": "uuid",
     "INTERVAL": "interval", "LIST": "list", "STRUCT": "struct", "NULL": "null",
@@ -63,7 +64,7 @@ def guarded(sql: str, type_name: str, longest: int = LONGEST_KEY) -> str:
     longest: the bytes of a text or binary value.
     """
     kind = base(type_name)
-    if kind in _FLOATS:
+    if kind in FLOATS:
         return f"CASE WHEN isnan({sql}) THEN NULL WHEN {sql} = 0 THEN CAST(0 AS {kind}) ELSE {sql} END"
     if kind == "VARCHAR":
         return f"CASE WHEN strlen({sql}) <= {longest} THEN {sql} END"
@@ -110,6 +111,27 @@ def canonical(sql: str, type_name: str, role: str) -> str:
         kind,
         "text, numbers, booleans, dates and times work; derive one from it, such as name=column.field.",
     )
+
+
+def key(sql: str, type_name: str, role: str) -> tuple[str, str]:
+    """A guarded column as a key, and its type then."""
+    kinds = {"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)", "UUID": "VARCHAR", "NULL": "VARCHAR"}
+    return canonical(sql, type_name, role), kinds.get(base(type_name), type_name)
+
+
+def is_addable(type_name: str) -> bool:
+    """Whether it is one of whole numbers up to 64 bits."""
+    return type_name in SIGNED or type_name == "UBIGINT"
+
+
+def is_number(type_name: str) -> bool:
+    """Whether a cast to double takes any value; truth values are none."""
+    return base(type_name) in NUMBERS - {"BOOLEAN"}
+
+
+def ordered(sql: str, type_name: str) -> str:
+    """A column in a form that can be hashed and ordered: any type can be."""
+    return sql
 
 
 def check_unit(type_name: str, name: str) -> None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from dphist.engines.derived import Written, check_owner, reads_of, write
+from dphist.engines.derived import Types, Written, check_owner, reads_of, write
+from dphist.engines.dialect import SPARK, Dialect
 from dphist.engines.duckdb.derived import constants
 from dphist.engines.expressions import LONGEST_KEY, Expression
 from dphist.engines.names import check_columns, check_unique
@@ -26,9 +27,6 @@ from dphist.words import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_WHOLE: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
-_FLOATS: Final = frozenset({"float", "double"})
 
 
 def derived_frame(
@@ -62,9 +60,8 @@ class SparkWriter:
     statements: list[str] = field(default_factory=list)
     attached: int = 0
     relations: int = 0
-    whole: frozenset[str] = _WHOLE
-    floats: frozenset[str] = _FLOATS
-    materialized: str = ""
+    dialect: Dialect = SPARK
+    types: Types = spark_types
 
     @property
     def definitions(self) -> tuple[str, ...]:
@@ -123,41 +120,6 @@ class SparkWriter:
         self.statements.append(f"CREATE TEMP VIEW {view} AS\n{sql};")
         names = {ours: name for name, ours in self.names.items()}
         return Written(view, {names[ours]: kind for ours, kind in frame.dtypes})
-
-    def key(self, column: str, kind: str, role: str) -> tuple[str, str]:
-        """As the keys of groups."""
-        text = spark_types.is_text(kind) or kind == "void"
-        return spark_types.canonical(column, kind, role), "string" if text else kind
-
-    def length(self, column: str, kind: str) -> str | None:
-        """By its type."""
-        return spark_types.length(column, kind)
-
-    def exact_sum(self, whole: str) -> str:
-        """20 digits each, 30 for the sum: 10^10 of the largest."""
-        return f"SUM(CAST({whole} AS DECIMAL(20, 0)))"
-
-    def ordered(self, column: str, kind: str) -> str:
-        """Maps cannot be, so that what is not simple is written as text."""
-        return column if spark_types.is_simple(kind) else f"CAST({column} AS STRING)"
-
-    def priority(self, columns: Sequence[str]) -> str:
-        """As of the keys of groups."""
-        from dphist.engines.spark.engine import SparkDialect
-
-        return SparkDialect().priority(self.seed, columns)
-
-    def addable(self, kind: str) -> bool:
-        """Up to 64 bits."""
-        return kind in _WHOLE
-
-    def is_number(self, kind: str) -> bool:
-        """But truth values."""
-        return spark_types.family(kind) in spark_types.NUMBERS - {"boolean"}
-
-    def truncated(self, number: str) -> str:
-        """A cast cuts the fraction off."""
-        return f"CAST({number} AS BIGINT)"
 
     def _attach(self, frame: DataFrame, columns: Sequence[str], what: str) -> tuple[str, Callable[[str], str]]:
         """A view of a table, and how it calls a column."""

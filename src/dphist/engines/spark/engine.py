@@ -26,6 +26,7 @@ from dphist.engines.base import (
     silent,
 )
 from dphist.engines.buckets import Of, buckets_sql, spread
+from dphist.engines.dialect import SPARK
 from dphist.engines.distinct import explained_sql
 from dphist.engines.expressions import LONGEST_KEY
 from dphist.engines.groups import histogram_of, integers
@@ -38,7 +39,7 @@ from dphist.engines.relations import Derived
 from dphist.engines.spark import WRITES_FOLDERS
 from dphist.engines.spark import types as spark_types
 from dphist.engines.spark.derived import SparkWriter, derived_frame
-from dphist.engines.spark.expressions import quote_identifier, spark_expression
+from dphist.engines.spark.expressions import spark_expression
 from dphist.engines.spark.session import check_executors, pinned, tasks_done, without_leaks
 from dphist.engines.spark.source import ViewNames, check_times, column_names, narrowed, read_frame, types_of
 from dphist.engines.spark.staging import Staging, new_staging, remove_all
@@ -60,57 +61,6 @@ if TYPE_CHECKING:
 
     from dphist.engines.spark.groups import SparkGroups
     from dphist.engines.spark.pairs import SparkPairs
-
-
-class SparkDialect:
-    """How Spark says it."""
-
-    holds_windows = False
-
-    def quote(self, name: str) -> str:
-        """Backticks, doubled inside."""
-        return quote_identifier(name)
-
-    def priority(self, seed: int, columns: Sequence[str]) -> str:
-        """XXH64, column after column, each hash the seed of the next. It skips nulls, so where they are is hashed too."""
-        signed = seed - 2**64 if seed >= 2**63 else seed
-        nulls = [f"{column} IS NULL" for column in columns if column != "unit"]
-        return f"xxhash64(CAST('{signed}' AS BIGINT), {', '.join([*columns, *nulls])})"
-
-    def exact_sum(self, whole: str) -> str:
-        """20 digits each, 30 for the sum: 10^10 of the largest."""
-        return f"SUM(CAST({whole} AS DECIMAL(20, 0)))"
-
-    def same(self, left: str, right: str) -> str:
-        """Spark's own operator, which joins by hash."""
-        return f"{left} <=> {right}"
-
-    def combined(self, values: Sequence[str]) -> str:
-        """A struct, which Spark hashes, compares and orders field by field."""
-        fields = (f"'part_{i}', {value}" for i, value in enumerate(values, 1))
-        return f"named_struct({', '.join(fields)})"
-
-    def nearest(self, number: str) -> str:
-        """A cast alone would cut the fraction off."""
-        return f"CAST(rint({number}) AS BIGINT)"
-
-    def truncated(self, number: str) -> str:
-        """A cast cuts the fraction off."""
-        return f"CAST(CAST({number} AS BIGINT) AS DOUBLE)"
-
-    def among_first(self, priority: str, most: int, number: str) -> str:
-        """Of 2^64, half of them below zero."""
-        return f"(CAST({priority} AS DOUBLE) + {2.0**63!r}D) * {number} < {most * 2.0**64!r}D"
-
-    def gathered(self, value: str, known: str | None = None) -> str:
-        """Nulls are left out."""
-        return (
-            f"collect_list({value})" if known is None else f"collect_list({value}) FILTER (WHERE {known} IS NOT NULL)"
-        )
-
-    def spread(self, values: str) -> str:
-        """A row for each, none for an empty list."""
-        return f"explode({values})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,7 +188,7 @@ class SparkRecords:
 
     def written_records(self) -> SparkRecords:
         """The records as a table: a source that is computed twice need not be the same twice."""
-        sql = f"WITH {records_sql(self.fields, SparkDialect())} SELECT * FROM records"
+        sql = f"WITH {records_sql(self.fields, SPARK)} SELECT * FROM records"
         kept = self.views.add(self.staging().write(self.sql(sql), "records", distinct=None), "records")
         return replace(self, fields=replace(self.fields, kept=kept, read=self.fields.reads))
 
@@ -268,7 +218,7 @@ class SparkRecords:
     def coverage(self, pairs: str, released: DataFrame) -> tuple[int, int]:
         """Of a table of pairs by its name, and one with keys."""
         shown = self.views.add(released, f"released_{self.views.number()}")
-        sql = coverage_sql(pairs, shown, self.fields.key_names, SparkDialect())
+        sql = coverage_sql(pairs, shown, self.fields.key_names, SPARK)
         (counted,) = without_leaks(lambda: self.sql(sql).collect())
         return int(counted[0]), int(counted[1])
 
@@ -284,7 +234,7 @@ class SparkRecords:
     def sizes(self, position: int, of: Of) -> Integers:
         """One bucket for each unit; the buckets come to the driver."""
         self.tell_reading(SIZING)
-        sql = buckets_sql(self.fields, position, of, self.seed, SparkDialect())
+        sql = buckets_sql(self.fields, position, of, self.seed, SPARK)
         table = without_leaks(self.sql(sql).toArrow)
         return spread(integers(table, "bucket"), integers(table, "units"))
 
@@ -322,7 +272,7 @@ class SparkRecords:
 
     def explain(self, bounds: ContributionBounds) -> str:
         """The SQL that `groups` executes."""
-        return commented(self.query, self.fields.explained(explained_sql(self.fields, bounds, SparkDialect())))
+        return commented(self.query, self.fields.explained(explained_sql(self.fields, bounds, SPARK)))
 
     def explain_pairs(self) -> str:
         """The SQL that `pairs` executes."""
@@ -335,13 +285,11 @@ class SparkRecords:
             from dphist.engines.spark.pairs import count_distinct
 
             taken = count_distinct(self, bounds)
-        return histogram_sql(
-            self.fields, bounds, self.seed, SparkDialect(), largest=largest, written=pairs, taken=taken
-        )
+        return histogram_sql(self.fields, bounds, self.seed, SPARK, largest=largest, written=pairs, taken=taken)
 
     def pairs_sql(self) -> str:
         """One row per unit and group: the steps of each aggregate, and the group's place in the random order of the unit's."""
-        dialect = SparkDialect()
+        dialect = SPARK
         stages = [
             records_sql(self.fields, dialect),
             pairs_sql(self.fields, dialect),

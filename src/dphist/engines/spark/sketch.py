@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dphist.engines.spark.engine import SparkDialect, SparkRecords
+from dphist.engines.dialect import SPARK
+from dphist.engines.spark.engine import SparkRecords
 from dphist.engines.sql import pairs_sql, records_sql
 
 BLOCKS: Final = 512
@@ -19,7 +20,7 @@ MERGED_AT_ONCE: Final = 8
 
 def sketch_sql(records: SparkRecords, sparsity: int, blocks: int = BLOCKS) -> str:
     """Exact counts of each block, reduced; then merged and reduced level by level."""
-    fields, dialect = records.fields, SparkDialect()
+    fields, dialect = records.fields, SPARK
     keys = ", ".join(fields.key_names)
     block = f"pmod({dialect.priority(records.seed, ['unit'])}, {blocks})"
     stages = [records_sql(fields, dialect), pairs_sql(fields, dialect)]

@@ -12,8 +12,9 @@ from dphist.engines.expressions import LONGEST_KEY
 from dphist.errors import InvalidParameter
 
 _TEXT: Final = frozenset({"string", "varchar", "char"})
-_WHOLE: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
-NUMBERS: Final = _WHOLE | {"float", "double", "decimal", "boolean"}
+SIGNED: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
+FLOATS: Final = frozenset({"float", "double"})
+NUMBERS: Final = SIGNED | FLOATS | {"decimal", "boolean"}
 _RANGES: Final = {
     "date": ("DATE '0001-01-01'", "DATE '9999-12-31'"),
     "timestamp": ("TIMESTAMP_LTZ '0001-01-02 00:00:00Z'", "TIMESTAMP_LTZ '9999-12-30 23:59:59.999999Z'"),
@@ -65,7 +66,7 @@ def length(sql: str, type_name: str) -> str | None:
 def canonical(sql: str, type_name: str, role: str) -> str:
     """The canonical form of an expression of some Spark type, or a refusal by its type. NaN is null."""
     kind = family(type_name)
-    if kind in _WHOLE | {"decimal", "boolean", "time"}:
+    if kind in SIGNED | {"decimal", "boolean", "time"}:
         return sql
     if kind in _TEXT or kind == "void":
         text = sql if kind == "string" else f"CAST({sql} AS STRING)"
@@ -81,6 +82,27 @@ def canonical(sql: str, type_name: str, role: str) -> str:
         type_name,
         "text, numbers, booleans, dates and times work; derive one from it with withColumn first.",
     )
+
+
+def key(sql: str, type_name: str, role: str) -> tuple[str, str]:
+    """A guarded column as a key, and its type then."""
+    text = is_text(type_name) or type_name == "void"
+    return canonical(sql, type_name, role), "string" if text else type_name
+
+
+def is_addable(type_name: str) -> bool:
+    """Whether it is one of whole numbers up to 64 bits."""
+    return type_name in SIGNED
+
+
+def is_number(type_name: str) -> bool:
+    """Whether a cast to double takes any value; truth values are none."""
+    return family(type_name) in NUMBERS - {"boolean"}
+
+
+def ordered(sql: str, type_name: str) -> str:
+    """A column in a form that can be hashed and ordered: maps cannot be, so that what is not simple is written as text."""
+    return sql if is_simple(type_name) else f"CAST({sql} AS STRING)"
 
 
 def is_simple(type_name: str) -> bool:
