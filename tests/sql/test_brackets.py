@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dphist as dp
-from dphist.sql.dialect import written_as_read
+from dphist.sql.dialect import written
 from dphist.sql.parse import parse
 
 ROW = "SELECT 7 AS a, 2 AS b, 3 AS c, 'x' AS t"
@@ -39,7 +39,7 @@ ANSWERS: dict[str, Any] = {
 def test_the_text_for_the_engine_means_what_the_statement_says(text: str) -> None:
     (statement,) = parse(f"SELECT {text} FROM row")
     with duckdb.connect() as connection:
-        sql = written_as_read(statement.expressions[0])
+        sql = written(statement.expressions[0])
         assert connection.execute(f"SELECT {sql} FROM ({ROW})").fetchall() == [(ANSWERS[text],)]
 
 
@@ -66,7 +66,7 @@ def test_calls_that_are_written_as_operators_keep_their_operands(tree: tuple[str
     text, value = tree
     (statement,) = parse(f"SELECT 10 * {text if not text.startswith('(') else f'({text})'} FROM row")
     with duckdb.connect() as connection:
-        sql = written_as_read(statement.expressions[0])
+        sql = written(statement.expressions[0])
         connection.execute("SET error_on_division_by_zero = false")
         found = connection.execute(f"SELECT {sql}").fetchall()[0][0]
     assert value is None or found == 10 * value

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from dphist.engines.parser import read_expression
 from dphist.errors import InvalidParameter
-from dphist.sql.dialect import written, written_as_read
+from dphist.sql.dialect import written
 from dphist.sql.parse import parse
 
 ROW = """
@@ -109,7 +109,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def text_of(expression: str) -> str:
     (statement,) = parse(f"SELECT {expression} FROM t")
-    return written_as_read(statement.expressions[0])
+    return written(statement.expressions[0])
 
 
 @pytest.mark.parametrize("expression", ANSWERS, ids=str)

@@ -133,11 +133,6 @@ def _serialized(sql: str) -> str:
         return str(connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
 
 
-def read_alike(text: str, other: str, *, queries: bool) -> bool:
-    """Whether DuckDB reads two texts as the same: as queries, or else as expressions."""
-    return text == other or _without_places(_whole(text, queries)) == _without_places(_whole(other, queries))
-
-
 def _whole(text: str, query: bool) -> dict[str, Any]:
     return serialized(text if query else f"{_BEFORE}{text}\n FROM record")
 

@@ -5,9 +5,8 @@ of that node alone, or `NoForm` where DuckDB has none. `tests/sql/test_dialect.p
 gives, for these and for the others.
 
 sqlglot also writes some functions as operators, and some operators without the brackets that they need: `2 * DIV(a, b)` as
-`2 * a // b`, which is another number. So every text is written twice, once with brackets around each operand. Where DuckDB
-reads both alike the short one stands, else the one with brackets. That comparison is what makes the text that runs the tree
-that was proved private; nothing after it writes the text again.
+`2 * a // b`, which is another number. So every operand gets brackets that is no call on paper. That makes the text that runs
+the tree that was proved private; nothing after it writes the text again.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-import sqlglot
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp
 from sqlglot.errors import SqlglotError
+from sqlglot.generators.duckdb import DuckDBGenerator
 
-from dphist.engines.parser import read_alike
 from dphist.errors import InvalidParameter
 from dphist.sql.parse import called, place_of
 
@@ -30,6 +28,8 @@ _DELIMITED: Final = (
 )  # fmt: skip
 """Nodes whose text ends with a sign of their own, so that they need no brackets."""
 
+_QUOTED: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
+_BRACKETS: Final = re.compile(r"\([^()]*\)")
 _FROM_THE_LEFT: Final = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.DPipe)
 
 
@@ -41,29 +41,41 @@ class NoForm(ValueError):
         self.node, self.got, self.hint = node, got, hint
 
 
-def written_as_read(node: exp.Expr, *, quoted: bool = False) -> str:
-    """An expression or a query as DuckDB's SQL, whose parser finds in it what the node is.
+class _Writer(DuckDBGenerator):
+    """DuckDB's SQL, in which no operator takes an operand from another."""
 
-    Raises:
-        InvalidParameter: it has no form there.
-    """
-    plain = written(node, quoted=quoted)
-    safe = written(bracketed(node), quoted=quoted)
-    return plain if read_alike(plain, safe, queries=isinstance(node, exp.Query)) else safe
+    def sql(self, expression: Any, key: str | None = None, comment: bool = True) -> str:
+        """A node, or a part of it; in brackets where it is an operand."""
+        text = super().sql(expression, key, comment)
+        operand = key is None and isinstance(expression, exp.Expr) and self._is_operand(expression)
+        return f"({text})" if operand and not _is_call(text) else text
+
+    def _is_operand(self, node: exp.Expr) -> bool:
+        parent = node.parent
+        if parent is None or isinstance(parent, exp.Escape) or not (_is_operation(node) and _is_operation(parent)):
+            return False
+        return (
+            isinstance(parent, exp.Binary | exp.Unary | exp.Predicate) or type(parent) in self._dispatch
+        )  # no f(a, b)
+
+
+def _is_call(text: str) -> bool:
+    """Whether SQL is a name with brackets behind it, or all in brackets."""
+    text = _QUOTED.sub("", text)
+    while (outside := _BRACKETS.sub("", text)) != text:
+        text = outside
+    return text.isidentifier() or not text
 
 
 def written(node: exp.Expr, *, quoted: bool = False) -> str:
-    """A node as DuckDB's SQL. quoted: every name in quotes, whatever it is.
+    """An expression or a query as DuckDB's SQL, whose parser finds in it what the node is. quoted: every name in quotes.
 
     Raises:
         InvalidParameter: it has no form there.
     """
     try:
-        return str(
-            as_duckdb(node).sql(
-                dialect="duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, comments=False, identify=quoted
-            )
-        )
+        writer = _Writer(dialect="duckdb", unsupported_level=ErrorLevel.RAISE, comments=False, identify=quoted)
+        return str(writer.generate(as_duckdb(node), copy=False))
     except NoForm as problem:
         found = InvalidParameter("SQL that can be written for the engine", problem.got, problem.hint)
         found.place = place_of(problem.node)
@@ -72,22 +84,6 @@ def written(node: exp.Expr, *, quoted: bool = False) -> str:
         raise InvalidParameter(
             "SQL that can be written for the engine", called(node), "write it another way."
         ) from None
-
-
-def bracketed(node: exp.Expr) -> exp.Expr:
-    """A copy with brackets around every operand that is an operation itself."""
-    found = node.copy()
-    for one in reversed(list(found.walk())):  # what stands inside first
-        parent = one.parent
-        if one is found or parent is None or not (_is_operation(one) and _is_operation(parent)):
-            continue
-        first = one is parent.this and isinstance(one, _FROM_THE_LEFT)  # a + b + c
-        alike = type(one) is type(parent) and (first or isinstance(one, exp.Connector))
-        if not alike and not isinstance(parent, exp.Escape):
-            paren = exp.Paren()
-            one.replace(paren)
-            paren.set("this", one)
-    return found
 
 
 def _is_operation(node: exp.Expr) -> bool:
@@ -102,6 +98,8 @@ def as_duckdb(tree: exp.Expr) -> exp.Expr:
     for node in reversed(list(tree.walk())):  # what is inside comes first
         rule = _RULES.get(type(node))
         found = None if rule is None else rule(node)
+        if found is None and _is_flattened(node):
+            found = exp.Paren(this=node.copy())
         if found is None:
             continue
         found.meta.update(node.meta)
@@ -110,6 +108,15 @@ def as_duckdb(tree: exp.Expr) -> exp.Expr:
         else:
             node.replace(found)
     return tree
+
+
+def _is_flattened(node: exp.Expr) -> bool:
+    """Whether sqlglot would write an operation and the one around it as one: a - (b - c), (a OR b) AND c."""
+    parent = node.parent
+    if isinstance(node, exp.Connector):
+        return isinstance(parent, exp.Connector) and type(parent) is not type(node)
+    first = parent is not None and node is parent.this and isinstance(node, _FROM_THE_LEFT)  # a + b + c
+    return isinstance(node, exp.Binary) and type(parent) is type(node) and not first
 
 
 def _call(name: str, *arguments: exp.Expr) -> exp.Expr:

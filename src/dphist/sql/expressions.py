@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeGuard
 
 from sqlglot import exp
 
@@ -18,7 +18,7 @@ from dphist.engines.names import letters_of
 from dphist.engines.parser import read_expression
 from dphist.engines.relations import Owner, Relation, Unproved, owner
 from dphist.errors import InvalidParameter
-from dphist.sql.dialect import written, written_as_read
+from dphist.sql.dialect import written
 from dphist.sql.names import Rows, Table
 from dphist.sql.parse import called, has_aggregate, located, place_of, words_of
 from dphist.words import did_you_mean
@@ -84,73 +84,67 @@ class Expressions:
         """Find a table by its name in any case."""
         return next((one for one in self.tables.values() if one.name.casefold() == name.casefold()), None)
 
-    def expression(
-        self,
-        node: exp.Expr,
-        rows: Rows,
-        *,
-        keys: Mapping[str, str] | None = None,
-        fold: Callable[[exp.Expr], str] | None = None,
+    def expression(self, node: exp.Expr, rows: Rows) -> Expression:
+        """An expression of one row over the columns of the tree, checked."""
+        return self._read(node, self._resolved(node, rows))
+
+    def expression_of_groups(
+        self, node: exp.Expr, rows: Rows, keys: Mapping[str, str], fold: Callable[[exp.Expr], str]
     ) -> Expression:
-        """An expression of one row over the columns of the tree, checked.
-
-        keys: the texts of GROUP BY with their columns, where an expression is one of groups. fold: what gives the column of an
-        aggregate there.
-        """
-        columns: set[str] = set()
-
-        def named(name: str) -> exp.Expr:
-            columns.add(name.casefold())
-            return exp.column(exp.to_identifier(name, quoted=True))
+        """The same of one group. keys: the columns of GROUP BY by their texts. fold: gives the column of an aggregate."""
 
         def replaced(one: exp.Expr) -> exp.Expr:
-            if keys is not None and not has_aggregate(one) and isinstance(one, exp.Condition | exp.Func | exp.Column):
-                try:
-                    text = written(one) if isinstance(one, exp.Literal) else self.expression(one, rows).text
-                except InvalidParameter:
-                    text = ""
-                if text in keys:
-                    return named(keys[text])
-            if fold is not None and isinstance(one, exp.AggFunc):
-                return named(fold(one))
+            if (key := self.key_of(one, rows, keys)) is not None:
+                return _column(key)
+            if isinstance(one, exp.AggFunc):
+                return _column(fold(one))
             self._check_node(one)
             if isinstance(one, exp.Column):
-                if keys is not None:
-                    self.find(one, rows)
-                    hint = "put it into GROUP BY, or into an aggregate."
-                    raise self.refuse(one, "columns of GROUP BY and aggregates", repr(one.name), hint)
-                return self._spelled(one, rows, named)
-            if isinstance(one, exp.In) and one.args.get("unnest") is not None:
-                return self._listed(one).transform(replaced)
-            return one
+                self.find(one, rows)
+                hint = "put it into GROUP BY, or into an aggregate."
+                raise self.refuse(one, "columns of GROUP BY and aggregates", repr(one.name), hint)
+            return self._listed(one).transform(replaced) if _is_unnested(one) else one
 
-        found = self._checked(node, node.copy().transform(replaced), columns)
-        self.places.setdefault(found.text, place_of(node))
-        return found
+        return self._read(node, node.copy().transform(replaced))
 
-    def _checked(self, node: exp.Expr, tree: exp.Expr, columns: set[str]) -> Expression:
+    def key_of(self, node: exp.Expr, rows: Rows, keys: Mapping[str, str]) -> str | None:
+        """The column of a key, if an expression is one."""
+        if has_aggregate(node) or not isinstance(node, exp.Condition | exp.Func | exp.Column):
+            return None
+        try:
+            return keys.get(written(self._resolved(node, rows)))
+        except InvalidParameter:
+            return None
+
+    def _resolved(self, node: exp.Expr, rows: Rows) -> exp.Expr:
+        """The expression with the columns of the tree in the place of names."""
+
+        def replaced(one: exp.Expr) -> exp.Expr:
+            self._check_node(one)
+            if isinstance(one, exp.Column):
+                parts = [part.name for part in one.parts]
+                inside, fields = self.find(one, rows)
+                found = _column(inside)
+                for name in parts[len(parts) - fields :] if fields else ():
+                    found = exp.Dot(this=found, expression=exp.to_identifier(name, quoted=True))
+                return found
+            return self._listed(one).transform(replaced) if _is_unnested(one) else one
+
+        return node.copy().transform(replaced)
+
+    def _read(self, node: exp.Expr, resolved: exp.Expr) -> Expression:
+        """What DuckDB's parser finds in the text of a tree. It must find the same columns."""
         text = ""
         try:
-            found = read_expression(text := written_as_read(tree))
+            found = read_expression(text := written(resolved))
         except InvalidParameter as problem:
             place = problem.place or place_of(_culprit(problem, node))
             raise located(_of_statement(problem, text), self.text, place) from None
+        columns = {column.name.casefold() for column in resolved.find_all(exp.Column)}
         if {name.casefold() for name in found.columns} != columns:
-            raise self.refuse(
-                node,
-                "an expression that DuckDB reads as BigQuery does",
-                "one with two readings",
-                "write it another way.",
-            )
-        return found
-
-    def _spelled(self, column: exp.Column, rows: Rows, named: Callable[[str], exp.Expr]) -> exp.Expr:
-        """The column of the tree that a column of the statement means, with its fields."""
-        parts = [part.name for part in column.parts]
-        inside, fields = self.find(column, rows)
-        found = named(inside)
-        for name in parts[len(parts) - fields :] if fields else ():
-            found = exp.Dot(this=found, expression=exp.to_identifier(name, quoted=True))
+            expected = "an expression that DuckDB reads as BigQuery does"
+            raise self.refuse(node, expected, "one with two readings", "write it another way.")
+        self.places.setdefault(found.text, place_of(node))
         return found
 
     def _listed(self, node: exp.In) -> exp.In:
@@ -250,6 +244,14 @@ class Expressions:
             words = _CLAUSES.get(name, name.strip("_").replace("_", " ").upper())
             at = place if isinstance(place, exp.Expr) else node
             raise self.refuse(at, f"{what} without {words}", words, NEVER.get(name, "leave it out."))
+
+
+def _column(name: str) -> exp.Expr:
+    return exp.column(exp.to_identifier(name, quoted=True))
+
+
+def _is_unnested(node: exp.Expr) -> TypeGuard[exp.In]:
+    return isinstance(node, exp.In) and node.args.get("unnest") is not None
 
 
 def in_statement(problem: InvalidParameter, text: str, places: Mapping[str, tuple[int, int]]) -> InvalidParameter:

@@ -111,7 +111,7 @@ class Grouping(Expressions):
         for part in parts:
             inner = part.this if isinstance(part, exp.Alias) else part
             if not isinstance(inner, exp.Star):
-                found[id(inner)] = self.expression(inner, source, keys=keys, fold=fold)
+                found[id(inner)] = self.expression_of_groups(inner, source, keys, fold)
         relation: Relation = Fold(rows.relation, tuple(dict.fromkeys(keys.values())), aggregates, place_of(node))
         self.owner(relation)
         if having is not None:

@@ -34,6 +34,15 @@ NAMES: Final = (
 )  # fmt: skip
 _ELSEWHERE: Final = {"kappa": "max_groups_contributed", "threshold": "min_privacy_units_per_group"}
 """Options of clauses that are not ours, and what does the same."""
+_NULL_IS_A_VALUE: Final = (
+    "epsilon", "delta", "privacy_unit_column", "group_selection_epsilon", "std_errors", "contribution_bounds_per_group",
+    "contribution_bounds_per_row",
+)  # fmt: skip
+_UNLISTED: Final = {
+    "min_privacy_units_per_group": "all public groups are shown, whoever is in them.",
+    "group_selection_epsilon": "public groups need no selection; leave it out.",
+}
+_ADDED_FIRST: Final = "a person's rows are added first."
 STRATEGIES: Final = ("LAPLACE_THRESHOLD", "PUBLIC_GROUPS")
 ARGUMENTS: Final = ("contribution_bounds_per_group", "contribution_bounds_per_row", "epsilon", "report_format")
 _AUTO: Final = ("auto", "auto")
@@ -89,69 +98,64 @@ def in_words_of_sql(problem: InvalidParameter) -> InvalidParameter:
 
 def read_clause(clause: PrivacyClause, refuse: Refuse) -> Clause:
     """The options, checked."""
-    given: dict[str, exp.Expr] = {}
-    for pair in clause.expressions:
-        name = pair.this.name.lower()
-        if name not in NAMES:
-            instead = _ELSEWHERE.get(name)
-            hint = (
-                f"write {instead}." if instead else did_you_mean(name, NAMES) or f"the options are {', '.join(NAMES)}."
-            )
-            raise refuse(pair, "an option of differential privacy", repr(pair.this.name), hint.strip())
-        if name in given:
-            raise refuse(pair, f"{name} once", "it more than once", "leave all but one of them out.")
-        given[name] = pair.expression
-    if (rows := given.get("max_rows_contributed")) is not None and not _is_null(rows):
+    given = _given(clause.expressions, NAMES, ("an option of differential privacy", "the options are"), refuse)
+    if (rows := given.get("max_rows_contributed")) is not None:
         most = number_of(rows)
         most = most if most is not None and most >= 1 else 10
         rows_hint = f"COUNT(*, contribution_bounds_per_group => (0, {most:g})) for the rows in each."
         hint = f"write max_groups_contributed = {most:g} for a person's groups, and {rows_hint}"
         raise refuse(rows, "max_groups_contributed", "max_rows_contributed", hint)
+    strategy = given.get("group_selection_strategy")
     found = Clause(
         epsilon=_epsilon(given.get("epsilon"), "epsilon", refuse),
         delta=_delta(given.get("delta"), refuse),
         max_groups=_whole(given.get("max_groups_contributed"), "max_groups_contributed", refuse),
         unit=_unit(given.get("privacy_unit_column"), refuse),
         min_units=_whole(given.get("min_privacy_units_per_group"), "min_privacy_units_per_group", refuse),
-        public_groups=_strategy(given.get("group_selection_strategy"), refuse) == "PUBLIC_GROUPS",
+        public_groups=strategy is not None and _strategy(strategy, refuse) == "PUBLIC_GROUPS",
         selection_epsilon=_epsilon(given.get("group_selection_epsilon"), "group_selection_epsilon", refuse),
         std_errors=_true(given.get("std_errors"), refuse),
         most_rows=_whole(given.get("max_joined_rows"), "max_joined_rows", refuse),
     )
-    if found.public_groups and found.min_units is not None:
-        hint = "all public groups are shown, whoever is in them."
-        raise refuse(
-            given["min_privacy_units_per_group"], "no min_privacy_units_per_group with PUBLIC_GROUPS", "both", hint
-        )
-    if found.public_groups and found.selection_epsilon is not None:
-        hint = "public groups need no selection; leave it out."
-        raise refuse(given["group_selection_epsilon"], "no group_selection_epsilon with PUBLIC_GROUPS", "both", hint)
+    for name, hint in _UNLISTED.items():
+        if found.public_groups and name in given:
+            raise refuse(given[name], f"no {name} with PUBLIC_GROUPS", "both", hint)
     return found
 
 
 def read_arguments(call: exp.Expr, per_row: bool, refuse: Refuse) -> Arguments:
     """The named arguments of an aggregate. per_row: whether its bounds are those of a row, or of a person's total."""
-    given: dict[str, exp.Expr] = {}
-    for pair in call.args.get("named") or ():
-        name = pair.this.name.lower()
-        if name not in ARGUMENTS:
-            hint = did_you_mean(name, ARGUMENTS) or f"the named arguments are {', '.join(ARGUMENTS)}."
-            raise refuse(pair, f"a named argument of {called(call)}", repr(pair.this.name), hint.strip())
-        if name in given:
-            raise refuse(pair, f"{name} once", "it more than once", "leave all but one of them out.")
-        given[name] = pair.expression
+    words = f"a named argument of {called(call)}", "the named arguments are"
+    given = _given(call.args.get("named") or (), ARGUMENTS, words, refuse)
     right, wrong = "contribution_bounds_per_row", "contribution_bounds_per_group"
     right, wrong = (right, wrong) if per_row else (wrong, right)
     if wrong in given:
-        hint = (
-            "a variance, a deviation or a quantile bounds each row." if per_row else "a person's rows are added first."
-        )
-        raise refuse(given[wrong], f"{right} for {called(call)}", wrong, hint)
-    return Arguments(
-        bounds=_bounds(given.get(right), call, refuse),
-        epsilon=_epsilon(given.get("epsilon"), "epsilon", refuse),
-        report=_report(given.get("report_format"), refuse),
-    )
+        each = "a variance, a deviation or a quantile bounds each row."
+        raise refuse(given[wrong], f"{right} for {called(call)}", wrong, each if per_row else _ADDED_FIRST)
+    if (report := given.get("report_format")) is not None:
+        text = report.this.upper() if isinstance(report, exp.Literal) and report.is_string else ""
+        if text != "JSON":
+            hint = "there are no protocol buffers here."
+            raise refuse(report, 'report_format => "JSON"', repr(text) if text else "something else", hint)
+    epsilon = _epsilon(given.get("epsilon"), "epsilon", refuse)
+    return Arguments(_bounds(given.get(right), call, refuse), epsilon, report is not None)
+
+
+def _given(
+    pairs: Sequence[exp.Expr], names: Sequence[str], words: tuple[str, str], refuse: Refuse
+) -> dict[str, exp.Expr]:
+    """Values by their names, each once. NULL is nothing where an option may be left out for the same."""
+    found: dict[str, exp.Expr] = {}
+    for pair in pairs:
+        name = pair.this.name.lower()
+        if name not in names:
+            others = did_you_mean(name, names) or f"{words[1]} {', '.join(names)}."
+            hint = f"write {_ELSEWHERE[name]}." if words[1].endswith("options are") and name in _ELSEWHERE else others
+            raise refuse(pair, words[0], repr(pair.this.name), hint.strip())
+        if name in found:
+            raise refuse(pair, f"{name} once", "it more than once", "leave all but one of them out.")
+        found[name] = pair.expression
+    return {name: value for name, value in found.items() if name in _NULL_IS_A_VALUE or not _is_null(value)}
 
 
 def number_of(node: exp.Expr) -> float | None:
@@ -206,7 +210,7 @@ def _delta(node: exp.Expr | None, refuse: Refuse) -> float | None:
 
 
 def _whole(node: exp.Expr | None, name: str, refuse: Refuse) -> int | None:
-    if node is None or _is_null(node):
+    if node is None:
         return None
     value = number_of(node)
     if value is None or not value.is_integer() or not 1 <= value <= 2**31:
@@ -224,18 +228,12 @@ def _unit(node: exp.Expr | None, refuse: Refuse) -> exp.Column | None:
     return node
 
 
-def _strategy(node: exp.Expr | None, refuse: Refuse) -> str:
-    if node is None or _is_null(node):
-        return STRATEGIES[0]
+def _strategy(node: exp.Expr, refuse: Refuse) -> str:
     plain = isinstance(node, exp.Column | exp.Var) and not getattr(node, "table", "")
     name = node.name.upper() if plain else ""
     if name not in STRATEGIES:
-        raise refuse(
-            node,
-            f"{' or '.join(STRATEGIES)} as group_selection_strategy",
-            repr(node.name or node.key),
-            "leave it out for unknown groups.",
-        )
+        expected = f"{' or '.join(STRATEGIES)} as group_selection_strategy"
+        raise refuse(node, expected, repr(node.name or node.key), "leave it out for unknown groups.")
     return name
 
 
@@ -259,13 +257,3 @@ def _bounds(node: exp.Expr | None, call: exp.Expr, refuse: Refuse) -> tuple[floa
     if lower > upper:
         raise refuse(node, "a lower bound that is not above the upper one", f"({lower:g}, {upper:g})", hint)
     return lower, upper
-
-
-def _report(node: exp.Expr | None, refuse: Refuse) -> bool:
-    if node is None or _is_null(node):
-        return False
-    text = node.this.upper() if isinstance(node, exp.Literal) and node.is_string else ""
-    if text != "JSON":
-        got = repr(text) if text else "something else"
-        raise refuse(node, 'report_format => "JSON"', got, "there are no protocol buffers here.")
-    return True

@@ -21,7 +21,7 @@ from dphist.engines.functions import FUNCTIONS
 from dphist.engines.parser import raw_nodes, serialized
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import InvalidParameter
-from dphist.sql.dialect import written_as_read
+from dphist.sql.dialect import written
 from dphist.sql.expressions import Expressions
 from dphist.sql.names import Table
 from dphist.sql.parse import ancestors, called
@@ -117,7 +117,7 @@ def outer_sql(statement: exp.Expr) -> str:
             return exp.Cast(this=node.this, to=exp.DataType.build("double"))
         return node
 
-    return written_as_read(statement.copy().transform(plain), quoted=True)
+    return written(statement.copy().transform(plain), quoted=True)
 
 
 def check_sql(sql: str, tables: set[str]) -> None:

@@ -6,19 +6,17 @@ The table has names of ours in that SELECT: key_1, ..., and value_1, error_1, lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from dphist.errors import InvalidParameter
 from dphist.planning.plan import HIGH, LOW, STD_ERROR
 from dphist.run.release import Release
 from dphist.sql.aggregates import LEVEL, Aggregated, Aggregates
-from dphist.sql.dialect import written
 from dphist.sql.options import Clause, number_of
 from dphist.sql.relate import Relating
 
@@ -58,7 +56,8 @@ class Published:
             value = self._computed(inner, {})
             values.append(value)
             alone = self.aggregates.known(inner)
-            name = item.alias if isinstance(item, exp.Alias) else self._name(inner, alone, place)
+            other = inner.name if isinstance(inner, exp.Column) else f"column_{place}"
+            name = item.alias if isinstance(item, exp.Alias) else other if alone is None else alone.name
             if name.casefold() in {one.casefold() for one in names}:
                 if isinstance(item, exp.Alias):
                     raise self.relating.refuse(
@@ -68,7 +67,8 @@ class Published:
             names.append(name)
             aliases[name.casefold()] = value
             items.append(exp.alias_(value.copy(), name, quoted=True))
-            if alone is not None and self._has_errors(alone):
+            has_errors = self.clause.std_errors and not self.in_set_operation
+            if alone is not None and has_errors and not alone.arguments.report:
                 names.append(f"{name}_std_error")
                 items.append(exp.alias_(self._errors(alone), f"{name}_std_error", quoted=True))
         if len({name.casefold() for name in names}) < len(names):
@@ -109,29 +109,21 @@ class Published:
                 clause, "a whole number of rows", "something else", "write it down, as in LIMIT 10."
             )
 
-    def _name(self, node: exp.Expr, alone: Aggregated | None, place: int) -> str:
-        if alone is not None:
-            return alone.name
-        return node.name if isinstance(node, exp.Column) else f"column_{place}"
-
-    def _has_errors(self, one: Aggregated) -> bool:
-        return self.clause.std_errors and not self.in_set_operation and not one.arguments.report
-
-    def _number(self, one: Aggregated) -> int:
-        return 1 + self.aggregates.all.index(one)
-
     def _published(self, name: str) -> exp.Expr:
         """A column of the published table; with its name, since an alias may be spelled like the column."""
         return exp.column(name, table=exp.to_identifier(self.table, quoted=True))
 
+    def _each(self, one: Aggregated, word: str) -> list[exp.Expr]:
+        """The columns of an aggregate that begin with a word: one, or one for each probability."""
+        number = 1 + self.aggregates.all.index(one)
+        return [self._published(f"{word}_{number}{place}") for place in _places(one)]
+
+    def _bound(self, one: Aggregated, word: str) -> exp.Expr:
+        return self._published(f"{word}_{1 + self.aggregates.all.index(one)}")
+
     def _errors(self, one: Aggregated) -> exp.Expr:
-        number = self._number(one)
-        if not one.probabilities:
-            return self._published(f"error_{number}")
-        errors = [self._published(f"error_{number}_{place}") for place in range(1, len(one.probabilities) + 1)]
-        if not one.ends:
-            return errors[0]
-        return exp.Array(expressions=[exp.Null(), *errors, exp.Null()])
+        errors = self._each(one, "error")
+        return exp.Array(expressions=[exp.Null(), *errors, exp.Null()]) if one.ends else errors[0]
 
     def _computed(self, node: exp.Expr, aliases: Mapping[str, exp.Expr]) -> exp.Expr:
         """An expression over keys and aggregates as one over the published table."""
@@ -157,18 +149,10 @@ class Published:
                 raise self.relating.refuse(one, "keys and aggregates in a private SELECT", "a star", "list them.")
             if isinstance(one, exp.Column) and not one.table and one.name.casefold() in aliases:
                 return aliases[one.name.casefold()].copy()
-            if isinstance(one, exp.Condition | exp.Func | exp.Column) and not one.find(exp.AggFunc):
-                try:
-                    text = (
-                        written(one) if isinstance(one, exp.Literal) else self.relating.expression(one, self.rows).text
-                    )
-                except InvalidParameter:
-                    if isinstance(one, exp.Column):
-                        raise
-                    text = ""
-                if text in self.keys:
-                    return self._published(self.keys[text])
+            if (key := self.relating.key_of(one, self.rows, self.keys)) is not None:
+                return self._published(key)
             if isinstance(one, exp.Column):
+                self.relating.find(one, self.rows)
                 hint = "put it into GROUP BY, or into an aggregate."
                 raise self.relating.refuse(one, "keys of GROUP BY and aggregates", repr(one.name), hint)
             if one.args.get("named"):
@@ -179,30 +163,36 @@ class Published:
 
     def _value(self, one: Aggregated) -> exp.Expr:
         """The value of an aggregate in the published table, or its report."""
-        number = self._number(one)
         if one.arguments.report:
-            return self._report(one, number)
-        if not one.probabilities:
-            return self._published(f"value_{number}")
-        values = [self._published(f"value_{number}_{place}") for place in range(1, len(one.probabilities) + 1)]
-        if not one.ends:
-            return values[0]
-        return exp.Array(expressions=[self._published(f"lower_{number}"), *values, self._published(f"upper_{number}")])
+            return self._report(one)
+        values = self._each(one, "value")
+        ends = [self._bound(one, "lower"), *values, self._bound(one, "upper")]
+        return exp.Array(expressions=ends) if one.ends else values[0]
 
-    def _report(self, one: Aggregated, number: int) -> exp.Expr:
-        column = self._published
-        bounding = _bounding_report(column, number) if one.arguments.chosen else None
-        if not one.probabilities:
-            centred = one.kind in ("count", "rows", "sum", "distinct")
-            return _report_of(column, f"_{number}", LEVEL, about_zero=centred, bounding=bounding)
-        places = [f"_{number}_{place}" for place in range(1, len(one.probabilities) + 1)]
-        if not one.ends:
-            return _report_of(column, places[0], LEVEL, bounding=bounding)
-        return _reports_of(column, places, number, LEVEL, bounding)
+    def _report(self, one: Aggregated) -> exp.Expr:
+        """Values with their intervals, and the bounds that the release found, as far as they are published.
 
-
-_Named: TypeAlias = Callable[[str], exp.Expr]
-"""A column of the published table by its name."""
+        Counts and sums have the interval of the noise alone. Values of APPROX_QUANTILES are clamped to the bounds, so that the
+        smallest is between the lower bound and wherever the first boundary inside may be, and the largest likewise.
+        """
+        values, lows, highs = (self._each(one, word) for word in ("value", "low", "high"))
+        if one.ends:
+            values = [self._bound(one, "lower"), *values, self._bound(one, "upper")]
+            lows = [self._bound(one, "lower"), *lows, lows[-1].copy()]
+            highs = [highs[0].copy(), *highs, self._bound(one, "upper")]
+        if one.kind in ("count", "rows", "sum", "distinct"):
+            lows, highs = ([_beyond(end, values[0]) for end in ends] for ends in (lows, highs))
+        each = [
+            _pack(
+                value=value, noise_confidence_interval=_pack(lower_bound=low, upper_bound=high, confidence_level=level)
+            )
+            for value, low, high in zip(values, lows, highs, strict=True)
+            for level in [exp.Literal.number(LEVEL)]
+        ]
+        bounds = {"lower_bound": "lower", "upper_bound": "upper", "num_inputs": "inputs", "num_outside": "outside"}
+        found = _pack(**{name: self._bound(one, word) for name, word in bounds.items()})
+        result = exp.Array(expressions=each) if one.ends else each[0]
+        return _pack(result=result, **({"bounding_report": found} if one.arguments.chosen else {}))
 
 
 def _pack(**fields: exp.Expr) -> exp.Expr:
@@ -211,62 +201,21 @@ def _pack(**fields: exp.Expr) -> exp.Expr:
     return exp.Struct(expressions=pairs)
 
 
-def _value(value: exp.Expr, low: exp.Expr, high: exp.Expr, level: float) -> Mapping[str, exp.Expr]:
-    interval = _pack(lower_bound=low, upper_bound=high, confidence_level=exp.Literal.number(level))
-    return {"value": value, "noise_confidence_interval": interval}
+def _beyond(end: exp.Expr, value: exp.Expr) -> exp.Expr:
+    return exp.Sub(this=end, expression=value.copy())
 
 
-def _report_of(
-    column: _Named, suffix: str, level: float, *, about_zero: bool = False, bounding: exp.Expr | None = None
-) -> exp.Expr:
-    """One value. about_zero: the interval is that of the noise alone, as counts and sums have it."""
-    value, low, high = (column(f"{name}{suffix}") for name in ("value", "low", "high"))
-    lower, upper = (
-        exp.Sub(this=end.copy(), expression=value.copy()) if about_zero else end.copy() for end in (low, high)
-    )
-    parts = {} if bounding is None else {"bounding_report": bounding}
-    return _pack(result=_pack(**_value(value, lower, upper, level)), **parts)
-
-
-def _reports_of(
-    column: _Named, suffixes: Sequence[str], number: int, level: float, bounding: exp.Expr | None
-) -> exp.Expr:
-    """The boundaries of APPROX_QUANTILES.
-
-    Both ends are the bounds: values are clamped to them, so that the smallest is between the lower bound and wherever the
-    first boundary inside may be, and the largest likewise.
-    """
-    lower, upper = (f"{end}_{number}" for end in ("lower", "upper"))
-    columns = [
-        (lower, lower, f"high{suffixes[0]}"),
-        *((f"value{one}", f"low{one}", f"high{one}") for one in suffixes),
-        (upper, f"low{suffixes[-1]}", upper),
-    ]
-    boundaries = [_pack(**_value(column(value), column(low), column(high), level)) for value, low, high in columns]
-    parts = {} if bounding is None else {"bounding_report": bounding}
-    return _pack(result=exp.Array(expressions=boundaries), **parts)
-
-
-def _bounding_report(column: _Named, number: int) -> exp.Expr:
-    """The bounds that the release found, and how many units it saw, as far as that is published."""
-    return _pack(
-        lower_bound=column(f"lower_{number}"),
-        upper_bound=column(f"upper_{number}"),
-        num_inputs=column(f"inputs_{number}"),
-        num_outside=column(f"outside_{number}"),
-    )
+def _places(one: Aggregated) -> list[str]:
+    """What is behind the number in the names of the columns of an aggregate."""
+    return [f"_{place}" for place in range(1, len(one.probabilities) + 1)] or [""]
 
 
 def published_table(private: PrivateSelect, release: Release) -> pa.Table:
     """The table of a release under the names that the outer query has for its columns."""
-    table = release.table
-    columns: dict[str, Any] = {}
-    for place, name in enumerate(private.key_names, 1):
-        columns[f"key_{place}"] = table.column(name)
+    table, names = release.table, private.key_names
+    columns: dict[str, Any] = {f"key_{place}": table.column(name) for place, name in enumerate(names, 1)}
     for number, one in enumerate(private.aggregates, 1):
-        columns |= _columns_of(one, number, release, table, grouped=bool(private.key_names))
-    if not columns:
-        raise AssertionError("a private SELECT has keys or aggregates")
+        columns |= _columns_of(one, number, release, table, grouped=bool(names))
     return pa.table(columns)
 
 
@@ -280,7 +229,7 @@ def empty_table(private: PrivateSelect) -> pa.Table:
 
 def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table, *, grouped: bool) -> dict[str, Any]:
     """Value, error and interval of an aggregate; null where the release found no bounds."""
-    names, places = ["count"], [""]
+    names = ["count"]
     columns: dict[str, Any] = {}
     if one.constant is not None:
         return {
@@ -297,7 +246,6 @@ def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table,
         if one.probabilities:
             by_probability = dict(zip(kind.probabilities, kind.names, strict=False))
             names = [by_probability.get(probability, "") for probability in one.probabilities]
-            places = [f"_{place}" for place in range(1, len(names) + 1)]
         lower, upper = (None, None) if kind.chosen == "nothing" else kind.bounds
         seen = next((bounds for bounds in release.bounds if bounds.name == kind.name), None)
         units = None if seen is None or grouped else seen.units  # of groups, it is the size of an ordinary one
@@ -305,7 +253,7 @@ def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table,
         facts = {"lower": lower, "upper": upper, "inputs": units, "outside": outside}
         for name, value in facts.items():
             columns[f"{name}_{number}"] = pa.array([value] * table.num_rows, pa.float64())
-    for name, place in zip(names, places, strict=True):
+    for name, place in zip(names, _places(one), strict=True):
         for word, suffix in (("value", ""), ("error", STD_ERROR), ("low", LOW), ("high", HIGH)):
             found = table.column(name + suffix) if name and name + suffix in table.column_names else None
             columns[f"{word}_{number}{place}"] = pa.nulls(table.num_rows, pa.float64()) if found is None else found
@@ -321,6 +269,5 @@ def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table,
 
 def _names(one: Aggregated, number: int) -> list[str]:
     """The names of the columns of an aggregate."""
-    places = [f"_{place}" for place in range(1, len(one.probabilities) + 1)] or [""]
-    names = [f"{word}_{number}{place}" for word in ("value", "error", "low", "high") for place in places]
+    names = [f"{word}_{number}{place}" for word in ("value", "error", "low", "high") for place in _places(one)]
     return names + [f"{word}_{number}" for word in ("lower", "upper", "inputs", "outside")]
