@@ -40,7 +40,7 @@ _DANGEROUS: Final = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in
 
 def render(content: Content) -> str:
     """The report of a published table."""
-    charts = [_section(chart.heading, _figure(chart)) for chart in content.charts()]
+    charts = [_section(chart.heading, _figure(chart)) for chart in content.charts() if chart is not None]
     curve = content.curve()
     parts = [
         f"<header><h1>{_text(content.title)}</h1>{_headline(content.headline)}{_guarantee(content.guarantee)}</header>",

@@ -113,6 +113,11 @@ def numbers(table: pa.Table, name: str) -> Floats:
     return np.asarray(table.column(name).to_numpy(), np.float64)
 
 
+def sized(count: int, what: str = "group") -> str:
+    """How many groups, or something else, there are."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def key_text(table: pa.Table, by: Sequence[str], row: int) -> str:
     """The key of a row in one line."""
     return " · ".join(shown(table.column(name)[row].as_py()) for name in by)

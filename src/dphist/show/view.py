@@ -19,7 +19,7 @@ from dphist.run.running import RunningCounts, facts
 from dphist.run.top_k import TopK
 from dphist.show import page, plots
 from dphist.show.report import Content, content_of, content_of_answer, content_of_largest, content_of_running
-from dphist.show.table import with_its_error
+from dphist.show.table import sized, with_its_error
 from dphist.show.text import as_markdown, as_text, totals_text
 from dphist.words import budget, cut
 
@@ -63,7 +63,7 @@ class View:
     def line(self) -> str:
         """Type, groups and budget; of a table that is elsewhere its size is not asked for."""
         published, told = self.published, self.published.record
-        where = _size(published.table.num_rows) if published.at_hand else "a table on Spark"
+        where = sized(published.table.num_rows) if published.at_hand else "a table on Spark"
         by = f" by {', '.join(told.by)}" if told.by else ""
         return f"{type(published).__name__}({where}{by}; {budget(told.epsilon, told.delta)})"
 
@@ -82,7 +82,7 @@ class View:
         totals = getattr(published, "totals", None)
         shown = [more, whiskers] if rows else ["No group was released: none was large enough."]
         notes = [*shown, *told.without_value, told.left_out, "" if totals is None else totals_text(totals)]
-        title = f"{type(published).__name__}: {_size(groups)}"
+        title = f"{type(published).__name__}: {sized(groups)}"
         return notebook.listing(title, names, rows, reaches, keys=len(keys), notes=notes, guarantee=told.guarantee)
 
     def plot(self, most: int, axes: Axes | None) -> Axes:
@@ -128,7 +128,3 @@ def _whiskers(told: Record) -> str:
 
 def _label(row: dict[str, Any], keys: Sequence[str]) -> str:
     return cut(", ".join(with_its_error(row, key) for key in keys) or "all", 40)
-
-
-def _size(groups: int) -> str:
-    return f"{groups:,} {'group' if groups == 1 else 'groups'}"
