@@ -1,23 +1,32 @@
-"""Pictures of plans and profiles. Needs the extra [plot]."""
+"""Pictures of releases, plans and profiles, drawn by Matplotlib: the one place that loads it. Needs the extra [plot]."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa
 
+from dphist.checks import check_whole
 from dphist.errors import Infeasible, InvalidParameter, MissingExtra
 from dphist.files.outputs import check_outputs, replacement
 from dphist.mechanisms import GroupMechanism, Mechanism
 from dphist.planning import Plan, Request
 from dphist.planning.describe import title
+from dphist.run.record import Record
+from dphist.show.table import numbers, reaches, whiskers_in_words, with_its_error
+from dphist.words import cut
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+_LINE: Final = 90
+"""Letters above a picture."""
 
 # Okabe and Ito's colours, told apart by nearly everyone; the plan itself is drawn in the first.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -39,7 +48,7 @@ def new_figure(width: float = 7.2, height: float = 4.5) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def new_axes() -> Axes:
+def _new_axes() -> Axes:
     """Axes of a figure that a notebook shows by itself, and a script with `matplotlib.pyplot.show`."""
     try:
         from matplotlib import pyplot
@@ -50,22 +59,34 @@ def new_axes() -> Axes:
     return axes
 
 
-def draw_reaches(
-    axes: Axes, places: Sequence[Any], reaches: Sequence[tuple[float, float, float]], *, timed: bool
-) -> None:
-    """Values with the ends of their errors: bars from the top, or points through time."""
-    values = [value for value, _, _ in reaches]
-    errors = [[value - low for value, low, _ in reaches], [high - value for value, _, high in reaches]]
+def plot_counts(table: pa.Table, record: Record, most: int, axes: Axes | None) -> Axes:
+    """Bars with whiskers, the largest first; or a line through days and times, in their order."""
+    check_whole("most", most)
+    if "count" not in table.column_names:
+        raise InvalidParameter("a table with counts to draw", "keys alone", "print them, or release counts.")
+    keys = [name for name in table.column_names if name in record.by]
+    timed = len(keys) == 1 and pa.types.is_temporal(table.schema.field(keys[0]).type)
     if timed:
-        axes.errorbar(places, values, yerr=errors, color=_COLOURS[0], ecolor=_COLOURS[1], elinewidth=1.2, marker=".")
+        shown = table.filter(table.column(keys[0]).is_valid()).sort_by(keys[0])
+    else:
+        shown = table.sort_by([("count", "descending")]).slice(0, most)
+    axes = _new_axes() if axes is None else axes
+    values, (low, high) = numbers(shown, "count"), reaches(shown, "count", record.intervals)
+    errors = [values - low, high - values]
+    colours: dict[str, Any] = {"color": _COLOURS[0], "ecolor": _COLOURS[1]}
+    if timed:
+        axes.errorbar(shown.column(keys[0]).to_pylist(), values, yerr=errors, elinewidth=1.2, marker=".", **colours)
         axes.set_ylabel("count")
         axes.tick_params(axis="x", rotation=30)
-        return
-    rows = range(len(places))
-    axes.barh(rows, values, xerr=errors, color=_COLOURS[0], ecolor=_COLOURS[1], capsize=2)
-    axes.set_yticks(rows, places)
-    axes.invert_yaxis()
-    axes.set_xlabel("count")
+    else:
+        labels = [", ".join(with_its_error(row, key) for key in keys) or "all" for row in shown.to_pylist()]
+        axes.barh(range(len(labels)), values, xerr=errors, capsize=2, **colours)
+        axes.set_yticks(range(len(labels)), [cut(label, 40) for label in labels])
+        axes.invert_yaxis()
+        axes.set_xlabel("count")
+    words = textwrap.wrap(f"{whiskers_in_words(record.intervals)} {record.left_out}", _LINE)
+    axes.set_title("\n".join(words), fontsize=9, loc="left")
+    return axes
 
 
 def check_picture(path: Path) -> str:
@@ -93,21 +114,22 @@ def draw_lines(axes: Axes, curves: Sequence[tuple[str, Sequence[float], Sequence
 def plot_plan(plan: Plan, path: str | Path, *, overwrite: bool = False) -> None:
     """Threshold against noise for every candidate: what each noise would cost, and where the plan lies."""
     if plan.request.choice != "given" or plan.request.unbounded:
-        plot_choice(plan, path, overwrite=overwrite)
+        _plot_choice(plan, path, overwrite=overwrite)
         return
     figure, axes = new_figure()
-    curves = []
-    for mechanism in (plan.mechanism, *plan.alternatives):
-        noises, thresholds = threshold_curve(plan.request, mechanism)
-        if noises:
-            curves.append((title(mechanism), noises, thresholds))
+    every = (plan.mechanism, *plan.alternatives)
+    curves = [(title(one), *_threshold_curve(plan.request, one)) for one in every if one.threshold is not None]
+    curves = [curve for curve in curves if curve[1]]
     if not curves:
         raise InvalidParameter("a plan with a threshold to draw", plan.mechanism.name, "public keys need no threshold.")
     draw_lines(axes, curves)
-    for i, point in enumerate((plan.mechanism, *plan.alternatives)):
-        if point.threshold is not None:
-            axes.plot(point.noise_std, point.threshold, "o", color=_COLOURS[i % 7], markersize=9 if i == 0 else 5)
-    _frame(plan, axes)
+    points = [(i, one.noise_std, one.threshold) for i, one in enumerate(every) if one.threshold is not None]
+    for i, noise, threshold in points:
+        axes.plot(noise, threshold, "o", color=_COLOURS[i % 7], markersize=9 if i == 0 else 5)
+    # A mechanism that is many times worse would squeeze the region around the plan.
+    near = [(noise, threshold) for i, noise, threshold in points if i == 0 or threshold <= 4 * points[0][2]]
+    axes.set_xlim(0.85 * min(noise for noise, _ in near), 1.35 * max(noise for noise, _ in near))
+    axes.set_ylim(0.8 * min(threshold for _, threshold in near), 1.35 * max(threshold for _, threshold in near))
     axes.set(xlabel="noise on a count (standard deviation)", ylabel="threshold on the noisy count")
     axes.set_title(
         f"Smallest threshold for (ε = {plan.request.epsilon:g}, δ = {plan.request.delta:g}); points: best choice of each",
@@ -117,7 +139,7 @@ def plot_plan(plan: Plan, path: str | Path, *, overwrite: bool = False) -> None:
     save_figure(figure, Path(path), overwrite=overwrite)
 
 
-def plot_choice(plan: Plan, path: str | Path, *, overwrite: bool = False) -> None:
+def _plot_choice(plan: Plan, path: str | Path, *, overwrite: bool = False) -> None:
     """The probability of release by the size of a group, for everything that a release may choose."""
     figure, axes = new_figure()
     branches = [m for m in (plan.mechanism, *plan.alternatives) if m.threshold is not None]
@@ -134,23 +156,12 @@ def plot_choice(plan: Plan, path: str | Path, *, overwrite: bool = False) -> Non
     save_figure(figure, Path(path), overwrite=overwrite)
 
 
-def _frame(plan: Plan, axes: Axes) -> None:
-    """Show the region around the plan; a mechanism that is many times worse would squeeze it."""
-    points = [(m.noise_std, m.threshold) for m in (plan.mechanism, *plan.alternatives) if m.threshold is not None]
-    noises, thresholds = zip(points[0], *((n, t) for n, t in points[1:] if t <= 4 * points[0][1]), strict=True)
-    axes.set_xlim(0.85 * min(noises), 1.35 * max(noises))
-    axes.set_ylim(0.8 * min(thresholds), 1.35 * max(thresholds))
-
-
-def threshold_curve(request: Request, mechanism: GroupMechanism, points: int = 60) -> tuple[list[float], list[float]]:
+def _threshold_curve(request: Request, mechanism: GroupMechanism) -> tuple[list[float], list[float]]:
     """The smallest threshold of this kind of mechanism as a function of its noise."""
-    if mechanism.threshold is None:
-        return [], []
     noises, thresholds = [], []
-    for ratio in np.geomspace(0.7, 1.6, points):
-        asked = replace(request, noise_std=float(mechanism.noise_std * ratio))
+    for ratio in np.geomspace(0.7, 1.6, 60):
         try:
-            other = mechanism.with_noise(asked)
+            other = mechanism.with_noise(replace(request, noise_std=float(mechanism.noise_std * ratio)))
         except Infeasible:
             continue
         if other.threshold is not None:

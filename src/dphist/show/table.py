@@ -100,6 +100,11 @@ def spread_in_words(level: float | None, what: str) -> str:
     return f"{what} are {percent(level)} % intervals, as in the table."
 
 
+def whiskers_in_words(level: float | None) -> str:
+    """What whiskers are where no table stands beside them."""
+    return "Whiskers reach one standard error." if level is None else f"Whiskers are intervals of {100 * level:g} %."
+
+
 def reaches(table: pa.Table, name: str, level: float | None) -> tuple[Floats, Floats]:
     """How far down and up values may be: as the cells say."""
     if level is None:

@@ -10,7 +10,7 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +21,7 @@ from dphist.planning.describe import standard_error_in_words
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 from dphist.run.totals import Estimate, Totals
 from dphist.show.table import NULL, Column, Table, is_number, with_its_error
-from dphist.words import cut, percent, printable, range_of, told_apart, with_error
+from dphist.words import percent, printable, range_of, told_apart, with_error
 
 if TYPE_CHECKING:
     from rich.table import Table as Drawn
@@ -341,31 +341,23 @@ def _below(content: Content) -> list[str]:
     return [*more, content.table_note] if total else []
 
 
-def _head(table: Table) -> Iterable[list[str]]:
-    """The names, then the first rows; long keys without their middle."""
-    yield [cut(name, _LONGEST_KEY) for name in table.names]
-    for row in table.rows[:FIRST_ROWS]:
-        yield [cut(NULL if cell is None else cell, _LONGEST_KEY) for cell in row]
+def _first(table: Table) -> list[Column]:
+    return [replace(column, cells=column.cells[:FIRST_ROWS]) for column in table.columns]
 
 
 def _text_table(table: Table) -> list[str]:
-    rows = list(_head(table))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
-    left = [column.kind == "key" for column in table.columns]
-    lines = []
-    for row in rows:
-        padded = (
-            cell.ljust(width) if to_left else cell.rjust(width)
-            for cell, width, to_left in zip(row, widths, left, strict=True)
-        )
-        lines.append(f"  {'  '.join(padded)}".rstrip())
-    return [lines[0], "  " + "  ".join("-" * width for width in widths), *lines[1:]] if lines[1:] else []
+    return grid(_first(table), Screen(_WIDTH)).splitlines() if table.total else []
 
 
 def _markdown_table(table: Table) -> list[str]:
-    head, *rows = (f"| {' | '.join(map(_plain, row))} |" for row in _head(table))
-    rule = "|" + "".join(" --- |" if column.kind == "key" else " ---: |" for column in table.columns)
-    return [head, rule, *rows] if rows else []
+    columns = _first(table)
+    names = _headings(columns, [_LONGEST_KEY] * len(columns))
+    rule = "|" + "".join(" --- |" if column.kind == "key" else " ---: |" for column in columns)
+    rows = [
+        f"| {' | '.join(map(_plain, row))} |"
+        for row in zip(*(_cells(one, _LONGEST_KEY) for one in columns), strict=True)
+    ]
+    return [f"| {' | '.join(map(_plain, names))} |", rule, *rows] if rows else []
 
 
 def _wrapped(words: str) -> list[str]:
