@@ -23,7 +23,7 @@ from dphist.engines.relations import Derived
 from dphist.errors import InvalidParameter
 from dphist.run.answer import Answer
 from dphist.run.job import Job, prepare, prepare_selection
-from dphist.sql.names import Definition, Scope, Table, doubtful, tables_of
+from dphist.sql.names import Table, doubtful, scope_of, tables_of
 from dphist.sql.options import in_words_of_sql
 from dphist.sql.outer import bind, check_outer, outer_sql
 from dphist.sql.parse import PrivacyClause, ancestors, located, parse, place_of
@@ -208,7 +208,7 @@ class Connection:
                 continue
             name = _unused(f"private_{len(privates) + 1}", text, self.tables)
             relating = Relating(text, self.tables, columns_of=self.columns, asked=asked)
-            apart = Translating(relating, select, _scope_of(select), name, _in_set_operation(select))
+            apart = Translating(relating, select, scope_of(select), name, _in_set_operation(select))
             private, outer = apart.translate()
             privates.append(private)
             released[name] = empty_table(private)
@@ -397,16 +397,3 @@ def _unused(name: str, text: str, tables: Mapping[str, Table]) -> str:
 def _in_set_operation(select: exp.Expr) -> bool:
     around = (one for one in ancestors(select) if not isinstance(one, exp.Subquery) or one.alias)
     return isinstance(next(around, None), exp.SetOperation)
-
-
-def _scope_of(select: exp.Select) -> Scope:
-    """The queries of WITH that a SELECT can see: those of the queries around it, before the one that it stands in."""
-    around = [select, *ancestors(select)]
-    scope: dict[str, Definition] = {}
-    for node in reversed(around):
-        clause = node.args.get("with_")
-        for one in [] if clause is None else clause.expressions:
-            if any(one is other for other in around):
-                break
-            scope[one.alias.casefold()] = Definition(one.this, dict(scope))
-    return scope

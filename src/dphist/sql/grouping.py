@@ -58,9 +58,8 @@ class Grouping(Expressions):
         relation: Relation = Select(rows.relation, kept, computed, place_of(node))
         if distinct := node.args.get("distinct"):
             if distinct.args.get("on"):
-                raise self.refuse(
-                    node, "SELECT DISTINCT", "DISTINCT ON", "which row is the first depends on their order."
-                )
+                hint = "which row is the first depends on their order."
+                raise self.refuse(node, "SELECT DISTINCT", "DISTINCT ON", hint)
             relation = Fold(relation, tuple(name for _, name in visible), place=place_of(node))
         self.owner(relation)
         return Rows(self.counted(relation, node), (Visible("", tuple(visible)),))
@@ -168,12 +167,9 @@ class Grouping(Expressions):
             return rows, Folded("count", column)
         function = _FOLDS.get(type(call))
         if function is None or call.args.get("named") or call.args.get("expressions"):
-            raise self.refuse(
-                call,
-                f"{', '.join(one.key.upper() for one in _FOLDS)} or COUNTIF in a subquery",
-                called(call),
-                "other aggregates of a subquery are not exact, or depend on the order of rows.",
-            )
+            expected = f"{', '.join(one.key.upper() for one in _FOLDS)} or COUNTIF in a subquery"
+            hint = "other aggregates of a subquery are not exact, or depend on the order of rows."
+            raise self.refuse(call, expected, called(call), hint)
         if isinstance(inside, exp.Distinct):
             if function != "count" or len(inside.expressions) != 1:
                 raise self.refuse(call, "COUNT(DISTINCT column)", f"{called(call)} of several, or of another kind")

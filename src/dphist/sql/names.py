@@ -16,6 +16,7 @@ from dphist.engines.query import parse_unit
 from dphist.engines.relations import Relation
 from dphist.engines.source import Files
 from dphist.errors import InvalidParameter
+from dphist.sql.parse import ancestors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,6 +189,19 @@ class Definition:
 
     query: exp.Expr
     scope: Scope
+
+
+def scope_of(node: exp.Expr) -> Scope:
+    """The queries of WITH that a node can see: those of the queries around it, before the one that it stands in."""
+    around = [node, *ancestors(node)]
+    scope: dict[str, Definition] = {}
+    for one in reversed(around):
+        clause = one.args.get("with_")
+        for query in [] if clause is None else clause.expressions:
+            if any(query is other for other in around):
+                break
+            scope[query.alias.casefold()] = Definition(query.this, dict(scope))
+    return scope
 
 
 def plain_column(text: str, names: Sequence[str]) -> str | None:

@@ -23,7 +23,7 @@ from dphist.engines.query import PerformanceSettings
 from dphist.errors import InvalidParameter
 from dphist.sql.dialect import written
 from dphist.sql.expressions import Expressions
-from dphist.sql.names import Table
+from dphist.sql.names import Table, scope_of
 from dphist.sql.parse import ancestors, called
 from dphist.sql.published import RELEASED
 
@@ -57,34 +57,18 @@ def check_outer(statement: exp.Expr, relating: Expressions) -> set[str]:
         if not isinstance(node.this, exp.Identifier):
             hint = "a statement reads the tables that --table names, nothing else."
             raise relating.refuse(node, "the name of a table", f"the function {called(node.this)}", hint)
-        if node.meta.get(RELEASED) or _is_defined(node, name):
+        if node.meta.get(RELEASED) or name.casefold() in scope_of(node):
             continue
         relating.only(node, "a table", "this", "alias", "joins", "pivots", "sample")
         table = relating.table_named(name)
         if table is None:
             raise relating.refuse(node, "a table that is named", repr(name), f"there are {', '.join(relating.tables)}.")
         if not table.public:
-            raise relating.refuse(
-                node,
-                "SELECT WITH DIFFERENTIAL_PRIVACY around a private table",
-                "a SELECT without it",
-                f"what it shows of {table.name!r} would have no noise: write the clause where the table is read.",
-            )
+            expected, got = "SELECT WITH DIFFERENTIAL_PRIVACY around a private table", "a SELECT without it"
+            hint = f"what it shows of {table.name!r} would have no noise: write the clause where the table is read."
+            raise relating.refuse(node, expected, got, hint)
         found.add(table.name)
     return found
-
-
-def _is_defined(node: exp.Expr, name: str) -> bool:
-    """Whether a WITH around a node defines a name. A query of WITH sees the queries before it, not itself."""
-    own: exp.Expr | None = None
-    for parent in ancestors(node):
-        own = parent if isinstance(parent, exp.CTE) else own
-        clause = parent.args.get("with_")
-        listed = [] if clause is None else clause.expressions
-        places = [place for place, one in enumerate(listed) if one is own]
-        if any(one.alias.casefold() == name.casefold() for one in listed[: places[0] if places else len(listed)]):
-            return True
-    return False
 
 
 def _drop_unread(statement: exp.Expr) -> None:
@@ -107,11 +91,8 @@ def outer_sql(statement: exp.Expr) -> str:
     def plain(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.JSONExtractArray) and isinstance(node.this, exp.Expr):
             return node.this
-        if (
-            isinstance(node, exp.Anonymous)
-            and (kind := _CASTS.get(str(node.name).upper()))
-            and len(node.expressions) == 1
-        ):
+        kind = _CASTS.get(str(node.name).upper()) if isinstance(node, exp.Anonymous) else None
+        if kind is not None and len(node.expressions) == 1:
             return exp.Cast(this=node.expressions[0], to=exp.DataType.build(kind))
         if isinstance(node, exp.Float64 | exp.JSONCast):
             return exp.Cast(this=node.this, to=exp.DataType.build("double"))
@@ -134,9 +115,8 @@ def check_sql(sql: str, tables: set[str]) -> None:
         if node.get("type") == "BASE_TABLE":
             known = node["table_name"].casefold() in defined and not node["schema_name"] and not node["catalog_name"]
             if not known:
-                raise InvalidParameter(
-                    "tables that are published or public in an outer query", repr(node["table_name"])
-                )
+                expected = "tables that are published or public in an outer query"
+                raise InvalidParameter(expected, repr(node["table_name"]))
         if node.get("type") == "TABLE_FUNCTION" and node["function"]["function_name"].lower() != "unnest":
             raise InvalidParameter("tables in an outer query", f"the function {node['function']['function_name']}")
         name = str(node.get("function_name") or "").lower()

@@ -60,9 +60,8 @@ class Published:
             name = item.alias if isinstance(item, exp.Alias) else other if alone is None else alone.name
             if name.casefold() in {one.casefold() for one in names}:
                 if isinstance(item, exp.Alias):
-                    raise self.relating.refuse(
-                        item, "columns with different names", repr(name), "give one of them another alias."
-                    )
+                    hint = "give one of them another alias."
+                    raise self.relating.refuse(item, "columns with different names", repr(name), hint)
                 name = f"{name}_{place}"
             names.append(name)
             aliases[name.casefold()] = value
@@ -105,9 +104,8 @@ class Published:
         self.relating.only(clause, "LIMIT and OFFSET", "this", "expression")
         number = number_of(clause.expression) if isinstance(clause.expression, exp.Expr) else None
         if number is None or not number.is_integer() or number < 0:
-            raise self.relating.refuse(
-                clause, "a whole number of rows", "something else", "write it down, as in LIMIT 10."
-            )
+            hint = "write it down, as in LIMIT 10."
+            raise self.relating.refuse(clause, "a whole number of rows", "something else", hint)
 
     def _published(self, name: str) -> exp.Expr:
         """A column of the published table; with its name, since an alias may be spelled like the column."""
@@ -137,9 +135,8 @@ class Published:
                 raise self.relating.refuse(one, "keys and aggregates in a private SELECT", "a window function", hint)
             if isinstance(one, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
                 hint = "leave it out: nulls are ignored; COUNTIF counts some rows, SUM(IF(condition, x, NULL)) adds up some."
-                raise self.relating.refuse(
-                    one, "an aggregate without clauses", "FILTER, IGNORE NULLS or RESPECT NULLS", hint
-                )
+                got = "FILTER, IGNORE NULLS or RESPECT NULLS"
+                raise self.relating.refuse(one, "an aggregate without clauses", got, hint)
             if isinstance(one, exp.AggFunc):
                 return self._value(self.aggregates.aggregate(one, self.rows, self.units))
             if isinstance(one, exp.Anonymous) and one.name.upper().startswith("ANON_"):
@@ -221,7 +218,7 @@ def published_table(private: PrivateSelect, release: Release) -> pa.Table:
 
 def empty_table(private: PrivateSelect) -> pa.Table:
     """The same table without rows. Nobody knows the types of the keys yet: the type of null stands for any."""
-    columns: dict[str, Any] = {f"key_{place}": pa.nulls(0) for place in range(1, private.keys + 1)}
+    columns: dict[str, Any] = {f"key_{place}": pa.nulls(0) for place in range(1, len(private.key_names) + 1)}
     for number, one in enumerate(private.aggregates, 1):
         columns |= {name: pa.nulls(0, pa.float64()) for name in _names(one, number)}
     return pa.table(columns)

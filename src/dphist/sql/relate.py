@@ -158,12 +158,8 @@ class Relating(Grouping):
         """A scan of a private table with its unit: as declared, or as OPTIONS says."""
         text = table.unit or self.unit
         if text is None:
-            raise self.refuse(
-                node,
-                f"the unit of {table.name!r}",
-                "none",
-                "say whose rows they are: OPTIONS(privacy_unit_column = user_id), or --unit user_id; or that they are public.",
-            )
+            hint = "OPTIONS(privacy_unit_column = user_id), or --unit user_id; or that they are public."
+            raise self.refuse(node, f"the unit of {table.name!r}", "none", f"say whose rows they are: {hint}")
         kind, expression = split_unit(text)
         if expression is None:
             found = [inside for inside, column in scan.columns.items() if column.casefold() == kind.casefold()]
@@ -357,9 +353,8 @@ class Relating(Grouping):
         if clause is None:
             return scope
         if clause.args.get("recursive"):
-            raise self.refuse(
-                clause, "WITH", "WITH RECURSIVE", "how often it repeats would depend on everybody's rows."
-            )
+            hint = "how often it repeats would depend on everybody's rows."
+            raise self.refuse(clause, "WITH", "WITH RECURSIVE", hint)
         found = dict(scope)
         own: set[str] = set()
         for one in clause.expressions:

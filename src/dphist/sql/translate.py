@@ -26,18 +26,8 @@ from dphist.sql.relate import Relating
 
 _SUFFIXES: Final = (STD_ERROR, NOISY, LOW, HIGH)
 _EVERY: Final = (
-    "expressions",
-    "from_",
-    "joins",
-    "where",
-    "group",
-    "having",
-    "order",
-    "limit",
-    "offset",
-    "hint",
-    "with_",
-)
+    "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "hint", "with_"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +50,6 @@ class PrivateSelect:
     aggregates: tuple[Aggregated, ...]
     keys_only: bool
     table: str
-    keys: int
     relation: Relation
     command_source: Table | None
     public_keys: Relation | None = None
@@ -93,9 +82,8 @@ class Translating:
         self.clause = read_clause(hint, self.refuse)
         self.aggregates = Aggregates(relating, self.clause, hint, select.args.get("group") is not None)
         if select.args.get("distinct") is not None:
-            raise self.refuse(
-                select, "SELECT WITH DIFFERENTIAL_PRIVACY", "DISTINCT in it", "GROUP BY makes rows distinct."
-            )
+            words = "SELECT WITH DIFFERENTIAL_PRIVACY", "DISTINCT in it", "GROUP BY makes rows distinct."
+            raise self.refuse(select, *words)
         relating.only(select, "a private SELECT", *_EVERY)
         if select.args.get("from_") is None:
             raise self.refuse(hint, "a FROM clause", "none", "name a table: FROM events.")
@@ -140,7 +128,6 @@ class Translating:
             aggregates=aggregates,
             keys_only=keys_only,
             table=self.table,
-            keys=len(keys),
             relation=rows.relation,
             command_source=command_source,
             public_keys=self._public_keys(keys, rows),
@@ -170,12 +157,8 @@ class Translating:
     def _check_alias(self, column: exp.Column, parts: Sequence[str]) -> None:
         """Refuse the name of a table in FROM that has another one there."""
         for one in _sources(self.select):
-            if (
-                len(parts) > 1
-                and isinstance(one, exp.Table)
-                and one.alias
-                and one.name.casefold() == parts[0].casefold()
-            ):
+            renamed = isinstance(one, exp.Table) and one.alias and one.name.casefold() == parts[0].casefold()
+            if len(parts) > 1 and renamed:
                 hint = f"write {'.'.join([one.alias, *parts[1:]])}."
                 raise self.refuse(column, f"the name that FROM gives the table, {one.alias}", repr(parts[0]), hint)
 
@@ -249,19 +232,13 @@ class Translating:
         itself = isinstance(relation, Scan) and all(inside == column for inside, column in relation.columns.items())
         if isinstance(relation, Scan) and itself and not self._names_unit(relation, [*conditions, *keys]):
             table = self.relating.tables[relation.table]
-            where = " AND ".join(f"({one})" for one in reversed(conditions)) if conditions else None
+            every = [f"({one})" for one in reversed(conditions)] if len(conditions) > 1 else conditions
             unit = table.unit or self.relating.unit
             assert unit is not None
-            if len(conditions) == 1:
-                where = conditions[0]
-            return unit, table.source, table, where
+            return unit, table.source, table, " AND ".join(every) or None
         sources = {name: table.source for name, table in self.relating.used.items()}
-        return (
-            joined_name(units[0], None, unit=True),
-            Derived(rows.relation, sources, self.clause.most_rows),
-            None,
-            None,
-        )
+        source = Derived(rows.relation, sources, self.clause.most_rows)
+        return joined_name(units[0], None, unit=True), source, None, None
 
     def _protected(self, kind: str) -> str:
         """The unit of several tables in one text: as each declares it, or what each takes for it.
@@ -289,9 +266,8 @@ class Translating:
         wanted = [column if column in listed.names else pairs.get(column or "") for column in columns]
         if sorted(map(str, wanted)) != sorted(listed.names):
             got = "other columns in GROUP BY, or in the list"
-            raise self.refuse(
-                self.select.args["group"], "GROUP BY all columns of the public list, and no others", got, hint
-            )
+            expected = "GROUP BY all columns of the public list, and no others"
+            raise self.refuse(self.select.args["group"], expected, got, hint)
         return Select(listed, {column: column for column in wanted if column is not None})
 
 
