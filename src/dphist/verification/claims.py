@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -52,11 +52,6 @@ class Findings:
     spend: Callable[[], Spend] | None = None
     same_words: bool = True
     paid: Sequence[tuple[dict[str, Any], Findings]] = ()
-
-
-def unreadable(problem: Exception, otherwise: str) -> Findings:
-    """All that can be said of metadata without a plan in it."""
-    return Findings([Check("guarantee", False, str(problem) if isinstance(problem, DphistError) else otherwise)])
 
 
 def same(stated: object, expected: object, tiny: float = 0.0) -> bool:
@@ -111,28 +106,14 @@ _TABLE: Final = re.compile(r'FROM "(private_[0-9]+_*)"')
 _TEXT: Final = re.compile(r"'(?:[^']|'')*'")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Claims:
-    """What a record states, as far as its plan gives it."""
-
-    record: ReleaseRecord
-    checks: list[Check]
-
-    def findings(self, table: Iterable[Check] = ()) -> Findings:
-        """The checks of its claims and of its table."""
-        record = self.record
-        given = record.plan.request.choice == "given"
-        spend = lambda: spend_of_plan(_as_charged(record.plan), record.unit)  # noqa: E731 - asked for later, if at all
-        return Findings([*self.checks, *table], spend, same_words=given)
-
-
 def check_release(stored: Stored, table: pa.Table) -> Findings:
     """Everything about a release that follows from its plan."""
     try:
-        found = check_claims(ReleaseRecord.read(stored.metadata), stored.metadata)
+        record = ReleaseRecord.read(stored.metadata)
+        found = _check_claims(record, stored.metadata)
     except UNREADABLE as problem:
-        return unreadable(problem, "the metadata lacks what it should say")
-    return found.findings(check_table(stored, table, found.record))
+        return _unreadable(problem, "the metadata lacks what it should say")
+    return replace(found, checks=[*found.checks, *check_table(stored, table, record)])
 
 
 def check_answer(stored: Stored, table: pa.Table) -> Findings:
@@ -140,15 +121,25 @@ def check_answer(stored: Stored, table: pa.Table) -> Findings:
     metadata = stored.metadata
     try:
         record = AnswerRecord.read(metadata)
-        parts = [check_claims(*one).findings() for one in zip(record.releases, metadata["releases"], strict=True)]
+        parts = [_check_claims(*one) for one in zip(record.releases, metadata["releases"], strict=True)]
         if table.num_columns:
             record = record.model_copy(update={"columns": tuple(table.column_names)})
         expected = {**record.to_data(), "releases": metadata["releases"]}
     except UNREADABLE as problem:
-        return unreadable(problem, "the metadata lacks what it should say")
-    checks = [*_named(parts), *compare(metadata, expected), _check_tables(record.outer, len(parts))]
+        return _unreadable(problem, "the metadata lacks what it should say")
+    checks = [
+        replace(check, name=check.name if len(parts) == 1 else f"{check.name} {number}")
+        for number, part in enumerate(parts, 1)
+        for check in part.checks
+    ]
+    checks += [*compare(metadata, expected), _check_tables(record.outer, len(parts))]
     checks.append(skipped("rows", "are computed from private tables that are not in this file"))
     return Findings(checks, paid=list(zip(metadata["releases"], parts, strict=True)))
+
+
+def _unreadable(problem: Exception, otherwise: str) -> Findings:
+    """All that can be said of metadata without a plan in it."""
+    return Findings([Check("guarantee", False, str(problem) if isinstance(problem, DphistError) else otherwise)])
 
 
 def _check_tables(outer: str, releases: int) -> Check:
@@ -158,15 +149,7 @@ def _check_tables(outer: str, releases: int) -> Check:
     return Check("tables", read == releases, words)
 
 
-def _named(parts: list[Findings]) -> Iterator[Check]:
-    """The checks of each private table, with its number where there are several."""
-    for number, part in enumerate(parts, 1):
-        for check in part.checks:
-            name = check.name if len(parts) == 1 else f"{check.name} {number}"
-            yield Check(name, check.passed, check.detail)
-
-
-def check_claims(record: ReleaseRecord, metadata: dict[str, Any]) -> Claims:
+def _check_claims(record: ReleaseRecord, metadata: dict[str, Any]) -> Findings:
     """What metadata states against the record that was read from it. Raises one of `UNREADABLE`."""
     plan = record.plan
     if not record.keys and (plan.request.thresholded or plan.request.keys != 1):
@@ -181,7 +164,10 @@ def check_claims(record: ReleaseRecord, metadata: dict[str, Any]) -> Claims:
         raise InvalidParameter("withheld values of columns with bounds", "others")
     again = record.model_copy(update={**_totals_of(record), "bounds": _bounds_of(record)})
     detail = f"delta({plan.request.mechanism_epsilon:g}) = {plan.delta:.4g} <= {plan.request.delta:g}, computed anew"
-    return Claims(record, [Check("guarantee", True, detail), *compare(metadata, again.to_data())])
+    checks = [Check("guarantee", True, detail), *compare(metadata, again.to_data())]
+    return Findings(
+        checks, lambda: spend_of_plan(_as_charged(plan), record.unit), same_words=plan.request.choice == "given"
+    )
 
 
 def _totals_of(record: ReleaseRecord) -> dict[str, Estimate | bool | None]:
@@ -225,15 +211,13 @@ def check_top_k(stored: Stored, table: pa.Table) -> Findings:
     """The plan computed anew from its parameters, and a table such a plan can give."""
     try:
         record = TopKRecord.read(stored.metadata)
-        plan, expected = record.plan, record.to_data()
-        proved = plan.mechanism.proved_delta(plan.epsilon)
-        cut_off = record.cut_off
-        if (cut_off is None) != (plan.mechanism.noise_std is None):
+        plan = record.plan
+        if (record.cut_off is None) != (plan.mechanism.noise_std is None):
             raise InvalidParameter("a cut-off of counts, and none of a list without", "another")
+        checks = [*_proved(record), *compare(stored.metadata, record.to_data())]
     except UNREADABLE as problem:
-        return unreadable(problem, _NO_MECHANISM)
-    checks = [_proved(proved, record), *compare(stored.metadata, expected)]
-    checks += check_list(table, plan, record.by, cut_off)
+        return _unreadable(problem, _NO_MECHANISM)
+    checks += check_list(table, plan, record.by, record.cut_off)
     return Findings(checks, lambda: spend_of_top_k(plan, record.unit or ""))
 
 
@@ -241,28 +225,21 @@ def check_running(stored: Stored, table: pa.Table) -> Findings:
     """The mechanism computed anew from its parameters, and counts above its threshold."""
     try:
         record = StreamRecord.read(stored.metadata)
-        mechanism, expected = record.mechanism, record.to_data()
-        proved = mechanism.proved_delta(record.epsilon)
+        mechanism = record.mechanism
+        checks = [*_proved(record), *compare(stored.metadata, record.to_data())]
     except UNREADABLE as problem:
-        return unreadable(problem, _NO_MECHANISM)
-    checks = [
-        _proved(proved, record),
-        *compare(stored.metadata, expected),
-        Check("round", record.round <= mechanism.rounds, f"{record.round:,} of {mechanism.rounds:,} declared"),
-        *check_running_counts(table, mechanism, record.round, record.by),
-    ]
-    return Findings(checks, lambda: _spend_of_stream(record))
-
-
-def _spend_of_stream(record: StreamRecord) -> Spend:
-    """What was charged when it started."""
-    mechanism = record.mechanism
+        return _unreadable(problem, _NO_MECHANISM)
+    checks.append(
+        Check("round", record.round <= mechanism.rounds, f"{record.round:,} of {mechanism.rounds:,} declared")
+    )
+    checks += check_running_counts(table, mechanism, record.round, record.by)
     facts = {"rounds": mechanism.rounds, "max_groups": mechanism.max_groups, "terms": terms_hash(record.terms)}
-    plan = Calibrated(mechanism, record.epsilon, record.delta)
-    return spend_of_mechanism("continual", plan, record.unit, facts, "event")
+    started = Calibrated(mechanism, record.epsilon, record.delta)
+    return Findings(checks, lambda: spend_of_mechanism("continual", started, record.unit, facts, "event"))
 
 
-def _proved(proved: float, record: TopKRecord | StreamRecord) -> Check:
+def _proved(record: TopKRecord | StreamRecord) -> Iterator[Check]:
+    proved = record.mechanism.proved_delta(record.epsilon)
     holds = proved <= record.delta
     words = f"delta({record.epsilon:g}) = {proved:.4g} {'<=' if holds else '>'} {record.delta:g}, computed anew"
-    return Check("guarantee", holds, words)
+    yield Check("guarantee", holds, words)
