@@ -18,8 +18,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from dphist.mechanisms import ContinualCounts, GroupMechanism
 from dphist.show import svg
-from dphist.show.table import key_text, labels, numbers, reaches, spread_in_words
+from dphist.show.table import key_text, labels, numbers, reaches, whiskers_beside_table
 from dphist.words import enough
 
 MOST_BARS: Final = 20
@@ -124,7 +125,7 @@ def _bars(table: pa.Table, by: Sequence[str], level: float | None) -> Chart:
     return Chart(
         "The largest groups" if len(top) < table.num_rows else "All groups",
         picture,
-        f"{shown}. {spread_in_words(level, 'Whiskers')}",
+        f"{shown}. {whiskers_beside_table(level)}",
     )
 
 
@@ -150,7 +151,7 @@ def _time_line(table: pa.Table, name: str, level: float | None, places: list[flo
     words = f"Counts from {texts[0]} to {texts[-1]}, between {least} and {most}."
     caption = [
         "Counts in the order of time; the line breaks where groups are missing.",
-        spread_in_words(level, "Whiskers"),
+        whiskers_beside_table(level),
     ]
     if len(order) < len(placed):
         caption.append(f"The last {len(order):,} of {len(placed):,} are shown.")
@@ -229,10 +230,8 @@ def _ends(table: pa.Table, name: str, counts: svg.Floats, most: int) -> list[Any
 
 def _cell_head(keys: Sequence[Any]) -> list[str]:
     full = ["(null)" if key is None else _moment_text(key) for key in keys]
-    short = labels(full, 18)
-    return [
-        f'<span title="{svg.escape(whole)}">{svg.escape(text)}</span>' for whole, text in zip(full, short, strict=True)
-    ]
+    pairs = zip(map(svg.escape, full), map(svg.escape, labels(full, 18)), strict=True)
+    return [f'<span title="{whole}">{text}</span>' for whole, text in pairs]
 
 
 def _shade(count: float | None, largest: float) -> str:
@@ -243,16 +242,35 @@ def _shade(count: float | None, largest: float) -> str:
 
 
 _HEIGHT, _BASE, _TOP = 284, 250, 22
-COLOURS = 6
+_COLOURS: Final = 6
 """So many lines can be told apart."""
 
 
-def axis(high: float, points: int) -> svg.Floats:
+def chances(mechanism: GroupMechanism, *, keys_only: bool) -> Chart | None:
+    """The probability of a release by the size of a group; of keys alone, up to sizes of which hardly any is lost."""
+    if mechanism.threshold is None:
+        return None
+    marks = [mechanism.count_released_with(p) for p in (0.5, 0.95)]
+    if keys_only:
+        sizes = _sizes(4 * marks[0], 31)  # each of them is an integral
+        points = [(x, 1 - mechanism.share_lost(x)) for x in marks]
+        heights = np.array([1 - mechanism.share_lost(x) for x in sizes])
+        name, by = "The share of groups that are released", f"their units ({mechanism.size_in_words})"
+    else:
+        sizes = _sizes(1.15 * mechanism.count_released_with(0.999), 120)
+        points = list(zip(marks, (0.5, 0.95), strict=True))
+        heights = np.array([mechanism.release_probability(x) for x in sizes])
+        weight = "the weight of its units" if mechanism.in_rounds else "its true number of units"
+        name, by = "The probability that a group is released", weight
+    return Chart("", _curve(sizes, heights, points, name), f"{name}, by {by}.")
+
+
+def _sizes(high: float, points: int) -> svg.Floats:
     """Counts from 0 to where an axis that has to show `high` ends."""
     return np.linspace(0, svg.nice_ticks(0, high, 5)[-1], points)
 
 
-def curve(x: svg.Floats, y: svg.Floats, points: Sequence[tuple[float, float]], title: str) -> str:
+def _curve(x: svg.Floats, y: svg.Floats, points: Sequence[tuple[float, float]], title: str) -> str:
     """A probability as a function of a count, with some points marked."""
     across, up = svg.Scale(0.0, float(x[-1]), 3.0, 97.0), svg.Scale(0, 100, _BASE, _TOP, most=4)
     parts = svg.levels(up, "{} %")
@@ -268,7 +286,7 @@ def curve(x: svg.Floats, y: svg.Floats, points: Sequence[tuple[float, float]], t
     return svg.picture("curve", _HEIGHT, title, f"It grows with the number of units: {words}.", parts)
 
 
-def histogram(values: svg.Floats) -> str:
+def histogram(values: svg.Floats) -> Chart:
     """How many values fall into each of some geometric bins."""
     low = max(float(values.min()), 1.0)
     high = max(float(values.max()), low * 1.01)
@@ -282,41 +300,55 @@ def histogram(values: svg.Floats) -> str:
     ticks = svg.log_ticks(edges[0], edges[-1]) or [float(edges[0])]
     ticks = ticks[:: math.ceil(len(ticks) / 5)]
     parts += svg.marks([(3 + math.log(value / edges[0]) * span, svg.short(value)) for value in ticks], _BASE + 8)
-    words = (
-        f"{len(values):,} groups with counts from {svg.short(float(values.min()))} to {svg.short(float(values.max()))}."
-    )
-    return svg.picture("distribution", _HEIGHT, "How many groups have which count", words, parts)
+    least, most = (svg.short(float(value)) for value in (values.min(), values.max()))
+    words = f"{len(values):,} groups with counts from {least} to {most}."
+    picture = svg.picture("distribution", _HEIGHT, "How many groups have which count", words, parts)
+    return Chart("", picture, "How many released groups have which count.")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Line:
-    """One line: values (NaN where there is none) and how far the noise reaches about them."""
-
-    label: str
-    values: svg.Floats
-    reaches: svg.Floats
-
-
-def lines(x: svg.Floats, drawn: Sequence[Line], level: float, x_name: str) -> str:
-    """Lines with bands over x, and one level that all of them must exceed."""
-    top = max([level, *(float(np.nanmax(line.values + line.reaches)) for line in drawn)])
+def over_rounds(
+    table: pa.Table, by: Sequence[str], mechanism: ContinualCounts, history: Sequence[tuple[int, pa.Table]]
+) -> Chart | None:
+    """The largest groups over the rounds of a stream, with bands, and the threshold that all of them exceed."""
+    if table.num_rows == 0 or len(history) < 2:
+        return None
+    x = np.array([number for number, _ in history], np.float64)
+    reach = np.array([mechanism.std_at(number) for number, _ in history])
+    counted = [dict(zip(_keys(past, by), numbers(past, "count").tolist(), strict=True)) for _, past in history]
+    top = table.slice(0, _COLOURS)
+    names = labels([key_text(top, by, row) for row in range(top.num_rows)], _LABEL)
+    lines = {
+        name: np.array([counts.get(key, np.nan) for counts in counted])
+        for name, key in zip(names, _keys(top, by), strict=True)
+        if any(key in counts for counts in counted)
+    }
+    highest = max([float(mechanism.threshold), *(float(np.nanmax(values + reach)) for values in lines.values())])
     span = max(float(x[-1] - x[0]), 1.0)
-    across, up = svg.Scale(0, 1, 3.0, 97.0, most=1), svg.Scale(0.0, top, _BASE, _TOP)
-    at = [across(float(value - x[0]) / span) for value in x]
-    parts = [*svg.levels(up), svg.line((0, up(level)), (100, up(level)), "axis")]
-    for number, line in enumerate(drawn[:COLOURS], 1):
-        for piece in _pieces(line.values):
-            above = [(at[i], up(float(line.values[i] + line.reaches[i]))) for i in piece]
-            below = [(at[i], up(float(line.values[i] - line.reaches[i]))) for i in reversed(piece)]
+    across, up = svg.Scale(0, 1, 3.0, 97.0, most=1), svg.Scale(0.0, highest, _BASE, _TOP)
+    at, level = [across(float(value - x[0]) / span) for value in x], up(mechanism.threshold)
+    parts = [*svg.levels(up), svg.line((0, level), (100, level), "axis")]
+    for number, values in enumerate(lines.values(), 1):
+        for piece in _pieces(values):
+            above = [(at[i], up(float(values[i] + reach[i]))) for i in piece]
+            below = [(at[i], up(float(values[i] - reach[i]))) for i in reversed(piece)]
             parts.append(svg.band(above + below, f"band c{number}", _HEIGHT))
-            points = [(at[i], up(float(line.values[i]))) for i in piece]
+            points = [(at[i], up(float(values[i]))) for i in piece]
             parts.append(svg.path(points, f"curve c{number}", _HEIGHT))
             if len(piece) == 1:
                 parts.append(svg.dot(points[0], f"point c{number}", 3))
     places = sorted({round(float(value)) for value in np.linspace(x[0], x[-1], min(5, len(x)))})
     parts += svg.marks([(across((place - float(x[0])) / span), f"{place:,}") for place in places], _BASE + 8)
-    words = f"Lines of {len(drawn)} groups from {x_name} {x[0]:g} to {x[-1]:g}."
-    return svg.picture("rounds", _HEIGHT, f"Counts over each {x_name}", words, parts)
+    words = f"Lines of {len(lines)} groups from round {x[0]:g} to {x[-1]:g}."
+    caption = (
+        "Running counts as they were released; the bands reach one standard error to both sides. A line is missing where the"
+        f" noisy count was not above the threshold of {mechanism.threshold:,} (grey)."
+    )
+    picture = svg.picture("rounds", _HEIGHT, "Counts over each round", words, parts)
+    return Chart("The largest groups over the rounds", picture, caption, list(lines))
+
+
+def _keys(table: pa.Table, by: Sequence[str]) -> list[tuple[Any, ...]]:
+    return list(zip(*(table.column(name).to_pylist() for name in by), strict=True))
 
 
 def _pieces(values: svg.Floats) -> Iterator[list[int]]:

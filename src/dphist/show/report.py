@@ -14,16 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from dphist.columns import Unit, not_protected, one_of, unit_in_words
-from dphist.mechanisms import ContinualCounts, GroupMechanism
+from dphist.mechanisms import GroupMechanism
 from dphist.planning import Plan
 from dphist.planning.counted import left_out
 from dphist.planning.describe import compared, facts, rates_in_words, standard_error_in_words, title
 from dphist.planning.plan import STD_ERROR
 from dphist.run.record import AnswerRecord, Record, ReleaseRecord, StreamRecord, TopKRecord
 from dphist.run.totals import Estimate
-from dphist.show import charts
-from dphist.show.charts import Chart, chart
-from dphist.show.table import Table, key_text, labels, numbers, sized, table_of
+from dphist.show.charts import Chart, chances, chart, histogram, over_rounds
+from dphist.show.table import Table, numbers, sized, table_of
 from dphist.words import cut, enough, factor_of, percent, rounded_up, with_error
 
 Fact: TypeAlias = tuple[str, str]
@@ -187,7 +186,7 @@ def content_of(table: pa.Table, record: ReleaseRecord) -> Content:
         reading=_reading(record),
         charts=lambda: [chart(table, by, level)],
         appendix=lambda: _appendix(table, record),
-        curve=lambda: _curve(plan) if by else None,
+        curve=lambda: chances(plan.mechanism, keys_only=plan.request.keys_only) if by else None,
         seen=_seen(record) if by else [],
         share=_share(record),
     )
@@ -316,28 +315,6 @@ def _seen(record: ReleaseRecord) -> list[str]:
     return [*words, last]
 
 
-def _curve(plan: Plan) -> Chart | None:
-    """The probability of a release by the size of a group; of keys alone, up to sizes of which hardly any is lost."""
-    mechanism = plan.mechanism
-    if mechanism.threshold is None:
-        return None
-    marks = [mechanism.count_released_with(p) for p in (0.5, 0.95)]
-    if plan.request.keys_only:
-        grid = charts.axis(4 * marks[0], 31)  # each of them is an integral
-        points = [(x, 1 - mechanism.share_lost(x)) for x in marks]
-        heights = np.array([1 - mechanism.share_lost(x) for x in grid])
-        name, by = "The share of groups that are released", f"their units ({mechanism.size_in_words})"
-    else:
-        grid, points = (
-            charts.axis(1.15 * mechanism.count_released_with(0.999), 120),
-            list(zip(marks, (0.5, 0.95), strict=True)),
-        )
-        heights = np.array([mechanism.release_probability(x) for x in grid])
-        weight = "the weight of its units" if mechanism.in_rounds else "its true number of units"
-        name, by = "The probability that a group is released", weight
-    return Chart("", charts.curve(grid, heights, points, name), f"{name}, by {by}.")
-
-
 def _reading(record: ReleaseRecord) -> list[str]:
     if record.plan.request.keys_only:
         return [f"{capital(record.estimand)}."]
@@ -360,8 +337,7 @@ def _appendix(table: pa.Table, record: ReleaseRecord) -> list[Appendix]:
     ]
     if plan.request.keys_only or table.num_rows < 2:
         return found
-    picture = Chart("", charts.histogram(numbers(table, "count")), "How many released groups have which count.")
-    return [*found, Appendix("All released counts", picture=picture)]
+    return [*found, Appendix("All released counts", picture=histogram(numbers(table, "count")))]
 
 
 _PLUS_MINUS = "± is one standard error of the noise."
@@ -415,33 +391,6 @@ def content_of_running(
             " number of the round has set bits.",
             "Protected is what one unit adds in one round; for all rounds of a unit together epsilon adds up.",
         ],
-        charts=lambda: [_over_rounds(table, by, mechanism, history), chart(table, by, None)],
+        charts=lambda: [over_rounds(table, by, mechanism, history), chart(table, by, None)],
         appendix=lambda: [Appendix("The plan", facts)],
     )
-
-
-def _over_rounds(
-    table: pa.Table, by: Sequence[str], mechanism: ContinualCounts, history: Sequence[tuple[int, pa.Table]]
-) -> Chart | None:
-    if table.num_rows == 0 or len(history) < 2:
-        return None
-    rounds = np.array([number for number, _ in history], np.float64)
-    reaches = np.array([mechanism.std_at(number) for number, _ in history])
-    counted = [dict(zip(_keys(past, by), numbers(past, "count").tolist(), strict=True)) for _, past in history]
-    top = table.slice(0, charts.COLOURS)
-    names = labels([key_text(top, by, row) for row in range(top.num_rows)], 34)
-    lines = [
-        charts.Line(label, np.array([counts.get(key, np.nan) for counts in counted]), reaches)
-        for label, key in zip(names, _keys(top, by), strict=True)
-        if any(key in counts for counts in counted)
-    ]
-    caption = (
-        "Running counts as they were released; the bands reach one standard error to both sides. A line is missing where the"
-        f" noisy count was not above the threshold of {mechanism.threshold:,} (grey)."
-    )
-    picture = charts.lines(rounds, lines, mechanism.threshold, "round")
-    return Chart("The largest groups over the rounds", picture, caption, [line.label for line in lines])
-
-
-def _keys(table: pa.Table, by: Sequence[str]) -> list[tuple[Any, ...]]:
-    return list(zip(*(table.column(name).to_pylist() for name in by), strict=True))

@@ -93,11 +93,10 @@ def _interval(row: dict[str, Any], name: str) -> str:
     return " to ".join(with_error(row[name + end], row[name + STD_ERROR]).partition(" ")[0] for end in (LOW, HIGH))
 
 
-def spread_in_words(level: float | None, what: str) -> str:
-    """What whiskers, or ± in a table, are."""
-    if level is None:
-        return f"{what} reach one standard error to both sides, as in the table."
-    return f"{what} are {percent(level)} % intervals, as in the table."
+def whiskers_beside_table(level: float | None) -> str:
+    """What whiskers are, and so ± in the table."""
+    reach = "reach one standard error to both sides" if level is None else f"are {percent(level)} % intervals"
+    return f"Whiskers {reach}, as in the table."
 
 
 def whiskers_in_words(level: float | None) -> str:
