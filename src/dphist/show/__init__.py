@@ -1,1 +1,1 @@
-"""What people look at: published tables and their reports, on a terminal, as a page, in a notebook, as text, in pictures."""
+"""Published tables and their reports as people see them: on a terminal, in a notebook, as a page, as text, as pictures."""

@@ -34,7 +34,7 @@ _YEARS: Final = (1000, 2999)
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A heading, the picture, the words below it, and what its lines are called in the order of their colours."""
+    """A picture with its heading, its caption and, in the order of colours, the names of its lines."""
 
     heading: str
     picture: str
@@ -55,7 +55,7 @@ def chart(table: pa.Table, by: Sequence[str], level: float | None) -> Chart | No
 
 
 def moments(column: pa.ChunkedArray, name: str) -> list[float | None] | None:
-    """When the keys are, where all of them are dates, times or years; None for those that are missing. Otherwise None."""
+    """The place of each key in time; None for a key that is missing. None in all if some key is no date, time or year."""
     values = column.to_pylist()
     read = _reader(column.type, name)
     places = [None if value is None else read(value) for value in values]
@@ -171,7 +171,7 @@ def _unbroken(at: svg.Floats) -> Iterator[list[int]]:
 
 
 def _spread(at: svg.Floats, most: int) -> list[int]:
-    """Some moments about equally far apart, the first and the last among them."""
+    """Moments at about equal distances, with the first and the last."""
     wanted = np.linspace(at[0], at[-1], min(most, len(at)))
     return sorted({int(np.argmin(np.abs(at - moment))) for moment in wanted})
 
@@ -215,7 +215,7 @@ def _axis(table: pa.Table, name: str) -> list[Any]:
 
 
 def _ends(table: pa.Table, name: str, counts: svg.Floats, most: int) -> list[Any]:
-    """The keys of an axis: those with the largest counts, in the order of time or of their counts."""
+    """The keys with the largest counts, in the order of time or of their counts."""
     values = _axis(table, name)
     sums: dict[Any, float] = {}
     for value, count in zip(values, counts.tolist(), strict=True):
@@ -243,7 +243,7 @@ def _shade(count: float | None, largest: float) -> str:
 
 _HEIGHT, _BASE, _TOP = 284, 250, 22
 _COLOURS: Final = 6
-"""So many lines can be told apart."""
+"""A reader can tell so many lines apart."""
 
 
 def chances(mechanism: GroupMechanism, *, keys_only: bool) -> Chart | None:

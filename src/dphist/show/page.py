@@ -1,4 +1,4 @@
-"""A report as one HTML file: style and script are in it, nothing is loaded, and the browser is told to see to it.
+"""A report as one HTML file with its style and its script. It loads nothing, and a policy in it has the browser enforce that.
 
 Keys are whatever somebody typed. They are text wherever they stand: escaped in HTML and SVG, and in the JSON that the script
 reads, which puts them into the page as text. A content security policy allows this script and this style and nothing else.
@@ -177,7 +177,7 @@ def _pages() -> str:
 
 
 def as_json(data: object) -> str:
-    """What a script or a program reads in a page: nothing in it ends or opens a tag, and all of it is ASCII."""
+    """Data in a page, for a script or a program. Nothing in the text ends or opens a tag, and all of it is ASCII."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.translate(_DANGEROUS)
 
@@ -217,7 +217,7 @@ def with_metadata(page: str, metadata: dict[str, Any]) -> str:
 
 
 def metadata_in(page: bytes) -> bytes | None:
-    """What stands where a page has its metadata; None if there is no such place."""
+    """The bytes in the place of a page's metadata; None if the page has no such place."""
     _, begin, after = page.rpartition(_BEGIN.encode())
     return after.partition(_CLOSE.encode())[0] if begin else None
 

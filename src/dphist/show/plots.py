@@ -106,13 +106,13 @@ def save_figure(figure: Figure, path: Path, *, overwrite: bool = False) -> None:
 
 
 def draw_lines(axes: Axes, curves: Sequence[tuple[str, Sequence[float], Sequence[float]]]) -> None:
-    """Labelled curves in colours and dashes that can be told apart."""
+    """Labelled curves in different colours and dashes."""
     for i, (label, x, y) in enumerate(curves):
         axes.plot(x, y, label=label, color=_COLOURS[i % 7], linestyle=_STYLES[i % 7], linewidth=1.8)
 
 
 def plot_plan(plan: Plan, path: str | Path, *, overwrite: bool = False) -> None:
-    """Threshold against noise for every candidate: what each noise would cost, and where the plan lies."""
+    """Threshold against noise for every candidate, with a mark where the plan lies."""
     if plan.request.choice != "given" or plan.request.unbounded:
         _plot_choice(plan, path, overwrite=overwrite)
         return

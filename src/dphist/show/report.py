@@ -1,4 +1,4 @@
-"""What a report says of a release, an answer of SQL, the largest groups or a stream, whatever it is written as.
+"""The words of a report about a release, an answer of SQL, the largest groups or a stream, in whatever format.
 
 Plain sentences come first, then what they rest on.
 """
@@ -31,7 +31,7 @@ Fact: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Appendix:
-    """What experts ask for, as (heading, labelled sentences, table with its head first, picture with its caption)."""
+    """A part for experts. The first row of a table is its head."""
 
     heading: str
     facts: Sequence[Fact] = ()
@@ -57,13 +57,13 @@ class Content:
     curve: Callable[[], Chart | None] = lambda: None
     seen: Sequence[str] = ()
     share: float | None = None
-    """Of all units, those in at least one group that is shown, where it was paid for."""
+    """The share of all units that are in at least one group shown, if the release paid for it."""
 
 
 def _content(
     record: Record, assumption: str, what: str, facts: Sequence[str], *, one_round: bool = False, **others: Any
 ) -> Content:
-    """What every report says in the same way. facts: what is counted, how sure it is, and what is missing."""
+    """The parts that all reports have in common. facts: three sentences on what is counted, how sure it is, what is missing."""
     epsilon, delta, unit = record.epsilon, record.delta, record.unit
     counted, sure, missing = facts
     read = f"Only records where {record.where} were read" if record.where else "All records were read"
@@ -133,7 +133,7 @@ def _by_words(names: Sequence[str]) -> str:
 
 
 def _units_of(unit: Unit | None) -> str:
-    """What is counted: units, of which a record names one."""
+    """The things that are counted."""
     if unit is None:
         return "units"
     return f"different {'values' if isinstance(unit, str) else 'combinations'} of {unit_in_words(unit)}"
@@ -146,7 +146,7 @@ def _counted_in_words(unit: Unit | None, by: Sequence[str], *, largest: bool = F
 
 
 def _given_that(happened: str) -> str:
-    """What counts are where noise decided which groups there are."""
+    """The meaning of counts where noise decided which groups are there."""
     return (
         f"Counts are estimated given that their groups were {happened}, which noise helped them to; the plain noisy counts are"
         " the column count_noisy of the table file."
@@ -171,7 +171,7 @@ _HEAD = ("mechanism", "noise std", "threshold", "95 % released at", "against the
 
 
 def content_of(table: pa.Table, record: ReleaseRecord) -> Content:
-    """Everything that is told of a release."""
+    """The report of a release."""
     plan, by, level = record.plan, record.by, record.intervals
     what = "Keys" if plan.request.keys_only else "Counts"
     note = standard_error_in_words(plan.mechanism) if level is None else f"With {percent(level)} % intervals."
@@ -193,7 +193,7 @@ def content_of(table: pa.Table, record: ReleaseRecord) -> Content:
 
 
 def content_of_answer(table: pa.Table, record: AnswerRecord, privates: Sequence[pa.Table]) -> Content:
-    """Everything that is told of an answer, which is computed from private tables."""
+    """The report of an answer and of the private tables behind it."""
     first, *others = [content_of(*one) for one in zip(privates, record.releases, strict=True)]
     names = table.column_names
     values = [name for name in names if name + STD_ERROR in names]
@@ -275,7 +275,7 @@ def _sizes(mechanism: GroupMechanism) -> tuple[str, str]:
 
 
 def _units_in_all(record: ReleaseRecord) -> list[str]:
-    """How many units there are, and how many of them the table does not show at all; nothing where it was not paid for."""
+    """The number of units, and of units in no group shown; nothing if the release did not pay for it."""
     total, other = record.total_units, record.other_units
     if total is None:
         return []
@@ -344,7 +344,7 @@ _PLUS_MINUS = "± is one standard error of the noise."
 
 
 def content_of_largest(table: pa.Table, record: TopKRecord, *, complete: bool) -> Content:
-    """Everything that is told of the largest groups."""
+    """The report of a list of the largest groups."""
     plan, by = record.plan, record.by
     ranked = plan.mechanism.noise_std is None
     ended = "" if complete else " The list ended early: no other group was clearly larger than the rest."
@@ -373,7 +373,7 @@ def content_of_largest(table: pa.Table, record: TopKRecord, *, complete: bool) -
 def content_of_running(
     table: pa.Table, record: StreamRecord, facts: Sequence[Fact], history: Sequence[tuple[int, pa.Table]]
 ) -> Content:
-    """Everything that is told of running counts: the largest groups over the rounds, and the counts now."""
+    """The report of running counts: the largest groups over the rounds, and the counts now."""
     by, mechanism = record.by, record.mechanism
     shown = f"{_groups_shown(table.num_rows)}; round {record.round:,} of {mechanism.rounds:,}."
     counted = f"{_counted_in_words(record.unit, by)} The rounds are added up. {shown}"

@@ -41,7 +41,7 @@ def line(start: Point, end: Point, kind: str) -> str:
 
 
 def box(left: float, top: float, right: float, bottom: float, kind: str) -> str:
-    """A rectangle; one of no width is left out by the browser."""
+    """A rectangle. A browser does not draw it without width."""
     return (
         f'<rect class="{kind}" x="{left:.2f}%" y="{top:.1f}" width="{max(right - left, 0):.2f}%"'
         f' height="{max(bottom - top, 0):.1f}"/>'

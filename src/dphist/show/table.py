@@ -1,4 +1,4 @@
-"""The one model of a table that people read, and what is in its cells: terminal, page, Markdown and text draw it."""
+"""The one model of a table that people read, with the texts of its cells. Terminal, page, Markdown and text draw it."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ def _interval(row: dict[str, Any], name: str) -> str:
 
 
 def whiskers_beside_table(level: float | None) -> str:
-    """What whiskers are, and so ± in the table."""
+    """The meaning of whiskers beside a table."""
     reach = "reach one standard error to both sides" if level is None else f"are {percent(level)} % intervals"
     return f"Whiskers {reach}, as in the table."
 
 
 def whiskers_in_words(level: float | None) -> str:
-    """What whiskers are where no table stands beside them."""
+    """The meaning of whiskers without a table."""
     return "Whiskers reach one standard error." if level is None else f"Whiskers are intervals of {100 * level:g} %."
 
 

@@ -84,7 +84,7 @@ def _text_of(cell: object) -> str:
 
 
 def _cells(column: Column, width: int) -> list[str]:
-    """The texts of a column from top to bottom, its last one among them; keys in at most so many cells."""
+    """The texts of a column from top to bottom. A key takes at most so many cells."""
     texts = list(map(_text_of, column.cells))
     if column.kind.endswith("key"):
         taken = () if column.last is None else (column.last,)
@@ -145,7 +145,7 @@ def _stacked(columns: Sequence[Column], screen: Screen) -> list[str]:
 
 
 def _styled(text: str, kind: str) -> Text:
-    """What is before ± is what one reads. A Text, since Rich would read brackets in a string as a style."""
+    """The error stands back behind its value. A Text, since Rich would read brackets in a string as a style."""
     from rich.text import Text
 
     value, sign, error = text.partition(" ± ") if kind == "number" else (text, "", "")
@@ -201,7 +201,7 @@ def table_text(
 
 
 def totals_text(totals: Totals) -> str:
-    """All units and those in no released group, in a sentence."""
+    """A sentence on the number of all units, and of units in no released group."""
     words = f"About {_of_units(totals.total)} units in all"
     if totals.other is None:
         return f"{words}."
@@ -214,7 +214,7 @@ def _of_units(units: Estimate) -> str:
 
 
 def rows_text(table: pa.Table, most: int, screen: Screen = PIPE) -> str:
-    """The first rows of any released table; what has a standard error is shown with it."""
+    """The first rows of any released table, values with their standard errors."""
     if table.num_rows == 0:
         return "No group was released."
     names = [name for name in table.column_names if not name.endswith(STD_ERROR) and name != "count" + NOISY]
@@ -238,7 +238,7 @@ def answer_text(first: pa.Table, rows: int, screen: Screen = PIPE) -> str:
 
 
 def _answered(table: pa.Table, name: str, error: str | None, number: bool) -> Column:
-    """A column of an answer, of which nothing is known but its type: a statement may compute what it likes."""
+    """A column of an answer. Only its type is known, since a statement may compute anything."""
     values = table[name].to_pylist()
     if error is not None:
         pairs = zip(values, table[error].to_pylist(), strict=True)
@@ -256,7 +256,7 @@ def _plus_minus(value: Any, error: Any) -> str:
 
 
 def _short(value: float) -> str:
-    """Six digits, and all of those before the point."""
+    """Six digits, or all digits before the point."""
     return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
 
 
@@ -273,7 +273,7 @@ def _keys(table: pa.Table, names: Sequence[str], other: str | None = None) -> li
 def _values(
     table: pa.Table, names: Sequence[str], level: float | None = None, other: str | None = None
 ) -> list[Column]:
-    """Columns of values with their standard errors, and of intervals beside them; all other groups have a count alone."""
+    """Columns of values with their standard errors, and of their intervals. All other groups have a count alone."""
     rows: list[dict[str, Any]] = table.to_pylist()
     columns = []
     for name in names:
@@ -335,7 +335,7 @@ def _sections(content: Content) -> list[tuple[str, list[str]]]:
 
 
 def _below(content: Content) -> list[str]:
-    """What is said of a table below it, if there is one."""
+    """The words below a table."""
     total = content.table.total
     more = [f"The first {FIRST_ROWS} of {total:,} rows; the table file has all of them."] if total > FIRST_ROWS else []
     return [*more, content.table_note] if total else []

@@ -35,7 +35,7 @@ class View:
     published: Published
 
     def content(self) -> Content:
-        """What a report says, whatever it is written as."""
+        """The words of the report, for any format."""
         match self.published:
             case Release() as one:
                 return content_of(one.table, one.record)
@@ -90,7 +90,7 @@ class View:
 
 
 def _values(table: pa.Table, keys: Sequence[str]) -> list[str]:
-    """The columns of values, without those that tell of their errors."""
+    """The columns of values, without columns of errors and intervals."""
     ends = (STD_ERROR, NOISY, LOW, HIGH)
     named = [name for name in table.column_names if name not in keys]
     return [name for name in named if not any(name.endswith(end) and name.removesuffix(end) in named for end in ends)]

@@ -171,9 +171,8 @@ class Connection:
         try:
             found = [self._read(text, node) for node in nodes]
         except RecursionError:
-            problem = InvalidParameter(
-                "a statement that is not so deep", "a deeper one", "use fewer parts, or WITH for them."
-            )
+            hint = "use fewer parts, or WITH for them."
+            problem = InvalidParameter("a statement that is not so deep", "a deeper one", hint)
             raise located(problem, text, (0, 1)) from None
         budgets = iter(self._budgets(text, [one for privates, _, _ in found for one in privates]))
         statements = []
@@ -196,9 +195,8 @@ class Connection:
         for clause in node.find_all(exp.With):
             blank.defined(clause.parent, {})  # type: ignore[arg-type]
         root = exp.Subquery(this=node)  # so that what is replaced has a parent
-        selects = [
-            one for one in node.find_all(exp.Select, bfs=False) if isinstance(one.args.get("hint"), PrivacyClause)
-        ]
+        every = node.find_all(exp.Select, bfs=False)
+        selects = [one for one in every if isinstance(one.args.get("hint"), PrivacyClause)]
         paths = (".".join(part.name for part in one.parts) for one in node.find_all(exp.Column))
         asked = frozenset(name.casefold() for name in (*paths, *(one.name for one in node.find_all(exp.Identifier))))
         privates: list[PrivateSelect] = []
@@ -228,7 +226,7 @@ class Connection:
         return privates, sql, tables
 
     def _budgets(self, text: str, privates: Sequence[PrivateSelect]) -> list[tuple[float, float]]:
-        """Epsilon and delta of each: its own, or an equal part of what others leave of the declared budget."""
+        """Epsilon and delta of each SELECT: its own, or an equal part of the declared budget that others leave."""
         if (self.epsilon, self.delta) != (None, None):
             hint = (
                 "a budget is that of one unit: leave it out, and write epsilon and delta into OPTIONS of each SELECT."
@@ -257,13 +255,8 @@ class Connection:
     def _job(self, text: str, private: PrivateSelect, epsilon: float, delta: float) -> Job:
         source = private.command_source
         tables = list(self.tables.values()) if source is None else [source]
-        common: dict[str, Any] = {
-            "unit": private.unit,
-            "where": private.where,
-            "engine": self._engine_of(tables),
-            "epsilon": epsilon,
-            "delta": delta,
-        }
+        common: dict[str, Any] = {"unit": private.unit, "where": private.where, "engine": self._engine_of(tables)}
+        common |= {"epsilon": epsilon, "delta": delta}
         options = dict(private.options)
         try:
             if private.keys_only:
@@ -365,7 +358,7 @@ def connect(
 
 
 def _check_one_unit(privates: Sequence[PrivateSelect], text: str, expected: str, hint: str) -> None:
-    """Refuse the first SELECT that protects another unit than those before it."""
+    """Refuse the first SELECT whose unit differs from the unit of the first."""
     for one in privates:
         if kind_of(one.protected) != kind_of(privates[0].protected):
             got = " and ".join(kind_in_words(other.protected) for other in (privates[0], one))
@@ -378,7 +371,7 @@ def _decimal(value: float) -> Fraction:
 
 
 def _share(whole: float, given: Sequence[float], parts: int) -> float:
-    """The largest equal part that fits beside what is given, in decimal: as ledgers add up what is spent."""
+    """The largest equal part that fits beside the given parts. Sums are decimal, as in a ledger."""
     if not parts:
         return 0.0
     left = _decimal(whole) - sum(map(_decimal, given))

@@ -5,8 +5,8 @@ of that node alone, or `NoForm` where DuckDB has none. `tests/sql/test_dialect.p
 gives, for these and for the others.
 
 sqlglot also writes some functions as operators, and some operators without the brackets that they need: `2 * DIV(a, b)` as
-`2 * a // b`, which is another number. So every operand gets brackets that is no call on paper. That makes the text that runs
-the tree that was proved private; nothing after it writes the text again.
+`2 * a // b`, which is another number. So this writer puts brackets around every operand, unless its text is a call. The text
+that runs is therefore the tree that was proved private; nothing after it writes the text again.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _is_call(text: str) -> bool:
 
 
 def written(node: exp.Expr, *, quoted: bool = False) -> str:
-    """An expression or a query as DuckDB's SQL, whose parser finds in it what the node is. quoted: every name in quotes.
+    """An expression or a query as SQL that DuckDB's parser reads as the same tree. quoted: every name stands in quotes.
 
     Raises:
         InvalidParameter: it has no form there.

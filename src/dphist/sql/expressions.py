@@ -91,7 +91,7 @@ class Expressions:
     def expression_of_groups(
         self, node: exp.Expr, rows: Rows, keys: Mapping[str, str], fold: Callable[[exp.Expr], str]
     ) -> Expression:
-        """The same of one group. keys: the columns of GROUP BY by their texts. fold: gives the column of an aggregate."""
+        """An expression of one group. keys: columns of GROUP BY by their texts. fold: gives the column of an aggregate."""
 
         def replaced(one: exp.Expr) -> exp.Expr:
             if (key := self.key_of(one, rows, keys)) is not None:
@@ -133,7 +133,7 @@ class Expressions:
         return node.copy().transform(replaced)
 
     def _read(self, node: exp.Expr, resolved: exp.Expr) -> Expression:
-        """What DuckDB's parser finds in the text of a tree. It must find the same columns."""
+        """Read the text of a tree by DuckDB's parser, which must find the same columns."""
         text = ""
         try:
             found = read_expression(text := written(resolved))
@@ -255,7 +255,7 @@ def _is_unnested(node: exp.Expr) -> TypeGuard[exp.In]:
 
 
 def in_statement(problem: InvalidParameter, text: str, places: Mapping[str, tuple[int, int]]) -> InvalidParameter:
-    """Show what an engine says of an expression at the place in the statement where the expression stands."""
+    """Move an engine's refusal of an expression to the place of the expression in the statement."""
     if problem.inside is None:
         return problem
     whole, at, _ = problem.inside

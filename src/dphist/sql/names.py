@@ -1,4 +1,4 @@
-"""What names mean: the tables that statements name, whose rows they hold, and the columns that an expression may name."""
+"""The meaning of names: tables of a statement, whose rows they hold, and columns that an expression may name."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _may_be_csv(path: str | Path) -> bool:
 
 
 def doubtful(tables: Mapping[str, Table]) -> list[str]:
-    """What is public and private at once, or has two units of one name, by its path or as an object: a sentence each."""
+    """A sentence for each source that is public and private at once, or has two units of one name."""
     private = [table for table in tables.values() if not table.public and table.unit is not None]
     return [
         f"{one.name!r} is public, and {other.name!r} reads the same records as private: what statements show of {one.name!r}"
@@ -113,7 +113,7 @@ def _overlap(one: object, other: object) -> bool:
 
 
 def tables_of(given: Mapping[str, object], unit: str | Mapping[str, str] | None) -> dict[str, Table]:
-    """The tables by their names, checked: names differ in more than case, units are those of private tables."""
+    """The tables by their names. Names must differ in more than case, and only private tables have units."""
     if not given:
         raise InvalidParameter("at least one table", "none", "name one: --table events=events.parquet.")
     tables: dict[str, Table] = {}
@@ -140,7 +140,7 @@ def tables_of(given: Mapping[str, object], unit: str | Mapping[str, str] | None)
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """Columns under one name of FROM: what a statement calls each, and its name in the tree.
+    """Columns under one name of FROM: the name of each in the statement, and its name in the tree.
 
     merged: columns that USING has merged into those of another; only with the alias before it they are found.
     """
@@ -192,7 +192,7 @@ class Definition:
 
 
 def scope_of(node: exp.Expr) -> Scope:
-    """The queries of WITH that a node can see: those of the queries around it, before the one that it stands in."""
+    """The queries of WITH that a node can see. Inside a query of WITH it sees the queries before that one."""
     around = [node, *ancestors(node)]
     scope: dict[str, Definition] = {}
     for one in reversed(around):

@@ -20,7 +20,7 @@ _IN_SQL: Final = (
     (r"--max-groups|\bmax_groups(?= = )", "max_groups_contributed"),
     (r"--records or (?=how)| or fewer --records", ""),
 )
-"""What options of a release are called in a statement; what it cannot say is left out."""
+"""Options of a release with their names in a statement; nothing for an option that a statement lacks."""
 
 Refuse: TypeAlias = Callable[[exp.Expr, str, str, str], InvalidParameter]
 """Makes a refusal at the place of a node."""
@@ -33,7 +33,7 @@ NAMES: Final = (
     "max_joined_rows"
 )  # fmt: skip
 _ELSEWHERE: Final = {"kappa": "max_groups_contributed", "threshold": "min_privacy_units_per_group"}
-"""Options of clauses that are not ours, and what does the same."""
+"""Options of other clauses, and the option that does the same here."""
 _NULL_IS_A_VALUE: Final = (
     "epsilon", "delta", "privacy_unit_column", "group_selection_epsilon", "std_errors", "contribution_bounds_per_group",
     "contribution_bounds_per_row",
@@ -144,7 +144,7 @@ def read_arguments(call: exp.Expr, per_row: bool, refuse: Refuse) -> Arguments:
 def _given(
     pairs: Sequence[exp.Expr], names: Sequence[str], words: tuple[str, str], refuse: Refuse
 ) -> dict[str, exp.Expr]:
-    """Values by their names, each once. NULL is nothing where an option may be left out for the same."""
+    """Values by their names, each once. NULL leaves an option out, unless it is refused as a value."""
     found: dict[str, exp.Expr] = {}
     for pair in pairs:
         name = pair.this.name.lower()

@@ -1,4 +1,4 @@
-"""What a statement computes from published tables: outer queries, HAVING, ORDER BY, LIMIT. It costs nothing.
+"""Computations on published tables: outer queries, HAVING, ORDER BY, LIMIT. They cost nothing.
 
 It runs in a session of its own that holds the published tables and the public ones, and nothing else: no file, no setting, no
 function with a side effect. The text is written from sqlglot's tree and read by DuckDB's own parser before it runs.
@@ -161,7 +161,7 @@ Attach: TypeAlias = Callable[[duckdb.DuckDBPyConnection, Table, str], None]
 
 
 def bind(sql: str, released: Mapping[str, pa.Table], public: Sequence[Table], attach: Attach) -> None:
-    """Refuse what cannot run, before anything is charged: names, functions, numbers of columns. Reads no row."""
+    """Refuse a query that cannot run before anything is charged: names, functions, numbers of columns. Reads no row."""
     with _opened(sql, released, public, attach, PerformanceSettings(), rows=False) as connection:
         try:
             connection.execute(f"DESCRIBE {sql}")

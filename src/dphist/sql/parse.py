@@ -89,7 +89,7 @@ def located(problem: InvalidParameter, text: str, place: tuple[int, int] | None)
 
 
 def _excerpt(line: str, column: int, carets: int) -> tuple[str, str, int]:
-    """A part of a long line, with a sign for each letter that cannot be printed, and what stands before the carets."""
+    """A part of a long line with a sign for each letter that cannot be printed, the blanks before the carets, their number."""
     cut = max(0, min(column - _WIDEST // 4, len(line) - _WIDEST))
     shown = "".join(
         letter if letter.isprintable() or letter == "\t" else "\ufffd" for letter in line[cut : cut + _WIDEST]
@@ -99,7 +99,7 @@ def _excerpt(line: str, column: int, carets: int) -> tuple[str, str, int]:
 
 
 def _placed(name: str) -> Callable[..., Any]:
-    """A method of the parser that writes down where its result stands; what stands inside keeps its own place."""
+    """A method of the parser that notes the place of its result, unless the result has one."""
     inner = getattr(BigQueryParser, name)
 
     def parse(self: Any, *arguments: Any, **settings: Any) -> Any:
@@ -173,7 +173,7 @@ class _Parser(BigQueryParser):
         return len(following) == 2 and following[1].token_type == TokenType.FARROW
 
     def _warn_unsupported(self) -> None:
-        """What is no query is refused by its name; nothing is logged."""
+        """Log nothing: a statement that is no query is refused later, by its name."""
 
     _named: list[exp.Expr]
 
@@ -258,63 +258,58 @@ def parse(text: str) -> list[exp.Expr]:
         opened = re.search(r"Missing (.+) from \d+:(\d+)", str(problem.__cause__))
         place, length = (int(opened[2]), len(opened[1])) if opened else (max(text.rfind("/*"), 0), 2)
         hint = f"close it with {opened[1] if opened else '*/'}; a quote inside of a text is written \\' or \\\"."
-        raise located(
-            _not_sql("a text, name or comment that does not end", hint), text, (place, place + length)
-        ) from None
+        raise _no_sql(text, "a text, name or comment that does not end", hint, (place, place + length)) from None
     except RecursionError:
-        raise located(_not_sql("a statement that is too deep", "use WITH for parts."), text, (0, 1)) from None
+        raise _no_sql(text, "a statement that is too deep", "use WITH for parts.") from None
     except (SqlglotError, ValueError, TypeError, AttributeError, KeyError, IndexError):
-        raise located(_not_sql("a text that cannot be read", _SKETCH), text, (0, 1)) from None
+        raise _no_sql(text, "a text that cannot be read", _SKETCH) from None
     if not statements:
         raise InvalidParameter("an SQL statement", "nothing", _SKETCH)
-    for one in statements:
-        _check_ranks(one, text)
+    for node in (node for one in statements for node in one.find_all(*_RANKED)):
+        _check_rank(node, text)
     return statements
 
 
-def _check_ranks(statement: exp.Expr, text: str) -> None:
-    """Refuse operators without brackets that sqlglot does not rank as BigQuery does: it reads a | b & c from the left."""
-    for node in statement.find_all(*_RANKED):
-        for operand in (node.this, node.expression):
-            shifts = isinstance(node, _SHIFTS) and isinstance(operand, _SHIFTS)
-            others = _RANKED if not isinstance(node, exp.DPipe) else (*_RANKED, exp.Add, exp.Sub, exp.Mul, exp.Div)
-            if isinstance(operand, others) and type(operand) is not type(node) and not shifts:
-                problem = InvalidParameter(
-                    "brackets around |, &, ^, <<, >> or || beside others", "none", "write a | (b & c)."
-                )
-                raise located(problem, text, place_of(node))
+def _check_rank(node: exp.Expr, text: str) -> None:
+    """Refuse an operator without brackets that sqlglot does not rank as BigQuery does: it reads a | b & c from the left."""
+    others = _RANKED if not isinstance(node, exp.DPipe) else (*_RANKED, exp.Add, exp.Sub, exp.Mul, exp.Div)
+    for operand in (node.this, node.expression):
+        shifts = isinstance(node, _SHIFTS) and isinstance(operand, _SHIFTS)
+        if isinstance(operand, others) and type(operand) is not type(node) and not shifts:
+            expected = "brackets around |, &, ^, <<, >> or || beside others"
+            raise located(InvalidParameter(expected, "none", "write a | (b & c)."), text, place_of(node))
 
 
 def _check_text(text: str) -> None:
+    expected = f"at most {LONGEST_STATEMENT:,} characters of SQL"
     if len(text) > LONGEST_STATEMENT:
         hint = "split it, or join a public table in the place of a long list."
-        raise located(
-            InvalidParameter(f"at most {LONGEST_STATEMENT:,} characters of SQL", f"{len(text):,}", hint), text, (0, 1)
-        )
+        raise located(InvalidParameter(expected, f"{len(text):,}", hint), text, (0, 1))
     depth = 0
     for place, letter in enumerate(text):
+        problem = None
+        depth += (letter in "([") - (letter in ")]")
         if letter == "\0" or "\ud800" <= letter <= "\udfff":
             hint = "take it out; the text may be in another encoding than UTF-8."
             problem = InvalidParameter("SQL in letters that can be written", "a NUL or half of a letter", hint)
-            raise located(problem, text, (place, place + 1))
-        depth += (letter in "([") - (letter in ")]")
-        if depth > _DEEPEST:
+        elif depth > _DEEPEST:
             problem = InvalidParameter(f"at most {_DEEPEST} brackets inside each other", "more", "use WITH for parts.")
+        if problem is not None:
             raise located(problem, text, (place, place + 1))
 
 
-def _not_sql(got: str, hint: str = "") -> InvalidParameter:
-    return InvalidParameter("GoogleSQL, as BigQuery reads it", got, hint)
+def _no_sql(text: str, got: str, hint: str, place: tuple[int, int] | None = (0, 1)) -> InvalidParameter:
+    return located(InvalidParameter("GoogleSQL, as BigQuery reads it", got, hint), text, place)
 
 
 def _unreadable(text: str, problem: ParseError) -> InvalidParameter:
-    """sqlglot's words are about its own grammar; the place is what helps."""
+    """A refusal at the place of a problem. sqlglot's own words are about its grammar."""
     found = problem.errors[0] if problem.errors else {}
     line, column, highlight = found.get("line"), found.get("col"), str(found.get("highlight") or "")
     words = str(found.get("description") or "").partition(" but got")[0].rstrip(".")
     hint = f"{words[0].lower()}{words[1:]}." if words.startswith("Expected") else _SKETCH
     if line is None or column is None:
-        return _not_sql("a text that it cannot read", hint)
+        return _no_sql(text, "a text that it cannot read", hint, None)
     starts = [0, *(place + 1 for place, letter in enumerate(text) if letter == "\n")]
     # The column is that of the last character.
     last = starts[min(line, len(starts)) - 1] + column
@@ -328,4 +323,4 @@ def _unreadable(text: str, problem: ParseError) -> InvalidParameter:
     if shown.upper() == "CLAMPED":
         hint = "write SUM(x, contribution_bounds_per_group => (0, 9)) for SUM(x CLAMPED BETWEEN 0 AND 9)."
     got = f"{shown!r} where it does not fit" if shown.strip() else "a text that ends too early"
-    return located(_not_sql(got, hint), text, (max(0, last - length), last))
+    return _no_sql(text, got, hint, (max(0, last - length), last))

@@ -203,7 +203,7 @@ def _beyond(end: exp.Expr, value: exp.Expr) -> exp.Expr:
 
 
 def _places(one: Aggregated) -> list[str]:
-    """What is behind the number in the names of the columns of an aggregate."""
+    """The ends of the names of an aggregate's columns."""
     return [f"_{place}" for place in range(1, len(one.probabilities) + 1)] or [""]
 
 
@@ -217,7 +217,7 @@ def published_table(private: PrivateSelect, release: Release) -> pa.Table:
 
 
 def empty_table(private: PrivateSelect) -> pa.Table:
-    """The same table without rows. Nobody knows the types of the keys yet: the type of null stands for any."""
+    """The published table without rows. Types of keys are not known yet: the type of null stands for any."""
     columns: dict[str, Any] = {f"key_{place}": pa.nulls(0) for place in range(1, len(private.key_names) + 1)}
     for number, one in enumerate(private.aggregates, 1):
         columns |= {name: pa.nulls(0, pa.float64()) for name in _names(one, number)}

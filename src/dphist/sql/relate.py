@@ -147,7 +147,7 @@ class Relating(Grouping):
         return Rows(self.counted(scan, node), (Visible(alias, tuple(visible)),))
 
     def _shown(self, column: str, place: int, table: Table) -> str:
-        """The name of a column in explanations: its place, where nobody asked for what may be a value of the first record."""
+        """The name of a column in explanations: its place, unless somebody asked for it or it cannot be a record's value."""
         unit = table.unit or self.unit or ""
         asked = {*self.asked, *re.findall(r"\w+", unit.casefold()), split_unit(unit)[0].casefold()}
         if table.public or not table.named_by_first_line or column.casefold() in asked:
@@ -199,7 +199,7 @@ class Relating(Grouping):
     # Joins
 
     def _join(self, left: Rows, join: exp.Join, scope: Scope, equalities: Sequence[exp.EQ] = ()) -> Rows:
-        """Rows beside each other. equalities: those of WHERE, by which a comma joins, too."""
+        """Join rows. equalities: conditions of WHERE, which join tables behind a comma, too."""
         self.only(join, "a join", "this", "side", "kind", "on", "using", "method")
         side, kind, method = (str(join.args.get(name) or "").upper() for name in ("side", "kind", "method"))
         if method:

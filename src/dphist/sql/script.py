@@ -69,7 +69,7 @@ class Script:
             )
 
     def check(self) -> None:
-        """Refuse by schema and by budget what would be refused later; reads no record and charges nothing."""
+        """Make all checks of schemas and budgets that a run makes; reads no record and charges nothing."""
         self._check_sources()
         with ExitStack() as stack:
             self._charges(stack)
@@ -81,7 +81,7 @@ class Script:
 
     @contextmanager
     def _located(self) -> Iterator[None]:
-        """Engines know the types of columns, and say which relation does not fit them: show it in the text."""
+        """Show the refusals of an engine, which knows the types of columns, at their places in the text."""
         try:
             yield
         except InvalidParameter as problem:
@@ -91,7 +91,7 @@ class Script:
             raise located(in_statement(said, self.text, places), self.text, problem.place) from None
 
     def _charges(self, stack: ExitStack) -> list[Charge | None]:
-        """One for each job, all of them checked: alone, and together. What fails from here on says what all of them cost."""
+        """A charge for each job, checked alone and together. Every later failure says what all of them cost."""
         ledger, dataset = self.ledger, self.dataset
         charges: list[Charge | None] = []
         for job in self.jobs:
@@ -165,7 +165,7 @@ class Script:
 
 
 def _aftermath(charges: Sequence[Charge | None]) -> str:
-    """What the charges of a script say about themselves; nothing before the first."""
+    """The cost of a script that failed; nothing before the first charge."""
     return " ".join(words for charge in charges if charge is not None and (words := charge.aftermath()))
 
 

@@ -170,7 +170,7 @@ class Translating:
         return path.casefold() in names and first.casefold() not in names
 
     def _check_unit(self, rows: Rows, columns: tuple[str, ...]) -> None:
-        """What OPTIONS names must be the unit that the tables have."""
+        """Refuse a unit in OPTIONS that is not the unit of the tables."""
         column = self.clause.unit
         if column is None:
             return
@@ -241,7 +241,7 @@ class Translating:
         return joined_name(units[0], None, unit=True), source, None, None
 
     def _protected(self, kind: str) -> str:
-        """The unit of several tables in one text: as each declares it, or what each takes for it.
+        """The unit of several tables in one text, with the declaration of each if they differ.
 
         Never the bare name where it stands for an expression: a ledger would take it for a column of that name.
         """

@@ -34,14 +34,14 @@ WORDS: Final = ("guarantee", "estimand", "assumption", "summary")
 """Sentences, which another version of dphist may word in another way. Numbers are compared whatever the version."""
 
 UNREADABLE: Final = (DphistError, KeyError, TypeError, ValueError, ArithmeticError)
-"""What metadata that contradicts itself may raise in the constructors of plans and mechanisms."""
+"""Errors that constructors of plans and mechanisms raise for metadata that contradicts itself."""
 
 _LONGEST: Final = 60
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """Checks, and what must have been charged for such a file; None where that is not known.
+    """Checks of a file, and the charge that must have paid for it; None where that is not known.
 
     same_words: whether the entry has the sentences of the metadata. It has not where the data chose the mechanism, which was
     charged before it was known. paid: the metadata of each private table behind a file that has several, and what was found
@@ -150,7 +150,7 @@ def _check_tables(outer: str, releases: int) -> Check:
 
 
 def _check_claims(record: ReleaseRecord, metadata: dict[str, Any]) -> Findings:
-    """What metadata states against the record that was read from it. Raises one of `UNREADABLE`."""
+    """Compare metadata with the record that was read from it. Raises one of `UNREADABLE`."""
     plan = record.plan
     if not record.keys and (plan.request.thresholded or plan.request.keys != 1):
         raise InvalidParameter("columns that make the groups, which the plan has", "none")
@@ -189,7 +189,7 @@ def _totals_of(record: ReleaseRecord) -> dict[str, Estimate | bool | None]:
 
 
 def _bounds_of(record: ReleaseRecord) -> tuple[ChosenBounds, ...]:
-    """What is stated about chosen bounds, with the bounds that the plan went on with."""
+    """The statements about chosen bounds, with the bounds that the plan has."""
     chosen = [one for one in record.plan.request.aggregates if one.chosen != "given"]
     if [one.name for one in record.bounds] != [one.name for one in chosen] or any(one.open for one in chosen):
         raise InvalidParameter("bounds for each aggregate that has them chosen", "others")

@@ -58,7 +58,7 @@ class Stored:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What is inside goes first: it cannot be taken for that of another file."""
+        """Metadata inside a file goes first: nobody can take it for another file's."""
         metadata = self.inside if self.inside is not None else self.beside
         if metadata is None:
             beside = "" if self.is_page else f" or in {sidecar(self.path).name}"
@@ -144,7 +144,7 @@ def _parse_files(files: Iterable[Path], name: str) -> dict[str, Any]:
 
 
 def strange_in(folder: Path) -> list[str]:
-    """What lies in a folder of Spark and is neither a part of the table nor what Spark writes beside its parts."""
+    """Files in a folder of Spark that Spark did not write."""
 
     def is_usual(file: Path) -> bool:
         if file.is_dir():

@@ -25,7 +25,7 @@ CLOSE: Final = 1e-9
 """Another version of a numerical library may move the last digits of a number."""
 
 _LEAST_ERROR: Final = 12**-0.5 * (1 - 1e-9)
-"""Of a quantile, in bins: that of a uniform place in one."""
+"""The least error of a quantile, in bins: the error of a uniform place in one bin."""
 
 
 def skipped(name: str, why: str) -> Check:
@@ -36,7 +36,7 @@ def skipped(name: str, why: str) -> Check:
 def _columns_and_keys(
     table: pa.Table, keys: Sequence[str], after: Sequence[str], before: Sequence[str] = ()
 ) -> list[Check]:
-    """Whether the columns are those expected, and if so, no group is there twice.
+    """Whether the columns are the expected ones and, if they are, no group is there twice.
 
     A JSON file without rows names no columns, which is no fault, and a report has no table to compare.
     """
@@ -62,12 +62,12 @@ def _lattice(counts: Floats, bits: int) -> Check:
 
 
 def _numbers(table: pa.Table, name: str) -> Floats:
-    """A column as doubles; what is missing is NaN, which no check lets pass."""
+    """A column as doubles. A missing value is NaN, which no check lets pass."""
     return np.asarray(table.column(name).to_numpy(), np.float64)
 
 
 def _close(stated: Floats, expected: Floats) -> bool:
-    """Equal but for the last digits, all of them."""
+    """Whether all values are equal but for the last digits."""
     return bool((np.abs(stated - expected) <= CLOSE * np.abs(expected)).all())
 
 

@@ -48,7 +48,7 @@ _KINDS: Final[dict[str, Callable[[Stored, pa.Table], Findings]]] = {
 
 
 _Payment = tuple[list[Check], State]
-"""What a ledger says of a file, and what follows."""
+"""The checks of a ledger, and the state that follows."""
 
 
 def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> Checks:
