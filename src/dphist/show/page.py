@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from dphist.files.digests import FILE, seal
 from dphist.show.charts import Chart, share_bar
-from dphist.show.report import Appendix, Content, Fact, capital
+from dphist.show.report import Appendix, Content, capital
 from dphist.show.table import Table
 from dphist.words import printable
 
@@ -40,17 +40,23 @@ _DANGEROUS: Final = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in
 
 def render(content: Content) -> str:
     """The report of a published table."""
+    headline = "".join(f"<div>{_pair(*fact)}</div>" for fact in content.headline)
     charts = [_section(chart.heading, _figure(chart)) for chart in content.charts() if chart is not None]
+    bar = "" if content.share is None else share_bar(content.share)
     curve = content.curve()
+    appendix = "".join(f"<h3>{_text(part.heading)}</h3>{_of_appendix(part)}" for part in content.appendix())
     parts = [
-        f"<header><h1>{_text(content.title)}</h1>{_headline(content.headline)}{_guarantee(content.guarantee)}</header>",
+        f'<header><h1>{_text(content.title)}</h1><dl class="headline">{headline}</dl><p class="guarantee"><strong>Guarantee.'
+        f'</strong> {_text(content.guarantee)} <a href="#guarantee">What this means</a></p></header>',
         *charts,
         _section("The table", _table(content.table, content.title, content.table_note)),
-        _section("Which groups could be seen", _seen(content, curve)),
+        _section(
+            "Which groups could be seen", bar + _paragraphs(content.seen) + ("" if curve is None else _figure(curve))
+        ),
         _section("How to read this", _paragraphs(content.reading)),
         _section("What the guarantee means", _paragraphs(content.explanation), "guarantee"),
         _section("How to cite this", f'<p class="citation">{_text(content.citation)}</p>'),
-        _appendix(content.appendix()),
+        f"<details><summary>Technical appendix</summary>{appendix}</details>",
         f"<footer>{_text(content.maker)}</footer>",
     ]
     return document(content.title, parts, script=True)
@@ -94,28 +100,14 @@ def _paragraphs(words: Iterable[str]) -> str:
     return "".join(f"<p>{_text(paragraph)}</p>" for paragraph in words)
 
 
-def _headline(facts: Sequence[Fact]) -> str:
-    return '<dl class="headline">' + "".join(f"<div>{_pair(*fact)}</div>" for fact in facts) + "</dl>"
-
-
 def _pair(label: str, words: str) -> str:
     return f"<dt>{_text(label)}</dt><dd>{_text(words)}</dd>"
-
-
-def _guarantee(words: str) -> str:
-    link = '<a href="#guarantee">What this means</a>'
-    return f'<p class="guarantee"><strong>Guarantee.</strong> {_text(words)} {link}</p>'
 
 
 def _figure(chart: Chart) -> str:
     legend = "".join(f'<li class="c{number}">{_text(label)}</li>' for number, label in enumerate(chart.legend, 1))
     listed = f'<ul class="legend">{legend}</ul>' if legend else ""
     return f"<figure>{chart.picture}{listed}<figcaption>{_text(chart.caption)}</figcaption></figure>"
-
-
-def _seen(content: Content, curve: Chart | None) -> str:
-    bar = "" if content.share is None else share_bar(content.share)
-    return bar + _paragraphs(content.seen) + ("" if curve is None else _figure(curve))
 
 
 _KINDS: Final[dict[str, str]] = {"number": "value", "number key": "number"}
@@ -143,7 +135,7 @@ def _table(table: Table, title: str, note: str) -> str:
         f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(title)}: the table">'
         f'<table id="table"><caption>{_text(title)}. {_text(note)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-        f'{_pages()}{first}{whole}<script type="application/json" id="rows">{as_json(data)}</script>'
+        f'{_PAGES}{first}{whole}<script type="application/json" id="rows">{as_json(data)}</script>'
     )
 
 
@@ -167,24 +159,19 @@ def _controls(keys: Sequence[str]) -> str:
     )
 
 
-def _pages() -> str:
-    buttons = "".join(f'<button type="button" id="{name}">{words}</button>' for name, words in (
-        ("first", "First"), ("back", "Back"), ("next", "Next"), ("last", "Last")))  # fmt: skip
-    return (
-        f'<nav class="pages" aria-label="Pages of the table" hidden>{buttons}</nav>'
-        '<p id="status" role="status" aria-live="polite"></p>'
-    )
+_BUTTONS: Final = "".join(
+    f'<button type="button" id="{words.lower()}">{words}</button>' for words in ("First", "Back", "Next", "Last")
+)
+_PAGES: Final = (
+    f'<nav class="pages" aria-label="Pages of the table" hidden>{_BUTTONS}</nav>'
+    '<p id="status" role="status" aria-live="polite"></p>'
+)
 
 
 def as_json(data: object) -> str:
     """Data in a page, for a script or a program. Nothing in the text ends or opens a tag, and all of it is ASCII."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.translate(_DANGEROUS)
-
-
-def _appendix(parts: Sequence[Appendix]) -> str:
-    inside = "".join(f"<h3>{_text(part.heading)}</h3>{_of_appendix(part)}" for part in parts)
-    return f"<details><summary>Technical appendix</summary>{inside}</details>"
 
 
 def _of_appendix(part: Appendix) -> str:
