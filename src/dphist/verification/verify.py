@@ -86,7 +86,7 @@ def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | No
     table = stored.table(keys if isinstance(keys, list) else ())
     findings = _check_content(_KINDS[str(kind)], stored, table)
     content = [
-        *_check_file(stored),
+        _check_file(stored),
         *_check_agreement(stored),
         *_check_digests(stored, table),
         *findings.checks,
@@ -124,30 +124,23 @@ def _check_content(check: Callable[[Stored, pa.Table], Findings], stored: Stored
         return Findings([Check("content", False, words)])
 
 
-def _check_file(stored: Stored) -> Iterator[Check]:
+def _check_file(stored: Stored) -> Check:
     if stored.is_folder:
         strange = strange_in(stored.path)
-        found = (
+        words = (
             f"the folder has {excerpt(strange[0])}, which is no part of the table" if strange else "only parts of it"
         )
-        yield Check("file", not strange, found)
-        return
+        return Check("file", not strange, words)
     if stored.is_page:
-        same_page = is_as_written(stored.path, stored.metadata)
-        yield Check(
-            "file", same_page, "is the one that was written" if same_page else "was changed after it was written"
-        )
-        return
-    if stored.beside is None:
-        words = f"no digest of its bytes: {sidecar(stored.path).name} has it, and is not there"
-        yield skipped("file", words)
-        return
-    written = stored.beside.get(FILE)
-    if not isinstance(written, dict) or set(written) != {"name", "sha256"} or not isinstance(written["name"], str):
-        yield Check("file", False, "the metadata beside it does not say which file it belongs to")
-        return
-    same_file = written["sha256"] == sha256(stored.path)
-    yield Check("file", same_file, "is the one that was written" if same_file else "was changed after it was written")
+        unchanged = is_as_written(stored.path, stored.metadata)
+    elif stored.beside is None:
+        return skipped("file", f"no digest of its bytes: {sidecar(stored.path).name} has it, and is not there")
+    else:
+        written = stored.beside.get(FILE)
+        if not isinstance(written, dict) or set(written) != {"name", "sha256"} or not isinstance(written["name"], str):
+            return Check("file", False, "the metadata beside it does not say which file it belongs to")
+        unchanged = written["sha256"] == sha256(stored.path)
+    return Check("file", unchanged, f"{'is the one that was' if unchanged else 'was changed after it was'} written")
 
 
 def _check_agreement(stored: Stored) -> Iterator[Check]:
