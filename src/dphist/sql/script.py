@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from dphist.engines.base import Progress
 from dphist.engines.duckdb.session import quote_identifier
@@ -169,15 +169,6 @@ def _aftermath(charges: Sequence[Charge | None]) -> str:
     return " ".join(words for charge in charges if charge is not None and (words := charge.aftermath()))
 
 
-_FLAGS: Final = {
-    "sums": "--sum",
-    "means": "--mean",
-    "variances": "--variance",
-    "stds": "--std",
-    "distinct": "--distinct",
-}
-
-
 def _explain_statement(
     text: str, privates: Sequence[PrivateSelect], jobs: Sequence[Job], outer: str, number: int | None
 ) -> str:
@@ -212,7 +203,7 @@ def _command_of(private: PrivateSelect, job: Job) -> str:
     request = job.plan.request
     words += ["--epsilon", _number(request.epsilon), "--delta", _number(request.delta)]
     for name, value in private.options.items():
-        words += [*_flag(name, request.max_groups if name == "max_groups" else value)]
+        words += _flag(name, request.max_groups if name == "max_groups" else value)
     if private.public_keys is not None:
         words += ["--keys", "KEYS.parquet"]
     words += ["-o", "out.parquet"]
@@ -226,32 +217,24 @@ def _paths(source: object) -> list[str]:
     return [str(source)] if isinstance(source, str | Path) else ["TABLE"]
 
 
-def _flag(name: str, value: Any) -> Iterator[str]:
-    if name == "distinct":
-        for column, most in value.items():
-            yield from ("--distinct", f"{column}:{most}")
-    elif name in _FLAGS:
-        for column, bounds in value.items():
-            yield from (_FLAGS[name], f"{column}:{_bounds(bounds)}")
-    elif name == "quantiles":
-        for column, (probabilities, *bounds) in value.items():
-            yield from ("--quantile", f"{column}:{','.join(map(_number, probabilities))}:{_bounds(bounds)}")
-    elif name == "weights":
-        for column, share in value.items():
-            yield from ("--weight", f"{column}={_number(share)}")
-    else:
-        yield from (f"--{name.replace('_', '-')}", str(value))
+def _flag(name: str, value: Any) -> list[str]:
+    """An option of a release as words of its command."""
+    if not isinstance(value, dict):
+        return [f"--{name.replace('_', '-')}", str(value)]
+    words = []
+    for column, given in value.items():
+        parts = [
+            ",".join(map(_number, part)) if isinstance(part, list) else part if isinstance(part, str) else _number(part)
+            for part in (given if isinstance(given, tuple) else (given,))
+        ]
+        texts = parts[:-1] if parts[-2:] == ["auto", "auto"] else parts
+        words += [f"--{name.removesuffix('s')}", f"{column}{'=' if name == 'weights' else ':'}{':'.join(texts)}"]
+    return words
 
 
 def _number(value: float) -> str:
     """The shortest text that is read as the same number."""
     return f"{value:g}" if float(f"{value:g}") == value else repr(value)
-
-
-def _bounds(bounds: Sequence[Any]) -> str:
-    if tuple(bounds) == ("auto", "auto"):
-        return "auto"
-    return ":".join(one if isinstance(one, str) else _number(one) for one in bounds)
 
 
 def _lines(relation: Relation, depth: int = 1) -> Iterator[str]:
