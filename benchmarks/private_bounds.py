@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 import dphist as dp
 from dphist.aggregates.measures import NoisyMeasure
 from dphist.engines.buckets import BUCKETS, LARGEST, OF_A_SIGN, SMALLEST
-from dphist.mechanisms.base import Kept
+from dphist.mechanisms.lattice import Kept
 from dphist.run.sizing import chosen_from
 from dphist.run.table import noisy_columns
 

@@ -18,7 +18,7 @@ from dphist.errors import BudgetExceeded, UnusableLedger
 from dphist.ledger import DataSet, Entry, Ledger, chain, database
 from dphist.ledger.accountant import price
 from dphist.ledger.charge import Charge
-from dphist.mechanisms.base import counter_event
+from dphist.mechanisms.surcharge import counter_event
 from dphist.planning import Plan
 from dphist.planning.spends import spend_of_plan
 from dphist.privacy.composition import PrivacyCost, of_pure

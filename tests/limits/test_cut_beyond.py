@@ -35,14 +35,14 @@ from dphist.ledger.charge import Receipt
 from dphist.mechanisms import (
     continual,
     correlated_top_k,
-    discrete_correlated,
-    discrete_gaussian,
+    discrete,
     from_top,
     ranked,
     truncated_laplace,
     voting,
 )
-from dphist.mechanisms.base import add_noise, tree_surcharge, with_sampler_error
+from dphist.mechanisms.lattice import add_noise
+from dphist.mechanisms.surcharge import tree_surcharge, with_sampler_error
 from dphist.mechanisms.tuning import ONE
 from dphist.noise.laws import DiscreteLaplace, RoundedGaussian
 from dphist.privacy.voting import _growth, release_probabilities
@@ -176,8 +176,8 @@ def test_of_any_sequence_of_keys_no_more_are_taken_than_a_list_may_have(monkeypa
 CALIBRATED: dict[str, Callable[[float], object]] = {
     "stream": lambda epsilon: continual.calibrate(epsilon, 1e-8, 4, 1),
     "correlated top-k": lambda epsilon: correlated_top_k.calibrate(epsilon, 1e-8, 3),
-    "discrete halves": lambda epsilon: discrete_correlated.calibrate(epsilon, 1e-8, 20),
-    "discrete": lambda epsilon: discrete_gaussian.calibrate(epsilon, 1e-8, 3),
+    "discrete halves": lambda epsilon: discrete.discrete_correlated(epsilon, 1e-8, 20),
+    "discrete": lambda epsilon: discrete.discrete_threshold(epsilon, 1e-8, 3),
     "from-top": lambda epsilon: from_top.calibrate(epsilon, 1e-8, 3),
     "ranked": lambda epsilon: ranked.calibrate(epsilon, 1e-8, 3, 10),
     "bars": lambda epsilon: truncated_laplace.TruncatedLaplace.for_budget(epsilon, 1e-8, 2),

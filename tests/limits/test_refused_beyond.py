@@ -33,7 +33,7 @@ from dphist.errors import DphistError
 from dphist.files import stored
 from dphist.ledger.accountant import price
 from dphist.ledger.dataset import DataSet
-from dphist.mechanisms import base
+from dphist.mechanisms import lattice
 from dphist.mechanisms.adaptive import calibrate as calibrate_rounds
 from dphist.mechanisms.continual import ContinualCounts
 from dphist.mechanisms.counts import CountNoise
@@ -146,9 +146,9 @@ LIMITS: dict[str, tuple[Call, Any, Any]] = {
         lambda x: ROUNDS.require_drawable([measure(kind="rows", column=None, upper=x)]), 2.0**30, 2.0**30 + 2
     ),
     "q of a smallest q": (lambda x: truncated_laplace.smallest_q(x, 1e-100), 4e-10, 3.5e-10),
-    "lattice bits": (base.check_lattice, 40, 41),
-    "correlation": (base.check_correlation, 1e6, 1.01e6),
-    "least correlation": (base.check_correlation, 1e-300, 0.99e-300),
+    "lattice bits": (lattice.check_lattice, 40, 41),
+    "correlation": (lattice.check_correlation, 1e6, 1.01e6),
+    "least correlation": (lattice.check_correlation, 1e-300, 0.99e-300),
     "rounds": (lambda x: ContinualCounts(x, 1, 5.0, 50), 2**20, 2**20 + 1),
     "q of a truncated law": (lambda x: TruncatedLaplace(Fraction(1), x), 2**40, 2**40 + 1),
     "bars": (truncated_laplace.check_bars, 256, 257),

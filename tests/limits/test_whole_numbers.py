@@ -22,7 +22,7 @@ from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import DphistError
 from dphist.ledger.charge import Receipt
 from dphist.ledger.dataset import recommend
-from dphist.mechanisms import continual, correlated_top_k, discrete_gaussian, from_top, ranked
+from dphist.mechanisms import continual, correlated_top_k, discrete, from_top, ranked
 from dphist.mechanisms.records import LaplaceRecords
 from dphist.mechanisms.tuning import Tuning
 from dphist.planning.flexible import PrivateHistogram, max_k, own_function
@@ -42,7 +42,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 )
 OBJECTS: tuple[Any, ...] = (
     *(dp.plan(**{**BUDGET, **options}).mechanism for options in OPTIONS),
-    discrete_gaussian.calibrate(1.0, 1e-6, 3),
+    discrete.discrete_threshold(1.0, 1e-6, 3),
     LaplaceRecords(1, 1, 1.0, 21.0),
     continual.calibrate(1.0, 1e-6, 4, 2),
     correlated_top_k.calibrate(1.0, 1e-6, 3),

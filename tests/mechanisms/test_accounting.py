@@ -26,9 +26,10 @@ from dphist.mechanisms import (
     adaptive,
 )
 from dphist.mechanisms.adaptive import AdaptiveGaussian
-from dphist.mechanisms.base import GroupMechanism, round_up, sampler_surcharge
+from dphist.mechanisms.base import GroupMechanism
 from dphist.mechanisms.continual import LARGEST_RUNNING_COUNT
 from dphist.mechanisms.counts import CountNoise
+from dphist.mechanisms.surcharge import round_up, sampler_surcharge
 from dphist.planning import candidates as room
 from dphist.planning.request import Request
 from dphist.privacy import correlated_gaussian, filters, sparse_gaussian, weaker

@@ -20,7 +20,7 @@ import dphist as dp
 from dphist.mechanisms import CorrelatedGaussian, CorrelatedTopK, DiscreteCorrelatedGaussian, FromTop
 from dphist.mechanisms.base import GroupMechanism
 from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release, exact_quantile
-from dphist.mechanisms.discrete_gaussian import DiscreteGaussianThreshold
+from dphist.mechanisms.discrete import DiscreteGaussianThreshold
 from dphist.mechanisms.laplace import laplace_quantile
 from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dphist.noise.tails import log_pmf

@@ -27,13 +27,13 @@ from dphist.mechanisms import (
     TruncatedLaplace,
     continual,
     correlated_top_k,
-    discrete_correlated,
-    discrete_gaussian,
+    discrete,
     from_top,
     ranked,
 )
 from dphist.mechanisms.adaptive import calibrate as adaptive
-from dphist.mechanisms.base import Mechanism, counter_event, sampler_surcharge
+from dphist.mechanisms.base import Mechanism
+from dphist.mechanisms.surcharge import counter_event, sampler_surcharge
 from dphist.planning import Request
 from dphist.planning.plan import choose
 from dphist.privacy import correlated_gaussian as csh
@@ -63,8 +63,8 @@ PURE: dict[str, Mechanism] = {
     "session": ranked.calibrate(1.0, 1e-6, 20, 100, queries=4),
 }
 CONCENTRATED: dict[str, Mechanism] = {
-    "discrete": discrete_gaussian.calibrate(1.0, 1e-6, 3),
-    "discrete correlated": discrete_correlated.calibrate(1.0, 1e-6, 10),
+    "discrete": discrete.discrete_threshold(1.0, 1e-6, 3),
+    "discrete correlated": discrete.discrete_correlated(1.0, 1e-6, 10),
     "discrete records": GaussianRecords(2, 3, 30.0, 250.0, discrete=True),
     "from top": from_top.calibrate(1.0, 1e-6, 10),
     "continual": continual.calibrate(1.0, 1e-6, 30, 2),
@@ -96,7 +96,7 @@ TENTHS: dict[str, Callable[[], Mechanism]] = {
     "laplace": lambda: choose(Request(0.1, 1e-7, max_groups=1, mechanism="laplace")).mechanism,
     "correlated": lambda: choose(Request(0.1, 1e-7, sparsity=10)).mechanism,
     "known": lambda: choose(Request(0.1, 1e-7, keys=20)).mechanism,
-    "discrete": lambda: discrete_gaussian.calibrate(0.1, 1e-7, 3),
+    "discrete": lambda: discrete.discrete_threshold(0.1, 1e-7, 3),
     "truncated": lambda: TruncatedLaplace.for_budget(0.1, 1e-7, 1),
     "session": lambda: ranked.calibrate(0.1, 1e-7, 10, 100, queries=2),
     "from top": lambda: from_top.calibrate(0.1, 1e-7, 10),

@@ -17,7 +17,6 @@ from dphist.errors import InvalidParameter
 from dphist.ledger.accountant import price
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.adaptive import calibrate as calibrate_rounds
-from dphist.mechanisms.base import sampler_surcharge
 from dphist.mechanisms.counts import (
     COUNTERS,
     EMPHASES,
@@ -34,6 +33,7 @@ from dphist.mechanisms.counts import (
     largeness,
     sum_shift,
 )
+from dphist.mechanisms.surcharge import sampler_surcharge
 from dphist.mechanisms.tuning import Tuning
 from dphist.mechanisms.voting import Voting, calibrate
 from dphist.privacy.composition import rho_of_pure

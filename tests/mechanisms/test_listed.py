@@ -19,7 +19,8 @@ from dphist.aggregates.measures import Measure, pure_epsilon
 from dphist.audit import laws
 from dphist.ledger.accountant import price
 from dphist.mechanisms import KnownDiscrete, KnownGroups, KnownLaplace
-from dphist.mechanisms.base import LARGEST_COUNT, GroupMechanism
+from dphist.mechanisms.base import GroupMechanism
+from dphist.mechanisms.lattice import LARGEST_COUNT
 from dphist.noise import DiscreteLaplace
 from dphist.noise.testing import SeededEntropy
 from dphist.planning.request import Request

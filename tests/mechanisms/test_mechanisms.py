@@ -21,8 +21,9 @@ from dphist.mechanisms import (
     SparseGaussian,
     epsilon_at,
 )
-from dphist.mechanisms.base import MOST_DRAWS, SAMPLER_ERROR, round_up_to_lattice
-from dphist.mechanisms.discrete_correlated import calibrate
+from dphist.mechanisms.discrete import discrete_correlated
+from dphist.mechanisms.lattice import round_up_to_lattice
+from dphist.mechanisms.surcharge import MOST_DRAWS, SAMPLER_ERROR
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, sampler_error
 from dphist.noise.laws import LARGEST_SCALE
 from dphist.noise.tails import log_pmf
@@ -223,14 +224,14 @@ def test_discrete_correlated_noise_enumerated() -> None:
 
 def test_discrete_correlated_calibration() -> None:
     for k in (1, 10, 1000):
-        mechanism = calibrate(0.35, 1e-5, k)
+        mechanism = discrete_correlated(0.35, 1e-5, k)
         assert mechanism.delta(0.35) <= 1e-5
         tighter = DiscreteCorrelatedGaussian(
             k, mechanism.variance, mechanism.common_variance, mechanism.threshold - 0.5
         )
         assert tighter.delta(0.35) > 1e-5
         assert mechanism.rho == pytest.approx((k + math.sqrt(k)) / (2 * float(mechanism.variance)))
-    assert calibrate(40.0, 0.1, 1).delta(40.0) <= 0.1
+    assert discrete_correlated(40.0, 0.1, 1).delta(40.0) <= 0.1
 
 
 def test_discrete_gaussian_law_enumerated() -> None:
@@ -291,7 +292,7 @@ def test_laplace_just_below_its_pure_epsilon() -> None:
 
 
 def test_the_samplers_of_all_counters_count_under_common_noise() -> None:
-    from dphist.mechanisms.base import sampler_surcharge
+    from dphist.mechanisms.surcharge import sampler_surcharge
 
     quiet = CorrelatedGaussian(10**6, 1, 1e9, 0.001, threshold=1e11)
     assert quiet.delta(20.0) >= sampler_surcharge(20.0, 10**6)

@@ -10,9 +10,8 @@ import pytest
 from scipy import stats
 
 from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian
-from dphist.mechanisms.base import enforce_sparsity
-from dphist.mechanisms.discrete_correlated import DiscreteCorrelatedGaussian
-from dphist.mechanisms.discrete_gaussian import DiscreteGaussianThreshold
+from dphist.mechanisms.discrete import DiscreteCorrelatedGaussian, DiscreteGaussianThreshold
+from dphist.mechanisms.lattice import enforce_sparsity
 from dphist.noise.testing import SeededEntropy
 from word_sources import words_from
 

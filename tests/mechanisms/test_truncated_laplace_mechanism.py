@@ -8,7 +8,7 @@ import pytest
 
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms import TruncatedLaplace
-from dphist.mechanisms.base import MOST_DRAWS, SAMPLER_ERROR
+from dphist.mechanisms.surcharge import MOST_DRAWS, SAMPLER_ERROR
 from dphist.noise import TruncatedDiscreteLaplace, log_pmf, sampler_error
 from dphist.noise.testing import SeededEntropy
 from drawn_laws import recorded

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.ledger.accountant import price
-from dphist.mechanisms.base import SAMPLER_ERROR, epsilon_at, sampler_surcharge
+from dphist.mechanisms.base import epsilon_at
+from dphist.mechanisms.surcharge import SAMPLER_ERROR, sampler_surcharge
 from dphist.mechanisms.tuning import LATTICE_BITS
 from dphist.mechanisms.voting import MOST_SHARES, Voting, calibrate
 from dphist.noise import DiscreteLaplace, sampler_error

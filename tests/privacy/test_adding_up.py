@@ -19,7 +19,7 @@ from scipy.special import ndtr, ndtri
 from dphist.errors import Infeasible, InvalidParameter, MissingExtra
 from dphist.ledger.accountant import price as price_of
 from dphist.mechanisms import SparseGaussian, epsilon_at
-from dphist.mechanisms.base import round_up_to_lattice
+from dphist.mechanisms.lattice import round_up_to_lattice
 from dphist.privacy import composition, filters
 from dphist.privacy.composition import (
     MOST_RESPONSES,

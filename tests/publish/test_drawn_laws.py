@@ -21,7 +21,7 @@ from dphist.aggregates.base import Aggregate
 from dphist.engines.groups import local_groups
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.ledger.accountant import price
-from dphist.mechanisms.base import enforce_sparsity
+from dphist.mechanisms.lattice import enforce_sparsity
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dphist.noise.laws import Law
 from dphist.planning import Plan

@@ -22,7 +22,8 @@ from dphist.aggregates.tree import noisy_quantiles
 from dphist.cli.options import parse
 from dphist.errors import InvalidParameter
 from dphist.ledger.accountant import price
-from dphist.mechanisms.base import TREE_DRAW_ERROR, Kept, tree_surcharge
+from dphist.mechanisms.lattice import Kept
+from dphist.mechanisms.surcharge import TREE_DRAW_ERROR, tree_surcharge
 from dphist.noise import DiscreteLaplace, RoundedGaussian, sampler_error
 from dphist.noise.laws import LARGEST_SCALE
 from dphist.noise.testing import SeededEntropy

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 import dphist as dp
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.mechanisms import CorrelatedGaussian
-from dphist.mechanisms.base import enforce_sparsity
+from dphist.mechanisms.lattice import enforce_sparsity
 from dphist.noise.entropy import drawing_from
 from dphist.noise.testing import SeededEntropy
 from dphist.run.job import prepare, privatise

@@ -20,7 +20,7 @@ from dphist.engines.duckdb.pairs import DuckDBPairs
 from dphist.engines.groups import LocalGroups, local_groups
 from dphist.engines.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.mechanisms import CorrelatedGaussian, GroupMechanism
-from dphist.mechanisms.base import Kept
+from dphist.mechanisms.lattice import Kept
 from dphist.noise import DiscreteLaplace, sample, sample_exactly
 from dphist.noise.testing import SeededEntropy
 from dphist.planning.statistics import plan_statistic

@@ -24,7 +24,7 @@ from dphist.mechanisms import (
     ranked,
 )
 from dphist.mechanisms import from_top as from_tops
-from dphist.mechanisms.base import LARGEST_COUNT
+from dphist.mechanisms.lattice import LARGEST_COUNT
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from dphist.privacy import unknown_domain
 from dphist.privacy.composition import delta_from_rho

@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from dphist.engines.duckdb.sketch import MisraGries
 from dphist.mechanisms import ContinualCounts, CorrelatedGaussian, CorrelatedTopK, FromTop, Ranked, TruncatedLaplace
-from dphist.mechanisms.base import enforce_sparsity
+from dphist.mechanisms.lattice import enforce_sparsity
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, TruncatedDiscreteLaplace
 from dphist.noise.tails import log_pmf
 

@@ -116,9 +116,9 @@ def build(
     noise has a larger delta, and what that moves in the tails is within their allowance for rounding.
     """
     from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian
-    from dphist.mechanisms.base import round_down_to_lattice
     from dphist.mechanisms.correlated_gaussian import correlated_lattice_bits
     from dphist.mechanisms.laplace import scale_of_std
+    from dphist.mechanisms.lattice import round_down_to_lattice
     from dphist.mechanisms.sparse_gaussian import lattice_bits
     from dphist.planning.request import check_noise
 

@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from dphist.checks import proved
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import COST_UP, LARGEST_EPSILON, next_double
+from dphist.mechanisms.surcharge import COST_UP, LARGEST_EPSILON, next_double
 from dphist.noise import delta_surcharge
 from dphist.privacy import events
 from dphist.privacy.composition import PrivacyCost, mu_of_range, of_gaussian, of_pure, together, worst

@@ -13,7 +13,7 @@ from dphist.columns import Unit, unit_in_words, unit_of
 from dphist.errors import InvalidParameter, UnusableLedger
 from dphist.files import stored
 from dphist.ledger.accountant import price
-from dphist.mechanisms.base import LARGEST_EPSILON
+from dphist.mechanisms.surcharge import LARGEST_EPSILON
 from dphist.privacy import filters
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.events import Event

@@ -4,14 +4,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from dphist.mechanisms.adaptive import AdaptiveGaussian
-from dphist.mechanisms.base import GroupMechanism, Kept, Mechanism, epsilon_at
+from dphist.mechanisms.base import GroupMechanism, Mechanism, epsilon_at
 from dphist.mechanisms.correlated_gaussian import CorrelatedGaussian
-from dphist.mechanisms.discrete_correlated import DiscreteCorrelatedGaussian
-from dphist.mechanisms.discrete_gaussian import DiscreteGaussianThreshold
-from dphist.mechanisms.known_discrete import KnownDiscrete
-from dphist.mechanisms.known_groups import KnownGroups
-from dphist.mechanisms.known_laplace import KnownLaplace
+from dphist.mechanisms.discrete import DiscreteCorrelatedGaussian, DiscreteGaussianThreshold, KnownDiscrete
+from dphist.mechanisms.known_groups import KnownGroups, KnownLaplace
 from dphist.mechanisms.laplace import LaplaceThreshold
+from dphist.mechanisms.lattice import Kept
 from dphist.mechanisms.sparse_gaussian import SparseGaussian
 from dphist.mechanisms.voting import Voting
 

@@ -14,18 +14,10 @@ from dphist import checks
 from dphist.aggregates.measures import Measure
 from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.mechanisms.base import (
-    COST_UP,
-    Builder,
-    Fact,
-    Floats,
-    GroupMechanism,
-    error_of_draws,
-    round_up_to_lattice,
-    sampler_surcharge,
-    with_sampler_error,
-)
+from dphist.mechanisms.base import Builder, Fact, GroupMechanism
 from dphist.mechanisms.counts import COUNTERS, COUNTS_IN_WORDS, CountNoise, Emphasis, gaussian_counts
+from dphist.mechanisms.lattice import Floats, round_up_to_lattice
+from dphist.mechanisms.surcharge import COST_UP, error_of_draws, sampler_surcharge, with_sampler_error
 from dphist.mechanisms.tuning import LATTICE_BITS, Tuning
 from dphist.mechanisms.weights import share_selected
 from dphist.noise.laws import LARGEST_SCALE

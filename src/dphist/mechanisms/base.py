@@ -10,26 +10,24 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dphist import checks
 from dphist.aggregates.measures import Measure, NoisyMeasure, squared_sensitivity
-from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.files import stored
-from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
+from dphist.mechanisms.conditional import CountLaw, Estimates, Noise, estimate_given_release
 from dphist.mechanisms.counts import CountNoise
+from dphist.mechanisms.lattice import Floats, Integers, Kept, above, add_noise, enforce_sparsity
+from dphist.mechanisms.surcharge import UP, next_double
 from dphist.mechanisms.tuning import Tuning
-from dphist.noise import RoundedGaussian, delta_surcharge, sample
+from dphist.noise import RoundedGaussian, sample
 from dphist.noise.laws import Law
 from dphist.privacy import sparse_gaussian as gshm
-from dphist.privacy.events import ApproximateEvent, Event, ProfileEvent, PureEvent
+from dphist.privacy.events import Event, ProfileEvent
 from dphist.privacy.search import edge
 from dphist.privacy.special import ndtr, ndtri
 from dphist.words import enough, number
@@ -38,41 +36,8 @@ if TYPE_CHECKING:
     from dphist.planning.choices import Objective
     from dphist.planning.request import Request
 
-Integers: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 Fact: TypeAlias = tuple[str, str]
 Builder: TypeAlias = Callable[[], "GroupMechanism"]
-
-MOST_DRAWS: Final = 1 + 16 + 1 + 1
-"""The most draws for one group: its count, up to 16 aggregates, and, in one group more than in the others, a total and the
-bucket of the histogram from which a mechanism is chosen."""
-
-SAMPLER_ERROR: Final = Fraction(1, 2**110)
-"""A bound on the error of all `MOST_DRAWS` draws for one group. A test holds `noise.sampler_error` of the laws to its share.
-
-A total and a choice have an epsilon of their own, so theirs counts with 1 + e^that, less than what it is added to.
-"""
-
-TREE_DRAW_ERROR: Final = Fraction(1, 2**116)
-"""A bound on the error of each draw for the tree of a quantile. There may be hundreds for one group, so they are counted by
-themselves: a request leaves `tree_surcharge` of its delta to them. The same test holds the laws to it."""
-
-MOST_LATTICE_BITS: Final = 40
-MOST_CORRELATION: Final = 1e6
-LEAST_CORRELATION: Final = 1e-300
-"""Below it 1/correlation, which formulas have, is no double."""
-
-LARGEST_EPSILON: Final = 30.0
-"""What the sampler's error adds to delta grows with e^epsilon. A delta at 30 holds for every larger epsilon too."""
-
-LARGEST_COUNT: Final = 2**40
-"""A public limit on the units of one group: with up to 20 lattice bits and any noise a plan can have, int64 is enough."""
-
-UP: Final = 1 + 2.0**-48
-"""Past the rounding of a few floating-point operations and of a sum of sixteen weights."""
-
-COST_UP: Final = 1 + 1e-11
-"""The same for costs: plans are checked with a slack of 1e-12."""
 
 OBJECTIVE_WEIGHTS: Final = {"release95": gshm.Z95, "gap": 0.0, "noise": math.inf}
 
@@ -88,20 +53,6 @@ def _fraction(text: Any) -> Fraction:
 
 Exact: TypeAlias = Annotated[Fraction, stored.StoredAs(_fraction)]
 """A fraction, written as one of whole numbers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The positions of released groups and their noisy counts, in steps of 2^-lattice_bits. Holds no true count."""
-
-    index: Integers
-    noisy: Integers
-    lattice_bits: int
-
-    @property
-    def counts(self) -> Floats:
-        """The noisy counts as numbers; exact below 2^53 steps."""
-        return np.ldexp(self.noisy.astype(np.float64), -self.lattice_bits)
 
 
 class Mechanism:
@@ -280,9 +231,21 @@ class GroupMechanism(Mechanism):
         sparse = counts if self.sparsity is None else enforce_sparsity(counts, self.sparsity)
         return self.perturb_part(sparse, self.draw_shared())
 
+    if TYPE_CHECKING:
+
+        @property
+        def law(self) -> CountLaw:
+            """The law of each group's own noise on its count, in lattice steps."""
+
+    @property
+    def common(self) -> CountLaw | None:
+        """The law of the noise that all groups share, in lattice steps; None where there is none."""
+        return None
+
     def draw_shared(self) -> int:
-        """The noise that all groups share, in lattice steps: once per release. 0 where there is none."""
-        return 0
+        """The noise that all groups share: once per release. 0 where there is none."""
+        law = self.common
+        return 0 if law is None else int(sample(law, 1)[0])
 
     def perturb_part(self, counts: Integers, shared: int) -> Kept:
         """Own noise and threshold for some of the groups, whose sparsity has been enforced, around the shared noise.
@@ -322,8 +285,10 @@ class GroupMechanism(Mechanism):
         return self.threshold is not None and not self.in_rounds
 
     def count_noise(self) -> Noise:
-        """The laws of all the noise on one count."""
-        raise NotImplementedError
+        """The laws of all the noise on one count: the common noise is part of the law of each count by itself."""
+        common = self.common
+        laws = (self.law,) if common is None else (self.law, common)
+        return Noise(laws, self.lattice_bits, self.noise_std)
 
     def given_release(self, noisy: Floats, level: float | None = None) -> Estimates:
         """Counts, standard errors and bounds from noisy counts above the threshold, given the release of each by itself.
@@ -445,174 +410,55 @@ class GroupMechanism(Mechanism):
         return next(iter(self.for_request(request)))()
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """The positions of the groups of a list, their noisy counts (None for a list without), and whether it has all of k.
-
-    cut_off is the noisy number that they exceed, which the guarantee allows to publish; None where there is none.
-    """
-
-    index: Integers
-    counts: NDArray[Any] | None
-    complete: bool
-    cut_off: float | None = None
-
-
-class ListMechanism(Mechanism):
-    """A mechanism on the largest groups alone, largest first; one unit may be in any number of groups unless max_groups says
-    otherwise."""
+class ThresholdMechanism(GroupMechanism):
+    """Noise on every count of at least low_threshold; a noisy count strictly above the threshold is released."""
 
     __slots__ = ()
-    method: ClassVar[str]
 
     if TYPE_CHECKING:
 
         @property
-        def lattice_bits(self) -> int:
-            """Noisy counts are multiples of 2^-lattice_bits."""
+        def threshold(self) -> float:
+            """Groups are released strictly above it."""
 
         @property
-        def noise_std(self) -> float | None:
-            """Of all the noise on one count; None for a list without counts."""
+        def low_threshold(self) -> int:
+            """Groups with fewer units are dropped before noise is drawn."""
 
-        @property
-        def max_groups(self) -> int | None:
-            """The bound on the groups of a unit that an engine has to keep."""
-
-        @property
-        def length(self) -> int:
-            """The most groups of a list."""
+        def delta_infinity(self) -> float:
+            """The probability that a group of one unit is released."""
 
     @property
-    def needed(self) -> int:
-        """How many of the largest groups the source has to give: the one behind the last is needed too."""
-        return self.length + 1
+    def gap(self) -> float:
+        """threshold - low_threshold."""
+        return self.threshold - self.low_threshold
 
-    def listed(self, largest: Integers, k: int) -> Listed:
-        """The private list from the `needed` largest counts, largest first."""
-        raise NotImplementedError
-
-    def given_cut_off(self, noisy: Floats, cut_off: Floats | float) -> Estimates:
-        """Counts and standard errors of listed groups, given that each is listed, from noisy counts above a cut-off."""
-        raise NotImplementedError
-
-    def facts(self, k: int) -> list[Fact]:
-        """Noise and threshold, or the choices, in words."""
-        raise NotImplementedError
-
-
-def counted_list(kept: Kept, k: int, cut_off: int) -> Listed:
-    """A list with noisy counts above a cut-off, both in steps: whole numbers where the noise is whole."""
-    counts = kept.noisy if kept.lattice_bits == 0 else kept.counts
-    return Listed(kept.index, counts, len(kept.index) == k, math.ldexp(cut_off, -kept.lattice_bits))
-
-
-def counted_facts(k: int, parts: Fact, noise_std: float, threshold: float, excess: float) -> list[Fact]:
-    """What a list with noisy counts is told with."""
-    base = f"the {k + 1:,}-th largest count"
-    return [
-        ("k", f"at most {k:,} groups; a larger k compares with a smaller {base[4:]}, under more noise"),
-        parts,
-        ("noise", f"std {number(noise_std)} on every count; 95 % of them within ±{number(1.96 * noise_std)}"),
-        (
-            "threshold",
-            f"a group is released when its noisy count exceeds {base} by {number(threshold)}, that count being"
-            f" noisy too: with probability 95 % when it is {number(excess)} larger",
-        ),
-    ]
-
-
-def target_delta(request: Request) -> float:
-    """What is left of delta when a mechanism adds its sampler's own error."""
-    counters = max(request.groups_per_unit, request.bounded_groups or 1)
-    target = request.mechanism_delta * (1 - 1e-12) - sampler_surcharge(request.mechanism_epsilon, counters)
-    if target <= 0:
-        raise Infeasible(
-            "a delta above the error of the noise sampler", f"{request.delta:g}", "nobody needs so small a delta."
+    @property
+    def assumption(self) -> str:
+        """What must hold for the data."""
+        if self.sparsity is None:
+            return in_at_most(self.max_groups)
+        if self.max_groups < self.sparsity:
+            return (
+                f"every key is one of a public list of {self.sparsity:,}, and each unit is counted in at most"
+                f" {self.max_groups:,} groups (a release enforces both)"
+            )
+        return (
+            f"at most {self.sparsity:,} groups are non-empty in any data set (a release enforces it by subtracting the"
+            " next largest count)"
         )
-    return target
 
+    def perturb_part(self, counts: Integers, shared: int) -> Kept:
+        """Noise every count of at least low_threshold and keep the noisy counts strictly above the threshold."""
+        eligible = np.flatnonzero(counts >= self.low_threshold)
+        noisy = add_noise(counts[eligible], self.law, self.lattice_bits, shared)
+        return above(noisy, eligible, self.threshold, self.lattice_bits)
 
-def add_noise(counts: Integers, law: Law, lattice_bits: int, shared: int = 0) -> Integers:
-    """count + noise (+ a noise that all share), in lattice steps. Counts are saturated at the public limit first."""
-    noisy = np.minimum(counts, LARGEST_COUNT) << lattice_bits
-    noisy += sample(law, len(counts))
-    noisy += shared
-    return noisy
-
-
-def above(noisy: Integers, eligible: Integers, threshold: float, lattice_bits: int) -> Kept:
-    """Those strictly above a threshold that lies on the lattice: with lattice noise, >= would be a leak."""
-    passed = noisy > int(threshold * 2**lattice_bits)
-    return Kept(eligible[passed], noisy[passed], lattice_bits)
-
-
-def enforce_sparsity(counts: Integers, sparsity: int) -> Integers:
-    """Subtract the (sparsity + 1)-th largest count from all and cut at 0: at most `sparsity` stay positive.
-
-    Lemma 4.1 of [LR25]: the result moves by a 0/1 vector or its negative when one unit comes or goes, in up to `sparsity`
-    places, whatever order equal counts stand in.
-    """
-    if len(counts) <= sparsity:
-        return counts
-    place = len(counts) - sparsity - 1
-    return np.asarray(np.maximum(counts - np.partition(counts, place)[place], 0))
-
-
-def shared_noise(independent_std: float, correlation: float, lattice_bits: int) -> int:
-    """One draw of N(0, correlation * independent_std^2) on the lattice; 0 without correlation.
-
-    The double nearest to sqrt(correlation) * independent_std stands for the shared noise: its square is off by at most
-    a few 1e-16, which the rounding allowance of the profile covers.
-    """
-    law = common_law(independent_std, correlation, lattice_bits)
-    return 0 if law is None else int(sample(law, 1)[0])
-
-
-def common_law(independent_std: float, correlation: float, lattice_bits: int) -> RoundedGaussian | None:
-    """The law of the noise that all groups share; None without correlation."""
-    return RoundedGaussian(Fraction(math.sqrt(correlation) * independent_std), lattice_bits) if correlation else None
-
-
-def with_sampler_error(delta_at: Callable[[float], float], epsilon: float, changed_counters: int) -> float:
-    """delta_at(epsilon) plus what the sampler's distance from its law can add to it; at most 1.
-
-    Rounded up, past the sums and products in which a delta is put together.
-    """
-    capped = min(epsilon, LARGEST_EPSILON)
-    return min(1.0, (delta_at(capped) + sampler_surcharge(capped, changed_counters)) * (1 + 2.0**-49))
-
-
-@proved("composition.md#lemma-2")
-@lru_cache(maxsize=256)
-def sampler_surcharge(epsilon: float, changed_counters: int) -> float:
-    """What is added to delta for the sampler, at an epsilon of at most `LARGEST_EPSILON`.
-
-    Kept, since a profile is asked at one epsilon again and again, and an enclosure of e^epsilon takes longer than the rest.
-    """
-    return delta_surcharge(epsilon, changed_counters, SAMPLER_ERROR)
-
-
-@proved("composition.md#lemma-2")
-def error_of_draws(changed_counters: int, each: Fraction = SAMPLER_ERROR) -> float:
-    """How far the laws drawn are from their ideals: `each` per counter that one unit changes, and one that all share."""
-    return round_up((changed_counters + 1) * each)
-
-
-@proved("composition.md#lemma-2")
-def tree_surcharge(epsilon: float, draws: int) -> float:
-    """What is added to delta for the sampler of so many draws of trees, which one unit can change; 0 without any."""
-    return delta_surcharge(min(epsilon, LARGEST_EPSILON), draws, TREE_DRAW_ERROR) if draws else 0.0
-
-
-def next_double(value: float) -> float:
-    """The next double, whose decimal is above this one's value; 0 is exact."""
-    return math.nextafter(value, math.inf) if value else 0.0
-
-
-def counter_event(epsilon: float) -> Event:
-    """Discrete Laplace noise on one counter, such as a noisy total: a pure epsilon and the sampler's error."""
-    return ApproximateEvent(PureEvent(epsilon), 0.0, error_of_draws(1))
+    def with_groups(self, max_groups: int) -> GroupMechanism | None:
+        """The same noise and threshold for another bound on a unit's groups; None under a bound on non-empty groups."""
+        this: Any = self
+        changed: GroupMechanism | None = replace(this, max_groups=max_groups) if self.sparsity is None else None
+        return changed
 
 
 def epsilon_at(mechanism: Mechanism, delta: float) -> float:
@@ -647,67 +493,10 @@ def epsilon_at(mechanism: Mechanism, delta: float) -> float:
     return edge(mechanism.delta, delta, enough, 0.0 if enough == 1.0 else enough / 2)
 
 
-def round_up_to_lattice(value: float, lattice_bits: int) -> float:
-    """The smallest multiple of 2^-lattice_bits that is not below value; exact in a double up to 2^53 steps."""
-    return _on_lattice(math.ceil(Fraction(value) * 2**lattice_bits), lattice_bits, value)
-
-
-def round_down_to_lattice(value: float | Fraction, lattice_bits: int) -> float:
-    """The largest multiple of 2^-lattice_bits that is not above value: for a threshold that is fixed already."""
-    return _on_lattice(math.floor(Fraction(value) * 2**lattice_bits), lattice_bits, value)
-
-
-def _on_lattice(steps: int, lattice_bits: int, value: float | Fraction) -> float:
-    if abs(steps) > 2**53:
-        most = f"a threshold of at most 2^{53 - lattice_bits} on this lattice"
-        raise InvalidParameter(most, f"{float(value):g}", "a coarser lattice")
-    return math.ldexp(steps, -lattice_bits)
-
-
-def round_up(value: Fraction | int) -> float:
-    """The smallest double that is not below an exact value."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
-
-
-def check_threshold(threshold: float, low_threshold: int, lattice_bits: int) -> None:
-    """A threshold not below low_threshold, on a lattice that divides a half."""
-    checks.check_positive("threshold", threshold)
-    check_lattice(lattice_bits)
-    if threshold < low_threshold:
-        raise InvalidParameter(f"a threshold of at least low_threshold = {low_threshold}", threshold)
-    if round_up_to_lattice(threshold, lattice_bits) != threshold:
-        raise InvalidParameter(f"a threshold that is a multiple of 2^-{lattice_bits}", threshold, "round it up.")
-
-
-def check_lattice(lattice_bits: int) -> None:
-    """A lattice that divides a half and leaves room for counts in 64 bits."""
-    checks.check_whole("lattice_bits", lattice_bits)
-    if lattice_bits > MOST_LATTICE_BITS:
-        raise InvalidParameter(f"lattice_bits of at most {MOST_LATTICE_BITS}", lattice_bits)
-
-
-def check_correlation(correlation: float) -> None:
-    """A correlation >= 0 that is not absurd."""
-    checks.check_not_negative("correlation", correlation)
-    if correlation > MOST_CORRELATION:
-        raise InvalidParameter(f"a correlation of at most {MOST_CORRELATION:g}", correlation)
-    if 0 < correlation < LEAST_CORRELATION:
-        raise InvalidParameter(f"a correlation of 0, or of at least {LEAST_CORRELATION:g}", correlation)
-
-
 def in_at_most(max_groups: int) -> str:
     """The bound on a unit's groups in words."""
     groups = "one group" if max_groups == 1 else f"{max_groups:,} groups"
     return f"each unit is counted in at most {groups}, once in each (a release enforces it)"
-
-
-def at_most_non_empty(sparsity: int) -> str:
-    """The bound on non-empty groups in words."""
-    return (
-        f"at most {sparsity:,} groups are non-empty in any data set (a release enforces it by subtracting the next largest"
-        " count)"
-    )
 
 
 def _plain(value: object) -> object:

@@ -9,7 +9,8 @@ from typing import ClassVar
 from dphist import checks
 from dphist.checks import proved
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import LARGEST_EPSILON, Integers, error_of_draws, with_sampler_error
+from dphist.mechanisms.lattice import Integers
+from dphist.mechanisms.surcharge import LARGEST_EPSILON, error_of_draws, with_sampler_error
 from dphist.mechanisms.whole_gaussian import WholeGaussian, best_of_laws, least_std
 from dphist.noise import RoundedGaussian, require_headroom, sample
 from dphist.noise.tails import log_sum_tail

@@ -9,32 +9,17 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from dphist import checks
 from dphist.checks import proved
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import (
-    COST_UP,
-    OBJECTIVE_WEIGHTS,
-    UP,
-    Builder,
-    GroupMechanism,
-    Integers,
-    Kept,
-    above,
-    add_noise,
-    at_most_non_empty,
+from dphist.mechanisms.base import OBJECTIVE_WEIGHTS, Builder, ThresholdMechanism
+from dphist.mechanisms.lattice import (
     check_correlation,
     check_threshold,
     common_law,
-    error_of_draws,
     round_up_to_lattice,
-    shared_noise,
-    target_delta,
-    with_sampler_error,
 )
-from dphist.mechanisms.conditional import Noise
+from dphist.mechanisms.surcharge import COST_UP, UP, error_of_draws, target_delta, with_sampler_error
 from dphist.noise import RoundedGaussian
 from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
@@ -55,7 +40,7 @@ _THEOREMS = {
 
 @proved("correlated.md#4-both")
 @dataclass(frozen=True, slots=True)
-class CorrelatedGaussian(GroupMechanism):
+class CorrelatedGaussian(ThresholdMechanism):
     """Independent noise N(0, s^2) on every count plus one common N(0, c s^2); release what is above the threshold [LR25].
 
     s = independent_std, c = correlation. Every data set has at most `sparsity` non-empty groups, and one unit changes at
@@ -111,11 +96,6 @@ class CorrelatedGaussian(GroupMechanism):
             yield from (partial(correlated_gaussian, request, analysis) for analysis in analyses)
 
     @property
-    def gap(self) -> float:
-        """threshold - low_threshold."""
-        return self.threshold - self.low_threshold
-
-    @property
     def noise_std(self) -> float:
         """The total noise on one count: s sqrt(1 + c)."""
         return self.independent_std * math.sqrt(1 + self.correlation)
@@ -126,33 +106,14 @@ class CorrelatedGaussian(GroupMechanism):
         return _THEOREMS[self.analysis]
 
     @property
-    def assumption(self) -> str:
-        """What must hold for the data."""
-        if self.max_groups < self.sparsity:
-            return (
-                f"every key is one of a public list of {self.sparsity:,}, and each unit is counted in at most"
-                f" {self.max_groups:,} groups (a release enforces both)"
-            )
-        return at_most_non_empty(self.sparsity)
-
-    def draw_shared(self) -> int:
-        """The common noise of one release, in lattice steps."""
-        return shared_noise(self.independent_std, self.correlation, self.lattice_bits)
-
-    def perturb_part(self, counts: Integers, shared: int) -> Kept:
-        """Own noise and threshold for some of the groups, whose sparsity has been enforced."""
-        eligible = np.flatnonzero(counts >= self.low_threshold)
-        noisy = add_noise(counts[eligible], self._own, self.lattice_bits, shared)
-        return above(noisy, eligible, self.threshold, self.lattice_bits)
-
-    @property
-    def _own(self) -> RoundedGaussian:
+    def law(self) -> RoundedGaussian:
+        """Each group's own noise, rounded."""
         return RoundedGaussian(Fraction(self.independent_std), self.lattice_bits)
 
-    def count_noise(self) -> Noise:
-        """Own and common noise: the common one is part of the law of each count by itself."""
-        common = common_law(self.independent_std, self.correlation, self.lattice_bits)
-        return Noise((self._own, *([] if common is None else [common])), self.lattice_bits, self.noise_std)
+    @property
+    def common(self) -> RoundedGaussian | None:
+        """The common noise of one release, rounded."""
+        return common_law(self.independent_std, self.correlation, self.lattice_bits)
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon."""

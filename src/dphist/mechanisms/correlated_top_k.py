@@ -12,29 +12,22 @@ import numpy as np
 from dphist import checks
 from dphist.checks import proved
 from dphist.errors import Infeasible
-from dphist.mechanisms.base import (
-    COST_UP,
+from dphist.mechanisms.base import Fact
+from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
+from dphist.mechanisms.lattice import (
     LARGEST_COUNT,
-    LARGEST_EPSILON,
-    Fact,
     Floats,
     Integers,
     Kept,
-    Listed,
-    ListMechanism,
     add_noise,
     check_correlation,
     check_threshold,
     common_law,
-    counted_facts,
-    counted_list,
-    error_of_draws,
     round_up_to_lattice,
-    sampler_surcharge,
     shared_noise,
-    with_sampler_error,
 )
-from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
+from dphist.mechanisms.lists import Listed, ListMechanism, counted_facts, counted_list
+from dphist.mechanisms.surcharge import COST_UP, LARGEST_EPSILON, error_of_draws, sampler_surcharge, with_sampler_error
 from dphist.noise import RoundedGaussian
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy.correlated_design import calibrate_with_base

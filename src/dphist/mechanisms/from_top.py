@@ -10,22 +10,11 @@ import numpy as np
 
 from dphist import checks
 from dphist.checks import proved
-from dphist.mechanisms.base import (
-    LARGEST_COUNT,
-    LARGEST_EPSILON,
-    Fact,
-    Floats,
-    Integers,
-    Kept,
-    Listed,
-    ListMechanism,
-    add_noise,
-    counted_facts,
-    counted_list,
-    error_of_draws,
-    with_sampler_error,
-)
+from dphist.mechanisms.base import Fact
 from dphist.mechanisms.conditional import Estimates, Noise, estimate_given_release
+from dphist.mechanisms.lattice import LARGEST_COUNT, Floats, Integers, Kept, add_noise
+from dphist.mechanisms.lists import Listed, ListMechanism, counted_facts, counted_list
+from dphist.mechanisms.surcharge import LARGEST_EPSILON, error_of_draws, with_sampler_error
 from dphist.mechanisms.whole_gaussian import WholeGaussian, best_of_laws, least_std
 from dphist.noise import RoundedGaussian, sample
 from dphist.noise.tails import log_max_tail

@@ -1,4 +1,4 @@
-"""Noise on a public list of groups: nothing to hide, no threshold."""
+"""Noise on a public list of groups: nothing to hide, no threshold. Gaussian noise, or Laplace noise with no delta at all."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ import numpy as np
 from dphist import checks
 from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.mechanisms.base import (
-    UP,
-    Builder,
-    GroupMechanism,
+from dphist.mechanisms.base import Builder, GroupMechanism
+from dphist.mechanisms.correlated_gaussian import correlated_lattice_bits, correlated_mu
+from dphist.mechanisms.laplace import LaplaceNoise, scale_of_std
+from dphist.mechanisms.lattice import (
+    LARGEST_COUNT,
     Integers,
     Kept,
     add_noise,
     check_correlation,
     check_lattice,
-    error_of_draws,
-    shared_noise,
-    target_delta,
-    with_sampler_error,
+    common_law,
 )
-from dphist.mechanisms.correlated_gaussian import correlated_lattice_bits, correlated_mu
-from dphist.noise import RoundedGaussian
+from dphist.mechanisms.surcharge import UP, error_of_draws, round_up, target_delta, with_sampler_error
+from dphist.noise import DiscreteLaplace, RoundedGaussian, add_exactly
+from dphist.noise.laws import Law
 from dphist.privacy import correlated_design as design
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy.events import ApproximateEvent, Event, GaussianEvent
@@ -71,6 +70,11 @@ class ListedGroups(GroupMechanism):
         if len(counts) != self.groups:
             raise InvalidParameter(f"the counts of all {self.groups} listed groups", len(counts))
         return GroupMechanism.perturb(self, counts)
+
+    def perturb_part(self, counts: Integers, shared: int) -> Kept:
+        """Noise for some of the listed groups."""
+        noisy = add_noise(counts, self.law, self.lattice_bits, shared)
+        return Kept(np.arange(len(counts)), noisy, self.lattice_bits)
 
     def misfits(self, request: Request) -> list[str]:
         """Why this is not what the request paid for."""
@@ -127,15 +131,15 @@ class KnownGroups(ListedGroups):
         """The total noise on one count: s sqrt(1 + c)."""
         return self.independent_std * math.sqrt(1 + self.correlation)
 
-    def draw_shared(self) -> int:
-        """The common noise of one release, in lattice steps."""
-        return shared_noise(self.independent_std, self.correlation, self.lattice_bits)
+    @property
+    def law(self) -> RoundedGaussian:
+        """Each group's own noise, rounded."""
+        return RoundedGaussian(Fraction(self.independent_std), self.lattice_bits)
 
-    def perturb_part(self, counts: Integers, shared: int) -> Kept:
-        """Own noise for some of the listed groups."""
-        own = RoundedGaussian(Fraction(self.independent_std), self.lattice_bits)
-        noisy = add_noise(counts, own, self.lattice_bits, shared)
-        return Kept(np.arange(len(counts)), noisy, self.lattice_bits)
+    @property
+    def common(self) -> RoundedGaussian | None:
+        """The common noise of one release, rounded."""
+        return common_law(self.independent_std, self.correlation, self.lattice_bits)
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon."""
@@ -191,3 +195,82 @@ def known_groups(request: Request, *, correlated: bool) -> KnownGroups:
         sums_sensitivity=math.sqrt(setting.sums_ratio(correlation)) / independent_std * UP,
         lattice_bits=bits,
     )
+
+
+@proved("[DMNS06] Proposition 1")
+@dataclass(frozen=True, slots=True)
+class KnownLaplace(LaplaceNoise, ListedGroups):
+    """Discrete Laplace noise on every group of a public list, drawn without any sampler error.
+
+    [DMNS06] Proposition 1: one unit moves max_groups counts by one, and their sums by their sensitivity: a pure epsilon of
+    max_groups (1/scale + sums_epsilon), so delta is exactly 0 from there on. Noisy values are cut to a public range,
+    which is post-processing.
+    """
+
+    name: ClassVar[str] = "known-laplace"
+    analysis = "pure"
+    theorem = "[DMNS06] Proposition 1 for discrete Laplace noise"
+
+    groups: int
+    max_groups: int
+    scale: float
+    sums_epsilon: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._check_groups()
+        checks.check_positive("scale", self.scale)
+        checks.check_not_negative("sums_epsilon", self.sums_epsilon)
+        _ = self.law  # checks the size
+
+    @classmethod
+    def for_request(cls, request: Request) -> Iterator[Builder]:
+        """For a dense list of keys, unless it asks for noise that groups share."""
+        if not request.thresholded and request.correlation is None:
+            yield partial(known_laplace, request)
+
+    def perturb_part(self, counts: Integers, shared: int) -> Kept:
+        """Own noise for some of the listed groups. Counts are saturated at the public limit first."""
+        noisy = add_exactly(np.minimum(counts, LARGEST_COUNT), self.law)
+        return Kept(np.arange(len(counts)), noisy, 0)
+
+    def perturb_sums(self, steps: Integers, law: Law) -> Integers:
+        """Exact noise on sums, too."""
+        assert isinstance(law, DiscreteLaplace)
+        return add_exactly(steps, law)
+
+    @property
+    def _rounding(self) -> float:
+        """One step; or scale ln 2, which is less for little noise: P(|Z| > x) <= 2 exp(-x/scale), by the geometric sum."""
+        return min(1.0, self.scale * math.log(2))
+
+    def delta(self, epsilon: float) -> float:
+        """That of the noise: there is no threshold, and the sampler has no error."""
+        return self.delta_noise(epsilon)
+
+    @property
+    def noise_event(self) -> Event:
+        """Pure noise, and no d."""
+        return self.pure_event
+
+
+def known_laplace(request: Request) -> KnownLaplace:
+    """Discrete Laplace noise of the smallest scale on a public list, or of the noise asked for.
+
+    The epsilon that is met is the double below the one asked for: a ledger reads it in decimals.
+    """
+    assert request.keys is not None
+    groups, weight = request.groups_per_unit, 1 + request.sums_budget
+    scale = groups * weight / math.nextafter(request.mechanism_epsilon, 0.0) * (1 + 4e-16 * (3 + len(request.measures)))
+    if request.noise_std is not None:
+        asked = scale_of_std(request.noise_std)
+        if asked < scale:
+            least = KnownLaplace(request.keys, groups, scale).noise_std
+            raise Infeasible(f"noise_std of at least {least:.6g} for laplace", f"{request.noise_std:.6g}")
+        scale = asked
+    sums = round_up(sum(Fraction(aggregate.weight) for aggregate in request.measures) / Fraction(scale))
+    mechanism = KnownLaplace(groups=request.keys, max_groups=groups, scale=scale, sums_epsilon=sums)
+    try:
+        mechanism.noisy(request.measures)
+    except InvalidParameter:
+        raise Infeasible("Laplace noise that can be drawn on sums", "none", "use less extreme weights.") from None
+    return mechanism

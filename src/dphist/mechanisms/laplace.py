@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -15,23 +15,9 @@ from dphist import checks
 from dphist.aggregates.measures import Measure, pure_epsilon
 from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.mechanisms.base import (
-    COST_UP,
-    Builder,
-    Floats,
-    GroupMechanism,
-    Integers,
-    Kept,
-    above,
-    add_noise,
-    check_threshold,
-    error_of_draws,
-    in_at_most,
-    round_up,
-    target_delta,
-    with_sampler_error,
-)
-from dphist.mechanisms.conditional import Noise
+from dphist.mechanisms.base import Builder, GroupMechanism, ThresholdMechanism
+from dphist.mechanisms.lattice import Floats, check_threshold
+from dphist.mechanisms.surcharge import COST_UP, error_of_draws, round_up, target_delta, with_sampler_error
 from dphist.noise import DiscreteLaplace
 from dphist.privacy.events import ApproximateEvent, Event, PureEvent, RepeatedEvent
 from dphist.privacy.unknown_domain import delta_laplace, smallest_gap_laplace
@@ -49,6 +35,8 @@ class LaplaceNoise(GroupMechanism):
 
     __slots__ = ()
     splits_epsilon: ClassVar[bool] = True
+    lattice_bits = 0
+    independent_std = correlation = None
 
     if TYPE_CHECKING:
 
@@ -76,9 +64,10 @@ class LaplaceNoise(GroupMechanism):
         parts = (1 / self.scale * COST_UP, self.sums_epsilon)
         return RepeatedEvent(tuple(map(PureEvent, parts)), self.max_groups)
 
-    def count_noise(self) -> Noise:
+    @property
+    def law(self) -> DiscreteLaplace:
         """One discrete Laplace noise."""
-        return Noise((DiscreteLaplace(Fraction(self.scale)),), 0, self.noise_std)
+        return DiscreteLaplace(Fraction(self.scale))
 
     def aggregate_law(self, aggregate: Measure) -> DiscreteLaplace:
         """Laplace budgets add up linearly: noise scale/sensitivity = scale/weight, exactly; a tree has that for each level."""
@@ -121,7 +110,7 @@ class LaplaceNoise(GroupMechanism):
 
 @proved("[Rogers24] Theorem 7")
 @dataclass(frozen=True, slots=True)
-class LaplaceThreshold(LaplaceNoise):
+class LaplaceThreshold(LaplaceNoise, ThresholdMechanism):
     """Release what is above the threshold after the noise. The counts and the threshold are integers.
 
     Example:
@@ -132,8 +121,7 @@ class LaplaceThreshold(LaplaceNoise):
     name: ClassVar[str] = "laplace"
     analysis = "pure-and-tail"
     theorem = "[Rogers24] Theorem 7 for discrete Laplace noise"
-    lattice_bits = 0
-    sparsity = independent_std = correlation = None
+    sparsity = None
 
     max_groups: int
     scale: float
@@ -155,22 +143,6 @@ class LaplaceThreshold(LaplaceNoise):
         """With a bound on a unit's groups."""
         if not request.unbounded and request.thresholded and request.sketch is None:
             yield partial(laplace_threshold, request)
-
-    @property
-    def gap(self) -> float:
-        """threshold - low_threshold."""
-        return self.threshold - self.low_threshold
-
-    @property
-    def assumption(self) -> str:
-        """What must hold for the data."""
-        return in_at_most(self.max_groups)
-
-    def perturb_part(self, counts: Integers, shared: int) -> Kept:
-        """Noise every count of at least low_threshold and keep what is strictly above the threshold."""
-        eligible = np.flatnonzero(counts >= self.low_threshold)
-        noisy = add_noise(counts[eligible], DiscreteLaplace(Fraction(self.scale)), 0)
-        return above(noisy, eligible, self.threshold, 0)
 
     def delta(self, epsilon: float) -> float:
         """delta_infinity from pure_epsilon on; below it the noise adds its own."""
@@ -199,10 +171,6 @@ class LaplaceThreshold(LaplaceNoise):
     def count_released_with(self, probability: float) -> float:
         """The number of units at which a group is released with this probability."""
         return max(self.threshold + 1 + self.noise_quantile(probability), self.low_threshold)
-
-    def with_groups(self, max_groups: int) -> LaplaceThreshold:
-        """The same noise and threshold for another bound on a unit's groups."""
-        return replace(self, max_groups=max_groups)
 
 
 def laplace_threshold(request: Request) -> LaplaceThreshold:

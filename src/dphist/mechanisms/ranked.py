@@ -11,7 +11,10 @@ import numpy as np
 from dphist import checks
 from dphist.checks import proved
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import COST_UP, LARGEST_COUNT, LARGEST_EPSILON, Fact, Integers, Listed, ListMechanism
+from dphist.mechanisms.base import Fact
+from dphist.mechanisms.lattice import LARGEST_COUNT, Integers
+from dphist.mechanisms.lists import Listed, ListMechanism
+from dphist.mechanisms.surcharge import COST_UP, LARGEST_EPSILON
 from dphist.noise import exponential_top_k
 from dphist.privacy import ranked
 from dphist.privacy.events import ApproximateEvent, ChoiceEvent, ConcentratedEvent, Event, RepeatedEvent

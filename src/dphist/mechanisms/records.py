@@ -16,16 +16,9 @@ import numpy as np
 from dphist import checks
 from dphist.checks import proved
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import (
-    COST_UP,
-    Integers,
-    Kept,
-    Mechanism,
-    above,
-    add_noise,
-    error_of_draws,
-    with_sampler_error,
-)
+from dphist.mechanisms.base import Mechanism
+from dphist.mechanisms.lattice import Integers, Kept, above, add_noise
+from dphist.mechanisms.surcharge import COST_UP, error_of_draws, with_sampler_error
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dphist.noise.laws import Law
 from dphist.noise.tails import log_tail

@@ -4,33 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from dphist import checks
 from dphist.checks import proved
-from dphist.mechanisms.base import (
-    COST_UP,
-    OBJECTIVE_WEIGHTS,
-    UP,
-    Builder,
-    GroupMechanism,
-    Integers,
-    Kept,
-    above,
-    add_noise,
-    check_threshold,
-    error_of_draws,
-    in_at_most,
-    round_up_to_lattice,
-    target_delta,
-    with_sampler_error,
-)
-from dphist.mechanisms.conditional import Noise
+from dphist.mechanisms.base import OBJECTIVE_WEIGHTS, Builder, ThresholdMechanism
+from dphist.mechanisms.lattice import check_threshold, round_up_to_lattice
+from dphist.mechanisms.surcharge import COST_UP, UP, error_of_draws, target_delta, with_sampler_error
 from dphist.noise import RoundedGaussian
 from dphist.privacy import sparse_gaussian as gshm
 from dphist.privacy.events import ApproximateEvent, Event, GaussianEvent
@@ -43,7 +26,7 @@ _THEOREMS = {"exact": "Theorem 5.4", "f-dp": "Theorem 7.1", "add-the-deltas": "C
 
 @proved("[KKWZ24] Theorem 5.4")
 @dataclass(frozen=True, slots=True)
-class SparseGaussian(GroupMechanism):
+class SparseGaussian(ThresholdMechanism):
     """Noise N(0, noise_std^2) on every count; release what is strictly above the threshold [KKWZ24].
 
     The noise is drawn rounded to 2^-lattice_bits, which is post-processing; the threshold lies on that lattice.
@@ -80,33 +63,14 @@ class SparseGaussian(GroupMechanism):
             yield from (partial(sparse_gaussian, request, analysis) for analysis in gshm.ANALYSES)
 
     @property
-    def gap(self) -> float:
-        """threshold - low_threshold."""
-        return self.threshold - self.low_threshold
-
-    @property
     def theorem(self) -> str:
         """Where the analysis is stated."""
         return f"[KKWZ24] {_THEOREMS[self.analysis]}"
 
     @property
-    def assumption(self) -> str:
-        """What must hold for the data."""
-        return in_at_most(self.max_groups)
-
-    def perturb_part(self, counts: Integers, shared: int) -> Kept:
-        """Noise every count of at least low_threshold and keep what is strictly above the threshold."""
-        eligible = np.flatnonzero(counts >= self.low_threshold)
-        noisy = add_noise(counts[eligible], self._law, self.lattice_bits)
-        return above(noisy, eligible, self.threshold, self.lattice_bits)
-
-    @property
-    def _law(self) -> RoundedGaussian:
-        return RoundedGaussian(Fraction(self.noise_std), self.lattice_bits)
-
-    def count_noise(self) -> Noise:
+    def law(self) -> RoundedGaussian:
         """One Gaussian, rounded."""
-        return Noise((self._law,), self.lattice_bits, self.noise_std)
+        return RoundedGaussian(Fraction(self.noise_std), self.lattice_bits)
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on delta at epsilon."""
@@ -133,10 +97,6 @@ class SparseGaussian(GroupMechanism):
         """mu^2 = max_groups (1/noise_std^2 + sums_sensitivity^2); d: a group of one unit is released."""
         mu = math.sqrt(self.max_groups * (1 / self.noise_std**2 + self.sums_sensitivity**2)) * COST_UP
         return ApproximateEvent(GaussianEvent(mu), self.delta_infinity(), error_of_draws(self.max_groups))
-
-    def with_groups(self, max_groups: int) -> SparseGaussian:
-        """The same noise and threshold for another bound on a unit's groups."""
-        return replace(self, max_groups=max_groups)
 
     def with_noise(self, request: Request) -> SparseGaussian:
         """The same analysis for a request with another noise_std."""

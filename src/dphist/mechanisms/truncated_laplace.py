@@ -11,20 +11,9 @@ import numpy as np
 from dphist import checks
 from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.mechanisms.base import (
-    COST_UP,
-    LARGEST_EPSILON,
-    Exact,
-    Integers,
-    Kept,
-    Mechanism,
-    above,
-    add_noise,
-    error_of_draws,
-    in_at_most,
-    round_up,
-    with_sampler_error,
-)
+from dphist.mechanisms.base import Exact, Mechanism, in_at_most
+from dphist.mechanisms.lattice import Integers, Kept, above, add_noise
+from dphist.mechanisms.surcharge import COST_UP, LARGEST_EPSILON, error_of_draws, round_up, with_sampler_error
 from dphist.noise import TruncatedDiscreteLaplace, log_tail
 from dphist.privacy import truncated_laplace
 from dphist.privacy.events import ApproximateEvent, Event, PureEvent, RepeatedEvent

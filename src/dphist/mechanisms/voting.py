@@ -15,20 +15,10 @@ from dphist import checks
 from dphist.aggregates.measures import Measure, pure_epsilon
 from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.mechanisms.base import (
-    LARGEST_EPSILON,
-    Builder,
-    Fact,
-    Floats,
-    GroupMechanism,
-    Integers,
-    Kept,
-    error_of_draws,
-    round_up,
-    sampler_surcharge,
-    with_sampler_error,
-)
+from dphist.mechanisms.base import Builder, Fact, GroupMechanism
 from dphist.mechanisms.counts import COUNTERS, COUNTS_IN_WORDS, CountNoise, Emphasis, laplace_counts
+from dphist.mechanisms.lattice import Floats, Integers, Kept
+from dphist.mechanisms.surcharge import LARGEST_EPSILON, error_of_draws, round_up, sampler_surcharge, with_sampler_error
 from dphist.mechanisms.tuning import LATTICE_BITS, Tuning
 from dphist.noise import DiscreteLaplace, toss
 from dphist.privacy import voting as theory

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from dphist import checks
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import COST_UP, Mechanism
+from dphist.mechanisms.base import Mechanism
+from dphist.mechanisms.surcharge import COST_UP
 from dphist.noise import DiscreteGaussian, RoundedGaussian
 from dphist.privacy.composition import smallest_std
 from dphist.privacy.events import ConcentratedEvent, Event, GaussianEvent

@@ -15,7 +15,7 @@ from dphist.aggregates.measures import NoisyMeasure
 from dphist.columns import Unit, split_name
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms import GroupMechanism
-from dphist.mechanisms.base import counter_event
+from dphist.mechanisms.surcharge import counter_event
 from dphist.planning import storage
 from dphist.planning.candidates import candidates
 from dphist.planning.describe import Summary, describe, facts, stated_delta, summarise, title

@@ -11,8 +11,8 @@ from dphist.aggregates.base import Aggregate, merge
 from dphist.aggregates.measures import MOST_MEASURES, Measure, check_names_of_values
 from dphist.aggregates.tree import Tree
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import LARGEST_EPSILON, TREE_DRAW_ERROR, error_of_draws, tree_surcharge
 from dphist.mechanisms.counts import EMPHASES, Emphasis
+from dphist.mechanisms.surcharge import LARGEST_EPSILON, TREE_DRAW_ERROR, error_of_draws, tree_surcharge
 from dphist.mechanisms.tuning import LARGEST_CAP, Tuning
 from dphist.planning.choices import MECHANISMS, NOISES, OBJECTIVES, Noise, Objective
 from dphist.privacy import correlated_gaussian as csh

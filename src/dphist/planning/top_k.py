@@ -9,7 +9,7 @@ from dphist import checks, notebook
 from dphist.columns import Unit
 from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.mechanisms import correlated_top_k, from_top, ranked
-from dphist.mechanisms.base import ListMechanism
+from dphist.mechanisms.lists import ListMechanism
 from dphist.planning.describe import check_neighbours, layout, sentence
 from dphist.words import budget
 

@@ -16,7 +16,7 @@ from dphist.engines.buckets import Of
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
 from dphist.ledger.charge import Receipt, charging, paid_run
-from dphist.mechanisms.base import LARGEST_EPSILON
+from dphist.mechanisms.surcharge import LARGEST_EPSILON
 from dphist.notebook import card
 from dphist.planning.spends import Pure, Spend
 from dphist.run.chosen_bounds import cover, noise_sizes, read_sizes, share_outside

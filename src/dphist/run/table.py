@@ -13,7 +13,7 @@ from dphist.aggregates.tree import NoisyQuantiles, noisy_quantiles
 from dphist.engines.base import PRESENT, Arrays, Layout, OnGroups, Order, Rows
 from dphist.errors import InvalidParameter
 from dphist.mechanisms import GroupMechanism
-from dphist.mechanisms.base import Floats, Integers, Kept
+from dphist.mechanisms.lattice import Floats, Integers, Kept
 from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.planning import Plan
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR

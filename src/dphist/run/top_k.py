@@ -18,7 +18,7 @@ from dphist.engines.histogram import ContributionBounds, Histogram, largest_grou
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
 from dphist.ledger.charge import Receipt, charging, paid, paid_run
-from dphist.mechanisms.base import ListMechanism
+from dphist.mechanisms.lists import ListMechanism
 from dphist.planning.plan import NOISY, STD_ERROR
 from dphist.planning.spends import spend_of_top_k
 from dphist.planning.top_k import Method, TopKPlan, plan_top_k

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from dphist.checks import proved
-from dphist.mechanisms.base import LARGEST_COUNT
+from dphist.mechanisms.lattice import LARGEST_COUNT
 from dphist.noise import DiscreteLaplace, add_exactly
 from dphist.noise.tails import log_tail, log_two_tail
 from dphist.planning.request import Request
