@@ -23,7 +23,7 @@ ALPHA = FAMILY_ALPHA / sum(claim.trials is not None for claim in CLAIMS)
 MECHANISMS = {
     "sparse-gaussian", "laplace", "correlated-gaussian", "known-groups", "known-laplace", "known-discrete", "discrete-gaussian",
     "discrete-correlated-gaussian", "adaptive", "automatic choice", "from-top", "ranked", "correlated-top-k", "session",
-    "continual", "truncated-laplace", "laplace-records", "gaussian-records", "sketch", "voting",
+    "continual", "truncated-laplace", "sketch", "voting",
 }  # fmt: skip
 
 SAMPLED = [claim for claim in CLAIMS if claim.trials is not None]

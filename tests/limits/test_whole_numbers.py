@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from records import LaplaceRecords
 
 import dphist as dp
 from dphist.aggregates.measures import Measure
@@ -23,7 +24,6 @@ from dphist.errors import DphistError
 from dphist.ledger.charge import Receipt
 from dphist.ledger.dataset import recommend
 from dphist.mechanisms import continual, correlated_top_k, discrete, from_top, ranked
-from dphist.mechanisms.records import LaplaceRecords
 from dphist.mechanisms.tuning import Tuning
 from dphist.planning.flexible import PrivateHistogram, max_k, own_function
 from dphist.planning.statistics import plan_statistic

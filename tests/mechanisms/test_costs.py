@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from records import GaussianRecords, LaplaceRecords
 from scipy.special import ndtr
 
 from dphist.errors import InvalidParameter
@@ -17,10 +18,8 @@ from dphist.mechanisms import (
     AdaptiveGaussian,
     CorrelatedGaussian,
     DiscreteGaussianThreshold,
-    GaussianRecords,
     KnownDiscrete,
     KnownGroups,
-    LaplaceRecords,
     LaplaceThreshold,
     Ranked,
     SparseGaussian,

@@ -7,11 +7,12 @@ import mpmath as mp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from records import rho_laplace
 
 from dphist.errors import Infeasible
 from dphist.privacy.composition import delta_from_rho, epsilon_from_rho, smallest_std
 from dphist.privacy.search import smallest_whole
-from dphist.privacy.unknown_domain import delta_laplace, rho_laplace, smallest_gap_laplace
+from dphist.privacy.unknown_domain import delta_laplace, smallest_gap_laplace
 
 
 def test_golden_thresholds() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_files import PLANS
+from records import GaussianRecords, LaplaceRecords
 
 import dphist as dp
 from dphist.errors import InvalidParameter, UnusableLedger
@@ -21,8 +22,6 @@ from dphist.mechanisms import (
     ContinualCounts,
     CorrelatedTopK,
     FromTop,
-    GaussianRecords,
-    LaplaceRecords,
     LaplaceThreshold,
     Mechanism,
     Ranked,

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from records import GaussianRecords, LaplaceRecords
 from scipy.special import ndtr
 
 from dphist.ledger.accountant import price
@@ -16,8 +17,6 @@ from dphist.mechanisms import (
     ContinualCounts,
     CorrelatedTopK,
     FromTop,
-    GaussianRecords,
-    LaplaceRecords,
     Ranked,
     continual,
     correlated_top_k,

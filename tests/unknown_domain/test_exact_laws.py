@@ -7,6 +7,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from records import GaussianRecords, LaplaceRecords
 
 from dphist.audit.laws import (
     aligned,
@@ -23,7 +24,6 @@ from dphist.audit.laws import (
 from dphist.mechanisms.continual import ContinualCounts
 from dphist.mechanisms.from_top import FromTop
 from dphist.mechanisms.ranked import Ranked
-from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian
 from dphist.noise.tails import log_max_tail, log_pmf
 from dphist.privacy import ranked, unknown_domain

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from records import GaussianRecords, LaplaceRecords
 from scipy.stats import chi2
 
 from dphist.audit.laws import ranked_law
@@ -18,7 +19,6 @@ from dphist.mechanisms.continual import ContinualCounts
 from dphist.mechanisms.correlated_top_k import CorrelatedTopK
 from dphist.mechanisms.from_top import FromTop
 from dphist.mechanisms.ranked import Chosen, Ranked
-from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
 from dphist.noise import DiscreteGaussian, RoundedGaussian
 from dphist.noise.testing import SeededEntropy
 from word_sources import drawn_from, words_from

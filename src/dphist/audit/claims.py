@@ -178,12 +178,6 @@ def releases_one_by_one() -> Iterator[Claim]:
     yield of_bounds("a unit in three groups")
     yield of_totals("a unit in two released groups", (1, 1, 0))
     yield of_totals("a unit in no released group", (0, 0, 1))
-    mechanism: Any
-    for mechanism, kind in _records():
-        for name, base in (("new", 0), ("large", 30)):
-            run = trials.perturbed(mechanism, Scene(2, base, 2))
-            setting = f"perturb, {name} groups"
-            yield Claim(mechanism.name, kind, setting, mechanism.delta, None, run, *MANY)
 
 
 def lists() -> Iterator[Claim]:
@@ -247,10 +241,6 @@ def enumerated_counts() -> Iterator[Claim]:
     blocks = [{"a": 9, "b": 8, "c": 1}, {"a": 8, "b": 9, "c": 2}]
     claim = of_laws(counters, "2 counters, 3 groups, 2 blocks", partial(laws.sketches, counters, blocks), "tight")
     yield replace(claim, mechanism="sketch")
-    for mechanism, kind in _records():
-        scale = "scale" if hasattr(mechanism, "scale") else "noise_std"
-        setting = in_words(mechanism, "max_groups", "max_per_group", scale, "threshold")
-        yield of_laws(mechanism, setting, partial(laws.kinds_of_groups, mechanism, per_group=2), kind)
 
 
 def enumerated_lists() -> Iterator[Claim]:
@@ -356,15 +346,6 @@ def of_release(
 
 def _of_list(plan: TopKPlan, setting: str, run: Run, runs: tuple[int, int] = ONE_BY_ONE) -> Claim:
     return Claim(plan.mechanism.name, "", setting, plan.mechanism.delta, None, run, *runs)
-
-
-def _records() -> list[tuple[Any, str]]:
-    """Counts of records, up to two from one unit in a group, and the kind of their noise."""
-    return [
-        (m.LaplaceRecords(2, 2, 3.0, 8.0), "discrete"),
-        (m.GaussianRecords(2, 2, 3.0, 9.0, lattice_bits=3), "rounded"),
-        (m.GaussianRecords(2, 2, 3.0, 9.0, discrete=True), "discrete"),
-    ]
 
 
 def _target() -> dict[str, float]:

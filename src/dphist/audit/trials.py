@@ -299,18 +299,6 @@ def statistic(scene: Scene, engine: Engine | None = None, *, epsilon: float, del
     return run
 
 
-def perturbed(mechanism: Any, scene: Scene) -> Run:
-    """Counts of records have no command of their own: the mechanism's own `perturb` on many groups."""
-
-    def run(n: int) -> Trials:
-        counts = np.full((2 * n, scene.groups), scene.base, np.int64)
-        counts[n:, : scene.moved] += mechanism.max_per_group
-        kept = mechanism.perturb(counts.ravel())
-        return scene.split(n, kept.index.astype(np.float64), [kept.counts])
-
-    return run
-
-
 def _neighbours(counts: Sequence[int], moved: Sequence[int], columns: Sequence[str] = ()) -> list[pa.Table]:
     """Groups of so many units, each unit in one of them; and the same with one more unit, in the groups marked.
 

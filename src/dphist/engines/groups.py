@@ -16,7 +16,7 @@ from dphist.engines.base import PRESENT, Arrays, Integers, Layout, Missing, OnGr
 from dphist.engines.histogram import NO_BOUNDS, ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery
 from dphist.errors import InvalidParameter
-from dphist.mechanisms.base import enforce_sparsity
+from dphist.mechanisms.lattice import enforce_sparsity
 
 PART: Final = 1 << 18
 """So many groups get their noise at a time: what is computed on the way takes some hundred bytes for each."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dphist.mechanisms.correlated_top_k import CorrelatedTopK
     from dphist.mechanisms.from_top import FromTop
     from dphist.mechanisms.ranked import Ranked
-    from dphist.mechanisms.records import GaussianRecords, LaplaceRecords
     from dphist.mechanisms.truncated_laplace import TruncatedLaplace
 
 GROUP_MECHANISMS: Final[tuple[type[GroupMechanism], ...]] = (
@@ -44,13 +43,11 @@ __all__ = [
     "DiscreteCorrelatedGaussian",
     "DiscreteGaussianThreshold",
     "FromTop",
-    "GaussianRecords",
     "GroupMechanism",
     "Kept",
     "KnownDiscrete",
     "KnownGroups",
     "KnownLaplace",
-    "LaplaceRecords",
     "LaplaceThreshold",
     "Mechanism",
     "Ranked",
@@ -64,8 +61,6 @@ _NOT_OF_PLANS: Final = {
     "ContinualCounts": "continual",
     "CorrelatedTopK": "correlated_top_k",
     "FromTop": "from_top",
-    "GaussianRecords": "records",
-    "LaplaceRecords": "records",
     "Ranked": "ranked",
     "TruncatedLaplace": "truncated_laplace",
 }

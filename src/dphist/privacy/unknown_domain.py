@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist.checks import proved
-from dphist.privacy import sparse_gaussian
 from dphist.privacy.gaussian import delta_gaussian, raise_for_rounding
 from dphist.privacy.search import worst_split
 from dphist.privacy.special import erfcx, log_ndtr, ndtr
@@ -55,45 +54,14 @@ def smallest_gap_laplace(target_delta: float, scale: float, max_groups: int) -> 
     return gap
 
 
-@proved("[Rogers24] Theorem 7")
-def rho_laplace(epsilon_per_group: float, max_groups: int, max_per_group: int = 1) -> float:
-    """The tight zCDP parameter of discrete Laplace noise, for which the formula of the continuous one is too small.
-
-    max_groups (e - s (1 - exp(-e))/sinh(s)), e = max_per_group/scale, s = e/max_per_group the exponent per step. Rounded up.
-    """
-    e = epsilon_per_group
-    s = e / max_per_group
-    if e < 1e-3:
-        return max_groups * e * e / 2  # what every pure mechanism has
-    return max_groups * max(0.0, e + s * math.expm1(-e) / math.sinh(s)) * (1 + 1e-9)
-
-
-# Theorem 7, Gaussian noise on counts to which one unit adds up to max_per_group in each of max_groups groups. The paper's
-# typing errors: the l2 sensitivity is max_per_group sqrt(max_groups), and rho is as below.
+# Theorem 7, Gaussian noise on counts to which one unit adds up to max_per_group in each of max_groups groups: for lists. The
+# paper's typing errors: the l2 sensitivity is max_per_group sqrt(max_groups), and rho is as below.
 
 
 @proved("[Rogers24] Theorem 7")
 def rho_records(noise_std: float, max_groups: int, max_per_group: int = 1) -> float:
     """Theorem 7: the zCDP parameter of Gaussian noise, max_groups max_per_group^2/(2 noise_std^2). Rounded up."""
     return max_groups * max_per_group**2 / (2 * noise_std**2) * _UP
-
-
-@proved("[KKWZ24] Theorem 5.4")
-def delta_records(
-    epsilon: float, *, noise_std: float, threshold: float, max_groups: int, max_per_group: int = 1
-) -> float:
-    """Theorem 7, exactly: the sparse Gaussian of [KKWZ24] Theorem 5.4 in units of max_per_group. Rounded up.
-
-    With u shared groups and v = max_groups - u new ones, mu = max_per_group sqrt(u)/noise_std and
-    g = v ln Phi((T - max_per_group)/noise_std): the largest over u of 1 - e^g + e^g delta_G(mu, epsilon - g) and
-    delta_G(mu, epsilon + g). Needs T >= max_per_group.
-    """
-    return sparse_gaussian.delta(
-        epsilon,
-        max_groups=max_groups,
-        noise_std=noise_std / max_per_group * (1 - 1e-15),
-        gap=(threshold - max_per_group) / max_per_group * (1 - 1e-15),
-    )
 
 
 # Theorem 8, from a source that gives only its k+1 largest counts, k = most_groups. Each of the k largest gets its own noise; a
