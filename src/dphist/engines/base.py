@@ -144,7 +144,7 @@ class Groups(Protocol):
         ...
 
     def less_next_largest(self, most: int) -> Groups:
-        """With the (most + 1)-th largest count subtracted from all and cut at 0: see `mechanisms.base.enforce_sparsity`."""
+        """With the (most + 1)-th largest count subtracted from all and cut at 0: see `mechanisms.lattice.enforce_sparsity`."""
         ...
 
     def sum_of(self, column: str) -> int:
