@@ -29,7 +29,6 @@ from dphist.noise import (
     RoundedGaussian,
     SystemEntropy,
     TruncatedDiscreteLaplace,
-    bernoulli_exp,
     exponential_top_k,
     sample,
     sampler_error,
@@ -71,7 +70,6 @@ def ratio_cases(n: int) -> list[tuple[str, float | None, Callable[[], object]]]:
     cases.append(law_case("truncated Laplace, ε = 0.1, q = 218", None, truncated))
     wide = TruncatedDiscreteLaplace(Fraction(1, 10**4), 10**5)
     cases.append(law_case("truncated Laplace, ε = 1e-4, q = 10^5", None, wide))
-    cases.append(("coins, exp(−1/2)", None, lambda: bernoulli_exp(Fraction(1, 2), n)))
     utilities = np.random.default_rng(1).zipf(1.5, n).clip(max=10**6).astype(np.int64)
     for k in (10, 10_000):
         label = f"exponential mechanism, best {k} of n"

@@ -24,10 +24,9 @@ SEARCHES = {"dphist.privacy.search", "dphist.privacy.correlated_design"}
 NO_ACCOUNTING = {
     "adaptive": {"Rule", "smallest_threshold"},
     "composition": {"PrivacyCost", "epsilon_from_rho", "smallest_std"},
-    "discrete_gaussian": {"theta"},
     "events": {kind.__name__ for kind in get_args(Event)} | {"from_data"},
     "filters": {"Amount", "largest_rho", "value"},
-    "gaussian": {"largest_mu", "quantile_for_infinity", "raise_for_rounding"},
+    "gaussian": {"largest_mu", "quantile_for_infinity", "raise_for_rounding", "theta"},
     "ranked": {"smallest_threshold", "threshold", "threshold_paper"},
     "special": {"hurry"},
     "sparse_gaussian": {"best_pair", "smallest_gap", "smallest_noise"},

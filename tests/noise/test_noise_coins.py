@@ -5,7 +5,7 @@ import pytest
 
 from dphist.errors import InvalidParameter
 from dphist.noise import toss
-from dphist.noise.coins import COINS_AT_ONCE
+from dphist.noise.exact import COINS_AT_ONCE
 from dphist.noise.testing import ScriptedEntropy, SeededEntropy
 from word_sources import drawn_from, without_permission
 

@@ -15,12 +15,13 @@ import pytest
 from dphist.errors import InvalidParameter
 from dphist.noise import (
     DiscreteGaussian,
+    DiscreteLaplace,
     Entropy,
     RoundedGaussian,
     SystemEntropy,
-    bernoulli_exp,
     exponential_top_k,
     sample,
+    sample_exactly,
 )
 from dphist.noise import entropy as entropy_module
 from dphist.noise.entropy import WORDS_PER_KEY, allow_test_entropy, current_source, drawing_from
@@ -107,7 +108,7 @@ def test_public_functions_refuse_test_sources() -> None:
             with pytest.raises(InvalidParameter, match="SystemEntropy"):
                 sample(law, 1)
             with pytest.raises(InvalidParameter, match="allow_test_entropy"):
-                bernoulli_exp(Fraction(1), 1)
+                sample_exactly(DiscreteLaplace(Fraction(1)), 1)
             with pytest.raises(InvalidParameter, match=type(source).__name__):
                 exponential_top_k([1, 2], 1, 1)
 

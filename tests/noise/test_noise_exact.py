@@ -93,7 +93,7 @@ def test_a_tie_is_decided_by_further_words() -> None:
         ([second, LAST_WORD], False),
     ):
         script = ScriptedEntropy([leading, *more])
-        assert exact._tossed(lambda bits: exact._zero_bounds(gamma, bits), 1, script).tolist() == [zero]
+        assert exact.coins(lambda bits: exact._zero_bounds(gamma, bits), 1, script).tolist() == [zero]
         assert script.left == 0
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dphist.privacy.discrete_gaussian import delta_discrete_gaussian, theta
-from dphist.privacy.gaussian import delta_gaussian
+from dphist.privacy.gaussian import delta_discrete_gaussian, delta_gaussian, theta
 
 
 def law_of_sum(variance: float, counts: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -21,9 +21,8 @@ from dphist.noise import DiscreteGaussian
 from dphist.noise.tails import log_max_tail, log_tail
 from dphist.privacy.composition import delta_from_rho, smallest_std
 from dphist.privacy.correlated_design import smallest_t
-from dphist.privacy.discrete_gaussian import delta_discrete_gaussian
 from dphist.privacy.events import ApproximateEvent, ConcentratedEvent, Event
-from dphist.privacy.gaussian import quantile_for_infinity
+from dphist.privacy.gaussian import delta_discrete_gaussian, quantile_for_infinity
 from dphist.privacy.search import smallest, smallest_whole
 
 if TYPE_CHECKING:

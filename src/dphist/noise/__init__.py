@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dphist.noise.blocks import largest_value, require_headroom
-from dphist.noise.coins import toss
-from dphist.noise.enclosure import bernoulli_exp
 from dphist.noise.entropy import Entropy, SystemEntropy
-from dphist.noise.exact import add_exactly, sample_exactly
+from dphist.noise.exact import add_exactly, sample_exactly, toss
 from dphist.noise.exponential import exponential_top_k
 from dphist.noise.laws import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, TruncatedDiscreteLaplace
 from dphist.noise.sampling import delta_surcharge, sample, sampler_error
@@ -21,7 +19,6 @@ __all__ = [
     "SystemEntropy",
     "TruncatedDiscreteLaplace",
     "add_exactly",
-    "bernoulli_exp",
     "delta_surcharge",
     "exponential_top_k",
     "largest_value",

@@ -1,4 +1,4 @@
-"""Bounds on exp(−γ) by integers, as narrow as asked for: what every exact decision rests on, and the coins they make.
+"""Bounds on exp(−γ) by integers, as narrow as asked for, and the exact decisions that rest on such bounds.
 
 `decimal` rounds exp correctly at any precision, so an enclosure is that value plus a margin that covers the rounding
 of the argument. A comparison with such bounds is a proof; when it cannot decide, the caller draws more bits and asks
@@ -7,17 +7,16 @@ for more.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
+from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+from dphist.noise.entropy import Entropy
 
-from dphist.errors import InvalidParameter
-from dphist.noise.entropy import Entropy, current_source
-from dphist.noise.laws import LARGEST_SAMPLE, exact_fraction, whole_number
+Bounds: TypeAlias = Callable[[int], tuple[int, int]]
+"""Integers (low, high) for a number of bits, with low ≤ 2^bits · p ≤ high."""
 
-COINS_AT_ONCE = 1 << 16
 _MARGIN = Decimal("1e-9")
 
 
@@ -50,37 +49,15 @@ def next_word(entropy: Entropy) -> int:
     return int(entropy.words(1)[0])
 
 
-def below_exp(gamma: Fraction, leading: int, bits: int, entropy: Entropy) -> bool:
-    """Whether U < exp(−gamma), where U is uniform on [0, 1) and `leading` are its first `bits` bits.
+def is_below(bounds: Bounds, leading: int, bits: int, entropy: Entropy) -> bool:
+    """Whether U < p: U is uniform on [0, 1), `leading` are its first `bits` bits, and bounds(bits) encloses 2^bits · p.
 
     Exact: bits are drawn until the two are separated, which happens with probability one.
     """
     while True:
-        low, high = exp_bounds(gamma, bits)
+        low, high = bounds(bits)
         if leading + 1 <= low:
             return True
         if leading >= high:
             return False
-        leading, bits = (leading << 64) | next_word(entropy), bits + 64
-
-
-def bernoulli_exp(gamma: Fraction | int, n: int) -> NDArray[np.bool_]:
-    """Draw n independent coins, each true with probability exp(−gamma) exactly, for gamma ≥ 0.
-
-    A coin is U < exp(−gamma) with U read one word at a time. All but two or so of the 2^64 first words settle it by a
-    comparison of integers; the others are read further. Nothing is rounded, so there is no sampler error to pay for.
-    """
-    exponent, count = exact_fraction("gamma", gamma), whole_number("n", n, 0, LARGEST_SAMPLE)
-    if exponent < 0:
-        raise InvalidParameter("gamma ≥ 0", gamma)
-    source = current_source()
-    if exponent == 0:
-        return np.ones(count, dtype=np.bool_)
-    low, high = exp_bounds(exponent, 64)
-    coins = np.empty(count, dtype=np.bool_)
-    for first in range(0, count, COINS_AT_ONCE):
-        words = source.words(min(COINS_AT_ONCE, count - first))
-        chunk = np.less(words, np.uint64(low), out=coins[first : first + COINS_AT_ONCE])
-        for index in np.flatnonzero(~chunk & (words <= np.uint64(high - 1))):
-            chunk[index] = below_exp(exponent, int(words[index]), 64, source)
-    return coins
+        leading, bits = leading << 64 | next_word(entropy), bits + 64

@@ -1,9 +1,9 @@
-"""Discrete Laplace noise without any sampler error: what is drawn has the law itself, so a pure epsilon stays pure.
+"""Coins and discrete Laplace noise without any sampler error: what is drawn has the law itself, so a pure epsilon stays pure.
 
-A value is 0 with probability (1 − r)/(1 + r), r = exp(−1/scale); else it has a fair sign and the magnitude 1 + G, with
-P(G = k) = (1 − r)·r^k. The binary digits of such a G are independent: digit j is 1 with the odds r^(2^j) to 1, and what is
-left above the lowest d digits is geometric again, with r^(2^d), so it is the number of coins of that probability that are
-tossed before the first failure. [CKS20, Section 5] draws the same law from digits of another base.
+A value of the noise is 0 with probability (1 − r)/(1 + r), r = exp(−1/scale); else it has a fair sign and the magnitude
+1 + G, with P(G = k) = (1 − r)·r^k. The binary digits of such a G are independent. Digit j is 1 with the odds r^(2^j) to 1. What
+is left above the lowest d digits is geometric again, with r^(2^d): the number of coins of that probability that are tossed
+before the first failure. [CKS20, Section 5] draws the same law from digits of another base.
 
 Every coin compares a uniform number, read one word at a time, with integers that enclose its probability; the few words that
 do not settle it are read further, with a narrower enclosure. Nothing is rounded.
@@ -11,7 +11,7 @@ do not settle it are read further, with a narrower enclosure. Nothing is rounded
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Final
@@ -19,7 +19,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.noise.enclosure import exp_bounds, next_word
+from dphist.errors import InvalidParameter
+from dphist.noise.enclosure import Bounds, exp_bounds, is_below
 from dphist.noise.entropy import Entropy, current_source
 from dphist.noise.laws import LARGEST_SAMPLE, DiscreteLaplace, whole_number
 
@@ -33,7 +34,9 @@ CHUNK: Final = 1 << 15
 _DIGITS_PER_SCALE: Final = 4  # the digits go up to at least this multiple of the scale; few coins are tossed beyond
 _MORE_BITS: Final = 8
 
-_Bounds = Callable[[int], tuple[int, int]]
+COIN_BITS: Final = 128
+COINS_AT_ONCE: Final = 1 << 16
+_WORD: Final = 1 << 64
 
 
 def sample_exactly(law: DiscreteLaplace, n: int, saturation: int = SATURATION) -> NDArray[np.int64]:
@@ -57,7 +60,7 @@ def add_exactly(values: NDArray[np.int64], law: DiscreteLaplace) -> NDArray[np.i
 
 def _fill(out: NDArray[np.int64], scale: Fraction, saturation: int, source: Entropy) -> None:
     out[...] = 0
-    others = np.flatnonzero(~_tossed(partial(_zero_bounds, 1 / scale), out.size, source))
+    others = np.flatnonzero(~coins(partial(_zero_bounds, 1 / scale), out.size, source))
     signs = 1 - 2 * (source.words(others.size) >> np.uint64(63)).astype(np.int64)
     out[others] = signs * (np.minimum(_geometric(others.size, scale, saturation, source), saturation - 1) + 1)
 
@@ -70,37 +73,25 @@ def _geometric(n: int, scale: Fraction, most: int, source: Entropy) -> NDArray[n
     values = np.zeros(n, dtype=np.int64)
     for digit in range(digits):
         gamma = (1 << digit) / scale
-        values += _tossed(partial(_digit_bounds, gamma), n, source).astype(np.int64) << digit
+        values += coins(partial(_digit_bounds, gamma), n, source).astype(np.int64) << digit
     gamma = (1 << digits) / scale
     running = np.arange(n)
     while running.size:
-        going_on = _tossed(partial(exp_bounds, gamma), running.size, source)
+        going_on = coins(partial(exp_bounds, gamma), running.size, source)
         running = running[going_on & (values[running] < most)]
         values[running] += 1 << digits
     return values
 
 
-def _tossed(bounds: _Bounds, n: int, source: Entropy) -> NDArray[np.bool_]:
+def coins(bounds: Bounds, n: int, source: Entropy) -> NDArray[np.bool_]:
     """n coins, each true with the probability p that bounds(bits) = (low, high) encloses: low ≤ p·2^bits ≤ high, tightly."""
     low, high = bounds(64)
     words = source.words(n)
     # A word w says that U is in [w, w + 1]/2^64: below p for w < low, not below p for w ≥ high.
     shown: NDArray[np.bool_] = words < np.uint64(low)
     for index in np.flatnonzero(~shown & (words <= np.uint64(high - 1))):
-        shown[index] = _read_on(bounds, int(words[index]), source)
+        shown[index] = is_below(bounds, int(words[index]), 64, source)
     return shown
-
-
-def _read_on(bounds: _Bounds, leading: int, source: Entropy) -> bool:
-    """Whether U < p, given the first word of U: more words until the two are apart, which they are with probability one."""
-    bits = 64
-    while True:
-        leading, bits = leading << 64 | next_word(source), bits + 64
-        low, high = bounds(bits)
-        if leading + 1 <= low:
-            return True
-        if leading >= high:
-            return False
 
 
 def _zero_bounds(gamma: Fraction, bits: int) -> tuple[int, int]:
@@ -115,3 +106,27 @@ def _digit_bounds(gamma: Fraction, bits: int) -> tuple[int, int]:
     low, high = exp_bounds(gamma, bits + _MORE_BITS)
     one = 1 << (bits + _MORE_BITS)
     return (low << bits) // (one + low), -(-(high << bits) // (one + high))
+
+
+def toss(probabilities: Sequence[int], choice: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """One independent coin for each element of `choice`, true with probability probabilities[choice]/2^128 exactly.
+
+    A coin is U < k with U uniform on 128 bits, read a word at a time: the second word is asked for only where the first is
+    that of k. Every coin reads its first word, also a certain one, so that how many are read tells nothing but their number.
+    """
+    if not all(0 <= k <= 1 << COIN_BITS for k in probabilities):
+        raise InvalidParameter(f"probabilities between 0 and 1 in units of 2^-{COIN_BITS}", "others")
+    source = current_source()
+    certain = np.array([k == 1 << COIN_BITS for k in probabilities], np.bool_)
+    first = np.array([k // _WORD % _WORD for k in probabilities], np.uint64)
+    second = np.array([k % _WORD for k in probabilities], np.uint64)
+    coins = np.empty(len(choice), np.bool_)
+    for start in range(0, len(choice), COINS_AT_ONCE):
+        chosen = choice[start : start + COINS_AT_ONCE]
+        words = source.words(len(chosen))
+        shown = (words < first[chosen]) | certain[chosen]
+        (open_,) = np.nonzero((words == first[chosen]) & ~certain[chosen])
+        if len(open_):
+            shown[open_] = source.words(len(open_)) < second[chosen[open_]]
+        coins[start : start + COINS_AT_ONCE] = shown
+    return coins

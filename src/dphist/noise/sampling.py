@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ from dphist.noise.blocks import (
     build_alias_table,
     round_to_total,
 )
-from dphist.noise.enclosure import below_exp, exp_bounds, next_word
+from dphist.noise.enclosure import exp_bounds, is_below, next_word
 from dphist.noise.entropy import Entropy, current_source
 from dphist.noise.laws import LARGEST_SAMPLE, Law, whole_number
 
@@ -204,7 +204,8 @@ class BlockSampler:
         unit = Fraction(1 << self.blocks.width_bits, 1 << self.position_bits)
         decay = self.blocks.decay
         if not self.blocks.continuous:
-            return below_exp(decay.rise(start, position * unit), leading, self.acceptance_bits, entropy)
+            rise = decay.rise(start, position * unit)
+            return is_below(partial(exp_bounds, rise), leading, self.acceptance_bits, entropy)
         bits = self.acceptance_bits
         while True:  # the position lies in [position, position + 1] · unit; both it and U gain a word per turn
             low, _ = exp_bounds(decay.rise(start, (position + 1) * unit), bits)
