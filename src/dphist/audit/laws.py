@@ -232,14 +232,13 @@ def neighbours(
 
 def own_law(mechanism: Any) -> Law:
     """The noise that every group has for itself: from the parameters, not from what is drawn."""
-    bits, law = getattr(mechanism, "lattice_bits", 0), getattr(mechanism, "law", None)
-    if law is not None:
-        return law  # type: ignore[no-any-return]
     if hasattr(mechanism, "scale"):
         return DiscreteLaplace(Fraction(mechanism.scale))
     if hasattr(mechanism, "variance"):
         return DiscreteGaussian(mechanism.variance)
-    return RoundedGaussian(Fraction(mechanism.independent_std or mechanism.noise_std), bits)
+    if hasattr(mechanism, "independent_std"):
+        return RoundedGaussian(Fraction(mechanism.independent_std or mechanism.noise_std), mechanism.lattice_bits)
+    return mechanism.law  # type: ignore[no-any-return]
 
 
 def common_law(mechanism: Any) -> Law | None:
