@@ -23,14 +23,6 @@ from dphist import checks
 from dphist.engines.histogram import ContributionBounds, Histogram
 
 
-def largest_undercount(pairs: int, sparsity: int) -> int:
-    """The most that a Misra-Gries sketch of `pairs` distinct (unit, group) pairs can undercount a group by.
-
-    The formula is public, `pairs` is not: fill in a public bound, such as units times groups per unit.
-    """
-    return pairs // (sparsity + 1)
-
-
 class MisraGries:
     """A sketch of at most `sparsity` counters that takes in one block of units after another.
 
