@@ -23,8 +23,8 @@ from dphist.mechanisms.tuning import ONE
 from dphist.planning import storage
 from dphist.run.choice import DEGREE_EDGES
 from dphist.run.counting import edges
-from dphist.run.explain import explain
 from dphist.run.job import prepare
+from dphist.run.strategies import explain
 from duckdb_pairs import open_pairs
 
 MEASURE = Measure("sum", "value", 0.0, 10.0, lattice=Lattice(5.0, 2.0**-17))
@@ -128,7 +128,7 @@ def test_plans_are_saved_shown_and_checked_again(tmp_path: Path) -> None:
         {"mechanism": {"counts": {"law": "laplace"}}},
         {"mechanism": {"tuning": {"most_groups": 4096}}},
         {"mechanism": {"tuning": {"round_shares": [1, 1, 1, 13]}}},
-        {"request": {"choice": "max_groups"}},
+        {"request": {"mechanism": "voting"}},
         {"request": {"choice": "given"}},
         {"request": {"max_groups": 300}},
         {"alternatives": made_of_nothing()},

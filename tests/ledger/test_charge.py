@@ -30,6 +30,7 @@ from dphist.privacy.composition import of_pure
 from dphist.privacy.filters import Accountant, amount, value
 from dphist.run import job as releasing
 from dphist.run import session as session_file
+from dphist.run import strategies
 
 USERS = 400
 TABLE = pa.table(
@@ -136,7 +137,7 @@ def test_nothing_is_drawn_when_the_budget_does_not_allow_it(
 def test_the_charge_is_durable_before_the_first_noise(ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int]] = []
     # Where noise begins; bounding draws random bits before, which nobody sees.
-    for owner, name in ((releasing.Work, "from_groups"), (releasing, "decide")):
+    for owner, name in ((releasing.Work, "from_groups"), (strategies, "decide")):
         original = getattr(owner, name)
 
         def watched(*arguments: Any, original: Callable[..., Any] = original, **named: Any) -> Any:

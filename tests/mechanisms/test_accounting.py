@@ -30,7 +30,7 @@ from dphist.mechanisms.base import GroupMechanism
 from dphist.mechanisms.continual import LARGEST_RUNNING_COUNT
 from dphist.mechanisms.counts import CountNoise
 from dphist.mechanisms.surcharge import round_up, sampler_surcharge
-from dphist.planning import candidates as room
+from dphist.planning.plan import candidates
 from dphist.planning.request import Request
 from dphist.privacy import correlated_gaussian, filters, sparse_gaussian, weaker
 from dphist.privacy.composition import PrivacyCost, of_declared_rho
@@ -107,12 +107,12 @@ def test_calibration_is_checked_with_the_forward_map(monkeypatch: pytest.MonkeyP
     """A calibration that misses its target is an error here, whatever the mistake was."""
     request = Request(epsilon=1.0, delta=1e-6, max_groups=3)
 
-    def careless(_: Request) -> list[object]:
+    def careless(*_: object) -> list[object]:
         return [lambda: SparseGaussian(max_groups=3, noise_std=1.0, threshold=5.0)]
 
-    monkeypatch.setattr(room, "_builders", careless)
+    monkeypatch.setattr(SparseGaussian, "for_request", careless)
     with pytest.raises(AssertionError, match="misses its own target"):
-        room.candidates(request)
+        candidates(request)
     monkeypatch.setattr(adaptive, "largest_mu", lambda *_: 3.0)
     with pytest.raises(AssertionError, match="forward map"):
         adaptive.calibrate(1.0, 1e-8)

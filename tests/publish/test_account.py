@@ -8,7 +8,7 @@ import pytest
 
 import dphist as dp
 from dphist.planning import Plan
-from dphist.planning.counted import bounded_counts, estimand, what_was_done
+from dphist.run.strategies import strategy_of
 
 SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 LIMITED = (
@@ -20,7 +20,7 @@ LIMITED = (
 def ways(**options: Any) -> list[Plan]:
     """The plan as each of its branches would have it run."""
     plan = dp.plan(**{**SMALL, **options})
-    return [plan.decided(mechanism) for mechanism in plan.branches] if plan.request.undecided else [plan]
+    return [plan.decided(mechanism) for mechanism in plan.branches] if plan.request.choice_epsilon else [plan]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def ways(**options: Any) -> list[Plan]:
     ],
 )
 def test_one_line_says_what_was_done(options: dict[str, Any], words: list[str]) -> None:
-    assert [what_was_done(plan) for plan in ways(**options)] == words
+    assert [strategy_of(plan).what_was_done for plan in ways(**options)] == words
 
 
 def test_shares_of_epsilon_add_up_to_what_was_spent() -> None:
@@ -94,24 +94,26 @@ def test_shares_of_epsilon_add_up_to_what_was_spent() -> None:
 )
 def test_it_says_what_a_count_means(options: dict[str, Any], words: str) -> None:
     (plan,) = ways(**options)
-    assert words in what_was_done(plan)
+    assert words in strategy_of(plan).what_was_done
 
 
 def test_bounded_counts_say_so() -> None:
     """From public numbers alone; nothing where every group of a unit is counted."""
-    assert bounded_counts(dp.plan(max_groups=10, **SMALL)) == LIMITED
-    assert "units with each unit in one of its groups" in estimand(dp.plan(max_groups=1, **SMALL))
-    assert bounded_counts(dp.plan(keys=3, max_groups=2, **SMALL)) is not None
+    assert strategy_of(dp.plan(max_groups=10, **SMALL)).left_out == f"A count is of {LIMITED}."
+    assert "units with each unit in one of its groups" in strategy_of(dp.plan(max_groups=1, **SMALL)).estimand
+    assert strategy_of(dp.plan(keys=3, max_groups=2, **SMALL)).left_out
     for whole in ({"keys": 3}, {"keys": 3, "max_groups": 3}, {"sparsity": 9}, {"sketch": 9}, {"mechanism": "adaptive"}):
-        assert bounded_counts(dp.plan(**SMALL, **whole)) is None
-    assert "more than 9 groups" in estimand(dp.plan(sparsity=9, **SMALL))
-    assert estimand(dp.plan(keys=3, **SMALL)) == "the number of units in the group; intervals cover the noise"
+        assert "missing" not in strategy_of(dp.plan(**SMALL, **whole)).left_out
+    assert "more than 9 groups" in strategy_of(dp.plan(sparsity=9, **SMALL)).estimand
+    assert (
+        strategy_of(dp.plan(keys=3, **SMALL)).estimand == "the number of units in the group; intervals cover the noise"
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"max_groups": 2}, {"mechanism": "adaptive"}], ids=str)
 def test_metadata_and_report_say_it(options: dict[str, Any]) -> None:
     table = pa.table({"user": list(range(600)), "item": [f"i{i % 3}" for i in range(600)]})
     release = dp.release(table, unit="user", by="item", **SMALL, **options)
-    line = what_was_done(release.plan)
+    line = strategy_of(release.plan).what_was_done
     assert release.metadata()["summary"] == line
     assert f"<h3>What was done</h3><p>{escape(line)}</p>" in release.html()

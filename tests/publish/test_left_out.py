@@ -13,8 +13,9 @@ import pytest
 
 import dphist as dp
 from command_line import dphist
-from dphist.planning.counted import in_some_groups, left_out
+from dphist.planning.describe import in_some_groups
 from dphist.run.release import Published
+from dphist.run.strategies import strategy_of
 from dphist.words import enough
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
@@ -135,5 +136,5 @@ def test_a_report_says_one_size_for_each_chance(options: dict[str, Any]) -> None
 def test_all_plans_either_count_all_units_or_say_whom_they_leave_out() -> None:
     options: dict[str, Any]
     for options in ({}, {"keys": 3}, {"keys": 3, "max_groups": 3}, {"keys_only": True}, {"keys": 1}):
-        assert left_out(dp.plan(**BUDGET, **options)) == ""
-    assert "sketch" in left_out(dp.plan(sketch=9, **BUDGET))
+        assert strategy_of(dp.plan(**BUDGET, **options)).left_out == ""
+    assert "sketch" in strategy_of(dp.plan(sketch=9, **BUDGET)).left_out

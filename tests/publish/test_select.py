@@ -20,8 +20,8 @@ from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.planning import storage
 from dphist.planning.describe import rates, rates_in_words
 from dphist.planning.spends import spend_of_plan
-from dphist.run.explain import explain
 from dphist.run.job import prepare_selection
+from dphist.run.strategies import explain
 from drawn_laws import recorded
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}

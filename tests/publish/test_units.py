@@ -18,8 +18,8 @@ from dphist.columns import Unit, not_protected, one_of, protected, split_name, s
 from dphist.files.formats import write_table
 from dphist.ledger import DataSet, Ledger
 from dphist.planning.plan import Plan
-from dphist.run.explain import explain
 from dphist.run.job import prepare
+from dphist.run.strategies import explain
 
 EVENTS = pa.table(
     {

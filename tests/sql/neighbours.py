@@ -21,7 +21,8 @@ import dphist as dp
 from dphist.engines.query import PerformanceSettings
 from dphist.engines.relations import Derived
 from dphist.errors import DphistError, InvalidParameter
-from dphist.run.job import Job, bounds_of
+from dphist.run.job import Job
+from dphist.run.strategies import bounds_of
 
 SEED: Final = 7
 Tables = Mapping[str, pa.Table]

@@ -84,7 +84,7 @@ def test_a_script_that_fails_tells_every_charge(
         {"events": EVENTS}, unit="user", epsilon=1, delta=1e-6, ledger=tmp_path / "l.db", dataset="people"
     )
     calls = []
-    counted = Work._released
+    counted = Work.published
 
     def fail_the_second(*given: object, **named: object) -> object:
         calls.append(account())
@@ -92,7 +92,7 @@ def test_a_script_that_fails_tells_every_charge(
             raise problem
         return counted(*given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Work, "_released", fail_the_second)
+    monkeypatch.setattr(Work, "published", fail_the_second)
     with pytest.raises((KeyboardInterrupt, dp.DphistError)) as caught:
         connection.script(f"{COUNT}; {COUNT}; {COUNT}")
     assert "entry 1" in calls[0]

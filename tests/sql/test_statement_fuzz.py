@@ -22,7 +22,7 @@ from watched import NotOurs, Watch, nodes_of, tree_of, watched
 import dphist as dp
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import InvalidParameter
-from dphist.run.job import bounds_of
+from dphist.run.strategies import bounds_of
 from dphist.sql.names import Table
 from dphist.sql.parse import parse
 from dphist.sql.relate import Relating

@@ -99,7 +99,7 @@ def test_rows_that_a_statement_derives_are_those_of_a_prepared_file(con: Any) ->
 
 
 def _bounds(job: Any) -> Any:
-    from dphist.run.job import bounds_of
+    from dphist.run.strategies import bounds_of
 
     return bounds_of(job.plan)
 

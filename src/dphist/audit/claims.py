@@ -366,13 +366,13 @@ MOST_RECORDS: Final = 4_000_000
 def of_plan(plan: Plan) -> list[Claim]:
     """The claims of one plan at its own parameters: integrated cases of its noise and threshold, and its own releases."""
     plan, mechanism = _of_columns(plan), plan.mechanism
-    claimed = whole_budget(plan) if plan.request.choice != "given" else mechanism.delta
+    claimed = whole_budget(plan) if plan.request.choice_epsilon else mechanism.delta
     cases = list(_INTEGRATED.get(type(mechanism), lambda _: ())(mechanism))
     found = [Claim(mechanism.name, mechanism.analysis, "the plan's own parameters", claimed, lambda: cases)]
     found = found if cases else []
     if plan.request.sketch is not None:
         return found
-    if plan.request.unbounded:
+    if plan.request.bound is None:
         return [*found, *adaptive.selections(plan, claimed, MANY, Scene(1, 0, 1), Scene(1, 4, 1), Scene(4, 0, 4))]
     most, large, setting = plan.request.groups_per_unit, large_count(plan), "releases of the plan, large groups"
     if not mechanism.correlation and mechanism.threshold is not None:

@@ -33,10 +33,11 @@ from dphist.planning.request import Request
 from dphist.planning.top_k import TopKPlan
 from dphist.run.chosen_bounds import noise_sizes
 from dphist.run.continual import Continual
-from dphist.run.job import Work, bounds_of, prepare, prepare_selection, privatise
+from dphist.run.job import Work, prepare, prepare_selection, privatise
 from dphist.run.release import Release
 from dphist.run.session import Session
 from dphist.run.statistics import stat
+from dphist.run.strategies import bounds_of
 from dphist.run.top_k import privatise_list
 from dphist.run.totals import noisy_units
 
@@ -77,7 +78,7 @@ class Scene:
 
 def publish(source: object, plan: Plan, keys: object = None, engine: Engine | None = None) -> Release:
     """A release as a user makes it; an engine that is not the product's own audits the auditor."""
-    if plan.request.keys_only:
+    if not plan.mechanism.counted:
         return prepare_selection(source, unit=UNIT, by=KEY, plan=plan, engine=engine).run()
     return prepare(source, unit=UNIT, by=KEY, plan=plan, keys=keys, engine=engine).run()
 

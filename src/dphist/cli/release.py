@@ -146,11 +146,11 @@ class Outputs:
         """Explain, check or run: charge, write, print."""
         from dphist.ledger import charge as charges
         from dphist.ledger.heads import check_heads
-        from dphist.run import explain as explanation
+        from dphist.run.strategies import explain
 
         talk = Talk(quiet=self.quiet or self.as_json)
         if self.explain:
-            say(explanation.explain(job))
+            say(explain(job))
         check_heads(ledger, dataset, (self.table, self.report))
         if self.dry_run:
             job.check_source()
@@ -207,7 +207,7 @@ class Outputs:
             talk.line(f"Bounds of {bounds}")
         request = release.plan.request
         talk.line(f"\n{record.summary}")
-        for label, words in rates_in_words(release.plan.mechanism) if request.keys_only else []:
+        for label, words in rates_in_words(release.plan.mechanism) if not release.plan.mechanism.counted else []:
             talk.line(f"{label.capitalize()}: {words}.")
         words = f"Guarantee: {record.guarantee}"
         spent = paid(at_most(request.epsilon, request.delta), ledger, release.receipt)

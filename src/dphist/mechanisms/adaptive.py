@@ -51,6 +51,7 @@ class AdaptiveGaussian(GroupMechanism):
 
     name: ClassVar[str] = "adaptive"
     in_rounds: ClassVar[bool] = True
+    strategies: ClassVar[frozenset[str]] = frozenset({"rounds"})
     theorem = "docs/adaptive.md, Theorem 1"
     low_threshold = 1
     lattice_bits = LATTICE_BITS
@@ -76,10 +77,9 @@ class AdaptiveGaussian(GroupMechanism):
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
         """Where nothing bounds the groups of a unit and small groups count too; the data chooses between two samples."""
-        asked_for = request.mechanism in ("best", "adaptive") and request.low_threshold == 1
-        if request.unbounded and asked_for:
+        if request.low_threshold == 1:
             yield partial(_drawable, request, _DEFAULT)
-            if request.undecided:
+            if request.choice_epsilon:
                 yield partial(_drawable, request, LIGHT)
 
     @property

@@ -131,6 +131,8 @@ class GroupMechanism(Mechanism):
     __slots__ = ()
 
     in_rounds: ClassVar[bool] = False
+    strategies: ClassVar[frozenset[str]] = frozenset({"one pass"})
+    """The roads of a release that it serves."""
     """Whether it needs the pairs of units and groups, several times, instead of one bounded histogram."""
 
     splits_epsilon: ClassVar[bool] = False
@@ -381,8 +383,10 @@ class GroupMechanism(Mechanism):
     def misfits(self, request: Request) -> list[str]:
         """Why this is not what the request paid for; empty if it is."""
         problems = []
-        if self.in_rounds != request.unbounded:
-            problems.append("the groups of a unit are not bounded, or are where they need not be")
+        if self.strategies.isdisjoint(request.strategies):
+            bounding = "the groups of a unit are not bounded, or are where they need not be"
+            same = self.in_rounds == (request.bound is None)
+            problems.append("it serves requests of another kind" if same else bounding)
         delta = self.proved_delta(request.mechanism_epsilon)
         if not delta <= request.mechanism_delta:
             problems.append(f"delta({request.mechanism_epsilon:g}) = {delta:.6g} exceeds {request.mechanism_delta:g}")

@@ -53,6 +53,7 @@ class CorrelatedGaussian(ThresholdMechanism):
     """
 
     name: ClassVar[str] = "correlated-gaussian"
+    strategies: ClassVar[frozenset[str]] = frozenset({"one pass", "sketch"})
 
     sparsity: int
     max_groups: int
@@ -91,7 +92,7 @@ class CorrelatedGaussian(ThresholdMechanism):
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
         """Where a public number bounds the non-empty groups. The paper's analyses know neither aggregates nor max_groups."""
-        if request.thresholded and request.noise == "rounded" and request.bounded_groups is not None:
+        if request.noise == "rounded" and request.bounded_groups is not None:
             analyses = csh.ANALYSES if not request.measures and request.keys is None else csh.ANALYSES[:1]
             yield from (partial(correlated_gaussian, request, analysis) for analysis in analyses)
 

@@ -120,7 +120,7 @@ class DiscreteGaussianThreshold(WholeDiscreteNoise, ThresholdMechanism):
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
         """For who wants whole counts of unknown groups."""
-        if request.thresholded and request.noise == "discrete" and request.sketch is None and not request.unbounded:
+        if request.noise == "discrete":
             yield lambda: discrete_threshold(
                 request.mechanism_epsilon,
                 target_delta(request),
@@ -185,6 +185,7 @@ class DiscreteCorrelatedGaussian(DiscreteNoise, ThresholdMechanism):
     """
 
     name: ClassVar[str] = "discrete-correlated-gaussian"
+    strategies: ClassVar[frozenset[str]] = frozenset({"one pass", "sketch"})
     analysis = "zcdp-and-tail"
     theorem = "[LR25] Theorem 7.7 with the exact chance that a new group is released"
     lattice_bits = 1
@@ -206,7 +207,7 @@ class DiscreteCorrelatedGaussian(DiscreteNoise, ThresholdMechanism):
     def for_request(cls, request: Request) -> Iterator[Builder]:
         """For who wants multiples of one half, where a public number bounds the non-empty groups."""
         most = request.bounded_groups
-        if request.thresholded and request.noise == "discrete" and most is not None:
+        if request.noise == "discrete" and most is not None:
             yield lambda: discrete_correlated(
                 request.mechanism_epsilon,
                 target_delta(request),
@@ -320,6 +321,7 @@ class KnownDiscrete(WholeDiscreteNoise, ListedGroups):
     """Noise N_Z(0, noise_std^2) on every group of a public list, with its own profile: all groups of a unit together."""
 
     name: ClassVar[str] = "known-discrete"
+    strategies: ClassVar[frozenset[str]] = frozenset({"list"})
     analysis = "discrete"
     theorem = "[CKS20] Theorem 7 for the sum of a unit's noises"
 
@@ -335,7 +337,7 @@ class KnownDiscrete(WholeDiscreteNoise, ListedGroups):
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
         """For counts alone on a dense list of keys, unless it asks for noise that groups share."""
-        if not request.thresholded and request.delta > 0 and request.correlation is None and not request.aggregates:
+        if request.delta > 0 and request.correlation is None and not request.aggregates:
             yield partial(known_discrete, request)
 
     @property

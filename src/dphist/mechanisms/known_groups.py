@@ -95,6 +95,7 @@ class KnownGroups(ListedGroups):
     """
 
     name: ClassVar[str] = "known-groups"
+    strategies: ClassVar[frozenset[str]] = frozenset({"list"})
 
     groups: int
     max_groups: int
@@ -113,7 +114,7 @@ class KnownGroups(ListedGroups):
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
         """For a dense list of keys: with the best correlation, and with none."""
-        if not request.thresholded and request.delta > 0 and request.noise == "rounded":
+        if request.delta > 0 and request.noise == "rounded":
             yield from (partial(known_groups, request, correlated=correlated) for correlated in (True, False))
 
     @property
@@ -208,6 +209,7 @@ class KnownLaplace(LaplaceNoise, ListedGroups):
     """
 
     name: ClassVar[str] = "known-laplace"
+    strategies: ClassVar[frozenset[str]] = frozenset({"list"})
     analysis = "pure"
     theorem = "[DMNS06] Proposition 1 for discrete Laplace noise"
 
@@ -225,7 +227,7 @@ class KnownLaplace(LaplaceNoise, ListedGroups):
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
         """For a dense list of keys, unless it asks for noise that groups share."""
-        if not request.thresholded and request.correlation is None:
+        if request.correlation is None:
             yield partial(known_laplace, request)
 
     def perturb_part(self, counts: Integers, shared: int) -> Kept:

@@ -141,8 +141,7 @@ class LaplaceThreshold(LaplaceNoise, ThresholdMechanism):
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
         """With a bound on a unit's groups."""
-        if not request.unbounded and request.thresholded and request.sketch is None:
-            yield partial(laplace_threshold, request)
+        yield partial(laplace_threshold, request)
 
     def delta(self, epsilon: float) -> float:
         """delta_infinity from pure_epsilon on; below it the noise adds its own."""

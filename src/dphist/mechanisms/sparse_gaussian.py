@@ -59,7 +59,7 @@ class SparseGaussian(ThresholdMechanism):
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
         """One for each analysis, where groups are unknown and nothing but max_groups bounds a unit."""
-        if request.thresholded and not request.unbounded and request.noise == "rounded" and request.sketch is None:
+        if request.noise == "rounded":
             yield from (partial(sparse_gaussian, request, analysis) for analysis in gshm.ANALYSES)
 
     @property

@@ -56,6 +56,7 @@ class Voting(GroupMechanism):
 
     name: ClassVar[str] = "voting"
     in_rounds: ClassVar[bool] = True
+    strategies: ClassVar[frozenset[str]] = frozenset({"election"})
     splits_epsilon: ClassVar[bool] = True
     max_groups = 1
     lattice_bits = 0
@@ -86,10 +87,9 @@ class Voting(GroupMechanism):
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
         """Where nothing bounds the groups of a unit: blind, and after a look, which the data chooses between."""
-        if request.unbounded and request.mechanism in ("best", "voting"):
-            yield partial(_drawable, request, 0.0)
-            if request.undecided:
-                yield partial(_drawable, request, LOOK_SHARE)
+        yield partial(_drawable, request, 0.0)
+        if request.choice_epsilon:
+            yield partial(_drawable, request, LOOK_SHARE)
 
     @property
     def counted(self) -> bool:

@@ -11,6 +11,8 @@ Objective = Literal["release95", "gap", "noise"]
 OBJECTIVES: Final[tuple[Objective, ...]] = get_args(Objective)
 Noise = Literal["rounded", "discrete"]
 NOISES: Final[tuple[Noise, ...]] = get_args(Noise)
+Strategy = Literal["one pass", "list", "sketch", "rounds", "election"]
+"""The road from records to a release."""
 Emphasis = Literal["groups", "balanced", "counts"]
 NullKeys = Literal["group", "drop"]
 Order = Literal["count", "key"]

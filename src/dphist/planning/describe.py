@@ -58,7 +58,7 @@ def guarantee(request: Request, mechanism: GroupMechanism, unit: Unit | None = N
 
 def stated_delta(request: Request, mechanism: GroupMechanism) -> float:
     """The delta to state: the mechanism's own, or the whole budget where the data chose the mechanism among several."""
-    if request.choice != "given":
+    if request.choice_epsilon:
         return request.delta
     return request.with_trees(mechanism.delta(request.mechanism_epsilon))
 
@@ -82,9 +82,9 @@ def describe(
     head = f"Plan: {title(mechanism)}, the best found for {_OBJECTIVES[objective]}"
     if request.mechanism != "best" or request.analysis is not None:
         head = f"Plan: {title(mechanism)}, as asked"
-    if request.unbounded:
-        keys = " of keys alone" if request.keys_only else ""
-        head = f"Plan{keys}: {_ways(mechanism, alternatives) if request.undecided else title(mechanism)}"
+    if request.bound is None:
+        keys = "" if mechanism.counted else " of keys alone"
+        head = f"Plan{keys}: {_ways(mechanism, alternatives) if request.choice_epsilon else title(mechanism)}"
     text = layout(head, facts(request, mechanism, unit))
     return "\n".join([text, "", *_table(request, mechanism, alternatives)]) if alternatives else text
 
@@ -96,7 +96,7 @@ def title(mechanism: GroupMechanism) -> str:
 
 def facts(request: Request, mechanism: GroupMechanism, unit: Unit | None = None) -> list[Fact]:
     """What a reader wants to know, as (label, sentence)."""
-    facts = [*_choice(request), *mechanism.facts(), *(rates_in_words(mechanism) if request.keys_only else [])]
+    facts = [*_choice(request), *mechanism.facts(), *([] if mechanism.counted else rates_in_words(mechanism))]
     noisy = {one.name: one for one in mechanism.noisy(request.measures)}
     for one in request.aggregates:
         sizes = sizes_in_words(one, noisy, mechanism.noise_std)
@@ -148,6 +148,18 @@ def rates_in_words(mechanism: GroupMechanism) -> list[Fact]:
     return [("lost", f"{lost} ({expected['size']})"), ("spurious", rare)]
 
 
+def in_some_groups(most: int) -> str:
+    """Units of which each keeps at most so many of its groups.
+
+    They are chosen at random: one of C out of d groups leaves a unit missing from each with probability 1 - C/d.
+    """
+    groups = "one" if most == 1 else f"at most {most:,}"
+    return (
+        f"units with each unit in {groups} of its groups: units in more are missing from some of them, one in"
+        f" {2 * most:,} groups from half"
+    )
+
+
 def standard_error_in_words(mechanism: GroupMechanism) -> str:
     """What ± is beside a count: more than noise, where counts are estimated from several noisy numbers."""
     if mechanism.in_rounds:
@@ -162,7 +174,7 @@ def _ways(mechanism: GroupMechanism, alternatives: Sequence[GroupMechanism]) -> 
 
 def _choice(request: Request) -> list[Fact]:
     """What is chosen from the data, and what that costs."""
-    if request.choice == "given":
+    if not request.choice_epsilon:
         return []
     std = number(math.sqrt(2) / request.choice_epsilon)
     share = f"{request.choice_epsilon / request.epsilon:.0%} of epsilon pays for a histogram of how many groups units are in"
@@ -197,13 +209,10 @@ def _table(request: Request, mechanism: GroupMechanism, alternatives: Sequence[G
 def standing(request: Request, candidate: GroupMechanism, chosen: GroupMechanism, words: str) -> str:
     """How a candidate compares with the one that is chosen, which is told as `words`; or what becomes of it where the data
     chooses."""
-    bound = candidate.bound_in_words
-    if request.choice == "given":
-        worse = candidate.objective_value(request.objective) / chosen.objective_value(request.objective) - 1
-        return words if candidate is chosen else comparison(worse)
-    if not request.undecided:
-        return f"{bound}, chosen" if candidate is chosen else bound
-    return bound
+    if request.choice_epsilon:
+        return candidate.bound_in_words
+    worse = candidate.objective_value(request.objective) / chosen.objective_value(request.objective) - 1
+    return words if candidate is chosen else comparison(worse)
 
 
 def comparison(worse: float) -> str:
@@ -270,9 +279,9 @@ def summarise(request: Request, mechanism: GroupMechanism) -> Summary:
         released_50=mechanism.count_released_with(0.5) if hides else None,
         released_95=mechanism.count_released_with(0.95) if hides else None,
         theorem=mechanism.theorem,
-        choice=request.choice,
+        choice="law" if request.choice_epsilon else "given",
         choice_epsilon=request.choice_epsilon,
         budget_split=mechanism.budget_split(),
-        keys_only=request.keys_only,
-        expected=rates(mechanism) if request.keys_only else None,
+        keys_only=not mechanism.counted,
+        expected=None if mechanism.counted else rates(mechanism),
     )

@@ -14,13 +14,13 @@ from dphist.aggregates.base import Aggregate, Chosen
 from dphist.aggregates.measures import NoisyMeasure
 from dphist.columns import Unit, split_name
 from dphist.errors import Infeasible, InvalidParameter
-from dphist.mechanisms import GroupMechanism
+from dphist.mechanisms import GROUP_MECHANISMS, GroupMechanism
 from dphist.mechanisms.surcharge import counter_event
 from dphist.planning import storage
-from dphist.planning.candidates import candidates
+from dphist.planning.choices import Strategy
 from dphist.planning.describe import Summary, describe, facts, stated_delta, summarise, title
 from dphist.planning.options import PlanOptions, read, spelled_out
-from dphist.planning.request import Choice, Request, analysis_owner
+from dphist.planning.request import Request, analysis_owner
 from dphist.privacy.events import ApproximateEvent, ComposedEvent, Event, ProfileEvent, WholeEvent, WorstOfEvent
 from dphist.words import budget, enough
 
@@ -80,7 +80,12 @@ class Plan:
     @property
     def branches(self) -> tuple[GroupMechanism, ...]:
         """What a release may run: the mechanism, or any of several where the data chooses."""
-        return (self.mechanism, *self.alternatives) if self.request.undecided else (self.mechanism,)
+        return (self.mechanism, *self.alternatives) if self.request.choice_epsilon else (self.mechanism,)
+
+    @property
+    def strategy(self) -> Strategy:
+        """The road that a release takes with its mechanism."""
+        return next(one for one in self.request.strategies if one in self.mechanism.strategies)
 
     @property
     def event(self) -> WholeEvent:
@@ -92,12 +97,12 @@ class Plan:
         if request.tree_error:
             sampled = ApproximateEvent(main, 0.0, request.tree_error)
             main = ProfileEvent(request.mechanism_epsilon, delta, delta, sampled)
-        pure = [request.choice_epsilon] if request.choice != "given" else []
+        pure = [request.choice_epsilon] if request.choice_epsilon else []
         pure += [1 / request.total_scale] if request.total_scale is not None else []
         pure += [request.bounds_epsilon / len(request.sized) for _ in request.sized]
         whole = ComposedEvent((main, *map(counter_event, pure))) if pure else main
         # What the plan states is proved as a whole, without the rounding of its parts.
-        return WholeEvent(whole, self.epsilon, delta if request.choice == "given" else max(delta, request.delta))
+        return WholeEvent(whole, self.epsilon, max(delta, request.delta) if request.choice_epsilon else delta)
 
     def with_epsilon(self, epsilon: float) -> Plan:
         """The plan for the same request with another epsilon.
@@ -117,7 +122,7 @@ class Plan:
     @property
     def value_names(self) -> list[str]:
         """The names of the columns with values in a release."""
-        counted = [] if self.request.keys_only else ["count"]
+        counted = ["count"] if self.mechanism.counted else []
         return [*counted, *(name for aggregate in self.request.aggregates for name in aggregate.names)]
 
     @property
@@ -338,11 +343,7 @@ def _request(asked: PlanOptions) -> Request:
     if shares:
         hint = f"the names are {', '.join(one.name for one in aggregates)}." if aggregates else "there are none."
         raise InvalidParameter("weights for aggregates of the plan", sorted(shares), hint)
-    choice = _choice(max_groups, asked["sparsity"], keys, asked["sketch"], asked["mechanism"])
-    # The counts of an election have Laplace noise, which suits no tree: `_with_quiet_trees`. But rounds know no low threshold.
-    settled = choice == "law" and any(aggregate.kind == "quantile" for aggregate in aggregates)
-    selection = "adaptive" if asked["low_threshold"] == 1 else "voting"
-    return Request(
+    request = Request(
         epsilon=asked["epsilon"],
         delta=asked["delta"],
         max_groups=max_groups,
@@ -353,7 +354,7 @@ def _request(asked: PlanOptions) -> Request:
         total=asked["total"],
         aggregates=tuple(aggregates),
         objective=asked["objective"],
-        mechanism=selection if settled else asked["mechanism"],
+        mechanism=asked["mechanism"],
         analysis=asked["analysis"],
         noise_std=asked["noise_std"],
         correlation=asked["correlation"],
@@ -361,8 +362,11 @@ def _request(asked: PlanOptions) -> Request:
         noise=asked["noise"],
         keys_only=asked["keys_only"],
         emphasis=asked["emphasis"],
-        choice="given" if settled else choice,
     )
+    if not (request.choice_epsilon and any(aggregate.kind == "quantile" for aggregate in aggregates)):
+        return request
+    # The counts of an election have Laplace noise, which suits no tree: `_with_quiet_trees`. But rounds know no low threshold.
+    return replace(request, mechanism="adaptive" if request.low_threshold == 1 else "voting")
 
 
 def _number_of_keys(keys: object, no_groups: bool) -> int | None:
@@ -379,12 +383,6 @@ def _number_of_keys(keys: object, no_groups: bool) -> int | None:
         hint = "dphist plan --keys counts those of a file or query; of a table, give their number."
         raise InvalidParameter("public keys as a list, a mapping or their number", type(keys).__name__, hint)
     return len(set(keys))
-
-
-def _choice(max_groups: object, sparsity: object, keys: object, sketch: object, mechanism: str) -> Choice:
-    """What a release is left to choose: how to select keys, if nothing at all is given."""
-    nothing = all(given is None for given in (max_groups, sparsity, keys, sketch))
-    return "law" if nothing and mechanism == "best" else "given"
 
 
 def _quantiles(
@@ -441,10 +439,39 @@ def _aggregate(
     return replace(plain, weight=shares.pop(plain.name, 1.0))
 
 
+def candidates(request: Request) -> tuple[list[GroupMechanism], list[Infeasible]]:
+    """Every calibrated mechanism for the request, and why the others are not among them."""
+    feasible: list[GroupMechanism] = []
+    infeasible: list[Infeasible] = []
+    offering = (one for one in GROUP_MECHANISMS if not one.strategies.isdisjoint(request.strategies))
+    for build in (build for one in offering for build in one.for_request(request)):
+        try:
+            mechanism = build()
+            _check_drawable(mechanism, request)
+        except Infeasible as problem:
+            infeasible.append(problem)
+            continue
+        if mechanism.delta(request.mechanism_epsilon) > request.mechanism_delta:  # only the forward map is trusted
+            raise AssertionError(f"{mechanism} misses its own target")
+        feasible.append(mechanism)
+    return feasible, infeasible
+
+
+def _check_drawable(mechanism: GroupMechanism, request: Request) -> None:
+    """Refuse, before anything is charged, noise on sums beyond what samplers draw."""
+    if not mechanism.counted:
+        return
+    try:
+        mechanism.noisy(request.measures)
+    except InvalidParameter:
+        hint = "raise epsilon, or lower --records or how far weights are apart."
+        raise Infeasible("noise on sums that can be drawn", "more", hint) from None
+
+
 def choose(request: Request) -> Plan:
     """The best candidate by the request's objective, and the others, best first."""
     feasible, infeasible = candidates(request)
-    if request.unbounded and feasible:  # the choice is made from the data, later
+    if request.bound is None and feasible:  # the choice is made from the data, later
         return Plan(request, feasible[0], tuple(feasible[1:]))
     eligible = _with_quiet_trees([mechanism for mechanism in feasible if _is_asked_for(mechanism, request)], request)
     if not eligible:

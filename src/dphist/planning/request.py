@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from functools import cached_property
+from typing import Final
 
 from dphist import checks
 from dphist.aggregates.base import Aggregate, merge
@@ -14,12 +15,9 @@ from dphist.errors import InvalidParameter
 from dphist.mechanisms.counts import EMPHASES, Emphasis
 from dphist.mechanisms.surcharge import LARGEST_EPSILON, TREE_DRAW_ERROR, error_of_draws, tree_surcharge
 from dphist.mechanisms.tuning import LARGEST_CAP, Tuning
-from dphist.planning.choices import MECHANISMS, NOISES, OBJECTIVES, Noise, Objective
+from dphist.planning.choices import MECHANISMS, NOISES, OBJECTIVES, Noise, Objective, Strategy
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import sparse_gaussian as gshm
-
-Choice = Literal["given", "law"]
-CHOICES: Final[tuple[Choice, ...]] = get_args(Choice)
 
 TOTAL_SHARE: Final = 0.05
 """The share of epsilon that a total number of units costs."""
@@ -35,12 +33,9 @@ _NOT_WITH_KEYS_ONLY: Final = ("max_groups", "sparsity", "keys", "sparse_keys", "
 _GIVE_BOUND = "add --max-groups (try 10): only with a bound can these be chosen."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Request:
     """A budget, what one unit can contribute, and how mechanisms are to be compared.
-
-    choice: what a release chooses from a noisy histogram of the number of groups per unit, for a share of epsilon: nothing
-    (``given``), or the way to select keys (``law``).
 
     keys_only: no counts and nothing else beside the keys; all of the budget goes to selecting them. emphasis: what gets more of
     the budget where keys are selected and counted.
@@ -62,7 +57,6 @@ class Request:
     correlation: float | None = None
     low_threshold: int = 1
     noise: Noise = "rounded"
-    choice: Choice = "given"
     keys_only: bool = False
     emphasis: Emphasis = "balanced"
 
@@ -80,14 +74,13 @@ class Request:
             if not isinstance(getattr(self, name), bool):
                 raise InvalidParameter(f"true or false as {name}", repr(getattr(self, name)))
         checks.check_choice("noise", self.noise, NOISES)
-        checks.check_choice("choice", self.choice, CHOICES)
         checks.check_choice("emphasis", self.emphasis, EMPHASES)
         self._check_keys_only()
         self._check_groups()
         self._check_choice()
         self._check_analysis()
         self._check_noise()
-        if self.unbounded and any(aggregate.kind == "distinct" for aggregate in self.aggregates):
+        if self.bound is None and any(aggregate.kind == "distinct" for aggregate in self.aggregates):
             hint = "add --max-groups (try 10), or a public list with --keys."
             raise InvalidParameter("a bound on how many groups one unit may be in, with --distinct", "none", hint)
         if len({aggregate.name for aggregate in self.aggregates}) < len(self.aggregates):
@@ -112,7 +105,7 @@ class Request:
     def _check_groups(self) -> None:
         if self.sketch is not None:
             self._check_sketch()
-        elif self.unbounded and self.choice == "given" and self.mechanism not in ("adaptive", "voting"):
+        elif not self.strategies:
             raise InvalidParameter(
                 f"a bound on how many groups one unit may be in for {self.mechanism}",
                 "none",
@@ -139,10 +132,8 @@ class Request:
 
     def _check_choice(self) -> None:
         """What the adaptive release and a choice from the data can do without."""
-        if self.mechanism == "adaptive" and not (self.unbounded and self.choice == "given"):
+        if self.mechanism == "adaptive" and self.bound is not None:
             raise InvalidParameter("no bound on groups with adaptive", "one", "it needs none: leave the bound out.")
-        if self.choice != "given" and (self.sparsity is not None or self.keys is not None or self.sketch is not None):
-            raise InvalidParameter("no sparsity, keys or sketch where keys are selected from the data", "one")
         fixed = [
             name
             for name, usual in (("noise_std", None), ("correlation", None), ("analysis", None), ("noise", "rounded"))
@@ -150,14 +141,12 @@ class Request:
         ]
         if self.low_threshold > 1 and not self.keys_only and self.mechanism == "adaptive":
             fixed.append("low_threshold")  # rounds know no such bound, an election does
-        if (self.choice != "given" or self.unbounded) and fixed:
+        if self.bound is None and fixed:
             names = ", ".join(fixed)
             raise InvalidParameter(f"a bound on how many groups one unit may be in, with {names}", "none", _GIVE_BOUND)
-        if self.emphasis != "balanced" and (self.keys_only or not self.unbounded):
+        if self.emphasis != "balanced" and (self.keys_only or self.bound is not None):
             hint = "it divides the budget where keys are selected and then counted."
             raise InvalidParameter("an emphasis only without a bound on groups, and with counts", self.emphasis, hint)
-        if self.choice == "law" and self.mechanism != "best":
-            raise InvalidParameter("best where the law is chosen from the data", self.mechanism)
 
     def _check_noise(self) -> None:
         if self.delta == 0 and (self.mechanism not in ("best", "laplace") or self.correlation is not None):
@@ -204,26 +193,35 @@ class Request:
         """
         return self.total and self.thresholded and self.sketch is None
 
+    @cached_property
+    def strategies(self) -> tuple[Strategy, ...]:
+        """The roads that a release may take; decided here alone. Among several the data chooses, for `choice_epsilon`."""
+        if self.sketch is not None:
+            return ("sketch",)
+        if self.bound is not None:
+            return ("one pass",) if self.thresholded else ("list",)
+        ways: dict[str, tuple[Strategy, ...]] = {
+            "best": ("rounds", "election"),
+            "adaptive": ("rounds",),
+            "voting": ("election",),
+        }
+        return ways.get(self.mechanism, ())
+
+    @property
+    def bound(self) -> int | None:
+        """The most groups of one unit: max_groups, or all there can be; None where nothing bounds them."""
+        given = (self.max_groups, self.sparsity, self.keys, self.sketch)
+        return next((value for value in given if value is not None), None)
+
     @property
     def groups_per_unit(self) -> int:
-        """The most groups of one unit: max_groups, or all there can be."""
-        given = (self.max_groups, self.sparsity, self.keys, self.sketch)
-        return next((value for value in given if value is not None), _TUNING.most_groups)
-
-    @property
-    def unbounded(self) -> bool:
-        """Whether nothing bounds the groups of a unit: the adaptive release, or a choice that is not made yet."""
-        return all(value is None for value in (self.max_groups, self.sparsity, self.keys, self.sketch))
-
-    @property
-    def undecided(self) -> bool:
-        """Whether a release has to choose between mechanisms first, from a noisy histogram of degrees."""
-        return self.choice != "given" and self.unbounded
+        """The most groups of one unit: their bound, or what rounds count a unit in."""
+        return _TUNING.most_groups if self.bound is None else self.bound
 
     @property
     def choice_epsilon(self) -> float:
-        """What the choice costs; 0 where there is none."""
-        return 0.0 if self.choice == "given" else min(_TUNING.choice_share * self.epsilon, LARGEST_EPSILON)
+        """What a choice between strategies costs, by a noisy histogram of how many groups units are in; 0 without a choice."""
+        return min(_TUNING.choice_share * self.epsilon, LARGEST_EPSILON) if len(self.strategies) > 1 else 0.0
 
     @property
     def bounded_groups(self) -> int | None:
@@ -257,7 +255,7 @@ class Request:
     def mechanism_epsilon(self) -> float:
         """What is left of epsilon for the groups: pure epsilons add up. Never more than what samplers are exact enough for."""
         left = self.epsilon if self.total_scale is None else math.nextafter(self.epsilon - 1 / self.total_scale, 0.0)
-        if self.choice != "given":
+        if self.choice_epsilon:
             left = math.nextafter(left - self.choice_epsilon, 0.0)
         if self.bounds_epsilon:
             left = math.nextafter(left - self.bounds_epsilon, 0.0)
@@ -272,14 +270,14 @@ class Request:
 
     def sampled_in_words(self, aggregate: Aggregate) -> str:
         """What is to be added to the estimand of an aggregate, where a unit does not take part in all of its groups."""
-        if not (self.unbounded and aggregate.probabilities):
+        if self.bound is not None or not aggregate.probabilities:
             return ""
         return "; a unit in more released groups than most others takes part in as many as these, drawn at random"
 
     @property
     def tree_draws(self) -> int:
         """How many draws of the trees of quantiles one unit can change: all of those in all of its groups."""
-        groups = LARGEST_CAP if self.unbounded else max(self.groups_per_unit, self.bounded_groups or 1)
+        groups = LARGEST_CAP if self.bound is None else max(self.bound, self.bounded_groups or 1)
         # With bounds that are not chosen yet, too: the shape of a tree does not depend on them.
         shape = Tree(0.0, 1.0)
         return groups * sum(shape.most_draws(len(one.probabilities)) for one in self.aggregates if one.probabilities)
@@ -309,7 +307,7 @@ class Request:
         """The budget of the aggregates relative to the count's."""
         return sum(measure.weight for measure in self.measures)
 
-    @property
+    @cached_property
     def measures(self) -> tuple[Measure, ...]:
         """What engines add up for the aggregates."""
         return merge(self.aggregates)

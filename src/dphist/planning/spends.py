@@ -89,7 +89,7 @@ def spend_of_plan(plan: Plan, unit: Unit) -> Spend:
         "max_groups": request.max_groups,
         "guarantee": guarantee(request, plan.mechanism, unit),
     }
-    return Spend("select" if request.keys_only else "release", unit, plan, facts)
+    return Spend("release" if plan.mechanism.counted else "select", unit, plan, facts)
 
 
 def spend_of_mechanism(
@@ -120,7 +120,7 @@ def advise(plan: Payable, fits: Fits) -> Iterator[str]:
         yield f"with the same delta, not even a {SMALLEST_SHARE}th of epsilon fits"
     if isinstance(plan, Plan):
         if (name := _cheaper(plan)) is not None:
-            other = choose(replace(plan.request, choice="given", mechanism=name))
+            other = choose(replace(plan.request, mechanism=name))
             if fits(other.event):
                 yield f"with --mechanism {name} it fits as it is"
         if (groups := _most_groups(plan, fits)) is not None:
@@ -152,7 +152,7 @@ def _largest_epsilon(plan: Payable, fits: Fits) -> float | None:
 def _cheaper(plan: Plan) -> str | None:
     """Laplace noise adds up badly. Without a choice its branches are not paid for; on a public list there is another noise."""
     request = plan.request
-    if request.choice == "law":
+    if request.choice_epsilon:
         return "adaptive"
     if not request.thresholded and plan.mechanism.splits_epsilon and request.delta > 0:
         return "sparse-gaussian"

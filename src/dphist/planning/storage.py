@@ -108,7 +108,7 @@ def check(request: Request, mechanism: GroupMechanism, source: str) -> None:
 
 def check_branches(request: Request, mechanisms: tuple[GroupMechanism, ...], source: str) -> None:
     """Refuse a plan of which a release may choose a mechanism that is not paid for, or one that compares with such."""
-    used = mechanisms if request.undecided else mechanisms[:1]
+    used = mechanisms if request.choice_epsilon else mechanisms[:1]
     for mechanism in used:
         check(request, mechanism, source)
     if not all(

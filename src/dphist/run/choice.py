@@ -63,7 +63,7 @@ def best_balance(branches: Sequence[M], degrees: Floats) -> M:
 
 def decide(plan: Plan, pairs: Pairs) -> Plan:
     """The plan with the mechanism that the noisy histogram of degrees speaks for; unchanged if there is nothing to choose."""
-    if not plan.request.undecided:
+    if not plan.request.choice_epsilon:
         return plan
     degrees = noisy_degrees(pairs.degree_histogram(DEGREE_EDGES), plan.request.choice_epsilon)
     choose = most_releases if plan.request.emphasis == "groups" else best_balance

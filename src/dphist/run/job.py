@@ -8,28 +8,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
-import numpy as np
 import pyarrow as pa
 
 from dphist.columns import Unit, parts_of, unit_in_words, unit_of
 from dphist.engines import engine_for, files_of
 from dphist.engines.base import (
     NOISING,
-    ROUNDS,
-    SELECTING,
-    Arrays,
     Engine,
     Groups,
     Layout,
-    Pairs,
     Progress,
     Records,
-    Rows,
     StoredTable,
     silent,
 )
 from dphist.engines.groups import local_groups
-from dphist.engines.histogram import ContributionBounds, Histogram
+from dphist.engines.histogram import Histogram
 from dphist.engines.query import EVERYBODY, ONE_GROUP, EngineOptions, GroupByQuery, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
 from dphist.ledger.charge import charging
@@ -45,14 +39,11 @@ from dphist.planning.options import (
     spelled_out,
 )
 from dphist.planning.spends import Spend, spend_of_plan
-from dphist.run.choice import decide
-from dphist.run.counting import Trees, count
-from dphist.run.estimates import estimated_columns
 from dphist.run.public_keys import public_keys
 from dphist.run.release import Release, Selection
-from dphist.run.select import select_keys
 from dphist.run.sizing import settle_bounds
-from dphist.run.table import check_form, check_names, keys_alone, layout_of, noise_groups, published
+from dphist.run.strategies import strategy_of
+from dphist.run.table import check_form, check_names, layout_of, noise_groups
 from dphist.run.totals import estimated, noisy_units, published_values
 from dphist.run.withheld import account_for
 
@@ -109,17 +100,12 @@ class Work:
     diagnose: Diagnose | None = None
 
     def release(self, records: Records) -> Release:
-        """One pass over the records; or several over their pairs, for a choice from the data and for rounds."""
+        """By the road of the plan, once the bounds are chosen that it leaves to the data."""
         request = self.plan.request
         if any(aggregate.open for aggregate in request.aggregates):
             plan, records, bounds = settle_bounds(self.plan, records)
             return replace(replace(self, plan=plan).release(records), bounds=bounds)
-        if request.sketch is not None:
-            return self.from_groups(records.sketch(request.sketch))
-        if not request.unbounded:
-            return self.from_groups(records.groups(bounds_of(self.plan)))
-        with records.pairs() as pairs:
-            return replace(self, plan=decide(self.plan, pairs)).from_rounds(pairs)
+        return strategy_of(self.plan).run(records, self)
 
     def from_groups(self, groups: Groups) -> Release:
         """Noise and threshold on groups, if there is evidence that they are bounded as the plan's guarantee assumes."""
@@ -132,38 +118,11 @@ class Work:
             groups = groups.less_next_largest(mechanism.sparsity)
         shared = mechanism.draw_shared()
         function = noise_groups(self.plan, self.selection.intervals, shared)
-        table = groups.publish(function, self._layout())
+        table = groups.publish(function, self.layout)
         request = self.plan.request
         if request.other:
-            return self._released(table, groups.coverage(table))
-        return self._released(table, (groups.total_units(),) if request.total else ())
-
-    def from_rounds(self, pairs: Pairs) -> Release:
-        """Select; then count and estimate, unless keys alone are asked for."""
-        mechanism, measures = self.plan.mechanism, self.plan.measures
-        if self.diagnose is not None:
-            self.diagnose({"non-empty groups": pairs.non_empty_groups()})
-        self.tell(ROUNDS if mechanism.counted else SELECTING)
-        selected, pairs_of_units = select_keys(mechanism, pairs)
-        noise, tuning = mechanism.counts, mechanism.tuning
-        if noise is None:
-            return self._released(selected.publish(keys_alone, self._layout()))
-        level, probabilities = self.selection.intervals, self.plan.request.probabilities
-        trees = Trees(probabilities, level) if probabilities else None
-        counted, counting = count(noise, tuning, pairs_of_units, selected, measures, trees)
-        names = [noisy.name for noisy in measures if noisy.measure.kind != "bins"]
-        aggregates = self.plan.request.aggregates
-
-        def estimate_groups(groups: Arrays) -> Rows:
-            quantiles = {} if trees is None else trees.read(groups)
-            noisy = counting.noisy_counts(names, groups)
-            columns = estimated_columns(noise, aggregates, measures, noisy, tuning, quantiles)
-            return Rows(np.arange(len(columns[0].values)), published(columns, mechanism, level))
-
-        table = counted.publish(estimate_groups, self._layout(), together=True)
-        if self.plan.request.other:  # the groups that were counted are those of the table
-            return self._released(table, pairs_of_units.coverage(counted))
-        return self._released(table, (pairs.total_units(),) if self.plan.request.total else ())
+            return self.published(table, groups.coverage(table))
+        return self.published(table, (groups.total_units(),) if request.total else ())
 
     def _require_bounds(self, groups: Groups) -> None:
         request = self.plan.request
@@ -174,12 +133,14 @@ class Work:
         if not request.thresholded and groups.number() != request.keys:
             raise InvalidParameter(f"the counts of all {request.keys} listed groups", "another number of them")
 
-    def _layout(self) -> Layout:
+    @property
+    def layout(self) -> Layout:
+        """The published table."""
         chosen = self.selection
         layout = layout_of(self.plan, level=chosen.intervals, integers=chosen.integers, order=chosen.order)
         return layout if chosen.by else replace(layout, keys=False)
 
-    def _released(self, table: pa.Table | StoredTable, units: Sequence[int] = ()) -> Release:
+    def published(self, table: pa.Table | StoredTable, units: Sequence[int] = ()) -> Release:
         """With the numbers of units that the plan pays for: none, all, or those in some and in no released group."""
         request, totals = self.plan.request, None
         if request.total:
@@ -193,11 +154,6 @@ class Work:
 def privatise(histogram: Histogram, plan: Plan, selection: Selection) -> Release:
     """Draw the noise of a plan on a bounded histogram that somebody else counted."""
     return Work(plan, selection).from_groups(local_groups(histogram))
-
-
-def bounds_of(plan: Plan) -> ContributionBounds:
-    """How much one unit may contribute: what the plan's guarantee assumes."""
-    return ContributionBounds(max_groups=plan.request.groups_per_unit)
 
 
 def prepare(
@@ -222,7 +178,7 @@ def prepare(
     selection = Selection(unit_of(asked["unit"]), names, asked["where"], *names_and_form)
     listed = _listed(keys, [parse_key(name).name for name in names])
     settled = _plan(plan, budget, None if listed is None else listed.num_rows)
-    if settled.request.keys_only:
+    if not settled.mechanism.counted:
         raise InvalidParameter("a plan with counts", "one of keys alone", "dphist select runs it.")
     inputs = files_of(source, plan, keys if isinstance(keys, str | Path) else None)
     return _job(source, settled, selection, listed, choose_engine(source, engine, settings), inputs)
@@ -261,7 +217,7 @@ def prepare_selection(
     budget: dict[str, Any] = {name: value for name, value in options.items() if name in declarations(SelectBudget)}
     selection = Selection(unit_of(asked["unit"]), _names(asked["by"]), asked["where"], asked["null_keys"], "key")
     settled = _plan(plan, budget if plan is not None else {**budget, "keys_only": True}, None)
-    if not settled.request.keys_only:
+    if settled.mechanism.counted:
         raise InvalidParameter("a plan of keys alone", "one with counts", "dphist plan --keys-only saves one.")
     return _job(source, settled, selection, None, choose_engine(source, engine, settings), files_of(source, plan))
 

@@ -25,10 +25,10 @@ from dphist.files.stored import validate
 from dphist.ledger.charge import Receipt
 from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Mechanism, Ranked
 from dphist.planning import Plan, storage
-from dphist.planning.counted import estimand, left_out, left_out_of_list, left_out_of_rounds, what_was_done
-from dphist.planning.describe import guarantee, rates, stream_guarantee
+from dphist.planning.describe import guarantee, in_some_groups, rates, stream_guarantee
 from dphist.planning.top_k import TopKPlan
 from dphist.run.chosen_bounds import ChosenBounds
+from dphist.run.strategies import strategy_of
 from dphist.run.totals import Estimate
 from dphist.run.withheld import Withheld, in_words
 from dphist.version import __version__
@@ -200,12 +200,12 @@ class ReleaseRecord(Record):
     @property
     def estimand(self) -> str:
         """What a count estimates."""
-        return estimand(self.plan)
+        return strategy_of(self.plan).estimand
 
     @property
     def summary(self) -> str:
         """What was done."""
-        return what_was_done(self.plan)
+        return strategy_of(self.plan).what_was_done
 
     @property
     def aggregates(self) -> list[dict[str, Any]]:
@@ -223,7 +223,7 @@ class ReleaseRecord(Record):
     @property
     def left_out(self) -> str:
         """Which units counts leave out; nothing where all units of a group are counted."""
-        return left_out(self.plan)
+        return strategy_of(self.plan).left_out
 
     @property
     def without_value(self) -> list[str]:
@@ -243,7 +243,7 @@ class ReleaseRecord(Record):
     @property
     def expected(self) -> dict[str, Any]:
         """What a selection is expected to lose."""
-        return rates(self.plan.mechanism) if self.plan.request.keys_only else {}
+        return rates(self.plan.mechanism) if not self.plan.mechanism.counted else {}
 
     def to_data(self) -> dict[str, Any]:
         """Fields and claims, in the order of a file."""
@@ -293,7 +293,8 @@ class TopKRecord(Record):
     @property
     def left_out(self) -> str:
         """Which units counts leave out; nothing where all units of a group are counted."""
-        return left_out_of_list(self.plan)
+        most = self.plan.max_groups
+        return "" if most is None or self.mechanism.noise_std is None else f"A count is of {in_some_groups(most)}."
 
 
 class StreamRecord(Record):
@@ -349,7 +350,7 @@ class StreamRecord(Record):
     @property
     def left_out(self) -> str:
         """Which units counts leave out; nothing where all units of a group are counted."""
-        return left_out_of_rounds(self.mechanism)
+        return f"A count adds up the rounds, each of {in_some_groups(self.mechanism.max_groups)}."
 
 
 class AnswerRecord(Record):

@@ -59,7 +59,7 @@ def check_names(by: Sequence[str], plan: Plan, level: float | None) -> None:
 
 def check_form(plan: Plan, order: Order, level: float | None, integers: bool) -> None:
     """Keys alone are in their own order, and have nothing to round or to bound."""
-    if plan.request.keys_only and (order != "key" or level is not None or integers):
+    if not plan.mechanism.counted and (order != "key" or level is not None or integers):
         raise InvalidParameter("keys alone, in the order of keys", "another order, intervals or integers")
 
 

@@ -246,12 +246,12 @@ _COLOURS: Final = 6
 """A reader can tell so many lines apart."""
 
 
-def chances(mechanism: GroupMechanism, *, keys_only: bool) -> Chart | None:
+def chances(mechanism: GroupMechanism) -> Chart | None:
     """The probability of a release by the size of a group; of keys alone, up to sizes of which hardly any is lost."""
     if mechanism.threshold is None:
         return None
     marks = [mechanism.count_released_with(p) for p in (0.5, 0.95)]
-    if keys_only:
+    if not mechanism.counted:
         sizes = _sizes(4 * marks[0], 31)  # each of them is an integral
         points = [(x, 1 - mechanism.share_lost(x)) for x in marks]
         heights = np.array([1 - mechanism.share_lost(x) for x in sizes])

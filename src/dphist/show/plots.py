@@ -113,7 +113,7 @@ def draw_lines(axes: Axes, curves: Sequence[tuple[str, Sequence[float], Sequence
 
 def plot_plan(plan: Plan, path: str | Path, *, overwrite: bool = False) -> None:
     """Threshold against noise for every candidate, with a mark where the plan lies."""
-    if plan.request.choice != "given" or plan.request.unbounded:
+    if plan.request.bound is None:
         _plot_choice(plan, path, overwrite=overwrite)
         return
     figure, axes = new_figure()

@@ -16,10 +16,10 @@ import pyarrow as pa
 from dphist.columns import Unit, not_protected, one_of, unit_in_words
 from dphist.mechanisms import GroupMechanism
 from dphist.planning import Plan
-from dphist.planning.counted import left_out
 from dphist.planning.describe import compared, facts, rates_in_words, standard_error_in_words, title
 from dphist.planning.plan import STD_ERROR
 from dphist.run.record import AnswerRecord, Record, ReleaseRecord, StreamRecord, TopKRecord
+from dphist.run.strategies import strategy_of
 from dphist.run.totals import Estimate
 from dphist.show.charts import Chart, chances, chart, histogram, over_rounds
 from dphist.show.table import Table, numbers, sized, table_of
@@ -173,7 +173,7 @@ _HEAD = ("mechanism", "noise std", "threshold", "95 % released at", "against the
 def content_of(table: pa.Table, record: ReleaseRecord) -> Content:
     """The report of a release."""
     plan, by, level = record.plan, record.by, record.intervals
-    what = "Keys" if plan.request.keys_only else "Counts"
+    what = "Counts" if plan.mechanism.counted else "Keys"
     note = standard_error_in_words(plan.mechanism) if level is None else f"With {percent(level)} % intervals."
     return _content(
         record,
@@ -182,11 +182,11 @@ def content_of(table: pa.Table, record: ReleaseRecord) -> Content:
         [_counted(table, record), _sure(table, plan, level), _missing(record)],
         title=f"Private {what.lower()}{_by_words(by)}",
         table=table_of(table, by, plan.value_names, level),
-        table_note="Keys alone, in their order." if plan.request.keys_only else note,
+        table_note=note if plan.mechanism.counted else "Keys alone, in their order.",
         reading=_reading(record),
         charts=lambda: [chart(table, by, level)],
         appendix=lambda: _appendix(table, record),
-        curve=lambda: chances(plan.mechanism, keys_only=plan.request.keys_only) if by else None,
+        curve=lambda: chances(plan.mechanism) if by else None,
         seen=_seen(record) if by else [],
         share=_share(record),
     )
@@ -234,19 +234,19 @@ def _counted(table: pa.Table, record: ReleaseRecord) -> str:
     if not record.by:
         return f"How many {units} there are, all units together; units, not rows."
     shown = _groups_shown(table.num_rows)
-    if record.plan.request.keys_only:
+    if not record.plan.mechanism.counted:
         return f"Which {' and '.join(record.by)} have enough {units}; nothing was counted. {shown}."
     return f"{_counted_in_words(record.unit, record.by)} {shown}."
 
 
 def _sure(table: pa.Table, plan: Plan, level: float | None) -> str:
-    if plan.request.keys_only:
+    if not plan.mechanism.counted:
         return f"{capital(dict(rates_in_words(plan.mechanism))['spurious'])}."
     if level is not None:
         covers = "covers what would stand there without noise"
         if plan.mechanism.in_rounds:
             covers = "is made to cover the true value, noise and estimates included,"
-        missing = " Whom a count leaves out is in none of them." if left_out(plan) else ""
+        missing = " Whom a count leaves out is in none of them." if strategy_of(plan).left_out else ""
         return f"Each interval {covers} with {percent(level)} % probability.{missing}"
     typical = ""
     if table.num_rows:
@@ -262,7 +262,7 @@ def _missing(record: ReleaseRecord) -> str:
     elif record.by:
         half, most = _sizes(mechanism)
         alone = " that are in no other" if mechanism.in_rounds else ""
-        size = f" ({mechanism.size_in_words})" if record.plan.request.keys_only else ""
+        size = "" if record.plan.mechanism.counted else " ({mechanism.size_in_words})"
         words = (
             f"Small groups: one of {half} units{alone} is shown with 50 % probability, one of {most} with 95 %{size}."
         )
@@ -305,7 +305,7 @@ def _seen(record: ReleaseRecord) -> list[str]:
         return [*words, "All groups of the public list are released."]
     half, most = _sizes(mechanism)
     last = f"A group is released with 50 % probability if it has {half} units, with 95 % if it has {most}."
-    if plan.request.keys_only:
+    if not plan.mechanism.counted:
         last = f"Of groups of {half} units 50 % are released, of {most} units 95 % ({mechanism.size_in_words})."
     elif mechanism.in_rounds:
         last = (
@@ -316,7 +316,7 @@ def _seen(record: ReleaseRecord) -> list[str]:
 
 
 def _reading(record: ReleaseRecord) -> list[str]:
-    if record.plan.request.keys_only:
+    if not record.plan.mechanism.counted:
         return [f"{capital(record.estimand)}."]
     words = [f"A count estimates {record.estimand}."]
     words += [f"{one['name']} estimates {one['estimand']}." for one in record.aggregates]
@@ -335,7 +335,7 @@ def _appendix(table: pa.Table, record: ReleaseRecord) -> list[Appendix]:
         Appendix("The plan", [fact for fact in sentences if fact[0] not in elsewhere]),
         Appendix("What the alternatives would have cost", rows=[_HEAD, *(row[:3] + row[4:] for row in rows)]),
     ]
-    if plan.request.keys_only or table.num_rows < 2:
+    if not plan.mechanism.counted or table.num_rows < 2:
         return found
     return [*found, Appendix("All released counts", picture=histogram(numbers(table, "count")))]
 

@@ -190,7 +190,7 @@ def table_text(
     if groups == 0:
         return "\n".join(["No group was released: none was large enough.", *in_all])
     more = _more(groups - first.num_rows)
-    if plan.request.keys_only:
+    if not plan.mechanism.counted:
         return grid(_keys(first, first.column_names), screen, more)
     keys = first.column_names[: first.column_names.index("count")]
     other = None if totals is None or totals.other is None else with_error(totals.other.value, totals.other.std_error)

@@ -20,9 +20,9 @@ from dphist.engines.source import Files
 from dphist.errors import BudgetExceeded, DphistError, InvalidParameter
 from dphist.ledger.charge import UNPUBLISHED, Charge, open_charge, telling
 from dphist.run.answer import Answer
-from dphist.run.explain import explain
 from dphist.run.job import Job
 from dphist.run.release import Release
+from dphist.run.strategies import explain
 from dphist.sql.expressions import in_statement
 from dphist.sql.names import Table
 from dphist.sql.options import in_words_of_sql

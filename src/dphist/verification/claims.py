@@ -166,7 +166,7 @@ def _check_claims(record: ReleaseRecord, metadata: dict[str, Any]) -> Findings:
     detail = f"delta({plan.request.mechanism_epsilon:g}) = {plan.delta:.4g} <= {plan.request.delta:g}, computed anew"
     checks = [Check("guarantee", True, detail), *compare(metadata, again.to_data())]
     return Findings(
-        checks, lambda: spend_of_plan(_as_charged(plan), record.unit), same_words=plan.request.choice == "given"
+        checks, lambda: spend_of_plan(_as_charged(plan), record.unit), same_words=not plan.request.choice_epsilon
     )
 
 
@@ -199,7 +199,7 @@ def _bounds_of(record: ReleaseRecord) -> tuple[ChosenBounds, ...]:
 
 def _as_charged(plan: Plan) -> Plan:
     """The plan before the data chose among its mechanisms: all of them were paid for."""
-    if plan.request.choice == "given" or plan.mechanism.in_rounds:
+    if not plan.request.choice_epsilon or plan.mechanism.in_rounds:
         return plan
     return Plan(replace(plan.request, max_groups=None), plan.mechanism, plan.alternatives)
 

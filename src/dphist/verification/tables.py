@@ -82,7 +82,7 @@ def check_table(stored: Stored, table: pa.Table, record: ReleaseRecord) -> Itera
         yield Check("nulls", none, "no key is null" if none else "a key is null, where such records were dropped")
     if stored.is_typed:
         yield _check_types(table, keys, record)
-    if plan.request.keys_only:
+    if not plan.mechanism.counted:
         yield _check_order(stored, table, np.zeros(0), keys, record)
         return
     counts = _numbers(table, "count")
