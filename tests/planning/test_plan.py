@@ -358,7 +358,7 @@ def test_a_plan_that_was_changed_is_refused(tmp_path: Path, where: tuple[Any, ..
         ({"sparsity": 40}, ("mechanism", "sparsity"), 39),
         ({"sparsity": 40}, ("mechanism", "max_groups"), 10),
         ({"keys": 40, "max_groups": 4}, ("mechanism", "groups"), 41),
-        ({"keys": 40, "max_groups": 4}, ("request", "sparse_keys"), True),
+        ({"keys": 40, "max_groups": 4}, ("request", "sparse"), True),
         ({"max_groups": 4, "mechanism": "laplace", "rows": 2}, ("mechanism", "sums_epsilon"), 0.0),
         ({"max_groups": 4, "mechanism": "laplace"}, ("mechanism", "scale"), 3.0),
         ({"max_groups": 4, "noise": "discrete"}, ("mechanism", "noise_std"), 3.0),
@@ -413,7 +413,7 @@ def made_for(**options: Any) -> GroupMechanism:
 
 ROWS = (Aggregate("rows", None, 0.0, 3.0),)
 MISFITS: dict[str, tuple[dict[str, Any], Callable[[], GroupMechanism], str]] = {
-    "no threshold": ({"keys": 20, "sparse_keys": True}, lambda: made_for(keys=20), "a threshold is missing"),
+    "no threshold": ({"keys": 20, "sparse": True}, lambda: made_for(keys=20), "a threshold is missing"),
     "another threshold": (
         {"keys": 20}, lambda: made_for(keys=20, sparse=True, mechanism="sparse-gaussian"), "does not ask for",
     ),
@@ -423,7 +423,7 @@ MISFITS: dict[str, tuple[dict[str, Any], Callable[[], GroupMechanism], str]] = {
         {"sparsity": 30}, lambda: made_for(sparsity=40, mechanism="correlated-gaussian"), "sparsity bound differs",
     ),
     "another list": (
-        {"keys": 30, "sparse_keys": True},
+        {"keys": 30, "sparse": True},
         lambda: made_for(keys=40, sparse=True, mechanism="correlated-gaussian"),
         "number of public keys differs",
     ),

@@ -188,7 +188,7 @@ def test_saved_plans_may_have_no_delta_where_nothing_needs_one(tmp_path: Path) -
     data = json.loads(path.read_text())
     for change, told in (
         ({"keys": None}, "delta in"),
-        ({"sparse_keys": True}, "delta in"),
+        ({"sparse": True}, "delta in"),
         ({"keys": None, "max_groups": None, "choice": "law"}, "delta in"),
         ({"mechanism": "sparse-gaussian"}, "delta > 0 for Gaussian noise"),
         ({"epsilon": 0.999}, "exceeds 0"),

@@ -19,7 +19,7 @@ from command_line import dphist
 from dphist.aggregates.measures import says_nothing
 from dphist.files.digests import seal, table_digest
 from dphist.files.formats import METADATA_KEY
-from dphist.planning.sizes import PRECISE, units_for
+from dphist.planning.describe import PRECISE, units_for
 from dphist.run.release import Release
 from example_numbers import some
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Unpack
 
@@ -46,7 +47,7 @@ NOISY: Final = "_noisy"
 _LITTLE_MORE: Final = 1.1
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """A request, the mechanism chosen for it, and the alternatives. Holds everything a release needs; immutable.
 
@@ -67,27 +68,27 @@ class Plan:
         """The epsilon of the guarantee."""
         return self.request.epsilon
 
-    @property
+    @cached_property
     def delta(self) -> float:
         """The delta actually achieved, at most the one asked for."""
         return stated_delta(self.request, self.mechanism)
 
-    @property
+    @cached_property
     def measures(self) -> tuple[NoisyMeasure, ...]:
         """Every measure of its aggregates with its noise."""
         return self.mechanism.noisy(self.request.measures)
 
-    @property
+    @cached_property
     def branches(self) -> tuple[GroupMechanism, ...]:
         """What a release may run: the mechanism, or any of several where the data chooses."""
         return (self.mechanism, *self.alternatives) if self.request.choice_epsilon else (self.mechanism,)
 
-    @property
+    @cached_property
     def strategy(self) -> Strategy:
         """The road that a release takes with its mechanism."""
         return next(one for one in self.request.strategies if one in self.mechanism.strategies)
 
-    @property
+    @cached_property
     def event(self) -> WholeEvent:
         """What a release spends. Where the data chooses the mechanism, every branch is paid for, and the choice too."""
         request = self.request
@@ -119,13 +120,13 @@ class Plan:
         """
         return choose(replace(self.request, epsilon=epsilon))
 
-    @property
+    @cached_property
     def value_names(self) -> list[str]:
         """The names of the columns with values in a release."""
         counted = ["count"] if self.mechanism.counted else []
         return [*counted, *(name for aggregate in self.request.aggregates for name in aggregate.names)]
 
-    @property
+    @cached_property
     def limited_names(self) -> dict[str, Aggregate]:
         """Of these columns those whose values lie inside public bounds: what is lost in noise there is withheld."""
         return {name: one for one in self.request.aggregates if one.span is not None for name in one.names}
@@ -320,7 +321,7 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
 
 def _request(asked: PlanOptions) -> Request:
     shares = dict(asked["weights"] or {})
-    rows, max_groups, keys = asked["rows"], asked["max_groups"], _number_of_keys(asked["keys"], asked["no_groups"])
+    rows, keys = asked["rows"], _number_of_keys(asked["keys"], asked["no_groups"])
     if rows is not None and rows != "auto":
         checks.check_whole("rows", rows, hint="the most records of one unit in a group that count.")
     records = 1 if asked["records"] is None else asked["records"]
@@ -343,26 +344,8 @@ def _request(asked: PlanOptions) -> Request:
     if shares:
         hint = f"the names are {', '.join(one.name for one in aggregates)}." if aggregates else "there are none."
         raise InvalidParameter("weights for aggregates of the plan", sorted(shares), hint)
-    request = Request(
-        epsilon=asked["epsilon"],
-        delta=asked["delta"],
-        max_groups=max_groups,
-        sparsity=asked["sparsity"],
-        keys=keys,
-        sparse_keys=asked["sparse"],
-        sketch=asked["sketch"],
-        total=asked["total"],
-        aggregates=tuple(aggregates),
-        objective=asked["objective"],
-        mechanism=asked["mechanism"],
-        analysis=asked["analysis"],
-        noise_std=asked["noise_std"],
-        correlation=asked["correlation"],
-        low_threshold=asked["low_threshold"],
-        noise=asked["noise"],
-        keys_only=asked["keys_only"],
-        emphasis=asked["emphasis"],
-    )
+    told: dict[str, Any] = {name: value for name, value in asked.items() if name in Request.__dataclass_fields__}
+    request = Request(**{**told, "keys": keys, "aggregates": tuple(aggregates)})
     if not (request.choice_epsilon and any(aggregate.kind == "quantile" for aggregate in aggregates)):
         return request
     # The counts of an election have Laplace noise, which suits no tree: `_with_quiet_trees`. But rounds know no low threshold.

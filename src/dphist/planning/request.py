@@ -29,7 +29,7 @@ MOST_QUANTILES: Final = 16
 """Of all columns together."""
 
 _TUNING: Final = Tuning()
-_NOT_WITH_KEYS_ONLY: Final = ("max_groups", "sparsity", "keys", "sparse_keys", "sketch", "total", "aggregates")
+_NOT_WITH_KEYS_ONLY: Final = ("max_groups", "sparsity", "keys", "sparse", "sketch", "total", "aggregates")
 _GIVE_BOUND = "add --max-groups (try 10): only with a bound can these be chosen."
 
 
@@ -46,7 +46,7 @@ class Request:
     max_groups: int | None = None
     sparsity: int | None = None
     keys: int | None = None
-    sparse_keys: bool = False
+    sparse: bool = False
     sketch: int | None = None
     total: bool = False
     aggregates: tuple[Aggregate, ...] = ()
@@ -61,7 +61,7 @@ class Request:
     emphasis: Emphasis = "balanced"
 
     def __post_init__(self) -> None:
-        dense = self.keys is not None and not self.sparse_keys
+        dense = self.keys is not None and not self.sparse
         checks.check_budget(self.epsilon, self.delta, pure=dense and self.sketch is None)
         checks.check_choice("objective", self.objective, OBJECTIVES)
         checks.check_choice("mechanism", self.mechanism, MECHANISMS)
@@ -70,7 +70,7 @@ class Request:
             if (value := getattr(self, name)) is not None:
                 checks.check_whole(name, value, hint="" if name == "keys" else "leave it out if you know no bound.")
         check_noise(self.noise_std, self.correlation)
-        for name in ("sparse_keys", "total", "keys_only"):
+        for name in ("sparse", "total", "keys_only"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidParameter(f"true or false as {name}", repr(getattr(self, name)))
         checks.check_choice("noise", self.noise, NOISES)
@@ -113,7 +113,7 @@ class Request:
             )
         if self.sparsity is not None and self.keys is not None:
             raise InvalidParameter("sparsity or keys", "both", "a public list of keys already bounds the groups.")
-        if self.sparse_keys and self.keys is None:
+        if self.sparse and self.keys is None:
             raise InvalidParameter("keys together with --sparse", "none", "add --keys with a public list of groups.")
         bound = self.sparsity if self.sparsity is not None else self.keys
         name = "sparsity" if self.sparsity is not None else "number of keys"
@@ -151,7 +151,7 @@ class Request:
     def _check_noise(self) -> None:
         if self.delta == 0 and (self.mechanism not in ("best", "laplace") or self.correlation is not None):
             raise InvalidParameter("delta > 0 for Gaussian noise", 0, "try 1e-8, or Laplace noise, which needs none.")
-        listed = self.keys is not None and self.sparse_keys
+        listed = self.keys is not None and self.sparse
         if self.noise == "discrete" and (self.aggregates or listed or self.analysis is not None):
             raise InvalidParameter(
                 "discrete noise on counts alone, of unknown groups or of all listed ones",
@@ -180,12 +180,12 @@ class Request:
         if self.mechanism not in ("best", owner):
             raise InvalidParameter(f"an analysis of {self.mechanism}", repr(self.analysis), f"it belongs to {owner}.")
 
-    @property
+    @cached_property
     def thresholded(self) -> bool:
         """Whether groups are hidden below a threshold: always, but for a dense public list of keys."""
-        return self.keys is None or self.sparse_keys
+        return self.keys is None or self.sparse
 
-    @property
+    @cached_property
     def other(self) -> bool:
         """Whether a total is measured as two numbers, of units in some released group and in none.
 
@@ -207,51 +207,51 @@ class Request:
         }
         return ways.get(self.mechanism, ())
 
-    @property
+    @cached_property
     def bound(self) -> int | None:
         """The most groups of one unit: max_groups, or all there can be; None where nothing bounds them."""
         given = (self.max_groups, self.sparsity, self.keys, self.sketch)
         return next((value for value in given if value is not None), None)
 
-    @property
+    @cached_property
     def groups_per_unit(self) -> int:
         """The most groups of one unit: their bound, or what rounds count a unit in."""
         return _TUNING.most_groups if self.bound is None else self.bound
 
-    @property
+    @cached_property
     def choice_epsilon(self) -> float:
         """What a choice between strategies costs, by a noisy histogram of how many groups units are in; 0 without a choice."""
         return min(_TUNING.choice_share * self.epsilon, LARGEST_EPSILON) if len(self.strategies) > 1 else 0.0
 
-    @property
+    @cached_property
     def bounded_groups(self) -> int | None:
         """The public bound on the non-empty groups that correlated noise uses, if there is one."""
         return next((value for value in (self.sparsity, self.sketch, self.keys) if value is not None), None)
 
-    @property
+    @cached_property
     def total_scale(self) -> float | None:
         """The scale of the Laplace noise on numbers of units: it is paid for with `TOTAL_SHARE` of epsilon, once.
 
-        Two numbers cost as much as one, by the theorem of `publish.totals.noisy_units`.
+        Two numbers cost as much as one, by the theorem of `run.totals.noisy_units`.
         """
         return 1 / min(TOTAL_SHARE * self.epsilon, LARGEST_EPSILON) * (1 + 1e-12) if self.total else None
 
-    @property
+    @cached_property
     def sized(self) -> tuple[Aggregate, ...]:
         """The aggregates whose bounds a release chooses, one for each histogram that they are chosen from."""
         return tuple({one.source: one for one in self.aggregates if one.chosen != "given"}.values())
 
-    @property
+    @cached_property
     def bounds_epsilon(self) -> float:
         """What choosing bounds costs; 0 where all are given."""
         return min(BOUNDS_SHARE * self.epsilon, LARGEST_EPSILON) if self.sized else 0.0
 
-    @property
+    @cached_property
     def bounds_scale(self) -> float:
         """The scale of the Laplace noise on the histogram of each of them: they share the epsilon. Rounded up."""
         return len(self.sized) / self.bounds_epsilon * (1 + 1e-12)
 
-    @property
+    @cached_property
     def mechanism_epsilon(self) -> float:
         """What is left of epsilon for the groups: pure epsilons add up. Never more than what samplers are exact enough for."""
         left = self.epsilon if self.total_scale is None else math.nextafter(self.epsilon - 1 / self.total_scale, 0.0)
@@ -261,7 +261,7 @@ class Request:
             left = math.nextafter(left - self.bounds_epsilon, 0.0)
         return min(left, LARGEST_EPSILON)
 
-    @property
+    @cached_property
     def probabilities(self) -> dict[str, tuple[float, ...]]:
         """Which quantiles are read off the tree of each measure of bins."""
         return {
@@ -274,7 +274,7 @@ class Request:
             return ""
         return "; a unit in more released groups than most others takes part in as many as these, drawn at random"
 
-    @property
+    @cached_property
     def tree_draws(self) -> int:
         """How many draws of the trees of quantiles one unit can change: all of those in all of its groups."""
         groups = LARGEST_CAP if self.bound is None else max(self.bound, self.bounded_groups or 1)
@@ -282,27 +282,26 @@ class Request:
         shape = Tree(0.0, 1.0)
         return groups * sum(shape.most_draws(len(one.probabilities)) for one in self.aggregates if one.probabilities)
 
-    def _tree_surcharge(self, epsilon: float) -> float:
+    @cached_property
+    def _tree_surcharge(self) -> float:
         """What the sampler of trees adds to delta. Nothing where delta is 0: only noise without any error meets that."""
-        return 0.0 if self.delta == 0 else tree_surcharge(epsilon, self.tree_draws)
+        return 0.0 if self.delta == 0 else tree_surcharge(self.mechanism_epsilon, self.tree_draws)
 
-    @property
+    @cached_property
     def mechanism_delta(self) -> float:
         """What is left of delta when the sampler of trees has its part: all of it without quantiles."""
-        surcharge = self._tree_surcharge(self.mechanism_epsilon)
-        return math.nextafter(self.delta - surcharge, 0.0) if surcharge else self.delta
+        return math.nextafter(self.delta - self._tree_surcharge, 0.0) if self._tree_surcharge else self.delta
 
     def with_trees(self, delta: float) -> float:
         """A delta of the mechanism and what the sampler of trees adds to it, rounded up."""
-        surcharge = self._tree_surcharge(self.mechanism_epsilon)
-        return math.nextafter(delta + surcharge, math.inf) if surcharge else delta
+        return math.nextafter(delta + self._tree_surcharge, math.inf) if self._tree_surcharge else delta
 
-    @property
+    @cached_property
     def tree_error(self) -> float:
         """How far the laws drawn for trees are from their ideals; nothing where they add nothing to delta."""
-        return error_of_draws(self.tree_draws, TREE_DRAW_ERROR) if self._tree_surcharge(self.mechanism_epsilon) else 0.0
+        return error_of_draws(self.tree_draws, TREE_DRAW_ERROR) if self._tree_surcharge else 0.0
 
-    @property
+    @cached_property
     def sums_budget(self) -> float:
         """The budget of the aggregates relative to the count's."""
         return sum(measure.weight for measure in self.measures)
